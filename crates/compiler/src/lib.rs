@@ -1,0 +1,3 @@
+//! The compiler: from tensor code to a program of fused kernels.
+
+pub mod program;
