@@ -1,0 +1,1 @@
+//! Text form of programs.

@@ -1,0 +1,1 @@
+//! The executable grammar of each vocabulary.
