@@ -5,7 +5,7 @@
 //! Binary operators broadcast as usual: shapes are aligned at the end and
 //! dimensions of length 1 are repeated.
 
-use gguf::Format;
+use gguf::format::Format;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 use std::cell::RefCell;
 use std::ops;

@@ -2,7 +2,7 @@
 
 use crate::op::binary_type;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
-use gguf::Format;
+use gguf::format::Format;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
