@@ -8,13 +8,23 @@
 use gguf::format::Format;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// The graph that tensors are recorded in.
 #[derive(Clone, Default)]
-pub struct Builder(pub(crate) Rc<RefCell<Graph>>);
+pub struct Builder(pub(crate) Rc<RefCell<Graph>>, pub(crate) Rc<RefCell<Sources>>);
+
+/// Where parameters that are not weights come from.
+#[derive(Default)]
+pub struct Sources {
+    /// Written by the host before each step.
+    pub inputs: BTreeSet<String>,
+    /// Known when the program is compiled.
+    pub tables: BTreeMap<String, Vec<u8>>,
+}
 
 /// A lazily computed array.
 #[derive(Clone)]
@@ -89,6 +99,18 @@ impl Builder {
     pub fn param(&self, name: &str, ty: DType, shape: &[Dim]) -> Tensor {
         let shape = self.dims(shape);
         self.tensor(self.0.borrow_mut().param(name, ty, shape))
+    }
+
+    /// A tensor that the host writes before each step.
+    pub fn input(&self, name: &str, ty: DType, shape: &[Dim]) -> Tensor {
+        self.1.borrow_mut().inputs.insert(name.into());
+        self.param(name, ty, shape)
+    }
+
+    /// A table that is part of the program: little-endian bytes.
+    pub fn table(&self, name: &str, ty: DType, shape: &[Dim], bytes: Vec<u8>) -> Tensor {
+        self.1.borrow_mut().tables.insert(name.into(), bytes);
+        self.param(name, ty, shape)
     }
 
     /// A tensor that steps overwrite.
