@@ -117,7 +117,7 @@ impl Metadata {
 
     /// The value of a key as `T`, or `None` if the key is absent.
     ///
-    /// ```ignore
+    /// ```
     /// # fn main() -> Result<(), gguf::Error> {
     /// # let mut writer = gguf::Writer::new();
     /// # writer.set("llama.rope.freq_base", 1e4f32).set("llama.block_count", 2u8);
