@@ -101,13 +101,21 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
         GgmlType::Q4_K => {
             let (scale, min) = six_bits(&b[4..16], i / 32);
             let byte = b[16 + 32 * (i / 64) + i % 32];
-            let v = if i / 32 % 2 == 0 { lo(byte) } else { hi(byte) };
+            let v = if (i / 32) & 1 == 0 {
+                lo(byte)
+            } else {
+                hi(byte)
+            };
             (h(b, 0) * scale as f32) * v as f32 - h(b, 2) * min as f32
         }
         GgmlType::Q5_K => {
             let (scale, min) = six_bits(&b[4..16], i / 32);
             let byte = b[48 + 32 * (i / 64) + i % 32];
-            let v = if i / 32 % 2 == 0 { lo(byte) } else { hi(byte) };
+            let v = if (i / 32) & 1 == 0 {
+                lo(byte)
+            } else {
+                hi(byte)
+            };
             let v = v | (b[16 + i % 32] >> (i / 32) & 1) << 4;
             (h(b, 0) * scale as f32) * v as f32 - h(b, 2) * min as f32
         }
