@@ -64,7 +64,9 @@ impl Roles {
             let all_free = g.src(id).iter().all(|s| self.free.contains(s));
             let free = match g.op(id) {
                 Op::Const(_) | Op::Var { .. } | Op::Param { .. } | Op::State { .. } | Op::Iota | Op::Arg(_) => true,
-                Op::Dequant(..) | Op::Gather | Op::Cast | Op::Where => all_free,
+                // Rows of a state that this step has updated are still views of it.
+                Op::Gather => self.free.contains(&g.src(id)[1]) && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter)),
+                Op::Dequant(..) | Op::Cast | Op::Where => all_free,
                 Op::Unary(UnOp::Exp | UnOp::Sin | UnOp::Cos | UnOp::Sqrt | UnOp::Rsqrt | UnOp::Recip | UnOp::Round) => false,
                 Op::Unary(_) => all_free,
                 Op::Binary(op) => all_free && !(*op == BinOp::Div && g.dtype(id).is_float()),
@@ -176,7 +178,7 @@ impl Roles {
 
 fn reads_tensor(g: &Graph, id: Id) -> bool {
     match g.op(id) {
-        Op::Param { .. } | Op::State { .. } => true,
+        Op::Param { .. } | Op::State { .. } | Op::Scatter => true,
         Op::Gather => reads_tensor(g, g.src(id)[0]),
         Op::Dequant(..) | Op::Cast => reads_tensor(g, g.src(id)[0]),
         op if op.is_elementwise() => g.src(id).iter().any(|&s| reads_tensor(g, s)),

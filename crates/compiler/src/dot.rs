@@ -223,7 +223,7 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
         let mut update = vec![];
         let mut fetch = vec![];
         for (ci, c) in copies.iter().enumerate() {
-            let mut sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
+            let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
             let lanes = q.bytes / 4;
             let ity = Type::vector(DType::I32, lanes);
             let mut chains: Vec<(Vec<u16>, Id)> = vec![];
@@ -357,7 +357,7 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64, pack
     if packer.gathered > 0 {
         return None;
     }
-    let mut by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
+    let by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
         let Some(e) = e else { return Some(None) };
         let lanes: Vec<Id> = (0..s.groups)
             .map(|i| {

@@ -66,7 +66,7 @@ pub struct Cut {
 
 /// Lowers one group.
 pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut) -> Lowered {
-    let mut l = Lowering {
+    let l = Lowering {
         s,
         group,
         steps: cut.steps.clone(),

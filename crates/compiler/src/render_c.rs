@@ -273,7 +273,7 @@ impl Renderer {
             }
             Op::Shuffle(map) => {
                 let a = self.value(g, n.src[0]);
-                shuffle(g.ty(n.src[0]), ty, &a, map)
+                shuffle(&a, map)
             }
             Op::Join => self.join(g, ty, &n.src),
             Op::Dot4 => {
@@ -475,7 +475,7 @@ fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
     }
 }
 
-fn shuffle(from: Type, to: Type, a: &str, map: &[u16]) -> String {
+fn shuffle(a: &str, map: &[u16]) -> String {
     let list: Vec<String> = map.iter().map(|m| m.to_string()).collect();
     format!("__builtin_shufflevector({a}, {a}, {})", list.join(", "))
 }

@@ -80,6 +80,13 @@ impl Builder {
         self.0.borrow_mut().var(name, min, max)
     }
 
+    /// `x op k` on index expressions.
+    pub fn index(&self, op: BinOp, x: Id, k: i64) -> Id {
+        let mut g = self.0.borrow_mut();
+        let k = g.int(k);
+        g.binary(op, x, k)
+    }
+
     fn dims(&self, dims: &[Dim]) -> Vec<Id> {
         let mut g = self.0.borrow_mut();
         dims.iter()
@@ -121,10 +128,10 @@ impl Builder {
 
     /// A tensor of weights stored in a block format, as f32 values. `shape` is
     /// in elements; the last dimension is a row of whole blocks.
-    pub fn quantised(&self, name: &str, format: &Arc<Format>, shape: &[Dim]) -> Tensor {
+    pub fn quantised(&self, name: &str, format: &Format, shape: &[Dim]) -> Tensor {
         let mut shape = self.dims(shape);
         let mut g = self.0.borrow_mut();
-        let fid = g.format_id(format);
+        let fid = g.format_id(&Arc::new(format.clone()));
         let (elems, bytes) = g.block_size(fid);
         let row = g.as_int(*shape.last().unwrap()).expect("constant row");
         assert_eq!(row % elems, 0, "a row of {name} is not made of whole blocks");

@@ -15,6 +15,7 @@ mod digest;
 pub mod error;
 pub mod isa;
 pub mod memory;
+mod mapped;
 pub mod null;
 pub mod objects;
 mod pool;
