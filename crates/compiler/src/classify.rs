@@ -17,6 +17,8 @@ pub struct Roles {
     pub inline: FxHashSet<Id>,
     /// Reductions over weights or state: the seeds of kernels.
     pub heavy: FxHashSet<Id>,
+    /// Bodies of folds: functions of placeholders, shared by folds of one shape.
+    pub merge: FxHashSet<Id>,
 }
 
 /// Whether a node only renames elements of one source.
@@ -48,7 +50,7 @@ impl Roles {
                 users.entry(s).or_default().push(id);
             }
         }
-        let mut roles = Roles { live, users, free: Default::default(), inline: Default::default(), heavy: Default::default() };
+        let mut roles = Roles { live, users, free: Default::default(), inline: Default::default(), heavy: Default::default(), merge: Default::default() };
         roles.mark_free(g);
         for id in roles.live.clone() {
             if matches!(g.op(id), Op::Reduce(..)) {
@@ -63,7 +65,7 @@ impl Roles {
         for &id in &self.live {
             let all_free = g.src(id).iter().all(|s| self.free.contains(s));
             let free = match g.op(id) {
-                Op::Const(_) | Op::Var { .. } | Op::Param { .. } | Op::State { .. } | Op::Iota | Op::Arg(_) => true,
+                Op::Const(_) | Op::Var { .. } | Op::Param { .. } | Op::State { .. } | Op::Iota => true,
                 // Rows of a state that this step has updated are still views of it.
                 Op::Gather => self.free.contains(&g.src(id)[1]) && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter)),
                 Op::Dequant(..) | Op::Cast | Op::Where => all_free,
@@ -77,19 +79,13 @@ impl Roles {
                 self.free.insert(id);
             }
         }
-        // The merge of a fold is computed inside it, not repeated elsewhere.
         for &id in &self.live {
-            if !matches!(g.op(id), Op::Arg(_)) && self.depends_on_arg(g, id) {
+            let inside = g.src(id).iter().any(|s| self.merge.contains(s)) && !matches!(g.op(id), Op::Fold { .. });
+            if matches!(g.op(id), Op::Arg(_)) || inside {
+                self.merge.insert(id);
                 self.free.remove(&id);
             }
         }
-    }
-
-    fn depends_on_arg(&self, g: &Graph, id: Id) -> bool {
-        if !self.free.contains(&id) {
-            return false;
-        }
-        matches!(g.op(id), Op::Arg(_)) || (g.op(id).is_elementwise() || is_view(g, id)) && g.src(id).iter().any(|&s| self.depends_on_arg(g, s))
     }
 
     /// Finds the inlined body of a reduction, if it has one.

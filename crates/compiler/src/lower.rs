@@ -164,7 +164,7 @@ impl Lowering<'_> {
     }
 
     fn is_member(&self, id: Id) -> bool {
-        self.s.home.contains_key(&id) && self.s.maps.contains_key(&(self.group, id))
+        self.s.maps.contains_key(&(self.group, id))
     }
 
     /// Odd phases are serial loops, even ones what comes between.

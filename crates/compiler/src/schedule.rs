@@ -132,7 +132,7 @@ impl Schedule {
 impl Scheduler {
     fn is_transparent(&self, g: &Graph, id: Id) -> bool {
         let r = &self.out.roles;
-        r.free.contains(&id) || r.inline.contains(&id) || is_view(g, id)
+        r.free.contains(&id) || r.inline.contains(&id) || r.merge.contains(&id) || is_view(g, id)
     }
 
     fn new_group(&mut self, heavy: bool) -> usize {
@@ -248,11 +248,11 @@ impl Scheduler {
             let merge = g.toposort(&sources[parts..2 * parts]);
             for m in merge {
                 let rank = g.shape(m).len();
-                if rank < axis || !matches!(g.op(m), Op::Arg(_)) && self.out.roles.free.contains(&m) || is_view(g, m) {
-                    continue;
+                // Bodies have no home: folds of one shape share them.
+                if rank >= axis && self.out.roles.merge.contains(&m) && !is_view(g, m) {
+                    self.out.maps.insert((group, m), part_map(rank));
+                    self.out.groups[group].members.push(m);
                 }
-                let map = part_map(rank);
-                self.assign(m, group, map);
             }
             for &other in live {
                 if matches!(*g.op(other), Op::Fold { .. }) && g.src(other) == &sources[..] {
@@ -301,7 +301,7 @@ impl Scheduler {
             self.record_deps(g, id, group);
             return;
         }
-        if self.is_transparent(g, id) || matches!(g.op(id), Op::Arg(_)) {
+        if self.is_transparent(g, id) {
             return;
         }
         if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
@@ -725,7 +725,9 @@ impl Scheduler {
             }
         }
         for m in &moved.members {
-            self.out.home.insert(*m, reader);
+            if self.out.home.contains_key(m) {
+                self.out.home.insert(*m, reader);
+            }
             let mut map = self.out.maps.remove(&(small, *m)).unwrap();
             for x in map.iter_mut() {
                 if let Along::Axis { axis, .. } = x {
