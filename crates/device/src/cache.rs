@@ -92,7 +92,7 @@ pub(crate) struct Cache {
     /// Where the sources of kernels that do not compile are left.
     failures: PathBuf,
     /// Removed when the cache is dropped.
-    _temporary: Option<TemporaryFolder>,
+    _temporary: Option<BuildFolder>,
 }
 
 impl Cache {
@@ -102,6 +102,7 @@ impl Cache {
         let mut warning = None;
         let mut readable = None;
         if let Some(parent) = &config.folder {
+            let parent = &std::path::absolute(parent).unwrap_or_else(|_| parent.clone());
             let folder = parent.join(LAYOUT);
             let reason = match prepare(&folder) {
                 Ok(()) => {
@@ -126,7 +127,7 @@ impl Cache {
                 reason,
             });
         }
-        let temporary = TemporaryFolder::new(&config.temporary)?;
+        let temporary = BuildFolder::new(&config.temporary, "kernloom")?;
         let cache = Cache {
             folder: readable,
             output: temporary.0.clone(),
@@ -185,7 +186,7 @@ impl Cache {
         fs::rename(built, &object).map_err(|error| Error::cache("write", &object, error))?;
         for key in keys {
             let reference = self.output.join(format!("{key}.ref"));
-            let fresh = self.unique("ref");
+            let fresh = self.output.join(unique_name("ref"));
             fs::write(&fresh, &name)
                 .and_then(|()| fs::rename(&fresh, &reference))
                 .map_err(|error| Error::cache("write", &reference, error))?;
@@ -193,10 +194,9 @@ impl Cache {
         Ok(object)
     }
 
-    /// A path in the output folder that no other process or thread uses.
-    pub(crate) fn unique(&self, extension: &str) -> PathBuf {
-        self.output
-            .join(format!("{}.{extension}", unique_name("build")))
+    /// A folder to build in, on the file system of the objects.
+    pub(crate) fn build_folder(&self) -> Result<BuildFolder> {
+        BuildFolder::new(&self.output, "build")
     }
 }
 
@@ -256,18 +256,22 @@ fn trusted(folder: &Path) -> io::Result<()> {
 
 /// A fresh private folder that lives as long as this value.
 #[derive(Debug)]
-struct TemporaryFolder(PathBuf);
+pub(crate) struct BuildFolder(PathBuf);
 
-impl TemporaryFolder {
-    fn new(parent: &Path) -> Result<Self> {
-        let folder = parent.join(unique_name("kernloom"));
+impl BuildFolder {
+    fn new(parent: &Path, prefix: &str) -> Result<Self> {
+        let folder = parent.join(unique_name(prefix));
         // Not recursive: a folder that is already there is somebody else's.
         make_private(&folder, false).map_err(|error| Error::cache("make", &folder, error))?;
-        Ok(TemporaryFolder(folder))
+        Ok(BuildFolder(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
-impl Drop for TemporaryFolder {
+impl Drop for BuildFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -277,8 +281,8 @@ impl Drop for TemporaryFolder {
 mod tests {
     use super::*;
 
-    fn here(name: &str) -> (TemporaryFolder, CacheConfig) {
-        let folder = TemporaryFolder::new(&std::env::temp_dir()).unwrap();
+    fn here(name: &str) -> (BuildFolder, CacheConfig) {
+        let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();
         let config = CacheConfig {
             folder: Some(folder.0.join(name)),
             temporary: folder.0.clone(),
@@ -287,7 +291,8 @@ mod tests {
     }
 
     fn keep(cache: &Cache, bytes: &[u8], key: &str) -> PathBuf {
-        let built = cache.unique("so");
+        let folder = cache.build_folder().unwrap();
+        let built = folder.path().join("kernels.so");
         fs::write(&built, bytes).unwrap();
         cache.keep(&built, &[key.to_string()]).unwrap()
     }
