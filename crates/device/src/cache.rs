@@ -10,12 +10,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "kernels-1";
+
+/// How the names of files and folders that live for a moment begin.
+const BUILD: &str = "build";
+const PROBE: &str = "probe";
+const REFERENCE: &str = "ref";
+
+/// Older ones belong to nobody.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// Where compiled kernels are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +115,7 @@ impl Cache {
             let folder = parent.join(LAYOUT);
             let reason = match prepare(&folder) {
                 Ok(()) => {
+                    sweep(&folder);
                     let cache = Cache {
                         folder: Some(folder.clone()),
                         failures: folder.clone(),
@@ -186,7 +196,7 @@ impl Cache {
         fs::rename(built, &object).map_err(|error| Error::cache("write", &object, error))?;
         for key in keys {
             let reference = self.output.join(format!("{key}.ref"));
-            let fresh = self.output.join(unique_name("ref"));
+            let fresh = self.output.join(unique_name(REFERENCE));
             fs::write(&fresh, &name)
                 .and_then(|()| fs::rename(&fresh, &reference))
                 .map_err(|error| Error::cache("write", &reference, error))?;
@@ -196,7 +206,7 @@ impl Cache {
 
     /// A folder to build in, on the file system of the objects.
     pub(crate) fn build_folder(&self) -> Result<BuildFolder> {
-        BuildFolder::new(&self.output, "build")
+        BuildFolder::new(&self.output, BUILD)
     }
 }
 
@@ -210,11 +220,28 @@ fn unique_name(prefix: &str) -> String {
     format!("{prefix}-{}-{now:x}-{next}", std::process::id())
 }
 
+/// Removes what processes that were killed have left behind.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let passing = [BUILD, PROBE, REFERENCE].iter().any(|prefix| {
+            let name = name.as_encoded_bytes();
+            name.starts_with(prefix.as_bytes()) && name.get(prefix.len()) == Some(&b'-')
+        });
+        let age = entry.metadata().and_then(|data| data.modified());
+        let age = age.map(|time| time.elapsed().unwrap_or_default());
+        if passing && age.is_ok_and(|age| age > ABANDONED) {
+            let path = entry.path();
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        }
+    }
+}
+
 /// Makes the folder, and checks that it is ours and can be written.
 fn prepare(folder: &Path) -> io::Result<()> {
     make_private(folder, true)?;
     trusted(folder)?;
-    let probe = folder.join(unique_name("probe"));
+    let probe = folder.join(unique_name(PROBE));
     fs::write(&probe, b"kernloom")?;
     fs::remove_file(&probe)
 }
@@ -311,6 +338,28 @@ mod tests {
         let object = keep(&cache, b"object", &key);
         let (other, _) = Cache::open(&config).unwrap();
         assert!(matches!(find(&other, &key), Found::Object(path) if path == object));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_a_killed_process_left_is_removed_a_day_later() {
+        let (_folder, config) = here("cache");
+        let (cache, _) = Cache::open(&config).unwrap();
+        let key = digest::of_bytes(b"kernel");
+        keep(&cache, b"object", &key);
+        let old = cache.output().join("build-1-2-3");
+        let new = cache.output().join("build-4-5-6");
+        for folder in [&old, &new] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("kernels.c"), "").unwrap();
+        }
+        let yesterday = std::time::SystemTime::now() - ABANDONED - Duration::from_secs(60);
+        fs::File::open(&old)
+            .and_then(|file| file.set_modified(yesterday))
+            .unwrap();
+        let (cache, _) = Cache::open(&config).unwrap();
+        assert!(!old.exists() && new.exists());
+        assert!(matches!(find(&cache, &key), Found::Object(_)));
     }
 
     #[test]
