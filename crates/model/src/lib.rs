@@ -1,1 +1,3 @@
-//! To be filled in.
+//! The model room: configuration, text in and out, layers, the engine that runs sequences.
+
+pub mod tokenizer;
