@@ -73,10 +73,14 @@ fn every_case_of_every_vocabulary() {
 fn long_texts_take_linear_time() {
     for name in names() {
         let tokenizer = load(&name);
-        let prose = "The quick brown fox jumps over the lazy dog. 它很高兴地跳过。\n".repeat(16_000);
+        let prose =
+            "The quick brown fox jumps over the lazy dog. 它很高兴地跳过。\n".repeat(16_000);
         for (kind, text) in [
             ("one word", "a".repeat(1 << 20)),
-            ("one word of many letters", "abcdefghijklmnopqrstuvwxyz".repeat(40_000)),
+            (
+                "one word of many letters",
+                "abcdefghijklmnopqrstuvwxyz".repeat(40_000),
+            ),
             ("one space", " ".repeat(1 << 20)),
             ("lines", "\n".repeat(1 << 20)),
             ("prose", prose),
@@ -90,7 +94,11 @@ fn long_texts_take_linear_time() {
                 text.len() as f64 / 1e6 / took.as_secs_f64()
             );
             assert!(took.as_secs() < 20, "{name}, {kind}: {took:?}");
-            assert_eq!(tokenizer.decode(&ids, false), text.as_bytes(), "{name}, {kind}");
+            assert_eq!(
+                tokenizer.decode(&ids, false),
+                text.as_bytes(),
+                "{name}, {kind}"
+            );
         }
     }
 }

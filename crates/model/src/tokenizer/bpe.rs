@@ -25,7 +25,7 @@ const SCANNED_SYMBOLS: usize = 48;
 
 pub(super) struct Bpe {
     splitter: Splitter,
-    byte_tokens: [u32; 256],
+    byte_tokens: Box<[u32; 256]>,
     merges: HashMap<(u32, u32), Merge>,
 }
 
@@ -41,11 +41,11 @@ impl Bpe {
         merges: &ByteStrings,
         splitter: Splitter,
     ) -> Result<Bpe, TokenizerError> {
-        let byte_tokens = std::array::from_fn(|byte| {
+        let byte_tokens = Box::new(std::array::from_fn(|byte| {
             let mut stored = Vec::with_capacity(2);
             byte_alphabet::spell(byte as u8, &mut stored);
             vocab.find(&stored).unwrap_or(NO_TOKEN)
-        });
+        }));
         Ok(Bpe {
             splitter,
             byte_tokens,
@@ -190,11 +190,13 @@ fn read_merges(
         joined.extend_from_slice(left);
         joined.extend_from_slice(right);
         let find = |part: &[u8]| {
-            vocab.find(part).ok_or_else(|| TokenizerError::MergeUnknown {
-                index,
-                merge: shown(merge),
-                part: shown(part),
-            })
+            vocab
+                .find(part)
+                .ok_or_else(|| TokenizerError::MergeUnknown {
+                    index,
+                    merge: shown(merge),
+                    part: shown(part),
+                })
         };
         let pair = (find(left)?, find(right)?);
         let token = find(&joined)?;

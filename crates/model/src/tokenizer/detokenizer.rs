@@ -111,7 +111,11 @@ mod tests {
             .iter()
             .map(|&byte| text.push_bytes(&[byte]).to_owned())
             .collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+        let parts: Vec<&str> = parts
+            .iter()
+            .map(String::as_str)
+            .filter(|p| !p.is_empty())
+            .collect();
         assert_eq!(parts, ["a", "👩", "\u{200d}", "🚀", "é"]);
         assert_eq!(text.finish(), "");
     }

@@ -79,7 +79,13 @@ mod tests {
 
     #[test]
     fn ids_and_markers_but_not_ordinary_text() {
-        let tokens = [("a", 1), ("</s>", 1), ("<|im_end|>", 1), ("x", 3), ("[EOS]", 3)];
+        let tokens = [
+            ("a", 1),
+            ("</s>", 1),
+            ("<|im_end|>", 1),
+            ("x", 3),
+            ("[EOS]", 3),
+        ];
         let data = TokenizerData {
             eos: Some(3),
             ..TokenizerData::default()
@@ -89,7 +95,12 @@ mod tests {
 
     #[test]
     fn glm_turns_end_where_the_next_begins() {
-        let tokens = [("[gMASK]", 3), ("<sop>", 3), ("<|user|>", 3), ("<|observation|>", 3)];
+        let tokens = [
+            ("[gMASK]", 3),
+            ("<sop>", 3),
+            ("<|user|>", 3),
+            ("<|observation|>", 3),
+        ];
         assert_eq!(ends(&tokens, TokenizerData::default()), [2, 3]);
         assert_eq!(ends(&tokens[1..], TokenizerData::default()), [0; 0]);
     }

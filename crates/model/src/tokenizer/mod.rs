@@ -171,7 +171,11 @@ impl Tokenizer {
         let mut out = Vec::with_capacity(ids.len() * 4);
         let mut prefixed = matches!(&self.algorithm, Algorithm::Spm(spm) if spm.has_space_prefix());
         for &id in ids {
-            let Some(kind) = self.vocab.kind(id).filter(|kind| special || !kind.is_hidden()) else {
+            let Some(kind) = self
+                .vocab
+                .kind(id)
+                .filter(|kind| special || !kind.is_hidden())
+            else {
                 continue;
             };
             let bytes = self.vocab.printed(id).unwrap_or_default();

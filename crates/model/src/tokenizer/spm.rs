@@ -12,7 +12,7 @@ use super::vocab::{SPACE_MARK, TokenKind, Vocab, byte_of};
 pub(super) struct Spm {
     /// Sort keys of the scores: higher scores have higher keys.
     score_keys: Vec<u32>,
-    byte_tokens: [Option<u32>; 256],
+    byte_tokens: Box<[Option<u32>; 256]>,
     unknown: Option<u32>,
     space_prefix: bool,
     longest: usize,
@@ -46,7 +46,7 @@ impl Spm {
         if let Some(id) = scores.iter().position(|score| score.is_nan()) {
             return Err(TokenizerError::BadScore { id: id as u32 });
         }
-        let mut byte_tokens = [None; 256];
+        let mut byte_tokens = Box::new([None; 256]);
         for id in 0..vocab.len() as u32 {
             if vocab.kind(id) == Some(TokenKind::Byte)
                 && let Some(byte) = vocab.text(id).and_then(byte_of)

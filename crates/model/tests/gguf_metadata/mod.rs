@@ -96,7 +96,11 @@ pub fn tokenizer_data(file: &Path) -> TokenizerData {
     };
     let mut id = |key: &str| number(key).map(|id| id as u32);
     let (bos, eos, eot) = (id("bos_token_id"), id("eos_token_id"), id("eot_token_id"));
-    let (eom, unk, pad) = (id("eom_token_id"), id("unknown_token_id"), id("padding_token_id"));
+    let (eom, unk, pad) = (
+        id("eom_token_id"),
+        id("unknown_token_id"),
+        id("padding_token_id"),
+    );
     let mut flag = |key: &str| number(key).map(|flag| flag != 0.0);
     let (add_bos, add_eos) = (flag("add_bos_token"), flag("add_eos_token"));
     let add_space_prefix = flag("add_space_prefix");

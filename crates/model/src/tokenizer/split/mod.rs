@@ -6,8 +6,8 @@
 //! in the text, need no look-ahead engine, and work on bytes that are not valid UTF-8 (a stray byte
 //! counts as a symbol). The tests compare every one with the expression it stands for.
 
-mod sets;
 mod rules;
+mod sets;
 pub(super) mod text;
 
 use rules::{Rule, Run};

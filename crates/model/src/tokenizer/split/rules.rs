@@ -71,7 +71,10 @@ impl Run {
 
     /// `[set]{1,max}`
     pub(super) const fn at_most(max: usize, set: fn(Unit) -> bool) -> Run {
-        Run { max, ..Run::of(set) }
+        Run {
+            max,
+            ..Run::of(set)
+        }
     }
 
     fn matches(&self, text: Text, at: usize, first: Unit) -> Option<usize> {
@@ -206,9 +209,12 @@ fn camel_case(
     let is_lead = !first.is_line_break() && !first.is(WORD_OR_NUMBER);
     let starts = [is_lead.then_some(first.end), Some(at)];
     let mut words = starts.into_iter().flatten();
-    let word = words
-        .find_map(|start| camel_word(text, start))
-        .or_else(|| starts.into_iter().flatten().find_map(|start| camel_run(text, start)));
+    let word = words.find_map(|start| camel_word(text, start)).or_else(|| {
+        starts
+            .into_iter()
+            .flatten()
+            .find_map(|start| camel_run(text, start))
+    });
     if let Some(end) = word {
         let tail = text.at(end).filter(|_| contractions);
         return Some(tail.and_then(|unit| contraction(text, unit)).unwrap_or(end));
@@ -280,7 +286,10 @@ fn contraction(text: Text, first: Unit) -> Option<usize> {
         _ => {}
     }
     let third = text.at(second.end)?;
-    match (second.ch.to_ascii_lowercase(), third.ch.to_ascii_lowercase()) {
+    match (
+        second.ch.to_ascii_lowercase(),
+        third.ch.to_ascii_lowercase(),
+    ) {
         ('r' | 'v', 'e') | ('l', 'l') => Some(third.end),
         _ => None,
     }

@@ -128,7 +128,12 @@ impl Text<'_> {
     }
 
     /// Like [`run_of`](Self::run_of), at most `max` units.
-    pub(super) fn run_up_to(&self, from: usize, max: usize, wanted: impl Fn(Unit) -> bool) -> usize {
+    pub(super) fn run_up_to(
+        &self,
+        from: usize,
+        max: usize,
+        wanted: impl Fn(Unit) -> bool,
+    ) -> usize {
         let mut end = from;
         for _ in 0..max {
             match self.at(end).filter(|&unit| wanted(unit)) {
@@ -188,7 +193,11 @@ mod tests {
     #[test]
     fn the_ascii_table_is_unicode() {
         for byte in 0..128u8 {
-            assert_eq!(ASCII[usize::from(byte)], Class::of(char::from(byte)), "{byte:#x}");
+            assert_eq!(
+                ASCII[usize::from(byte)],
+                Class::of(char::from(byte)),
+                "{byte:#x}"
+            );
         }
     }
 
