@@ -1,3 +1,4 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
+pub mod sampler;
 pub mod tokenizer;
