@@ -4,3 +4,5 @@ pub mod config;
 pub mod engine;
 pub mod step;
 pub mod weights;
+pub mod sampler;
+pub mod tokenizer;
