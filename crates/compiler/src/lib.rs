@@ -1,3 +1,4 @@
 //! The compiler: from tensor code to a program of fused kernels.
 
 pub mod program;
+pub mod tensor;

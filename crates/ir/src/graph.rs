@@ -2,7 +2,7 @@
 
 use crate::op::binary_type;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
-use gguf::Format;
+use gguf::format::Format;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -361,14 +361,14 @@ impl Graph {
     /// A part of a quantised tensor: from bytes `[.., row bytes]`, the values
     /// or codes `[.., row]`, or one factor for each group `[.., row / group]`.
     pub fn dequant(&mut self, bytes: Id, format: FormatId, part: Part) -> Id {
-        let f = self.format(format).clone();
+        let (elems, bytes_per_block) = self.block_size(format);
         let row_bytes = *self.shape(bytes).last().expect("rows");
         let row_bytes = self.as_int(row_bytes).expect("constant row");
-        let n = row_bytes / f.block_bytes() as i64 * f.block_elems() as i64;
+        let n = row_bytes / bytes_per_block * elems;
         let (len, ty) = match part {
             Part::Value => (n, DType::F32),
             Part::Code => (n, DType::U8),
-            Part::Scale | Part::Offset => (n / f.group() as i64, DType::F32),
+            Part::Scale | Part::Offset => (n / self.format_group(format), DType::F32),
         };
         let mut shape = self.shape(bytes).to_vec();
         *shape.last_mut().unwrap() = self.int(len);
@@ -429,5 +429,20 @@ impl Graph {
             }
             _ => self.with_src(id, src),
         }
+    }
+}
+
+impl Graph {
+    /// Elements and bytes of a block of a registered format.
+    pub fn block_size(&self, id: FormatId) -> (i64, i64) {
+        let b = self.format(id).as_blocks().expect("a block format");
+        (b.block as i64, b.bytes as i64)
+    }
+
+    /// Consecutive elements that share one scale and one minimum.
+    pub fn format_group(&self, id: FormatId) -> i64 {
+        let b = self.format(id).as_blocks().expect("a block format");
+        let scale = b.scale.group(b.block);
+        b.min.as_ref().map_or(scale, |m| m.0.group(b.block).min(scale)) as i64
     }
 }
