@@ -184,6 +184,14 @@ fn type_and_shape(g: &Graph, id: Id) -> String {
     format!("{ty}[{}]", dims.join(", "))
 }
 
+/// A buffer of a kernel.
+pub(crate) fn buffer_name(g: &Graph, id: Id) -> String {
+    match g.op(id) {
+        Op::Buffer { slot, space, .. } => format!("{}{slot}: {}", space_name(*space), g.dtype(id)),
+        _ => describe(g, id),
+    }
+}
+
 /// An index expression.
 pub(crate) fn extent(g: &Graph, d: Id) -> String {
     infix(g, d, 0, &mut |_| None)

@@ -12,6 +12,7 @@ mod axis;
 mod dequant;
 mod expression;
 mod fold;
+pub mod kernel;
 mod lanes;
 #[cfg(test)]
 mod properties;

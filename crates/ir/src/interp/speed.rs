@@ -1,8 +1,10 @@
 //! How fast the interpreter is; run with
 //! `cargo test --release -p kernloom-ir speed -- --ignored --nocapture`.
 
+use super::Vars;
+use super::kernel::{Buffers, Kernel, tests};
 use super::tensor::{Bindings, evaluate};
-use crate::{DType, Graph, Part, ReduceOp, UnOp};
+use crate::{Axis, DType, Graph, Op, Part, ReduceOp, Space, UnOp};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,4 +76,58 @@ fn tensor_speed() {
     report("add of a transposed matrix", (n * k) as usize, || drop(evaluate(&g, &[p], &b).unwrap()));
     let m = g.reduce(ReduceOp::Max, a, vec![1]);
     report("max", (n * k) as usize, || drop(evaluate(&g, &[m], &b).unwrap()));
+}
+
+#[test]
+#[ignore = "measures speed, proves nothing: run it alone with --ignored --nocapture"]
+fn kernel_speed() {
+    let (rows, blocks) = (512usize, 64usize);
+    let (g, root) = tests::nibble_product(rows as i64, blocks as i64);
+    let kernel = Kernel::compile(&g, root).unwrap();
+    let bytes = |n: usize| (0..n).map(|i| (i * 89) as u8 & 0x3b).collect::<Vec<u8>>();
+    let (w, xq, xs) = (bytes(rows * blocks * 18), bytes(blocks * 32), bytes(blocks * 4));
+    let mut y = vec![0; rows * 4];
+    // Loads, shifts, masks, joins and products of one block.
+    let values = 16 + 3 * 16 + 2 * 32 + 2 * 32 + 8 + 8;
+    report("kernel: Q4_0 rows with dot4", rows * blocks * values, || {
+        let mut buffers = Buffers::new().read(0, &w).read(1, &xq).read(2, &xs).write(3, &mut y);
+        kernel.run(&mut buffers, &Vars::new(), 0..rows as i64).unwrap();
+    });
+
+    // out[i] = sum over k of a[i, k] * b[k], one element at a time and by 16.
+    for lanes in [1usize, 16] {
+        let (n, k) = (256i64, 1024i64);
+        let mut g = Graph::new();
+        let (nn, kk, steps) = (g.int(n), g.int(k), g.int(k / lanes as i64));
+        let (i, j) = (g.range(0, Axis::Task, nn), g.range(1, Axis::Loop, steps));
+        let buffer = |g: &mut Graph, slot, space| g.buffer(slot, space, DType::F32, 0);
+        let a = buffer(&mut g, 0, Space::Input);
+        let b = buffer(&mut g, 1, Space::Input);
+        let out = buffer(&mut g, 2, Space::Output);
+        let width = g.int(lanes as i64);
+        let at = g.mul(j, width);
+        let row = g.mul(i, kk);
+        let place = g.add(row, at);
+        let (x, y) = (g.load(a, place, lanes), g.load(b, at, lanes));
+        let ty = g.ty(x);
+        let product = g.mul(x, y);
+        let acc = g.make(Op::Acc(0), ty, vec![], vec![]);
+        let zero = g.float(0.0);
+        let zeros = if lanes == 1 { zero } else { g.make(Op::Splat, ty, vec![], vec![zero]) };
+        let clear = g.make(Op::Set, ty, vec![], vec![acc, zeros]);
+        let next = g.add(acc, product);
+        let step = g.make(Op::Set, ty, vec![], vec![acc, next]);
+        let each = g.make(Op::Loop, ty, vec![], vec![j, step]);
+        let sum = if lanes == 1 { acc } else { g.make(Op::Across(ReduceOp::Sum), DType::F32, vec![], vec![acc]) };
+        let store = g.make(Op::Store, ty, vec![], vec![out, i, sum]);
+        let root = g.make(Op::Block, ty, vec![], vec![clear, each, store]);
+        let kernel = Kernel::compile(&g, root).unwrap();
+        let (x, y) = (bytes((n * k * 4) as usize), bytes(k as usize * 4));
+        let mut z = vec![0; n as usize * 4];
+        // Two loads, a product and a sum.
+        report(&format!("kernel: f32 rows by {lanes}"), 4 * (n * k) as usize, || {
+            let mut buffers = Buffers::new().read(0, &x).read(1, &y).write(2, &mut z);
+            kernel.run(&mut buffers, &Vars::new(), 0..n).unwrap();
+        });
+    }
 }

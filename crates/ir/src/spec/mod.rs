@@ -4,9 +4,12 @@
 //! compares; it trusts no constructor. It proves the form of a program, not
 //! that it computes what was meant: that is what the interpreter is for.
 
+mod kernel;
 mod tensor;
 
 pub(crate) use crate::print::describe;
+pub use kernel::check_kernel;
+pub(crate) use kernel::ranges_of;
 pub use tensor::check_tensor;
 
 use crate::{BinOp, DType, Graph, Id, Op, Type, UnOp};
