@@ -8,13 +8,23 @@
 use gguf::format::Format;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// The graph that tensors are recorded in.
 #[derive(Clone, Default)]
-pub struct Builder(pub(crate) Rc<RefCell<Graph>>);
+pub struct Builder(pub(crate) Rc<RefCell<Graph>>, pub(crate) Rc<RefCell<Sources>>);
+
+/// Where parameters that are not weights come from.
+#[derive(Default)]
+pub struct Sources {
+    /// Written by the host before each step.
+    pub inputs: BTreeSet<String>,
+    /// Known when the program is compiled.
+    pub tables: BTreeMap<String, Vec<u8>>,
+}
 
 /// A lazily computed array.
 #[derive(Clone)]
@@ -70,6 +80,13 @@ impl Builder {
         self.0.borrow_mut().var(name, min, max)
     }
 
+    /// `x op k` on index expressions.
+    pub fn index(&self, op: BinOp, x: Id, k: i64) -> Id {
+        let mut g = self.0.borrow_mut();
+        let k = g.int(k);
+        g.binary(op, x, k)
+    }
+
     fn dims(&self, dims: &[Dim]) -> Vec<Id> {
         let mut g = self.0.borrow_mut();
         dims.iter()
@@ -91,6 +108,18 @@ impl Builder {
         self.tensor(self.0.borrow_mut().param(name, ty, shape))
     }
 
+    /// A tensor that the host writes before each step.
+    pub fn input(&self, name: &str, ty: DType, shape: &[Dim]) -> Tensor {
+        self.1.borrow_mut().inputs.insert(name.into());
+        self.param(name, ty, shape)
+    }
+
+    /// A table that is part of the program: little-endian bytes.
+    pub fn table(&self, name: &str, ty: DType, shape: &[Dim], bytes: Vec<u8>) -> Tensor {
+        self.1.borrow_mut().tables.insert(name.into(), bytes);
+        self.param(name, ty, shape)
+    }
+
     /// A tensor that steps overwrite.
     pub fn state(&self, name: &str, ty: DType, shape: &[Dim]) -> Tensor {
         let shape = self.dims(shape);
@@ -99,10 +128,10 @@ impl Builder {
 
     /// A tensor of weights stored in a block format, as f32 values. `shape` is
     /// in elements; the last dimension is a row of whole blocks.
-    pub fn quantised(&self, name: &str, format: &Arc<Format>, shape: &[Dim]) -> Tensor {
+    pub fn quantised(&self, name: &str, format: &Format, shape: &[Dim]) -> Tensor {
         let mut shape = self.dims(shape);
         let mut g = self.0.borrow_mut();
-        let fid = g.format_id(format);
+        let fid = g.format_id(&Arc::new(format.clone()));
         let (elems, bytes) = g.block_size(fid);
         let row = g.as_int(*shape.last().unwrap()).expect("constant row");
         assert_eq!(row % elems, 0, "a row of {name} is not made of whole blocks");

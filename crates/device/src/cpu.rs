@@ -1,0 +1,372 @@
+//! The processor as a device: kernels compiled by the system's C compiler,
+//! run by a pool of threads over the stages of a program.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use compiler::program::Program;
+
+use crate::cache::{CacheConfig, Warning};
+use crate::error::{Error, Result};
+use crate::isa::{Isa, Target};
+use crate::memory::{Memory, Place};
+use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
+use crate::pool::{Pool, SPIN, Stages, Work};
+use crate::profile::{Profile, Stopwatch};
+use crate::threads::default_threads;
+use crate::toolchain::{Toolchain, ToolchainConfig};
+use crate::{Device, Executable, units, validate};
+
+/// How to use the processor.
+#[derive(Clone)]
+pub struct CpuConfig {
+    /// Workers, the calling thread included.
+    pub threads: usize,
+    /// Compile for this level; `None` takes the best of the machine.
+    pub isa: Option<Isa>,
+    /// The C compiler.
+    pub toolchain: ToolchainConfig,
+    /// Where compiled kernels are kept.
+    pub cache: CacheConfig,
+    /// Compilers that run at the same time.
+    pub compile_jobs: usize,
+    /// Told while kernels are being compiled.
+    pub progress: Option<Progress>,
+}
+
+impl CpuConfig {
+    /// All physical cores that this process may use, the best instructions of
+    /// the machine, and the compiler and cache folder of the environment.
+    pub fn from_environment() -> Self {
+        let threads = default_threads();
+        CpuConfig {
+            threads,
+            isa: None,
+            toolchain: ToolchainConfig::from_environment(),
+            cache: CacheConfig::from_environment(),
+            compile_jobs: threads,
+            progress: None,
+        }
+    }
+}
+
+/// The processor.
+pub struct Cpu {
+    target: Target,
+    compiler: String,
+    objects: Objects,
+    pool: Arc<Pool>,
+    warnings: Vec<Warning>,
+}
+
+impl Cpu {
+    /// Finds the compiler, opens the cache and starts the workers.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], [`Error::BadCompiler`],
+    /// [`Error::CompilerTooOld`], [`Error::IsaUnavailable`],
+    /// [`Error::Threads`], and errors of the cache folder.
+    pub fn new(config: &CpuConfig) -> Result<Cpu> {
+        let machine = Target::detect(config.isa)?;
+        let toolchain = Toolchain::find(&config.toolchain)?;
+        let target = toolchain.narrow(machine.clone())?;
+        let mut warnings = Vec::new();
+        if target != machine {
+            warnings.push(Warning::OldCompiler {
+                compiler: toolchain.version().into(),
+                machine: machine.to_string(),
+                target: target.to_string(),
+            });
+        }
+        let compiler = toolchain.version().to_string();
+        let (objects, warning) = Objects::open(
+            toolchain,
+            &target,
+            &config.cache,
+            config.compile_jobs,
+            config.progress.clone(),
+        )?;
+        warnings.extend(warning);
+        Ok(Cpu {
+            target,
+            compiler,
+            objects,
+            pool: Arc::new(Pool::new(config.threads, SPIN)?),
+            warnings,
+        })
+    }
+
+    /// What kernels are compiled for; programs must be rendered for it.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The version line of the compiler.
+    pub fn compiler(&self) -> &str {
+        &self.compiler
+    }
+
+    /// Workers, the calling thread included.
+    pub fn threads(&self) -> usize {
+        self.pool.workers()
+    }
+
+    /// What the user should know about how the device was opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+}
+
+impl Device for Cpu {
+    fn name(&self) -> String {
+        format!("cpu, {} threads, {}", self.threads(), self.target)
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
+        validate::program(&program)?;
+        let loaded = self.objects.load(&program)?;
+        let places = memory.bind(&program)?;
+        let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);
+        let scratch = memory.bind_scratch(self.pool.workers(), scratch.max().unwrap_or(0))?;
+        let tables = Tables::new(&program, &loaded);
+        Ok(Box::new(CpuExecutable {
+            stages: Stages::new(program.stages.len()),
+            pool: self.pool.clone(),
+            places,
+            scratch,
+            memory: memory.id(),
+            bound_at: None,
+            tables,
+            loaded,
+            program,
+        }))
+    }
+}
+
+/// A launch whose arguments are known.
+struct BoundLaunch {
+    function: KernelFunction,
+    /// Its pointers, within [`Tables::pointers`].
+    args: Range<usize>,
+    tasks: i64,
+    /// Tasks per unit.
+    grain: i64,
+    /// Its units, within those of the stage.
+    units: Range<u32>,
+}
+
+/// Everything that a step reads; made at load, changed only between steps.
+struct Tables {
+    launches: Vec<BoundLaunch>,
+    /// The launches of each stage.
+    stages: Vec<Range<usize>>,
+    pointers: Vec<*mut c_void>,
+    /// Scratch of each worker.
+    scratch: Vec<*mut c_void>,
+    vars: Vec<i64>,
+}
+
+// SAFETY: the tables are only read during a step, and what the pointers lead
+// to is touched by kernels alone: tasks of a stage are independent by the
+// contract of `Program`, and the memory is lent to the step.
+unsafe impl Sync for Tables {}
+// SAFETY: as above.
+unsafe impl Send for Tables {}
+
+impl Tables {
+    fn new(program: &Program, loaded: &Loaded) -> Tables {
+        let mut launches = Vec::with_capacity(program.launches());
+        let mut stages = Vec::with_capacity(program.stages.len());
+        let mut pointers = 0;
+        for stage in &program.stages {
+            let first = launches.len();
+            for launch in &stage.launches {
+                let args = pointers..pointers + launch.args.len();
+                pointers = args.end;
+                launches.push(BoundLaunch {
+                    function: loaded.functions[launch.kernel],
+                    args,
+                    tasks: 0,
+                    grain: 1,
+                    units: 0..0,
+                });
+            }
+            stages.push(first..launches.len());
+        }
+        Tables {
+            launches,
+            stages,
+            pointers: vec![std::ptr::null_mut(); pointers],
+            scratch: Vec::new(),
+            vars: vec![0; program.vars.len()],
+        }
+    }
+
+    /// Runs some units of a stage, and tells `ran` the launch that each call
+    /// of a kernel belongs to and when it began.
+    fn run_units(
+        &self,
+        worker: usize,
+        stage: usize,
+        units: Range<u32>,
+        call: impl Fn(usize, &dyn Fn()),
+    ) {
+        for index in self.stages[stage].clone() {
+            let launch = &self.launches[index];
+            let start = units.start.max(launch.units.start);
+            let end = units.end.min(launch.units.end);
+            if start >= end {
+                continue;
+            }
+            let begin = i64::from(start - launch.units.start) * launch.grain;
+            let end = (i64::from(end - launch.units.start) * launch.grain).min(launch.tasks);
+            call(index, &|| {
+                // SAFETY: the function has this signature and the buffers the
+                // sizes that it was generated for, by the contract of
+                // `Program`; they live in the memory that is lent to the step.
+                unsafe {
+                    (launch.function)(
+                        self.pointers[launch.args.clone()].as_ptr(),
+                        self.vars.as_ptr(),
+                        begin,
+                        end,
+                        self.scratch[worker],
+                    );
+                }
+            });
+        }
+    }
+}
+
+impl Work for Tables {
+    fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
+        self.run_units(worker, stage, units, |_, kernel| kernel());
+    }
+}
+
+/// Runs units and takes their time.
+struct Timed<'a> {
+    tables: &'a Tables,
+    stopwatch: &'a Stopwatch,
+}
+
+impl Work for Timed<'_> {
+    fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
+        self.tables
+            .run_units(worker, stage, units, |launch, kernel| {
+                let start = Instant::now();
+                kernel();
+                self.stopwatch.record(worker, launch, start, Instant::now());
+            });
+        self.stopwatch.stage_seen(stage, Instant::now());
+    }
+}
+
+/// A program that is ready to run on the processor.
+struct CpuExecutable {
+    program: Arc<Program>,
+    pool: Arc<Pool>,
+    stages: Arc<Stages>,
+    tables: Tables,
+    /// One for each buffer of the program.
+    places: Vec<Place>,
+    /// One for each worker.
+    scratch: Vec<Place>,
+    /// The memory that it was loaded for.
+    memory: u64,
+    /// The moves of the memory when the pointers were looked up; nothing has
+    /// been prepared yet if there is none.
+    bound_at: Option<u64>,
+    /// The code; after `tables`, whose functions lie in it.
+    loaded: Loaded,
+}
+
+impl CpuExecutable {
+    /// Checks the arguments of a step and brings the tables up to date.
+    fn prepare(&mut self, memory: &Memory, vars: &[i64]) -> Result<()> {
+        if memory.id() != self.memory {
+            return Err(Error::OtherMemory {
+                program: self.program.name.clone(),
+            });
+        }
+        validate::vars(&self.program, vars)?;
+        let fresh = self.bound_at.is_none();
+        if self.bound_at != Some(memory.moves()) {
+            self.bind(memory);
+        }
+        if fresh || self.tables.vars != vars {
+            // An error below leaves tables of two steps: start afresh then.
+            self.bound_at = None;
+            self.count(vars, fresh)?;
+            self.tables.vars.copy_from_slice(vars);
+        }
+        self.bound_at = Some(memory.moves());
+        Ok(())
+    }
+
+    /// Looks the addresses of all buffers up.
+    fn bind(&mut self, memory: &Memory) {
+        let launches = self.program.stages.iter().flat_map(|s| &s.launches);
+        let args = launches.flat_map(|launch| &launch.args);
+        for (pointer, &buffer) in self.tables.pointers.iter_mut().zip(args) {
+            *pointer = memory.address(self.places[buffer]).cast();
+        }
+        self.tables.scratch.clear();
+        let scratch = self.scratch.iter().map(|place| memory.address(*place));
+        self.tables.scratch.extend(scratch.map(<*mut u8>::cast));
+    }
+
+    /// Counts the tasks and units of the stages whose counts may have changed.
+    fn count(&mut self, vars: &[i64], all: bool) -> Result<()> {
+        let workers = self.pool.workers();
+        for (index, stage) in self.program.stages.iter().enumerate() {
+            let fixed = |launch: &compiler::program::Launch| {
+                validate::is_fixed(&launch.tasks) && validate::is_fixed(&launch.bytes)
+            };
+            if !all && stage.launches.iter().all(fixed) {
+                continue;
+            }
+            let bound = &mut self.tables.launches[self.tables.stages[index].clone()];
+            let mut first = 0;
+            for (launch, bound) in stage.launches.iter().zip(bound) {
+                bound.tasks = validate::tasks(&self.program, launch, vars)?;
+                let bytes = validate::eval(&launch.bytes, vars).unwrap_or(0);
+                bound.grain = units::grain(bound.tasks, bytes, stage.launches.len(), workers);
+                bound.units = first..first + units::count(bound.tasks, bound.grain);
+                first = bound.units.end;
+            }
+            self.stages.set(index, first);
+        }
+        Ok(())
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn report(&self) -> &CompileReport {
+        &self.loaded.report
+    }
+
+    fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
+        self.prepare(memory, vars)?;
+        self.pool.run(&self.stages, &self.tables)
+    }
+
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
+        self.prepare(memory, vars)?;
+        let launches = self.tables.launches.len();
+        let stopwatch = Stopwatch::start(self.pool.workers(), launches, self.program.stages.len());
+        let timed = Timed {
+            tables: &self.tables,
+            stopwatch: &stopwatch,
+        };
+        self.pool.run(&self.stages, &timed)?;
+        let tasks = self.tables.launches.iter().map(|launch| launch.tasks);
+        Ok(stopwatch.stop(&self.program, vars, tasks))
+    }
+}

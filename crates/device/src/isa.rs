@@ -1,0 +1,332 @@
+//! Instruction levels: what the machine can run, found at run time, and the
+//! compiler flags that say exactly that.
+//!
+//! Never `-march=native`: the flags are part of the key of every compiled
+//! kernel, so they must name what they stand for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// An instruction level that the compiler's renderer can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Isa {
+    /// What every machine of the architecture has (SSE2 on x86-64).
+    Scalar,
+    /// AVX2 with FMA, F16C and BMI2.
+    Avx2,
+    /// [`Isa::Avx2`] with the 256-bit integer dot product (AVX-VNNI).
+    AvxVnni,
+    /// AVX-512 F, BW, VL and DQ.
+    Avx512,
+    /// [`Isa::Avx512`] with the integer dot product (VNNI).
+    Avx512Vnni,
+    /// AArch64 with its obligatory vectors.
+    Neon,
+    /// [`Isa::Neon`] with `sdot` and half precision arithmetic.
+    NeonDot,
+    /// [`Isa::NeonDot`] with the 2x8x2 integer matrix product.
+    NeonI8mm,
+}
+
+impl Isa {
+    /// All levels, lowest first within an architecture.
+    pub const ALL: [Isa; 8] = [
+        Isa::Scalar,
+        Isa::Avx2,
+        Isa::AvxVnni,
+        Isa::Avx512,
+        Isa::Avx512Vnni,
+        Isa::Neon,
+        Isa::NeonDot,
+        Isa::NeonI8mm,
+    ];
+
+    /// Its name in configurations, reports and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Scalar => "scalar",
+            Isa::Avx2 => "avx2",
+            Isa::AvxVnni => "avx-vnni",
+            Isa::Avx512 => "avx512",
+            Isa::Avx512Vnni => "avx512-vnni",
+            Isa::Neon => "neon",
+            Isa::NeonDot => "neon-dot",
+            Isa::NeonI8mm => "neon-i8mm",
+        }
+    }
+
+    /// The flags that allow the compiler this level and no more; gcc and clang
+    /// agree on them.
+    pub fn flags(self) -> &'static [&'static str] {
+        const AVX2: [&str; 6] = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt"];
+        const AVX_VNNI: [&str; 7] = [
+            AVX2[0],
+            AVX2[1],
+            AVX2[2],
+            AVX2[3],
+            AVX2[4],
+            AVX2[5],
+            "-mavxvnni",
+        ];
+        const AVX512: [&str; 10] = [
+            AVX2[0],
+            AVX2[1],
+            AVX2[2],
+            AVX2[3],
+            AVX2[4],
+            AVX2[5],
+            "-mavx512f",
+            "-mavx512bw",
+            "-mavx512vl",
+            "-mavx512dq",
+        ];
+        const AVX512_VNNI: [&str; 11] = [
+            AVX512[0],
+            AVX512[1],
+            AVX512[2],
+            AVX512[3],
+            AVX512[4],
+            AVX512[5],
+            AVX512[6],
+            AVX512[7],
+            AVX512[8],
+            AVX512[9],
+            "-mavx512vnni",
+        ];
+        match self {
+            Isa::Scalar => &[],
+            Isa::Avx2 => &AVX2,
+            Isa::AvxVnni => &AVX_VNNI,
+            Isa::Avx512 => &AVX512,
+            Isa::Avx512Vnni => &AVX512_VNNI,
+            Isa::Neon => &["-march=armv8-a"],
+            Isa::NeonDot => &["-march=armv8.2-a+fp16+dotprod"],
+            Isa::NeonI8mm => &["-march=armv8.2-a+fp16+dotprod+i8mm"],
+        }
+    }
+
+    /// Whether this machine and its operating system run code of this level.
+    pub fn is_available(self) -> bool {
+        available(self)
+    }
+
+    /// The levels that this machine runs, lowest first; never empty.
+    pub fn available() -> Vec<Isa> {
+        Isa::ALL
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .collect()
+    }
+
+    /// The highest level that this machine runs.
+    pub fn detect() -> Isa {
+        *Isa::available().last().unwrap_or(&Isa::Scalar)
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Isa {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Isa> {
+        Isa::ALL
+            .into_iter()
+            .find(|isa| isa.name() == name)
+            .ok_or_else(|| Error::UnknownIsa {
+                name: name.into(),
+                known: names(&Isa::ALL),
+            })
+    }
+}
+
+fn names(levels: &[Isa]) -> String {
+    let names: Vec<_> = levels.iter().map(|isa| isa.name()).collect();
+    names.join(", ")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn available(isa: Isa) -> bool {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq");
+    match isa {
+        Isa::Scalar => true,
+        Isa::Avx2 => avx2,
+        Isa::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
+        Isa::Avx512 => avx512,
+        Isa::Avx512Vnni => avx512 && is_x86_feature_detected!("avx512vnni"),
+        Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => false,
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn available(isa: Isa) -> bool {
+    use std::arch::is_aarch64_feature_detected;
+    let dot = is_aarch64_feature_detected!("dotprod") && is_aarch64_feature_detected!("fp16");
+    match isa {
+        Isa::Scalar | Isa::Neon => true,
+        Isa::NeonDot => dot,
+        Isa::NeonI8mm => dot && is_aarch64_feature_detected!("i8mm"),
+        Isa::Avx2 | Isa::AvxVnni | Isa::Avx512 | Isa::Avx512Vnni => false,
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn available(isa: Isa) -> bool {
+    isa == Isa::Scalar
+}
+
+/// An instruction group that some machines of a level have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Extra {
+    /// Byte permutes over 64 and 128 entries.
+    Avx512Vbmi,
+    /// bfloat16 conversions and dot products.
+    Avx512Bf16,
+    /// Half precision arithmetic.
+    Avx512Fp16,
+}
+
+impl Extra {
+    const ALL: [Extra; 3] = [Extra::Avx512Vbmi, Extra::Avx512Bf16, Extra::Avx512Fp16];
+
+    /// Its name in reports and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Extra::Avx512Vbmi => "vbmi",
+            Extra::Avx512Bf16 => "bf16",
+            Extra::Avx512Fp16 => "fp16",
+        }
+    }
+
+    /// The flag that allows the compiler these instructions.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Extra::Avx512Vbmi => "-mavx512vbmi",
+            Extra::Avx512Bf16 => "-mavx512bf16",
+            Extra::Avx512Fp16 => "-mavx512fp16",
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn is_available(self) -> bool {
+        match self {
+            Extra::Avx512Vbmi => is_x86_feature_detected!("avx512vbmi"),
+            Extra::Avx512Bf16 => is_x86_feature_detected!("avx512bf16"),
+            Extra::Avx512Fp16 => is_x86_feature_detected!("avx512fp16"),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_available(self) -> bool {
+        false
+    }
+}
+
+/// What kernels are compiled for: a level and the extras of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The level.
+    pub isa: Isa,
+    /// What the machine has beyond the level, in the order of [`Extra`].
+    pub extras: Vec<Extra>,
+}
+
+impl Target {
+    /// The best target of this machine, or the one at exactly the level
+    /// `limit`, with the extras that exist at that level.
+    ///
+    /// # Errors
+    /// [`Error::IsaUnavailable`] if the machine does not run `limit`.
+    pub fn detect(limit: Option<Isa>) -> Result<Target> {
+        let isa = limit.unwrap_or_else(Isa::detect);
+        if !isa.is_available() {
+            return Err(Error::IsaUnavailable {
+                wanted: isa.name().into(),
+                available: names(&Isa::available()),
+            });
+        }
+        let extras = match isa {
+            Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL
+                .into_iter()
+                .filter(|extra| extra.is_available())
+                .collect(),
+            _ => Vec::new(),
+        };
+        Ok(Target { isa, extras })
+    }
+
+    /// The compiler flags of the level and its extras.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let extras = self.extras.iter().map(|extra| extra.flag());
+        self.isa.flags().iter().copied().chain(extras).collect()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.isa.name())?;
+        for extra in &self.extras {
+            write!(f, "+{}", extra.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for isa in Isa::ALL {
+            assert_eq!(isa.name().parse::<Isa>().unwrap(), isa);
+        }
+        let error = "avx9".parse::<Isa>().unwrap_err().to_string();
+        assert!(error.contains("avx9") && error.contains("avx512-vnni"));
+    }
+
+    #[test]
+    fn a_limit_is_kept_and_an_absent_level_is_refused() {
+        for isa in Isa::ALL {
+            match Target::detect(Some(isa)) {
+                Ok(target) => assert_eq!(target.isa, isa),
+                Err(error) => {
+                    assert!(!isa.is_available());
+                    assert!(error.to_string().contains(isa.name()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scalar_code_gets_no_flags() {
+        let target = Target::detect(Some(Isa::Scalar)).unwrap();
+        assert!(target.flags().is_empty());
+        assert_eq!(target.to_string(), "scalar");
+    }
+
+    #[test]
+    fn no_level_asks_for_native_code() {
+        for isa in Isa::ALL {
+            assert!(isa.flags().iter().all(|flag| !flag.contains("native")));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! From the kernels of a program to functions that can be called.
+//!
+//! Kernels are looked up one by one and built several at a time: a
+//! translation unit pays for the headers of the prelude once. A kernel's
+//! function is renamed after its key, so that equal names with other sources
+//! can live in one process.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::c_void;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use compiler::program::{Kernel, Program};
+
+use crate::cache::{Cache, CacheConfig, Found, Warning};
+use crate::digest::{self, Digest};
+use crate::error::{Error, Result};
+use crate::isa::Target;
+use crate::toolchain::{FLAGS, Toolchain};
+
+/// Part of every key; changes when the way kernels are compiled changes.
+const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 1");
+
+/// Units per compile job: more balance the jobs, fewer read headers less often.
+const UNITS_PER_JOB: usize = 2;
+
+/// The function of a kernel; see [`Program`] for its arguments.
+pub(crate) type KernelFunction =
+    unsafe extern "C" fn(*const *mut c_void, *const i64, i64, i64, *mut c_void);
+
+/// How the kernels of a program came to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompileReport {
+    /// Kernels of the program.
+    pub kernels: usize,
+    /// How many of them were compiled now; the others were on disk.
+    pub compiled: usize,
+    /// Translation units that they were compiled in.
+    pub units: usize,
+    /// Wall time of looking up, compiling and opening.
+    pub time: Duration,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// How far compiling has come: kernels done, kernels to do.
+pub type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
+
+/// Kernels that can be called; they stay loaded as long as this lives.
+pub(crate) struct Loaded {
+    /// One for each kernel of the program, in its order.
+    pub(crate) functions: Vec<KernelFunction>,
+    pub(crate) report: CompileReport,
+    /// Keeps the code behind `functions` mapped.
+    _libraries: Vec<libloading::Library>,
+}
+
+/// Compiles kernels, or finds them compiled.
+pub(crate) struct Objects {
+    toolchain: Toolchain,
+    flags: Vec<&'static str>,
+    cache: Cache,
+    jobs: usize,
+    progress: Option<Progress>,
+}
+
+impl Objects {
+    pub(crate) fn open(
+        toolchain: Toolchain,
+        target: &Target,
+        cache: &CacheConfig,
+        jobs: usize,
+        progress: Option<Progress>,
+    ) -> Result<(Objects, Option<Warning>)> {
+        let (cache, warning) = Cache::open(cache)?;
+        let objects = Objects {
+            toolchain,
+            flags: FLAGS.into_iter().chain(target.flags()).collect(),
+            cache,
+            jobs: jobs.max(1),
+            progress,
+        };
+        Ok((objects, warning))
+    }
+
+    /// The functions of all kernels of the program.
+    pub(crate) fn load(&self, program: &Program) -> Result<Loaded> {
+        let start = Instant::now();
+        let keys: Vec<Digest> = program
+            .kernels
+            .iter()
+            .map(|kernel| self.key(&program.prelude, kernel))
+            .collect();
+        let mut open = OpenObjects::default();
+        let mut functions: Vec<Option<KernelFunction>> = vec![None; keys.len()];
+        let mut proved = HashSet::new();
+        let mut warnings = Vec::new();
+        let mut missing = Vec::new();
+        for (i, key) in keys.iter().enumerate() {
+            match self.cache.find(key, &mut proved) {
+                // An object that does not open is built again like a missing
+                // one; should that not help, opening it then fails for good.
+                Found::Object(object) => functions[i] = open.function(&object, key).ok(),
+                Found::Damaged(object) => {
+                    let warning = Warning::Damaged { object };
+                    if !warnings.contains(&warning) {
+                        warnings.push(warning);
+                    }
+                }
+                Found::Missing => {}
+            }
+            if functions[i].is_none() {
+                missing.push(i);
+            }
+        }
+        let units = self.partition(program, &missing);
+        let done = AtomicUsize::new(0);
+        let tell = |kernels: usize| {
+            let done = done.fetch_add(kernels, Ordering::Relaxed) + kernels;
+            if let Some(progress) = &self.progress {
+                progress(done, missing.len());
+            }
+        };
+        for (unit, object) in self.build(program, &keys, &units, &tell)? {
+            for i in unit {
+                functions[i] = Some(open.function(&object, &keys[i])?);
+            }
+        }
+        Ok(Loaded {
+            report: CompileReport {
+                kernels: keys.len(),
+                compiled: missing.len(),
+                units: units.len(),
+                time: start.elapsed(),
+                warnings,
+            },
+            functions: functions.into_iter().flatten().collect(),
+            _libraries: open.libraries.into_values().collect(),
+        })
+    }
+
+    fn key(&self, prelude: &str, kernel: &Kernel) -> Digest {
+        let flags = self.flags.join(" ");
+        digest::of_parts([
+            VERSION.as_bytes(),
+            self.toolchain.version().as_bytes(),
+            flags.as_bytes(),
+            prelude.as_bytes(),
+            kernel.symbol.as_bytes(),
+            kernel.source.as_bytes(),
+        ])
+    }
+
+    /// Spreads kernels over units of about equal length of source.
+    fn partition(&self, program: &Program, missing: &[usize]) -> Vec<Vec<usize>> {
+        let count = missing.len().min(self.jobs * UNITS_PER_JOB);
+        let length = |i: usize| program.kernels[i].source.len();
+        let mut order = missing.to_vec();
+        order.sort_by_key(|&i| (std::cmp::Reverse(length(i)), i));
+        let mut units = vec![(0, Vec::new()); count];
+        for i in order {
+            if let Some(unit) = units.iter_mut().min_by_key(|unit| unit.0) {
+                unit.0 += length(i);
+                unit.1.push(i);
+            }
+        }
+        units.into_iter().map(|unit| unit.1).collect()
+    }
+
+    /// Compiles all units, several at a time.
+    fn build(
+        &self,
+        program: &Program,
+        keys: &[Digest],
+        units: &[Vec<usize>],
+        tell: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+        let next = AtomicUsize::new(0);
+        let built = Mutex::new(Vec::new());
+        let failed = Mutex::new(None);
+        let lock_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = || {
+            while lock_failed().is_none() {
+                let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                    break;
+                };
+                match self.build_unit(program, keys, unit) {
+                    Ok(mut objects) => {
+                        let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
+                        built.append(&mut objects);
+                        drop(built);
+                        tell(unit.len());
+                    }
+                    Err(error) => {
+                        lock_failed().get_or_insert(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.jobs.min(units.len()) {
+                scope.spawn(job);
+            }
+            job();
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(built.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Compiles one unit; if it fails, its kernels one by one, to find the
+    /// one to blame.
+    fn build_unit(
+        &self,
+        program: &Program,
+        keys: &[Digest],
+        unit: &[usize],
+    ) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+        let text = unit_source(program, keys, unit);
+        match self.compile(&text, None)? {
+            Ok(built) => {
+                let keys: Vec<_> = unit.iter().map(|&i| keys[i].clone()).collect();
+                let object = self.cache.keep(&built, &keys)?;
+                Ok(vec![(unit.to_vec(), object)])
+            }
+            Err(_) => unit
+                .iter()
+                .map(|&i| {
+                    let object = self.build_alone(program, keys, i)?;
+                    Ok((vec![i], object))
+                })
+                .collect(),
+        }
+    }
+
+    fn build_alone(&self, program: &Program, keys: &[Digest], i: usize) -> Result<PathBuf> {
+        let kernel = &program.kernels[i];
+        let key = &keys[i];
+        let text = unit_source(program, keys, &[i]);
+        let name: String = kernel.symbol.chars().take(100).collect();
+        let name = format!("kernloom-failed-{name}-{}.c", &key[..8]);
+        let source_path = self.cache.failures().join(name);
+        match self.compile(&text, Some(&source_path))? {
+            Ok(built) => self.cache.keep(&built, std::slice::from_ref(key)),
+            Err(message) => Err(Error::Compile {
+                kernel: kernel.symbol.clone(),
+                message,
+                source_path,
+            }),
+        }
+    }
+
+    /// Compiles a text to an object at a unique path, or says why the compiler
+    /// refuses it; then a source with a place of its own stays there.
+    fn compile(
+        &self,
+        text: &str,
+        place: Option<&Path>,
+    ) -> Result<std::result::Result<PathBuf, String>> {
+        let folder = self.cache.output();
+        let object = self.cache.unique("so");
+        let source = place.map_or_else(|| object.with_extension("c"), Path::to_path_buf);
+        fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
+        let result = self
+            .toolchain
+            .compile(&source, &object, &self.flags, folder);
+        let refused = matches!(&result, Err(failure) if !failure.disk_full);
+        if place.is_none() || !refused {
+            let _ = fs::remove_file(&source);
+        }
+        match result {
+            Ok(()) => Ok(Ok(object)),
+            Err(failure) => {
+                let _ = fs::remove_file(&object);
+                if failure.disk_full {
+                    return Err(Error::DiskFull {
+                        folder: folder.to_path_buf(),
+                    });
+                }
+                Ok(Err(failure.first_error))
+            }
+        }
+    }
+}
+
+/// The symbol in the object; the one in the source is short and may repeat.
+fn object_symbol(key: &Digest) -> String {
+    format!("kernloom_{}", &key[..32])
+}
+
+fn unit_source(program: &Program, keys: &[Digest], unit: &[usize]) -> String {
+    let mut text = program.prelude.clone();
+    for &i in unit {
+        let Kernel { symbol, source, .. } = &program.kernels[i];
+        let renamed = object_symbol(&keys[i]);
+        let _ = write!(
+            text,
+            "\n#define {symbol} {renamed}\n{source}\n#undef {symbol}\n"
+        );
+    }
+    text
+}
+
+/// Shared objects that are open, by path.
+#[derive(Default)]
+struct OpenObjects {
+    libraries: HashMap<PathBuf, libloading::Library>,
+}
+
+impl OpenObjects {
+    fn function(&mut self, object: &Path, key: &Digest) -> Result<KernelFunction> {
+        let failed = |error: libloading::Error| Error::Open {
+            object: object.to_path_buf(),
+            reason: error.to_string(),
+        };
+        if !self.libraries.contains_key(object) {
+            // SAFETY: the object was compiled from kernels, which have no
+            // initialisers, by this process or by one that could write to a
+            // folder that only its owner can write; its digest was checked.
+            let library = unsafe { open(object) }.map_err(failed)?;
+            self.libraries.insert(object.to_path_buf(), library);
+        }
+        let symbol = object_symbol(key);
+        // SAFETY: every kernel has this signature by the contract of
+        // `Program`, and the symbol names the kernel by the digest of its
+        // source. The library outlives the pointer: `Loaded` holds both.
+        unsafe { self.libraries[object].get::<KernelFunction>(symbol.as_bytes()) }
+            .map(|function| *function)
+            .map_err(failed)
+    }
+}
+
+#[cfg(unix)]
+unsafe fn open(object: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: the caller vouches for the object.
+    unsafe { Library::open(Some(object), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+#[cfg(not(unix))]
+unsafe fn open(object: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
+    // SAFETY: the caller vouches for the object.
+    unsafe { libloading::Library::new(object) }
+}

@@ -1,0 +1,167 @@
+//! Where the time of one step went.
+//!
+//! A stage lasts from the end of the one before to its own end, so the times
+//! of the stages add up to the step but for its end. A stage's time is split
+//! among its launches by the time that workers spent in each.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use compiler::program::Program;
+
+use crate::validate;
+
+/// The times of one step; all in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// From the start of the step to its end.
+    pub wall_ns: u64,
+    /// Workers, the calling thread included.
+    pub workers: usize,
+    /// The stages in order; their times add up to `wall_ns` less `rest_ns`.
+    pub stages: Vec<StageTime>,
+    /// The launches of all stages in order.
+    pub launches: Vec<LaunchTime>,
+    /// From the end of the last stage to the return to the caller.
+    pub rest_ns: u64,
+}
+
+/// The time of a stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageTime {
+    /// From the end of the stage before to the end of this one.
+    pub wall_ns: u64,
+    /// Sum over workers of the time in kernels, at most `workers * wall_ns`;
+    /// the difference went into waiting.
+    pub busy_ns: u64,
+    /// Its launches, within [`Profile::launches`].
+    pub launches: Range<usize>,
+}
+
+/// The time of a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchTime {
+    /// Position of its kernel in [`Program::kernels`].
+    pub kernel: usize,
+    /// The layer and operations that it came from.
+    pub origin: String,
+    /// Its part of the stage's time; adds up to the stage's.
+    pub wall_ns: u64,
+    /// Sum over workers of the time in the kernel.
+    pub busy_ns: u64,
+    /// The longest that one worker spent in the kernel.
+    pub longest_worker_ns: u64,
+    /// Calls of the kernel.
+    pub calls: u64,
+    /// Tasks.
+    pub tasks: i64,
+    /// Bytes of weights and state that it reads.
+    pub bytes: i64,
+}
+
+/// Takes times during a step.
+pub(crate) struct Stopwatch {
+    start: Instant,
+    workers: usize,
+    launches: usize,
+    /// Of each worker, time in and calls of each launch.
+    busy: Box<[(AtomicU64, AtomicU64)]>,
+    /// The latest end of each stage, from `start`.
+    ends: Box<[AtomicU64]>,
+}
+
+impl Stopwatch {
+    pub(crate) fn start(workers: usize, launches: usize, stages: usize) -> Stopwatch {
+        let zero = |_| (AtomicU64::new(0), AtomicU64::new(0));
+        Stopwatch {
+            workers,
+            launches,
+            busy: (0..workers * launches).map(zero).collect(),
+            ends: (0..stages).map(|_| AtomicU64::new(0)).collect(),
+            start: Instant::now(),
+        }
+    }
+
+    /// A worker was in the kernel of a launch.
+    pub(crate) fn record(&self, worker: usize, launch: usize, from: Instant, to: Instant) {
+        let (busy, calls) = &self.busy[worker * self.launches + launch];
+        let time = to.duration_since(from).as_nanos() as u64;
+        busy.fetch_add(time, Ordering::Relaxed);
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Work on a stage ended.
+    pub(crate) fn stage_seen(&self, stage: usize, at: Instant) {
+        let time = at.duration_since(self.start).as_nanos() as u64;
+        self.ends[stage].fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// The profile, after the step.
+    pub(crate) fn stop(
+        &self,
+        program: &Program,
+        vars: &[i64],
+        tasks: impl Iterator<Item = i64>,
+    ) -> Profile {
+        let wall_ns = self.start.elapsed().as_nanos() as u64;
+        let mut launches: Vec<_> = program
+            .stages
+            .iter()
+            .flat_map(|stage| &stage.launches)
+            .zip(tasks)
+            .enumerate()
+            .map(|(index, (launch, tasks))| {
+                let of_worker = |worker: usize| &self.busy[worker * self.launches + index];
+                let busy = (0..self.workers).map(|w| of_worker(w).0.load(Ordering::Relaxed));
+                let calls = (0..self.workers).map(|w| of_worker(w).1.load(Ordering::Relaxed));
+                LaunchTime {
+                    kernel: launch.kernel,
+                    origin: launch.origin.clone(),
+                    wall_ns: 0,
+                    busy_ns: busy.clone().sum(),
+                    longest_worker_ns: busy.max().unwrap_or(0),
+                    calls: calls.sum(),
+                    tasks,
+                    bytes: validate::eval(&launch.bytes, vars).unwrap_or(0),
+                }
+            })
+            .collect();
+        let mut stages = Vec::with_capacity(program.stages.len());
+        let (mut first, mut last_end) = (0, 0);
+        for (stage, end) in program.stages.iter().zip(&self.ends) {
+            let range = first..first + stage.launches.len();
+            first = range.end;
+            // A stage without tasks never ended, and took no time.
+            let end = end.load(Ordering::Relaxed).max(last_end);
+            let wall_ns = end - last_end;
+            last_end = end;
+            share_out(wall_ns, &mut launches[range.clone()]);
+            stages.push(StageTime {
+                wall_ns,
+                busy_ns: launches[range.clone()].iter().map(|l| l.busy_ns).sum(),
+                launches: range,
+            });
+        }
+        Profile {
+            wall_ns,
+            workers: self.workers,
+            stages,
+            launches,
+            rest_ns: wall_ns.saturating_sub(last_end),
+        }
+    }
+}
+
+/// Splits a time in proportion to busy times, without losing any of it.
+fn share_out(wall_ns: u64, launches: &mut [LaunchTime]) {
+    let busy: u64 = launches.iter().map(|launch| launch.busy_ns).sum();
+    let mut before = 0;
+    let mut given = 0;
+    for launch in launches.iter_mut() {
+        before += launch.busy_ns;
+        let due = u128::from(wall_ns) * u128::from(before) / u128::from(busy.max(1));
+        launch.wall_ns = due as u64 - given;
+        given = due as u64;
+    }
+}

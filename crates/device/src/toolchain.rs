@@ -1,0 +1,338 @@
+//! The system's C compiler: finding it, knowing it, calling it.
+//!
+//! It is called with explicit flags only, and its identity is part of the key
+//! of everything that it builds.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::error::{Error, Result};
+use crate::isa::{Isa, Target};
+
+/// Flags that every kernel is compiled with.
+///
+/// `-ffast-math` is left out on purpose: kernels say where sums may be
+/// reordered, and infinities must survive (masks, softmax).
+pub const FLAGS: [&str; 14] = [
+    "-O3",
+    "-std=gnu11",
+    "-fPIC",
+    "-shared",
+    "-pipe",
+    "-w",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    // Kernels read the bytes of a buffer under several types.
+    "-fno-strict-aliasing",
+    "-fno-semantic-interposition",
+    "-fno-plt",
+    "-fno-stack-protector",
+    "-fvisibility=default",
+];
+
+/// Names that are tried when none is configured.
+const USUAL_NAMES: [&str; 3] = ["cc", "gcc", "clang"];
+
+/// Which compiler to use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolchainConfig {
+    /// This one, a path or a name on the search path, and no other.
+    pub compiler: Option<PathBuf>,
+    /// Folders to look in, in order.
+    pub search: Vec<PathBuf>,
+}
+
+impl ToolchainConfig {
+    /// No explicit compiler, and the folders of the `PATH` of this process.
+    pub fn from_environment() -> Self {
+        let search = env::var_os("PATH").unwrap_or_default();
+        ToolchainConfig {
+            compiler: None,
+            search: env::split_paths(&search).collect(),
+        }
+    }
+
+    fn locate(&self, name: &Path) -> Option<PathBuf> {
+        if name.components().count() > 1 {
+            return name.is_file().then(|| name.to_path_buf());
+        }
+        let mut candidates = self.search.iter().map(|folder| folder.join(name));
+        candidates.find(|path| path.is_file())
+    }
+}
+
+/// The two families that are known to understand [`FLAGS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// The GNU compiler.
+    Gcc,
+    /// LLVM's, Apple's included.
+    Clang,
+}
+
+/// A C compiler that answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    path: PathBuf,
+    family: Family,
+    version: String,
+}
+
+impl Toolchain {
+    /// Finds and identifies the compiler.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`] if there is none, [`Error::BadCompiler`] if it
+    /// does not run or is neither gcc nor clang.
+    pub fn find(config: &ToolchainConfig) -> Result<Toolchain> {
+        let usual = USUAL_NAMES.map(Path::new);
+        let names: &[&Path] = match &config.compiler {
+            Some(name) => &[name.as_path()],
+            None => &usual,
+        };
+        match names.iter().find_map(|name| config.locate(name)) {
+            Some(path) => Toolchain::identify(path),
+            None => Err(Error::NoCompiler {
+                looked_for: names
+                    .iter()
+                    .map(|name| name.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    }
+
+    fn identify(path: PathBuf) -> Result<Toolchain> {
+        let ask = |arguments: &[&str]| {
+            let bad = |reason: String| Error::BadCompiler {
+                path: path.clone(),
+                reason,
+            };
+            let output = command(&path).args(arguments).output();
+            let output = output.map_err(|error| bad(error.to_string()))?;
+            if !output.status.success() {
+                return Err(bad(first_error(&output)));
+            }
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let answer = ask(&["--version"])?;
+        let first = answer.lines().next().unwrap_or_default().trim();
+        let macros = ask(&["-dM", "-E", "-x", "c", "-"])?;
+        let defines = |name: &str| {
+            let defined = |line: &str| line.split_whitespace().nth(1) == Some(name);
+            macros.lines().any(defined)
+        };
+        let (family, version) = if defines("__clang__") {
+            (Family::Clang, first.to_string())
+        } else if defines("__GNUC__") {
+            // gcc repeats the name it was called by; cc and gcc are one.
+            let version = first.split_once(' ').map_or(first, |(_, rest)| rest);
+            (Family::Gcc, format!("gcc {version}"))
+        } else {
+            return Err(Error::BadCompiler {
+                reason: format!("'{first}' is neither gcc nor clang"),
+                path,
+            });
+        };
+        Ok(Toolchain {
+            path,
+            family,
+            version,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// gcc or clang.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Its version line; part of the key of compiled kernels.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The part of `target` that this compiler has flags for: extras are
+    /// dropped first, then the level is lowered.
+    ///
+    /// # Errors
+    /// [`Error::CompilerTooOld`] if not even the lowest level is left.
+    pub fn narrow(&self, target: Target) -> Result<Target> {
+        let Err(mut reason) = self.accepts(&target.flags()) else {
+            return Ok(target);
+        };
+        let extras: Vec<_> = target
+            .extras
+            .iter()
+            .copied()
+            .filter(|extra| self.accepts(&[extra.flag()]).is_ok())
+            .collect();
+        let lower = Isa::available()
+            .into_iter()
+            .rev()
+            .filter(|isa| *isa <= target.isa);
+        for isa in lower {
+            let extras = if isa == target.isa {
+                extras.clone()
+            } else {
+                Vec::new()
+            };
+            let narrowed = Target { isa, extras };
+            match self.accepts(&narrowed.flags()) {
+                Ok(()) => return Ok(narrowed),
+                Err(complaint) => reason = complaint,
+            }
+        }
+        Err(Error::CompilerTooOld {
+            compiler: self.version.clone(),
+            target: target.to_string(),
+            reason,
+        })
+    }
+
+    /// Whether it takes these flags; its first complaint if not.
+    fn accepts(&self, flags: &[&str]) -> std::result::Result<(), String> {
+        let output = command(&self.path)
+            .args(FLAGS)
+            .args(flags)
+            .args(["-fsyntax-only", "-x", "c", "-"])
+            .output();
+        match output {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(first_error(&output)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Compiles one source file to one shared object; temporary files go to
+    /// `scratch`. On failure, what the compiler wrote.
+    pub(crate) fn compile(
+        &self,
+        source: &Path,
+        object: &Path,
+        flags: &[&str],
+        scratch: &Path,
+    ) -> std::result::Result<(), Failure> {
+        let output = command(&self.path)
+            .env("TMPDIR", scratch)
+            .args(flags)
+            .arg("-o")
+            .arg(object)
+            .arg(source)
+            .arg("-lm")
+            .output();
+        match output {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(Failure {
+                first_error: first_error(&output),
+                disk_full: String::from_utf8_lossy(&output.stderr)
+                    .contains("No space left on device"),
+            }),
+            Err(error) => Err(Failure {
+                first_error: format!("cannot run {}: {error}", self.path.display()),
+                disk_full: false,
+            }),
+        }
+    }
+}
+
+/// Why a source did not compile.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) first_error: String,
+    pub(crate) disk_full: bool,
+}
+
+fn command(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    // Messages are searched for "error:", in English.
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    // Variables by which gcc and clang would take flags or headers that are
+    // in no key.
+    for name in ["CPATH", "C_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn first_error(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines
+        .clone()
+        .find(|line| line.contains("error:") || line.contains("No space left"))
+        .or_else(|| lines.next());
+    match line {
+        Some(line) => line.to_string(),
+        None => format!("the compiler ended with {} and said nothing", output.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_compiler_is_found_and_takes_the_flags_of_this_machine() {
+        let toolchain = Toolchain::find(&ToolchainConfig::from_environment()).unwrap();
+        assert!(toolchain.path().is_file());
+        assert!(toolchain.version().chars().any(|c| c.is_ascii_digit()));
+        let target = Target::detect(None).unwrap();
+        let narrowed = toolchain.narrow(target.clone()).unwrap();
+        assert!(narrowed.isa <= target.isa);
+    }
+
+    #[test]
+    fn cc_and_gcc_have_one_identity() {
+        let config = |name: &str| ToolchainConfig {
+            compiler: Some(name.into()),
+            ..ToolchainConfig::from_environment()
+        };
+        let (Ok(cc), Ok(gcc)) = (
+            Toolchain::find(&config("cc")),
+            Toolchain::find(&config("gcc")),
+        ) else {
+            return;
+        };
+        if cc.family() == gcc.family() {
+            assert_eq!(cc.version(), gcc.version());
+        }
+    }
+
+    #[test]
+    fn a_missing_compiler_is_one_line_that_says_what_to_install() {
+        let nowhere = ToolchainConfig::default();
+        let error = Toolchain::find(&nowhere).unwrap_err().to_string();
+        assert!(error.contains("cc, gcc, clang") && error.contains("apt install gcc"));
+        assert!(!error.contains('\n'));
+        let explicit = ToolchainConfig {
+            compiler: Some("/nowhere/tcc".into()),
+            ..ToolchainConfig::from_environment()
+        };
+        let error = Toolchain::find(&explicit).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/tcc"));
+    }
+
+    #[test]
+    fn a_program_that_is_no_compiler_is_refused() {
+        let config = ToolchainConfig {
+            compiler: Some("cat".into()),
+            ..ToolchainConfig::from_environment()
+        };
+        let found = Toolchain::find(&config);
+        assert!(matches!(found, Err(Error::BadCompiler { .. })), "{found:?}");
+    }
+
+    #[test]
+    fn an_unknown_flag_is_a_complaint() {
+        let toolchain = Toolchain::find(&ToolchainConfig::from_environment()).unwrap();
+        let complaint = toolchain.accepts(&["-mavx9000"]).unwrap_err();
+        assert!(complaint.contains("avx9000"), "{complaint}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Checks a program against its contract before anything is compiled or run.
+
+use std::collections::HashSet;
+
+use compiler::program::{BufferKind, Count, Launch, Program};
+
+use crate::error::{Error, Result};
+use crate::walk::MAX_UNITS;
+
+/// The value of a count, `None` where it would overflow. Allocates nothing.
+pub(crate) fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
+    match count {
+        Count::Const(value) => Some(*value),
+        Count::Var(index) => vars.get(*index).copied(),
+        Count::Add(a, b) => eval(a, vars)?.checked_add(eval(b, vars)?),
+        Count::Mul(a, b) => eval(a, vars)?.checked_mul(eval(b, vars)?),
+        Count::CeilDiv(a, divisor) => Some(
+            eval(a, vars)?
+                .checked_add(divisor - 1)?
+                .div_euclid(*divisor),
+        ),
+    }
+}
+
+/// Whether a count depends on variables.
+pub(crate) fn is_fixed(count: &Count) -> bool {
+    match count {
+        Count::Const(_) => true,
+        Count::Var(_) => false,
+        Count::Add(a, b) | Count::Mul(a, b) => is_fixed(a) && is_fixed(b),
+        Count::CeilDiv(a, _) => is_fixed(a),
+    }
+}
+
+/// The number of tasks of a launch for these variables.
+///
+/// # Errors
+/// [`Error::TaskCount`] if it is negative or overflows.
+pub(crate) fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<i64> {
+    match eval(&launch.tasks, vars) {
+        Some(tasks) if tasks >= 0 => Ok(tasks),
+        _ => Err(Error::TaskCount {
+            program: program.name.clone(),
+            origin: launch.origin.clone(),
+        }),
+    }
+}
+
+/// Checks that the values of the variables are those the program was made for.
+pub(crate) fn vars(program: &Program, vars: &[i64]) -> Result<()> {
+    if vars.len() != program.vars.len() {
+        return Err(Error::VariableCount {
+            program: program.name.clone(),
+            expected: program.vars.len(),
+            got: vars.len(),
+        });
+    }
+    for (variable, &value) in program.vars.iter().zip(vars) {
+        if value < variable.min || value > variable.max {
+            return Err(Error::VariableRange {
+                program: program.name.clone(),
+                variable: variable.name.clone(),
+                value,
+                min: variable.min,
+                max: variable.max,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks everything that does not depend on the values of variables.
+pub(crate) fn program(program: &Program) -> Result<()> {
+    let malformed = |reason: String| Error::Malformed {
+        program: program.name.clone(),
+        reason,
+    };
+    for variable in &program.vars {
+        if variable.min > variable.max {
+            return Err(malformed(format!(
+                "variable {} has no legal value",
+                variable.name
+            )));
+        }
+    }
+    let mut symbols = HashSet::new();
+    for kernel in &program.kernels {
+        if !is_identifier(&kernel.symbol) {
+            return Err(malformed(format!("'{}' is no C name", kernel.symbol)));
+        }
+        if !symbols.insert(kernel.symbol.as_str()) {
+            return Err(malformed(format!("two kernels named {}", kernel.symbol)));
+        }
+    }
+    for buffer in &program.buffers {
+        let fits = match &buffer.kind {
+            BufferKind::Arena(offset) => offset
+                .checked_add(buffer.bytes)
+                .is_some_and(|end| end <= program.arena_bytes),
+            BufferKind::Const(bytes) => buffer.bytes <= bytes.len(),
+            _ => true,
+        };
+        if !fits {
+            return Err(malformed(format!(
+                "buffer {} of {} bytes does not fit where it is placed",
+                buffer.name, buffer.bytes
+            )));
+        }
+    }
+    for stage in &program.stages {
+        if stage.launches.len() > MAX_UNITS as usize {
+            return Err(malformed("a stage with more than 65535 launches".into()));
+        }
+        for launch in &stage.launches {
+            check_launch(program, launch).map_err(malformed)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_launch(program: &Program, launch: &Launch) -> std::result::Result<(), String> {
+    let origin = &launch.origin;
+    if launch.kernel >= program.kernels.len() {
+        return Err(format!("{origin} uses kernel {}", launch.kernel));
+    }
+    if let Some(arg) = launch.args.iter().find(|&&i| i >= program.buffers.len()) {
+        return Err(format!("{origin} uses buffer {arg}"));
+    }
+    for count in [&launch.tasks, &launch.bytes] {
+        check_count(program, count).map_err(|reason| format!("{origin}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_count(program: &Program, count: &Count) -> std::result::Result<(), String> {
+    match count {
+        Count::Const(_) => Ok(()),
+        Count::Var(index) if *index < program.vars.len() => Ok(()),
+        Count::Var(index) => Err(format!("a count uses variable {index}")),
+        Count::Add(a, b) | Count::Mul(a, b) => {
+            check_count(program, a)?;
+            check_count(program, b)
+        }
+        Count::CeilDiv(_, divisor) if *divisor < 1 => {
+            Err(format!("a count is divided by {divisor}"))
+        }
+        Count::CeilDiv(a, _) => check_count(program, a),
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::program::{Buffer, Kernel, Stage, Variable};
+
+    fn sound() -> Program {
+        Program {
+            name: "test".into(),
+            vars: vec![Variable {
+                name: "T".into(),
+                min: 1,
+                max: 8,
+            }],
+            buffers: vec![Buffer {
+                kind: BufferKind::Arena(64),
+                bytes: 64,
+                name: "x".into(),
+            }],
+            arena_bytes: 128,
+            kernels: vec![Kernel {
+                symbol: "k0".into(),
+                source: String::new(),
+                scratch_bytes: 0,
+            }],
+            stages: vec![Stage {
+                launches: vec![Launch {
+                    kernel: 0,
+                    args: vec![0],
+                    tasks: Count::Var(0),
+                    origin: "layer 0 norm".into(),
+                    bytes: Count::Const(0),
+                }],
+            }],
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn each_breach_is_named() {
+        program(&sound()).unwrap();
+        let breach = |change: &dyn Fn(&mut Program), expected: &str| {
+            let mut broken = sound();
+            change(&mut broken);
+            let error = program(&broken).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        breach(&|p| p.vars[0].min = 9, "T has no legal value");
+        breach(
+            &|p| p.kernels[0].symbol = "a-b".into(),
+            "'a-b' is no C name",
+        );
+        breach(
+            &|p| p.kernels.push(p.kernels[0].clone()),
+            "two kernels named k0",
+        );
+        breach(&|p| p.arena_bytes = 100, "buffer x");
+        breach(
+            &|p| p.buffers[0].kind = BufferKind::Arena(usize::MAX),
+            "buffer x",
+        );
+        breach(
+            &|p| p.buffers[0].kind = BufferKind::Const(vec![0; 3]),
+            "buffer x",
+        );
+        breach(&|p| p.stages[0].launches[0].kernel = 1, "kernel 1");
+        breach(&|p| p.stages[0].launches[0].args[0] = 7, "buffer 7");
+        breach(
+            &|p| p.stages[0].launches[0].tasks = Count::Var(1),
+            "layer 0 norm: a count uses variable 1",
+        );
+        breach(
+            &|p| p.stages[0].launches[0].bytes = Count::CeilDiv(Box::new(Count::Const(1)), 0),
+            "divided by 0",
+        );
+    }
+
+    #[test]
+    fn counts_do_not_overflow() {
+        let double = Count::Mul(Box::new(Count::Var(0)), Box::new(Count::Const(2)));
+        assert_eq!(eval(&double, &[21]), Some(42));
+        assert_eq!(eval(&double, &[i64::MAX]), None);
+        let eighth = Count::CeilDiv(Box::new(Count::Var(0)), 8);
+        assert_eq!(eval(&eighth, &[17]), Some(3));
+        assert_eq!(eval(&eighth, &[i64::MAX]), None);
+    }
+}
