@@ -234,22 +234,24 @@ pub(crate) fn float_to_float(to: DType, a: &[f32], out: &mut [f32]) {
     round(to, out);
 }
 
-/// Floats to an integer type: truncated, saturating, NaN to 0.
+/// Towards zero; 0 if that is no 32-bit integer, as in the C of a kernel.
+fn truncate(a: f32) -> i32 {
+    let bound = 2.0f32.powi(31);
+    if (-bound..bound).contains(&a) { a as i32 } else { 0 }
+}
+
+/// Floats to an integer type: truncated, then wrapped.
 pub(crate) fn float_to_int(to: DType, a: &[f32], out: &mut [i32]) {
-    match to {
-        DType::Bool => map(a, out, |a| i32::from(a != 0.0)),
-        DType::U8 => map(a, out, |a| i32::from(a as u8)),
-        DType::I8 => map(a, out, |a| i32::from(a as i8)),
-        DType::U16 => map(a, out, |a| i32::from(a as u16)),
-        DType::I16 => map(a, out, |a| i32::from(a as i16)),
-        DType::U32 => map(a, out, |a| a as u32 as i32),
-        _ => map(a, out, |a| a as i32),
+    if to == DType::Bool {
+        return map(a, out, |a| i32::from(a != 0.0));
     }
+    map(a, out, truncate);
+    wrap(to, out);
 }
 
 /// Floats to indices: truncated.
 pub(crate) fn float_to_index(a: &[f32], out: &mut [i64]) {
-    map(a, out, |a| a as i64);
+    map(a, out, |a| truncate(a).into());
 }
 
 /// Integers to a float type.

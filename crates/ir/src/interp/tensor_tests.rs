@@ -154,6 +154,8 @@ fn casts() {
     assert_eq!(run(&g, int, &b).integers(), [0, -2, 300, 0, 0, 65504]);
     let byte = g.cast(int, DType::U8);
     assert_eq!(run(&g, byte, &b).integers(), [0, 254, 44, 0, 0, 224]);
+    let byte = g.cast(x, DType::U8);
+    assert_eq!(run(&g, byte, &b).integers(), [0, 254, 44, 0, 0, 224]);
     let truth = g.cast(x, DType::Bool);
     assert_eq!(run(&g, truth, &b).bytes, [1, 1, 1, 1, 1, 1]);
 }

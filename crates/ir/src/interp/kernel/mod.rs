@@ -41,7 +41,7 @@ mod compile;
 mod memory;
 mod run;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use super::{Fault, VarError, Vars};
 use crate::spec::{SpecError, check_kernel};

@@ -70,7 +70,7 @@ fn run(g: &Graph, root: Id, input: &[u8], out: usize, tasks: i64) -> Result<Vec<
 
 /// `y[row] = sum over blocks of ws * xs * (dot(code, xq) - 8 * sum(xq))` on
 /// blocks of an f16 scale and 32 nibbles.
-pub(in crate::interp) fn nibble_product(rows: i64, blocks: i64) -> (Graph, Id) {
+pub(crate) fn nibble_product(rows: i64, blocks: i64) -> (Graph, Id) {
     let mut g = Graph::new();
     let row = g.task(rows);
     let b = g.looped(1, blocks);

@@ -4,8 +4,14 @@
 //! which they are printed, never by their place in the arena. Extents, indices
 //! and constants are written in place. It is not meant to be read back.
 
+mod kernel;
+#[cfg(test)]
+mod tests;
+
+pub use kernel::kernel;
+
 use crate::{Axis, BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Space, UnOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
 
 /// What a function of one value is called.
@@ -118,8 +124,13 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Dot4 => "dot4".into(),
         Op::Across(op) => format!("across {}", reduce_name(*op)),
         Op::Lanes(values) => {
-            let values: Vec<String> = values.iter().map(|&c| constant(c, g.dtype(id))).collect();
-            format!("lanes [{}]", values.join(", "))
+            let each = |c: &Const| constant(*c, g.dtype(id));
+            match values.split_first() {
+                Some((first, rest)) if !rest.is_empty() && rest.iter().all(|c| c == first) => {
+                    format!("lanes [{}; {}]", each(first), values.len())
+                }
+                _ => format!("lanes [{}]", values.iter().map(each).collect::<Vec<_>>().join(", ")),
+            }
         }
         Op::Lookup => "lookup".into(),
         Op::Extract(lane) => format!("extract {lane}"),
@@ -143,8 +154,8 @@ fn space_name(space: Space) -> &'static str {
     }
 }
 
-/// An expression in one line. `leaf` may give the text of a node, else it is
-/// written out.
+/// An expression in one line. `leaf` gives the text of the nodes that have a
+/// name or need another form.
 fn infix(g: &Graph, id: Id, tightness: u8, leaf: &mut dyn FnMut(Id) -> Option<String>) -> String {
     if let Some(text) = leaf(id) {
         return text;
@@ -169,6 +180,9 @@ fn infix(g: &Graph, id: Id, tightness: u8, leaf: &mut dyn FnMut(Id) -> Option<St
                 Op::Cast | Op::Splat => g.ty(id).to_string(),
                 _ => operation(g, id),
             };
+            if src.is_empty() {
+                return name;
+            }
             let src: Vec<String> = src.iter().map(|&s| infix(g, s, 0, leaf)).collect();
             format!("{name}({})", src.join(", "))
         }
@@ -187,7 +201,10 @@ fn type_and_shape(g: &Graph, id: Id) -> String {
 /// A buffer of a kernel.
 pub(crate) fn buffer_name(g: &Graph, id: Id) -> String {
     match g.op(id) {
-        Op::Buffer { slot, space, .. } => format!("{}{slot}: {}", space_name(*space), g.dtype(id)),
+        Op::Buffer { slot, space, len } => {
+            let len = if *space == Space::Task { format!("[{len}]") } else { String::new() };
+            format!("{}{slot}: {}{len}", space_name(*space), g.dtype(id))
+        }
         _ => describe(g, id),
     }
 }
@@ -242,12 +259,12 @@ pub fn tensor(g: &Graph, roots: &[Id]) -> String {
 /// Nodes before their users, in the order in which the roots reach them.
 fn depth_first(g: &Graph, roots: &[Id]) -> Vec<Id> {
     let mut order = vec![];
-    let mut seen: FxHashMap<Id, bool> = FxHashMap::default();
+    let mut seen = FxHashSet::default();
     let mut stack: Vec<(Id, bool)> = roots.iter().rev().map(|&r| (r, false)).collect();
     while let Some((id, ready)) = stack.pop() {
         if ready {
             order.push(id);
-        } else if seen.insert(id, true).is_none() {
+        } else if seen.insert(id) {
             stack.push((id, true));
             stack.extend(g.src(id).iter().rev().map(|&s| (s, false)));
         }
