@@ -6,6 +6,8 @@
 
 mod kernel;
 mod tensor;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use crate::print::describe;
 pub use kernel::check_kernel;
