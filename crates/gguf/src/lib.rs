@@ -2,7 +2,8 @@
 //!
 //! - [`Gguf`]: an open model (one file or a split set), mapped and checked: metadata, tensors, data.
 //! - [`Writer`]: writes such files, streaming.
-//! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser.
+//! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser
+//!   and [`quantise`]rs.
 //! - [`GgmlType`]: the element types that a file can name.
 
 mod cursor;
@@ -12,6 +13,7 @@ pub mod format;
 mod ggml_type;
 mod metadata;
 mod mmap;
+pub mod quantise;
 mod reader;
 mod split;
 mod value;
