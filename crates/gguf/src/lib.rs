@@ -6,12 +6,15 @@
 //!   and [`quantise`]rs.
 //! - [`GgmlType`]: the element types that a file can name.
 
+#![deny(unsafe_code)]
+
 mod cursor;
 pub mod dequant;
 mod error;
 pub mod format;
 mod ggml_type;
 mod metadata;
+#[allow(unsafe_code)]
 mod mmap;
 pub mod quantise;
 mod reader;
@@ -23,7 +26,7 @@ mod writer;
 pub use error::Error;
 pub use ggml_type::{GgmlType, REMOVED_IDS};
 pub use metadata::{FromValue, Metadata};
-pub use mmap::{Map, SLACK};
+pub use mmap::SLACK;
 pub use reader::{DEFAULT_ALIGNMENT, Gguf, OpenOptions, Tensor};
 pub use value::{Array, Strings, Value, ValueType};
 pub use value_buf::{Element, ValueBuf};

@@ -4,9 +4,9 @@
 //!
 //! - plain floats: rounding to nearest even;
 //! - one float scale and evenly spaced codes (Q4_0, Q5_0, Q8_0, Q4_1, Q5_1): the closed formulas of the field
-//!   ([`direct`]), so that the codes are those of other engines;
+//!   (`direct`), so that the codes are those of other engines;
 //! - everything else (K-quants, tables, powers of two, formats made at run time): a search for the least weighted
-//!   squared error ([`search`]).
+//!   squared error (`search`).
 //!
 //! All are deterministic. Integer types cannot be quantised to, nor can formats without a row.
 
