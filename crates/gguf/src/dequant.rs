@@ -4,7 +4,7 @@
 //! the compiler derives is tested against it. Arithmetic is in f32, in the order of the formula in [`crate::format`],
 //! without fused multiply-add.
 
-use crate::format::{Blocks, Encoding, Field, Format, FormatError, PlainKind, Scale};
+use crate::format::{Blocks, Encoding, FieldPlan, Format, FormatError, PlainKind, Scale};
 use thiserror::Error;
 
 /// Why a row could not be dequantised.
@@ -73,22 +73,6 @@ struct BlockPlan {
     levels: Vec<f32>,
     scale: ScalePlan,
     min: Option<(ScalePlan, f32)>,
-}
-
-/// The planes of a field with every address in a list.
-#[derive(Clone, Debug)]
-struct FieldPlan {
-    field: Field,
-    count: usize,
-    planes: Vec<PlanePlan>,
-}
-
-#[derive(Clone, Debug)]
-struct PlanePlan {
-    mask: u8,
-    lsb: u32,
-    /// Byte and bit of each integer.
-    at: Vec<(u32, u8)>,
 }
 
 #[derive(Clone, Debug)]
@@ -176,7 +160,7 @@ impl BlockPlan {
     }
 
     fn run(&self, block: &[u8], out: &mut [f32], scratch: &mut Scratch) {
-        self.code.gather(block, &mut scratch.codes);
+        self.code.gather_bits(block, &mut scratch.codes);
         for (out, &code) in out.iter_mut().zip(&scratch.codes) {
             *out = self.levels[code as usize];
         }
@@ -188,35 +172,6 @@ impl BlockPlan {
         min.gather(block, scratch);
         for (group, min) in out.chunks_exact_mut(min.group).zip(&scratch.scales) {
             group.iter_mut().for_each(|value| *value += sign * min);
-        }
-    }
-}
-
-impl FieldPlan {
-    fn new(field: &Field, count: u32) -> Self {
-        let planes = field.planes.iter().map(|plane| PlanePlan {
-            mask: crate::format::mask(plane.width) as u8,
-            lsb: plane.lsb,
-            at: (0..count)
-                .map(|index| plane.address(index))
-                .map(|(byte, bit)| (byte, bit as u8))
-                .collect(),
-        });
-        FieldPlan {
-            field: field.clone(),
-            count: count as usize,
-            planes: planes.collect(),
-        }
-    }
-
-    /// The bits of every integer of the field.
-    fn gather(&self, block: &[u8], out: &mut Vec<u32>) {
-        out.clear();
-        out.resize(self.count, 0);
-        for plane in &self.planes {
-            for (out, &(byte, bit)) in out.iter_mut().zip(&plane.at) {
-                *out |= u32::from(block[byte as usize] >> bit & plane.mask) << plane.lsb;
-            }
         }
     }
 }
@@ -240,8 +195,8 @@ impl ScalePlan {
         match &self.sub {
             None => scratch.scales.push(float),
             Some((plan, zero)) => {
-                plan.gather(block, &mut scratch.subs);
-                let scale = |&bits: &u32| float * (plan.field.extend(bits) - zero) as f32;
+                plan.gather_bits(block, &mut scratch.subs);
+                let scale = |&bits: &u32| float * (plan.integer(bits) - zero) as f32;
                 scratch.scales.extend(scratch.subs.iter().map(scale));
             }
         }

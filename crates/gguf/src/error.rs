@@ -1,6 +1,7 @@
 //! What can be wrong with a GGUF file, each with its place and what to do about it.
 
 use crate::ggml_type::GgmlType;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -108,7 +109,8 @@ pub enum Error {
     },
     /// An array is longer than the rest of the file or than 2^30 elements.
     #[error(
-        "metadata {key}: an array of {count} elements, but at most {limit} are possible; the file is damaged"
+        "metadata {}: an array of {count} elements, but at most {limit} are possible; the file is damaged",
+        shown(key)
     )]
     ArrayLength {
         /// The key.
@@ -126,9 +128,12 @@ pub enum Error {
         /// Where it starts.
         offset: u64,
     },
-    /// A key or tensor name that is not UTF-8.
-    #[error("{what} at byte {offset} is not UTF-8: {name:?}; the file is damaged")]
-    NameNotUtf8 {
+    /// A key or tensor name that is not UTF-8 or holds control characters (which could play tricks on terminals).
+    #[error(
+        "{what} at byte {offset} is not plain text: {:?}; the file is damaged",
+        shown(name)
+    )]
+    NameNotText {
         /// Key or tensor name.
         what: &'static str,
         /// Where it starts.
@@ -137,14 +142,15 @@ pub enum Error {
         name: String,
     },
     /// Two entries with one key.
-    #[error("metadata key {key} occurs twice; the file is damaged")]
+    #[error("metadata key {} occurs twice; the file is damaged", shown(key))]
     DuplicateKey {
         /// The key.
         key: String,
     },
     /// A value of unknown type.
     #[error(
-        "metadata {key}: {id} is not a value type (0 to 12 are); the file is damaged or newer than this Kernloom"
+        "metadata {}: {id} is not a value type (0 to 12 are); the file is damaged or newer than this Kernloom",
+        shown(key)
     )]
     ValueType {
         /// The key.
@@ -153,7 +159,7 @@ pub enum Error {
         id: u32,
     },
     /// An array of arrays.
-    #[error("metadata {key}: arrays of arrays are not allowed in GGUF")]
+    #[error("metadata {}: arrays of arrays are not allowed in GGUF", shown(key))]
     NestedArray {
         /// The key.
         key: String,
@@ -165,13 +171,13 @@ pub enum Error {
         found: String,
     },
     /// A key that is needed is absent.
-    #[error("metadata {key} is missing")]
+    #[error("metadata {} is missing", shown(key))]
     MissingKey {
         /// The key.
         key: String,
     },
     /// A key has a value of another type.
-    #[error("metadata {key} is {found}, but {wanted} is needed")]
+    #[error("metadata {} is {found}, but {wanted} is needed", shown(key))]
     WrongType {
         /// The key.
         key: String,
@@ -336,7 +342,9 @@ pub enum Error {
     },
     /// Shards of different models.
     #[error(
-        "general.architecture is {found:?}, but the first shard says {expected:?}; the shards are of different models"
+        "general.architecture is {:?}, but the first shard says {:?}; the shards are of different models",
+        shown(found),
+        shown(expected)
     )]
     SplitArchitecture {
         /// Of this shard.
@@ -373,6 +381,17 @@ impl Error {
                 problem: Box::new(problem),
             },
         }
+    }
+}
+
+/// Most characters of a name that a message repeats.
+const SHOWN: usize = 100;
+
+/// A name as messages repeat it: whole, unless it is too long for one line.
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(SHOWN) {
+        None => name.into(),
+        Some((end, _)) => format!("{}…", &name[..end]).into(),
     }
 }
 

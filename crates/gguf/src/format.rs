@@ -18,6 +18,7 @@
 
 mod check;
 mod pack;
+mod plan;
 mod rows;
 
 use std::borrow::Cow;
@@ -25,6 +26,7 @@ use std::hash::{Hash, Hasher};
 
 pub use check::{BLOCK_LIMIT, FormatError};
 pub(crate) use pack::mask;
+pub(crate) use plan::FieldPlan;
 pub use rows::rows;
 
 /// One digit of an index in a mixed radix; the most significant digit comes first.

@@ -3,8 +3,8 @@
 //! Opening a file only checks the values and notes where they are; they are decoded when asked for. An array of strings
 //! (a vocabulary) costs one table of offsets, not one allocation a string.
 
-use crate::cursor::Cursor;
-use crate::error::Error;
+use crate::cursor::{Cursor, plain_text};
+use crate::error::{Error, shown};
 use crate::mmap::Bytes;
 use crate::value::{Array, Strings, Value, ValueType};
 use std::fmt;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// Most elements that an array may have.
 const ARRAY_LIMIT: u64 = 1 << 30;
+
+/// Most bytes that a key may have.
+pub(crate) const KEY_LIMIT: u64 = u16::MAX as u64;
 
 /// Fewest bytes of an entry: key length, one byte of key, type, one byte of value.
 const SMALLEST_ENTRY: u64 = 8 + 1 + 4 + 1;
@@ -246,7 +249,8 @@ impl fmt::Debug for Metadata {
 impl Entry {
     fn read(cursor: &mut Cursor<'_>, index: u64) -> Result<Entry, Error> {
         let start = cursor.offset();
-        let key = cursor.string(|| format!("the key of metadata entry {index}"))?;
+        let key =
+            cursor.short_string(KEY_LIMIT, || format!("the key of metadata entry {index}"))?;
         if key.is_empty() {
             return Err(Error::EmptyKey {
                 index,
@@ -254,18 +258,8 @@ impl Entry {
             });
         }
         let key_end = cursor.offset() as usize;
-        let key = match std::str::from_utf8(key) {
-            Ok(key) => key,
-            Err(_) => {
-                let name = String::from_utf8_lossy(key).into_owned();
-                return Err(Error::NameNotUtf8 {
-                    what: "a metadata key",
-                    offset: start,
-                    name,
-                });
-            }
-        };
-        let what = || format!("the value of metadata {key}");
+        let key = plain_text("a metadata key", key, start)?;
+        let what = || format!("the value of metadata {}", shown(key));
         let value = match value_type(cursor, key)? {
             ValueType::String => {
                 let len = cursor.string(what)?.len();
@@ -292,7 +286,7 @@ impl Entry {
                 key: key.to_owned(),
             });
         }
-        let count = cursor.u64(|| format!("the length of the array {key}"))?;
+        let count = cursor.u64(|| format!("the length of the array {}", shown(key)))?;
         // A string takes at least its length field.
         let smallest = element.bytes().unwrap_or(8);
         let limit = ARRAY_LIMIT.min(cursor.left() / smallest);
@@ -307,13 +301,13 @@ impl Entry {
         let mut starts = Vec::new();
         match element.bytes() {
             Some(size) => {
-                cursor.take(count * size, || format!("the array {key}"))?;
+                cursor.take(count * size, || format!("the array {}", shown(key)))?;
             }
             None => {
                 starts.reserve_exact(count as usize);
                 for index in 0..count {
                     starts.push(cursor.offset() - start);
-                    cursor.string(|| format!("element {index} of the array {key}"))?;
+                    cursor.string(|| format!("element {index} of the array {}", shown(key)))?;
                 }
             }
         }
@@ -328,7 +322,7 @@ impl Entry {
 }
 
 fn value_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, Error> {
-    let id = cursor.u32(|| format!("the type of metadata {key}"))?;
+    let id = cursor.u32(|| format!("the type of metadata {}", shown(key)))?;
     ValueType::from_id(id).ok_or_else(|| Error::ValueType {
         key: key.to_owned(),
         id,

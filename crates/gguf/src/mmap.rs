@@ -20,7 +20,7 @@ pub const SLACK: usize = 64;
 
 /// A file mapped read-only, with [`SLACK`] readable bytes after it.
 #[derive(Debug)]
-pub struct Map {
+pub(crate) struct Map {
     start: NonNull<u8>,
     len: usize,
     reserved: usize,
@@ -39,7 +39,7 @@ impl Map {
     /// # Errors
     /// [`Error::Directory`], [`Error::NotAFile`], [`Error::Empty`], [`Error::Changed`] when the file shrinks meanwhile,
     /// or [`Error::Io`] with what the system said.
-    pub fn new(file: File) -> Result<Map, Error> {
+    pub(crate) fn new(file: File) -> Result<Map, Error> {
         let before = regular(&file)?;
         let too_large = || Error::Io {
             doing: "map the file",
@@ -91,12 +91,12 @@ impl Map {
     }
 
     /// The bytes of the file.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.with_slack()[..self.len]
     }
 
     /// The bytes of the file and [`SLACK`] more.
-    pub fn with_slack(&self) -> &[u8] {
+    pub(crate) fn with_slack(&self) -> &[u8] {
         // SAFETY: len bytes of the file and at least a page of the reservation after them are mapped readable as long
         // as `self` lives. Pages are never written through this map. (That another process may change the file is the
         // accepted risk of mapping, as the head of this file says.)
@@ -104,7 +104,7 @@ impl Map {
     }
 
     /// Asks the system to start reading a range of bytes from disk. A hint: errors are ignored.
-    pub fn will_need(&self, range: Range<usize>) {
+    pub(crate) fn will_need(&self, range: Range<usize>) {
         let page = page_size();
         let start = range.start.min(self.len) / page * page;
         let end = range.end.min(self.len);
@@ -125,7 +125,7 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::Changed`], or [`Error::Io`] if the file can no longer be asked.
-    pub fn check_unchanged(&self) -> Result<(), Error> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         let now = self.file.metadata().map_err(|source| Error::Io {
             doing: "look at the file again",
             source,

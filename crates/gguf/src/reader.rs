@@ -4,7 +4,7 @@
 //! handed out later is in bounds. Tensor data is not touched. What is not checked here: whether names, shapes and
 //! hyperparameters make a model ([`Gguf::check_weights`] looks at the scales on request).
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, plain_text};
 use crate::error::Error;
 use crate::format::{Blocks, Encoding, FloatKind, PlainKind, Scale};
 use crate::ggml_type::GgmlType;
@@ -492,17 +492,7 @@ fn read_tensor(
             len: name.len() as u64,
         });
     }
-    let name = match std::str::from_utf8(name) {
-        Ok(name) => name.to_owned(),
-        Err(_) => {
-            let name = String::from_utf8_lossy(name).into_owned();
-            return Err(Error::NameNotUtf8 {
-                what: "a tensor name",
-                offset: at,
-                name,
-            });
-        }
-    };
+    let name = plain_text("a tensor name", name, at)?.to_owned();
     let what = || format!("the info of tensor {name}");
     let n_dims = cursor.u32(what)?;
     if n_dims > 4 {

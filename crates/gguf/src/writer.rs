@@ -4,9 +4,10 @@
 //! for each tensor's data in turn, so that a file of any size passes through a small buffer. Files appear under their
 //! name only when they are complete: a full disk or an error leaves what was there before.
 
-use crate::error::Error;
+use crate::cursor::plain_text;
+use crate::error::{Error, shown};
 use crate::ggml_type::GgmlType;
-use crate::metadata::Metadata;
+use crate::metadata::{KEY_LIMIT, Metadata};
 use crate::reader::{DEFAULT_ALIGNMENT, MAGIC, NAME_LIMIT, Tensor, tensor_bytes};
 use crate::split;
 use crate::value::ValueType;
@@ -54,9 +55,15 @@ pub enum WriteError {
         /// What came.
         wrote: u64,
     },
-    /// A key without a name.
-    #[error("a metadata key must not be empty")]
-    EmptyKey,
+    /// A key that readers would refuse.
+    #[error(
+        "{:?} cannot be a metadata key: it must be 1 to 65535 bytes without control characters",
+        shown(key)
+    )]
+    Key {
+        /// The key.
+        key: String,
+    },
     /// The tensor breaks a rule of the container.
     #[error(transparent)]
     Tensor(#[from] Error),
@@ -135,6 +142,7 @@ impl Writer {
         shape: &[u64],
     ) -> Result<&mut Self, WriteError> {
         let tensor = || name.to_owned();
+        plain_text("a tensor name", name.as_bytes(), 0)?;
         if name.len() as u64 >= NAME_LIMIT {
             return Err(Error::TensorName {
                 index: self.tensors.len() as u64,
@@ -294,8 +302,9 @@ impl Writer {
         (tensors.len() as u64).encode(&mut head);
         (entries.len() as u64).encode(&mut head);
         for (key, value) in entries {
-            if key.is_empty() {
-                return Err(WriteError::EmptyKey);
+            let short = (1..=KEY_LIMIT).contains(&(key.len() as u64));
+            if !short || plain_text("", key.as_bytes(), 0).is_err() {
+                return Err(WriteError::Key { key: key.clone() });
             }
             key.encode(&mut head);
             value.value_type().id().encode(&mut head);

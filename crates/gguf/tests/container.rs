@@ -330,11 +330,18 @@ fn the_writer_refuses_what_the_reader_would() {
         refuse("x", GgmlType::I8, &[u64::MAX]),
         Error::SizeOverflow { .. }
     ));
-    assert_eq!(writer.tensors().len(), 4);
     assert!(matches!(
-        writer.set("", 1u8).to_vec(fill),
-        Err(WriteError::EmptyKey)
+        refuse("a\u{1b}[2J", GgmlType::F32, &[1]),
+        Error::NameNotText { .. }
     ));
+    assert_eq!(writer.tensors().len(), 4);
+    for key in [String::new(), "a\nb".into(), "k".repeat(65536)] {
+        let mut writer = Writer::new();
+        assert!(matches!(
+            writer.set(key, 1u8).to_vec(fill),
+            Err(WriteError::Key { .. })
+        ));
+    }
 }
 
 #[test]

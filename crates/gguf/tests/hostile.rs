@@ -179,8 +179,33 @@ fn metadata() {
     );
     fails!(
         one().bytes(b"a\xFF").u32(U32).u32(1).data(64),
-        Error::NameNotUtf8 { .. }
+        Error::NameNotText { .. }
     );
+    for control in ["a\nb", "\u{1b}[2J", "\u{7f}", "\u{9b}31m"] {
+        fails!(one().entry(control, 1), Error::NameNotText { .. });
+        fails!(one_tensor(control, &[8], 0, 0), Error::NameNotText { .. });
+    }
+    fails!(
+        one().entry(&"k".repeat(65_536), 1),
+        Error::StringLength { limit: 65_535, .. }
+    );
+    let long = "k".repeat(65_535);
+    assert_eq!(
+        one()
+            .entry(&long, 1)
+            .open()
+            .unwrap()
+            .metadata()
+            .u64(&long)
+            .unwrap(),
+        1
+    );
+    fails!(
+        Raw::new(0, 2).entry(&long, 1).entry(&long, 1),
+        Error::DuplicateKey { .. }
+    );
+    fails!(one().string(&long).u32(99).u64(0), Error::ValueType { .. });
+    fails!(one().string(&long).u32(U32), Error::Truncated { .. });
     fails!(
         Raw::new(0, 3).entry("a", 1).entry("b", 1).entry("a", 2),
         Error::DuplicateKey { .. }
@@ -266,7 +291,7 @@ fn tensor_infos() {
     one_tensor(&"n".repeat(63), &[32], 0, 0).open().unwrap();
     fails!(
         Raw::new(1, 0).bytes(b"\xFF\xFE").u32(1).data(64),
-        Error::NameNotUtf8 { .. }
+        Error::NameNotText { .. }
     );
     let twice = Raw::new(2, 0)
         .info("a", &[8], 0, 0)

@@ -107,17 +107,25 @@ impl FloatKind {
                 value
             }
             FloatKind::E8M0Half => {
-                let exponent = if value > 0.0 {
-                    f64::from(value).log2().round() + 128.0
-                } else {
-                    0.0
-                };
-                at[0] = exponent.clamp(0.0, 254.0) as u8;
+                at[0] = nearest_exponent(value);
                 e8m0_half(at[0])
             }
             FloatKind::One => 1.0,
         }
     }
+}
+
+/// The `e` whose `2^(e - 128)` is nearest to `value` in ratio; 0 for what is not positive.
+fn nearest_exponent(value: f32) -> u8 {
+    if value.is_nan() || value <= 0.0 {
+        return 0;
+    }
+    // Every f32 is a normal f64, so the exponent is in the bits.
+    let bits = f64::from(value).to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1.0f64.to_bits());
+    let up = i64::from(mantissa > std::f64::consts::SQRT_2);
+    (exponent + up + 128).clamp(0, 254) as u8
 }
 
 /// `2^(e - 128)`; the two least are subnormal.
