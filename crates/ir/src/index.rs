@@ -234,7 +234,7 @@ pub(crate) fn binary(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
     }
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
+pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
 }
 

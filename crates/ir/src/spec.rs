@@ -1,1 +1,0 @@
-//! The executable grammar of each vocabulary.
