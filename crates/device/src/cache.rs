@@ -10,12 +10,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "kernels-1";
+
+/// How the names of files and folders that live for a moment begin.
+const BUILD: &str = "build";
+const PROBE: &str = "probe";
+const REFERENCE: &str = "ref";
+
+/// Older ones belong to nobody.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// Where compiled kernels are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +101,7 @@ pub(crate) struct Cache {
     /// Where the sources of kernels that do not compile are left.
     failures: PathBuf,
     /// Removed when the cache is dropped.
-    _temporary: Option<TemporaryFolder>,
+    _temporary: Option<BuildFolder>,
 }
 
 impl Cache {
@@ -102,9 +111,11 @@ impl Cache {
         let mut warning = None;
         let mut readable = None;
         if let Some(parent) = &config.folder {
+            let parent = &std::path::absolute(parent).unwrap_or_else(|_| parent.clone());
             let folder = parent.join(LAYOUT);
             let reason = match prepare(&folder) {
                 Ok(()) => {
+                    sweep(&folder);
                     let cache = Cache {
                         folder: Some(folder.clone()),
                         failures: folder.clone(),
@@ -126,7 +137,7 @@ impl Cache {
                 reason,
             });
         }
-        let temporary = TemporaryFolder::new(&config.temporary)?;
+        let temporary = BuildFolder::new(&config.temporary, "kernloom")?;
         let cache = Cache {
             folder: readable,
             output: temporary.0.clone(),
@@ -185,7 +196,7 @@ impl Cache {
         fs::rename(built, &object).map_err(|error| Error::cache("write", &object, error))?;
         for key in keys {
             let reference = self.output.join(format!("{key}.ref"));
-            let fresh = self.unique("ref");
+            let fresh = self.output.join(unique_name(REFERENCE));
             fs::write(&fresh, &name)
                 .and_then(|()| fs::rename(&fresh, &reference))
                 .map_err(|error| Error::cache("write", &reference, error))?;
@@ -193,10 +204,9 @@ impl Cache {
         Ok(object)
     }
 
-    /// A path in the output folder that no other process or thread uses.
-    pub(crate) fn unique(&self, extension: &str) -> PathBuf {
-        self.output
-            .join(format!("{}.{extension}", unique_name("build")))
+    /// A folder to build in, on the file system of the objects.
+    pub(crate) fn build_folder(&self) -> Result<BuildFolder> {
+        BuildFolder::new(&self.output, BUILD)
     }
 }
 
@@ -210,11 +220,28 @@ fn unique_name(prefix: &str) -> String {
     format!("{prefix}-{}-{now:x}-{next}", std::process::id())
 }
 
+/// Removes what processes that were killed have left behind.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let passing = [BUILD, PROBE, REFERENCE].iter().any(|prefix| {
+            let name = name.as_encoded_bytes();
+            name.starts_with(prefix.as_bytes()) && name.get(prefix.len()) == Some(&b'-')
+        });
+        let age = entry.metadata().and_then(|data| data.modified());
+        let age = age.map(|time| time.elapsed().unwrap_or_default());
+        if passing && age.is_ok_and(|age| age > ABANDONED) {
+            let path = entry.path();
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        }
+    }
+}
+
 /// Makes the folder, and checks that it is ours and can be written.
 fn prepare(folder: &Path) -> io::Result<()> {
     make_private(folder, true)?;
     trusted(folder)?;
-    let probe = folder.join(unique_name("probe"));
+    let probe = folder.join(unique_name(PROBE));
     fs::write(&probe, b"kernloom")?;
     fs::remove_file(&probe)
 }
@@ -256,18 +283,22 @@ fn trusted(folder: &Path) -> io::Result<()> {
 
 /// A fresh private folder that lives as long as this value.
 #[derive(Debug)]
-struct TemporaryFolder(PathBuf);
+pub(crate) struct BuildFolder(PathBuf);
 
-impl TemporaryFolder {
-    fn new(parent: &Path) -> Result<Self> {
-        let folder = parent.join(unique_name("kernloom"));
+impl BuildFolder {
+    fn new(parent: &Path, prefix: &str) -> Result<Self> {
+        let folder = parent.join(unique_name(prefix));
         // Not recursive: a folder that is already there is somebody else's.
         make_private(&folder, false).map_err(|error| Error::cache("make", &folder, error))?;
-        Ok(TemporaryFolder(folder))
+        Ok(BuildFolder(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
-impl Drop for TemporaryFolder {
+impl Drop for BuildFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -277,8 +308,8 @@ impl Drop for TemporaryFolder {
 mod tests {
     use super::*;
 
-    fn here(name: &str) -> (TemporaryFolder, CacheConfig) {
-        let folder = TemporaryFolder::new(&std::env::temp_dir()).unwrap();
+    fn here(name: &str) -> (BuildFolder, CacheConfig) {
+        let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();
         let config = CacheConfig {
             folder: Some(folder.0.join(name)),
             temporary: folder.0.clone(),
@@ -287,7 +318,8 @@ mod tests {
     }
 
     fn keep(cache: &Cache, bytes: &[u8], key: &str) -> PathBuf {
-        let built = cache.unique("so");
+        let folder = cache.build_folder().unwrap();
+        let built = folder.path().join("kernels.so");
         fs::write(&built, bytes).unwrap();
         cache.keep(&built, &[key.to_string()]).unwrap()
     }
@@ -306,6 +338,28 @@ mod tests {
         let object = keep(&cache, b"object", &key);
         let (other, _) = Cache::open(&config).unwrap();
         assert!(matches!(find(&other, &key), Found::Object(path) if path == object));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_a_killed_process_left_is_removed_a_day_later() {
+        let (_folder, config) = here("cache");
+        let (cache, _) = Cache::open(&config).unwrap();
+        let key = digest::of_bytes(b"kernel");
+        keep(&cache, b"object", &key);
+        let old = cache.output().join("build-1-2-3");
+        let new = cache.output().join("build-4-5-6");
+        for folder in [&old, &new] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("kernels.c"), "").unwrap();
+        }
+        let yesterday = std::time::SystemTime::now() - ABANDONED - Duration::from_secs(60);
+        fs::File::open(&old)
+            .and_then(|file| file.set_modified(yesterday))
+            .unwrap();
+        let (cache, _) = Cache::open(&config).unwrap();
+        assert!(!old.exists() && new.exists());
+        assert!(matches!(find(&cache, &key), Found::Object(_)));
     }
 
     #[test]

@@ -8,12 +8,56 @@
 //!
 //! - [`cpu`]: C kernels, the system's compiler, a pool of threads;
 //! - [`null`]: runs nothing.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use compiler::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage};
+//! use device::{Cpu, CpuConfig, Device, Memory};
+//!
+//! let double = "void twice(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {
+//!     for (int64_t i = begin; i < end; i++) ((float *)bufs[0])[i] = 2 * ((const float *)bufs[1])[i];
+//! }";
+//! let buffer = |kind, name: &str| Buffer { kind, bytes: 16, name: name.into() };
+//! let program = Program {
+//!     name: "example".into(),
+//!     prelude: "#include <stdint.h>\n".into(),
+//!     buffers: vec![
+//!         buffer(BufferKind::Output("y".into()), "y"),
+//!         buffer(BufferKind::Input("x".into()), "x"),
+//!     ],
+//!     kernels: vec![Kernel { symbol: "twice".into(), source: double.into(), scratch_bytes: 0 }],
+//!     stages: vec![Stage {
+//!         launches: vec![Launch {
+//!             kernel: 0,
+//!             args: vec![0, 1],
+//!             tasks: Count::Const(4),
+//!             origin: "the only operation".into(),
+//!             bytes: Count::Const(0),
+//!         }],
+//!     }],
+//!     ..Program::default()
+//! };
+//!
+//! let cpu = Cpu::new(&CpuConfig::from_environment())?;
+//! let mut memory = Memory::new();
+//! let mut step = cpu.load(Arc::new(program), &mut memory)?;
+//! memory.input_mut("x")?.copy_from_slice(&[1.0_f32, 2.0, 3.0, 4.0]);
+//! step.run(&mut memory, &[])?;
+//! assert_eq!(memory.output::<f32>("y")?, [2.0, 4.0, 6.0, 8.0]);
+//! # Ok::<(), device::Error>(())
+//! ```
 
+pub mod available;
+pub mod bandwidth;
 pub mod cache;
+#[cfg(target_os = "linux")]
+mod cgroup;
 pub mod cpu;
 mod digest;
 pub mod error;
 pub mod isa;
+pub mod lock;
 pub mod memory;
 mod mapped;
 pub mod null;
@@ -36,10 +80,12 @@ use std::sync::Arc;
 
 use compiler::program::Program;
 
+pub use available::available_memory;
 pub use cache::{CacheConfig, Warning};
 pub use cpu::{Cpu, CpuConfig};
 pub use error::{Error, Result};
 pub use isa::{Extra, Isa, Target};
+pub use lock::{Holder, MachineLock};
 pub use memory::{Element, Memory, MemoryPlan};
 pub use null::Null;
 pub use objects::{CompileReport, Progress};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
 
-use crate::cache::{Cache, CacheConfig, Found, Warning};
+use crate::cache::{BuildFolder, Cache, CacheConfig, Found, Warning};
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 use crate::isa::Target;
@@ -222,7 +222,8 @@ impl Objects {
         unit: &[usize],
     ) -> Result<Vec<(Vec<usize>, PathBuf)>> {
         let text = unit_source(program, keys, unit);
-        match self.compile(&text, None)? {
+        let folder = self.cache.build_folder()?;
+        match self.compile(&text, &folder)? {
             Ok(built) => {
                 let keys: Vec<_> = unit.iter().map(|&i| keys[i].clone()).collect();
                 let object = self.cache.keep(&built, &keys)?;
@@ -240,50 +241,42 @@ impl Objects {
 
     fn build_alone(&self, program: &Program, keys: &[Digest], i: usize) -> Result<PathBuf> {
         let kernel = &program.kernels[i];
-        let key = &keys[i];
         let text = unit_source(program, keys, &[i]);
+        let folder = self.cache.build_folder()?;
+        let message = match self.compile(&text, &folder)? {
+            Ok(built) => return self.cache.keep(&built, &keys[i..=i]),
+            Err(message) => message,
+        };
         let name: String = kernel.symbol.chars().take(100).collect();
-        let name = format!("kernloom-failed-{name}-{}.c", &key[..8]);
+        let name = format!("kernloom-failed-{name}-{}.c", &keys[i][..8]);
         let source_path = self.cache.failures().join(name);
-        match self.compile(&text, Some(&source_path))? {
-            Ok(built) => self.cache.keep(&built, std::slice::from_ref(key)),
-            Err(message) => Err(Error::Compile {
-                kernel: kernel.symbol.clone(),
-                message,
-                source_path,
-            }),
-        }
+        fs::write(&source_path, text)
+            .map_err(|error| Error::cache("write", &source_path, error))?;
+        Err(Error::Compile {
+            kernel: kernel.symbol.clone(),
+            message,
+            source_path,
+        })
     }
 
-    /// Compiles a text to an object at a unique path, or says why the compiler
-    /// refuses it; then a source with a place of its own stays there.
+    /// Compiles a text to an object in a build folder, or says why the
+    /// compiler refuses it.
     fn compile(
         &self,
         text: &str,
-        place: Option<&Path>,
+        folder: &BuildFolder,
     ) -> Result<std::result::Result<PathBuf, String>> {
-        let folder = self.cache.output();
-        let object = self.cache.unique("so");
-        let source = place.map_or_else(|| object.with_extension("c"), Path::to_path_buf);
+        // The compiler writes the name of the source into the object: with one
+        // name for all, equal sources give equal objects.
+        let source = folder.path().join("kernels.c");
+        let object = folder.path().join("kernels.so");
         fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
-        let result = self
-            .toolchain
-            .compile(&source, &object, &self.flags, folder);
-        let refused = matches!(&result, Err(failure) if !failure.disk_full);
-        if place.is_none() || !refused {
-            let _ = fs::remove_file(&source);
-        }
-        match result {
+        match self.toolchain.compile(folder.path(), &self.flags) {
             Ok(()) => Ok(Ok(object)),
-            Err(failure) => {
-                let _ = fs::remove_file(&object);
-                if failure.disk_full {
-                    return Err(Error::DiskFull {
-                        folder: folder.to_path_buf(),
-                    });
-                }
-                Ok(Err(failure.first_error))
-            }
+            Err(failure) if failure.disk_full => Err(Error::DiskFull {
+                folder: self.cache.output().to_path_buf(),
+            }),
+            Err(failure) => Ok(Err(failure.first_error)),
         }
     }
 }

@@ -382,3 +382,163 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the runs of each unit, and checks the order of stages.
+    struct Counter {
+        units: Vec<Vec<AtomicU32>>,
+        due: AtomicU32,
+        slow: bool,
+        panic_at: Option<(usize, u32)>,
+    }
+
+    impl Counter {
+        fn new(units: &[u32]) -> Counter {
+            let counters = |n: &u32| (0..*n).map(|_| AtomicU32::new(0)).collect();
+            Counter {
+                units: units.iter().map(counters).collect(),
+                due: AtomicU32::new(1),
+                slow: false,
+                panic_at: None,
+            }
+        }
+    }
+
+    impl Work for Counter {
+        fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
+            let due = self.due.load(Ordering::Relaxed);
+            for before in &self.units[..stage] {
+                assert!(before.iter().all(|u| u.load(Ordering::Relaxed) == due));
+            }
+            for after in &self.units[stage + 1..] {
+                assert!(after.iter().all(|u| u.load(Ordering::Relaxed) == due - 1));
+            }
+            for unit in units {
+                self.units[stage][unit as usize].fetch_add(1, Ordering::Relaxed);
+                if self.slow && (worker + unit as usize).is_multiple_of(3) {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                if self.panic_at == Some((stage, unit)) {
+                    panic!("unit {unit} of stage {stage}");
+                }
+            }
+        }
+    }
+
+    fn run(pool: &Pool, units: &[u32], steps: u32, counter: &Counter) {
+        let stages = Stages::new(units.len());
+        for (stage, units) in units.iter().enumerate() {
+            stages.set(stage, *units);
+        }
+        for step in 1..=steps {
+            counter.due.store(step, Ordering::Relaxed);
+            pool.run(&stages, counter).unwrap();
+            for units in &counter.units {
+                assert!(units.iter().all(|u| u.load(Ordering::Relaxed) == step));
+            }
+        }
+    }
+
+    const SHAPES: [&[u32]; 5] = [
+        &[1, 2, 1, 1, 3, 50],
+        &[0, 0, 7, 0, 1, 0],
+        &[0, 0],
+        &[],
+        &[100, 3, 17, 1, 64, 2],
+    ];
+
+    #[test]
+    fn every_unit_runs_once_in_its_stage() {
+        // More threads than cores, so that workers sleep at every place.
+        for workers in 1..=20 {
+            let pool = Pool::new(workers, SPIN).unwrap();
+            for units in SHAPES {
+                run(&pool, units, 100, &Counter::new(units));
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_never_spin_sleep_and_wake() {
+        for workers in [2, 3, 5] {
+            let pool = Pool::new(workers, Duration::ZERO).unwrap();
+            for units in SHAPES {
+                run(&pool, units, 200, &Counter::new(units));
+            }
+        }
+    }
+
+    #[test]
+    fn slow_units_are_waited_for() {
+        let units = &[9, 1, 4, 30];
+        let mut counter = Counter::new(units);
+        counter.slow = true;
+        run(&Pool::new(4, SPIN).unwrap(), units, 10, &counter);
+    }
+
+    #[test]
+    fn steps_of_several_callers_take_turns() {
+        let pool = Pool::new(3, Duration::from_micros(1)).unwrap();
+        std::thread::scope(|scope| {
+            for shape in 0..4 {
+                let pool = &pool;
+                let units = SHAPES[(shape + 4) % 5];
+                scope.spawn(move || run(pool, units, 300, &Counter::new(units)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_step_of_other_sizes_follows_at_once() {
+        let pool = Pool::new(4, SPIN).unwrap();
+        let stages = Stages::new(2);
+        let ran = AtomicU64::new(0);
+        struct Sum<'a>(&'a AtomicU64);
+        impl Work for Sum<'_> {
+            fn run(&self, _: usize, _: usize, units: Range<u32>) {
+                let length = units.end - units.start;
+                self.0.fetch_add(length.into(), Ordering::Relaxed);
+            }
+        }
+        for step in 0..20_000_u32 {
+            let (a, b) = (step * 7 % 13, step % 5);
+            stages.set(0, a);
+            stages.set(1, b);
+            pool.run(&stages, &Sum(&ran)).unwrap();
+            assert_eq!(ran.swap(0, Ordering::Relaxed), u64::from(a + b));
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_step_and_nothing_else() {
+        for workers in [1, 2, 6] {
+            let pool = Pool::new(workers, SPIN).unwrap();
+            let units = &[5, 40, 3];
+            for at in [(0, 0), (1, 17), (2, 2)] {
+                let mut counter = Counter::new(units);
+                counter.panic_at = Some(at);
+                let stages = Stages::new(units.len());
+                (0..3).for_each(|stage| stages.set(stage, units[stage]));
+                let error = pool.run(&stages, &counter).unwrap_err().to_string();
+                assert!(
+                    error.contains("unit") || error.contains("assert"),
+                    "{error}"
+                );
+            }
+            run(&pool, units, 10, &Counter::new(units));
+        }
+    }
+
+    #[test]
+    fn pools_come_and_go() {
+        for workers in 1..30 {
+            let pool = Pool::new(workers % 6, SPIN).unwrap();
+            if workers % 2 == 0 {
+                run(&pool, &[3, 1], 1, &Counter::new(&[3, 1]));
+            }
+        }
+    }
+}

@@ -12,7 +12,8 @@ pub fn default_threads() -> usize {
 mod system {
     use std::collections::HashSet;
     use std::fs;
-    use std::path::{Path, PathBuf};
+
+    use crate::cgroup;
 
     /// Distinct physical cores in the affinity mask.
     pub(super) fn cores() -> usize {
@@ -50,44 +51,12 @@ mod system {
 
     /// Whole processors that the control groups grant.
     pub(super) fn quota() -> Option<usize> {
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        groups
-            .lines()
-            .filter_map(|line| {
-                let mut fields = line.splitn(3, ':').skip(1);
-                let (controllers, path) = (fields.next()?, fields.next()?);
-                if controllers.is_empty() {
-                    quota_of_tree(Path::new("/sys/fs/cgroup"), path, |folder| {
-                        unified(&fs::read_to_string(folder.join("cpu.max")).ok()?)
-                    })
-                } else if controllers.split(',').any(|name| name == "cpu") {
-                    quota_of_tree(Path::new("/sys/fs/cgroup/cpu"), path, |folder| {
-                        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-                        legacy(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)
-                    })
-                } else {
-                    None
-                }
-            })
-            .min()
-    }
-
-    /// The tightest quota of a group and the groups around it.
-    fn quota_of_tree(
-        root: &Path,
-        path: &str,
-        quota: impl Fn(&Path) -> Option<usize>,
-    ) -> Option<usize> {
-        let mut folder: PathBuf = root.join(path.trim_start_matches('/'));
-        let mut tightest = None;
-        loop {
-            if let Some(here) = quota(&folder) {
-                tightest = Some(tightest.map_or(here, |least: usize| least.min(here)));
-            }
-            if folder == root || !folder.pop() {
-                return tightest;
-            }
-        }
+        cgroup::tightest("cpu", |folder| {
+            let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+            let modern = || unified(&read("cpu.max")?);
+            let old = || legacy(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?);
+            modern().or_else(old)
+        })
     }
 
     /// `cpu.max`: a quota (or `max`) and a period.

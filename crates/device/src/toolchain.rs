@@ -93,7 +93,8 @@ impl Toolchain {
             None => &usual,
         };
         match names.iter().find_map(|name| config.locate(name)) {
-            Some(path) => Toolchain::identify(path),
+            // It is run in other folders.
+            Some(path) => Toolchain::identify(std::path::absolute(&path).unwrap_or(path)),
             None => Err(Error::NoCompiler {
                 looked_for: names
                     .iter()
@@ -210,22 +211,18 @@ impl Toolchain {
         }
     }
 
-    /// Compiles one source file to one shared object; temporary files go to
-    /// `scratch`. On failure, what the compiler wrote.
+    /// Compiles `kernels.c` of a folder to `kernels.so`; temporary files stay
+    /// in the folder.
     pub(crate) fn compile(
         &self,
-        source: &Path,
-        object: &Path,
+        folder: &Path,
         flags: &[&str],
-        scratch: &Path,
     ) -> std::result::Result<(), Failure> {
         let output = command(&self.path)
-            .env("TMPDIR", scratch)
+            .current_dir(folder)
+            .env("TMPDIR", folder)
             .args(flags)
-            .arg("-o")
-            .arg(object)
-            .arg(source)
-            .arg("-lm")
+            .args(["-o", "kernels.so", "kernels.c", "-lm"])
             .output();
         match output {
             Ok(output) if output.status.success() => Ok(()),

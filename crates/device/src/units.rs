@@ -8,7 +8,7 @@
 use crate::walk::MAX_UNITS;
 
 /// Units per worker and launch that are aimed at.
-const PER_WORKER: i64 = 32;
+const PER_WORKER: i64 = 64;
 
 /// A unit should read at least this much: about a microsecond of a core's
 /// share of the memory bandwidth.
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn large_tasks_stay_single_and_small_ones_are_grouped() {
         assert_eq!(grain(48, 48 << 20, 1, 2), 1);
-        assert_eq!(grain(4096, 4096 << 10, 1, 2), 64);
+        assert_eq!(grain(4096, 4096 << 10, 1, 2), 32);
         assert_eq!(grain(64, 64 << 10, 1, 2), 16);
         assert_eq!(grain(64, 1, 1, 2), 32, "each worker gets a part");
     }

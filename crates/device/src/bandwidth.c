@@ -1,0 +1,105 @@
+// The kernels of bandwidth.rs: memory reads, and products on independent
+// chains of the widest vectors of the target.
+
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX512BW__)
+#define WIDTH 64
+#define REGISTER "v"
+#elif defined(__AVX2__)
+#define WIDTH 32
+#define REGISTER "x"
+#elif defined(__aarch64__)
+#define WIDTH 16
+#define REGISTER "w"
+#else
+#define WIDTH 16
+#define REGISTER "x"
+#endif
+
+#define CHAINS 12
+#define ROUNDS 4096
+
+typedef uint64_t words __attribute__((vector_size(WIDTH)));
+typedef int32_t ints __attribute__((vector_size(WIDTH)));
+typedef float floats __attribute__((vector_size(WIDTH)));
+
+// What the compiler must not know, or it takes work out of the loop.
+#if defined(__x86_64__) || defined(__aarch64__)
+#define OPAQUE(v) __asm__ volatile("" : "+" REGISTER(v))
+#else
+#define OPAQUE(v) __asm__ volatile("" : "+m"(v))
+#endif
+
+static inline ints dot(ints sum, ints a, ints b) {
+#if defined(__AVX512VNNI__)
+    return (ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined(__AVX512BW__)
+    __m512i pairs = _mm512_maddubs_epi16((__m512i)a, (__m512i)b);
+    return sum + (ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVXVNNI__)
+    return (ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
+#elif defined(__AVX2__)
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)b);
+    return sum + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return (ints)vdotq_s32((int32x4_t)sum, (int8x16_t)a, (int8x16_t)b);
+#else
+    int8_t x[WIDTH], y[WIDTH];
+    memcpy(x, &a, WIDTH);
+    memcpy(y, &b, WIDTH);
+    for (int i = 0; i < WIDTH; i++) sum[i / 4] += x[i] * y[i];
+    return sum;
+#endif
+}
+
+static inline void fill(char *data, int64_t begin, int64_t end, int64_t bytes) {
+    memset(data + begin * bytes, 1, (end - begin) * bytes);
+}
+
+static inline void stream(char *data, int64_t begin, int64_t end, int64_t bytes) {
+    const words *from = (const words *)(data + begin * bytes);
+    const words *to = (const words *)(data + end * bytes);
+    words sum[8] = {0};
+    for (; from < to; from += 8) {
+        for (int i = 0; i < 8 * WIDTH; i += 64) __builtin_prefetch((const char *)from + 4096 + i);
+        for (int i = 0; i < 8; i++) sum[i] ^= from[i];
+    }
+    for (int i = 1; i < 8; i++) sum[0] ^= sum[i];
+    memcpy(data + begin * bytes, &sum[0], 8);
+}
+
+// Each task writes how many products a round has, and a result.
+static inline void integer_dot(char *data, int64_t begin, int64_t end, int64_t bytes) {
+    for (int64_t task = begin; task < end; task++) {
+        ints sum[CHAINS] = {0}, b[CHAINS], a = {0};
+        for (int i = 0; i < CHAINS; i++) b[i] = a + i + (int)task;
+        for (int round = 0; round < ROUNDS; round++) {
+            OPAQUE(a);
+            for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, b[i]);
+        }
+        for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+        int64_t result[2] = {CHAINS * WIDTH, sum[0][0]};
+        memcpy(data + task * bytes, result, sizeof result);
+    }
+}
+
+static inline void multiply_add(char *data, int64_t begin, int64_t end, int64_t bytes) {
+    for (int64_t task = begin; task < end; task++) {
+        floats sum[CHAINS] = {0}, b = {0}, a = {0};
+        for (int round = 0; round < ROUNDS; round++) {
+            OPAQUE(a);
+            OPAQUE(b);
+            for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
+        }
+        for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+        int64_t result[2] = {CHAINS * WIDTH / 4, (int64_t)sum[0][0]};
+        memcpy(data + task * bytes, result, sizeof result);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the machine can do at most: bytes read and products a second, measured
+//! through the same pool and compiler that programs run on.
+//!
+//! Reports set achieved speeds against these numbers; no decision of the
+//! compiler hangs on them. Measuring takes a second or two and is up to the
+//! caller, and so is keeping the result.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use compiler::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage};
+
+use crate::error::Result;
+use crate::{Cpu, Device, Executable, Memory};
+
+/// Bytes that a read is measured over unless said otherwise: far more than any
+/// cache holds.
+pub const READ_BYTES: usize = 1 << 30;
+
+/// Each speed is the best of at least this many runs.
+const RUNS: usize = 7;
+
+/// And of at least this long: a system may take a while to spread threads that
+/// have just begun over its cores.
+const LEAST_TIME: Duration = Duration::from_millis(300);
+
+/// Bytes of a task that reads.
+const READ_TASK: usize = 1 << 20;
+
+/// Bytes that a task of products leaves its result in; a cache line.
+const RESULT: usize = 64;
+
+/// Rounds of a task of products, as in the C source.
+const ROUNDS: usize = 4096;
+
+const TASKS_PER_WORKER: usize = 64;
+
+/// The kernels.
+const SOURCE: &str = include_str!("bandwidth.c");
+
+/// Speeds of all workers of a device together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peaks {
+    /// Workers that took part.
+    pub workers: usize,
+    /// Bytes read from memory a second.
+    pub read: f64,
+    /// Multiply-adds of 8-bit integers a second.
+    pub integer_dot: f64,
+    /// Multiply-adds of f32 a second.
+    pub f32: f64,
+}
+
+/// Measures a device over `bytes` bytes of memory.
+///
+/// # Errors
+/// [`crate::Error::OutOfMemory`], and what loading a program can fail with.
+pub fn measure(cpu: &Cpu, bytes: usize) -> Result<Peaks> {
+    Ok(Peaks {
+        workers: cpu.threads(),
+        read: read(cpu, bytes)?,
+        integer_dot: products(cpu, "integer_dot")?,
+        f32: products(cpu, "multiply_add")?,
+    })
+}
+
+fn read(cpu: &Cpu, bytes: usize) -> Result<f64> {
+    let tasks = bytes.div_ceil(READ_TASK).max(1);
+    let mut memory = Memory::new();
+    // Pages that nobody has written are one page of zeros in the cache.
+    let mut fill = cpu.load(program("fill", tasks, READ_TASK), &mut memory)?;
+    fill.run(&mut memory, &[])?;
+    let mut stream = cpu.load(program("stream", tasks, READ_TASK), &mut memory)?;
+    let time = best(stream.as_mut(), &mut memory)?;
+    Ok((READ_TASK * tasks) as f64 / time.as_secs_f64())
+}
+
+fn products(cpu: &Cpu, function: &str) -> Result<f64> {
+    let tasks = TASKS_PER_WORKER * cpu.threads();
+    let mut memory = Memory::new();
+    let mut products = cpu.load(program(function, tasks, RESULT), &mut memory)?;
+    let time = best(products.as_mut(), &mut memory)?;
+    let round = memory.state::<u64>("measured")?[0] as f64;
+    Ok(round * (ROUNDS * tasks) as f64 / time.as_secs_f64())
+}
+
+fn best(executable: &mut dyn Executable, memory: &mut Memory) -> Result<Duration> {
+    let mut best = Duration::MAX;
+    let (first, mut runs) = (Instant::now(), 0);
+    while runs < RUNS || first.elapsed() < LEAST_TIME {
+        let start = Instant::now();
+        executable.run(memory, &[])?;
+        best = best.min(start.elapsed());
+        runs += 1;
+    }
+    Ok(best)
+}
+
+/// A program of one stage that calls one of the functions of the C source, on
+/// tasks of so many bytes.
+fn program(function: &str, tasks: usize, task_bytes: usize) -> Arc<Program> {
+    let launch = Launch {
+        kernel: 0,
+        args: vec![0],
+        tasks: Count::Const(tasks as i64),
+        origin: function.into(),
+        bytes: Count::Const((tasks * task_bytes) as i64),
+    };
+    let symbol = format!("measure_{function}");
+    let source = format!(
+        "void {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{
+    {function}(bufs[0], begin, end, {task_bytes});
+}}
+"
+    );
+    Arc::new(Program {
+        name: symbol.clone(),
+        prelude: SOURCE.into(),
+        buffers: vec![Buffer {
+            kind: BufferKind::State("measured".into()),
+            bytes: tasks * task_bytes,
+            name: "measured".into(),
+        }],
+        kernels: vec![Kernel {
+            symbol,
+            source,
+            scratch_bytes: 0,
+        }],
+        stages: vec![Stage {
+            launches: vec![launch],
+        }],
+        ..Program::default()
+    })
+}
