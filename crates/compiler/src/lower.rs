@@ -137,7 +137,8 @@ impl Lowering<'_> {
         }
         let mut folds_done: FxHashSet<Vec<Id>> = FxHashSet::default();
         let mut order = members.clone();
-        order.sort_by_key(|m| (phase[m], *m));
+        // The merge of a fold comes after the parts that it merges.
+        order.sort_by_key(|m| (phase[m], self.s.roles.merge.contains(m) || matches!(g.op(*m), Op::Fold { .. }), *m));
         for m in order {
             if let Op::Fold { parts, .. } = *g.op(m) {
                 let key = g.src(m).to_vec();

@@ -114,6 +114,8 @@ impl Renderer {
                 self.names.push(FxHashMap::default());
                 let extent = self.value(g, g.src(src[0])[0]);
                 self.line(&format!("const int64_t n{n} = {extent};"));
+                // The body may store to what the extent was loaded from.
+                self.names.last_mut().unwrap().clear();
                 self.line(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) {{"));
                 self.depth += 1;
                 self.names.push(FxHashMap::default());
@@ -133,6 +135,7 @@ impl Renderer {
                 self.names.push(FxHashMap::default());
                 let c = self.value(g, src[0]);
                 self.line(&format!("if ({c}) {{"));
+                self.names.last_mut().unwrap().clear();
                 self.depth += 1;
                 self.names.push(FxHashMap::default());
                 for s in &src[1..] {
@@ -185,9 +188,13 @@ impl Renderer {
                 self.line("}");
             }
             Op::Prefetch => {
+                self.line("{");
+                self.names.push(FxHashMap::default());
                 let at = self.value(g, src[1]);
                 let b = self.buffer(g, src[0]);
                 self.line(&format!("__builtin_prefetch({b} + {at});"));
+                self.names.pop();
+                self.line("}");
             }
             op => panic!("{op:?} is no statement"),
         }

@@ -323,7 +323,12 @@ impl Scheduler {
         }
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
+        // What a scatter wrote is complete only after its kernel.
+        let written: Vec<usize> = reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
         for &h in &homes {
+            if written.contains(&h) {
+                continue;
+            }
             let cycle = homes.iter().any(|&o| o != h && self.needs(o, h));
             if cycle {
                 continue;

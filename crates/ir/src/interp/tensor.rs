@@ -163,6 +163,21 @@ impl<'a> Bindings<'a> {
 ///
 /// The root of a [`Scatter`](Op::Scatter) is the state after it.
 ///
+/// ```
+/// use ir::interp::{Bindings, evaluate};
+/// use ir::{DType, Graph, ReduceOp};
+///
+/// let mut g = Graph::new();
+/// let (t, n) = (g.var("t", 1, 8), g.int(3));
+/// let x = g.param("x", DType::F32, vec![t, n]);
+/// let square = g.mul(x, x);
+/// let y = g.reduce(ReduceOp::Sum, square, vec![1]);
+/// let x: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+/// let got = evaluate(&g, &[y], &Bindings::new().tensor("x", &x).var("t", 2)).unwrap();
+/// assert_eq!(got[0].dims, [2]);
+/// assert_eq!(got[0].floats(), [14.0, 77.0]);
+/// ```
+///
 /// # Errors
 /// [`EvalError`]: a graph that breaks the grammar, missing or wrong bindings,
 /// extents that do not fit, division by zero.

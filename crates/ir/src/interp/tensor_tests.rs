@@ -422,6 +422,38 @@ fn a_fold_with_counts() {
     }
 }
 
+/// `sum over s of sum over j of p[i, s] * q[i, j]`: the placeholders of both
+/// folds are the same nodes.
+#[test]
+fn a_fold_inside_a_fold() {
+    let (p, p_bytes) = floats(2 * 3);
+    let (q, q_bytes) = floats(2 * 4);
+    let mut g = Graph::new();
+    let (outer, rows) = (param(&mut g, "p", DType::F32, &[2, 3]), param(&mut g, "q", DType::F32, &[2, 4]));
+    let two = shape(&mut g, &[2]);
+    let so_far = g.make(Op::Arg(0), DType::F32, two.clone(), vec![]);
+    let next = g.make(Op::Arg(1), DType::F32, two.clone(), vec![]);
+    let zero = g.float(0.0);
+    let fold = |g: &mut Graph, part: Id, merge: Id, steps: i64| {
+        let count = g.constant(Const::Int(steps), DType::I32);
+        let count = reshape(g, count, &[1]);
+        let count = expand(g, count, &[2]);
+        g.make(Op::Fold { axis: 1, part: 0, parts: 1 }, DType::F32, two.clone(), vec![part, merge, zero, count])
+    };
+    let each = reshape(&mut g, next, &[2, 1]);
+    let each = expand(&mut g, each, &[2, 4]);
+    let each = g.mul(each, rows);
+    let plain = g.add(so_far, next);
+    let inner = fold(&mut g, each, plain, 4);
+    let merge = g.add(so_far, inner);
+    let root = fold(&mut g, outer, merge, 3);
+    let got = run(&g, root, &Bindings::new().tensor("p", &p_bytes).tensor("q", &q_bytes)).floats();
+    for i in 0..2 {
+        let want = p[3 * i..3 * i + 3].iter().sum::<f32>() * q[4 * i..4 * i + 4].iter().sum::<f32>();
+        assert!((got[i] - want).abs() <= 1e-5 * want.abs().max(1.0), "{} {want}", got[i]);
+    }
+}
+
 /// Every part of every block format: the value is `scale * code + offset`.
 #[test]
 fn dequantised_parts_agree() {

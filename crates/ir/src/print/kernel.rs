@@ -202,7 +202,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether a value is about as short as a name: a leaf, a leaf in every lane,
+    /// Whether a value is about as short as a name: a leaf, one in every lane,
     /// or one operation on indices.
     fn is_short(&self, id: Id) -> bool {
         let g = self.g;
@@ -211,7 +211,8 @@ impl Printer<'_> {
                 || self.name(id).is_some()
         };
         let simple = g.dtype(id) == DType::Index && g.op(id).is_elementwise() || *g.op(id) == Op::Splat;
-        leaf(id) || simple && g.src(id).iter().all(|&s| leaf(s))
+        let uniform = matches!(g.op(id), Op::Lanes(v) if v.windows(2).all(|w| w[0] == w[1]));
+        leaf(id) || uniform || simple && g.src(id).iter().all(|&s| leaf(s))
     }
 
     fn text(&self, id: Id) -> String {
