@@ -204,8 +204,8 @@ impl Tables {
         }
     }
 
-    /// Runs some units of a stage, and tells `ran` the launch that each call
-    /// of a kernel belongs to and when it began.
+    /// Runs some units of a stage; each call of a kernel goes through `call`,
+    /// with the launch that it belongs to.
     fn run_units(
         &self,
         worker: usize,

@@ -9,6 +9,32 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
+/// The flags of AVX2, then of AVX-VNNI.
+static X86: [&str; 7] = [
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mbmi",
+    "-mbmi2",
+    "-mpopcnt",
+    "-mavxvnni",
+];
+
+/// The flags of AVX2, then of AVX-512, then of its VNNI.
+static X86_512: [&str; 11] = [
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mbmi",
+    "-mbmi2",
+    "-mpopcnt",
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512vl",
+    "-mavx512dq",
+    "-mavx512vnni",
+];
+
 /// An instruction level that the compiler's renderer can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -61,47 +87,12 @@ impl Isa {
     /// The flags that allow the compiler this level and no more; gcc and clang
     /// agree on them.
     pub fn flags(self) -> &'static [&'static str] {
-        const AVX2: [&str; 6] = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt"];
-        const AVX_VNNI: [&str; 7] = [
-            AVX2[0],
-            AVX2[1],
-            AVX2[2],
-            AVX2[3],
-            AVX2[4],
-            AVX2[5],
-            "-mavxvnni",
-        ];
-        const AVX512: [&str; 10] = [
-            AVX2[0],
-            AVX2[1],
-            AVX2[2],
-            AVX2[3],
-            AVX2[4],
-            AVX2[5],
-            "-mavx512f",
-            "-mavx512bw",
-            "-mavx512vl",
-            "-mavx512dq",
-        ];
-        const AVX512_VNNI: [&str; 11] = [
-            AVX512[0],
-            AVX512[1],
-            AVX512[2],
-            AVX512[3],
-            AVX512[4],
-            AVX512[5],
-            AVX512[6],
-            AVX512[7],
-            AVX512[8],
-            AVX512[9],
-            "-mavx512vnni",
-        ];
         match self {
             Isa::Scalar => &[],
-            Isa::Avx2 => &AVX2,
-            Isa::AvxVnni => &AVX_VNNI,
-            Isa::Avx512 => &AVX512,
-            Isa::Avx512Vnni => &AVX512_VNNI,
+            Isa::Avx2 => &X86[..6],
+            Isa::AvxVnni => &X86[..7],
+            Isa::Avx512 => &X86_512[..10],
+            Isa::Avx512Vnni => &X86_512[..11],
             Isa::Neon => &["-march=armv8-a"],
             Isa::NeonDot => &["-march=armv8.2-a+fp16+dotprod"],
             Isa::NeonI8mm => &["-march=armv8.2-a+fp16+dotprod+i8mm"],
