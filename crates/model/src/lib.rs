@@ -1,4 +1,5 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
+pub mod chat;
 pub mod sampler;
 pub mod tokenizer;
