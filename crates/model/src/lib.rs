@@ -1,8 +1,9 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
+pub mod chat;
 pub mod config;
 pub mod engine;
-pub mod step;
-pub mod weights;
 pub mod sampler;
+pub mod step;
 pub mod tokenizer;
+pub mod weights;
