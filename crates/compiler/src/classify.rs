@@ -186,7 +186,7 @@ fn reads_tensor(g: &Graph, id: Id) -> bool {
 fn unpacks(g: &Graph, id: Id) -> bool {
     match g.op(id) {
         Op::Dequant(..) => true,
-        Op::Gather => g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
+        Op::Gather => g.dtype(id).is_float() && g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
         Op::Cast => unpacks(g, g.src(id)[0]),
         _ if is_view(g, id) => unpacks(g, g.src(id)[0]),
         _ => false,
