@@ -255,6 +255,8 @@ impl Renderer {
             Op::Binary(op) => {
                 let a = self.value(g, n.src[0]);
                 let b = self.value(g, n.src[1]);
+                let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
+                let b = if ma != mb { widen_mask(&b, mb, ma, ty.lanes) } else { b };
                 let natural = matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
                 if natural {
                     format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })

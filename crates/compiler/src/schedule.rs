@@ -523,6 +523,7 @@ impl Scheduler {
                     (self.out.groups, self.out.maps) = saved;
                     self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
                 } else {
+                    self.out.notes.push(format!("kernels {a} and {b} merged for {id:?}"));
                     homes.retain(|&h| h != b);
                 }
             }
@@ -586,6 +587,7 @@ impl Scheduler {
                 continue;
             }
             if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
+                self.out.notes.push(format!("kernel {small} moved into {}", readers[0]));
                 continue;
             }
             if self.is_cheap(g, small) && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
