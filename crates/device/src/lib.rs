@@ -59,6 +59,7 @@ pub mod error;
 pub mod isa;
 pub mod lock;
 pub mod memory;
+mod mapped;
 pub mod null;
 pub mod objects;
 mod pool;

@@ -1,1 +1,33 @@
-//! To be filled in.
+//! GGUF files and the quantised formats in them.
+//!
+//! - [`Gguf`]: an open model (one file or a split set), mapped and checked: metadata, tensors, data.
+//! - [`Writer`]: writes such files, streaming.
+//! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser
+//!   and [`quantise`]rs.
+//! - [`GgmlType`]: the element types that a file can name.
+
+#![deny(unsafe_code)]
+
+mod cursor;
+pub mod dequant;
+mod error;
+pub mod format;
+mod ggml_type;
+mod metadata;
+#[allow(unsafe_code)]
+mod mmap;
+pub mod quantise;
+mod reader;
+mod split;
+mod value;
+mod value_buf;
+mod writer;
+
+pub use error::Error;
+pub use ggml_type::{GgmlType, REMOVED_IDS};
+pub use metadata::{FromValue, Metadata};
+pub use mmap::SLACK;
+pub use reader::{DEFAULT_ALIGNMENT, Gguf, OpenOptions, Tensor};
+pub use value::{Array, Strings, Value, ValueType};
+pub use value_buf::{Element, ValueBuf};
+pub use writer::{WriteError, Writer};

@@ -1,0 +1,194 @@
+//! What each tensor node is to the scheduler: free to repeat, inlined into a
+//! reduction, a contraction, or ordinary work.
+
+use ir::{BinOp, DType, Graph, Id, Op, UnOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The roles of nodes.
+pub struct Roles {
+    /// Nodes that the roots need, in topological order.
+    pub live: Vec<Id>,
+    /// Users of each node.
+    pub users: FxHashMap<Id, Vec<Id>>,
+    /// Views and cheap functions of parameters: repeated wherever they are used.
+    pub free: FxHashSet<Id>,
+    /// Nodes larger than what they are made of, that exist only inside the loop
+    /// of a reduction.
+    pub inline: FxHashSet<Id>,
+    /// Reductions over weights or state: the seeds of kernels.
+    pub heavy: FxHashSet<Id>,
+    /// Bodies of folds: functions of placeholders, shared by folds of one shape.
+    pub merge: FxHashSet<Id>,
+}
+
+/// Whether a node only renames elements of one source.
+pub fn is_view(g: &Graph, id: Id) -> bool {
+    matches!(g.op(id), Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. })
+}
+
+/// The node under any views.
+pub fn base(g: &Graph, mut id: Id) -> Id {
+    while is_view(g, id) {
+        id = g.src(id)[0];
+    }
+    id
+}
+
+/// Least known product of the extents (symbols count as their upper bound).
+pub fn volume(g: &mut Graph, id: Id) -> i64 {
+    let shape = g.shape(id).to_vec();
+    shape.iter().fold(1i64, |v, &d| v.saturating_mul(ir::index::bounds(g, d).1))
+}
+
+impl Roles {
+    /// Assigns roles to everything under `roots`.
+    pub fn of(g: &mut Graph, roots: &[Id]) -> Roles {
+        let live = g.toposort(roots);
+        let mut users: FxHashMap<Id, Vec<Id>> = FxHashMap::default();
+        for &id in &live {
+            for &s in g.src(id) {
+                users.entry(s).or_default().push(id);
+            }
+        }
+        let mut roles = Roles { live, users, free: Default::default(), inline: Default::default(), heavy: Default::default(), merge: Default::default() };
+        roles.mark_free(g);
+        for id in roles.live.clone() {
+            if matches!(g.op(id), Op::Reduce(..)) {
+                roles.mark_reduction(g, id);
+            }
+        }
+        roles.unmark_embeddings(g);
+        roles
+    }
+
+    fn mark_free(&mut self, g: &Graph) {
+        for &id in &self.live {
+            let all_free = g.src(id).iter().all(|s| self.free.contains(s));
+            let free = match g.op(id) {
+                Op::Const(_) | Op::Var { .. } | Op::Param { .. } | Op::State { .. } | Op::Iota => true,
+                // Rows of a state that this step has updated are still views of it.
+                Op::Gather => self.free.contains(&g.src(id)[1]) && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter)),
+                Op::Dequant(..) | Op::Cast | Op::Where => all_free,
+                Op::Unary(UnOp::Exp | UnOp::Sin | UnOp::Cos | UnOp::Sqrt | UnOp::Rsqrt | UnOp::Recip | UnOp::Round) => false,
+                Op::Unary(_) => all_free,
+                Op::Binary(op) => all_free && !(*op == BinOp::Div && g.dtype(id).is_float()),
+                _ if is_view(g, id) => all_free,
+                _ => false,
+            };
+            if free {
+                self.free.insert(id);
+            }
+        }
+        for &id in &self.live {
+            let inside = g.src(id).iter().any(|s| self.merge.contains(s)) && !matches!(g.op(id), Op::Fold { .. });
+            if matches!(g.op(id), Op::Arg(_)) || inside {
+                self.merge.insert(id);
+                self.free.remove(&id);
+            }
+        }
+    }
+
+    /// Finds the inlined body of a reduction, if it has one.
+    fn mark_reduction(&mut self, g: &mut Graph, reduce: Id) {
+        let body = g.src(reduce)[0];
+        let full = volume(g, body);
+        let (mut cone, mut grows, mut weights, mut nested) = (vec![], false, false, vec![]);
+        let mut stack = vec![body];
+        let mut seen = FxHashSet::default();
+        while let Some(id) = stack.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            if self.free.contains(&id) {
+                weights |= reads_tensor(g, id) && volume(g, id) >= 256;
+                continue;
+            }
+            let op = g.op(id).clone();
+            if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
+                cone.push(id);
+                grows = true;
+            } else if op.is_elementwise() || is_view(g, id) {
+                cone.push(id);
+                stack.extend_from_slice(g.src(id));
+            } else if matches!(op, Op::Reduce(..)) && g.dtype(id) == DType::I32 && self.heavy.contains(&id) && self.users[&id].len() == 1 {
+                nested.push(id);
+            } else if volume(g, id) >= full {
+                return; // reads a value of its own size: nothing to inline
+            }
+        }
+        if !nested.is_empty() {
+            // An integer dot inside a sum over blocks: one contraction.
+            for n in &nested {
+                self.heavy.remove(n);
+                self.inline.insert(*n);
+            }
+            weights = true;
+            grows = true;
+        }
+        if grows {
+            self.inline.extend(cone);
+            if weights {
+                self.heavy.insert(reduce);
+            }
+        }
+    }
+
+    /// Rows of packed weights that are used as data (an embedding) are worth
+    /// computing once.
+    fn unmark_embeddings(&mut self, g: &Graph) {
+        let mut data: FxHashSet<Id> = FxHashSet::default();
+        for &id in self.live.iter().rev() {
+            if !self.free.contains(&id) || !matches!(g.op(id), Op::Gather | Op::Cast) || !unpacks(g, id) {
+                continue;
+            }
+            let operand = self.users.get(&id).is_some_and(|u| u.iter().all(|u| self.is_operand(g, *u)));
+            if !operand {
+                data.insert(id);
+            }
+        }
+        for &id in &data {
+            self.free.remove(&id);
+        }
+        for &id in &self.live {
+            let needs = g.src(id).iter().any(|s| data.contains(s) || is_view(g, id) && !self.free.contains(s));
+            if needs && self.free.contains(&id) {
+                self.free.remove(&id);
+                if is_view(g, id) {
+                    data.insert(id);
+                }
+            }
+        }
+    }
+
+    fn is_operand(&self, g: &Graph, id: Id) -> bool {
+        if self.inline.contains(&id) {
+            return true;
+        }
+        if matches!(g.op(id), Op::Reduce(..)) {
+            return self.heavy.contains(&id);
+        }
+        let through = self.free.contains(&id) && (is_view(g, id) || matches!(g.op(id), Op::Gather | Op::Cast));
+        through && self.users.get(&id).is_some_and(|u| u.iter().all(|u| self.is_operand(g, *u)))
+    }
+}
+
+fn reads_tensor(g: &Graph, id: Id) -> bool {
+    match g.op(id) {
+        Op::Param { .. } | Op::State { .. } | Op::Scatter => true,
+        Op::Gather => reads_tensor(g, g.src(id)[0]),
+        Op::Dequant(..) | Op::Cast => reads_tensor(g, g.src(id)[0]),
+        op if op.is_elementwise() => g.src(id).iter().any(|&s| reads_tensor(g, s)),
+        _ if is_view(g, id) => reads_tensor(g, g.src(id)[0]),
+        _ => false,
+    }
+}
+
+fn unpacks(g: &Graph, id: Id) -> bool {
+    match g.op(id) {
+        Op::Dequant(..) => true,
+        Op::Gather => g.dtype(id).is_float() && g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
+        Op::Cast => unpacks(g, g.src(id)[0]),
+        _ if is_view(g, id) => unpacks(g, g.src(id)[0]),
+        _ => false,
+    }
+}

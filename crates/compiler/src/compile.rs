@@ -1,0 +1,367 @@
+//! The passes, in order, from tensors to a program.
+
+use crate::lower::{Cut, Lowered, Nest, lower};
+use crate::memory;
+use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
+use crate::render_c;
+use crate::rules;
+use crate::schedule::{Prices, Schedule, schedule};
+use crate::tensor::{Builder, Tensor};
+use crate::tile::{Body, Plan, tile};
+use ir::rewrite::{Rule, rewrite};
+use ir::{BinOp, Graph, Id, Op, index};
+use rustc_hash::FxHashMap;
+use std::fmt;
+
+/// How numbers are represented while a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Numerics {
+    /// f32 activations and sums.
+    Exact,
+    /// Weights in block formats read 8-bit integer codes of their input.
+    Int8,
+}
+
+/// What a compilation may do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The numerics policy.
+    pub numerics: Numerics,
+    /// Widths and unrolling.
+    pub plan: Plan,
+    /// Scheduling limits.
+    pub prices: Prices,
+    /// Names of passes and rules that are skipped.
+    pub without: Vec<String>,
+}
+
+impl Options {
+    /// The defaults for a CPU with vectors of this many bytes.
+    pub fn cpu(numerics: Numerics, vector_bytes: usize) -> Options {
+        let plan = Plan { vector_bytes, rows: 4, chains: 4, prefetch: 2304 };
+        Options { numerics, plan, prices: Prices::cpu(), without: vec![] }
+    }
+
+    fn allows(&self, name: &str) -> bool {
+        !self.without.iter().any(|w| w == name)
+    }
+}
+
+/// What cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// A rewrite did not settle.
+    #[error("pass {pass}: {why}")]
+    Budget {
+        /// The pass.
+        pass: &'static str,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A program with everything that reports and the interpreter need.
+pub struct Compiled {
+    /// What a device runs.
+    pub program: Program,
+    /// The arena that the bodies live in.
+    pub graph: Graph,
+    /// The kernels of the program, as IR.
+    pub bodies: Vec<Body>,
+    /// What was decided and why.
+    pub log: Log,
+}
+
+/// Decisions of a compilation.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// Rewrites by rule.
+    pub rules: Vec<(&'static str, usize)>,
+    /// Why values were not fused.
+    pub fusion: Vec<String>,
+    /// Launches whose kernel was compiled before.
+    pub hits: usize,
+    /// Kernels that were compiled.
+    pub misses: usize,
+}
+
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, n) in &self.rules {
+            writeln!(f, "rule {name}: {n}")?;
+        }
+        for note in &self.fusion {
+            writeln!(f, "{note}")?;
+        }
+        write!(f, "schedule cache: {} hits, {} misses", self.hits, self.misses)
+    }
+}
+
+/// One pass of rewriting.
+struct Pass {
+    name: &'static str,
+    rules: &'static [Rule],
+}
+
+/// Rewriting passes on tensors, in order. The third is for `int8` only.
+static PASSES: &[Pass] = &[
+    Pass { name: "expand", rules: &[rules::CHOICE, rules::NEUTRAL, rules::TOPK] },
+    Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM] },
+    Pass { name: "int8", rules: &[rules::INT8] },
+];
+
+/// Names that `without` understands.
+pub fn pass_names() -> Vec<&'static str> {
+    let mut all: Vec<&str> = PASSES.iter().flat_map(|p| p.rules.iter().map(|r| r.name)).collect();
+    all.push("fuse");
+    all
+}
+
+/// Compiles a step. `outputs` are read by the host, by name; `effects` are new
+/// versions of states.
+pub fn compile(builder: &Builder, name: &str, outputs: &[(&str, &Tensor)], effects: &[&Tensor], options: &Options) -> Result<Compiled, CompileError> {
+    let mut graph = builder.0.borrow().clone();
+    let g = &mut graph;
+    let mut log = Log::default();
+    let mut roots: Vec<Id> = outputs.iter().map(|o| o.1.id()).chain(effects.iter().map(|t| t.id())).collect();
+    for pass in PASSES {
+        if pass.name == "int8" && options.numerics == Numerics::Exact {
+            continue;
+        }
+        let active: Vec<Rule> = pass.rules.iter().filter(|r| options.allows(r.name)).map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply }).collect();
+        let (new, trace) = rewrite(g, &roots, &active, 1 << 20);
+        if let Some(why) = trace.stopped {
+            return Err(CompileError::Budget { pass: pass.name, why });
+        }
+        roots = new;
+        log.rules.extend(trace.fired);
+    }
+    let mut prices = options.prices.clone();
+    prices.unfused |= !options.allows("fuse");
+    let s = schedule(g, &roots, &prices);
+    log.fusion = s.notes.clone();
+    let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
+    let (program, bodies) = assemble(g, &s, name, &out_names, builder, options, &mut log);
+    Ok(Compiled { program, graph, bodies, log })
+}
+
+/// Lowers, tiles and renders each kernel once, and lays out memory.
+fn assemble(g: &mut Graph, s: &Schedule, name: &str, outputs: &[(String, Id)], builder: &Builder, options: &Options, log: &mut Log) -> (Program, Vec<Body>) {
+    let vars = variables(g, &s.roles.live);
+    let var_names: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
+    let mut program = Program { name: name.into(), prelude: render_c::PRELUDE.into(), vars, ..Program::default() };
+    let mut order: Vec<usize> = (0..s.groups.len()).filter(|&i| !s.groups[i].dead && s.groups[i].members.iter().any(|m| s.stored.contains(m))).collect();
+    order.sort_by_key(|&i| (s.groups[i].level, i));
+    let mut kernels: FxHashMap<Nest, usize> = FxHashMap::default();
+    let mut bodies: Vec<Body> = vec![];
+    let mut launches: Vec<(usize, usize, Lowered)> = vec![];
+    for &i in &order {
+        if let Some(call) = s.groups[i].members.iter().find(|m| matches!(g.op(**m), Op::Call { .. })) {
+            let (k, lowered) = custom(g, *call, &mut program, &mut bodies);
+            launches.push((i, k, lowered));
+            continue;
+        }
+        let cut = choose_cut(g, s, i);
+        let lowered = lower(g, s, i, &cut);
+        let k = match kernels.get(&lowered.nest) {
+            Some(&k) => {
+                log.hits += 1;
+                k
+            }
+            None => {
+                log.misses += 1;
+                let body = tile(g, &lowered.nest, &options.plan);
+                let symbol = format!("k{}_{}", program.kernels.len(), shape_name(&body));
+                let source = render_c::kernel(g, &symbol, &body, &var_names);
+                program.kernels.push(Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, &body) });
+                bodies.push(body);
+                kernels.insert(lowered.nest.clone(), bodies.len() - 1);
+                bodies.len() - 1
+            }
+        };
+        launches.push((i, k, lowered));
+    }
+    let mut buffers = memory::Layout::new(g, s, outputs, builder);
+    let mut stages: Vec<Stage> = vec![];
+    let mut level = usize::MAX;
+    for (i, k, lowered) in launches {
+        if s.groups[i].level != level {
+            level = s.groups[i].level;
+            stages.push(Stage::default());
+        }
+        let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
+        let tasks = count(g, lowered.nest.tasks, &program.vars);
+        let launch = Launch { kernel: k, args, tasks, origin: origin(g, s, i), bytes: Count::Const(read_bytes(g, s, i)) };
+        stages.last_mut().unwrap().launches.push(launch);
+    }
+    program.stages = stages;
+    (program.buffers, program.arena_bytes) = buffers.finish();
+    (program, bodies)
+}
+
+/// A kernel with its own source.
+fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>) -> (usize, Lowered) {
+    let Op::Call { symbol, source, tasks } = g.op(call).clone() else { unreachable!() };
+    let tasks = g.int(tasks);
+    let known = program.kernels.iter().position(|k| k.symbol == symbol && k.source == source);
+    let k = known.unwrap_or_else(|| {
+        program.kernels.push(Kernel { symbol, source, scratch_bytes: 0 });
+        let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
+        bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"] });
+        bodies.len() - 1
+    });
+    let mut slots: Vec<Id> = g.src(call).iter().map(|&s| crate::classify::base(g, s)).collect();
+    let written = vec![false; slots.len()].into_iter().chain([true]).collect();
+    slots.push(call);
+    let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0 };
+    (k, Lowered { nest, slots, written })
+}
+
+fn shape_name(body: &Body) -> String {
+    let rank = |k: &str| ["integer dot", "vector columns", "vector reduction", "scalar reduction"].iter().position(|r| *r == k).unwrap_or(9);
+    let main = body.paths.iter().min_by_key(|k| rank(k));
+    main.map_or("empty".into(), |k| k.replace(' ', "_"))
+}
+
+fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {
+    let mut all: Vec<Variable> = vec![];
+    let mut add = |g: &Graph, id: Id| {
+        for n in g.toposort(&[id]) {
+            if let Op::Var { name, min, max } = g.op(n).clone()
+                && !all.iter().any(|v| v.name == name)
+            {
+                all.push(Variable { name, min, max });
+            }
+        }
+    };
+    let mut dims: Vec<Id> = live.iter().flat_map(|&id| g.shape(id).to_vec()).collect();
+    dims.extend(live.iter().filter(|&&i| matches!(g.op(i), Op::Var { .. })));
+    dims.sort_unstable();
+    dims.dedup();
+    for d in dims {
+        add(g, d);
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// An index expression as a launch-time number.
+fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
+    let bin = |i: usize| count(g, g.src(id)[i], vars);
+    match g.op(id) {
+        Op::Const(c) => Count::Const(c.as_int()),
+        Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name).expect("a declared variable")),
+        Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)), Box::new(bin(1))),
+        Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)), Box::new(bin(1))),
+        Op::Binary(BinOp::Div) => {
+            let d = g.as_int(g.src(id)[1]).expect("a constant divisor");
+            Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)), Box::new(Count::Const(1 - d)))), d)
+        }
+        op => panic!("{op:?} in a task count"),
+    }
+}
+
+/// How many steps of each axis a task takes: enough tasks to share out, each
+/// large enough to pay for starting.
+fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
+    let gr = &s.groups[group];
+    let fold = gr.axes.iter().any(|a| a.serial);
+    let units: Vec<i64> = (0..gr.axes.len()).map(|a| widest_unit(s, group, a)).collect();
+    let mut total: i64 = gr.axes.iter().filter(|a| !a.serial && !a.inner).filter_map(|a| g.as_int(a.count)).product();
+    let mut steps = vec![1; gr.axes.len()];
+    for i in (0..gr.axes.len()).rev() {
+        let a = &gr.axes[i];
+        if a.serial || a.inner {
+            continue;
+        }
+        match g.as_int(a.count) {
+            Some(n) => {
+                let (least, most) = if gr.heavy { (64, 256) } else { (4, 1024) };
+                let best = (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * units[i] <= most).unwrap_or(1);
+                steps[i] = best;
+                total /= best;
+            }
+            None if gr.heavy && !fold => steps[i] = index::bounds(g, a.count).1.min(16),
+            None => {}
+        }
+    }
+    Cut { steps }
+}
+
+fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
+    s.groups[group]
+        .members
+        .iter()
+        .filter_map(|&m| s.maps.get(&(group, m)))
+        .flatten()
+        .filter_map(|a| match a {
+            crate::axes::Along::Axis { axis: x, unit } if *x == axis => Some(*unit),
+            _ => None,
+        })
+        .max()
+        .unwrap_or(1)
+}
+
+/// A name for reports: the layer and the tensors that a kernel reads.
+fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
+    let mut names: Vec<String> = vec![];
+    for p in params(g, s, group) {
+        let (Op::Param { name } | Op::State { name }) = g.op(p) else { continue };
+        let short = name.strip_suffix(".weight").unwrap_or(name).to_string();
+        if !names.contains(&short) {
+            names.push(short);
+        }
+    }
+    names.join(" ")
+}
+
+fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
+    let mut out = vec![];
+    let mut seen = rustc_hash::FxHashSet::default();
+    let mut stack: Vec<Id> = s.groups[group].members.iter().flat_map(|&m| g.src(m).to_vec()).collect();
+    while let Some(id) = stack.pop() {
+        if !seen.insert(id) || s.home.contains_key(&id) {
+            continue;
+        }
+        if matches!(g.op(id), Op::Param { .. } | Op::State { .. }) {
+            out.push(id);
+        }
+        stack.extend_from_slice(g.src(id));
+    }
+    out.sort_unstable();
+    out
+}
+
+/// Bytes of weights that one step reads in this kernel: all of a matrix, or
+/// the selected rows of a stack.
+fn read_bytes(g: &mut Graph, s: &Schedule, group: usize) -> i64 {
+    let mut total = 0;
+    for p in params(g, s, group) {
+        if !matches!(g.op(p), Op::Param { .. }) {
+            continue;
+        }
+        let shape = g.shape(p).to_vec();
+        let elems: i64 = shape.iter().map(|&d| index::bounds(g, d).1).product();
+        let all = elems * g.dtype(p).bytes() as i64;
+        let picked = s.roles.users.get(&p).into_iter().flatten().chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten())).find_map(|&u| {
+            if *g.op(u) != Op::Gather {
+                return None;
+            }
+            let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
+            let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
+            Some(all / rows * n.min(rows))
+        });
+        total += picked.unwrap_or(all);
+    }
+    total
+}
+
+impl Compiled {
+    /// Buffers of a kind, for tests.
+    pub fn buffer(&self, name: &str) -> Option<&Buffer> {
+        self.program.buffers.iter().find(|b| match &b.kind {
+            BufferKind::Input(n) | BufferKind::Output(n) | BufferKind::State(n) | BufferKind::Weight(n) => n == name,
+            _ => false,
+        })
+    }
+}

@@ -1,0 +1,395 @@
+//! Packed integer dot products.
+//!
+//! Matches a sum over groups of `f32(sum over elements of code * x) * factor
+//! + rest`, where the inner sum is of integers. A pass of the loop covers a few
+//! groups. Codes fill byte lanes in the order in which their bits lie in memory;
+//! four neighbours of one group make an i32 lane; each i32 lane is scaled by the
+//! factor of its group. The factors of a pass are one vector, computed once.
+
+use crate::lower::Item;
+use crate::slp::Packer;
+use crate::tile::{Tiler, collect_loads, depends, expand_copies, replace, zero};
+use ir::index::Linear;
+use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
+use rustc_hash::FxHashMap;
+
+/// The parts of `dot * factor + rest`.
+struct Pattern {
+    /// u8 codes, by group and element.
+    code: Id,
+    /// i8 values, by group and element.
+    x: Id,
+    /// f32, by group.
+    factor: Option<Id>,
+    /// f32, by group.
+    rest: Option<Id>,
+    group: Id,
+    element: Id,
+}
+
+fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
+    if *g.op(id) == Op::Binary(op) {
+        terms(g, op, g.src(id)[0], out);
+        terms(g, op, g.src(id)[1], out);
+    } else {
+        out.push(id);
+    }
+}
+
+fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
+    let src = g.src(value).to_vec();
+    let [body, group] = src[..] else { return None };
+    if *g.op(value) != Op::Reduce(ReduceOp::Sum, vec![]) || g.dtype(value) != DType::F32 {
+        return None;
+    }
+    let mut sum = vec![];
+    terms(g, BinOp::Add, body, &mut sum);
+    let is_dot = |g: &Graph, id: Id| *g.op(id) == Op::Cast && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _)) && g.dtype(g.src(id)[0]) == DType::I32;
+    let mut found = None;
+    for (i, &t) in sum.iter().enumerate() {
+        let mut product = vec![];
+        terms(g, BinOp::Mul, t, &mut product);
+        if let Some(j) = product.iter().position(|&p| is_dot(g, p)) {
+            let dot = g.src(product.remove(j))[0];
+            let inner = g.src(dot).to_vec();
+            let [prod, element] = inner[..] else { continue };
+            if *g.op(prod) != Op::Binary(BinOp::Mul) {
+                continue;
+            }
+            let side = |g: &Graph, id: Id| (*g.op(id) == Op::Cast).then(|| g.src(id)[0]);
+            let (a, b) = (side(g, g.src(prod)[0])?, side(g, g.src(prod)[1])?);
+            let (code, x) = match (g.dtype(a), g.dtype(b)) {
+                (DType::U8, DType::I8) => (a, b),
+                (DType::I8, DType::U8) => (b, a),
+                _ => continue,
+            };
+            found = Some((i, code, x, product, element));
+            break;
+        }
+    }
+    let (at, code, x, product, element) = found?;
+    sum.remove(at);
+    let fold = |g: &mut Graph, op: BinOp, all: &[Id]| {
+        let mut it = all.iter().copied();
+        let first = it.next()?;
+        Some(it.fold(first, |a, b| g.binary(op, a, b)))
+    };
+    let factor = fold(g, BinOp::Mul, &product);
+    let rest = fold(g, BinOp::Add, &sum);
+    Some(Pattern { code, x, factor, rest, group, element })
+}
+
+/// Orders lanes so that neighbours come from neighbouring bytes and the same
+/// bits of them. `all` are copies of one expression; `width` is the number of
+/// lanes that should agree.
+pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Vec<usize> {
+    let signatures: Vec<(Vec<i64>, i64)> = all.iter().map(|&e| signature(g, e)).collect();
+    let most = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
+    // All shift amounts must agree, or as many of the first as leave full vectors.
+    for keep in (0..=most).rev() {
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        let key = |u: usize| (&signatures[u].0[..keep.min(signatures[u].0.len())], signatures[u].1);
+        order.sort_by(|&a, &b| key(a).cmp(&key(b)).then(a.cmp(&b)));
+        let mut run = 0;
+        let mut full = true;
+        for i in 0..order.len() {
+            run += 1;
+            let end = i + 1 == order.len() || key(order[i]).0 != key(order[i + 1]).0;
+            if end {
+                full &= run % width == 0;
+                run = 0;
+            }
+        }
+        if full || keep == 0 {
+            return order;
+        }
+    }
+    (0..all.len()).collect()
+}
+
+/// Shift amounts in order of appearance, and the address of the first packed
+/// load.
+fn signature(g: &Graph, e: Id) -> (Vec<i64>, i64) {
+    let mut shifts = vec![];
+    let mut first = None;
+    fn walk(g: &Graph, e: Id, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
+        match g.op(e) {
+            Op::Load => {
+                if first.is_none() && g.ty(e).bytes() == 1 {
+                    *first = Some(Linear::of(g, g.src(e)[1]).constant);
+                }
+            }
+            Op::Binary(BinOp::Shr) => {
+                walk(g, g.src(e)[0], shifts, first);
+                if let Some(s) = g.as_int(g.src(e)[1]) {
+                    shifts.push(s);
+                }
+            }
+            Op::Const(_) | Op::Lanes(_) | Op::Buffer { .. } | Op::Range(..) => {}
+            _ => {
+                for &s in g.src(e) {
+                    walk(g, s, shifts, first);
+                }
+            }
+        }
+    }
+    walk(g, e, &mut shifts, &mut first);
+    // A shift by zero is not written down; pad so that positions line up.
+    (shifts, first.unwrap_or(0))
+}
+
+/// One stretch of the groups, a few of them in each pass.
+struct Segment {
+    first: i64,
+    passes: i64,
+    groups: i64,
+}
+
+fn segments(total: i64, widest: i64) -> Vec<Segment> {
+    let mut out = vec![];
+    let (mut at, mut n) = (0, widest);
+    while at < total {
+        let passes = (total - at) / n;
+        if passes > 0 {
+            out.push(Segment { first: at, passes, groups: n });
+            at += passes * n;
+        }
+        n /= 2;
+    }
+    out
+}
+
+/// Vector code of one pass over a stretch.
+struct Pass {
+    range: Id,
+    passes: i64,
+    /// Pairs of codes and values, each `bytes` lanes, and the group of each i32
+    /// lane.
+    steps: Vec<(Id, Id, Vec<u16>)>,
+    bytes: usize,
+    factor: Option<Id>,
+    rest: Option<Id>,
+    groups: i64,
+}
+
+/// Statements of an item that is an integer dot, if it is one.
+pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+    if t.plan.vector_bytes == 0 {
+        return None;
+    }
+    let p = matches(g, item.value)?;
+    let total = g.as_int(g.src(p.group)[0])?;
+    let width = g.as_int(g.src(p.element)[0])?;
+    if width % 4 != 0 {
+        return None;
+    }
+    let mut packer = Packer::default();
+    let mut passes = vec![];
+    for s in segments(total, t.lanes()) {
+        passes.push(pass(t, g, &p, &s, width, &mut packer)?);
+    }
+    // Values do not depend on the row: order them once, before the rows.
+    let (x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
+    let mut before = vec![];
+    let rows: i64 = row_dims.iter().map(|&d| t.most(g, d)).product();
+    if rows >= 4 {
+        arrange(t, g, &mut passes, &mut before);
+    }
+    let mut all = vec![];
+    for q in &passes {
+        all.extend(q.steps.iter().map(|s| s.0));
+    }
+    let probe = crate::slp::join(g, all);
+    let _ = probe;
+    // Rows side by side.
+    let mut dims = row_dims.clone();
+    let mut unrolled = vec![];
+    if let Some(&last) = row_dims.last()
+        && let Some(extent) = g.as_int(g.src(last)[0])
+        && let Some(u) = (2..=t.plan.rows).rev().find(|u| extent % u == 0)
+    {
+        let r = t.counted(g, extent / u);
+        unrolled.push((last, r, u));
+        *dims.last_mut().unwrap() = r;
+    }
+    let copies = expand_copies(g, &unrolled);
+    let mut first = vec![];
+    let mut loops = vec![];
+    let mut last = vec![];
+    let mut sums: Vec<Vec<Id>> = vec![vec![]; copies.len()];
+    // Accumulators are shared by the passes of equal width.
+    let mut accs: FxHashMap<(usize, u8, i64), Id> = FxHashMap::default();
+    for q in &passes {
+        let mut update = vec![];
+        let mut fetch = vec![];
+        for (ci, c) in copies.iter().enumerate() {
+            let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
+            let lanes = q.bytes / 4;
+            let ity = Type::vector(DType::I32, lanes);
+            let mut chains: Vec<(Vec<u16>, Id)> = vec![];
+            for (code, x, map) in &q.steps {
+                let (code, x) = (sub(g, *code), sub(g, *x));
+                let start = match chains.iter().position(|m| m.0 == *map) {
+                    Some(i) => i,
+                    None => {
+                        let z = zero(g, ity);
+                        chains.push((map.clone(), z));
+                        chains.len() - 1
+                    }
+                };
+                let so_far = chains[start].1;
+                chains[start].1 = g.make(Op::Dot4, ity, vec![], vec![so_far, code, x]);
+            }
+            let acc = *accs.entry((ci, 0, lanes as i64)).or_insert_with(|| {
+                let a = t.acc(g, Type::vector(DType::F32, lanes));
+                let z = zero(g, Type::vector(DType::F32, lanes));
+                first.push((a, z));
+                sums[ci].push(a);
+                a
+            });
+            let mut next = acc;
+            let factor = q.factor.map(|f| sub(g, f));
+            for (map, dots) in chains {
+                let mut v = g.cast(dots, DType::F32);
+                if let Some(f) = factor {
+                    let f = spread(g, f, &map);
+                    v = g.mul(v, f);
+                }
+                next = g.add(next, v);
+            }
+            update.push((acc, next));
+            if let Some(rest) = q.rest {
+                let rest = sub(g, rest);
+                let ty = Type::vector(DType::F32, q.groups as usize);
+                let acc = *accs.entry((ci, 1, q.groups)).or_insert_with(|| {
+                    let a = t.acc(g, ty);
+                    let z = zero(g, ty);
+                    first.push((a, z));
+                    sums[ci].push(a);
+                    a
+                });
+                let next = g.add(acc, rest);
+                update.push((acc, next));
+            }
+            if t.plan.prefetch > 0 && q.groups * width >= 128 {
+                let mut loads = vec![];
+                let c0 = sub(g, q.steps[0].0);
+                collect_loads(g, c0, &mut loads);
+                if let Some(&l) = loads.first() {
+                    let (b, i) = (g.src(l)[0], g.src(l)[1]);
+                    let ahead = g.int(t.plan.prefetch);
+                    let i = g.add(i, ahead);
+                    fetch.push(g.make(Op::Prefetch, DType::Index, vec![], vec![b, i]));
+                }
+            }
+        }
+        fetch.push(t.set(g, update));
+        loops.push(crate::tile::make_loop(g, q.range, fetch));
+    }
+    for (ci, c) in copies.iter().enumerate() {
+        let mut total: Option<Id> = None;
+        for &a in &sums[ci] {
+            let v = if g.ty(a).lanes == 1 { a } else { g.make(Op::Across(ReduceOp::Sum), DType::F32, vec![], vec![a]) };
+            total = Some(match total {
+                None => v,
+                Some(s) => g.add(s, v),
+            });
+        }
+        let index = g.substitute(item.index, &mut c.clone());
+        last.push(t.store(g, item.buffer, index, total?));
+    }
+    let mut stmts = vec![t.set(g, first)];
+    stmts.extend(loops);
+    stmts.extend(last);
+    let stmts = t.nest(g, &dims, stmts);
+    before.extend(stmts);
+    Some(t.nest(g, &x_dims, before))
+}
+
+/// Lane `i` of the result is the factor of group `map[i]`.
+fn spread(g: &mut Graph, f: Id, map: &[u16]) -> Id {
+    let ty = g.ty(f);
+    if ty.lanes == 1 {
+        return crate::slp::splat(g, f, map.len());
+    }
+    if map.len() == ty.lanes as usize && map.iter().enumerate().all(|(i, &m)| i == m as usize) {
+        return f;
+    }
+    g.make(Op::Shuffle(map.to_vec()), Type::vector(ty.base, map.len()), vec![], vec![f])
+}
+
+fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64, packer: &mut Packer) -> Option<Pass> {
+    let range = t.counted(g, s.passes);
+    let group_at = |g: &mut Graph, i: i64| {
+        let (k, c) = (g.int(s.groups), g.int(s.first + i));
+        let at = g.mul(range, k);
+        g.add(at, c)
+    };
+    let (mut codes, mut xs) = (vec![], vec![]);
+    for u in 0..s.groups * width {
+        let at = group_at(g, u / width);
+        let e = g.int(u % width);
+        let mut m: FxHashMap<Id, Id> = FxHashMap::default();
+        m.insert(p.group, at);
+        m.insert(p.element, e);
+        codes.push(g.substitute(p.code, &mut m));
+        xs.push(g.substitute(p.x, &mut m));
+    }
+    let bytes = (s.groups * width).min(t.plan.vector_bytes as i64) as usize;
+    if !bytes.is_power_of_two() || codes.len() % bytes != 0 {
+        return None;
+    }
+    let order = lane_order(g, &codes, bytes);
+    let mut steps = vec![];
+    for chunk in order.chunks(bytes) {
+        let mut map = vec![];
+        for quad in chunk.chunks(4) {
+            let gr = quad[0] as i64 / width;
+            if quad.iter().any(|&u| u as i64 / width != gr) {
+                return None;
+            }
+            map.push(gr as u16);
+        }
+        let c: Vec<Id> = chunk.iter().map(|&u| codes[u]).collect();
+        let x: Vec<Id> = chunk.iter().map(|&u| xs[u]).collect();
+        steps.push((packer.pack_vector(g, &c)?, packer.pack_vector(g, &x)?, map));
+    }
+    if packer.gathered > 0 {
+        return None;
+    }
+    let by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
+        let Some(e) = e else { return Some(None) };
+        let lanes: Vec<Id> = (0..s.groups)
+            .map(|i| {
+                let at = group_at(g, i);
+                replace(g, e, p.group, at)
+            })
+            .collect();
+        let mut pk = Packer::default();
+        Some(Some(pk.pack_vector(g, &lanes)?))
+    };
+    let factor = by_group(g, p.factor)?;
+    let rest = by_group(g, p.rest)?;
+    Some(Pass { range, passes: s.passes, steps, bytes, factor, rest, groups: s.groups })
+}
+
+/// Stores the values in lane order in scratch, where they are not already.
+fn arrange(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], before: &mut Vec<Id>) {
+    for q in passes {
+        if q.steps.iter().all(|s| *g.op(s.1) == Op::Load) {
+            continue;
+        }
+        let n = q.steps.len();
+        let len = q.passes as usize * n * q.bytes;
+        let stash = t.new_stash(g, DType::I8, len);
+        let mut stmts = vec![];
+        for (i, s) in q.steps.iter_mut().enumerate() {
+            let (k, off) = (g.int((n * q.bytes) as i64), g.int((i * q.bytes) as i64));
+            let at = g.mul(q.range, k);
+            let at = g.add(at, off);
+            stmts.push(t.store(g, stash, at, s.1));
+            s.1 = g.load(stash, at, q.bytes);
+        }
+        before.push(crate::tile::make_loop(g, q.range, stmts));
+    }
+}

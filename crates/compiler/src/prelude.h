@@ -1,0 +1,300 @@
+/* Vector types and the few operations that C and the vector extensions cannot
+   say. Every function has a plain body; instruction sets replace some. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+#define KL static inline __attribute__((always_inline, unused))
+typedef uint16_t kl_f16;
+typedef uint16_t kl_bf16;
+#define KL_VECTOR(name, base, mask, n) \
+  typedef base name##x##n __attribute__((vector_size(n * sizeof(base))));
+#define KL_SIZES(M, name, base, mask) \
+  M(name, base, mask, 2) M(name, base, mask, 4) M(name, base, mask, 8) M(name, base, mask, 16) M(name, base, mask, 32) M(name, base, mask, 64)
+#define KL_TYPES(M) \
+  KL_SIZES(M, i8, int8_t, i8) KL_SIZES(M, u8, uint8_t, i8) KL_SIZES(M, i16, int16_t, i16) KL_SIZES(M, u16, uint16_t, i16) \
+  KL_SIZES(M, i32, int32_t, i32) KL_SIZES(M, u32, uint32_t, i32) KL_SIZES(M, f32, float, i32) KL_SIZES(M, f16, uint16_t, i16) \
+  KL_SIZES(M, bf16, uint16_t, i16)
+KL_TYPES(KL_VECTOR)
+#define KL_MEMORY(name, base, mask, n) \
+  KL name##x##n kl_load_##name##x##n(const void *p) { name##x##n v; memcpy(&v, p, sizeof v); return v; } \
+  KL void kl_store_##name##x##n(void *p, name##x##n v) { memcpy(p, &v, sizeof v); } \
+  KL name##x##n kl_splat_##name##x##n(base x) { return x - (name##x##n){}; } \
+  KL name##x##n kl_select_##name##x##n(mask##x##n m, name##x##n a, name##x##n b) { \
+    return (name##x##n)((m & (mask##x##n)a) | (~m & (mask##x##n)b)); }
+KL_TYPES(KL_MEMORY)
+#define KL_INTEGER_ORDER(name, base, mask, n) \
+  KL name##x##n kl_max_##name##x##n(name##x##n a, name##x##n b) { return kl_select_##name##x##n((mask##x##n)(a > b), a, b); } \
+  KL name##x##n kl_min_##name##x##n(name##x##n a, name##x##n b) { return kl_select_##name##x##n((mask##x##n)(a < b), a, b); }
+KL_SIZES(KL_INTEGER_ORDER, i32, int32_t, i32)
+KL_SIZES(KL_INTEGER_ORDER, u8, uint8_t, i8)
+
+#define KL_HALVES_4(name) \
+  KL name##x4 kl_join_##name##x4(name##x2 a, name##x2 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3); } \
+  KL name##x2 kl_low_##name##x4(name##x4 v) { return __builtin_shufflevector(v, v, 0, 1); } \
+  KL name##x2 kl_high_##name##x4(name##x4 v) { return __builtin_shufflevector(v, v, 2, 3); }
+KL_HALVES_4(u8)
+KL_HALVES_4(i8)
+KL_HALVES_4(u16)
+KL_HALVES_4(i16)
+KL_HALVES_4(u32)
+KL_HALVES_4(i32)
+KL_HALVES_4(f32)
+KL_HALVES_4(f16)
+KL_HALVES_4(bf16)
+#define KL_HALVES_8(name) \
+  KL name##x8 kl_join_##name##x8(name##x4 a, name##x4 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7); } \
+  KL name##x4 kl_low_##name##x8(name##x8 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3); } \
+  KL name##x4 kl_high_##name##x8(name##x8 v) { return __builtin_shufflevector(v, v, 4, 5, 6, 7); }
+KL_HALVES_8(u8)
+KL_HALVES_8(i8)
+KL_HALVES_8(u16)
+KL_HALVES_8(i16)
+KL_HALVES_8(u32)
+KL_HALVES_8(i32)
+KL_HALVES_8(f32)
+KL_HALVES_8(f16)
+KL_HALVES_8(bf16)
+#define KL_HALVES_16(name) \
+  KL name##x16 kl_join_##name##x16(name##x8 a, name##x8 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); } \
+  KL name##x8 kl_low_##name##x16(name##x16 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7); } \
+  KL name##x8 kl_high_##name##x16(name##x16 v) { return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15); }
+KL_HALVES_16(u8)
+KL_HALVES_16(i8)
+KL_HALVES_16(u16)
+KL_HALVES_16(i16)
+KL_HALVES_16(u32)
+KL_HALVES_16(i32)
+KL_HALVES_16(f32)
+KL_HALVES_16(f16)
+KL_HALVES_16(bf16)
+#define KL_HALVES_32(name) \
+  KL name##x32 kl_join_##name##x32(name##x16 a, name##x16 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); } \
+  KL name##x16 kl_low_##name##x32(name##x32 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); } \
+  KL name##x16 kl_high_##name##x32(name##x32 v) { return __builtin_shufflevector(v, v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); }
+KL_HALVES_32(u8)
+KL_HALVES_32(i8)
+KL_HALVES_32(u16)
+KL_HALVES_32(i16)
+KL_HALVES_32(u32)
+KL_HALVES_32(i32)
+KL_HALVES_32(f32)
+KL_HALVES_32(f16)
+KL_HALVES_32(bf16)
+#define KL_HALVES_64(name) \
+  KL name##x64 kl_join_##name##x64(name##x32 a, name##x32 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63); } \
+  KL name##x32 kl_low_##name##x64(name##x64 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); } \
+  KL name##x32 kl_high_##name##x64(name##x64 v) { return __builtin_shufflevector(v, v, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63); }
+KL_HALVES_64(u8)
+KL_HALVES_64(i8)
+KL_HALVES_64(u16)
+KL_HALVES_64(i16)
+KL_HALVES_64(u32)
+KL_HALVES_64(i32)
+KL_HALVES_64(f32)
+KL_HALVES_64(f16)
+KL_HALVES_64(bf16)
+
+KL float kl_load_f32(const void *p) { float v; memcpy(&v, p, 4); return v; }
+KL kl_f16 kl_load_f16(const void *p) { kl_f16 v; memcpy(&v, p, 2); return v; }
+KL kl_bf16 kl_load_bf16(const void *p) { kl_bf16 v; memcpy(&v, p, 2); return v; }
+
+/* Integers: quotients round down. */
+KL int64_t kl_div(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a % b < 0) != (b < 0))); }
+KL int64_t kl_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + ((r != 0) & ((r < 0) != (b < 0))) * b; }
+
+/* Half precision. */
+#if defined(__F16C__)
+KL float kl_from_f16(kl_f16 h) { return _cvtsh_ss(h); }
+KL kl_f16 kl_to_f16(float x) { return _cvtss_sh(x, 0); }
+#elif defined(__aarch64__)
+KL float kl_from_f16(kl_f16 h) { __fp16 v; memcpy(&v, &h, 2); return v; }
+KL kl_f16 kl_to_f16(float x) { __fp16 v = x; kl_f16 h; memcpy(&h, &v, 2); return h; }
+#else
+KL float kl_from_f16(kl_f16 h) {
+  uint32_t s = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31, m = h & 1023, b;
+  if (e == 31) b = s | 0x7f800000 | m << 13;
+  else if (e) b = s | (e + 112) << 23 | m << 13;
+  else { float f = m * 0x1p-24f; memcpy(&b, &f, 4); b |= s; }
+  float v; memcpy(&v, &b, 4); return v;
+}
+KL kl_f16 kl_to_f16(float x) {
+  uint32_t b; memcpy(&b, &x, 4);
+  uint32_t s = (b >> 16) & 0x8000, a = b & 0x7fffffff;
+  if (a > 0x7f800000) return s | 0x7e00;
+  if (a >= 0x47800000) return s | 0x7c00;
+  if (a < 0x38800000) {
+    float f; memcpy(&f, &a, 4); f += 0.5f; memcpy(&a, &f, 4);
+    return s | (a - 0x3f000000);
+  }
+  a += 0xc8000fff + ((a >> 13) & 1);
+  return s | a >> 13;
+}
+#endif
+KL float kl_from_bf16(kl_bf16 h) { uint32_t b = (uint32_t)h << 16; float v; memcpy(&v, &b, 4); return v; }
+KL kl_bf16 kl_to_bf16(float x) {
+  uint32_t b; memcpy(&b, &x, 4);
+  if ((b & 0x7fffffff) > 0x7f800000) return b >> 16 | 64;
+  return (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+}
+#define KL_HALF(n) \
+  KL f32x##n kl_from_bf16_##n(bf16x##n h) { return (f32x##n)(__builtin_convertvector((u16x##n)h, u32x##n) << 16); } \
+  KL bf16x##n kl_to_bf16_##n(f32x##n x) { bf16x##n h; for (int i = 0; i < n; i++) h[i] = kl_to_bf16(x[i]); return h; }
+KL_HALF(2) KL_HALF(4) KL_HALF(8) KL_HALF(16) KL_HALF(32) KL_HALF(64)
+#define KL_HALF_PLAIN(n) \
+  KL f32x##n kl_from_f16_##n(f16x##n h) { f32x##n x; for (int i = 0; i < n; i++) x[i] = kl_from_f16(h[i]); return x; } \
+  KL f16x##n kl_to_f16_##n(f32x##n x) { f16x##n h; for (int i = 0; i < n; i++) h[i] = kl_to_f16(x[i]); return h; }
+#define KL_HALF_SPLIT(n, m) \
+  KL f32x##n kl_from_f16_##n(f16x##n h) { return kl_join_f32x##n(kl_from_f16_##m(kl_low_f16x##n(h)), kl_from_f16_##m(kl_high_f16x##n(h))); } \
+  KL f16x##n kl_to_f16_##n(f32x##n x) { return kl_join_f16x##n(kl_to_f16_##m(kl_low_f32x##n(x)), kl_to_f16_##m(kl_high_f32x##n(x))); }
+KL_HALF_PLAIN(2)
+#if defined(__F16C__)
+KL f32x4 kl_from_f16_4(f16x4 h) { uint64_t b; memcpy(&b, &h, 8); return (f32x4)_mm_cvtph_ps(_mm_cvtsi64_si128(b)); }
+KL f16x4 kl_to_f16_4(f32x4 x) { uint64_t b = _mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, 0)); f16x4 h; memcpy(&h, &b, 8); return h; }
+KL f32x8 kl_from_f16_8(f16x8 h) { return (f32x8)_mm256_cvtph_ps((__m128i)h); }
+KL f16x8 kl_to_f16_8(f32x8 x) { return (f16x8)_mm256_cvtps_ph((__m256)x, 0); }
+#else
+KL_HALF_PLAIN(4)
+KL_HALF_SPLIT(8, 4)
+#endif
+#if defined(__AVX512F__)
+KL f32x16 kl_from_f16_16(f16x16 h) { return (f32x16)_mm512_cvtph_ps((__m256i)h); }
+KL f16x16 kl_to_f16_16(f32x16 x) { return (f16x16)_mm512_cvtps_ph((__m512)x, 0); }
+#else
+KL_HALF_SPLIT(16, 8)
+#endif
+KL_HALF_SPLIT(32, 16)
+KL_HALF_SPLIT(64, 32)
+
+/* Elementary functions of floats. */
+KL float kl_max(float a, float b) { return a > b || a != a ? a : b; }
+KL float kl_min(float a, float b) { return a < b || a != a ? a : b; }
+KL float kl_abs(float x) { return fabsf(x); }
+KL float kl_sqrt(float x) { return sqrtf(x); }
+KL float kl_sin(float x) { return sinf(x); }
+KL float kl_cos(float x) { return cosf(x); }
+KL float kl_exp2(float x) { return ldexpf(1.0f, (int)x); }
+KL int32_t kl_to_int(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : 0; }
+KL float kl_round(float x) { return fabsf(x) < 0x1p23f ? (float)(int32_t)(x + copysignf(0x1.fffffep-2f, x)) : x; }
+/* e^x = 2^n e^r with |r| <= ln 2 / 2 and a polynomial for e^r. */
+#define KL_EXP_BODY(F, I, SELECT, TRUNC) \
+  F c = SELECT(x > -104.0f, x, x - x - 104.0f); c = SELECT(x < 89.0f, c, x - x + 89.0f); \
+  F z = c * 1.44269504f; F n = z + 12582912.0f; n = n - 12582912.0f; \
+  F r = c - n * 0.693359375f; r = r + n * 2.12194440e-4f; \
+  F p = r * 1.9875691500e-4f + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; \
+  p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r; p = p + 1.0f; \
+  I k = TRUNC(n); I h = k >> 1; I s = (h + 127) << 23; I t = (k - h + 127) << 23; \
+  F a, b; memcpy(&a, &s, sizeof a); memcpy(&b, &t, sizeof b); p = p * a * b; \
+  return SELECT(x == x, p, x);
+#define KL_PICK(c, a, b) ((c) ? (a) : (b))
+#define KL_CHOP(x) ((int32_t)(x))
+KL float kl_exp(float x) { if (x != x) return x; KL_EXP_BODY(float, int32_t, KL_PICK, KL_CHOP) }
+#define KL_FUNCTIONS(n) \
+  KL f32x##n kl_max_f32_##n(f32x##n a, f32x##n b) { return kl_select_f32x##n((i32x##n)(a > b) | (i32x##n)(a != a), a, b); } \
+  KL f32x##n kl_min_f32_##n(f32x##n a, f32x##n b) { return kl_select_f32x##n((i32x##n)(a < b) | (i32x##n)(a != a), a, b); } \
+  KL f32x##n kl_abs_##n(f32x##n x) { return (f32x##n)((i32x##n)x & 0x7fffffff); } \
+  KL f32x##n kl_sqrt_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = sqrtf(x[i]); return y; } \
+  KL f32x##n kl_sin_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = sinf(x[i]); return y; } \
+  KL f32x##n kl_cos_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = cosf(x[i]); return y; } \
+  KL f32x##n kl_exp2_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = kl_exp2(x[i]); return y; } \
+  KL i32x##n kl_to_int_##n(f32x##n x) { \
+    i32x##n in = (i32x##n)(x >= -0x1p31f) & (i32x##n)(x < 0x1p31f); \
+    return __builtin_convertvector((f32x##n)((i32x##n)x & in), i32x##n); } \
+  KL f32x##n kl_round_##n(f32x##n x) { \
+    i32x##n sign = (i32x##n)x & INT32_MIN; \
+    f32x##n half = (f32x##n)(sign | 0x3effffff); \
+    f32x##n y = __builtin_convertvector(kl_to_int_##n(x + half), f32x##n); \
+    return kl_select_f32x##n((i32x##n)(kl_abs_##n(x) < 0x1p23f), y, x); } \
+  KL i32x##n kl_chop_##n(f32x##n x) { return __builtin_convertvector(x, i32x##n); } \
+  KL f32x##n kl_exp_##n(f32x##n x) { KL_EXP_BODY(f32x##n, i32x##n, kl_select_f32x##n, kl_chop_##n) }
+KL_FUNCTIONS(2) KL_FUNCTIONS(4) KL_FUNCTIONS(8) KL_FUNCTIONS(16) KL_FUNCTIONS(32) KL_FUNCTIONS(64)
+
+/* Reductions of all lanes, by halves. */
+KL float kl_sum_f32x2(f32x2 v) { return v[0] + v[1]; }
+KL float kl_max_f32x2(f32x2 v) { return kl_max(v[0], v[1]); }
+KL int32_t kl_sum_i32x2(i32x2 v) { return v[0] + v[1]; }
+#define KL_ACROSS(n, m) \
+  KL float kl_sum_f32x##n(f32x##n v) { return kl_sum_f32x##m(kl_low_f32x##n(v) + kl_high_f32x##n(v)); } \
+  KL int32_t kl_sum_i32x##n(i32x##n v) { return kl_sum_i32x##m(kl_low_i32x##n(v) + kl_high_i32x##n(v)); } \
+  KL float kl_max_f32x##n(f32x##n v) { return kl_max_f32x##m(kl_max_f32_##m(kl_low_f32x##n(v), kl_high_f32x##n(v))); }
+KL_ACROSS(4, 2) KL_ACROSS(8, 4) KL_ACROSS(16, 8) KL_ACROSS(32, 16) KL_ACROSS(64, 32)
+
+/* Table look-ups of 16 entries. */
+#define KL_LOOKUP_PLAIN(n) \
+  KL u8x##n kl_lookup_##n(u8x16 t, u8x##n i) { u8x##n v; for (int k = 0; k < n; k++) v[k] = t[i[k] & 15]; return v; }
+#define KL_LOOKUP_SPLIT(n, m) \
+  KL u8x##n kl_lookup_##n(u8x16 t, u8x##n i) { return kl_join_u8x##n(kl_lookup_##m(t, kl_low_u8x##n(i)), kl_lookup_##m(t, kl_high_u8x##n(i))); }
+KL_LOOKUP_PLAIN(2) KL_LOOKUP_PLAIN(4) KL_LOOKUP_PLAIN(8)
+#if defined(__SSSE3__)
+KL u8x16 kl_lookup_16(u8x16 t, u8x16 i) { return (u8x16)_mm_shuffle_epi8((__m128i)t, (__m128i)i); }
+#elif defined(__aarch64__)
+KL u8x16 kl_lookup_16(u8x16 t, u8x16 i) { return (u8x16)vqtbl1q_u8((uint8x16_t)t, (uint8x16_t)i); }
+#else
+KL_LOOKUP_PLAIN(16)
+#endif
+#if defined(__AVX2__)
+KL u8x32 kl_lookup_32(u8x16 t, u8x32 i) { return (u8x32)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)t), (__m256i)i); }
+#else
+KL_LOOKUP_SPLIT(32, 16)
+#endif
+#if defined(__AVX512BW__)
+KL u8x64 kl_lookup_64(u8x16 t, u8x64 i) { return (u8x64)_mm512_shuffle_epi8(_mm512_broadcast_i32x4((__m128i)t), (__m512i)i); }
+#else
+KL_LOOKUP_SPLIT(64, 32)
+#endif
+
+/* Sums of four products of an unsigned and a signed byte. */
+#define KL_DOT_PLAIN(n, b) \
+  KL i32x##n kl_dot_##n(i32x##n s, u8x##b a, i8x##b v) { \
+    for (int i = 0; i < n; i++) for (int k = 0; k < 4; k++) s[i] += (int32_t)a[4 * i + k] * v[4 * i + k]; \
+    return s; }
+#define KL_DOT_SPLIT(n, b, m) \
+  KL i32x##n kl_dot_##n(i32x##n s, u8x##b a, i8x##b v) { \
+    return kl_join_i32x##n(kl_dot_##m(kl_low_i32x##n(s), kl_low_u8x##b(a), kl_low_i8x##b(v)), \
+                           kl_dot_##m(kl_high_i32x##n(s), kl_high_u8x##b(a), kl_high_i8x##b(v))); }
+KL int32_t kl_dot_1(int32_t s, u8x4 a, i8x4 v) { for (int k = 0; k < 4; k++) s += (int32_t)a[k] * v[k]; return s; }
+KL_DOT_PLAIN(2, 8)
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) { return (i32x4)_mm_dpbusd_epi32((__m128i)s, (__m128i)a, (__m128i)v); }
+KL i32x8 kl_dot_8(i32x8 s, u8x32 a, i8x32 v) { return (i32x8)_mm256_dpbusd_epi32((__m256i)s, (__m256i)a, (__m256i)v); }
+KL i32x16 kl_dot_16(i32x16 s, u8x64 a, i8x64 v) { return (i32x16)_mm512_dpbusd_epi32((__m512i)s, (__m512i)a, (__m512i)v); }
+#elif defined(__AVXVNNI__)
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) { return (i32x4)_mm_dpbusd_avx_epi32((__m128i)s, (__m128i)a, (__m128i)v); }
+KL i32x8 kl_dot_8(i32x8 s, u8x32 a, i8x32 v) { return (i32x8)_mm256_dpbusd_avx_epi32((__m256i)s, (__m256i)a, (__m256i)v); }
+KL_DOT_SPLIT(16, 64, 8)
+#elif defined(__AVX2__)
+/* Pairs of products may leave 16 bits when a code has its top bit: the top bit
+   is multiplied apart. */
+KL i32x8 kl_dot_8(i32x8 s, u8x32 a, i8x32 v) {
+  __m256i one = _mm256_set1_epi16(1), low = _mm256_and_si256((__m256i)a, _mm256_set1_epi8(127));
+  __m256i top = _mm256_and_si256(_mm256_srli_epi16((__m256i)a, 7), _mm256_set1_epi8(1));
+  __m256i x = _mm256_madd_epi16(_mm256_maddubs_epi16(low, (__m256i)v), one);
+  __m256i y = _mm256_madd_epi16(_mm256_maddubs_epi16(top, (__m256i)v), one);
+  return s + (i32x8)x + ((i32x8)y << 7);
+}
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
+  __m128i one = _mm_set1_epi16(1), low = _mm_and_si128((__m128i)a, _mm_set1_epi8(127));
+  __m128i top = _mm_and_si128(_mm_srli_epi16((__m128i)a, 7), _mm_set1_epi8(1));
+  __m128i x = _mm_madd_epi16(_mm_maddubs_epi16(low, (__m128i)v), one);
+  __m128i y = _mm_madd_epi16(_mm_maddubs_epi16(top, (__m128i)v), one);
+  return s + (i32x4)x + ((i32x4)y << 7);
+}
+KL_DOT_SPLIT(16, 64, 8)
+#elif defined(__ARM_FEATURE_DOTPROD)
+/* u8 x i8 as i8 x i8 of the code less 128, and 128 times the sum. */
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
+  int32x4_t d = vdotq_s32((int32x4_t)s, vreinterpretq_s8_u8(veorq_u8((uint8x16_t)a, vdupq_n_u8(128))), (int8x16_t)v);
+  return (i32x4)vaddq_s32(d, vshlq_n_s32(vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(1), (int8x16_t)v), 7));
+}
+KL_DOT_SPLIT(8, 32, 4)
+KL_DOT_SPLIT(16, 64, 8)
+#else
+KL_DOT_PLAIN(4, 16)
+KL_DOT_SPLIT(8, 32, 4)
+KL_DOT_SPLIT(16, 64, 8)
+#endif
+

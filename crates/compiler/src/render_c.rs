@@ -1,0 +1,500 @@
+//! C source of a kernel.
+//!
+//! One rule for each operation and for each instruction. Vectors are GCC/clang
+//! vector extensions; what those cannot say (integer dots, half floats, table
+//! look-ups) is a small inline function of the prelude with one body for each
+//! instruction set.
+
+use crate::tile::Body;
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp};
+use rustc_hash::FxHashMap;
+use std::fmt::Write;
+
+/// C text before every kernel.
+pub const PRELUDE: &str = include_str!("prelude.h");
+
+/// The function of a kernel. `vars` names the variables in the order of the
+/// `vars` argument.
+pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> String {
+    let mut r = Renderer { vars: vars.to_vec(), out: String::new(), depth: 1, temps: 0, names: vec![FxHashMap::default()] };
+    let mut head = String::new();
+    let _ = writeln!(head, "void {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{");
+    let mut offset = 0usize;
+    for s in &body.stashes {
+        let Op::Buffer { slot, len, .. } = *g.op(*s) else { unreachable!() };
+        let ty = g.dtype(*s);
+        let _ = writeln!(head, "  {0} *restrict s{slot} = ({0} *)((char *)scratch + {offset});", ctype(ty.into()));
+        offset += (len * ty.bytes()).next_multiple_of(64);
+    }
+    let order = g.toposort(&[body.root]);
+    let mut accs = String::new();
+    for &id in &order {
+        match *g.op(id) {
+            Op::Acc(n) => {
+                let _ = writeln!(accs, "    {} a{n};", ctype(g.ty(id)));
+            }
+            Op::Buffer { slot, space, .. } if space != Space::Task => {
+                let (c, star) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
+                let ty = g.dtype(id);
+                let _ = writeln!(head, "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];", ctype(ty.into()));
+            }
+            _ => {}
+        }
+    }
+    let task = order.iter().copied().find(|&id| matches!(g.op(id), Op::Range(_, ir::Axis::Task)));
+    if let Some(t) = task {
+        r.names[0].insert(t, "task".into());
+    }
+    r.statement(g, body.root);
+    let _ = writeln!(head, "  for (int64_t task = begin; task < end; task++) {{");
+    head.push_str(&accs);
+    head.push_str(&r.out);
+    head.push_str("  }\n  (void)vars; (void)scratch;\n}\n");
+    head
+}
+
+/// Bytes of scratch that a kernel needs.
+pub fn scratch_bytes(g: &Graph, body: &Body) -> usize {
+    body.stashes
+        .iter()
+        .map(|s| match *g.op(*s) {
+            Op::Buffer { len, .. } => (len * g.dtype(*s).bytes()).next_multiple_of(64),
+            _ => 0,
+        })
+        .sum()
+}
+
+fn ctype(t: Type) -> String {
+    let base = match t.base {
+        DType::Bool => "uint8_t",
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::U16 => "uint16_t",
+        DType::I16 => "int16_t",
+        DType::U32 => "uint32_t",
+        DType::I32 => "int32_t",
+        DType::Index => "int64_t",
+        DType::F16 => "kl_f16",
+        DType::BF16 => "kl_bf16",
+        DType::F32 => "float",
+    };
+    if t.lanes == 1 { base.into() } else { format!("{}x{}", t.base, t.lanes) }
+}
+
+struct Renderer {
+    vars: Vec<String>,
+    out: String,
+    depth: usize,
+    temps: usize,
+    /// Names of values, one map for each open scope.
+    names: Vec<FxHashMap<Id, String>>,
+}
+
+impl Renderer {
+    fn line(&mut self, text: &str) {
+        for _ in 0..=self.depth {
+            self.out.push_str("  ");
+        }
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn statement(&mut self, g: &mut Graph, id: Id) {
+        let src = g.src(id).to_vec();
+        match g.op(id).clone() {
+            Op::Block => {
+                for s in src {
+                    self.statement(g, s);
+                }
+            }
+            Op::Loop => {
+                let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
+                self.line("{");
+                self.depth += 1;
+                self.names.push(FxHashMap::default());
+                let extent = self.value(g, g.src(src[0])[0]);
+                self.line(&format!("const int64_t n{n} = {extent};"));
+                // The body may store to what the extent was loaded from.
+                self.names.last_mut().unwrap().clear();
+                self.line(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) {{"));
+                self.depth += 1;
+                self.names.push(FxHashMap::default());
+                self.names.last_mut().unwrap().insert(src[0], format!("r{n}"));
+                for s in &src[1..] {
+                    self.statement(g, *s);
+                }
+                self.names.pop();
+                self.depth -= 1;
+                self.line("}");
+                self.names.pop();
+                self.depth -= 1;
+                self.line("}");
+            }
+            Op::If => {
+                self.line("{");
+                self.names.push(FxHashMap::default());
+                let c = self.value(g, src[0]);
+                self.line(&format!("if ({c}) {{"));
+                self.names.last_mut().unwrap().clear();
+                self.depth += 1;
+                self.names.push(FxHashMap::default());
+                for s in &src[1..] {
+                    self.statement(g, *s);
+                }
+                self.names.pop();
+                self.depth -= 1;
+                self.line("}");
+                self.names.pop();
+                self.line("}");
+            }
+            Op::Set => {
+                self.line("{");
+                self.depth += 1;
+                self.names.push(FxHashMap::default());
+                let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], self.value(g, p[1]))).collect();
+                // Accumulators that other values read are written last.
+                let held: Vec<(Id, String)> = values
+                    .into_iter()
+                    .map(|(a, v)| {
+                        let t = self.temp();
+                        let text = format!("const {} {t} = {v};", ctype(g.ty(a)));
+                        self.line(&text);
+                        (a, t)
+                    })
+                    .collect();
+                for (a, t) in held {
+                    let Op::Acc(n) = *g.op(a) else { panic!("set of no accumulator") };
+                    self.line(&format!("a{n} = {t};"));
+                }
+                self.names.pop();
+                self.depth -= 1;
+                self.line("}");
+            }
+            Op::Store => {
+                self.line("{");
+                self.depth += 1;
+                self.names.push(FxHashMap::default());
+                let at = self.value(g, src[1]);
+                let v = self.value(g, src[2]);
+                let b = self.buffer(g, src[0]);
+                let ty = g.ty(src[2]);
+                let text = match (ty.lanes, ty.base) {
+                    (1, _) => format!("{b}[{at}] = {v};"),
+                    (n, DType::Bool) => format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, src[2]), 8, n)),
+                    _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
+                };
+                self.line(&text);
+                self.names.pop();
+                self.depth -= 1;
+                self.line("}");
+            }
+            Op::Prefetch => {
+                self.line("{");
+                self.names.push(FxHashMap::default());
+                let at = self.value(g, src[1]);
+                let b = self.buffer(g, src[0]);
+                self.line(&format!("__builtin_prefetch({b} + {at});"));
+                self.names.pop();
+                self.line("}");
+            }
+            op => panic!("{op:?} is no statement"),
+        }
+    }
+
+    fn buffer(&self, g: &Graph, id: Id) -> String {
+        let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
+        match space {
+            Space::Task => format!("s{slot}"),
+            Space::Input => format!("i{slot}_{}", g.dtype(id)),
+            Space::Output => format!("o{slot}_{}", g.dtype(id)),
+        }
+    }
+
+    fn temp(&mut self) -> String {
+        self.temps += 1;
+        format!("t{}", self.temps)
+    }
+
+    fn known(&self, id: Id) -> Option<String> {
+        self.names.iter().rev().find_map(|m| m.get(&id).cloned())
+    }
+
+    /// The C expression of a value; anything that is not a leaf becomes a named
+    /// temporary of the innermost scope, so that it is computed once.
+    fn value(&mut self, g: &mut Graph, id: Id) -> String {
+        if let Some(n) = self.known(id) {
+            return n;
+        }
+        let ty = g.ty(id);
+        let n = g.node(id).clone();
+        let text = match &n.op {
+            Op::Const(c) => return constant(*c, ty.base),
+            Op::Acc(k) => return format!("a{k}"),
+            Op::Var { name, .. } => {
+                let i = self.vars.iter().position(|v| v == name).expect("a declared variable");
+                return format!("vars[{i}]");
+            }
+            Op::Range(k, _) => return format!("r{k}"),
+            Op::Lanes(all) => {
+                let v: Vec<String> = all.iter().map(|c| constant(*c, ty.base)).collect();
+                format!("({}){{{}}}", ctype(ty), v.join(", "))
+            }
+            Op::Load => {
+                let at = self.value(g, n.src[1]);
+                let b = self.buffer(g, n.src[0]);
+                if ty.base == DType::Bool && ty.lanes > 1 {
+                    return self.name(g, id, format!("-kl_load_i8x{}({b} + {at})", ty.lanes));
+                }
+                let raw = g.dtype(n.src[0]) != ty.base;
+                if ty.lanes == 1 && !raw { format!("{b}[{at}]") } else { format!("kl_load_{}({b} + {at})", loader(ty)) }
+            }
+            Op::Unary(op) => {
+                let a = self.value(g, n.src[0]);
+                unary(*op, ty, &a, mask_bits(g, id))
+            }
+            Op::Binary(op) => {
+                let a = self.value(g, n.src[0]);
+                let b = self.value(g, n.src[1]);
+                let natural = matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
+                if natural {
+                    format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
+                } else {
+                    binary(*op, g.ty(n.src[0]), &a, &b)
+                }
+            }
+            Op::Where => {
+                let c = self.value(g, n.src[0]);
+                let a = self.value(g, n.src[1]);
+                let b = self.value(g, n.src[2]);
+                if ty.lanes == 1 {
+                    format!("({c} ? {a} : {b})")
+                } else {
+                    let bits = mask_bits(g, n.src[0]);
+                    let c = widen_mask(&c, bits, ty.base.bytes() * 8, ty.lanes);
+                    format!("kl_select_{}({c}, {a}, {b})", ctype(ty))
+                }
+            }
+            Op::Cast => {
+                let a = self.value(g, n.src[0]);
+                cast(g.ty(n.src[0]), ty, &a, mask_bits(g, n.src[0]))
+            }
+            Op::Splat => {
+                let a = self.value(g, n.src[0]);
+                match ty.base {
+                    DType::Bool => format!("kl_splat_i8x{}(-{a})", ty.lanes),
+                    _ => format!("kl_splat_{}({a})", ctype(ty)),
+                }
+            }
+            Op::Shuffle(map) => {
+                let a = self.value(g, n.src[0]);
+                shuffle(&a, map)
+            }
+            Op::Join => self.join(g, ty, &n.src),
+            Op::Dot4 => {
+                let s = self.value(g, n.src[0]);
+                let a = self.value(g, n.src[1]);
+                let b = self.value(g, n.src[2]);
+                format!("kl_dot_{}({s}, {a}, {b})", ty.lanes)
+            }
+            Op::Across(op) => {
+                let a = self.value(g, n.src[0]);
+                let name = if *op == ReduceOp::Sum { "sum" } else { "max" };
+                format!("kl_{name}_{}({a})", ctype(g.ty(n.src[0])))
+            }
+            Op::Lookup => {
+                let Op::Lanes(table) = g.op(n.src[0]).clone() else { panic!("a constant table") };
+                let i = self.value(g, n.src[1]);
+                let t: Vec<String> = table.iter().map(|c| constant(*c, ty.base)).collect();
+                if ty.lanes == 1 {
+                    format!("((const uint8_t[16]){{{}}})[{i}]", t.join(", "))
+                } else {
+                    format!("kl_lookup_{}((u8x16){{{}}}, {i})", ty.lanes, t.join(", "))
+                }
+            }
+            op => panic!("{op:?} is no expression"),
+        };
+        self.name(g, id, text)
+    }
+
+    /// Gives an expression a name in the innermost scope.
+    fn name(&mut self, g: &Graph, id: Id, text: String) -> String {
+        let t = self.temp();
+        let line = format!("const {} {t} = {text};", ctype_of(g, id));
+        self.line(&line);
+        self.names.last_mut().unwrap().insert(id, t.clone());
+        t
+    }
+
+    fn join(&mut self, g: &mut Graph, ty: Type, src: &[Id]) -> String {
+        let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.value(g, s))).collect();
+        if parts.iter().all(|p| p.0.lanes == 1) {
+            let v: Vec<String> = parts.into_iter().map(|p| p.1).collect();
+            return format!("({}){{{}}}", ctype(ty), v.join(", "));
+        }
+        // Pairs of equal width, then pairs of those.
+        let mut level = parts;
+        while level.len() > 1 {
+            let mut next = vec![];
+            let mut it = level.into_iter().peekable();
+            while let Some(a) = it.next() {
+                match it.peek() {
+                    Some(b) if b.0 == a.0 => {
+                        let b = it.next().unwrap();
+                        let wide = Type::vector(ty.base, 2 * a.0.lanes as usize);
+                        let text = if a.0.lanes == 1 {
+                            format!("({}){{{}, {}}}", ctype(wide), a.1, b.1)
+                        } else {
+                            format!("kl_join_{}({}, {})", ctype(wide), a.1, b.1)
+                        };
+                        next.push((wide, text));
+                    }
+                    _ => next.push(a),
+                }
+            }
+            if next.len() > 1 && next.windows(2).all(|w| w[0].0 != w[1].0) {
+                // Unequal widths: through memory.
+                let mut s = format!("({{ {} v; ", ctype(ty));
+                let mut off = 0;
+                for (t, text) in &next {
+                    let _ = write!(s, "{{ {} p = {text}; memcpy((char *)&v + {off}, &p, sizeof p); }} ", ctype(*t));
+                    off += t.bytes();
+                }
+                s.push_str("v; })");
+                return s;
+            }
+            level = next;
+        }
+        level.pop().unwrap().1
+    }
+}
+
+/// The C type of a value; masks are vectors of signed integers.
+fn ctype_of(g: &Graph, id: Id) -> String {
+    let ty = g.ty(id);
+    if ty.base == DType::Bool && ty.lanes > 1 {
+        return format!("i{}x{}", mask_bits(g, id), ty.lanes);
+    }
+    ctype(ty)
+}
+
+/// Width of the lanes of a vector of truth values.
+fn mask_bits(g: &Graph, id: Id) -> usize {
+    if g.dtype(id) != DType::Bool || g.ty(id).lanes == 1 {
+        return 8;
+    }
+    match g.op(id) {
+        Op::Binary(BinOp::Lt | BinOp::Eq) => g.dtype(g.src(id)[0]).bytes() * 8,
+        Op::Binary(_) | Op::Unary(_) => mask_bits(g, g.src(id)[0]),
+        Op::Where => mask_bits(g, g.src(id)[1]),
+        _ => 8,
+    }
+}
+
+fn widen_mask(text: &str, from: usize, to: usize, lanes: u16) -> String {
+    if from == to { text.into() } else { format!("__builtin_convertvector({text}, i{to}x{lanes})") }
+}
+
+fn loader(t: Type) -> String {
+    if t.lanes == 1 { format!("{}", t.base) } else { ctype(t) }
+}
+
+fn constant(c: Const, ty: DType) -> String {
+    match (c, ty.is_float()) {
+        (Const::Int(v), false) if ty == DType::Index => format!("INT64_C({v})"),
+        (Const::Int(v), false) if v == i32::MIN as i64 => "INT32_MIN".into(),
+        (Const::Int(v), false) => format!("{v}"),
+        (c, true) => {
+            let v = c.as_f32();
+            if v.is_nan() {
+                "NAN".into()
+            } else if v.is_infinite() {
+                if v > 0.0 { "INFINITY".into() } else { "-INFINITY".into() }
+            } else {
+                let s = format!("{v:?}");
+                let s = if s.contains(['.', 'e']) { s } else { format!("{s}.0") };
+                format!("{s}f")
+            }
+        }
+        (c, false) => format!("{}", c.as_int()),
+    }
+}
+
+fn unary(op: UnOp, ty: Type, a: &str, mask: usize) -> String {
+    let suffix = if ty.lanes == 1 { String::new() } else { format!("_{}", ty.lanes) };
+    match op {
+        UnOp::Neg => format!("(-{a})"),
+        UnOp::Not if ty.lanes == 1 => format!("(!{a})"),
+        UnOp::Not => {
+            let _ = mask;
+            format!("(~{a})")
+        }
+        UnOp::Recip => format!("(1.0f / {a})"),
+        UnOp::Exp => format!("kl_exp{suffix}({a})"),
+        UnOp::Exp2 => format!("kl_exp2{suffix}({a})"),
+        UnOp::Sqrt => format!("kl_sqrt{suffix}({a})"),
+        UnOp::Rsqrt => format!("(1.0f / kl_sqrt{suffix}({a}))"),
+        UnOp::Sin => format!("kl_sin{suffix}({a})"),
+        UnOp::Cos => format!("kl_cos{suffix}({a})"),
+        UnOp::Abs => format!("kl_abs{suffix}({a})"),
+        UnOp::Round => format!("kl_round{suffix}({a})"),
+    }
+}
+
+fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
+    let float = ty.base.is_float();
+    let narrow = |s: String| if ty.lanes == 1 && ty.base.bytes() < 4 && ty.base != DType::Bool { format!("({})({s})", ctype(ty)) } else { format!("({s})") };
+    match op {
+        BinOp::Add => narrow(format!("{a} + {b}")),
+        BinOp::Sub => narrow(format!("{a} - {b}")),
+        BinOp::Mul => narrow(format!("{a} * {b}")),
+        BinOp::Div if float => format!("({a} / {b})"),
+        BinOp::Div => format!("kl_div({a}, {b})"),
+        BinOp::Mod => format!("kl_mod({a}, {b})"),
+        BinOp::Min | BinOp::Max => {
+            let name = if op == BinOp::Min { "min" } else { "max" };
+            match (float, ty.lanes) {
+                (true, 1) => format!("kl_{name}({a}, {b})"),
+                (true, n) => format!("kl_{name}_f32_{n}({a}, {b})"),
+                (false, 1) => format!("({a} {} {b} ? {a} : {b})", if op == BinOp::Min { "<" } else { ">" }),
+                (false, n) => format!("kl_{name}_{}x{n}({a}, {b})", ty.base),
+            }
+        }
+        BinOp::And => narrow(format!("{a} & {b}")),
+        BinOp::Or => narrow(format!("{a} | {b}")),
+        BinOp::Xor => narrow(format!("{a} ^ {b}")),
+        BinOp::Shl => narrow(format!("{a} << {b}")),
+        BinOp::Shr => narrow(format!("{a} >> {b}")),
+        BinOp::Lt => format!("({a} < {b})"),
+        BinOp::Eq => format!("({a} == {b})"),
+    }
+}
+
+fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
+    let half = |d: DType| matches!(d, DType::F16 | DType::BF16);
+    if to.lanes == 1 {
+        return match (from.base, to.base) {
+            (f, DType::F32) if half(f) => format!("kl_from_{f}({a})"),
+            (DType::F32, t) if half(t) => format!("kl_to_{t}({a})"),
+            (DType::F32, t) if t.is_int() => format!("({})kl_to_int({a})", ctype(to)),
+            _ => format!("({}){a}", ctype(to)),
+        };
+    }
+    let n = to.lanes;
+    match (from.base, to.base) {
+        (DType::Bool, t) => {
+            let bits = t.bytes() * 8;
+            let m = widen_mask(a, mask, bits, n);
+            if t.is_float() { format!("__builtin_convertvector(-{m}, f32x{n})") } else { format!("(({})(-{m}))", ctype(to)) }
+        }
+        (f, DType::F32) if half(f) => format!("kl_from_{f}_{n}({a})"),
+        (DType::F32, t) if half(t) => format!("kl_to_{t}_{n}({a})"),
+        (DType::F32, t) if t.bytes() < 4 => format!("__builtin_convertvector(kl_to_int_{n}({a}), {})", ctype(to)),
+        (DType::F32, DType::I32) => format!("kl_to_int_{n}({a})"),
+        _ => format!("__builtin_convertvector({a}, {})", ctype(to)),
+    }
+}
+
+fn shuffle(a: &str, map: &[u16]) -> String {
+    let list: Vec<String> = map.iter().map(|m| m.to_string()).collect();
+    format!("__builtin_shufflevector({a}, {a}, {})", list.join(", "))
+}

@@ -1,0 +1,873 @@
+//! From tensors to kernels: which values are computed together, which are
+//! written to memory, and in which stage each kernel runs.
+//!
+//! Every reduction over weights or state seeds a kernel. Everything else joins
+//! the kernel that produces what it reads when its tasks can be cut the same
+//! way (an epilogue), or becomes a small kernel of its own; a small kernel with
+//! one reader is then moved into it when no task repeats its work, or when
+//! repeating it is cheaper than a stage. Layers are no boundary.
+
+use crate::axes::{Along, Obstacle, backward, forward, unify};
+use crate::classify::{Roles, base, is_view, volume};
+use ir::{Graph, Id, Op, UnOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+/// Limits and prices of a target, as far as scheduling needs them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// A kernel keeps at least this many tasks (for one token) when it gives up
+    /// an axis.
+    pub min_tasks: i64,
+    /// Elements that each task of a reader may compute again rather than read.
+    pub repeat: i64,
+    /// One kernel for each operation: no fusion.
+    pub unfused: bool,
+}
+
+impl Prices {
+    /// A CPU with a spinning pool: a stage costs a quarter of a microsecond.
+    pub fn cpu() -> Prices {
+        Prices { min_tasks: 2, repeat: 512, unfused: false }
+    }
+}
+
+/// One axis of a kernel.
+#[derive(Clone, Debug)]
+pub struct AxisInfo {
+    /// Number of steps, an index expression (for a serial axis: the largest).
+    pub count: Id,
+    /// Whether it is the loop of a fold rather than a task axis.
+    pub serial: bool,
+    /// Whether it was given up.
+    pub inner: bool,
+}
+
+/// Values computed by one kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// The axes.
+    pub axes: Vec<AxisInfo>,
+    /// Members in topological order, views excluded.
+    pub members: Vec<Id>,
+    /// Whether it reads weights or state in a reduction.
+    pub heavy: bool,
+    /// Groups whose results it reads.
+    pub deps: BTreeSet<usize>,
+    /// Whether it was merged away.
+    pub dead: bool,
+    /// Stage number.
+    pub level: usize,
+}
+
+/// The result of scheduling.
+pub struct Schedule {
+    /// Kernels; dead ones are skipped.
+    pub groups: Vec<Group>,
+    /// Roles of nodes.
+    pub roles: Roles,
+    /// The kernel of each computed node.
+    pub home: FxHashMap<Id, usize>,
+    /// The map of each computed node and of views of computed nodes, per group.
+    pub maps: FxHashMap<(usize, Id), Vec<Along>>,
+    /// Nodes that are written to memory.
+    pub stored: FxHashSet<Id>,
+    /// Why things were not fused, for reports.
+    pub notes: Vec<String>,
+}
+
+/// Schedules everything under `roots`.
+pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Schedule {
+    let roles = Roles::of(g, roots);
+    let mut s = Scheduler {
+        prices: prices.clone(),
+        out: Schedule {
+            groups: vec![],
+            roles,
+            home: Default::default(),
+            maps: Default::default(),
+            stored: Default::default(),
+            notes: vec![],
+        },
+    };
+    let live = s.out.roles.live.clone();
+    s.place_folds(g, &live);
+    for &id in &live {
+        s.place(g, id);
+    }
+    if !s.prices.unfused {
+        s.absorb_small(g, roots);
+    }
+    s.find_stored(g, roots);
+    s.find_levels();
+    s.out
+}
+
+struct Scheduler {
+    prices: Prices,
+    out: Schedule,
+}
+
+impl Schedule {
+    /// The computed nodes that a node reads, through views and inlined bodies.
+    pub fn reads(&self, g: &Graph, id: Id) -> Vec<Id> {
+        let mut out = vec![];
+        let mut stack: Vec<Id> = g.src(id).to_vec();
+        let mut seen = FxHashSet::default();
+        while let Some(s) = stack.pop() {
+            if !seen.insert(s) {
+                continue;
+            }
+            if self.home.contains_key(&s) {
+                out.push(s);
+            } else {
+                stack.extend_from_slice(g.src(s));
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+}
+
+impl Scheduler {
+    fn is_transparent(&self, g: &Graph, id: Id) -> bool {
+        let r = &self.out.roles;
+        r.free.contains(&id) || r.inline.contains(&id) || r.merge.contains(&id) || is_view(g, id)
+    }
+
+    fn new_group(&mut self, heavy: bool) -> usize {
+        self.out.groups.push(Group { heavy, ..Group::default() });
+        self.out.groups.len() - 1
+    }
+
+    fn add_axis(&mut self, group: usize, count: Id, serial: bool) -> usize {
+        self.out.groups[group].axes.push(AxisInfo { count, serial, inner: false });
+        self.out.groups[group].axes.len() - 1
+    }
+
+    /// A group in which every dimension of `id` is an axis.
+    fn seed(&mut self, g: &mut Graph, id: Id, heavy: bool) -> usize {
+        let group = self.new_group(heavy);
+        let shape = g.shape(id).to_vec();
+        let map = shape
+            .iter()
+            .map(|&d| match g.as_int(d) {
+                Some(1) => Along::Free,
+                _ => Along::Axis { axis: self.add_axis(group, d, false), unit: 1 },
+            })
+            .collect();
+        self.join(g, id, group, map);
+        group
+    }
+
+    fn join(&mut self, g: &Graph, id: Id, group: usize, map: Vec<Along>) {
+        self.out.home.insert(id, group);
+        self.out.maps.insert((group, id), map);
+        self.out.groups[group].members.push(id);
+        self.record_deps(g, id, group);
+    }
+
+    /// Makes a node a member; what it reads is recorded when its turn comes.
+    fn assign(&mut self, id: Id, group: usize, map: Vec<Along>) {
+        self.out.home.insert(id, group);
+        self.out.maps.insert((group, id), map);
+        self.out.groups[group].members.push(id);
+    }
+
+    fn record_deps(&mut self, g: &Graph, id: Id, group: usize) {
+        for r in self.out.reads(g, id) {
+            let h = self.out.home[&r];
+            if h != group {
+                self.out.groups[group].deps.insert(h);
+            }
+        }
+    }
+
+    /// Whether group `from` needs group `on`, directly or not.
+    fn needs(&self, from: usize, on: usize) -> bool {
+        let mut stack = vec![from];
+        let mut seen = FxHashSet::default();
+        while let Some(x) = stack.pop() {
+            if x == on {
+                return true;
+            }
+            if seen.insert(x) {
+                // Dependencies mostly point to older groups; merged ones may not.
+                stack.extend(self.out.groups[x].deps.iter().copied());
+            }
+        }
+        false
+    }
+
+    /// Every fold and what is computed inside its loop.
+    fn place_folds(&mut self, g: &mut Graph, live: &[Id]) {
+        if self.prices.unfused {
+            return;
+        }
+        for &id in live {
+            let Op::Fold { axis, parts, .. } = *g.op(id) else { continue };
+            if self.out.home.contains_key(&id) {
+                continue;
+            }
+            let sources = g.src(id).to_vec();
+            let group = self.new_group(true);
+            // The largest part decides the axes: the dimensions before the
+            // folded one are tasks, and the folded one is the serial loop.
+            let largest = *sources[..parts].iter().max_by_key(|&&p| g.shape(p).len()).unwrap();
+            let shape = g.shape(largest).to_vec();
+            let mut lead = vec![];
+            for (i, &d) in shape.iter().enumerate().take(axis + 1) {
+                lead.push(if i == axis || g.as_int(d) != Some(1) {
+                    Along::Axis { axis: self.add_axis(group, d, i == axis), unit: 1 }
+                } else {
+                    Along::Free
+                });
+            }
+            let inside = self.fold_body(g, &sources[..parts], &lead, axis);
+            let rest_is_parallel = inside.is_empty();
+            let mut tail = vec![];
+            for &d in &shape[axis + 1..] {
+                tail.push(if g.as_int(d) == Some(1) {
+                    Along::Free
+                } else if rest_is_parallel {
+                    Along::Axis { axis: self.add_axis(group, d, false), unit: 1 }
+                } else {
+                    Along::Inner
+                });
+            }
+            for (node, mut map) in inside {
+                map.resize(g.shape(node).len(), Along::Inner);
+                self.assign(node, group, map);
+            }
+            let part_map = |n: usize| -> Vec<Along> {
+                let mut m = lead[..axis].to_vec();
+                m.extend_from_slice(&tail[..n - axis]);
+                m
+            };
+            // The merge expressions and the results.
+            let merge = g.toposort(&sources[parts..2 * parts]);
+            for m in merge {
+                let rank = g.shape(m).len();
+                // Bodies have no home: folds of one shape share them.
+                if rank >= axis && self.out.roles.merge.contains(&m) && !is_view(g, m) {
+                    self.out.maps.insert((group, m), part_map(rank));
+                    self.out.groups[group].members.push(m);
+                }
+            }
+            for &other in live {
+                if matches!(*g.op(other), Op::Fold { .. }) && g.src(other) == &sources[..] {
+                    let rank = g.shape(other).len();
+                    self.assign(other, group, part_map(rank));
+                }
+            }
+            self.out.groups[group].members.sort_unstable();
+        }
+    }
+
+    /// Nodes that have the folded dimension, with their maps.
+    fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
+        let serial = lead[axis];
+        let mut maps: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
+        let mut order = vec![];
+        let mut stack: Vec<(Id, Vec<Along>)> = parts
+            .iter()
+            .map(|&p| {
+                let mut m = lead.to_vec();
+                m.resize(g.shape(p).len(), Along::Inner);
+                (p, m)
+            })
+            .collect();
+        while let Some((id, map)) = stack.pop() {
+            if maps.contains_key(&id) || !map.contains(&serial) || self.out.roles.free.contains(&id) || self.out.home.contains_key(&id) {
+                continue;
+            }
+            maps.insert(id, map.clone());
+            if !self.is_transparent(g, id) {
+                order.push(id);
+            }
+            for operand in 0..g.src(id).len() {
+                if let Some(m) = backward(g, id, operand, &map) {
+                    stack.push((g.src(id)[operand], m));
+                }
+            }
+        }
+        order.sort_unstable();
+        order.into_iter().map(|id| (id, maps[&id].clone())).collect()
+    }
+
+    /// Gives a node a kernel.
+    fn place(&mut self, g: &mut Graph, id: Id) {
+        if let Some(&group) = self.out.home.get(&id) {
+            self.record_deps(g, id, group);
+            return;
+        }
+        if self.is_transparent(g, id) {
+            return;
+        }
+        if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
+            let heavy = self.out.roles.heavy.contains(&id);
+            self.seed(g, id, heavy);
+            return;
+        }
+        if self.out.roles.heavy.contains(&id) {
+            self.seed(g, id, true);
+            return;
+        }
+        let reads = self.out.reads(g, id);
+        let mut homes: Vec<usize> = reads.iter().map(|r| self.out.home[r]).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        // Siblings: kernels cut the same way that do not need each other.
+        if homes.len() > 1 {
+            self.merge_siblings(g, id, &mut homes);
+        }
+        // The latest producer first: the others are then read from memory.
+        homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
+        // What a scatter wrote is complete only after its kernel.
+        let written: Vec<usize> = reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
+        for &h in &homes {
+            if written.contains(&h) {
+                continue;
+            }
+            // Joining must not delay what the kernel computes already.
+            let depth = self.depth(h);
+            let late = |s: &mut Self, g: &mut Graph, o: usize| o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o));
+            if homes.iter().any(|&o| late(self, g, o)) {
+                continue;
+            }
+            match self.try_join(g, id, h) {
+                Ok(map) => {
+                    self.join(g, id, h, map);
+                    return;
+                }
+                Err(why) => self.out.notes.push(format!("{id:?} {:?} not fused into kernel {h}: {why}", g.op(id))),
+            }
+        }
+        if matches!(g.op(id), Op::Scatter | Op::Concat(_)) || g.op(id).is_elementwise() || matches!(g.op(id), Op::Reduce(..) | Op::Scan(_) | Op::Pad { .. } | Op::Gather) {
+            let group = self.seed(g, id, false);
+            if matches!(g.op(id), Op::Scatter) {
+                // Its tasks are the rows that are written.
+                self.reseed_scatter(g, id, group);
+            }
+        } else {
+            self.seed(g, id, false);
+        }
+    }
+
+    fn reseed_scatter(&mut self, g: &mut Graph, id: Id, group: usize) {
+        let rows = g.src(id)[2];
+        let shape = g.shape(rows).to_vec();
+        self.out.groups[group].axes.clear();
+        let map = shape
+            .iter()
+            .map(|&d| match g.as_int(d) {
+                Some(1) => Along::Free,
+                _ => Along::Axis { axis: self.add_axis(group, d, false), unit: 1 },
+            })
+            .collect();
+        self.out.maps.insert((group, id), map);
+    }
+
+    fn depth(&self, group: usize) -> usize {
+        let mut memo = FxHashMap::default();
+        self.depth_of(group, &mut memo)
+    }
+
+    fn depth_of(&self, group: usize, memo: &mut FxHashMap<usize, usize>) -> usize {
+        if let Some(&d) = memo.get(&group) {
+            return d;
+        }
+        let d = self.out.groups[group].deps.iter().map(|&x| self.depth_of(x, memo) + 1).max().unwrap_or(0);
+        memo.insert(group, d);
+        d
+    }
+
+    /// The map of `id` in `group`, after the axes of the group were adapted.
+    fn try_join(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, String> {
+        for _ in 0..16 {
+            match self.map_in(g, id, group) {
+                Ok(map) => return Ok(map),
+                Err(Obstacle::Never) => return Err("its tasks would be cut in another way".into()),
+                Err(Obstacle::Rescale(axis, by)) => self.rescale(g, group, axis, by)?,
+                Err(Obstacle::Demote(axis)) => self.demote(g, group, axis)?,
+            }
+        }
+        Err("no common cut found".into())
+    }
+
+    /// The map that the operands of `id` in `group` imply.
+    fn map_in(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, Obstacle> {
+        let n = if matches!(g.op(id), Op::Scatter) { g.shape(g.src(id)[2]).len() } else { g.shape(id).len() };
+        let mut map = vec![Along::Free; n];
+        for operand in 0..g.src(id).len() {
+            let s = g.src(id)[operand];
+            if let Some(m) = self.source_map(g, s, group)? {
+                let m = forward(g, id, operand, &m)?;
+                map = unify(&map, &m)?;
+            }
+        }
+        // Dimensions that nothing constrains are held whole by each task.
+        let shape = if matches!(g.op(id), Op::Scatter) { g.shape(g.src(id)[2]).to_vec() } else { g.shape(id).to_vec() };
+        for (m, d) in map.iter_mut().zip(shape) {
+            if *m == Along::Free && g.as_int(d) != Some(1) {
+                *m = Along::Inner;
+            }
+        }
+        Ok(map)
+    }
+
+    /// The map of a source that is computed in `group`, through views and
+    /// inlined bodies; `None` if nothing of it is computed there.
+    fn source_map(&mut self, g: &mut Graph, s: Id, group: usize) -> Result<Option<Vec<Along>>, Obstacle> {
+        if let Some(m) = self.out.maps.get(&(group, s)) {
+            return Ok(Some(m.clone()));
+        }
+        if self.out.home.contains_key(&s) || !self.is_transparent(g, s) || self.out.roles.free.contains(&s) {
+            return Ok(None);
+        }
+        let mut all: Option<Vec<Along>> = None;
+        for operand in 0..g.src(s).len() {
+            let inner = g.src(s)[operand];
+            if let Some(m) = self.source_map(g, inner, group)? {
+                let m = forward(g, s, operand, &m)?;
+                all = Some(match all {
+                    None => m,
+                    Some(a) => unify(&a, &m)?,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    fn rescale(&mut self, g: &mut Graph, group: usize, axis: usize, by: i64) -> Result<(), String> {
+        let info = &self.out.groups[group].axes[axis];
+        let Some(n) = g.as_int(info.count) else { return Err("a symbolic axis cannot be cut in blocks".into()) };
+        if info.serial || n % by != 0 {
+            return Err(format!("{n} steps cannot be cut in blocks of {by}"));
+        }
+        let tasks = self.tasks(g, group, Some((axis, n / by)));
+        if self.out.groups[group].heavy && tasks < self.prices.min_tasks {
+            return Err(format!("only {tasks} tasks would be left"));
+        }
+        self.out.groups[group].axes[axis].count = g.int(n / by);
+        for ((gr, _), m) in self.out.maps.iter_mut() {
+            if *gr == group {
+                for a in m.iter_mut() {
+                    if let Along::Axis { axis: x, unit } = a
+                        && *x == axis
+                    {
+                        *unit *= by;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tasks of a group, symbolic axes counted once; one axis may be replaced.
+    fn tasks(&self, g: &Graph, group: usize, replaced: Option<(usize, i64)>) -> i64 {
+        self.out.groups[group]
+            .axes
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| !a.serial && !a.inner)
+            .map(|(i, a)| match replaced {
+                Some((x, n)) if x == i => n,
+                _ => g.as_int(a.count).unwrap_or(1),
+            })
+            .product()
+    }
+
+    fn demote(&mut self, g: &mut Graph, group: usize, axis: usize) -> Result<(), String> {
+        let info = &self.out.groups[group].axes[axis];
+        if g.as_int(info.count).is_none() {
+            return Err("a symbolic axis cannot be held by one task".into());
+        }
+        if info.serial {
+            return Err("it reads all steps of a serial loop".into());
+        }
+        let tasks = self.tasks(g, group, Some((axis, 1)));
+        if self.out.groups[group].heavy && tasks < self.prices.min_tasks {
+            return Err(format!("only {tasks} tasks would be left"));
+        }
+        self.out.groups[group].axes[axis].inner = true;
+        for ((gr, _), m) in self.out.maps.iter_mut() {
+            if *gr == group {
+                for a in m.iter_mut() {
+                    if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
+                        *a = Along::Inner;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges kernels that `id` combines, if none needs another and their
+    /// results are cut alike.
+    fn merge_siblings(&mut self, g: &mut Graph, id: Id, homes: &mut Vec<usize>) {
+        let all = homes.clone();
+        for (i, &a) in all.iter().enumerate() {
+            for &b in &all[i + 1..] {
+                if self.out.groups[a].heavy != self.out.groups[b].heavy || self.depth(a) != self.depth(b) {
+                    continue;
+                }
+                if self.out.groups[a].dead || self.out.groups[b].dead || self.needs(a, b) || self.needs(b, a) {
+                    continue;
+                }
+                if self.out.groups[a].axes.iter().chain(&self.out.groups[b].axes).any(|x| x.serial) {
+                    continue;
+                }
+                let saved = (self.out.groups.clone(), self.out.maps.clone());
+                if let Err(why) = self.merge(g, id, a, b) {
+                    (self.out.groups, self.out.maps) = saved;
+                    self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
+                } else {
+                    homes.retain(|&h| h != b);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, g: &mut Graph, id: Id, a: usize, b: usize) -> Result<(), String> {
+        // Adapt both until each alone could take the node, then match axes.
+        let (ma, mb) = (self.try_join(g, id, a)?, self.try_join(g, id, b)?);
+        let mut same: FxHashMap<usize, usize> = FxHashMap::default();
+        for (x, y) in ma.iter().zip(&mb) {
+            match (*x, *y) {
+                (Along::Axis { axis: i, unit: u }, Along::Axis { axis: j, unit: v }) => {
+                    if u != v || self.out.groups[a].axes[i].count != self.out.groups[b].axes[j].count {
+                        return Err("cut differently".into());
+                    }
+                    same.insert(j, i);
+                }
+                (Along::Axis { .. }, _) | (_, Along::Axis { .. }) => return Err("cut differently".into()),
+                _ => {}
+            }
+        }
+        let live = |gr: &Group| gr.axes.iter().filter(|x| !x.inner).count();
+        if live(&self.out.groups[b]) != same.len() || live(&self.out.groups[a]) != same.len() {
+            return Err("one has an axis that the other lacks".into());
+        }
+        let moved = std::mem::take(&mut self.out.groups[b]);
+        self.out.groups[b].dead = true;
+        for m in &moved.members {
+            self.out.home.insert(*m, a);
+            let mut map = self.out.maps.remove(&(b, *m)).unwrap();
+            for x in map.iter_mut() {
+                if let Along::Axis { axis, .. } = x {
+                    *axis = same[axis];
+                }
+            }
+            self.out.maps.insert((a, *m), map);
+        }
+        let ga = &mut self.out.groups[a];
+        ga.members.extend(moved.members);
+        ga.members.sort_unstable();
+        ga.deps.extend(moved.deps);
+        for gr in &mut self.out.groups {
+            if gr.deps.remove(&b) {
+                gr.deps.insert(a);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves small kernels into their readers.
+    fn absorb_small(&mut self, g: &mut Graph, roots: &[Id]) {
+        for small in 0..self.out.groups.len() {
+            let gr = &self.out.groups[small];
+            if gr.dead || gr.members.iter().any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+                continue;
+            }
+            let weights = gr.members.iter().any(|m| self.out.roles.heavy.contains(m));
+            let readers: Vec<usize> = (0..self.out.groups.len()).filter(|&o| !self.out.groups[o].dead && self.out.groups[o].deps.contains(&small)).collect();
+            if weights || readers.is_empty() {
+                continue;
+            }
+            if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
+                continue;
+            }
+            if self.is_cheap(g, small) && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
+                self.repeat_in(g, small, &readers);
+            }
+        }
+    }
+
+    /// Whether readers may compute a kernel again rather than wait for it.
+    fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
+        let gr = &self.out.groups[group];
+        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+            return false;
+        }
+        gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat
+    }
+
+    /// Values that computing a node for one token reads; functions that a
+    /// processor computes by polynomial count for more.
+    fn work(&self, g: &mut Graph, id: Id) -> i64 {
+        let each = match g.op(id) {
+            Op::Unary(UnOp::Sin | UnOp::Cos) => 64,
+            Op::Unary(UnOp::Exp) => 8,
+            _ => 1,
+        };
+        let id = if matches!(g.op(id), Op::Reduce(..)) { g.src(id)[0] } else { id };
+        let shape = g.shape(id).to_vec();
+        each * shape.iter().filter_map(|&d| g.as_int(d)).product::<i64>()
+    }
+
+    /// The maps that `reader` asks of the values it reads from `small`.
+    fn demanded(&mut self, g: &mut Graph, small: usize, reader: usize) -> Option<FxHashMap<Id, Vec<Along>>> {
+        let mut want: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
+        let members = self.out.groups[reader].members.clone();
+        for m in members {
+            let map = self.out.maps[&(reader, m)].clone();
+            let mut stack: Vec<(Id, usize, Vec<Along>)> = (0..g.src(m).len()).map(|o| (m, o, map.clone())).collect();
+            while let Some((at, operand, map)) = stack.pop() {
+                let s = g.src(at)[operand];
+                if self.out.roles.free.contains(&s) {
+                    continue;
+                }
+                let here = self.out.home.get(&s).copied();
+                if here.is_some_and(|h| h != small) {
+                    continue;
+                }
+                let m = match backward(g, at, operand, &map) {
+                    Some(m) => m,
+                    None if here.is_none() && !self.reaches(g, s, small) => continue,
+                    None => return None,
+                };
+                if here == Some(small) {
+                    let merged = match want.get(&s) {
+                        Some(w) => unify(w, &m).ok()?,
+                        None => m,
+                    };
+                    want.insert(s, merged);
+                } else {
+                    stack.extend((0..g.src(s).len()).map(|o| (s, o, m.clone())));
+                }
+            }
+        }
+        Some(want)
+    }
+
+    fn reaches(&self, g: &Graph, id: Id, group: usize) -> bool {
+        match self.out.home.get(&id) {
+            Some(&h) => h == group,
+            None => g.src(id).iter().any(|&s| self.reaches(g, s, group)),
+        }
+    }
+
+    /// Moves a small kernel into its only reader without repeating work.
+    fn absorb(&mut self, g: &mut Graph, small: usize, reader: usize) -> Result<(), String> {
+        let serial = |gr: &Group| gr.axes.iter().any(|a| a.serial);
+        if serial(&self.out.groups[reader]) {
+            return Err("the reader loops".into());
+        }
+        for d in self.out.groups[reader].deps.clone() {
+            if d != small && self.needs(d, small) {
+                return Err("another kernel lies between".into());
+            }
+        }
+        let saved = (self.out.groups.clone(), self.out.maps.clone());
+        let r = self.absorb_inner(g, small, reader);
+        if let Err(why) = &r {
+            (self.out.groups, self.out.maps) = saved;
+            self.out.notes.push(format!("kernel {small} not moved into {reader}: {why}"));
+        }
+        r
+    }
+
+    fn absorb_inner(&mut self, g: &mut Graph, small: usize, reader: usize) -> Result<(), String> {
+        let want = self.demanded(g, small, reader).ok_or("its values are read in another order")?;
+        // Match the axes of the small kernel to those of the reader.
+        let mut to: FxHashMap<usize, (usize, i64)> = FxHashMap::default();
+        for _ in 0..8 {
+            to.clear();
+            let mut demote = None;
+            for (id, w) in &want {
+                let mine = &self.out.maps[&(small, *id)];
+                for (x, y) in mine.iter().zip(w) {
+                    match (*x, *y) {
+                        (Along::Axis { axis, unit }, Along::Axis { axis: other, unit: u }) => {
+                            if u % unit != 0 && unit % u != 0 {
+                                return Err("blocks of another size".into());
+                            }
+                            if u != unit {
+                                demote = Some(axis);
+                            }
+                            if to.insert(axis, (other, 1)).is_some_and(|o| o.0 != other) {
+                                return Err("an axis is read along two".into());
+                            }
+                        }
+                        (Along::Axis { axis, .. }, _) => demote = Some(axis),
+                        (Along::Inner, Along::Axis { .. }) => return Err("a task holds what the reader cuts".into()),
+                        _ => {}
+                    }
+                }
+            }
+            match demote {
+                Some(axis) => {
+                    let heavy = std::mem::replace(&mut self.out.groups[small].heavy, false);
+                    let r = self.demote(g, small, axis);
+                    self.out.groups[small].heavy = heavy;
+                    r?;
+                }
+                None => break,
+            }
+        }
+        let open: Vec<usize> = (0..self.out.groups[small].axes.len())
+            .filter(|&i| !self.out.groups[small].axes[i].inner && !self.out.groups[small].axes[i].serial && !to.contains_key(&i))
+            .collect();
+        if !open.is_empty() {
+            return Err("it has an axis that the reader lacks".into());
+        }
+        for (&mine, &(theirs, _)) in &to {
+            if self.out.groups[small].axes[mine].count != self.out.groups[reader].axes[theirs].count {
+                return Err("axes of other lengths".into());
+            }
+        }
+        // Axes of the reader along which the small kernel would be repeated.
+        let used: FxHashSet<usize> = to.values().map(|v| v.0).collect();
+        let repeated: Vec<usize> = (0..self.out.groups[reader].axes.len())
+            .filter(|i| !self.out.groups[reader].axes[*i].inner && !used.contains(i))
+            .collect();
+        for axis in repeated {
+            self.demote(g, reader, axis)?;
+        }
+        self.move_into(small, reader, &to);
+        Ok(())
+    }
+
+    fn move_into(&mut self, small: usize, reader: usize, to: &FxHashMap<usize, (usize, i64)>) {
+        let moved = std::mem::take(&mut self.out.groups[small]);
+        self.out.groups[small].dead = true;
+        let mut serial: FxHashMap<usize, usize> = FxHashMap::default();
+        for (i, a) in moved.axes.iter().enumerate() {
+            if a.serial {
+                self.out.groups[reader].axes.push(a.clone());
+                serial.insert(i, self.out.groups[reader].axes.len() - 1);
+            }
+        }
+        for m in &moved.members {
+            if self.out.home.contains_key(m) {
+                self.out.home.insert(*m, reader);
+            }
+            let mut map = self.out.maps.remove(&(small, *m)).unwrap();
+            for x in map.iter_mut() {
+                if let Along::Axis { axis, .. } = x {
+                    *axis = to.get(axis).map(|v| v.0).or_else(|| serial.get(axis).copied()).unwrap();
+                }
+            }
+            self.out.maps.insert((reader, *m), map);
+        }
+        let r = &mut self.out.groups[reader];
+        r.members.extend(moved.members);
+        r.members.sort_unstable();
+        r.deps.remove(&small);
+        r.deps.extend(moved.deps);
+        for gr in &mut self.out.groups {
+            if gr.deps.remove(&small) {
+                gr.deps.insert(reader);
+            }
+        }
+    }
+
+    /// Lets every reader compute a small kernel again.
+    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize]) {
+        // Each task needs all of it, except along symbolic axes.
+        let mut plans = vec![];
+        for &r in readers {
+            let Some(want) = self.demanded(g, small, r) else { return };
+            let mut to: FxHashMap<usize, usize> = FxHashMap::default();
+            for (id, w) in &want {
+                for (x, y) in self.out.maps[&(small, *id)].iter().zip(w) {
+                    let Along::Axis { axis, unit: 1 } = *x else { continue };
+                    if g.as_int(self.out.groups[small].axes[axis].count).is_some() {
+                        continue;
+                    }
+                    match *y {
+                        Along::Axis { axis: other, unit: 1 } if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count => {
+                            if to.insert(axis, other).is_some_and(|o| o != other) {
+                                return;
+                            }
+                        }
+                        _ => return,
+                    }
+                }
+            }
+            let symbolic = self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
+            if symbolic.map(|(i, _)| i).any(|i| !to.contains_key(&i)) {
+                return;
+            }
+            plans.push((r, to));
+        }
+        let moved = self.out.groups[small].clone();
+        self.out.groups[small] = Group { dead: true, ..Group::default() };
+        for (r, to) in plans {
+            for m in &moved.members {
+                let mut map = self.out.maps[&(small, *m)].clone();
+                for x in map.iter_mut() {
+                    if let Along::Axis { axis, unit } = *x {
+                        *x = match to.get(&axis) {
+                            Some(&a) => Along::Axis { axis: a, unit },
+                            None => Along::Inner,
+                        };
+                    }
+                }
+                self.out.maps.insert((r, *m), map);
+            }
+            let gr = &mut self.out.groups[r];
+            gr.members.extend(moved.members.iter().copied());
+            gr.members.sort_unstable();
+            gr.deps.remove(&small);
+            gr.deps.extend(moved.deps.iter().copied());
+        }
+        for m in &moved.members {
+            self.out.maps.remove(&(small, *m));
+            // Any of the readers is as good a home as another: none stores it.
+            self.out.home.insert(*m, readers[0]);
+        }
+    }
+
+    /// Values that another kernel or the host reads.
+    fn find_stored(&mut self, g: &Graph, roots: &[Id]) {
+        let mut stored: FxHashSet<Id> = roots.iter().map(|&r| base(g, r)).collect();
+        for (i, gr) in self.out.groups.iter().enumerate() {
+            for &m in &gr.members {
+                for r in self.out.reads(g, m) {
+                    if !self.out.maps.contains_key(&(i, r)) {
+                        stored.insert(r);
+                    }
+                }
+                if matches!(g.op(m), Op::Scatter | Op::Call { .. }) {
+                    stored.insert(m);
+                }
+            }
+        }
+        self.out.stored = stored;
+    }
+
+    fn find_levels(&mut self) {
+        let mut memo = FxHashMap::default();
+        for i in 0..self.out.groups.len() {
+            if !self.out.groups[i].dead {
+                self.out.groups[i].level = self.depth_of(i, &mut memo);
+            }
+        }
+    }
+}
+
+/// Bytes of one task that a value takes, with `steps` of each axis.
+pub fn local_volume(g: &mut Graph, id: Id, map: &[Along], steps: &[i64]) -> i64 {
+    let _ = volume(g, id);
+    let shape = g.shape(id).to_vec();
+    map.iter()
+        .zip(shape)
+        .map(|(m, d)| match *m {
+            Along::Axis { axis, unit } => unit * steps[axis],
+            Along::Inner => ir::index::bounds(g, d).1,
+            Along::Free => 1,
+        })
+        .product()
+}

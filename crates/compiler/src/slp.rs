@@ -1,0 +1,256 @@
+//! Superword packing: many scalar expressions of one shape become one vector
+//! expression (Larsen and Amarasinghe, "Exploiting superword level
+//! parallelism", 2000).
+//!
+//! The lanes are given as expressions. Equal ones become a splat, constants a
+//! constant vector, loads at related addresses a wide load, a shuffled load or
+//! a join of loads. Nothing here knows what the lanes mean, so a block format
+//! vectorises because its row says where its bits are.
+
+use ir::index::Linear;
+use ir::{BinOp, Const, DType, Graph, Id, Op, Type};
+use rustc_hash::FxHashMap;
+
+/// Packs lanes, remembering what was packed.
+#[derive(Default)]
+pub struct Packer {
+    memo: FxHashMap<Vec<Id>, Option<Id>>,
+    /// Scalar loads that had to be gathered lane by lane.
+    pub gathered: usize,
+}
+
+/// Bytes that a weight may be read past its last element.
+const WINDOW: i64 = 16;
+
+impl Packer {
+    /// One value with a lane for each expression: a scalar if all are the same,
+    /// a vector otherwise. `None` if the shapes of the expressions differ.
+    pub fn pack(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+        if lanes.iter().all(|&l| l == lanes[0]) {
+            return Some(lanes[0]);
+        }
+        if let Some(r) = self.memo.get(lanes) {
+            return *r;
+        }
+        let r = self.pack_new(g, lanes);
+        self.memo.insert(lanes.to_vec(), r);
+        r
+    }
+
+    /// As [`Packer::pack`], but always a vector.
+    pub fn pack_vector(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+        let v = self.pack(g, lanes)?;
+        Some(splat(g, v, lanes.len()))
+    }
+
+    fn pack_new(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+        let n = lanes.len();
+        let first = g.node(lanes[0]).clone();
+        if lanes.iter().any(|&l| g.ty(l) != first.ty) {
+            return None;
+        }
+        if lanes.iter().all(|&l| matches!(g.op(l), Op::Const(_))) {
+            let values = lanes.iter().map(|&l| g.as_const(l).unwrap()).collect();
+            return Some(g.make(Op::Lanes(values), Type::vector(first.ty.base, n), vec![], vec![]));
+        }
+        if first.ty.base == DType::Index {
+            return None; // indices are packed by the casts and loads above them
+        }
+        if first.op == Op::Cast && g.dtype(first.src[0]) == DType::Index {
+            return self.pack_counter(g, lanes, first.ty.base);
+        }
+        let kind = std::mem::discriminant(&first.op);
+        if lanes.iter().any(|&l| std::mem::discriminant(g.op(l)) != kind || g.src(l).len() != first.src.len()) {
+            return None;
+        }
+        match first.op.clone() {
+            Op::Load => self.pack_loads(g, lanes),
+            Op::Unary(op) => {
+                if lanes.iter().any(|&l| *g.op(l) != Op::Unary(op)) {
+                    return None;
+                }
+                let a = self.operand(g, lanes, 0)?;
+                let a = splat(g, a, n);
+                Some(g.unary(op, a))
+            }
+            Op::Binary(op) => {
+                if lanes.iter().any(|&l| *g.op(l) != Op::Binary(op)) || op == BinOp::Mod {
+                    return None;
+                }
+                if op == BinOp::And
+                    && let Some(v) = self.bit_test(g, lanes)
+                {
+                    return Some(v);
+                }
+                let a = self.operand(g, lanes, 0)?;
+                let b = self.operand(g, lanes, 1)?;
+                let (a, b) = (splat(g, a, n), splat(g, b, n));
+                Some(g.binary(op, a, b))
+            }
+            Op::Where => {
+                let c = self.operand(g, lanes, 0)?;
+                let a = self.operand(g, lanes, 1)?;
+                let b = self.operand(g, lanes, 2)?;
+                let (c, a, b) = (splat(g, c, n), splat(g, a, n), splat(g, b, n));
+                Some(g.select(c, a, b))
+            }
+            Op::Cast => {
+                let a = self.operand(g, lanes, 0)?;
+                let a = splat(g, a, n);
+                Some(g.cast(a, first.ty.base))
+            }
+            Op::Lookup => {
+                let table = first.src[0];
+                if lanes.iter().any(|&l| g.src(l)[0] != table) {
+                    return None;
+                }
+                let i = self.operand(g, lanes, 1)?;
+                let i = splat(g, i, n);
+                Some(g.make(Op::Lookup, Type::vector(first.ty.base, n), vec![], vec![table, i]))
+            }
+            _ => None,
+        }
+    }
+
+    fn operand(&mut self, g: &mut Graph, lanes: &[Id], which: usize) -> Option<Id> {
+        let inner: Vec<Id> = lanes.iter().map(|&l| g.src(l)[which]).collect();
+        self.pack(g, &inner)
+    }
+
+    /// Conversions of indices that differ by constants.
+    fn pack_counter(&mut self, g: &mut Graph, lanes: &[Id], ty: DType) -> Option<Id> {
+        let mut constants = vec![];
+        let mut terms: Option<Vec<(Id, i64)>> = None;
+        for &l in lanes {
+            let i = if *g.op(l) == Op::Cast { g.src(l)[0] } else { return None };
+            let lin = Linear::of(g, i);
+            if terms.as_ref().is_some_and(|t| *t != lin.terms) {
+                return None;
+            }
+            constants.push(lin.constant);
+            terms = Some(lin.terms);
+        }
+        let start = Linear { terms: terms?, constant: 0 }.build(g);
+        let start = g.cast(start, ty);
+        let start = splat(g, start, lanes.len());
+        let values = constants.into_iter().map(|c| if ty.is_float() { Const::f32(c as f32) } else { Const::Int(c) }).collect();
+        let offsets = g.make(Op::Lanes(values), Type::vector(ty, lanes.len()), vec![], vec![]);
+        Some(g.add(start, offsets))
+    }
+
+    /// `(x >> s) & 1` with another `s` in each lane: a test of one bit.
+    fn bit_test(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+        let mut bits = vec![];
+        let mut values = vec![];
+        for &l in lanes {
+            let (shr, one) = (g.src(l)[0], g.src(l)[1]);
+            if g.as_int(one) != Some(1) || g.dtype(l) != DType::U8 {
+                return None;
+            }
+            if *g.op(shr) == Op::Binary(BinOp::Shr) {
+                bits.push(1 << g.as_int(g.src(shr)[1])?);
+                values.push(g.src(shr)[0]);
+            } else {
+                bits.push(1);
+                values.push(shr);
+            }
+        }
+        if bits.iter().all(|&b| b == bits[0]) {
+            return None;
+        }
+        let n = lanes.len();
+        let v = self.pack_vector(g, &values)?;
+        let ty = Type::vector(DType::U8, n);
+        let mask = g.make(Op::Lanes(bits.into_iter().map(Const::Int).collect()), ty, vec![], vec![]);
+        let zero = g.make(Op::Lanes(vec![Const::Int(0); n]), ty, vec![], vec![]);
+        let hit = g.binary(BinOp::And, v, mask);
+        let hit = g.binary(BinOp::Eq, hit, mask);
+        let one = g.make(Op::Lanes(vec![Const::Int(1); n]), ty, vec![], vec![]);
+        Some(g.select(hit, one, zero))
+    }
+
+    fn pack_loads(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+        let buffer = g.src(lanes[0])[0];
+        let mut offsets = vec![];
+        let mut terms: Option<Vec<(Id, i64)>> = None;
+        for &l in lanes {
+            if g.src(l)[0] != buffer {
+                return None;
+            }
+            let lin = Linear::of(g, g.src(l)[1]);
+            if terms.as_ref().is_some_and(|t| *t != lin.terms) {
+                self.gathered += lanes.len();
+                return Some(join(g, lanes.to_vec()));
+            }
+            offsets.push(lin.constant);
+            terms = Some(lin.terms);
+        }
+        let ty = g.dtype(lanes[0]);
+        Some(self.load_at(g, buffer, &terms?, &offsets, ty))
+    }
+
+    /// Elements of `ty` at `terms + offset`, one for each lane.
+    fn load_at(&mut self, g: &mut Graph, buffer: Id, terms: &[(Id, i64)], offsets: &[i64], ty: DType) -> Id {
+        let n = offsets.len();
+        let at = |g: &mut Graph, constant: i64| Linear { terms: terms.to_vec(), constant }.build(g);
+        let raw = g.dtype(buffer) == DType::U8;
+        let step = if raw { ty.bytes() as i64 } else { 1 };
+        if n == 1 || offsets.iter().all(|&o| o == offsets[0]) {
+            let i = at(g, offsets[0]);
+            let v = g.make(Op::Load, ty, vec![], vec![buffer, i]);
+            return splat(g, v, n);
+        }
+        if n.is_power_of_two() && offsets.windows(2).all(|w| w[1] == w[0] + step) {
+            let i = at(g, offsets[0]);
+            return g.make(Op::Load, Type::vector(ty, n), vec![], vec![buffer, i]);
+        }
+        let (lo, hi) = (*offsets.iter().min().unwrap(), *offsets.iter().max().unwrap());
+        // Repeated or permuted bytes of a small window: one load and a shuffle.
+        if raw && ty == DType::U8 && n >= 8 && hi - lo < WINDOW {
+            let runs = offsets.chunks(n / 2).all(|c| c.windows(2).all(|w| w[1] == w[0] + step));
+            if !runs {
+                let i = at(g, lo);
+                let v = g.make(Op::Load, Type::vector(ty, WINDOW as usize), vec![], vec![buffer, i]);
+                let map = offsets.iter().map(|&o| (o - lo) as u16).collect();
+                return g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v]);
+            }
+        }
+        // Two equal halves of a narrower vector.
+        let (a, b) = offsets.split_at(n / 2);
+        if n >= 4 {
+            let (a, b) = (self.load_at(g, buffer, terms, a, ty), self.load_at(g, buffer, terms, b, ty));
+            return join(g, vec![a, b]);
+        }
+        self.gathered += n;
+        let parts = offsets.iter().map(|&o| {
+            let i = at(g, o);
+            g.make(Op::Load, ty, vec![], vec![buffer, i])
+        });
+        let parts = parts.collect();
+        join(g, parts)
+    }
+}
+
+/// A scalar in every lane; a vector stays as it is.
+pub fn splat(g: &mut Graph, v: Id, lanes: usize) -> Id {
+    let ty = g.ty(v);
+    if lanes == 1 || ty.lanes as usize == lanes {
+        return v;
+    }
+    if let Some(c) = g.as_const(v) {
+        return g.make(Op::Lanes(vec![c; lanes]), Type::vector(ty.base, lanes), vec![], vec![]);
+    }
+    g.make(Op::Splat, Type::vector(ty.base, lanes), vec![], vec![v])
+}
+
+/// Values one after another; joins of joins are one join.
+pub fn join(g: &mut Graph, parts: Vec<Id>) -> Id {
+    let mut flat = vec![];
+    for p in parts {
+        if *g.op(p) == Op::Join { flat.extend_from_slice(g.src(p)) } else { flat.push(p) }
+    }
+    let widths: Vec<u16> = flat.iter().map(|&p| g.ty(p).lanes).collect();
+    let n: u16 = widths.iter().sum();
+    let base = g.dtype(flat[0]);
+    g.make(Op::Join, Type::vector(base, n as usize), vec![], flat)
+}

@@ -1,0 +1,178 @@
+//! Runs one kernel, task by task.
+//!
+//! A kernel is a [`Block`](crate::Op::Block) that is run once for each task; the
+//! number of the task is the value of its `Range(0, Axis::Task)`. The block is
+//! compiled once: the expressions of each statement become a list of
+//! instructions on typed registers, and what does not depend on memory or
+//! accumulators moves to the head of the outermost loop that determines it.
+//! Each statement reads memory and accumulators anew.
+//!
+//! The interpreter is strict where a machine is not: an access out of bounds, a
+//! read of an accumulator that was never set, and an integer division by zero
+//! are errors. Scratch and what lies within [`SLACK`] bytes behind an input are
+//! poison (NaN as floats), so that lanes that should not count show. What it
+//! cannot do: barriers, and lanes that are not vectors.
+//!
+//! ```
+//! use ir::interp::kernel::{Buffers, Kernel};
+//! use ir::{Axis, DType, Graph, Op, Space, interp::Vars};
+//!
+//! // out[i] = in[i] + in[i], one task for each i.
+//! let mut g = Graph::new();
+//! let four = g.int(4);
+//! let i = g.range(0, Axis::Task, four);
+//! let input = g.buffer(0, Space::Input, DType::F32, 0);
+//! let output = g.buffer(1, Space::Output, DType::F32, 0);
+//! let x = g.load(input, i, 1);
+//! let sum = g.add(x, x);
+//! let store = g.make(Op::Store, DType::F32, vec![], vec![output, i, sum]);
+//! let root = g.make(Op::Block, DType::Bool, vec![], vec![store]);
+//!
+//! let kernel = Kernel::compile(&g, root).unwrap();
+//! let x: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+//! let mut y = vec![0; 16];
+//! let mut buffers = Buffers::new().read(0, &x).write(1, &mut y);
+//! kernel.run(&mut buffers, &Vars::new(), 0..4).unwrap();
+//! assert_eq!(y[12..], 8.0f32.to_le_bytes());
+//! ```
+
+mod code;
+mod compile;
+mod memory;
+mod run;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use super::{Fault, VarError, Vars};
+use crate::spec::{SpecError, check_kernel};
+use crate::{Graph, Id};
+use std::ops::Range;
+
+/// Bytes behind the end of an input that may be read: they are poison.
+pub const SLACK: usize = 64;
+
+/// Why a kernel cannot be run, or stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KernelError {
+    /// The graph is not a kernel.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A variable has no value, or a bad one.
+    #[error(transparent)]
+    Var(#[from] VarError),
+    /// Nothing was given for a parameter.
+    #[error("nothing is bound to the parameter {0}")]
+    Unbound(u32),
+    /// A parameter that is written was given for reading only.
+    #[error("the parameter {0} is written, but bound for reading only")]
+    ReadOnly(u32),
+    /// A load or store beyond its buffer.
+    #[error("task {task}: {node}: {lanes} lanes at index {index} of {buffer}, which has {len} elements")]
+    OutOfBounds {
+        /// The task that was running.
+        task: i64,
+        /// The load or store.
+        node: String,
+        /// Its buffer.
+        buffer: String,
+        /// The index, in elements of the buffer.
+        index: i64,
+        /// Number of lanes.
+        lanes: u32,
+        /// Elements of the buffer.
+        len: usize,
+    },
+    /// An accumulator was read before it was set.
+    #[error("task {task}: {node} is read before it is set")]
+    Unset {
+        /// The task that was running.
+        task: i64,
+        /// The accumulator.
+        node: String,
+    },
+    /// Arithmetic without a result.
+    #[error("task {task}: {node}: {fault}")]
+    Fault {
+        /// The task that was running.
+        task: i64,
+        /// The node.
+        node: String,
+        /// What happened.
+        fault: Fault,
+    },
+}
+
+/// The bytes of the parameters of a kernel, by slot.
+#[derive(Debug, Default)]
+pub struct Buffers<'a> {
+    slots: Vec<Slot<'a>>,
+}
+
+#[derive(Debug, Default)]
+enum Slot<'a> {
+    #[default]
+    Empty,
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+impl<'a> Buffers<'a> {
+    /// No buffers.
+    pub fn new() -> Buffers<'a> {
+        Buffers::default()
+    }
+
+    /// A parameter that is only read.
+    pub fn read(mut self, slot: u32, bytes: &'a [u8]) -> Buffers<'a> {
+        *self.slot(slot) = Slot::Read(bytes);
+        self
+    }
+
+    /// A parameter that may be written.
+    pub fn write(mut self, slot: u32, bytes: &'a mut [u8]) -> Buffers<'a> {
+        *self.slot(slot) = Slot::Write(bytes);
+        self
+    }
+
+    fn slot(&mut self, slot: u32) -> &mut Slot<'a> {
+        let at = slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, Slot::default);
+        }
+        &mut self.slots[at]
+    }
+}
+
+/// A kernel ready to run.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    code: code::Code,
+}
+
+impl Kernel {
+    /// Compiles the kernel whose statements are those of the block `root`.
+    ///
+    /// # Errors
+    /// [`KernelError::Spec`] if it breaks the grammar of kernels.
+    pub fn compile(g: &Graph, root: Id) -> Result<Kernel, KernelError> {
+        check_kernel(g, root)?;
+        Ok(Kernel { code: compile::compile(g, root)? })
+    }
+
+    /// Runs some of the tasks, in ascending order.
+    ///
+    /// # Errors
+    /// A missing buffer or variable, and whatever a task does wrong; the
+    /// outputs then hold what was written until that moment.
+    pub fn run(&self, buffers: &mut Buffers<'_>, vars: &Vars, tasks: Range<i64>) -> Result<(), KernelError> {
+        run::Machine::new(&self.code, buffers, vars)?.run(tasks)
+    }
+
+    /// The number of tasks: the extent of the task range, 1 if there is none.
+    ///
+    /// # Errors
+    /// A missing variable.
+    pub fn tasks(&self, vars: &Vars) -> Result<i64, KernelError> {
+        run::task_count(&self.code, vars)
+    }
+}

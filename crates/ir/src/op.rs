@@ -1,0 +1,316 @@
+//! The operations of the three vocabularies.
+
+use crate::{DType, FormatId};
+
+/// A constant of any element type. Floats are compared by their bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Const {
+    /// Integers, truth values and indices.
+    Int(i64),
+    /// Bits of an `f32`; other float types are converted from it.
+    Float(u32),
+}
+
+impl Const {
+    /// A float constant.
+    pub fn f32(v: f32) -> Const {
+        Const::Float(v.to_bits())
+    }
+
+    /// The value as a float.
+    pub fn as_f32(self) -> f32 {
+        match self {
+            Const::Int(v) => v as f32,
+            Const::Float(b) => f32::from_bits(b),
+        }
+    }
+
+    /// The value as an integer; floats are truncated.
+    pub fn as_int(self) -> i64 {
+        match self {
+            Const::Int(v) => v,
+            Const::Float(b) => f32::from_bits(b) as i64,
+        }
+    }
+}
+
+/// Functions of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UnOp {
+    /// Sign change.
+    Neg,
+    /// e to the power.
+    Exp,
+    /// Square root.
+    Sqrt,
+    /// One over the square root.
+    Rsqrt,
+    /// One over the value.
+    Recip,
+    /// Sine of a value in radians.
+    Sin,
+    /// Cosine of a value in radians.
+    Cos,
+    /// Absolute value.
+    Abs,
+    /// To the nearest integer, halves away from zero.
+    Round,
+    /// Logical negation.
+    Not,
+    /// Two to the power of an integer-valued input minus nothing: used for
+    /// exponent-only scales. Exact for every finite result.
+    Exp2,
+}
+
+/// Functions of two values of the same type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BinOp {
+    /// Sum.
+    Add,
+    /// Difference.
+    Sub,
+    /// Product.
+    Mul,
+    /// Quotient; of integers, rounded towards minus infinity.
+    Div,
+    /// Remainder of integers, with the sign of the divisor.
+    Mod,
+    /// The smaller; NaN if one is NaN.
+    Min,
+    /// The larger; NaN if one is NaN.
+    Max,
+    /// Bitwise or logical and.
+    And,
+    /// Bitwise or logical or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// Left shift.
+    Shl,
+    /// Right shift; arithmetic on signed types.
+    Shr,
+    /// Less than, to a truth value.
+    Lt,
+    /// Equal, to a truth value.
+    Eq,
+}
+
+/// The carrier of a plain reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ReduceOp {
+    /// Sum, identity 0.
+    Sum,
+    /// Maximum, identity minus infinity or the least integer.
+    Max,
+}
+
+/// Which part of a quantised block a [`Op::Dequant`] yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// The weight itself, f32.
+    Value,
+    /// The code as an unsigned byte: signed codes and table entries are
+    /// shifted up so that 0 is their least value.
+    Code,
+    /// f32 factor of the code, one for each group of equal factors.
+    Scale,
+    /// f32 term that does not depend on the code, one for each group.
+    Offset,
+}
+
+/// How a loop is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Axis {
+    /// Independent tasks: a task queue on a CPU, the grid on a GPU.
+    Task,
+    /// A serial loop.
+    Loop,
+    /// A serial loop that the renderer repeats in full.
+    Unroll,
+    /// A digit that was turned into lanes; has no loop of its own.
+    Lane,
+}
+
+/// Where a buffer of a kernel lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// A parameter that the kernel only reads.
+    Input,
+    /// A parameter that the kernel writes.
+    Output,
+    /// Scratch of one task (a Stash).
+    Task,
+}
+
+/// What a node computes. The sources of each operation are listed with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Op {
+    // ---- shared by tensors and kernels: elementwise on equal shapes ----
+    /// A constant; on tensors, a scalar that is expanded.
+    Const(Const),
+    /// `f(a)`.
+    Unary(UnOp),
+    /// `f(a, b)`.
+    Binary(BinOp),
+    /// `(condition, if true, if false)`.
+    Where,
+    /// Conversion to the type of the node; floats to integers truncate.
+    Cast,
+    /// A symbolic integer with its least and greatest value. No sources.
+    Var {
+        /// Name, unique in a program.
+        name: String,
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
+
+    // ---- tensors ----
+    /// A tensor that a step reads: weights or inputs. No sources.
+    Param {
+        /// Name, unique in a program (or the slot number of a kernel).
+        name: String,
+    },
+    /// A tensor that a step may overwrite. No sources.
+    State {
+        /// Name, unique in a program.
+        name: String,
+    },
+    /// The same elements in row-major order under the shape of the node.
+    Reshape,
+    /// Dimension `i` of the result is dimension `perm[i]` of the source.
+    Permute(Vec<usize>),
+    /// Dimensions of length 1 repeated to the shape of the node.
+    Expand,
+    /// `start .. start + length` of one dimension, the length being in the shape.
+    Slice {
+        /// The dimension.
+        axis: usize,
+        /// First index.
+        start: i64,
+    },
+    /// Zeros before and after one dimension.
+    Pad {
+        /// The dimension.
+        axis: usize,
+        /// Zeros before.
+        before: i64,
+    },
+    /// The sources one after another along a dimension.
+    Concat(usize),
+    /// A reduction of the listed dimensions, which disappear.
+    Reduce(ReduceOp, Vec<usize>),
+    /// `(table, index)`: the rows `table[index]`; shape is that of the index
+    /// followed by the rest of the table. An index out of range reads row 0 or
+    /// the last row (it is clamped).
+    Gather,
+    /// `(state, index, rows)`: the next version of the state, in which the rows
+    /// of `index` are replaced. The indices are distinct.
+    Scatter,
+    /// Inclusive prefix sum along a dimension.
+    Scan(usize),
+    /// Part of a quantised tensor. Source: its bytes `[.., row bytes]`.
+    Dequant(FormatId, Part),
+    /// The indices (i32) of the `k` largest of the last dimension, in
+    /// descending order; NaN comes last, ties go to the lower index.
+    TopK(usize),
+    /// A reduction with a carrier of `parts` values, folded in order along
+    /// `axis`. Sources: the parts, the merged values as expressions of
+    /// `Arg(0..n)` (so far) and `Arg(n..2n)` (next), the identities (scalar
+    /// constants), and the number of steps that count: an index tensor whose
+    /// shape is that of the parts before `axis`.
+    Fold {
+        /// The dimension, equal in all parts.
+        axis: usize,
+        /// Which of the parts this node yields.
+        part: usize,
+        /// How many parts there are.
+        parts: usize,
+    },
+    /// A placeholder inside the merge of a fold, shaped as the part without
+    /// the folded dimension.
+    Arg(usize),
+    /// The index along the only dimension, i32.
+    Iota,
+    /// Alternatives of equal meaning.
+    Choice,
+    /// A materialisation that the user asked for.
+    Fence,
+    /// A custom kernel with its own source.
+    Call {
+        /// Symbol of the function.
+        symbol: String,
+        /// C source of the function, with the signature of a kernel.
+        source: String,
+        /// Number of tasks.
+        tasks: i64,
+    },
+
+    // ---- kernels ----
+    /// A loop counter from 0 to the extent. Source: the extent.
+    Range(u32, Axis),
+    /// A parameter or scratch array of a kernel. No sources.
+    Buffer {
+        /// Parameter slot or scratch number.
+        slot: u32,
+        /// Where it lives.
+        space: Space,
+        /// Number of elements, for scratch.
+        len: usize,
+    },
+    /// `(buffer, index)`: with several lanes, consecutive elements.
+    Load,
+    /// `(buffer, index, value[, condition])`.
+    Store,
+    /// An accumulator: a register that [`Op::Set`] writes. No sources.
+    Acc(u32),
+    /// `(acc, value)*`: all values are computed, then all are written.
+    Set,
+    /// `(range, statement*)`.
+    Loop,
+    /// `(condition, statement*)`.
+    If,
+    /// `(statement*)`.
+    Block,
+    /// `(buffer, index)`: asks for the line to be fetched.
+    Prefetch,
+
+    // ---- vectors ----
+    /// One scalar in every lane.
+    Splat,
+    /// Lane `i` of the result is lane `map[i]` of the source.
+    Shuffle(Vec<u16>),
+    /// The lanes of the sources one after another.
+    Join,
+    /// `(i32 sums, u8 codes, i8 values)`: each sum plus four products.
+    Dot4,
+    /// A reduction of all lanes to a scalar.
+    Across(ReduceOp),
+    /// A constant vector.
+    Lanes(Vec<Const>),
+    /// `(table of 16 lanes, index)`: a table look-up by lane.
+    Lookup,
+    /// One lane as a scalar.
+    Extract(u16),
+}
+
+impl Op {
+    /// Whether nodes of this operation act element by element.
+    pub fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast)
+    }
+
+    /// Whether it only renames elements.
+    pub fn is_movement(&self) -> bool {
+        matches!(self, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. } | Op::Pad { .. } | Op::Concat(_))
+    }
+}
+
+/// The type of a comparison or arithmetic result.
+pub(crate) fn binary_type(op: BinOp, a: DType) -> DType {
+    match op {
+        BinOp::Lt | BinOp::Eq => DType::Bool,
+        _ => a,
+    }
+}

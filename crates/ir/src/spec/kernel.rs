@@ -1,0 +1,286 @@
+//! The grammar of kernels.
+
+use super::{Rule, SpecError, check_shared, describe, require, require_sources};
+use crate::{Axis, DType, Graph, Id, Op, Space, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::rc::Rc;
+
+/// Checks the kernel whose statements are those of the block `root`.
+///
+/// # Errors
+/// The first node that breaks a rule: nodes by themselves in topological order,
+/// then what depends on the place of a statement, in the order of the text.
+pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
+    let order = g.toposort(&[root]);
+    let broken = |id: Id| move |rule: String| SpecError { node: describe(g, id), rule };
+    require(*g.op(root) == Op::Block, || "a kernel is a block".into()).map_err(broken(root))?;
+    let ranges = ranges_of(g, &order);
+    let mut task = None;
+    for &id in &order {
+        check_node(g, id).map_err(broken(id))?;
+        if let Op::Range(number, Axis::Task) = *g.op(id) {
+            let first = *task.get_or_insert(id);
+            require(first == id && number == 0, || "there is one task range, and its number is 0".into())
+                .map_err(broken(id))?;
+            let extent = g.src(id)[0];
+            let known = g.toposort(&[extent]).iter().all(|&n| is_known_at_launch(g, n));
+            require(known, || "the number of tasks must be known at launch".into()).map_err(broken(id))?;
+        }
+    }
+    let mut walk = Walk { g, ranges: &ranges, scope: task.into_iter().collect(), set: FxHashSet::default() };
+    walk.statements(&[root])
+}
+
+/// The ranges that each node depends on, ascending. A loop hides its own.
+pub(crate) fn ranges_of(g: &Graph, order: &[Id]) -> FxHashMap<Id, Rc<[Id]>> {
+    let none: Rc<[Id]> = Rc::new([]);
+    let mut ranges: FxHashMap<Id, Rc<[Id]>> = FxHashMap::default();
+    for &id in order {
+        let mut all = none.clone();
+        if let Op::Range(..) = g.op(id) {
+            all = Rc::new([id]);
+        } else {
+            for s in g.src(id).iter().map(|s| &ranges[s]) {
+                if all.is_empty() {
+                    all = s.clone();
+                } else if s.iter().any(|r| !all.contains(r)) {
+                    let mut both: Vec<Id> = all.iter().chain(s.iter()).copied().collect();
+                    both.sort_unstable();
+                    both.dedup();
+                    all = both.into();
+                }
+            }
+            if *g.op(id) == Op::Loop && !g.src(id).is_empty() {
+                all = all.iter().copied().filter(|&r| r != g.src(id)[0]).collect();
+            }
+        }
+        ranges.insert(id, all);
+    }
+    ranges
+}
+
+fn is_known_at_launch(g: &Graph, id: Id) -> bool {
+    matches!(g.op(id), Op::Const(_) | Op::Var { .. }) || g.op(id).is_elementwise()
+}
+
+fn is_statement(op: &Op) -> bool {
+    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch)
+}
+
+/// Rules of a node that do not depend on where it is used.
+fn check_node(g: &Graph, id: Id) -> Rule {
+    let n = g.node(id);
+    require(n.shape.is_empty(), || "a kernel has no tensors".into())?;
+    require(n.ty.lanes > 0, || "it has no lanes".into())?;
+    let values = match &n.op {
+        Op::Block => 0..0,
+        Op::Loop | Op::If => 0..1.min(n.src.len()),
+        _ => 0..n.src.len(),
+    };
+    for (i, &s) in n.src.iter().enumerate() {
+        require(is_statement(g.op(s)) != values.contains(&i), || match values.contains(&i) {
+            true => format!("its source {i} is a statement"),
+            false => format!("its source {i} is not a statement"),
+        })?;
+        let is_buffer = matches!(g.op(s), Op::Buffer { .. });
+        let takes_buffer = matches!(n.op, Op::Load | Op::Store | Op::Prefetch) && i == 0;
+        require(is_buffer == takes_buffer, || match is_buffer {
+            true => format!("its source {i} is a buffer"),
+            false => "it must be of a buffer".into(),
+        })?;
+    }
+    let ty_of = |i: usize| g.ty(n.src[i]);
+    let scalar = |i: usize, base: DType, what: &str| {
+        require(ty_of(i) == Type::from(base), || format!("{what} is {}, not {base}", ty_of(i)))
+    };
+    match &n.op {
+        Op::Const(_) | Op::Var { .. } | Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast => check_shared(g, id),
+        Op::Range(_, axis) => {
+            require_sources(g, id, 1)?;
+            require(n.ty == Type::from(DType::Index), || "a loop counter is an index".into())?;
+            require(*axis != Axis::Lane, || "lanes have no loop: they must be vectors by now".into())?;
+            scalar(0, DType::Index, "the extent")
+        }
+        Op::Buffer { space, len, .. } => {
+            require_sources(g, id, 0)?;
+            require(n.ty.lanes == 1, || "a buffer holds scalars".into())?;
+            require(*space != Space::Task || *len > 0, || "scratch must have a length".into())
+        }
+        Op::Load => {
+            require_sources(g, id, 2)?;
+            scalar(1, DType::Index, "the index")?;
+            let base = ty_of(0).base;
+            require(base == n.ty.base || base == DType::U8, || format!("{} cannot be loaded from {base}", n.ty))
+        }
+        Op::Store => {
+            let count = n.src.len();
+            require(count == 3 || count == 4, || format!("it must have 3 or 4 sources, not {count}"))?;
+            scalar(1, DType::Index, "the index")?;
+            let (base, value) = (ty_of(0).base, ty_of(2));
+            let input = matches!(g.op(n.src[0]), Op::Buffer { space: Space::Input, .. });
+            require(!input, || "an input cannot be written".into())?;
+            require(base == value.base || base == DType::U8, || format!("{value} cannot be stored to {base}"))?;
+            match count {
+                4 => {
+                    let c = ty_of(3);
+                    let fits = c.base == DType::Bool && (c.lanes == 1 || c.lanes == value.lanes);
+                    require(fits, || format!("the condition of {value} is {c}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Op::Acc(_) => require_sources(g, id, 0),
+        Op::Set => {
+            require(!n.src.is_empty() && n.src.len().is_multiple_of(2), || "it must have pairs of sources".into())?;
+            for (i, pair) in n.src.chunks_exact(2).enumerate() {
+                require(matches!(g.op(pair[0]), Op::Acc(_)), || format!("the target {i} is not an accumulator"))?;
+                let (to, from) = (g.ty(pair[0]), g.ty(pair[1]));
+                require(to == from, || format!("the accumulator {i} is {to}, its value {from}"))?;
+                let twice = n.src.chunks_exact(2).skip(i + 1).any(|p| p[0] == pair[0]);
+                require(!twice, || format!("the accumulator {i} is set twice"))?;
+            }
+            Ok(())
+        }
+        Op::Loop => {
+            require(!n.src.is_empty(), || "it must have a range".into())?;
+            let counts = matches!(g.op(n.src[0]), Op::Range(_, Axis::Loop | Axis::Unroll));
+            require(counts, || "its first source must be a range of a loop".into())
+        }
+        Op::If => {
+            require(!n.src.is_empty(), || "it must have a condition".into())?;
+            scalar(0, DType::Bool, "the condition")
+        }
+        Op::Block => Ok(()),
+        Op::Prefetch => {
+            require_sources(g, id, 2)?;
+            scalar(1, DType::Index, "the index")
+        }
+        Op::Splat => {
+            require_sources(g, id, 1)?;
+            scalar(0, n.ty.base, "the lane")
+        }
+        Op::Shuffle(map) => {
+            require_sources(g, id, 1)?;
+            let src = ty_of(0);
+            require(src.base == n.ty.base, || format!("a shuffle of {src} cannot be {}", n.ty))?;
+            require(map.len() == n.ty.lanes.into(), || format!("{} lanes for {}", map.len(), n.ty))?;
+            require(map.iter().all(|&l| l < src.lanes), || format!("there are only {} lanes", src.lanes))
+        }
+        Op::Join => {
+            require(!n.src.is_empty(), || "it must have a source".into())?;
+            let lanes: usize = (0..n.src.len()).map(|i| usize::from(ty_of(i).lanes)).sum();
+            let same = (0..n.src.len()).all(|i| ty_of(i).base == n.ty.base);
+            require(same, || format!("a part is not {}", n.ty.base))?;
+            require(lanes == n.ty.lanes.into(), || format!("the parts have {lanes} lanes, the whole {}", n.ty))
+        }
+        Op::Dot4 => {
+            require_sources(g, id, 3)?;
+            let lanes = usize::from(n.ty.lanes);
+            let expected = [
+                Type::vector(DType::I32, lanes),
+                Type::vector(DType::U8, 4 * lanes),
+                Type::vector(DType::I8, 4 * lanes),
+            ];
+            require(n.ty == expected[0], || format!("it makes i32, not {}", n.ty))?;
+            for (i, want) in expected.iter().enumerate() {
+                require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;
+            }
+            Ok(())
+        }
+        Op::Across(_) => {
+            require_sources(g, id, 1)?;
+            require(n.ty.base != DType::Bool, || "there is no reduction of truth values".into())?;
+            require(n.ty == Type::from(ty_of(0).base), || format!("across {} is a scalar", ty_of(0)))
+        }
+        Op::Lanes(values) => {
+            require_sources(g, id, 0)?;
+            require(values.len() == n.ty.lanes.into(), || format!("{} constants for {}", values.len(), n.ty))
+        }
+        Op::Lookup => {
+            require_sources(g, id, 2)?;
+            let (table, index) = (ty_of(0), ty_of(1));
+            require(table.lanes == 16, || format!("a table has 16 lanes, not {}", table.lanes))?;
+            require(table.base == n.ty.base, || format!("a table of {} cannot give {}", table.base, n.ty))?;
+            let integers = index.base.is_int() && index.base != DType::Index;
+            require(integers && index.lanes == n.ty.lanes, || format!("an index of {index} for {}", n.ty))
+        }
+        Op::Extract(lane) => {
+            require_sources(g, id, 1)?;
+            require(n.ty == Type::from(ty_of(0).base), || format!("a lane of {} cannot be {}", ty_of(0), n.ty))?;
+            require(*lane < ty_of(0).lanes, || format!("there are only {} lanes", ty_of(0).lanes))
+        }
+        op => Err(format!("{op:?} is not an operation of kernels")),
+    }
+}
+
+/// Statements in the order of the text.
+struct Walk<'g> {
+    g: &'g Graph,
+    ranges: &'g FxHashMap<Id, Rc<[Id]>>,
+    /// The ranges whose loops are open.
+    scope: Vec<Id>,
+    /// Accumulators that some statement so far has set.
+    set: FxHashSet<Id>,
+}
+
+impl Walk<'_> {
+    fn statements(&mut self, statements: &[Id]) -> Result<(), SpecError> {
+        for &id in statements {
+            self.statement(id)?;
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, id: Id) -> Result<(), SpecError> {
+        let g = self.g;
+        let src = g.src(id);
+        match g.op(id) {
+            Op::Block => self.statements(src),
+            Op::Loop => {
+                let range = src[0];
+                let reopened = self.scope.contains(&range);
+                require(!reopened, || "the loop of its range is open already".into())
+                    .map_err(|rule| self.broken(id, rule))?;
+                self.value(id, g.src(range)[0])?;
+                self.scope.push(range);
+                self.statements(&src[1..])?;
+                self.scope.pop();
+                Ok(())
+            }
+            Op::If => {
+                self.value(id, src[0])?;
+                self.statements(&src[1..])
+            }
+            Op::Set => {
+                src.iter().skip(1).step_by(2).try_for_each(|&v| self.value(id, v))?;
+                self.set.extend(src.iter().step_by(2));
+                Ok(())
+            }
+            _ => src.iter().try_for_each(|&v| self.value(id, v)),
+        }
+    }
+
+    /// A value that a statement reads.
+    fn value(&self, statement: Id, value: Id) -> Result<(), SpecError> {
+        let g = self.g;
+        if let Some(&r) = self.ranges[&value].iter().find(|r| !self.scope.contains(r)) {
+            return Err(self.broken(statement, format!("it uses {} outside of its loop", describe(g, r))));
+        }
+        let mut stack = vec![value];
+        let mut seen = FxHashSet::default();
+        while let Some(id) = stack.pop() {
+            if matches!(g.op(id), Op::Range(..)) || !seen.insert(id) {
+                continue;
+            }
+            if matches!(g.op(id), Op::Acc(_)) && !self.set.contains(&id) {
+                return Err(self.broken(statement, format!("it reads {} before it is set", describe(g, id))));
+            }
+            stack.extend(g.src(id));
+        }
+        Ok(())
+    }
+
+    fn broken(&self, id: Id, rule: String) -> SpecError {
+        SpecError { node: describe(self.g, id), rule }
+    }
+}

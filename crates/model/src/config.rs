@@ -1,0 +1,367 @@
+//! What a model is, from the metadata of its file.
+
+use gguf::{Error as GgufError, Gguf};
+
+/// Architectures that this crate builds.
+pub const ARCHITECTURES: &[&str] = &["deepseek2", "llama", "qwen2", "qwen3", "qwen3moe", "glm4"];
+
+/// Why a file is no model that we can run.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The container or a key of it.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// An architecture that is not supported.
+    #[error("architecture '{0}' is not supported (supported: deepseek2, llama, qwen2, qwen3, qwen3moe, glm4)")]
+    Architecture(String),
+    /// A value that makes no sense.
+    #[error("{key} = {value} is out of range: {why}")]
+    Value {
+        /// Metadata key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What was expected.
+        why: String,
+    },
+    /// A tensor that the architecture needs.
+    #[error("tensor '{0}' is missing from the file")]
+    Missing(String),
+    /// A tensor of another shape.
+    #[error("tensor '{name}' has shape {found:?}, expected {expected:?}")]
+    Shape {
+        /// Name.
+        name: String,
+        /// Shape in the file, contiguous dimension first.
+        found: Vec<u64>,
+        /// Shape that the metadata implies.
+        expected: Vec<u64>,
+    },
+    /// A tensor type without kernels.
+    #[error("tensor '{name}' has type {ty}, which is not supported")]
+    Type {
+        /// Name.
+        name: String,
+        /// Type.
+        ty: String,
+    },
+}
+
+/// How attention is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attention {
+    /// Grouped queries over cached keys and values.
+    Grouped {
+        /// Key and value heads.
+        kv_heads: i64,
+        /// Length of a query or key head.
+        head: i64,
+        /// Length of a value head.
+        value: i64,
+    },
+    /// Multi-head latent attention: one cached latent row for all heads
+    /// (DeepSeek-V2, arXiv 2405.04434), in the absorbed form.
+    Latent {
+        /// Rank of the query bottleneck; `None` for a single matrix.
+        q_rank: Option<i64>,
+        /// Length of the latent.
+        kv_rank: i64,
+        /// Part of a query head without position.
+        nope: i64,
+        /// Part of a query head that is rotated.
+        rope: i64,
+        /// Length of a value head.
+        value: i64,
+    },
+}
+
+/// Rotary position embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Rotated values of a head.
+    pub dims: i64,
+    /// Radians a position for each pair.
+    pub theta: Vec<f64>,
+    /// Factor of sines and cosines.
+    pub amplitude: f64,
+    /// Pairs are `(i, i + dims/2)` rather than `(2i, 2i+1)`.
+    pub halves: bool,
+}
+
+/// How router scores become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each score.
+    Sigmoid,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experts {
+    /// Routed experts.
+    pub count: i64,
+    /// Routed experts that a token uses.
+    pub used: i64,
+    /// Shared experts, as multiples of the width of one.
+    pub shared: i64,
+    /// Width of one expert.
+    pub width: i64,
+    /// Scores to weights.
+    pub gating: Gating,
+    /// Whether weights are divided by their sum.
+    pub normalise: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// Groups that experts are chosen from, and how many of them.
+    pub groups: (i64, i64),
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Architecture name of the file.
+    pub arch: String,
+    /// `general.name`.
+    pub name: String,
+    /// Transformer blocks that run.
+    pub layers: i64,
+    /// Residual width.
+    pub hidden: i64,
+    /// Query heads.
+    pub heads: i64,
+    /// Tokens of the vocabulary.
+    pub vocab: i64,
+    /// Positions that the model was made for.
+    pub context: i64,
+    /// Epsilon of the norms.
+    pub eps: f32,
+    /// Attention.
+    pub attention: Attention,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Positions.
+    pub rope: Rope,
+    /// Width of the dense feed-forward.
+    pub ffn: i64,
+    /// Leading blocks with a dense feed-forward.
+    pub dense_lead: i64,
+    /// Experts of the other blocks.
+    pub experts: Option<Experts>,
+}
+
+fn out_of_range(key: &str, value: impl ToString, why: &str) -> ConfigError {
+    ConfigError::Value { key: key.into(), value: value.to_string(), why: why.into() }
+}
+
+/// Keys of one architecture.
+struct Keys<'a> {
+    file: &'a Gguf,
+    arch: &'a str,
+}
+
+impl Keys<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.arch)
+    }
+
+    /// An integer, or the first of an array of equal ones.
+    fn int(&self, name: &str) -> Result<Option<i64>, ConfigError> {
+        let key = self.key(name);
+        let meta = self.file.metadata();
+        let v = match meta.get(&key) {
+            None => return Ok(None),
+            Some(gguf::Value::Array(_)) => {
+                let all: Vec<i64> = meta.require(&key)?;
+                match all.first() {
+                    Some(&v) if all.iter().all(|&x| x == v) => v,
+                    _ => return Err(out_of_range(&key, format!("{all:?}"), "blocks that differ are not supported")),
+                }
+            }
+            Some(_) => meta.require::<i64>(&key)?,
+        };
+        if !(0..=1 << 40).contains(&v) {
+            return Err(out_of_range(&key, v, "expected a count"));
+        }
+        Ok(Some(v))
+    }
+
+    fn positive(&self, name: &str, most: i64) -> Result<i64, ConfigError> {
+        let v = self.int(name)?;
+        let v = v.ok_or_else(|| GgufError::MissingKey { key: self.key(name) })?;
+        if v < 1 || v > most {
+            return Err(out_of_range(&self.key(name), v, &format!("expected 1 to {most}")));
+        }
+        Ok(v)
+    }
+
+    fn float(&self, name: &str) -> Result<Option<f64>, ConfigError> {
+        let key = self.key(name);
+        let v: Option<f64> = self.file.metadata().find::<f64>(&key)?;
+        match v {
+            Some(v) if !v.is_finite() => Err(out_of_range(&key, v, "expected a finite number")),
+            v => Ok(v),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks the metadata.
+    pub fn read(file: &Gguf) -> Result<Config, ConfigError> {
+        let arch = file.architecture()?.to_string();
+        if !ARCHITECTURES.contains(&arch.as_str()) {
+            return Err(ConfigError::Architecture(arch));
+        }
+        let k = Keys { file, arch: &arch };
+        let hidden = k.positive("embedding_length", 1 << 20)?;
+        let heads = k.positive("attention.head_count", 1 << 12)?;
+        let blocks = k.positive("block_count", 512)?;
+        let mtp = k.int("nextn_predict_layers")?.unwrap_or(0);
+        if mtp >= blocks {
+            return Err(out_of_range(&k.key("nextn_predict_layers"), mtp, "fewer than the blocks"));
+        }
+        let embed = file.tensor("token_embd.weight").ok_or_else(|| ConfigError::Missing("token_embd.weight".into()))?;
+        let vocab = embed.dims[1] as i64;
+        let experts = Self::experts(&k, file)?;
+        let ffn = match &experts {
+            Some(e) if k.int("feed_forward_length")?.is_none() => e.width,
+            _ => k.positive("feed_forward_length", 1 << 24)?,
+        };
+        let dense_lead = k.int("leading_dense_block_count")?.unwrap_or(0);
+        let eps = k.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5) as f32;
+        let (attention, scale, rope) = if arch == "deepseek2" { Self::latent(&k, heads)? } else { Self::grouped(&k, file, hidden, heads)? };
+        Ok(Config {
+            name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
+            layers: blocks - mtp,
+            hidden,
+            heads,
+            vocab,
+            context: k.int("context_length")?.unwrap_or(4096).max(1),
+            eps,
+            attention,
+            scale,
+            rope,
+            ffn,
+            dense_lead: if experts.is_some() { dense_lead } else { blocks },
+            experts,
+            arch: arch.clone(),
+        })
+    }
+
+    fn experts(k: &Keys<'_>, file: &Gguf) -> Result<Option<Experts>, ConfigError> {
+        let count = k.int("expert_count")?.unwrap_or(0);
+        let used = k.int("expert_used_count")?.unwrap_or(0);
+        if count == 0 {
+            return Ok(None);
+        }
+        if count > 1024 || used < 1 || used > count {
+            return Err(out_of_range(&k.key("expert_used_count"), used, &format!("expected 1 to {count} (at most 1024 experts)")));
+        }
+        let groups = (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
+        if groups.0 > 1 && (count % groups.0 != 0 || groups.1 >= groups.0 || count / groups.0 < 2) {
+            return Err(out_of_range(&k.key("expert_group_count"), groups.0, "groups of equal size, fewer of them used"));
+        }
+        let has_bias = file.tensors().iter().any(|t| t.name.ends_with("exp_probs_b.bias"));
+        let gating = match k.int("expert_gating_func")?.unwrap_or(0) {
+            0 if has_bias => Gating::Sigmoid,
+            0 | 1 => Gating::Softmax,
+            2 => Gating::Sigmoid,
+            v => return Err(out_of_range(&k.key("expert_gating_func"), v, "softmax (1) or sigmoid (2)")),
+        };
+        let scale = match k.float("expert_weights_scale")? {
+            None | Some(0.0) => 1.0,
+            Some(v) => v as f32,
+        };
+        let normalise = match file.metadata().find::<bool>(&k.key("expert_weights_norm"))? {
+            Some(v) => v,
+            None => k.arch != "deepseek2",
+        };
+        let width = match k.int("expert_feed_forward_length")? {
+            Some(w) if w > 0 => w,
+            _ => k.positive("feed_forward_length", 1 << 24)?,
+        };
+        Ok(Some(Experts { count, used, shared: k.int("expert_shared_count")?.unwrap_or(0), width, gating, normalise, scale, groups }))
+    }
+
+    fn latent(k: &Keys<'_>, heads: i64) -> Result<(Attention, f32, Rope), ConfigError> {
+        let _ = heads;
+        let rope = k.positive("rope.dimension_count", 1 << 12)?;
+        let kv_rank = k.positive("attention.kv_lora_rank", 1 << 16)?;
+        let (key, value) = match (k.int("attention.key_length_mla")?, k.int("attention.value_length_mla")?) {
+            (Some(a), Some(b)) => (a, b),
+            _ => (k.positive("attention.key_length", 1 << 16)?, k.positive("attention.value_length", 1 << 16)?),
+        };
+        if key <= rope || value < 1 || rope % 2 != 0 {
+            return Err(out_of_range(&k.key("attention.key_length_mla"), key, "longer than its rotated part, which is even"));
+        }
+        let q_rank = k.int("attention.q_lora_rank")?.filter(|&r| r > 0);
+        // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
+        let (table, factor) = rope_table(k, rope)?;
+        let log_mul = k.float("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0) / 0.1;
+        let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
+        let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
+        let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
+        Ok((attention, scale, Rope { dims: rope, theta: table, amplitude: 1.0, halves: false }))
+    }
+
+    fn grouped(k: &Keys<'_>, file: &Gguf, hidden: i64, heads: i64) -> Result<(Attention, f32, Rope), ConfigError> {
+        let kv_heads = k.int("attention.head_count_kv")?.unwrap_or(heads);
+        if kv_heads < 1 || heads % kv_heads != 0 {
+            return Err(out_of_range(&k.key("attention.head_count_kv"), kv_heads, "a divisor of the query heads"));
+        }
+        let head = k.int("attention.key_length")?.unwrap_or(hidden / heads);
+        let value = k.int("attention.value_length")?.unwrap_or(head);
+        if !(2..=1 << 12).contains(&head) || !(1..=1 << 12).contains(&value) {
+            return Err(out_of_range(&k.key("attention.key_length"), head, "a head of 2 to 4096 values"));
+        }
+        let dims = k.int("rope.dimension_count")?.unwrap_or(head);
+        if dims < 2 || dims > head || dims % 2 != 0 {
+            return Err(out_of_range(&k.key("rope.dimension_count"), dims, "even, at most the head length"));
+        }
+        let (mut theta, factor) = rope_table(k, dims)?;
+        if let Some(t) = file.tensor("rope_freqs.weight")
+            && t.ty == gguf::GgmlType::F32
+            && t.elements() as usize == theta.len()
+        {
+            for (w, b) in theta.iter_mut().zip(file.data(t).chunks_exact(4)) {
+                *w /= f32::from_le_bytes(b.try_into().unwrap()) as f64;
+            }
+        }
+        let yarn = file.metadata().find::<&str>(&k.key("rope.scaling.type"))? == Some("yarn") && factor > 1.0;
+        let amplitude = if yarn { k.float("rope.scaling.attn_factor")?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln()) } else { 1.0 };
+        let scale = k.float("attention.scale")?.filter(|&s| s != 0.0).unwrap_or(1.0 / (head as f64).sqrt()) as f32;
+        let halves = k.arch.starts_with("qwen");
+        Ok((Attention::Grouped { kv_heads, head, value }, scale, Rope { dims, theta, amplitude, halves }))
+    }
+}
+
+/// Radians a position of each pair, with linear or YaRN scaling
+/// (arXiv 2309.00071), and the scaling factor.
+fn rope_table(k: &Keys<'_>, dims: i64) -> Result<(Vec<f64>, f64), ConfigError> {
+    let base = k.float("rope.freq_base")?.unwrap_or(10000.0);
+    if base <= 0.0 {
+        return Err(out_of_range(&k.key("rope.freq_base"), base, "positive"));
+    }
+    let kind = k.file.metadata().find::<&str>(&k.key("rope.scaling.type"))?.unwrap_or("none").to_string();
+    let factor = k.float("rope.scaling.factor")?.filter(|&f| f > 0.0).unwrap_or(1.0);
+    let n = dims as f64;
+    let plain: Vec<f64> = (0..dims / 2).map(|i| base.powf(-2.0 * i as f64 / n)).collect();
+    let theta = match kind.as_str() {
+        "none" => return Ok((plain, 1.0)),
+        "linear" => plain.iter().map(|t| t / factor).collect(),
+        "yarn" if factor > 1.0 => {
+            let original = k.int("rope.scaling.original_context_length")?.unwrap_or(4096) as f64;
+            let fast = k.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0);
+            let slow = k.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0);
+            let at = |turns: f64| n * (original / (2.0 * std::f64::consts::PI * turns)).ln() / (2.0 * base.ln());
+            let low = at(fast).floor().clamp(0.0, n - 1.0);
+            let high = at(slow).ceil().clamp(0.0, n - 1.0);
+            let blend = |i: f64| 1.0 - ((i - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+            plain.iter().enumerate().map(|(i, t)| t * (blend(i as f64) + (1.0 - blend(i as f64)) / factor)).collect()
+        }
+        "yarn" => plain,
+        other => return Err(out_of_range(&k.key("rope.scaling.type"), other, "none, linear or yarn")),
+    };
+    Ok((theta, factor))
+}

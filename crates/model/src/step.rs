@@ -1,0 +1,463 @@
+//! One step of a model as tensor code: every supported family on one page.
+//!
+//! A step takes a ragged batch: tokens, their positions, the segment (sequence)
+//! of each, a page table, and the rows whose logits are wanted. The cache is
+//! addressed in pages of [`PAGE`] positions.
+
+use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
+use crate::weights::Weights;
+use compiler::compile::{CompileError, Compiled, Options, compile};
+use compiler::tensor::SoftmaxParts;
+use compiler::{Builder, Dim, Tensor, dims};
+use gguf::Gguf;
+use ir::{BinOp, DType, Id, UnOp};
+
+/// Positions of a cache page.
+pub const PAGE: i64 = 64;
+
+/// How many tokens a program takes in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// One token of one sequence.
+    One,
+    /// Two to eight tokens.
+    Few,
+    /// More than eight.
+    Many,
+}
+
+impl Class {
+    /// The class of a number of tokens.
+    pub fn of(tokens: usize) -> Class {
+        match tokens {
+            0 | 1 => Class::One,
+            2..=8 => Class::Few,
+            _ => Class::Many,
+        }
+    }
+}
+
+/// Sizes that a program is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    /// Tokens of a step.
+    pub class: Class,
+    /// Most tokens of a step of [`Class::Many`].
+    pub most_tokens: i64,
+    /// Sequences that have a row in the page table.
+    pub segments: i64,
+    /// Pages of the cache.
+    pub pages: i64,
+    /// Pages of one sequence at most.
+    pub row_pages: i64,
+    /// Element type of the cache.
+    pub cache: DType,
+}
+
+/// Errors of building a step.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The file and its metadata.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The compiler.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// Compiles the step of a model.
+pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, StepError> {
+    let builder = Builder::new();
+    let step = Step::new(file, config, sizes, &builder);
+    let (logits, caches) = step.forward()?;
+    let effects: Vec<&Tensor> = caches.iter().collect();
+    let name = format!("{:?}", sizes.class).to_lowercase();
+    Ok(compile(&builder, &name, &[("logits", &logits)], &effects, options)?)
+}
+
+struct Step<'a> {
+    c: &'a Config,
+    w: Weights<'a>,
+    b: &'a Builder,
+    /// Number of tokens.
+    t: Dim,
+    token: Tensor,
+    /// Cache row that each token writes.
+    row: Tensor,
+    rows: Tensor,
+    /// Page that tile `i` of split `s` reads, `[T, splits, tiles]`.
+    page: Tensor,
+    /// Tiles of each split, `[T, splits]`.
+    tiles: Tensor,
+    /// Whether position `j` of that tile is visible, `[T, splits, tiles, PAGE]`.
+    visible: Tensor,
+    splits: i64,
+    /// Tiles of a split at most.
+    most_tiles: Id,
+    pages: Id,
+    cache: DType,
+    sin: Tensor,
+    cos: Tensor,
+}
+
+impl<'a> Step<'a> {
+    fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder) -> Step<'a> {
+        let t = match sizes.class {
+            Class::One => Dim::Const(1),
+            Class::Few => Dim::Sym(b.var("tokens", 1, 8)),
+            Class::Many => Dim::Sym(b.var("tokens", 1, sizes.most_tokens.max(9))),
+        };
+        let pages = b.var("pages", 1, sizes.pages);
+        let row_pages = b.var("row_pages", 1, sizes.row_pages);
+        let kv = match c.attention {
+            Attention::Grouped { kv_heads, .. } => kv_heads,
+            Attention::Latent { .. } => 1,
+        };
+        let splits = match sizes.class {
+            Class::One => (8 / kv).max(1),
+            Class::Few => 2,
+            Class::Many => 1,
+        };
+        let token = b.input("token", DType::I32, &[t]);
+        let position = b.input("position", DType::I32, &[t]);
+        let segment = b.input("segment", DType::I32, &[t]);
+        let table = b.input("page_table", DType::I32, &[Dim::Const(sizes.segments), Dim::Sym(row_pages)]);
+        let most = match sizes.class {
+            Class::One => 1,
+            Class::Few => 8,
+            Class::Many => sizes.most_tokens.max(9),
+        };
+        let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, most))]);
+        // The page of a position: page_table[segment, position / PAGE].
+        let pick = |tile: &Tensor| -> Tensor {
+            // Row-major index into the flattened table.
+            let n = b.tensor(row_pages).cast(DType::I32);
+            let base = segment.binary(BinOp::Mul, &n);
+            let mut shape = vec![t];
+            shape.resize(tile.rank(), Dim::Const(1));
+            let index = base.reshape(&shape).binary(BinOp::Add, tile);
+            table.reshape(&[flat_elements(b, sizes.segments, row_pages)]).gather(&index)
+        };
+        let page_len = b.int32(PAGE);
+        let tile_of = position.binary(BinOp::Div, &page_len);
+        let row = pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
+        // Split s reads tiles s, s + splits, s + 2 splits, …
+        let n = b.int32(splits);
+        let one = b.int32(1);
+        let (s, most_tiles) = {
+            let per = index_div_up(b, row_pages, splits);
+            (b.iota(splits), per)
+        };
+        let i = b.iota(Dim::Sym(most_tiles));
+        let tile = i.reshape(dims![1, 1, most_tiles]).binary(BinOp::Mul, &n).binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
+        let last = tile_of.reshape(&[t, Dim::Const(1)]);
+        let tiles = last.binary(BinOp::Add, &n).binary(BinOp::Sub, &s.reshape(dims![1, splits])).binary(BinOp::Div, &n);
+        let page = pick(&tile);
+        let at = tile.reshape(dims![1, splits, most_tiles, 1]).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
+        let visible = at.lt(&position.binary(BinOp::Add, &one).reshape(&[t, Dim::Const(1), Dim::Const(1), Dim::Const(1)]));
+        let (sin, cos) = rotations(b, &c.rope, &position);
+        Step { c, w: Weights::new(file, b), b, t, token, row, rows, page, tiles, visible, splits, most_tiles, pages, cache: sizes.cache, sin, cos }
+    }
+
+    fn forward(&self) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
+        let c = self.c;
+        let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
+        let mut x = embed.gather(&self.token);
+        let mut caches = vec![];
+        for layer in 0..c.layers {
+            x = self.block(layer, &x, &mut caches)?;
+        }
+        let x = x.gather(&self.rows);
+        let norm = self.w.get("output_norm.weight", &[c.hidden])?;
+        let head = match self.w.find("output.weight", &[c.vocab, c.hidden])? {
+            Some(h) => h,
+            None => embed,
+        };
+        Ok((x.rms_norm(&norm, c.eps).linear(&head), caches))
+    }
+
+    /// `x + attention(norm(x))`, then `+ feed_forward(norm(x))`.
+    fn block(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let glm4 = c.arch == "glm4";
+        let norm = self.w.get(&name("attn_norm.weight"), &[c.hidden])?;
+        let h = x.rms_norm(&norm, c.eps);
+        let mut a = match &c.attention {
+            Attention::Latent { .. } => self.latent_attention(layer, &h, caches)?,
+            Attention::Grouped { .. } => self.grouped_attention(layer, &h, caches)?,
+        };
+        if glm4 {
+            a = a.rms_norm(&self.w.get(&name("post_attention_norm.weight"), &[c.hidden])?, c.eps);
+        }
+        let x = x + &a;
+        let norm = self.w.get(&name("ffn_norm.weight"), &[c.hidden])?;
+        let h = x.rms_norm(&norm, c.eps);
+        let mut f = match &c.experts {
+            Some(e) if layer >= c.dense_lead => self.experts(layer, &h, e)?,
+            _ => self.feed_forward(&h, c.ffn, |part| format!("blk.{layer}.ffn_{part}.weight"))?,
+        };
+        if glm4 {
+            f = f.rms_norm(&self.w.get(&name("post_ffw_norm.weight"), &[c.hidden])?, c.eps);
+        }
+        Ok(&x + &f)
+    }
+
+    /// SwiGLU: `down(silu(gate(x)) * up(x))`; one matrix may hold gate and up.
+    fn feed_forward(&self, x: &Tensor, width: i64, name: impl Fn(&str) -> String) -> Result<Tensor, ConfigError> {
+        let hidden = self.c.hidden;
+        let (gate, up) = if self.w.has(&name("gate")) {
+            (self.w.get(&name("gate"), &[width, hidden])?, self.w.get(&name("up"), &[width, hidden])?)
+        } else {
+            let both = self.w.get(&name("up"), &[2 * width, hidden])?;
+            (both.slice(0, 0, width), both.slice(0, width, width))
+        };
+        let down = self.w.get(&name("down"), &[hidden, width])?;
+        let h = &x.linear(&gate).silu() * &x.linear(&up);
+        Ok(h.linear(&down))
+    }
+
+    /// Routed and shared experts.
+    fn experts(&self, layer: i64, x: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
+        let hidden = self.c.hidden;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let scores = x.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
+        let probs = match e.gating {
+            Gating::Softmax => scores.softmax(),
+            Gating::Sigmoid => scores.sigmoid(),
+        };
+        // The bias chooses experts; the weights do not contain it.
+        let mut choose = match self.w.find(&name("exp_probs_b.bias"), &[e.count])? {
+            Some(bias) => &probs + &bias,
+            None => probs.clone(),
+        };
+        if e.groups.0 > 1 {
+            choose = self.only_best_groups(&choose, e);
+        }
+        let ids = choose.topk(e.used as usize);
+        let mut weights = probs.take_last(&ids);
+        if e.normalise {
+            let total = weights.sum(1).unsqueeze(1).maximum(&self.b.float(6.103_515_6e-5));
+            weights = &weights * &total.unary(UnOp::Recip);
+        }
+        if e.scale != 1.0 {
+            weights = weights * e.scale;
+        }
+        let x1 = x.unsqueeze(1);
+        let (gate, up) = if self.w.has(&name("ffn_gate_up_exps.weight")) {
+            let both = self.w.get(&name("ffn_gate_up_exps.weight"), &[e.count, 2 * e.width, hidden])?;
+            (both.slice(1, 0, e.width), both.slice(1, e.width, e.width))
+        } else {
+            (
+                self.w.get(&name("ffn_gate_exps.weight"), &[e.count, e.width, hidden])?,
+                self.w.get(&name("ffn_up_exps.weight"), &[e.count, e.width, hidden])?,
+            )
+        };
+        let down = self.w.get(&name("ffn_down_exps.weight"), &[e.count, hidden, e.width])?;
+        let h = &x1.linear(&gate.gather(&ids)).silu() * &x1.linear(&up.gather(&ids));
+        let routed = (&h.linear(&down.gather(&ids)) * &weights.unsqueeze(2)).sum(1);
+        if e.shared == 0 {
+            return Ok(routed);
+        }
+        let shared = self.feed_forward(x, e.shared * e.width, |part| format!("blk.{layer}.ffn_{part}_shexp.weight"))?;
+        Ok(&routed + &shared)
+    }
+
+    /// Minus infinity outside the best groups; a group counts by the sum of its
+    /// two best experts (DeepSeek-V3).
+    fn only_best_groups(&self, scores: &Tensor, e: &Experts) -> Tensor {
+        let (groups, used) = e.groups;
+        let size = e.count / groups;
+        let grouped = scores.reshape(&[self.t, Dim::Const(groups), Dim::Const(size)]);
+        let best = grouped.take_last(&grouped.topk(2)).sum(2);
+        let chosen = best.topk(used as usize);
+        let hit = chosen.unsqueeze(2).equal(&self.b.iota(groups)).cast(DType::I32).sum(1);
+        let keep = self.b.int32(0).lt(&hit).unsqueeze(2);
+        keep.select(&grouped, &self.b.float(f32::NEG_INFINITY)).reshape(&[self.t, Dim::Const(e.count)])
+    }
+
+    fn biased(&self, x: Tensor, name: &str, n: i64) -> Result<Tensor, ConfigError> {
+        Ok(match self.w.find(name, &[n])? {
+            Some(b) => &x + &b,
+            None => x,
+        })
+    }
+
+    fn grouped_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
+        let name = |part: &str| format!("blk.{layer}.attn_{part}");
+        let t = self.t;
+        let project = |part: &str, heads: i64, len: i64| -> Result<Tensor, ConfigError> {
+            let w = self.w.get(&name(&format!("{part}.weight")), &[heads * len, c.hidden])?;
+            let y = self.biased(x.linear(&w), &name(&format!("{part}.bias")), heads * len)?;
+            Ok(y.reshape(&[t, Dim::Const(heads), Dim::Const(len)]))
+        };
+        let mut q = project("q", c.heads, head)?;
+        let mut k = project("k", kv_heads, head)?;
+        let v = project("v", kv_heads, value)?;
+        if let Some(w) = self.w.find(&name("q_norm.weight"), &[head])? {
+            q = q.rms_norm(&w, c.eps);
+        }
+        if let Some(w) = self.w.find(&name("k_norm.weight"), &[head])? {
+            k = k.rms_norm(&w, c.eps);
+        }
+        let (q, k) = (self.rotate_front(&q), self.rotate_front(&k));
+        let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]), kv_heads * head);
+        let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]), kv_heads * value);
+        let group = c.heads / kv_heads;
+        let tile = |cache: &Tensor, len: i64| {
+            // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
+            let rows = self.tiles_of(cache, kv_heads * len);
+            let s = [t, self.splits.into(), self.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
+            rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
+        };
+        let (k, v) = (tile(&keys, head), tile(&values, value));
+        caches.extend([keys, values]);
+        let one = Dim::Const(1);
+        let q = (q * c.scale).reshape(&[t, kv_heads.into(), one, one, group.into(), one, head.into()]);
+        let scores = (&q * &k.unsqueeze(4)).sum(6);
+        let out = self.attend(scores, kv_heads, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
+        let out = out.reshape(&[t, Dim::Const(c.heads * value)]);
+        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
+        self.biased(out.linear(&w), &name("output.bias"), c.hidden)
+    }
+
+    fn latent_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let Attention::Latent { q_rank, kv_rank, nope, rope, value } = c.attention else { unreachable!() };
+        let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
+        let (t, heads, one) = (self.t, c.heads, Dim::Const(1));
+        let q = match q_rank {
+            Some(r) => {
+                let a = x.linear(&self.w.get(&name("q_a"), &[r, c.hidden])?);
+                let a = a.rms_norm(&self.w.get(&name("q_a_norm"), &[r])?, c.eps);
+                a.linear(&self.w.get(&name("q_b"), &[heads * (nope + rope), r])?)
+            }
+            None => x.linear(&self.w.get(&name("q"), &[heads * (nope + rope), c.hidden])?),
+        };
+        let q = q.reshape(&[t, heads.into(), (nope + rope).into()]);
+        let q_pe = self.rotate(&q.slice(2, nope, rope));
+        let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
+        let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
+        let k_pe = self.rotate(&kv.slice(1, kv_rank, rope));
+        let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1), kv_rank + rope);
+        // Keys and values share the latent: k_b moves to the query, v_b to the result.
+        let (k_b, v_b) = if self.w.has(&name("k_b")) {
+            (self.w.get(&name("k_b"), &[heads, kv_rank, nope])?, self.w.get(&name("v_b"), &[heads, value, kv_rank])?)
+        } else {
+            let both = self.w.get(&name("kv_b"), &[heads * (nope + value), kv_rank])?;
+            let both = both.reshape(dims![heads, nope + value, kv_rank]);
+            (both.slice(1, 0, nope).permute(&[0, 2, 1]), both.slice(1, nope, value))
+        };
+        let q_latent = q.slice(2, 0, nope).linear(&k_b);
+        let rows = self.tiles_of(&cache, kv_rank + rope);
+        caches.push(cache);
+        let rows = rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+        let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
+        let lift = |q: &Tensor, len: i64| q.reshape(&[t, one, one, one, heads.into(), one, len.into()]);
+        let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6) + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
+        let mixed = self.attend(scores * c.scale, 1, |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
+        let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
+        let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
+        Ok(out.linear(&self.w.get(&name("output"), &[c.hidden, heads * value])?))
+    }
+
+    /// Softmax over the cache from scores `[T, kv, splits, tiles, group, PAGE]`.
+    fn attend(&self, scores: Tensor, kv: i64, weigh: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+        let (t, one) = (self.t, Dim::Const(1));
+        let seen = self.visible.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), one, PAGE.into()]);
+        let scores = seen.select(&scores, &self.b.float(f32::MIN));
+        let tiles = self.tiles.reshape(&[t, one, self.splits.into()]).expand(&[t, kv.into(), self.splits.into()]);
+        let parts = SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles);
+        if self.splits == 1 {
+            return parts.finish();
+        }
+        let all = self.b.int32(self.splits).reshape(dims![1, 1]).expand(&[t, kv.into()]);
+        parts.fold(2, &all).finish()
+    }
+
+    /// Writes rows `[T, n]` to a cache and returns its next version.
+    fn store(&self, name: &str, rows: &Tensor, n: i64) -> Tensor {
+        let positions = {
+            Dim::Sym(self.b.index(BinOp::Mul, self.pages, PAGE))
+        };
+        let cache = self.b.state(name, self.cache, &[positions, n.into()]);
+        cache.scatter(&self.row, &rows.cast(self.cache))
+    }
+
+    /// The rows of every tile, `[T, splits, tiles, PAGE, n]`, as f32.
+    fn tiles_of(&self, cache: &Tensor, n: i64) -> Tensor {
+        let pages = cache.reshape(dims![self.pages, PAGE, n]);
+        pages.gather(&self.page).cast(DType::F32)
+    }
+
+    /// Rotates the first values of each head `[T, heads, len]`.
+    fn rotate_front(&self, x: &Tensor) -> Tensor {
+        let (n, len) = (self.c.rope.dims, x.len(2));
+        if n == len {
+            return self.rotate(x);
+        }
+        Tensor::concat(&[self.rotate(&x.slice(2, 0, n)), x.slice(2, n, len - n)], 2)
+    }
+
+    /// Rotary embedding of `[T, .., n]` (arXiv 2104.09864).
+    fn rotate(&self, x: &Tensor) -> Tensor {
+        let n = self.c.rope.dims;
+        let last = x.rank() - 1;
+        let mut shape = x.shape();
+        let whole = shape.clone();
+        shape.pop();
+        let (a, b) = if self.c.rope.halves {
+            (x.slice(last, 0, n / 2), x.slice(last, n / 2, n / 2))
+        } else {
+            shape.extend([Dim::Const(n / 2), Dim::Const(2)]);
+            let pairs = x.reshape(&shape);
+            shape.pop();
+            (pairs.slice(last + 1, 0, 1).reshape(&shape), pairs.slice(last + 1, 1, 1).reshape(&shape))
+        };
+        let mut table = vec![self.t];
+        table.resize(last, Dim::Const(1));
+        table.push(Dim::Const(n / 2));
+        let (sin, cos) = (self.sin.reshape(&table), self.cos.reshape(&table));
+        let (u, v) = (&(&a * &cos) - &(&b * &sin), &(&a * &sin) + &(&b * &cos));
+        if self.c.rope.halves {
+            Tensor::concat(&[u, v], last)
+        } else {
+            Tensor::concat(&[u.unsqueeze(last + 1), v.unsqueeze(last + 1)], last + 1).reshape(&whole)
+        }
+    }
+}
+
+/// Sines and cosines of `position * theta`, `[T, dims / 2]`. Angles are exact
+/// fractions of a turn in 44-bit fixed point, so that large positions lose
+/// nothing.
+fn rotations(b: &Builder, rope: &Rope, position: &Tensor) -> (Tensor, Tensor) {
+    let n = rope.theta.len();
+    let (mut high, mut low) = (vec![], vec![]);
+    for theta in &rope.theta {
+        let turns = (theta / std::f64::consts::TAU).fract();
+        let fixed = (turns * (1u64 << 44) as f64).round() as u64 & ((1 << 44) - 1);
+        high.extend(((fixed >> 12) as u32).to_le_bytes());
+        low.extend(((fixed & 4095) as u32).to_le_bytes());
+    }
+    let high = b.table("rope.high", DType::U32, dims![1, n], high);
+    let low = b.table("rope.low", DType::U32, dims![1, n], low);
+    let p = position.cast(DType::U32).unsqueeze(1);
+    let twelve = b.int32(12).cast(DType::U32);
+    let part = p.binary(BinOp::Mul, &low).binary(BinOp::Shr, &twelve);
+    let turns = p.binary(BinOp::Mul, &high).binary(BinOp::Add, &part);
+    let angle = turns.cast(DType::I32).cast(DType::F32) * (std::f64::consts::TAU / (1u64 << 32) as f64) as f32;
+    let (sin, cos) = (angle.unary(UnOp::Sin), angle.unary(UnOp::Cos));
+    let a = rope.amplitude as f32;
+    if a == 1.0 { (sin, cos) } else { (sin * a, cos * a) }
+}
+
+fn index_div_up(b: &Builder, x: Id, k: i64) -> Id {
+    let up = b.index(BinOp::Add, x, k - 1);
+    b.index(BinOp::Div, up, k)
+}
+
+fn flat_elements(b: &Builder, segments: i64, row_pages: Id) -> Dim {
+    Dim::Sym(b.index(BinOp::Mul, row_pages, segments))
+}

@@ -1,0 +1,58 @@
+//! The tensors of a file as tensors of a program.
+
+use crate::config::ConfigError;
+use compiler::{Builder, Dim, Tensor};
+use gguf::{GgmlType, Gguf};
+use ir::DType;
+
+/// Looks tensors up by name and checks their shapes.
+pub struct Weights<'a> {
+    file: &'a Gguf,
+    builder: &'a Builder,
+}
+
+impl<'a> Weights<'a> {
+    /// Weights of a file, recorded in a builder.
+    pub fn new(file: &'a Gguf, builder: &'a Builder) -> Weights<'a> {
+        Weights { file, builder }
+    }
+
+    /// Whether the file has a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.file.tensor(name).is_some()
+    }
+
+    /// A tensor as f32 values; `shape` has the rows last, as the file lists it
+    /// backwards.
+    ///
+    /// # Errors
+    /// If it is missing, of another shape, or of a type without kernels.
+    pub fn get(&self, name: &str, shape: &[i64]) -> Result<Tensor, ConfigError> {
+        let t = self.file.tensor(name).ok_or_else(|| ConfigError::Missing(name.into()))?;
+        let expected: Vec<u64> = shape.iter().rev().map(|&d| d as u64).collect();
+        let mut padded = expected.clone();
+        padded.resize(4, 1);
+        if padded[..4] != t.dims {
+            return Err(ConfigError::Shape { name: name.into(), found: t.shape().to_vec(), expected });
+        }
+        let dims: Vec<Dim> = shape.iter().map(|&d| Dim::Const(d)).collect();
+        let plain = |ty| self.builder.param(name, ty, &dims).cast(DType::F32);
+        Ok(match t.ty {
+            GgmlType::F32 => plain(DType::F32),
+            GgmlType::F16 => plain(DType::F16),
+            GgmlType::BF16 => plain(DType::BF16),
+            ty => match ty.format() {
+                Some(f) if f.as_blocks().is_some() => self.builder.quantised(name, f, &dims),
+                _ => return Err(ConfigError::Type { name: name.into(), ty: ty.name().into() }),
+            },
+        })
+    }
+
+    /// As [`Weights::get`], `None` if the file has no such tensor.
+    ///
+    /// # Errors
+    /// As [`Weights::get`], but for a missing tensor.
+    pub fn find(&self, name: &str, shape: &[i64]) -> Result<Option<Tensor>, ConfigError> {
+        if self.has(name) { self.get(name, shape).map(Some) } else { Ok(None) }
+    }
+}
