@@ -51,9 +51,7 @@ impl Model {
             workers,
             base: AtomicU64::new(u64::MAX),
             units: (0..stages).map(|_| AtomicU32::new(0)).collect(),
-            cells: (0..stages)
-                .map(|_| (0..widest).map(|_| UnsafeCell::new(0)).collect())
-                .collect(),
+            cells: (0..stages).map(|_| (0..widest).map(|_| UnsafeCell::new(0)).collect()).collect(),
         }
     }
 
