@@ -9,6 +9,24 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
+/// The flags of AVX2, then of AVX-VNNI.
+static X86: [&str; 7] = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt", "-mavxvnni"];
+
+/// The flags of AVX2, then of AVX-512, then of its VNNI.
+static X86_512: [&str; 11] = [
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mbmi",
+    "-mbmi2",
+    "-mpopcnt",
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512vl",
+    "-mavx512dq",
+    "-mavx512vnni",
+];
+
 /// An instruction level that the compiler's renderer can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -33,16 +51,8 @@ pub enum Isa {
 
 impl Isa {
     /// All levels, lowest first within an architecture.
-    pub const ALL: [Isa; 8] = [
-        Isa::Scalar,
-        Isa::Avx2,
-        Isa::AvxVnni,
-        Isa::Avx512,
-        Isa::Avx512Vnni,
-        Isa::Neon,
-        Isa::NeonDot,
-        Isa::NeonI8mm,
-    ];
+    pub const ALL: [Isa; 8] =
+        [Isa::Scalar, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Vnni, Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
 
     /// Its name in configurations, reports and keys.
     pub fn name(self) -> &'static str {
@@ -61,47 +71,12 @@ impl Isa {
     /// The flags that allow the compiler this level and no more; gcc and clang
     /// agree on them.
     pub fn flags(self) -> &'static [&'static str] {
-        const AVX2: [&str; 6] = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt"];
-        const AVX_VNNI: [&str; 7] = [
-            AVX2[0],
-            AVX2[1],
-            AVX2[2],
-            AVX2[3],
-            AVX2[4],
-            AVX2[5],
-            "-mavxvnni",
-        ];
-        const AVX512: [&str; 10] = [
-            AVX2[0],
-            AVX2[1],
-            AVX2[2],
-            AVX2[3],
-            AVX2[4],
-            AVX2[5],
-            "-mavx512f",
-            "-mavx512bw",
-            "-mavx512vl",
-            "-mavx512dq",
-        ];
-        const AVX512_VNNI: [&str; 11] = [
-            AVX512[0],
-            AVX512[1],
-            AVX512[2],
-            AVX512[3],
-            AVX512[4],
-            AVX512[5],
-            AVX512[6],
-            AVX512[7],
-            AVX512[8],
-            AVX512[9],
-            "-mavx512vnni",
-        ];
         match self {
             Isa::Scalar => &[],
-            Isa::Avx2 => &AVX2,
-            Isa::AvxVnni => &AVX_VNNI,
-            Isa::Avx512 => &AVX512,
-            Isa::Avx512Vnni => &AVX512_VNNI,
+            Isa::Avx2 => &X86[..6],
+            Isa::AvxVnni => &X86[..7],
+            Isa::Avx512 => &X86_512[..10],
+            Isa::Avx512Vnni => &X86_512[..11],
             Isa::Neon => &["-march=armv8-a"],
             Isa::NeonDot => &["-march=armv8.2-a+fp16+dotprod"],
             Isa::NeonI8mm => &["-march=armv8.2-a+fp16+dotprod+i8mm"],
@@ -115,10 +90,7 @@ impl Isa {
 
     /// The levels that this machine runs, lowest first; never empty.
     pub fn available() -> Vec<Isa> {
-        Isa::ALL
-            .into_iter()
-            .filter(|isa| isa.is_available())
-            .collect()
+        Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// The highest level that this machine runs.
@@ -140,10 +112,7 @@ impl FromStr for Isa {
         Isa::ALL
             .into_iter()
             .find(|isa| isa.name() == name)
-            .ok_or_else(|| Error::UnknownIsa {
-                name: name.into(),
-                known: names(&Isa::ALL),
-            })
+            .ok_or_else(|| Error::UnknownIsa { name: name.into(), known: names(&Isa::ALL) })
     }
 }
 
@@ -258,16 +227,10 @@ impl Target {
     pub fn detect(limit: Option<Isa>) -> Result<Target> {
         let isa = limit.unwrap_or_else(Isa::detect);
         if !isa.is_available() {
-            return Err(Error::IsaUnavailable {
-                wanted: isa.name().into(),
-                available: names(&Isa::available()),
-            });
+            return Err(Error::IsaUnavailable { wanted: isa.name().into(), available: names(&Isa::available()) });
         }
         let extras = match isa {
-            Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL
-                .into_iter()
-                .filter(|extra| extra.is_available())
-                .collect(),
+            Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL.into_iter().filter(|extra| extra.is_available()).collect(),
             _ => Vec::new(),
         };
         Ok(Target { isa, extras })
