@@ -3,4 +3,5 @@
 pub mod config;
 pub mod engine;
 pub mod step;
+pub mod synth;
 pub mod weights;
