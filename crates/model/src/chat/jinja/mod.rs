@@ -1,0 +1,74 @@
+//! The template language of chat templates: Jinja as Hugging Face runs it, in a sandbox.
+//!
+//! Why not a general engine: templates come inside downloaded models, and an error must stay an
+//! error. In minijinja 3.0.5 `{% set ns.x = ns %}{{ ns }}` overflows the stack and ends the process,
+//! `{{ ''[::-1] }}` panics, and its fuel counts instructions while a loop of `x ~ x` doubles memory
+//! at each. Here every step and every byte of every value is paid for from a [`Limits`] budget,
+//! values cannot form cycles and nest to a bounded depth. minijinja is the oracle of the tests.
+//!
+//! In the language: text, expressions, `if`, `for` (with a filter and `else`), `set` (also of
+//! blocks and namespace attributes), `macro`, `call`, `filter`, `with`, `break`, `continue`, `raw`;
+//! `generation` marks are read and ignored. Blocks and comments trim the newline after them and the
+//! indentation before them. Values print as in Python. Not in it: inheritance, includes, imports,
+//! recursive loops, unpacked arguments, changing of lists and mappings, autoescaping.
+
+mod access;
+mod arithmetic;
+mod ast;
+mod budget;
+mod checks;
+mod compare;
+mod error;
+mod eval;
+mod eval_expr;
+mod filters;
+mod functions;
+mod lexer;
+mod methods;
+mod parse_expr;
+mod parser;
+mod print;
+mod printf;
+mod text;
+mod time;
+mod value;
+
+pub use budget::Limits;
+pub use error::{Limit, TemplateError};
+
+use serde_json::Value as Json;
+use std::time::SystemTime;
+
+/// A template, parsed.
+#[derive(Debug)]
+pub(super) struct Template {
+    body: Vec<ast::Stmt>,
+}
+
+impl Template {
+    pub(super) fn parse(source: &str) -> Result<Template, TemplateError> {
+        Ok(Template {
+            body: parser::parse(source)?,
+        })
+    }
+
+    /// The text of the template with the given variables.
+    pub(super) fn render(
+        &self,
+        variables: &[(&str, &Json)],
+        limits: Limits,
+        now: SystemTime,
+    ) -> Result<String, TemplateError> {
+        let globals = |budget: &mut budget::Budget| {
+            let values = variables.iter().map(|(name, json)| {
+                let value = value::Value::from_json(json, budget)?;
+                Ok(((*name).into(), value))
+            });
+            values.collect()
+        };
+        eval::run(&self.body, globals, limits, time::Moment::of(now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,2 @@
+//! Chat.
+mod jinja;

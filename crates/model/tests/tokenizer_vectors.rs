@@ -1,0 +1,104 @@
+//! The tokenizer against vocabularies and token lists of real models.
+//!
+//! The files are not part of this repository. The test looks for them in `shared/tokenizers` beside
+//! the checkout: `NAME.gguf.gz` (a vocabulary), `NAME.inp` (cases) and `NAME.out` (their tokens),
+//! as llama.cpp ships them.
+
+mod gguf_metadata;
+
+use model::tokenizer::Tokenizer;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/tokenizers")
+}
+
+fn names() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder()) else {
+        println!("skipped: no vocabularies in {}", folder().display());
+        return vec![];
+    };
+    let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files
+        .filter_map(|file| Some(file.strip_suffix(".gguf.gz")?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+fn load(name: &str) -> Tokenizer {
+    let file = folder().join(format!("{name}.gguf.gz"));
+    let data = gguf_metadata::tokenizer_data(&file);
+    let (tokens, merges) = (data.tokens.len(), data.merges.len());
+    let start = Instant::now();
+    let tokenizer = Tokenizer::new(data).unwrap_or_else(|e| panic!("{name}: {e}"));
+    println!(
+        "{name}: {tokens} tokens, {merges} merges, built in {:.1?}",
+        start.elapsed()
+    );
+    tokenizer
+}
+
+#[test]
+fn every_case_of_every_vocabulary() {
+    let mut cases = 0;
+    let names = names();
+    for name in &names {
+        let tokenizer = load(name);
+        let read = |kind| std::fs::read_to_string(folder().join(format!("{name}.{kind}"))).unwrap();
+        let (inputs, outputs) = (read("inp"), read("out"));
+        let inputs: Vec<&str> = inputs.split(SEPARATOR).collect();
+        let (_, inputs) = inputs.split_last().unwrap();
+        assert_eq!(inputs.len(), outputs.lines().count(), "{name}");
+        for (input, line) in inputs.iter().zip(outputs.lines()) {
+            let expected: Vec<u32> = line
+                .split_whitespace()
+                .map(|id| id.parse().unwrap())
+                .collect();
+            let ids = tokenizer.encode(input, false, false);
+            assert_eq!(ids, expected, "{name}: {input:?}");
+            let decoded = tokenizer.decode(&ids, false);
+            assert_eq!(String::from_utf8_lossy(&decoded), **input, "{name}");
+            cases += 1;
+        }
+    }
+    println!("ran {cases} cases of {} vocabularies", names.len());
+}
+
+/// A megabyte without a break must not take quadratic time.
+#[test]
+fn long_texts_take_linear_time() {
+    for name in names() {
+        let tokenizer = load(&name);
+        let prose =
+            "The quick brown fox jumps over the lazy dog. 它很高兴地跳过。\n".repeat(16_000);
+        for (kind, text) in [
+            ("one word", "a".repeat(1 << 20)),
+            (
+                "one word of many letters",
+                "abcdefghijklmnopqrstuvwxyz".repeat(40_000),
+            ),
+            ("one space", " ".repeat(1 << 20)),
+            ("lines", "\n".repeat(1 << 20)),
+            ("prose", prose),
+        ] {
+            let start = Instant::now();
+            let ids = tokenizer.encode(&text, false, true);
+            let took = start.elapsed();
+            println!(
+                "  {kind}: {} tokens, {:.1} MB/s",
+                ids.len(),
+                text.len() as f64 / 1e6 / took.as_secs_f64()
+            );
+            assert!(took.as_secs() < 20, "{name}, {kind}: {took:?}");
+            assert_eq!(
+                tokenizer.decode(&ids, false),
+                text.as_bytes(),
+                "{name}, {kind}"
+            );
+        }
+    }
+}
