@@ -92,7 +92,7 @@ impl Roles {
     fn mark_reduction(&mut self, g: &mut Graph, reduce: Id) {
         let body = g.src(reduce)[0];
         let full = volume(g, body);
-        let (mut cone, mut grows, mut weights, mut nested) = (vec![], false, false, vec![]);
+        let (mut cone, mut grows, mut weights, mut nested): (Vec<Id>, bool, bool, Vec<Id>) = (vec![], false, false, vec![]);
         let mut stack = vec![body];
         let mut seen = FxHashSet::default();
         while let Some(id) = stack.pop() {
@@ -107,6 +107,10 @@ impl Roles {
             if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
                 cone.push(id);
                 grows = true;
+            } else if op == Op::Gather && reads_tensor(g, g.src(id)[0]) && self.free.contains(&g.src(id)[0]) {
+                // Rows chosen by a computed index: read in place.
+                cone.push(id);
+                weights = true;
             } else if op.is_elementwise() || is_view(g, id) {
                 cone.push(id);
                 stack.extend_from_slice(g.src(id));
@@ -186,7 +190,7 @@ fn reads_tensor(g: &Graph, id: Id) -> bool {
 fn unpacks(g: &Graph, id: Id) -> bool {
     match g.op(id) {
         Op::Dequant(..) => true,
-        Op::Gather => g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
+        Op::Gather => g.dtype(id).is_float() && g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
         Op::Cast => unpacks(g, g.src(id)[0]),
         _ if is_view(g, id) => unpacks(g, g.src(id)[0]),
         _ => false,

@@ -218,10 +218,9 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
 }
 
 fn shape_name(body: &Body) -> String {
-    let mut kinds: Vec<&str> = body.paths.clone();
-    kinds.dedup();
-    let first = kinds.iter().find(|k| k.contains("dot") || k.contains("reduction") || k.contains("columns")).or(kinds.first());
-    first.map_or("empty".into(), |k| k.replace(' ', "_"))
+    let rank = |k: &str| ["integer dot", "vector columns", "vector reduction", "scalar reduction"].iter().position(|r| *r == k).unwrap_or(9);
+    let main = body.paths.iter().min_by_key(|k| rank(k));
+    main.map_or("empty".into(), |k| k.replace(' ', "_"))
 }
 
 fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {

@@ -180,6 +180,7 @@ impl Renderer {
                 let ty = g.ty(src[2]);
                 let text = match (ty.lanes, ty.base) {
                     (1, _) => format!("{b}[{at}] = {v};"),
+                    (n, DType::Bool) => format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, src[2]), 8, n)),
                     _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
                 };
                 self.line(&text);
@@ -241,6 +242,9 @@ impl Renderer {
             Op::Load => {
                 let at = self.value(g, n.src[1]);
                 let b = self.buffer(g, n.src[0]);
+                if ty.base == DType::Bool && ty.lanes > 1 {
+                    return self.name(g, id, format!("-kl_load_i8x{}({b} + {at})", ty.lanes));
+                }
                 let raw = g.dtype(n.src[0]) != ty.base;
                 if ty.lanes == 1 && !raw { format!("{b}[{at}]") } else { format!("kl_load_{}({b} + {at})", loader(ty)) }
             }
@@ -251,6 +255,8 @@ impl Renderer {
             Op::Binary(op) => {
                 let a = self.value(g, n.src[0]);
                 let b = self.value(g, n.src[1]);
+                let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
+                let b = if ma != mb { widen_mask(&b, mb, ma, ty.lanes) } else { b };
                 let natural = matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
                 if natural {
                     format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
@@ -276,7 +282,10 @@ impl Renderer {
             }
             Op::Splat => {
                 let a = self.value(g, n.src[0]);
-                format!("kl_splat_{}({a})", ctype(ty))
+                match ty.base {
+                    DType::Bool => format!("kl_splat_i8x{}(-{a})", ty.lanes),
+                    _ => format!("kl_splat_{}({a})", ctype(ty)),
+                }
             }
             Op::Shuffle(map) => {
                 let a = self.value(g, n.src[0]);
@@ -306,6 +315,11 @@ impl Renderer {
             }
             op => panic!("{op:?} is no expression"),
         };
+        self.name(g, id, text)
+    }
+
+    /// Gives an expression a name in the innermost scope.
+    fn name(&mut self, g: &Graph, id: Id, text: String) -> String {
         let t = self.temp();
         let line = format!("const {} {t} = {text};", ctype_of(g, id));
         self.line(&line);

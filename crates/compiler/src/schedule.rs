@@ -9,7 +9,7 @@
 
 use crate::axes::{Along, Obstacle, backward, forward, unify};
 use crate::classify::{Roles, base, is_view, volume};
-use ir::{Graph, Id, Op};
+use ir::{Graph, Id, Op, UnOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
@@ -329,8 +329,10 @@ impl Scheduler {
             if written.contains(&h) {
                 continue;
             }
-            let cycle = homes.iter().any(|&o| o != h && self.needs(o, h));
-            if cycle {
+            // Joining must not delay what the kernel computes already.
+            let depth = self.depth(h);
+            let late = |s: &mut Self, g: &mut Graph, o: usize| o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o));
+            if homes.iter().any(|&o| late(self, g, o)) {
                 continue;
             }
             match self.try_join(g, id, h) {
@@ -504,9 +506,12 @@ impl Scheduler {
     /// Merges kernels that `id` combines, if none needs another and their
     /// results are cut alike.
     fn merge_siblings(&mut self, g: &mut Graph, id: Id, homes: &mut Vec<usize>) {
-        let heavy: Vec<usize> = homes.iter().copied().filter(|&h| self.out.groups[h].heavy).collect();
-        for (i, &a) in heavy.iter().enumerate() {
-            for &b in &heavy[i + 1..] {
+        let all = homes.clone();
+        for (i, &a) in all.iter().enumerate() {
+            for &b in &all[i + 1..] {
+                if self.out.groups[a].heavy != self.out.groups[b].heavy || self.depth(a) != self.depth(b) {
+                    continue;
+                }
                 if self.out.groups[a].dead || self.out.groups[b].dead || self.needs(a, b) || self.needs(b, a) {
                     continue;
                 }
@@ -514,9 +519,11 @@ impl Scheduler {
                     continue;
                 }
                 let saved = (self.out.groups.clone(), self.out.maps.clone());
-                if self.merge(g, id, a, b).is_err() {
+                if let Err(why) = self.merge(g, id, a, b) {
                     (self.out.groups, self.out.maps) = saved;
+                    self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
                 } else {
+                    self.out.notes.push(format!("kernels {a} and {b} merged for {id:?}"));
                     homes.retain(|&h| h != b);
                 }
             }
@@ -580,20 +587,35 @@ impl Scheduler {
                 continue;
             }
             if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
+                self.out.notes.push(format!("kernel {small} moved into {}", readers[0]));
                 continue;
             }
-            let work: i64 = self.out.groups[small].members.clone().iter().map(|&m| self.work(g, m)).sum();
-            if work <= self.prices.repeat && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
+            if self.is_cheap(g, small) && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
                 self.repeat_in(g, small, &readers);
             }
         }
     }
 
-    /// Values that computing a node for one token reads.
+    /// Whether readers may compute a kernel again rather than wait for it.
+    fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
+        let gr = &self.out.groups[group];
+        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+            return false;
+        }
+        gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat
+    }
+
+    /// Values that computing a node for one token reads; functions that a
+    /// processor computes by polynomial count for more.
     fn work(&self, g: &mut Graph, id: Id) -> i64 {
+        let each = match g.op(id) {
+            Op::Unary(UnOp::Sin | UnOp::Cos) => 64,
+            Op::Unary(UnOp::Exp) => 8,
+            _ => 1,
+        };
         let id = if matches!(g.op(id), Op::Reduce(..)) { g.src(id)[0] } else { id };
         let shape = g.shape(id).to_vec();
-        shape.iter().filter_map(|&d| g.as_int(d)).product()
+        each * shape.iter().filter_map(|&d| g.as_int(d)).product::<i64>()
     }
 
     /// The maps that `reader` asks of the values it reads from `small`.

@@ -15,13 +15,8 @@ const STEPS: usize = 2000;
 
 /// A step of equal stages, whose tasks run for so many rounds.
 fn program(launches: usize, tasks: i64, rounds: usize) -> Arc<Program> {
-    let launch = Launch {
-        kernel: 0,
-        args: vec![0],
-        tasks: Count::Const(tasks),
-        origin: "stage".into(),
-        bytes: Count::Const(0),
-    };
+    let launch =
+        Launch { kernel: 0, args: vec![0], tasks: Count::Const(tasks), origin: "stage".into(), bytes: Count::Const(0) };
     let source = format!(
         "void work(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{
             uint64_t x = begin;
@@ -37,23 +32,10 @@ fn program(launches: usize, tasks: i64, rounds: usize) -> Arc<Program> {
     Arc::new(Program {
         name: "stages".into(),
         prelude: "#include <stdint.h>\n".into(),
-        buffers: vec![Buffer {
-            kind: BufferKind::Arena(0),
-            bytes: 64 * tasks as usize,
-            name: "y".into(),
-        }],
+        buffers: vec![Buffer { kind: BufferKind::Arena(0), bytes: 64 * tasks as usize, name: "y".into() }],
         arena_bytes: 64 * tasks as usize,
-        kernels: vec![Kernel {
-            symbol: "work".into(),
-            source,
-            scratch_bytes: 0,
-        }],
-        stages: vec![
-            Stage {
-                launches: vec![launch; launches],
-            };
-            STAGES
-        ],
+        kernels: vec![Kernel { symbol: "work".into(), source, scratch_bytes: 0 }],
+        stages: vec![Stage { launches: vec![launch; launches] }; STAGES],
         ..Program::default()
     })
 }
@@ -114,19 +96,14 @@ fn main() -> device::Result<()> {
     if !threads.contains(&1) {
         threads.insert(0, 1);
     }
-    println!(
-        "{STAGES} stages, fifth percentile of {STEPS} steps, us a stage; 'work' is a stage of"
-    );
+    println!("{STAGES} stages, fifth percentile of {STEPS} steps, us a stage; 'work' is a stage of");
     println!("128 tasks a worker, 'over' what it takes longer than with one worker");
     println!("               --------------- empty stages ----------------");
     println!("threads   hop  1 task  2 tasks  64 tasks  3 x 64  after a nap   work  over");
     let mut alone = 0.0;
     let awake = Duration::ZERO;
     for threads in threads {
-        let cpu = Cpu::new(&CpuConfig {
-            threads,
-            ..CpuConfig::from_environment()
-        })?;
+        let cpu = Cpu::new(&CpuConfig { threads, ..CpuConfig::from_environment() })?;
         let work = stage(&cpu, program(1, 128 * threads as i64, 130), awake)?;
         if threads == 1 {
             alone = work;

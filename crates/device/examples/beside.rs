@@ -28,33 +28,15 @@ fn program(threads: usize, stage_us: f64) -> Arc<Program> {
         }}",
         rounds as i64
     );
-    let launch = Launch {
-        kernel: 0,
-        args: vec![0],
-        tasks: Count::Const(TASKS),
-        origin: "work".into(),
-        bytes: Count::Const(0),
-    };
+    let launch =
+        Launch { kernel: 0, args: vec![0], tasks: Count::Const(TASKS), origin: "work".into(), bytes: Count::Const(0) };
     Arc::new(Program {
         name: "work".into(),
         prelude: "#include <stdint.h>\n".into(),
-        buffers: vec![Buffer {
-            kind: BufferKind::Arena(0),
-            bytes: 4 * TASKS as usize,
-            name: "y".into(),
-        }],
+        buffers: vec![Buffer { kind: BufferKind::Arena(0), bytes: 4 * TASKS as usize, name: "y".into() }],
         arena_bytes: 4 * TASKS as usize,
-        kernels: vec![Kernel {
-            symbol: "work".into(),
-            source,
-            scratch_bytes: 0,
-        }],
-        stages: vec![
-            Stage {
-                launches: vec![launch]
-            };
-            STAGES
-        ],
+        kernels: vec![Kernel { symbol: "work".into(), source, scratch_bytes: 0 }],
+        stages: vec![Stage { launches: vec![launch] }; STAGES],
         ..Program::default()
     })
 }
@@ -75,18 +57,12 @@ fn main() -> device::Result<()> {
     let threads = args.next().and_then(|n| n.parse().ok());
     let threads = threads.unwrap_or_else(default_threads);
     let stage_us = args.next().and_then(|n| n.parse().ok()).unwrap_or(100.0);
-    let cpu = Cpu::new(&CpuConfig {
-        threads,
-        ..CpuConfig::from_environment()
-    })?;
+    let cpu = Cpu::new(&CpuConfig { threads, ..CpuConfig::from_environment() })?;
     let mut memory = Memory::new();
     let mut executable = cpu.load(program(threads, stage_us), &mut memory)?;
     rate(executable.as_mut(), &mut memory)?;
     let alone = rate(executable.as_mut(), &mut memory)?;
-    println!(
-        "{threads} threads alone: {alone:.1} steps/s, {:.1} us a stage",
-        1e6 / alone / STAGES as f64
-    );
+    println!("{threads} threads alone: {alone:.1} steps/s, {:.1} us a stage", 1e6 / alone / STAGES as f64);
     for spinners in 1..=2 {
         let stop = AtomicBool::new(false);
         let beside = std::thread::scope(|scope| {
@@ -101,10 +77,7 @@ fn main() -> device::Result<()> {
             stop.store(true, Ordering::Relaxed);
             beside
         })?;
-        println!(
-            "beside {spinners} spinning: {beside:.1} steps/s, {:.0}%",
-            100.0 * beside / alone
-        );
+        println!("beside {spinners} spinning: {beside:.1} steps/s, {:.0}%", 100.0 * beside / alone);
     }
     Ok(())
 }

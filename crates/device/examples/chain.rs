@@ -39,22 +39,14 @@ void stream(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, 
 fn chain(stage_bytes: usize) -> Arc<Program> {
     let tasks = stage_bytes.div_ceil(TASK);
     let stages = TOTAL / (tasks * TASK);
-    let arena = |offset| Buffer {
-        kind: BufferKind::Arena(offset),
-        bytes: 8 * tasks,
-        name: "activations".into(),
-    };
+    let arena = |offset| Buffer { kind: BufferKind::Arena(offset), bytes: 8 * tasks, name: "activations".into() };
     let second = (8 * tasks).next_multiple_of(64);
     let mut buffers = vec![arena(0), arena(second)];
     let mut program = Program {
         name: "chain".into(),
         prelude: format!("#include <stdint.h>\n#define TASK {TASK}\n"),
         arena_bytes: 2 * second,
-        kernels: vec![Kernel {
-            symbol: "stream".into(),
-            source: SOURCE.into(),
-            scratch_bytes: 0,
-        }],
+        kernels: vec![Kernel { symbol: "stream".into(), source: SOURCE.into(), scratch_bytes: 0 }],
         ..Program::default()
     };
     for stage in 0..stages {
@@ -82,10 +74,8 @@ fn main() -> device::Result<()> {
         eprintln!("waiting for {holder}");
     })?;
     let threads = std::env::args().nth(1).and_then(|n| n.parse().ok());
-    let cpu = Cpu::new(&CpuConfig {
-        threads: threads.unwrap_or_else(default_threads),
-        ..CpuConfig::from_environment()
-    })?;
+    let cpu =
+        Cpu::new(&CpuConfig { threads: threads.unwrap_or_else(default_threads), ..CpuConfig::from_environment() })?;
     let mut peak = bandwidth::measure(&cpu, bandwidth::READ_BYTES)?.read / 1e9;
     println!("{}: one read of {TOTAL} bytes {peak:.1} GB/s", cpu.name());
     println!("best steps of two seconds; the read is measured again each time");

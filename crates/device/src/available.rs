@@ -21,16 +21,13 @@ mod system {
             let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
             let cached = cached(&read("memory.stat").unwrap_or_default());
             let left = |limit: &str, used: &str| room(&read(limit)?, &read(used)?, cached);
-            left("memory.max", "memory.current")
-                .or_else(|| left("memory.limit_in_bytes", "memory.usage_in_bytes"))
+            left("memory.max", "memory.current").or_else(|| left("memory.limit_in_bytes", "memory.usage_in_bytes"))
         });
         Some(groups.map_or(machine, |groups| groups.min(machine)))
     }
 
     pub(super) fn of_machine(meminfo: &str) -> Option<u64> {
-        let line = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib << 10)
     }

@@ -44,10 +44,7 @@ impl CacheConfig {
             path.is_absolute().then_some(path)
         };
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        CacheConfig {
-            folder: caches.map(|folder| folder.join("kernloom")),
-            temporary: std::env::temp_dir(),
-        }
+        CacheConfig { folder: caches.map(|folder| folder.join("kernloom")), temporary: std::env::temp_dir() }
     }
 }
 
@@ -132,10 +129,7 @@ impl Cache {
             if folder.is_dir() && trusted(&folder).is_ok() {
                 readable = Some(folder);
             }
-            warning = Some(Warning::CacheUnusable {
-                folder: parent.clone(),
-                reason,
-            });
+            warning = Some(Warning::CacheUnusable { folder: parent.clone(), reason });
         }
         let temporary = BuildFolder::new(&config.temporary, "kernloom")?;
         let cache = Cache {
@@ -214,9 +208,7 @@ fn unique_name(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     // Process ids repeat across containers that share a folder; time does not.
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |time| time.as_nanos());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     format!("{prefix}-{}-{now:x}-{next}", std::process::id())
 }
 
@@ -249,10 +241,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn make_private(folder: &Path, recursive: bool) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new()
-        .recursive(recursive)
-        .mode(0o700)
-        .create(folder)
+    fs::DirBuilder::new().recursive(recursive).mode(0o700).create(folder)
 }
 
 #[cfg(not(unix))]
@@ -310,10 +299,7 @@ mod tests {
 
     fn here(name: &str) -> (BuildFolder, CacheConfig) {
         let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();
-        let config = CacheConfig {
-            folder: Some(folder.0.join(name)),
-            temporary: folder.0.clone(),
-        };
+        let config = CacheConfig { folder: Some(folder.0.join(name)), temporary: folder.0.clone() };
         (folder, config)
     }
 
@@ -354,9 +340,7 @@ mod tests {
             fs::write(folder.join("kernels.c"), "").unwrap();
         }
         let yesterday = std::time::SystemTime::now() - ABANDONED - Duration::from_secs(60);
-        fs::File::open(&old)
-            .and_then(|file| file.set_modified(yesterday))
-            .unwrap();
+        fs::File::open(&old).and_then(|file| file.set_modified(yesterday)).unwrap();
         let (cache, _) = Cache::open(&config).unwrap();
         assert!(!old.exists() && new.exists());
         assert!(matches!(find(&cache, &key), Found::Object(_)));

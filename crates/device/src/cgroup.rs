@@ -31,11 +31,7 @@ fn group<'a>(line: &'a str, controller: &str) -> Option<(PathBuf, &'a str)> {
 /// The folder of a group and of all groups around it.
 fn around(root: &Path, path: &str) -> Vec<PathBuf> {
     let inner = root.join(path.trim_start_matches('/'));
-    inner
-        .ancestors()
-        .take_while(|folder| folder.starts_with(root))
-        .map(Path::to_path_buf)
-        .collect()
+    inner.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_path_buf).collect()
 }
 
 #[cfg(test)]
@@ -45,14 +41,8 @@ mod tests {
     #[test]
     fn groups_of_both_versions() {
         let root = |path: &str| PathBuf::from(path);
-        assert_eq!(
-            group("0::/user/app", "cpu"),
-            Some((root("/sys/fs/cgroup"), "/user/app"))
-        );
-        assert_eq!(
-            group("4:cpu,cpuacct:/app", "cpu"),
-            Some((root("/sys/fs/cgroup/cpu"), "/app"))
-        );
+        assert_eq!(group("0::/user/app", "cpu"), Some((root("/sys/fs/cgroup"), "/user/app")));
+        assert_eq!(group("4:cpu,cpuacct:/app", "cpu"), Some((root("/sys/fs/cgroup/cpu"), "/app")));
         assert_eq!(group("4:cpuacct:/app", "cpu"), None);
         assert_eq!(group("nonsense", "cpu"), None);
     }

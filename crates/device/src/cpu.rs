@@ -81,21 +81,10 @@ impl Cpu {
             });
         }
         let compiler = toolchain.version().to_string();
-        let (objects, warning) = Objects::open(
-            toolchain,
-            &target,
-            &config.cache,
-            config.compile_jobs,
-            config.progress.clone(),
-        )?;
+        let (objects, warning) =
+            Objects::open(toolchain, &target, &config.cache, config.compile_jobs, config.progress.clone())?;
         warnings.extend(warning);
-        Ok(Cpu {
-            target,
-            compiler,
-            objects,
-            pool: Arc::new(Pool::new(config.threads, SPIN)?),
-            warnings,
-        })
+        Ok(Cpu { target, compiler, objects, pool: Arc::new(Pool::new(config.threads, SPIN)?), warnings })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
@@ -206,13 +195,7 @@ impl Tables {
 
     /// Runs some units of a stage; each call of a kernel goes through `call`,
     /// with the launch that it belongs to.
-    fn run_units(
-        &self,
-        worker: usize,
-        stage: usize,
-        units: Range<u32>,
-        call: impl Fn(usize, &dyn Fn()),
-    ) {
+    fn run_units(&self, worker: usize, stage: usize, units: Range<u32>, call: impl Fn(usize, &dyn Fn())) {
         for index in self.stages[stage].clone() {
             let launch = &self.launches[index];
             let start = units.start.max(launch.units.start);
@@ -254,12 +237,11 @@ struct Timed<'a> {
 
 impl Work for Timed<'_> {
     fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
-        self.tables
-            .run_units(worker, stage, units, |launch, kernel| {
-                let start = Instant::now();
-                kernel();
-                self.stopwatch.record(worker, launch, start, Instant::now());
-            });
+        self.tables.run_units(worker, stage, units, |launch, kernel| {
+            let start = Instant::now();
+            kernel();
+            self.stopwatch.record(worker, launch, start, Instant::now());
+        });
         self.stopwatch.stage_seen(stage, Instant::now());
     }
 }
@@ -287,9 +269,7 @@ impl CpuExecutable {
     /// Checks the arguments of a step and brings the tables up to date.
     fn prepare(&mut self, memory: &Memory, vars: &[i64]) -> Result<()> {
         if memory.id() != self.memory {
-            return Err(Error::OtherMemory {
-                program: self.program.name.clone(),
-            });
+            return Err(Error::OtherMemory { program: self.program.name.clone() });
         }
         validate::vars(&self.program, vars)?;
         let fresh = self.bound_at.is_none();
@@ -361,10 +341,7 @@ impl Executable for CpuExecutable {
         self.prepare(memory, vars)?;
         let launches = self.tables.launches.len();
         let stopwatch = Stopwatch::start(self.pool.workers(), launches, self.program.stages.len());
-        let timed = Timed {
-            tables: &self.tables,
-            stopwatch: &stopwatch,
-        };
+        let timed = Timed { tables: &self.tables, stopwatch: &stopwatch };
         self.pool.run(&self.stages, &timed)?;
         let tasks = self.tables.launches.iter().map(|launch| launch.tasks);
         Ok(stopwatch.stop(&self.program, vars, tasks))

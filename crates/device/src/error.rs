@@ -211,14 +211,10 @@ impl Error {
     /// [`Error::DiskFull`].
     pub(crate) fn cache(action: &'static str, path: &Path, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull {
-                folder: path.parent().unwrap_or(path).to_path_buf(),
-            },
-            _ => Error::Cache {
-                action,
-                path: path.to_path_buf(),
-                source,
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::DiskFull { folder: path.parent().unwrap_or(path).to_path_buf() }
+            }
+            _ => Error::Cache { action, path: path.to_path_buf(), source },
         }
     }
 }

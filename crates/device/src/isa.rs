@@ -10,15 +10,7 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 /// The flags of AVX2, then of AVX-VNNI.
-static X86: [&str; 7] = [
-    "-mavx2",
-    "-mfma",
-    "-mf16c",
-    "-mbmi",
-    "-mbmi2",
-    "-mpopcnt",
-    "-mavxvnni",
-];
+static X86: [&str; 7] = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt", "-mavxvnni"];
 
 /// The flags of AVX2, then of AVX-512, then of its VNNI.
 static X86_512: [&str; 11] = [
@@ -59,16 +51,8 @@ pub enum Isa {
 
 impl Isa {
     /// All levels, lowest first within an architecture.
-    pub const ALL: [Isa; 8] = [
-        Isa::Scalar,
-        Isa::Avx2,
-        Isa::AvxVnni,
-        Isa::Avx512,
-        Isa::Avx512Vnni,
-        Isa::Neon,
-        Isa::NeonDot,
-        Isa::NeonI8mm,
-    ];
+    pub const ALL: [Isa; 8] =
+        [Isa::Scalar, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Vnni, Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
 
     /// Its name in configurations, reports and keys.
     pub fn name(self) -> &'static str {
@@ -106,10 +90,7 @@ impl Isa {
 
     /// The levels that this machine runs, lowest first; never empty.
     pub fn available() -> Vec<Isa> {
-        Isa::ALL
-            .into_iter()
-            .filter(|isa| isa.is_available())
-            .collect()
+        Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// The highest level that this machine runs.
@@ -131,10 +112,7 @@ impl FromStr for Isa {
         Isa::ALL
             .into_iter()
             .find(|isa| isa.name() == name)
-            .ok_or_else(|| Error::UnknownIsa {
-                name: name.into(),
-                known: names(&Isa::ALL),
-            })
+            .ok_or_else(|| Error::UnknownIsa { name: name.into(), known: names(&Isa::ALL) })
     }
 }
 
@@ -249,16 +227,10 @@ impl Target {
     pub fn detect(limit: Option<Isa>) -> Result<Target> {
         let isa = limit.unwrap_or_else(Isa::detect);
         if !isa.is_available() {
-            return Err(Error::IsaUnavailable {
-                wanted: isa.name().into(),
-                available: names(&Isa::available()),
-            });
+            return Err(Error::IsaUnavailable { wanted: isa.name().into(), available: names(&Isa::available()) });
         }
         let extras = match isa {
-            Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL
-                .into_iter()
-                .filter(|extra| extra.is_available())
-                .collect(),
+            Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL.into_iter().filter(|extra| extra.is_available()).collect(),
             _ => Vec::new(),
         };
         Ok(Target { isa, extras })

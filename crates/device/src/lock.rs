@@ -22,28 +22,19 @@ pub struct Holder {
 
 impl Holder {
     fn this_process() -> Holder {
-        let words: Vec<_> = std::env::args_os()
-            .map(|word| word.to_string_lossy().replace(char::is_control, " "))
-            .collect();
-        Holder {
-            pid: Some(std::process::id()),
-            command: words.join(" "),
-        }
+        let words: Vec<_> =
+            std::env::args_os().map(|word| word.to_string_lossy().replace(char::is_control, " ")).collect();
+        Holder { pid: Some(std::process::id()), command: words.join(" ") }
     }
 
     fn read(file: &mut File) -> Holder {
         let mut text = String::new();
-        let read = file
-            .seek(SeekFrom::Start(0))
-            .and_then(|_| file.take(4096).read_to_string(&mut text));
+        let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(4096).read_to_string(&mut text));
         let (pid, command) = match read {
             Ok(_) => text.split_once(' ').unwrap_or_default(),
             Err(_) => Default::default(),
         };
-        Holder {
-            pid: pid.parse().ok(),
-            command: command.trim().into(),
-        }
+        Holder { pid: pid.parse().ok(), command: command.trim().into() }
     }
 
     fn write(&self, file: &mut File) -> io::Result<()> {
@@ -87,10 +78,7 @@ impl MachineLock {
     /// # Errors
     /// [`Error::Lock`] if the file cannot be opened or locked.
     pub fn acquire(path: &Path, waiting: impl FnOnce(&Holder)) -> Result<MachineLock> {
-        let failed = |source| Error::Lock {
-            path: path.into(),
-            source,
-        };
+        let failed = |source| Error::Lock { path: path.into(), source };
         let mut file = open(path).map_err(failed)?;
         if !system::lock(&file, false).map_err(failed)? {
             waiting(&Holder::read(&mut file));
@@ -104,10 +92,7 @@ impl MachineLock {
     /// # Errors
     /// As [`MachineLock::acquire`].
     pub fn try_acquire(path: &Path) -> Result<std::result::Result<MachineLock, Holder>> {
-        let failed = |source| Error::Lock {
-            path: path.into(),
-            source,
-        };
+        let failed = |source| Error::Lock { path: path.into(), source };
         let mut file = open(path).map_err(failed)?;
         if !system::lock(&file, false).map_err(failed)? {
             return Ok(Err(Holder::read(&mut file)));
@@ -119,10 +104,7 @@ impl MachineLock {
         // The name of the holder is a courtesy: a file of another user that
         // can only be read still locks.
         let _ = Holder::this_process().write(&mut file);
-        Ok(MachineLock {
-            file,
-            path: path.into(),
-        })
+        Ok(MachineLock { file, path: path.into() })
     }
 
     /// The file of the lock.

@@ -1,7 +1,7 @@
 //! Weights straight from the mapped file of a model.
 
-use crate::memory::Memory;
 use crate::Result;
+use crate::memory::Memory;
 use gguf::Gguf;
 use std::sync::Arc;
 

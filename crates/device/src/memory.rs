@@ -108,29 +108,15 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::WeightRange`] if the range is not within the bytes of `owner`.
-    pub unsafe fn add_weight(
-        &mut self,
-        name: impl Into<String>,
-        owner: Owner,
-        range: Range<usize>,
-    ) -> Result<()> {
+    pub unsafe fn add_weight(&mut self, name: impl Into<String>, owner: Owner, range: Range<usize>) -> Result<()> {
         let name = name.into();
         let source = (*owner).as_ref();
         let Some(bytes) = source.get(range.clone()) else {
-            return Err(Error::WeightRange {
-                weight: name,
-                start: range.start,
-                end: range.end,
-                length: source.len(),
-            });
+            return Err(Error::WeightRange { weight: name, start: range.start, end: range.end, length: source.len() });
         };
         let (start, bytes) = (bytes.as_ptr(), bytes.len());
         self.weight_names.insert(name, self.weights.len());
-        self.weights.push(Weight {
-            start,
-            bytes,
-            _owner: owner,
-        });
+        self.weights.push(Weight { start, bytes, _owner: owner });
         Ok(())
     }
 
@@ -162,10 +148,7 @@ impl Memory {
         let index = self.weight_names.get(name);
         let weight = index
             .map(|i| &self.weights[*i])
-            .ok_or_else(|| Error::UnknownRegion {
-                kind: "weight",
-                name: name.into(),
-            })?;
+            .ok_or_else(|| Error::UnknownRegion { kind: "weight", name: name.into() })?;
         // SAFETY: `add_weight`'s caller keeps the bytes in place, unchanged.
         Ok(unsafe { std::slice::from_raw_parts(weight.start, weight.bytes) })
     }
@@ -205,10 +188,8 @@ impl Memory {
 
     /// What is held now.
     pub fn usage(&self) -> MemoryPlan {
-        let mut plan = MemoryPlan {
-            weights: self.weights.iter().map(|weight| weight.bytes).sum(),
-            ..MemoryPlan::default()
-        };
+        let mut plan =
+            MemoryPlan { weights: self.weights.iter().map(|weight| weight.bytes).sum(), ..MemoryPlan::default() };
         for (key, index) in &self.keys {
             plan.add(key, self.regions[*index].bytes());
         }
@@ -224,12 +205,7 @@ impl Memory {
         Ok(unsafe { std::slice::from_raw_parts(region.start().cast(), length) })
     }
 
-    fn view_mut<T: Element>(
-        &mut self,
-        key: &Key,
-        kind: &'static str,
-        name: &str,
-    ) -> Result<&mut [T]> {
+    fn view_mut<T: Element>(&mut self, key: &Key, kind: &'static str, name: &str) -> Result<&mut [T]> {
         let region = self.keys.get(key).map(|index| &mut self.regions[*index]);
         let region = region.ok_or_else(|| unknown(kind, name))?;
         let length = elements::<T>(name, region.bytes())?;
@@ -244,10 +220,7 @@ impl Memory {
             let key = match &buffer.kind {
                 BufferKind::Weight(name) => return self.bind_weight(program, name, buffer.bytes),
                 BufferKind::Arena(offset) => {
-                    return Ok(Place::Region {
-                        region: arena,
-                        offset: *offset,
-                    });
+                    return Ok(Place::Region { region: arena, offset: *offset });
                 }
                 BufferKind::Input(name) => Key::Input(name.clone()),
                 BufferKind::Output(name) => Key::Output(name.clone()),
@@ -273,12 +246,7 @@ impl Memory {
         let held = index.map_or(0, |i| self.weights[i].bytes);
         match index {
             Some(index) if held >= needed => Ok(Place::Weight(index)),
-            _ => Err(Error::Weight {
-                program: program.name.clone(),
-                weight: name.into(),
-                needed,
-                held,
-            }),
+            _ => Err(Error::Weight { program: program.name.clone(), weight: name.into(), needed, held }),
         }
     }
 
@@ -336,20 +304,13 @@ impl fmt::Debug for Memory {
 }
 
 fn unknown(kind: &'static str, name: &str) -> Error {
-    Error::UnknownRegion {
-        kind,
-        name: name.into(),
-    }
+    Error::UnknownRegion { kind, name: name.into() }
 }
 
 fn elements<T>(name: &str, bytes: usize) -> Result<usize> {
     let element_bytes = size_of::<T>();
     if !bytes.is_multiple_of(element_bytes) {
-        return Err(Error::ViewSize {
-            name: name.into(),
-            bytes,
-            element_bytes,
-        });
+        return Err(Error::ViewSize { name: name.into(), bytes, element_bytes });
     }
     Ok(bytes / element_bytes)
 }
@@ -422,10 +383,7 @@ impl MemoryPlan {
                 }
             }
         }
-        let mut plan = MemoryPlan {
-            weights: weights.values().sum(),
-            ..MemoryPlan::default()
-        };
+        let mut plan = MemoryPlan { weights: weights.values().sum(), ..MemoryPlan::default() };
         for (key, bytes) in &regions {
             plan.add(key, *bytes);
         }
@@ -473,20 +431,12 @@ mod tests {
     use compiler::program::{Buffer, Kernel};
 
     fn program(kinds: Vec<(BufferKind, usize)>, arena_bytes: usize) -> Program {
-        let buffers = kinds.into_iter().map(|(kind, bytes)| Buffer {
-            kind,
-            bytes,
-            name: "buffer".into(),
-        });
+        let buffers = kinds.into_iter().map(|(kind, bytes)| Buffer { kind, bytes, name: "buffer".into() });
         Program {
             name: "test".into(),
             buffers: buffers.collect(),
             arena_bytes,
-            kernels: vec![Kernel {
-                symbol: "k".into(),
-                source: String::new(),
-                scratch_bytes: 100,
-            }],
+            kernels: vec![Kernel { symbol: "k".into(), source: String::new(), scratch_bytes: 100 }],
             ..Program::default()
         }
     }
@@ -494,22 +444,10 @@ mod tests {
     #[test]
     fn programs_share_regions_by_name_and_content() {
         let table = BufferKind::Const(vec![7; 40]);
-        let one = program(
-            vec![
-                (BufferKind::State("kv".into()), 64),
-                (table.clone(), 40),
-                (BufferKind::Arena(128), 64),
-            ],
-            256,
-        );
-        let two = program(
-            vec![
-                (table, 40),
-                (BufferKind::State("kv".into()), 64),
-                (BufferKind::Input("kv".into()), 8),
-            ],
-            512,
-        );
+        let one =
+            program(vec![(BufferKind::State("kv".into()), 64), (table.clone(), 40), (BufferKind::Arena(128), 64)], 256);
+        let two =
+            program(vec![(table, 40), (BufferKind::State("kv".into()), 64), (BufferKind::Input("kv".into()), 8)], 512);
         let mut memory = Memory::new();
         let first = memory.bind(&one).unwrap();
         memory.state_mut::<u8>("kv").unwrap()[3] = 9;
@@ -563,19 +501,10 @@ mod tests {
     #[test]
     fn views_are_typed() {
         let mut memory = Memory::new();
-        let io = program(
-            vec![
-                (BufferKind::Input("token".into()), 10),
-                (BufferKind::Output("logits".into()), 16),
-            ],
-            0,
-        );
+        let io = program(vec![(BufferKind::Input("token".into()), 10), (BufferKind::Output("logits".into()), 16)], 0);
         memory.bind(&io).unwrap();
         assert_eq!(memory.input_mut::<i16>("token").unwrap().len(), 5);
-        assert!(matches!(
-            memory.input_mut::<i32>("token"),
-            Err(Error::ViewSize { .. })
-        ));
+        assert!(matches!(memory.input_mut::<i32>("token"), Err(Error::ViewSize { .. })));
         assert_eq!(memory.output::<f32>("logits").unwrap(), &[0.0; 4]);
         let error = memory.output::<f32>("token").unwrap_err().to_string();
         assert_eq!(error, "no output named token in memory");

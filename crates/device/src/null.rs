@@ -23,10 +23,7 @@ impl Device for Null {
 
     fn load(&self, program: Arc<Program>, _memory: &mut Memory) -> Result<Box<dyn Executable>> {
         validate::program(&program)?;
-        let report = CompileReport {
-            kernels: program.kernels.len(),
-            ..CompileReport::default()
-        };
+        let report = CompileReport { kernels: program.kernels.len(), ..CompileReport::default() };
         Ok(Box::new(NullExecutable { program, report }))
     }
 }

@@ -29,8 +29,7 @@ const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 
 const UNITS_PER_JOB: usize = 2;
 
 /// The function of a kernel; see [`Program`] for its arguments.
-pub(crate) type KernelFunction =
-    unsafe extern "C" fn(*const *mut c_void, *const i64, i64, i64, *mut c_void);
+pub(crate) type KernelFunction = unsafe extern "C" fn(*const *mut c_void, *const i64, i64, i64, *mut c_void);
 
 /// How the kernels of a program came to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,11 +89,7 @@ impl Objects {
     /// The functions of all kernels of the program.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded> {
         let start = Instant::now();
-        let keys: Vec<Digest> = program
-            .kernels
-            .iter()
-            .map(|kernel| self.key(&program.prelude, kernel))
-            .collect();
+        let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
         let mut open = OpenObjects::default();
         let mut functions: Vec<Option<KernelFunction>> = vec![None; keys.len()];
         let mut proved = HashSet::new();
@@ -215,12 +210,7 @@ impl Objects {
 
     /// Compiles one unit; if it fails, its kernels one by one, to find the
     /// one to blame.
-    fn build_unit(
-        &self,
-        program: &Program,
-        keys: &[Digest],
-        unit: &[usize],
-    ) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+    fn build_unit(&self, program: &Program, keys: &[Digest], unit: &[usize]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
         let text = unit_source(program, keys, unit);
         let folder = self.cache.build_folder()?;
         match self.compile(&text, &folder)? {
@@ -250,22 +240,13 @@ impl Objects {
         let name: String = kernel.symbol.chars().take(100).collect();
         let name = format!("kernloom-failed-{name}-{}.c", &keys[i][..8]);
         let source_path = self.cache.failures().join(name);
-        fs::write(&source_path, text)
-            .map_err(|error| Error::cache("write", &source_path, error))?;
-        Err(Error::Compile {
-            kernel: kernel.symbol.clone(),
-            message,
-            source_path,
-        })
+        fs::write(&source_path, text).map_err(|error| Error::cache("write", &source_path, error))?;
+        Err(Error::Compile { kernel: kernel.symbol.clone(), message, source_path })
     }
 
     /// Compiles a text to an object in a build folder, or says why the
     /// compiler refuses it.
-    fn compile(
-        &self,
-        text: &str,
-        folder: &BuildFolder,
-    ) -> Result<std::result::Result<PathBuf, String>> {
+    fn compile(&self, text: &str, folder: &BuildFolder) -> Result<std::result::Result<PathBuf, String>> {
         // The compiler writes the name of the source into the object: with one
         // name for all, equal sources give equal objects.
         let source = folder.path().join("kernels.c");
@@ -273,9 +254,7 @@ impl Objects {
         fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
         match self.toolchain.compile(folder.path(), &self.flags) {
             Ok(()) => Ok(Ok(object)),
-            Err(failure) if failure.disk_full => Err(Error::DiskFull {
-                folder: self.cache.output().to_path_buf(),
-            }),
+            Err(failure) if failure.disk_full => Err(Error::DiskFull { folder: self.cache.output().to_path_buf() }),
             Err(failure) => Ok(Err(failure.first_error)),
         }
     }
@@ -291,10 +270,7 @@ fn unit_source(program: &Program, keys: &[Digest], unit: &[usize]) -> String {
     for &i in unit {
         let Kernel { symbol, source, .. } = &program.kernels[i];
         let renamed = object_symbol(&keys[i]);
-        let _ = write!(
-            text,
-            "\n#define {symbol} {renamed}\n{source}\n#undef {symbol}\n"
-        );
+        let _ = write!(text, "\n#define {symbol} {renamed}\n{source}\n#undef {symbol}\n");
     }
     text
 }
@@ -307,10 +283,7 @@ struct OpenObjects {
 
 impl OpenObjects {
     fn function(&mut self, object: &Path, key: &Digest) -> Result<KernelFunction> {
-        let failed = |error: libloading::Error| Error::Open {
-            object: object.to_path_buf(),
-            reason: error.to_string(),
-        };
+        let failed = |error: libloading::Error| Error::Open { object: object.to_path_buf(), reason: error.to_string() };
         if !self.libraries.contains_key(object) {
             // SAFETY: the object was compiled from kernels, which have no
             // initialisers, by this process or by one that could write to a

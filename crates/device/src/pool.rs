@@ -44,10 +44,7 @@ pub(crate) struct Stages {
 impl Stages {
     /// Stages without units.
     pub(crate) fn new(count: usize) -> Arc<Stages> {
-        Arc::new(Stages {
-            base: AtomicU64::new(u64::MAX),
-            units: (0..count).map(|_| AtomicU32::new(0)).collect(),
-        })
+        Arc::new(Stages { base: AtomicU64::new(u64::MAX), units: (0..count).map(|_| AtomicU32::new(0)).collect() })
     }
 
     /// Sets the units of a stage; not while the step runs.
@@ -68,10 +65,7 @@ impl Stages {
 
     /// The first epoch from this one on that has work, or the end of the step.
     fn next_with_work(&self, mut epoch: u64) -> u64 {
-        while self
-            .stage(epoch)
-            .is_some_and(|stage| self.units(stage) == 0)
-        {
+        while self.stage(epoch).is_some_and(|stage| self.units(stage) == 0) {
             epoch += 1;
         }
         epoch
@@ -136,11 +130,7 @@ impl Pool {
             caller_sleeps: AtomicBool::new(false),
             caller_bell: Condvar::new(),
         });
-        let mut pool = Pool {
-            shared,
-            threads: Vec::with_capacity(workers - 1),
-            turn: Mutex::new(()),
-        };
+        let mut pool = Pool { shared, threads: Vec::with_capacity(workers - 1), turn: Mutex::new(()) };
         for worker in 1..workers {
             let shared = pool.shared.clone();
             let thread = std::thread::Builder::new()
@@ -150,10 +140,7 @@ impl Pool {
             match thread {
                 Ok(thread) => pool.threads.push(thread),
                 Err(source) => {
-                    return Err(Error::Threads {
-                        threads: workers,
-                        source,
-                    });
+                    return Err(Error::Threads { threads: workers, source });
                 }
             }
         }
@@ -190,10 +177,7 @@ impl Pool {
         // is cut off the pointer because it is followed only while a stage of
         // this step is open, and this function returns after the last one.
         unsafe {
-            *shared.work.get() = Some(std::mem::transmute::<
-                *const (dyn Work + '_),
-                *const (dyn Work + 'static),
-            >(work));
+            *shared.work.get() = Some(std::mem::transmute::<*const (dyn Work + '_), *const (dyn Work + 'static)>(work));
         }
         shared.walk.open(first);
         shared.ring(stages, first);
@@ -236,9 +220,7 @@ impl Shared {
                 known = step;
             }
             let moved = match stages.as_deref() {
-                Some(stages) => stages
-                    .stage(epoch)
-                    .is_some_and(|stage| self.take_part(worker, stages, epoch, stage)),
+                Some(stages) => stages.stage(epoch).is_some_and(|stage| self.take_part(worker, stages, epoch, stage)),
                 None => false,
             };
             if !moved {
@@ -250,10 +232,7 @@ impl Shared {
     /// Makes the step known to the workers, unless it was the last one too.
     fn announce(&self, stages: &Arc<Stages>) {
         let mut current = lock(&self.stages);
-        if current
-            .as_ref()
-            .is_none_or(|known| !Arc::ptr_eq(known, stages))
-        {
+        if current.as_ref().is_none_or(|known| !Arc::ptr_eq(known, stages)) {
             *current = Some(stages.clone());
             self.step.fetch_add(1, Ordering::Release);
         }
@@ -307,9 +286,7 @@ impl Shared {
             return Ok(());
         }
         let message = lock(&self.panicked).take();
-        Err(Error::WorkerPanicked {
-            message: message.unwrap_or_default(),
-        })
+        Err(Error::WorkerPanicked { message: message.unwrap_or_default() })
     }
 
     /// Returns when the epoch is over, or the pool.
@@ -398,12 +375,7 @@ mod tests {
     impl Counter {
         fn new(units: &[u32]) -> Counter {
             let counters = |n: &u32| (0..*n).map(|_| AtomicU32::new(0)).collect();
-            Counter {
-                units: units.iter().map(counters).collect(),
-                due: AtomicU32::new(1),
-                slow: false,
-                panic_at: None,
-            }
+            Counter { units: units.iter().map(counters).collect(), due: AtomicU32::new(1), slow: false, panic_at: None }
         }
     }
 
@@ -442,13 +414,7 @@ mod tests {
         }
     }
 
-    const SHAPES: [&[u32]; 5] = [
-        &[1, 2, 1, 1, 3, 50],
-        &[0, 0, 7, 0, 1, 0],
-        &[0, 0],
-        &[],
-        &[100, 3, 17, 1, 64, 2],
-    ];
+    const SHAPES: [&[u32]; 5] = [&[1, 2, 1, 1, 3, 50], &[0, 0, 7, 0, 1, 0], &[0, 0], &[], &[100, 3, 17, 1, 64, 2]];
 
     #[test]
     fn every_unit_runs_once_in_its_stage() {
@@ -523,10 +489,7 @@ mod tests {
                 let stages = Stages::new(units.len());
                 (0..3).for_each(|stage| stages.set(stage, units[stage]));
                 let error = pool.run(&stages, &counter).unwrap_err().to_string();
-                assert!(
-                    error.contains("unit") || error.contains("assert"),
-                    "{error}"
-                );
+                assert!(error.contains("unit") || error.contains("assert"), "{error}");
             }
             run(&pool, units, 10, &Counter::new(units));
         }

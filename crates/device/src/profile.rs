@@ -98,12 +98,7 @@ impl Stopwatch {
     }
 
     /// The profile, after the step.
-    pub(crate) fn stop(
-        &self,
-        program: &Program,
-        vars: &[i64],
-        tasks: impl Iterator<Item = i64>,
-    ) -> Profile {
+    pub(crate) fn stop(&self, program: &Program, vars: &[i64], tasks: impl Iterator<Item = i64>) -> Profile {
         let wall_ns = self.start.elapsed().as_nanos() as u64;
         let mut launches: Vec<_> = program
             .stages
@@ -143,13 +138,7 @@ impl Stopwatch {
                 launches: range,
             });
         }
-        Profile {
-            wall_ns,
-            workers: self.workers,
-            stages,
-            launches,
-            rest_ns: wall_ns.saturating_sub(last_end),
-        }
+        Profile { wall_ns, workers: self.workers, stages, launches, rest_ns: wall_ns.saturating_sub(last_end) }
     }
 }
 

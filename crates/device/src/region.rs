@@ -26,23 +26,13 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Zeroed memory at a multiple of 64 bytes, of 2 MiB if it is that large.
     pub(crate) fn new(bytes: usize, purpose: &str) -> Result<Region> {
-        let exhausted = || Error::OutOfMemory {
-            purpose: purpose.into(),
-            bytes: bytes.saturating_add(Program::WEIGHT_SLACK),
-        };
-        let needed = bytes
-            .checked_add(Program::WEIGHT_SLACK)
-            .ok_or_else(exhausted)?;
+        let exhausted =
+            || Error::OutOfMemory { purpose: purpose.into(), bytes: bytes.saturating_add(Program::WEIGHT_SLACK) };
+        let needed = bytes.checked_add(Program::WEIGHT_SLACK).ok_or_else(exhausted)?;
         let align = if bytes >= HUGE { HUGE } else { system::PAGE };
-        let mapped = needed
-            .checked_next_multiple_of(align)
-            .ok_or_else(exhausted)?;
+        let mapped = needed.checked_next_multiple_of(align).ok_or_else(exhausted)?;
         let start = system::map(mapped, align).ok_or_else(exhausted)?;
-        Ok(Region {
-            start,
-            bytes,
-            mapped,
-        })
+        Ok(Region { start, bytes, mapped })
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -68,11 +58,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let align = if self.bytes >= HUGE {
-            HUGE
-        } else {
-            system::PAGE
-        };
+        let align = if self.bytes >= HUGE { HUGE } else { system::PAGE };
         // SAFETY: `map` gave exactly this, and nobody can borrow it any more.
         unsafe { system::unmap(self.start, self.mapped, align) }
     }

@@ -3,9 +3,7 @@
 /// Physical cores that this process may use: those of its affinity mask, at
 /// most what the control groups allow it; at least one.
 pub fn default_threads() -> usize {
-    system::cores()
-        .min(system::quota().unwrap_or(usize::MAX))
-        .max(1)
+    system::cores().min(system::quota().unwrap_or(usize::MAX)).max(1)
 }
 
 #[cfg(target_os = "linux")]

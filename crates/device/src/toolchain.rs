@@ -48,10 +48,7 @@ impl ToolchainConfig {
     /// No explicit compiler, and the folders of the `PATH` of this process.
     pub fn from_environment() -> Self {
         let search = env::var_os("PATH").unwrap_or_default();
-        ToolchainConfig {
-            compiler: None,
-            search: env::split_paths(&search).collect(),
-        }
+        ToolchainConfig { compiler: None, search: env::split_paths(&search).collect() }
     }
 
     fn locate(&self, name: &Path) -> Option<PathBuf> {
@@ -96,21 +93,14 @@ impl Toolchain {
             // It is run in other folders.
             Some(path) => Toolchain::identify(std::path::absolute(&path).unwrap_or(path)),
             None => Err(Error::NoCompiler {
-                looked_for: names
-                    .iter()
-                    .map(|name| name.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                looked_for: names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", "),
             }),
         }
     }
 
     fn identify(path: PathBuf) -> Result<Toolchain> {
         let ask = |arguments: &[&str]| {
-            let bad = |reason: String| Error::BadCompiler {
-                path: path.clone(),
-                reason,
-            };
+            let bad = |reason: String| Error::BadCompiler { path: path.clone(), reason };
             let output = command(&path).args(arguments).output();
             let output = output.map_err(|error| bad(error.to_string()))?;
             if !output.status.success() {
@@ -132,16 +122,9 @@ impl Toolchain {
             let version = first.split_once(' ').map_or(first, |(_, rest)| rest);
             (Family::Gcc, format!("gcc {version}"))
         } else {
-            return Err(Error::BadCompiler {
-                reason: format!("'{first}' is neither gcc nor clang"),
-                path,
-            });
+            return Err(Error::BadCompiler { reason: format!("'{first}' is neither gcc nor clang"), path });
         };
-        Ok(Toolchain {
-            path,
-            family,
-            version,
-        })
+        Ok(Toolchain { path, family, version })
     }
 
     /// Where it is.
@@ -168,42 +151,23 @@ impl Toolchain {
         let Err(mut reason) = self.accepts(&target.flags()) else {
             return Ok(target);
         };
-        let extras: Vec<_> = target
-            .extras
-            .iter()
-            .copied()
-            .filter(|extra| self.accepts(&[extra.flag()]).is_ok())
-            .collect();
-        let lower = Isa::available()
-            .into_iter()
-            .rev()
-            .filter(|isa| *isa <= target.isa);
+        let extras: Vec<_> =
+            target.extras.iter().copied().filter(|extra| self.accepts(&[extra.flag()]).is_ok()).collect();
+        let lower = Isa::available().into_iter().rev().filter(|isa| *isa <= target.isa);
         for isa in lower {
-            let extras = if isa == target.isa {
-                extras.clone()
-            } else {
-                Vec::new()
-            };
+            let extras = if isa == target.isa { extras.clone() } else { Vec::new() };
             let narrowed = Target { isa, extras };
             match self.accepts(&narrowed.flags()) {
                 Ok(()) => return Ok(narrowed),
                 Err(complaint) => reason = complaint,
             }
         }
-        Err(Error::CompilerTooOld {
-            compiler: self.version.clone(),
-            target: target.to_string(),
-            reason,
-        })
+        Err(Error::CompilerTooOld { compiler: self.version.clone(), target: target.to_string(), reason })
     }
 
     /// Whether it takes these flags; its first complaint if not.
     fn accepts(&self, flags: &[&str]) -> std::result::Result<(), String> {
-        let output = command(&self.path)
-            .args(FLAGS)
-            .args(flags)
-            .args(["-fsyntax-only", "-x", "c", "-"])
-            .output();
+        let output = command(&self.path).args(FLAGS).args(flags).args(["-fsyntax-only", "-x", "c", "-"]).output();
         match output {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(first_error(&output)),
@@ -213,11 +177,7 @@ impl Toolchain {
 
     /// Compiles `kernels.c` of a folder to `kernels.so`; temporary files stay
     /// in the folder.
-    pub(crate) fn compile(
-        &self,
-        folder: &Path,
-        flags: &[&str],
-    ) -> std::result::Result<(), Failure> {
+    pub(crate) fn compile(&self, folder: &Path, flags: &[&str]) -> std::result::Result<(), Failure> {
         let output = command(&self.path)
             .current_dir(folder)
             .env("TMPDIR", folder)
@@ -228,13 +188,11 @@ impl Toolchain {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(Failure {
                 first_error: first_error(&output),
-                disk_full: String::from_utf8_lossy(&output.stderr)
-                    .contains("No space left on device"),
+                disk_full: String::from_utf8_lossy(&output.stderr).contains("No space left on device"),
             }),
-            Err(error) => Err(Failure {
-                first_error: format!("cannot run {}: {error}", self.path.display()),
-                disk_full: false,
-            }),
+            Err(error) => {
+                Err(Failure { first_error: format!("cannot run {}: {error}", self.path.display()), disk_full: false })
+            }
         }
     }
 }
@@ -261,10 +219,8 @@ fn command(path: &Path) -> Command {
 fn first_error(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines
-        .clone()
-        .find(|line| line.contains("error:") || line.contains("No space left"))
-        .or_else(|| lines.next());
+    let line =
+        lines.clone().find(|line| line.contains("error:") || line.contains("No space left")).or_else(|| lines.next());
     match line {
         Some(line) => line.to_string(),
         None => format!("the compiler ended with {} and said nothing", output.status),
@@ -287,14 +243,9 @@ mod tests {
 
     #[test]
     fn cc_and_gcc_have_one_identity() {
-        let config = |name: &str| ToolchainConfig {
-            compiler: Some(name.into()),
-            ..ToolchainConfig::from_environment()
-        };
-        let (Ok(cc), Ok(gcc)) = (
-            Toolchain::find(&config("cc")),
-            Toolchain::find(&config("gcc")),
-        ) else {
+        let config =
+            |name: &str| ToolchainConfig { compiler: Some(name.into()), ..ToolchainConfig::from_environment() };
+        let (Ok(cc), Ok(gcc)) = (Toolchain::find(&config("cc")), Toolchain::find(&config("gcc"))) else {
             return;
         };
         if cc.family() == gcc.family() {
@@ -308,20 +259,14 @@ mod tests {
         let error = Toolchain::find(&nowhere).unwrap_err().to_string();
         assert!(error.contains("cc, gcc, clang") && error.contains("apt install gcc"));
         assert!(!error.contains('\n'));
-        let explicit = ToolchainConfig {
-            compiler: Some("/nowhere/tcc".into()),
-            ..ToolchainConfig::from_environment()
-        };
+        let explicit = ToolchainConfig { compiler: Some("/nowhere/tcc".into()), ..ToolchainConfig::from_environment() };
         let error = Toolchain::find(&explicit).unwrap_err().to_string();
         assert!(error.contains("/nowhere/tcc"));
     }
 
     #[test]
     fn a_program_that_is_no_compiler_is_refused() {
-        let config = ToolchainConfig {
-            compiler: Some("cat".into()),
-            ..ToolchainConfig::from_environment()
-        };
+        let config = ToolchainConfig { compiler: Some("cat".into()), ..ToolchainConfig::from_environment() };
         let found = Toolchain::find(&config);
         assert!(matches!(found, Err(Error::BadCompiler { .. })), "{found:?}");
     }

@@ -25,9 +25,7 @@ pub(crate) fn grain(tasks: i64, bytes: i64, launches: usize, workers: usize) -> 
     let worthwhile = if bytes > 0 {
         let enough = i128::from(tasks) * i128::from(MIN_BYTES) / i128::from(bytes);
         // Never so coarse that a worker goes without.
-        i64::try_from(enough)
-            .unwrap_or(i64::MAX)
-            .min(ceil_div(tasks, workers))
+        i64::try_from(enough).unwrap_or(i64::MAX).min(ceil_div(tasks, workers))
     } else {
         1
     };

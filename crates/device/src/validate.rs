@@ -14,11 +14,7 @@ pub(crate) fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
         Count::Var(index) => vars.get(*index).copied(),
         Count::Add(a, b) => eval(a, vars)?.checked_add(eval(b, vars)?),
         Count::Mul(a, b) => eval(a, vars)?.checked_mul(eval(b, vars)?),
-        Count::CeilDiv(a, divisor) => Some(
-            eval(a, vars)?
-                .checked_add(divisor - 1)?
-                .div_euclid(*divisor),
-        ),
+        Count::CeilDiv(a, divisor) => Some(eval(a, vars)?.checked_add(divisor - 1)?.div_euclid(*divisor)),
     }
 }
 
@@ -39,10 +35,7 @@ pub(crate) fn is_fixed(count: &Count) -> bool {
 pub(crate) fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<i64> {
     match eval(&launch.tasks, vars) {
         Some(tasks) if tasks >= 0 => Ok(tasks),
-        _ => Err(Error::TaskCount {
-            program: program.name.clone(),
-            origin: launch.origin.clone(),
-        }),
+        _ => Err(Error::TaskCount { program: program.name.clone(), origin: launch.origin.clone() }),
     }
 }
 
@@ -71,16 +64,10 @@ pub(crate) fn vars(program: &Program, vars: &[i64]) -> Result<()> {
 
 /// Checks everything that does not depend on the values of variables.
 pub(crate) fn program(program: &Program) -> Result<()> {
-    let malformed = |reason: String| Error::Malformed {
-        program: program.name.clone(),
-        reason,
-    };
+    let malformed = |reason: String| Error::Malformed { program: program.name.clone(), reason };
     for variable in &program.vars {
         if variable.min > variable.max {
-            return Err(malformed(format!(
-                "variable {} has no legal value",
-                variable.name
-            )));
+            return Err(malformed(format!("variable {} has no legal value", variable.name)));
         }
     }
     let mut symbols = HashSet::new();
@@ -94,9 +81,7 @@ pub(crate) fn program(program: &Program) -> Result<()> {
     }
     for buffer in &program.buffers {
         let fits = match &buffer.kind {
-            BufferKind::Arena(offset) => offset
-                .checked_add(buffer.bytes)
-                .is_some_and(|end| end <= program.arena_bytes),
+            BufferKind::Arena(offset) => offset.checked_add(buffer.bytes).is_some_and(|end| end <= program.arena_bytes),
             BufferKind::Const(bytes) => buffer.bytes <= bytes.len(),
             _ => true,
         };
@@ -141,18 +126,14 @@ fn check_count(program: &Program, count: &Count) -> std::result::Result<(), Stri
             check_count(program, a)?;
             check_count(program, b)
         }
-        Count::CeilDiv(_, divisor) if *divisor < 1 => {
-            Err(format!("a count is divided by {divisor}"))
-        }
+        Count::CeilDiv(_, divisor) if *divisor < 1 => Err(format!("a count is divided by {divisor}")),
         Count::CeilDiv(a, _) => check_count(program, a),
     }
 }
 
 fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -164,22 +145,10 @@ mod tests {
     fn sound() -> Program {
         Program {
             name: "test".into(),
-            vars: vec![Variable {
-                name: "T".into(),
-                min: 1,
-                max: 8,
-            }],
-            buffers: vec![Buffer {
-                kind: BufferKind::Arena(64),
-                bytes: 64,
-                name: "x".into(),
-            }],
+            vars: vec![Variable { name: "T".into(), min: 1, max: 8 }],
+            buffers: vec![Buffer { kind: BufferKind::Arena(64), bytes: 64, name: "x".into() }],
             arena_bytes: 128,
-            kernels: vec![Kernel {
-                symbol: "k0".into(),
-                source: String::new(),
-                scratch_bytes: 0,
-            }],
+            kernels: vec![Kernel { symbol: "k0".into(), source: String::new(), scratch_bytes: 0 }],
             stages: vec![Stage {
                 launches: vec![Launch {
                     kernel: 0,
@@ -203,33 +172,15 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         };
         breach(&|p| p.vars[0].min = 9, "T has no legal value");
-        breach(
-            &|p| p.kernels[0].symbol = "a-b".into(),
-            "'a-b' is no C name",
-        );
-        breach(
-            &|p| p.kernels.push(p.kernels[0].clone()),
-            "two kernels named k0",
-        );
+        breach(&|p| p.kernels[0].symbol = "a-b".into(), "'a-b' is no C name");
+        breach(&|p| p.kernels.push(p.kernels[0].clone()), "two kernels named k0");
         breach(&|p| p.arena_bytes = 100, "buffer x");
-        breach(
-            &|p| p.buffers[0].kind = BufferKind::Arena(usize::MAX),
-            "buffer x",
-        );
-        breach(
-            &|p| p.buffers[0].kind = BufferKind::Const(vec![0; 3]),
-            "buffer x",
-        );
+        breach(&|p| p.buffers[0].kind = BufferKind::Arena(usize::MAX), "buffer x");
+        breach(&|p| p.buffers[0].kind = BufferKind::Const(vec![0; 3]), "buffer x");
         breach(&|p| p.stages[0].launches[0].kernel = 1, "kernel 1");
         breach(&|p| p.stages[0].launches[0].args[0] = 7, "buffer 7");
-        breach(
-            &|p| p.stages[0].launches[0].tasks = Count::Var(1),
-            "layer 0 norm: a count uses variable 1",
-        );
-        breach(
-            &|p| p.stages[0].launches[0].bytes = Count::CeilDiv(Box::new(Count::Const(1)), 0),
-            "divided by 0",
-        );
+        breach(&|p| p.stages[0].launches[0].tasks = Count::Var(1), "layer 0 norm: a count uses variable 1");
+        breach(&|p| p.stages[0].launches[0].bytes = Count::CeilDiv(Box::new(Count::Const(1)), 0), "divided by 0");
     }
 
     #[test]

@@ -55,10 +55,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     pub(crate) fn new(units: u32, workers: usize) -> Shares {
-        Shares {
-            units,
-            count: workers.min(units as usize),
-        }
+        Shares { units, count: workers.min(units as usize) }
     }
 
     /// How many there are; none is empty.
@@ -97,17 +94,8 @@ fn count_of(word: u64) -> u32 {
 impl Walk {
     /// `group` is [`GROUP`] but in tests.
     pub(crate) fn new(workers: usize, group: usize) -> Walk {
-        let slot = |_| {
-            Padded(Slot {
-                cursor: AtomicU64::new(0),
-                done: AtomicU64::new(0),
-            })
-        };
-        let groups = if workers > group {
-            workers.div_ceil(group)
-        } else {
-            0
-        };
+        let slot = |_| Padded(Slot { cursor: AtomicU64::new(0), done: AtomicU64::new(0) });
+        let groups = if workers > group { workers.div_ceil(group) } else { 0 };
         Walk {
             front: Padded(AtomicU64::new(pack(1, 0))),
             slots: (0..workers).map(slot).collect(),
@@ -148,12 +136,7 @@ impl Walk {
                 return None;
             }
             let take = (end - next).div_ceil(CLAIM_PART);
-            match cursor.compare_exchange_weak(
-                seen,
-                pack(epoch, next + take),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            match cursor.compare_exchange_weak(seen, pack(epoch, next + take), Ordering::AcqRel, Ordering::Acquire) {
                 // If the stage is over, `shares` may have been of a later step:
                 // these units do not exist, and nobody will miss them.
                 Ok(_) => return (self.epoch() == epoch).then_some(next..next + take),
@@ -222,18 +205,9 @@ impl Walk {
 fn add(word: &AtomicU64, epoch: u64, amount: u32) -> u32 {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let count = if epoch_of(seen) == epoch {
-            count_of(seen)
-        } else {
-            0
-        };
+        let count = if epoch_of(seen) == epoch { count_of(seen) } else { 0 };
         let new = count + amount;
-        match word.compare_exchange_weak(
-            seen,
-            pack(epoch, new),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        ) {
+        match word.compare_exchange_weak(seen, pack(epoch, new), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return new,
             Err(now) => seen = now,
         }

@@ -39,19 +39,13 @@ fn steps_do_not_allocate() {
         let tiles = Count::CeilDiv(
             Box::new(Count::Mul(
                 Box::new(n.clone()),
-                Box::new(Count::Add(
-                    Box::new(Count::Const(1)),
-                    Box::new(Count::Const(2)),
-                )),
+                Box::new(Count::Add(Box::new(Count::Const(1)), Box::new(Count::Const(2)))),
             )),
             3,
         );
         let x = program.buffer(BufferKind::Input("x".into()), 8 * 256);
         let y = program.buffer(BufferKind::State("y".into()), 8 * 256);
-        let kernel = program.kernel(
-            symbol,
-            "((int64_t *)bufs[0])[i] += ((int64_t *)bufs[1])[i];",
-        );
+        let kernel = program.kernel(symbol, "((int64_t *)bufs[0])[i] += ((int64_t *)bufs[1])[i];");
         for _ in 0..20 {
             program.stage().launch(kernel, &[y, x], n.clone());
             program.stage().launch(kernel, &[y, x], tiles.clone());

@@ -52,9 +52,7 @@ fn kernels_are_compiled_once_in_few_units() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut config = config(&folder, 1);
     let sink = told.clone();
-    config.progress = Some(Arc::new(move |done, all| {
-        sink.lock().unwrap().push((done, all))
-    }));
+    config.progress = Some(Arc::new(move |done, all| sink.lock().unwrap().push((done, all))));
     let first = check_many(&Cpu::new(&config).unwrap(), &many(20));
     assert_eq!((first.kernels, first.compiled, first.units), (20, 20, 4));
     assert_eq!(files(&folder.0, "so").len(), 4);
@@ -151,10 +149,8 @@ fn helpers_with_one_name_in_two_kernels_are_built_apart() {
 fn equal_kernels_give_equal_objects() {
     let names = |folder: &Folder| -> Vec<_> {
         check_many(&cpu(folder, 1), &many(6));
-        let mut names: Vec<_> = files(&folder.0, "so")
-            .iter()
-            .map(|path| path.file_name().unwrap().to_owned())
-            .collect();
+        let mut names: Vec<_> =
+            files(&folder.0, "so").iter().map(|path| path.file_name().unwrap().to_owned()).collect();
         names.sort();
         names
     };
@@ -192,10 +188,7 @@ fn a_sound_file_that_is_no_object_is_built_again() {
     check_counting(&cpu(&folder, 1), &program, 4);
     // Its name is right, so only opening it can tell.
     let reference = files(&folder.0, "ref").remove(0);
-    let name: String = Sha256::digest(b"text")
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let name: String = Sha256::digest(b"text").iter().map(|byte| format!("{byte:02x}")).collect();
     fs::write(reference.with_file_name(format!("{name}.so")), "text").unwrap();
     fs::write(&reference, name).unwrap();
     assert_eq!(check_counting(&cpu(&folder, 1), &program, 4).compiled, 1);
@@ -224,10 +217,7 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     fs::write(folder.join("cache"), "in the way").unwrap();
     let cpu = Cpu::new(&config(&folder, 1)).unwrap();
     let warning = cpu.warnings()[0].to_string();
-    assert!(
-        warning.contains("compiled again at every start"),
-        "{warning}"
-    );
+    assert!(warning.contains("compiled again at every start"), "{warning}");
     let program = counting("count", 5, 8);
     assert_eq!(check_counting(&cpu, &program, 5).compiled, 1);
     // Within this process the kernels are still kept.
@@ -252,16 +242,8 @@ fn a_kernel_that_does_not_compile_is_named_and_its_source_kept() {
     let mut program = Program::clone(&many(6));
     program.kernels[4].source = format!("void k4({}) {{ int x = undefined_name; }}", support::ARGS);
     let cpu = cpu(&folder, 1);
-    let error = cpu
-        .load(Arc::new(program), &mut Memory::new())
-        .err()
-        .unwrap();
-    let Error::Compile {
-        kernel,
-        message,
-        source_path,
-    } = &error
-    else {
+    let error = cpu.load(Arc::new(program), &mut Memory::new()).err().unwrap();
+    let Error::Compile { kernel, message, source_path } = &error else {
         panic!("{error}");
     };
     assert_eq!(kernel, "k4");
@@ -282,10 +264,7 @@ fn a_kernel_that_does_not_define_its_symbol_is_an_error() {
     let folder = Folder::new();
     let mut program = Program::clone(&counting("count", 0, 8));
     program.kernels[0].source = "static int nothing;".into();
-    let error = cpu(&folder, 1)
-        .load(Arc::new(program), &mut Memory::new())
-        .err()
-        .unwrap();
+    let error = cpu(&folder, 1).load(Arc::new(program), &mut Memory::new()).err().unwrap();
     assert!(matches!(error, Error::Open { .. }), "{error}");
 }
 
@@ -293,10 +272,7 @@ fn a_kernel_that_does_not_define_its_symbol_is_an_error() {
 fn no_compiler_no_device() {
     let folder = Folder::new();
     let mut config = config(&folder, 1);
-    config.toolchain = ToolchainConfig {
-        compiler: None,
-        search: vec![folder.0.clone()],
-    };
+    config.toolchain = ToolchainConfig { compiler: None, search: vec![folder.0.clone()] };
     let error = Cpu::new(&config).err().unwrap();
     assert!(matches!(error, Error::NoCompiler { .. }));
 }

@@ -25,10 +25,7 @@ fn a_busy_machine_slows_steps_down_in_proportion() {
     let folder = Folder::new();
     let mut program = Builder::new();
     let y = program.buffer(BufferKind::State("y".into()), 8 * 64);
-    let kernel = program.kernel(
-        "spin",
-        "volatile int64_t *y = bufs[0]; for (int j = 0; j < 300; j++) y[i] += j;",
-    );
+    let kernel = program.kernel("spin", "volatile int64_t *y = bufs[0]; for (int j = 0; j < 300; j++) y[i] += j;");
     for _ in 0..100 {
         program.stage().launch(kernel, &[y], Count::Const(64));
     }

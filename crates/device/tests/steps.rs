@@ -34,9 +34,7 @@ fn chain(stages: usize, length: usize) -> (std::sync::Arc<compiler::program::Pro
     program.stage().launch(load, &[y, parts[stages % 2]], n);
     let mut values: Vec<i64> = (0..length as i64).map(|i| i * i % 1009).collect();
     for _ in 0..stages {
-        values = (0..length)
-            .map(|i| (values[i] + 3 * values[(i + 1) % length]) % 1_000_003)
-            .collect();
+        values = (0..length).map(|i| (values[i] + 3 * values[(i + 1) % length]) % 1_000_003).collect();
     }
     (program.build(), values)
 }
@@ -73,9 +71,7 @@ fn launches_of_one_stage_run_each_task_once() {
     let program = program.build();
     for threads in [1, 2, 5] {
         let mut memory = Memory::new();
-        let mut executable = cpu(&folder, threads)
-            .load(program.clone(), &mut memory)
-            .unwrap();
+        let mut executable = cpu(&folder, threads).load(program.clone(), &mut memory).unwrap();
         for round in 1..=50 {
             executable.run(&mut memory, &[]).unwrap();
             for i in 0..sizes.len() {
@@ -96,10 +92,7 @@ fn programs_share_a_memory_and_a_device() {
         let state = program.buffer(BufferKind::State("sum".into()), 8 * 64);
         let scratch = program.arena(arena);
         let fill = program.kernel(&format!("{symbol}_fill"), "((int64_t *)bufs[0])[i] = i;");
-        let add = program.kernel(
-            symbol,
-            "((int64_t *)bufs[0])[i] += ((int64_t *)bufs[1])[i];",
-        );
+        let add = program.kernel(symbol, "((int64_t *)bufs[0])[i] += ((int64_t *)bufs[1])[i];");
         program.stage().launch(fill, &[scratch], n.clone());
         program.stage().launch(add, &[state, scratch], n);
         program.build()
@@ -147,13 +140,9 @@ fn weights_are_read_in_place_and_tables_are_placed() {
     let table: Vec<u8> = (0..10).flat_map(|i: i32| (i * 7).to_le_bytes()).collect();
     let table = program.buffer(BufferKind::Const(table), 40);
     let y = program.buffer(BufferKind::Output("y".into()), 40);
-    let kernel = program.kernel(
-        "add",
-        "((int32_t *)bufs[0])[i] = ((const int32_t *)bufs[1])[i] + ((const int32_t *)bufs[2])[i];",
-    );
-    program
-        .stage()
-        .launch(kernel, &[y, w, table], Count::Const(10));
+    let kernel = program
+        .kernel("add", "((int32_t *)bufs[0])[i] = ((const int32_t *)bufs[1])[i] + ((const int32_t *)bufs[2])[i];");
+    program.stage().launch(kernel, &[y, w, table], Count::Const(10));
     let program = program.build();
     let cpu = cpu(&folder, 2);
     let mut memory = Memory::new();
@@ -196,10 +185,7 @@ fn variables_are_checked_before_anything_runs() {
     for device in devices {
         let mut executable = device.load(program.clone(), &mut memory).unwrap();
         let error = executable.run(&mut memory, &[1001]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "program test: n = 1001 is outside 0..=1000"
-        );
+        assert_eq!(error.to_string(), "program test: n = 1001 is outside 0..=1000");
         let error = executable.run(&mut memory, &[-1]).unwrap_err();
         assert!(matches!(error, Error::VariableRange { .. }));
         let error = executable.run(&mut memory, &[1, 2]).unwrap_err();
@@ -221,10 +207,7 @@ fn an_impossible_number_of_tasks_leaves_the_program_usable() {
     let mut executable = cpu.load(program.build(), &mut memory).unwrap();
     executable.run(&mut memory, &[5]).unwrap();
     let error = executable.run(&mut memory, &[-1]).unwrap_err().to_string();
-    assert!(
-        error.contains("launch 0 has an impossible number"),
-        "{error}"
-    );
+    assert!(error.contains("launch 0 has an impossible number"), "{error}");
     executable.run(&mut memory, &[0]).unwrap();
     executable.run(&mut memory, &[3]).unwrap();
     assert_eq!(memory.state::<i64>("y").unwrap()[..6], [2, 2, 2, 1, 1, 0]);
@@ -240,10 +223,7 @@ fn a_profile_adds_up() {
     let z = program.buffer(BufferKind::State("z".into()), 8 * 64);
     let kernel = program.kernel("spin", spin);
     program.stage().launch(kernel, &[y], n.clone());
-    program
-        .stage()
-        .launch(kernel, &[y], Count::Const(8))
-        .launch(kernel, &[z], Count::Const(24));
+    program.stage().launch(kernel, &[y], Count::Const(8)).launch(kernel, &[z], Count::Const(24));
     program.stage().launch(kernel, &[y], Count::Const(0));
     for threads in [1, 2] {
         let cpu = cpu(&folder, threads);

@@ -5,5 +5,6 @@ pub mod config;
 pub mod engine;
 pub mod sampler;
 pub mod step;
+pub mod synth;
 pub mod tokenizer;
 pub mod weights;

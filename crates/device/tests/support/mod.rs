@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use compiler::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
 use device::{CacheConfig, Cpu, CpuConfig, Device, Memory, ToolchainConfig};
 
-pub const ARGS: &str =
-    "void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch";
+pub const ARGS: &str = "void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch";
 
 /// A folder that is removed when the test ends.
 pub struct Folder(pub PathBuf);
@@ -17,11 +16,7 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     pub fn new() -> Folder {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!(
-            "kernloom-test-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("kernloom-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
@@ -43,10 +38,7 @@ pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
         threads,
         isa: None,
         toolchain: ToolchainConfig::from_environment(),
-        cache: CacheConfig {
-            folder: Some(folder.join("cache")),
-            temporary: folder.0.clone(),
-        },
+        cache: CacheConfig { folder: Some(folder.join("cache")), temporary: folder.0.clone() },
         compile_jobs: 2,
         progress: None,
     }
@@ -63,19 +55,11 @@ pub struct Builder(Program);
 
 impl Builder {
     pub fn new() -> Builder {
-        Builder(Program {
-            name: "test".into(),
-            prelude: "#include <stdint.h>\n".into(),
-            ..Program::default()
-        })
+        Builder(Program { name: "test".into(), prelude: "#include <stdint.h>\n".into(), ..Program::default() })
     }
 
     pub fn var(&mut self, name: &str, min: i64, max: i64) -> Count {
-        self.0.vars.push(Variable {
-            name: name.into(),
-            min,
-            max,
-        });
+        self.0.vars.push(Variable { name: name.into(), min, max });
         Count::Var(self.0.vars.len() - 1)
     }
 
@@ -93,18 +77,13 @@ impl Builder {
 
     /// A kernel whose body runs once for each task `i`.
     pub fn kernel(&mut self, symbol: &str, body: &str) -> usize {
-        let source = format!(
-            "void {symbol}({ARGS}) {{\n  for (int64_t i = begin; i < end; i++) {{\n    {body}\n  }}\n}}\n"
-        );
+        let source =
+            format!("void {symbol}({ARGS}) {{\n  for (int64_t i = begin; i < end; i++) {{\n    {body}\n  }}\n}}\n");
         self.source(symbol, &source)
     }
 
     pub fn source(&mut self, symbol: &str, source: &str) -> usize {
-        self.0.kernels.push(Kernel {
-            symbol: symbol.into(),
-            source: source.into(),
-            scratch_bytes: 64,
-        });
+        self.0.kernels.push(Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes: 64 });
         self.0.kernels.len() - 1
     }
 
@@ -115,13 +94,7 @@ impl Builder {
 
     pub fn launch(&mut self, kernel: usize, args: &[usize], tasks: Count) -> &mut Self {
         let origin = format!("launch {}", self.0.launches());
-        let launch = Launch {
-            kernel,
-            args: args.to_vec(),
-            tasks,
-            origin,
-            bytes: Count::Const(0),
-        };
+        let launch = Launch { kernel, args: args.to_vec(), tasks, origin, bytes: Count::Const(0) };
         self.0.stages.last_mut().unwrap().launches.push(launch);
         self
     }
@@ -142,9 +115,7 @@ pub fn counting(symbol: &str, add: i64, length: usize) -> Arc<Program> {
     let y = program.buffer(BufferKind::Output("y".into()), 8 * length);
     let body = format!("((int64_t *)bufs[0])[i] = vars[0] + i + {add};");
     let kernel = program.kernel(symbol, &body);
-    program
-        .stage()
-        .launch(kernel, &[y], Count::Const(length as i64));
+    program.stage().launch(kernel, &[y], Count::Const(length as i64));
     program.build()
 }
 

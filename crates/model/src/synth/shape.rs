@@ -1,0 +1,448 @@
+//! The models: everything about them that is not weights or text.
+//!
+//! Numbers are those of the published models; the tiny ones have the same graphs with sizes that share few factors, so
+//! that nothing can assume powers of two.
+
+use super::vocab::{CHATML, DEEPSEEK, Family, GLM, LLAMA3, YOUTU};
+use super::{SynthError, join};
+use crate::config::{Attention, Experts, Gating};
+
+/// A model of which files can be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Name of the shape.
+    pub name: &'static str,
+    /// `general.architecture`.
+    pub arch: &'static str,
+    /// Transformer blocks.
+    pub layers: u32,
+    /// Residual width.
+    pub hidden: i64,
+    /// Query heads.
+    pub heads: i64,
+    /// Attention.
+    pub attention: Attention,
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
+    /// Whether query and key heads have a norm.
+    pub qk_norm: bool,
+    /// Rotated values of a head.
+    pub rope_dims: i64,
+    /// Base of the rotations.
+    pub rope_base: f32,
+    /// How the rotations are stretched.
+    pub rope_scaling: RopeScaling,
+    /// Width of the dense feed-forward.
+    pub ffn: i64,
+    /// Whether one matrix holds gate and up.
+    pub fused_up: bool,
+    /// Whether what a block adds has a norm too.
+    pub post_norms: bool,
+    /// Leading blocks with a dense feed-forward, if the others have experts.
+    pub dense_lead: u32,
+    /// Experts.
+    pub experts: Option<Experts>,
+    /// Whether the choice of experts has a bias.
+    pub router_bias: bool,
+    /// Epsilon of the norms.
+    pub eps: f32,
+    /// Whether the embedding is the output matrix too.
+    pub tied: bool,
+    /// Positions that the model is made for.
+    pub context: u32,
+    /// Tokens of the vocabulary.
+    pub vocab: u32,
+    /// The kind of vocabulary and chat.
+    pub family: &'static Family,
+}
+
+/// How rotations are stretched beyond the context of the training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// YaRN (arXiv 2309.00071).
+    Yarn {
+        /// Contexts that fit.
+        factor: f32,
+        /// Context of the training.
+        original: u32,
+        /// 0.1 times the `mscale_all_dim` of DeepSeek-V2.
+        log_multiplier: f32,
+    },
+    /// Llama 3.1: slow rotations are divided by the factor, fast ones kept, those between blended. Files hold a
+    /// divisor for each pair.
+    Llama3 {
+        /// The factor.
+        factor: f32,
+        /// Turns within the original context up to which a rotation is slow.
+        low: f32,
+        /// Turns within the original context from which a rotation is fast.
+        high: f32,
+        /// Context of the training.
+        original: u32,
+    },
+}
+
+impl Shape {
+    /// The shape of this name.
+    ///
+    /// # Errors
+    /// [`SynthError::UnknownShape`] with the names there are.
+    pub fn named(name: &str) -> Result<&'static Shape, SynthError> {
+        let found = SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| SynthError::UnknownShape {
+            name: name.to_owned(),
+            known: join(SHAPES.iter().map(|shape| shape.name)),
+        })
+    }
+
+    pub(super) fn is_latent(&self) -> bool {
+        matches!(self.attention, Attention::Latent { .. })
+    }
+}
+
+/// All shapes.
+pub fn shapes() -> &'static [Shape] {
+    &SHAPES
+}
+
+/// A dense model of the standard architecture, to be varied.
+const PLAIN: Shape = Shape {
+    name: "",
+    arch: "llama",
+    layers: 2,
+    hidden: 256,
+    heads: 4,
+    attention: Attention::Grouped {
+        kv_heads: 2,
+        head: 64,
+        value: 64,
+    },
+    qkv_bias: false,
+    qk_norm: false,
+    rope_dims: 64,
+    rope_base: 5e5,
+    rope_scaling: RopeScaling::None,
+    ffn: 512,
+    fused_up: false,
+    post_norms: false,
+    dense_lead: 0,
+    experts: None,
+    router_bias: false,
+    eps: 1e-5,
+    tied: false,
+    context: 4096,
+    vocab: 512,
+    family: &LLAMA3,
+};
+
+/// The rule of DeepSeek-V2-Lite: a softmax, used as it is.
+const SOFTMAX: Experts = Experts {
+    count: 64,
+    used: 6,
+    shared: 2,
+    width: 1408,
+    gating: Gating::Softmax,
+    normalise: false,
+    scale: 1.0,
+    groups: (1, 1),
+};
+
+/// The rule of GLM-4.7-Flash: sigmoids, normalised, times 1.8.
+const SIGMOID: Experts = Experts {
+    count: 64,
+    used: 4,
+    shared: 1,
+    width: 1536,
+    gating: Gating::Sigmoid,
+    normalise: true,
+    scale: 1.8,
+    groups: (1, 1),
+};
+
+/// The rule of Qwen3-MoE: a softmax, normalised, and no shared expert.
+const NORMALISED: Experts = Experts {
+    count: 128,
+    used: 8,
+    shared: 0,
+    width: 768,
+    gating: Gating::Softmax,
+    normalise: true,
+    scale: 1.0,
+    groups: (1, 1),
+};
+
+static SHAPES: [Shape; 14] = [
+    Shape {
+        name: "glm-4.7-flash",
+        arch: "deepseek2",
+        layers: 47,
+        hidden: 2048,
+        heads: 20,
+        attention: Attention::Latent {
+            q_rank: Some(768),
+            kv_rank: 512,
+            nope: 192,
+            rope: 64,
+            value: 256,
+        },
+        rope_base: 1e6,
+        ffn: 10240,
+        dense_lead: 1,
+        experts: Some(SIGMOID),
+        router_bias: true,
+        context: 202_752,
+        vocab: 154_880,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "deepseek-v2-lite",
+        arch: "deepseek2",
+        layers: 27,
+        hidden: 2048,
+        heads: 16,
+        attention: Attention::Latent {
+            q_rank: None,
+            kv_rank: 512,
+            nope: 128,
+            rope: 64,
+            value: 128,
+        },
+        rope_base: 1e4,
+        rope_scaling: RopeScaling::Yarn {
+            factor: 40.0,
+            original: 4096,
+            log_multiplier: 0.0707,
+        },
+        ffn: 10944,
+        dense_lead: 1,
+        experts: Some(SOFTMAX),
+        eps: 1e-6,
+        context: 163_840,
+        vocab: 102_400,
+        family: &DEEPSEEK,
+        ..PLAIN
+    },
+    Shape {
+        name: "youtu-llm-2b",
+        arch: "deepseek2",
+        layers: 32,
+        hidden: 2048,
+        heads: 16,
+        attention: Attention::Latent {
+            q_rank: Some(1536),
+            kv_rank: 512,
+            nope: 128,
+            rope: 64,
+            value: 128,
+        },
+        rope_base: 1.6e6,
+        ffn: 6144,
+        eps: 1e-6,
+        tied: true,
+        context: 131_072,
+        vocab: 128_256,
+        family: &YOUTU,
+        ..PLAIN
+    },
+    Shape {
+        name: "llama-3.2-1b",
+        layers: 16,
+        hidden: 2048,
+        heads: 32,
+        attention: Attention::Grouped {
+            kv_heads: 8,
+            head: 64,
+            value: 64,
+        },
+        rope_scaling: RopeScaling::Llama3 {
+            factor: 32.0,
+            low: 1.0,
+            high: 4.0,
+            original: 8192,
+        },
+        ffn: 8192,
+        tied: true,
+        context: 131_072,
+        vocab: 128_256,
+        ..PLAIN
+    },
+    Shape {
+        name: "qwen3-0.6b",
+        arch: "qwen3",
+        layers: 28,
+        hidden: 1024,
+        heads: 16,
+        attention: Attention::Grouped {
+            kv_heads: 8,
+            head: 128,
+            value: 128,
+        },
+        qk_norm: true,
+        rope_dims: 128,
+        rope_base: 1e6,
+        ffn: 3072,
+        eps: 1e-6,
+        tied: true,
+        context: 40_960,
+        vocab: 151_936,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "qwen3-30b-a3b",
+        arch: "qwen3moe",
+        layers: 48,
+        hidden: 2048,
+        heads: 32,
+        attention: Attention::Grouped {
+            kv_heads: 4,
+            head: 128,
+            value: 128,
+        },
+        qk_norm: true,
+        rope_dims: 128,
+        rope_base: 1e6,
+        ffn: 6144,
+        experts: Some(NORMALISED),
+        eps: 1e-6,
+        context: 40_960,
+        vocab: 151_936,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mla-moe",
+        arch: "deepseek2",
+        layers: 3,
+        heads: 5,
+        attention: Attention::Latent {
+            q_rank: Some(256),
+            kv_rank: 256,
+            nope: 48,
+            rope: 32,
+            value: 64,
+        },
+        rope_dims: 32,
+        rope_base: 1e6,
+        dense_lead: 1,
+        experts: Some(Experts {
+            count: 6,
+            used: 2,
+            width: 128,
+            ..SIGMOID
+        }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mla-dense",
+        arch: "deepseek2",
+        attention: Attention::Latent {
+            q_rank: Some(256),
+            kv_rank: 256,
+            nope: 64,
+            rope: 32,
+            value: 64,
+        },
+        rope_dims: 32,
+        rope_base: 1.6e6,
+        eps: 1e-6,
+        tied: true,
+        family: &YOUTU,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mla-softmax",
+        arch: "deepseek2",
+        // llama.cpp expects no query bottleneck in 26 or 27 blocks, and one otherwise.
+        layers: 26,
+        hidden: 128,
+        heads: 2,
+        attention: Attention::Latent {
+            q_rank: None,
+            kv_rank: 64,
+            nope: 64,
+            rope: 32,
+            value: 64,
+        },
+        rope_dims: 32,
+        rope_base: 1e4,
+        rope_scaling: RopeScaling::Yarn {
+            factor: 40.0,
+            original: 16,
+            log_multiplier: 0.0707,
+        },
+        ffn: 256,
+        dense_lead: 1,
+        experts: Some(Experts {
+            count: 4,
+            used: 2,
+            width: 32,
+            ..SOFTMAX
+        }),
+        eps: 1e-6,
+        family: &DEEPSEEK,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-llama",
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen2",
+        arch: "qwen2",
+        qkv_bias: true,
+        rope_base: 1e6,
+        eps: 1e-6,
+        tied: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3",
+        arch: "qwen3",
+        heads: 2,
+        attention: Attention::Grouped {
+            kv_heads: 1,
+            head: 128,
+            value: 128,
+        },
+        qk_norm: true,
+        rope_dims: 128,
+        rope_base: 1e6,
+        eps: 1e-6,
+        tied: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3moe",
+        arch: "qwen3moe",
+        qk_norm: true,
+        rope_base: 1e6,
+        experts: Some(Experts {
+            count: 5,
+            used: 2,
+            width: 256,
+            ..NORMALISED
+        }),
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm4",
+        arch: "glm4",
+        qkv_bias: true,
+        rope_dims: 32,
+        rope_base: 1e4,
+        fused_up: true,
+        post_norms: true,
+        family: &GLM,
+        ..PLAIN
+    },
+];
