@@ -44,7 +44,11 @@ fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     }
     let mut sum = vec![];
     terms(g, BinOp::Add, body, &mut sum);
-    let is_dot = |g: &Graph, id: Id| *g.op(id) == Op::Cast && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _)) && g.dtype(g.src(id)[0]) == DType::I32;
+    let is_dot = |g: &Graph, id: Id| {
+        *g.op(id) == Op::Cast
+            && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _))
+            && g.dtype(g.src(id)[0]) == DType::I32
+    };
     let mut found = None;
     for (i, &t) in sum.iter().enumerate() {
         let mut product = vec![];
@@ -313,7 +317,14 @@ fn spread(g: &mut Graph, f: Id, map: &[u16]) -> Id {
 
 /// Pairs of code and value vectors of `bytes` lanes, with the group of each i32
 /// lane.
-fn byte_lanes(g: &mut Graph, codes: &[Id], xs: &[Id], bytes: usize, width: i64, packer: &mut Packer) -> Option<Vec<(Id, Id, Vec<u16>)>> {
+fn byte_lanes(
+    g: &mut Graph,
+    codes: &[Id],
+    xs: &[Id],
+    bytes: usize,
+    width: i64,
+    packer: &mut Packer,
+) -> Option<Vec<(Id, Id, Vec<u16>)>> {
     let order = lane_order(g, codes, bytes);
     let mut steps = vec![];
     for chunk in order.chunks(bytes) {
@@ -351,11 +362,14 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
     }
     let most = (s.groups * width).min(t.plan.vector_bytes as i64) as usize;
     // The widest vectors whose lanes take the same bits of their bytes.
-    let (bytes, steps) = [most, most / 2, most / 4].into_iter().filter(|&b| b >= 16 && b.is_power_of_two() && codes.len() % b == 0).find_map(|bytes| {
-        let mut fresh = Packer::default();
-        let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
-        (fresh.gathered == 0).then_some((bytes, steps))
-    })?;
+    let (bytes, steps) = [most, most / 2, most / 4]
+        .into_iter()
+        .filter(|&b| b >= 16 && b.is_power_of_two() && codes.len() % b == 0)
+        .find_map(|bytes| {
+            let mut fresh = Packer::default();
+            let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
+            (fresh.gathered == 0).then_some((bytes, steps))
+        })?;
     let by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
         let Some(e) = e else { return Some(None) };
         let lanes: Vec<Id> = (0..s.groups)

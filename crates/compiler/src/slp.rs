@@ -64,10 +64,17 @@ impl Packer {
         let count = lanes.iter().filter(|&&l| shifted(g, l)).count();
         if count > 0 && count < n {
             let amount = g.constant(Const::Int(0), first.ty.base);
-            let full: Vec<Id> = lanes
-                .iter()
-                .map(|&l| if shifted(g, l) { l } else { g.make(Op::Binary(BinOp::Shr), first.ty, vec![], vec![l, amount]) })
-                .collect();
+            let full: Vec<Id> =
+                lanes
+                    .iter()
+                    .map(|&l| {
+                        if shifted(g, l) {
+                            l
+                        } else {
+                            g.make(Op::Binary(BinOp::Shr), first.ty, vec![], vec![l, amount])
+                        }
+                    })
+                    .collect();
             return self.pack(g, &full);
         }
         let kind = std::mem::discriminant(&first.op);
@@ -144,7 +151,8 @@ impl Packer {
         let start = Linear { terms: terms?, constant: 0 }.build(g);
         let start = g.cast(start, ty);
         let start = splat(g, start, lanes.len());
-        let values = constants.into_iter().map(|c| if ty.is_float() { Const::f32(c as f32) } else { Const::Int(c) }).collect();
+        let values =
+            constants.into_iter().map(|c| if ty.is_float() { Const::f32(c as f32) } else { Const::Int(c) }).collect();
         let offsets = g.make(Op::Lanes(values), Type::vector(ty, lanes.len()), vec![], vec![]);
         Some(g.add(start, offsets))
     }
