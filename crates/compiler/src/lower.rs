@@ -439,7 +439,17 @@ impl Lowering<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn put(&mut self, g: &mut Graph, m: Id, stash: Option<Id>, stored: bool, dims: Vec<Id>, value: Id, at: &[Id], items: &mut Vec<Item>) {
+    fn put(
+        &mut self,
+        g: &mut Graph,
+        m: Id,
+        stash: Option<Id>,
+        stored: bool,
+        dims: Vec<Id>,
+        value: Id,
+        at: &[Id],
+        items: &mut Vec<Item>,
+    ) {
         let shape = self.shape_of(g, m);
         let mut value = value;
         if let Some(buffer) = stash {
@@ -515,7 +525,12 @@ impl Lowering<'_> {
     /// The update of the parts at the end of the loop body. Values that several
     /// parts need were kept before; the largest part is written first.
     fn close_fold(&mut self, g: &mut Graph, key: &[Id], parts: usize, items: &mut Vec<Item>) {
-        let fold = self.s.groups[self.group].members.iter().copied().find(|&m| matches!(g.op(m), Op::Fold { .. }) && g.src(m) == key).unwrap();
+        let fold = self.s.groups[self.group]
+            .members
+            .iter()
+            .copied()
+            .find(|&m| matches!(g.op(m), Op::Fold { .. }) && g.src(m) == key)
+            .unwrap();
         for part in (0..parts).rev() {
             let Some(&buffer) = self.carriers.get(&(key.to_vec(), part)) else { continue };
             let merged = key[parts + part];

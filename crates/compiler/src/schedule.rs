@@ -278,7 +278,11 @@ impl Scheduler {
             })
             .collect();
         while let Some((id, map)) = stack.pop() {
-            if maps.contains_key(&id) || !map.contains(&serial) || self.out.roles.free.contains(&id) || self.out.home.contains_key(&id) {
+            if maps.contains_key(&id)
+                || !map.contains(&serial)
+                || self.out.roles.free.contains(&id)
+                || self.out.home.contains_key(&id)
+            {
                 continue;
             }
             maps.insert(id, map.clone());
@@ -324,14 +328,17 @@ impl Scheduler {
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
         // What a scatter wrote is complete only after its kernel.
-        let written: Vec<usize> = reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
+        let written: Vec<usize> =
+            reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
         for &h in &homes {
             if written.contains(&h) {
                 continue;
             }
             // Joining must not delay what the kernel computes already.
             let depth = self.depth(h);
-            let late = |s: &mut Self, g: &mut Graph, o: usize| o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o));
+            let late = |s: &mut Self, g: &mut Graph, o: usize| {
+                o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o))
+            };
             if homes.iter().any(|&o| late(self, g, o)) {
                 continue;
             }
@@ -343,7 +350,10 @@ impl Scheduler {
                 Err(why) => self.out.notes.push(format!("{id:?} {:?} not fused into kernel {h}: {why}", g.op(id))),
             }
         }
-        if matches!(g.op(id), Op::Scatter | Op::Concat(_)) || g.op(id).is_elementwise() || matches!(g.op(id), Op::Reduce(..) | Op::Scan(_) | Op::Pad { .. } | Op::Gather) {
+        if matches!(g.op(id), Op::Scatter | Op::Concat(_))
+            || g.op(id).is_elementwise()
+            || matches!(g.op(id), Op::Reduce(..) | Op::Scan(_) | Op::Pad { .. } | Op::Gather)
+        {
             let group = self.seed(g, id, false);
             if matches!(g.op(id), Op::Scatter) {
                 // Its tasks are the rows that are written.
@@ -578,11 +588,18 @@ impl Scheduler {
     fn absorb_small(&mut self, g: &mut Graph, roots: &[Id]) {
         for small in 0..self.out.groups.len() {
             let gr = &self.out.groups[small];
-            if gr.dead || gr.members.iter().any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+            if gr.dead
+                || gr
+                    .members
+                    .iter()
+                    .any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. }))
+            {
                 continue;
             }
             let weights = gr.members.iter().any(|m| self.out.roles.heavy.contains(m));
-            let readers: Vec<usize> = (0..self.out.groups.len()).filter(|&o| !self.out.groups[o].dead && self.out.groups[o].deps.contains(&small)).collect();
+            let readers: Vec<usize> = (0..self.out.groups.len())
+                .filter(|&o| !self.out.groups[o].dead && self.out.groups[o].deps.contains(&small))
+                .collect();
             if weights || readers.is_empty() {
                 continue;
             }
@@ -719,7 +736,9 @@ impl Scheduler {
             }
         }
         let open: Vec<usize> = (0..self.out.groups[small].axes.len())
-            .filter(|&i| !self.out.groups[small].axes[i].inner && !self.out.groups[small].axes[i].serial && !to.contains_key(&i))
+            .filter(|&i| {
+                !self.out.groups[small].axes[i].inner && !self.out.groups[small].axes[i].serial && !to.contains_key(&i)
+            })
             .collect();
         if !open.is_empty() {
             return Err("it has an axis that the reader lacks".into());
@@ -789,7 +808,9 @@ impl Scheduler {
                         continue;
                     }
                     match *y {
-                        Along::Axis { axis: other, unit: 1 } if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count => {
+                        Along::Axis { axis: other, unit: 1 }
+                            if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count =>
+                        {
                             if to.insert(axis, other).is_some_and(|o| o != other) {
                                 return;
                             }
@@ -798,7 +819,8 @@ impl Scheduler {
                     }
                 }
             }
-            let symbolic = self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
+            let symbolic =
+                self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
             if symbolic.map(|(i, _)| i).any(|i| !to.contains_key(&i)) {
                 return;
             }

@@ -47,9 +47,7 @@ pub(super) struct Template {
 
 impl Template {
     pub(super) fn parse(source: &str) -> Result<Template, TemplateError> {
-        Ok(Template {
-            body: parser::parse(source)?,
-        })
+        Ok(Template { body: parser::parse(source)? })
     }
 
     /// The text of the template with the given variables.
