@@ -140,6 +140,9 @@ mod tests {
     #[test]
     fn bytes_read_well() {
         let text = |n| Bytes(n).to_string();
-        assert_eq!([text(12), text(1536), text(5 << 20), text(3 << 29)], ["12 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]);
+        assert_eq!(
+            [text(12), text(1536), text(5 << 20), text(3 << 29)],
+            ["12 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]
+        );
     }
 }

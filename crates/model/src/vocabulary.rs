@@ -33,9 +33,8 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer, VocabularyError> {
 /// Metadata of a wrong type, or none at all.
 pub fn tokenizer_data(file: &Gguf) -> Result<TokenizerData, VocabularyError> {
     let keys = Keys { file };
-    let text = |key: &str| -> Result<Option<String>, GgufError> {
-        Ok(file.metadata().find::<&str>(key)?.map(str::to_owned))
-    };
+    let text =
+        |key: &str| -> Result<Option<String>, GgufError> { Ok(file.metadata().find::<&str>(key)?.map(str::to_owned)) };
     let mut fim_ends = vec![];
     for key in ["fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id"] {
         fim_ends.extend(keys.id(key)?);

@@ -127,7 +127,9 @@ impl BaseReader {
         let expected = rows.saturating_mul(row_bytes(vocab) as u64);
         let tokens = (window as u64).saturating_mul(count as u64);
         if tokens.saturating_mul(4).saturating_add(expected) > bytes {
-            return Err(bad(format!("{count} windows of {window} over {vocab} tokens do not fit in its {bytes} bytes")));
+            return Err(bad(format!(
+                "{count} windows of {window} over {vocab} tokens do not fit in its {bytes} bytes"
+            )));
         }
         let mut all = vec![0; tokens as usize * 4];
         input.read_exact(&mut all).map_err(io)?;
@@ -159,7 +161,8 @@ impl BaseReader {
         let path = &self.path;
         let fail = |source| BaseError::Io { doing: "read", path: path.clone(), source };
         self.input.read_exact(&mut self.row).map_err(fail)?;
-        let float = |at: usize| f32::from_le_bytes([self.row[at], self.row[at + 1], self.row[at + 2], self.row[at + 3]]);
+        let float =
+            |at: usize| f32::from_le_bytes([self.row[at], self.row[at + 1], self.row[at + 2], self.row[at + 3]]);
         let (scale, offset) = (float(0), float(4));
         if !(scale.is_finite() && scale >= 0.0 && offset.is_finite()) {
             let reason = format!("a row has scale {scale} and offset {offset}");

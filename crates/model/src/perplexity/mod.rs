@@ -21,7 +21,9 @@ pub enum PerplexityError {
     #[error(transparent)]
     Base(#[from] BaseError),
     /// A text that fills less than two windows.
-    #[error("the text has {tokens} tokens; {needed} are needed for windows of {window} (a longer text, or a smaller -c)")]
+    #[error(
+        "the text has {tokens} tokens; {needed} are needed for windows of {window} (a longer text, or a smaller -c)"
+    )]
     TooShort {
         /// Tokens of the text.
         tokens: usize,
@@ -198,7 +200,8 @@ pub fn score(
             for (at, row) in logits.chunks_exact(vocab).enumerate() {
                 let position = first + at;
                 let next = window[position + 1] as usize;
-                let row = LogSoftmax::of(row).ok_or(PerplexityError::NotANumber(score.windows * windows.window + position))?;
+                let row = LogSoftmax::of(row)
+                    .ok_or(PerplexityError::NotANumber(score.windows * windows.window + position))?;
                 let loss = -row.at(next);
                 score.loss.add(loss);
                 if let Some(save) = &mut save {
