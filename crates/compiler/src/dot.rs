@@ -1,7 +1,7 @@
 //! Packed integer dot products.
 //!
 //! Matches a sum over groups of `f32(sum over elements of code * x) * factor
-//! + rest`, where the inner sum is of integers. A pass of the loop covers a few
+//! plus rest`, where the inner sum is of integers. A pass of the loop covers a few
 //! groups. Codes fill byte lanes in the order in which their bits lie in memory;
 //! four neighbours of one group make an i32 lane; each i32 lane is scaled by the
 //! factor of its group. The factors of a pass are one vector, computed once.
@@ -13,7 +13,7 @@ use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
-/// The parts of `dot * factor + rest`.
+/// The parts of `dot * factor plus rest`.
 struct Pattern {
     /// u8 codes, by group and element.
     code: Id,
