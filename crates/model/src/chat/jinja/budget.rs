@@ -19,7 +19,7 @@ impl Default for Limits {
     /// seconds.
     fn default() -> Limits {
         Limits {
-            steps: 20_000_000,
+            steps: 50_000_000,
             memory: 512 << 20,
             output: 64 << 20,
         }
