@@ -34,9 +34,7 @@ impl Family {
             "deepseek2" if glm => Family::GlmFlash,
             "deepseek2" if has("<|User|>") && has("<|begin_of_text|>") => Family::Youtu,
             // Later models of this architecture have tokens for roles, and always a template.
-            "deepseek2" if has("<｜begin▁of▁sentence｜>") && !has("<｜User｜>") => {
-                Family::DeepseekV2
-            }
+            "deepseek2" if has("<｜begin▁of▁sentence｜>") && !has("<｜User｜>") => Family::DeepseekV2,
             _ if glm => Family::Glm4,
             _ if has("<|im_start|>") && has("<|im_end|>") => Family::ChatMl,
             _ if has("<|start_header_id|>") && has("<|eot_id|>") => Family::Llama3,

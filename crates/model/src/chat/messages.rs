@@ -21,9 +21,7 @@ impl Forms {
     /// Finds out what `render` wants.
     pub(super) fn of(render: impl Fn(&[Json]) -> Option<String>) -> Forms {
         let mut forms = Forms::default();
-        let shows = |messages: &[Json], word: &str| {
-            render(messages).filter(|rendered| rendered.contains(word))
-        };
+        let shows = |messages: &[Json], word: &str| render(messages).filter(|rendered| rendered.contains(word));
         let plain = json!({ "role": "user", "content": "needle" });
         let parted = json!({ "role": "user", "content": [{ "type": "text", "text": "needle" }] });
         if shows(std::slice::from_ref(&plain), "needle").is_none()
@@ -59,9 +57,7 @@ impl Forms {
     /// The messages in these forms.
     pub(super) fn apply(&self, messages: &[Json]) -> Result<Vec<Json>, ChatError> {
         let messages = messages.iter().enumerate();
-        messages
-            .map(|(index, message)| self.apply_to(index, message))
-            .collect()
+        messages.map(|(index, message)| self.apply_to(index, message)).collect()
     }
 
     fn apply_to(&self, index: usize, message: &Json) -> Result<Json, ChatError> {

@@ -173,20 +173,11 @@ impl ChatTemplate {
     pub fn render(&self, conversation: &Conversation) -> Result<Prompt, ChatError> {
         let messages = self.forms.apply(&conversation.messages)?;
         let text = self.run(&messages, conversation, self.limits)?;
-        let opens_reasoning =
-            conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
-        Ok(Prompt {
-            text,
-            opens_reasoning,
-        })
+        let opens_reasoning = conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
+        Ok(Prompt { text, opens_reasoning })
     }
 
-    fn run(
-        &self,
-        messages: &[Json],
-        conversation: &Conversation,
-        limits: Limits,
-    ) -> Result<String, TemplateError> {
+    fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<String, TemplateError> {
         // Templates take an empty list for tools, so none is null.
         let tools = match &conversation.tools[..] {
             [] => Json::Null,
@@ -196,10 +187,7 @@ impl ChatTemplate {
         variables.insert("messages".into(), Json::Array(messages.to_vec()));
         variables.insert("tools".into(), tools);
         variables.insert("documents".into(), Json::Null);
-        variables.insert(
-            "add_generation_prompt".into(),
-            conversation.add_generation_prompt.into(),
-        );
+        variables.insert("add_generation_prompt".into(), conversation.add_generation_prompt.into());
         variables.insert("bos_token".into(), self.bos.as_str().into());
         variables.insert("eos_token".into(), self.eos.as_str().into());
         if self.family.is_some() {
@@ -211,20 +199,13 @@ impl ChatTemplate {
         for (name, value) in &conversation.variables {
             variables.insert(name.clone(), value.clone());
         }
-        let variables: Vec<(&str, &Json)> = variables
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
-            .collect();
+        let variables: Vec<(&str, &Json)> = variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
         self.template.render(&variables, limits, conversation.now)
     }
 }
 
 /// Finding out about a template must not cost more than rendering a short conversation.
-const PROBE_LIMITS: Limits = Limits {
-    steps: 200_000,
-    memory: 16 << 20,
-    output: 1 << 20,
-};
+const PROBE_LIMITS: Limits = Limits { steps: 200_000, memory: 16 << 20, output: 1 << 20 };
 
 #[cfg(test)]
 mod tests;

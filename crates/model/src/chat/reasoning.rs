@@ -52,11 +52,7 @@ impl ReasoningSplitter {
     /// A splitter for output after a prompt that `opened` the tag, or not.
     pub fn new(opened: bool) -> ReasoningSplitter {
         ReasoningSplitter {
-            state: if opened {
-                State::ReasoningStarts
-            } else {
-                State::Undecided
-            },
+            state: if opened { State::ReasoningStarts } else { State::Undecided },
             close: StopStrings::new([CLOSE]),
             held: String::new(),
         }
@@ -162,10 +158,7 @@ mod tests {
             whole.content += &split.content;
         }
         let rest = splitter.finish();
-        (
-            whole.reasoning + &rest.reasoning,
-            whole.content + &rest.content,
-        )
+        (whole.reasoning + &rest.reasoning, whole.content + &rest.content)
     }
 
     #[test]
@@ -175,12 +168,7 @@ mod tests {
             (true, "hm</think>Yes", "hm", "Yes"),
             (true, "</think>Yes", "", "Yes"),
             (true, "never closed </thi", "never closed </thi", ""),
-            (
-                true,
-                "a  b\n\nc </think> d </think> e",
-                "a  b\n\nc",
-                "d </think> e",
-            ),
+            (true, "a  b\n\nc </think> d </think> e", "a  b\n\nc", "d </think> e"),
             (false, "Yes", "", "Yes"),
             (false, "  Yes ", "", "  Yes "),
             (false, "<think>hm</think>Yes", "hm", "Yes"),
@@ -196,11 +184,7 @@ mod tests {
             assert_eq!(run(opened, &[output]), expected, "{output:?}");
             let letters: Vec<String> = output.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-            assert_eq!(
-                run(opened, &letters),
-                expected,
-                "{output:?}, letter by letter"
-            );
+            assert_eq!(run(opened, &letters), expected, "{output:?}, letter by letter");
         }
     }
 

@@ -51,28 +51,15 @@ fn of(family: Family) -> ChatTemplate {
 /// What both the vendor's template of GLM-4.7-Flash and the built-in one must write.
 fn check_glm_flash(template: &ChatTemplate) {
     let text = |messages: &[Json]| render(template, messages);
+    assert_eq!(text(&[user("Hi")]), "[gMASK]<sop><|user|>Hi<|assistant|><think>");
     assert_eq!(
-        text(&[user("Hi")]),
-        "[gMASK]<sop><|user|>Hi<|assistant|><think>"
-    );
-    assert_eq!(
-        text(&[
-            system("Be brief."),
-            user("Hi"),
-            assistant("Hello"),
-            user("Again")
-        ]),
+        text(&[system("Be brief."), user("Hi"), assistant("Hello"), user("Again")]),
         "[gMASK]<sop><|system|>Be brief.<|user|>Hi<|assistant|></think>Hello<|user|>Again<|assistant|><think>"
     );
     // Reasoning stays only after the last question, whichever way it comes.
     let thought = json!({ "role": "assistant", "content": "B", "reasoning_content": " why " });
     assert_eq!(
-        text(&[
-            user("a"),
-            assistant("<think>\nhm\n</think>\n\nA"),
-            user("b"),
-            thought.clone()
-        ]),
+        text(&[user("a"), assistant("<think>\nhm\n</think>\n\nA"), user("b"), thought.clone()]),
         "[gMASK]<sop><|user|>a<|assistant|></think>A<|user|>b<|assistant|><think>why</think>B<|assistant|><think>"
     );
     let mut kept = Conversation::new(vec![user("a"), thought, user("b")]);
@@ -83,25 +70,17 @@ fn check_glm_flash(template: &ChatTemplate) {
     );
 
     let mut silent = Conversation::new(vec![user("Hi")]);
-    for (enable, end, opens) in [
-        (None, "<think>", true),
-        (Some(true), "<think>", true),
-        (Some(false), "</think>", false),
-    ] {
+    for (enable, end, opens) in
+        [(None, "<think>", true), (Some(true), "<think>", true), (Some(false), "</think>", false)]
+    {
         silent.enable_thinking = enable;
         let prompt = template.render(&silent).unwrap();
-        assert_eq!(
-            prompt.text,
-            format!("[gMASK]<sop><|user|>Hi<|assistant|>{end}")
-        );
+        assert_eq!(prompt.text, format!("[gMASK]<sop><|user|>Hi<|assistant|>{end}"));
         assert_eq!(prompt.opens_reasoning, opens);
     }
     silent.add_generation_prompt = false;
     let prompt = template.render(&silent).unwrap();
-    assert_eq!(
-        (prompt.text.as_str(), prompt.opens_reasoning),
-        ("[gMASK]<sop><|user|>Hi", false)
-    );
+    assert_eq!((prompt.text.as_str(), prompt.opens_reasoning), ("[gMASK]<sop><|user|>Hi", false));
 
     let call = r#"{"city": "Köln", "days": 2, "opts": {"a": [1, null, true]}}"#;
     let mut tools = Conversation::new(vec![
@@ -114,10 +93,7 @@ fn check_glm_flash(template: &ChatTemplate) {
     tools.tools = vec![weather()];
     let text = template.render(&tools).unwrap().text;
     let (head, rest) = text.rsplit_once("</tools>").unwrap();
-    assert!(
-        head.starts_with("[gMASK]<sop><|system|>\n# Tools\n"),
-        "{head}"
-    );
+    assert!(head.starts_with("[gMASK]<sop><|system|>\n# Tools\n"), "{head}");
     let listed = concat!(
         "<tools>\n",
         r#"{"type": "function", "function": {"name": "weather", "description": "für <Ort>", "#,
@@ -126,10 +102,7 @@ fn check_glm_flash(template: &ChatTemplate) {
     );
     assert!(head.ends_with(listed), "{head}");
     let (how, turns) = rest.split_once("<|system|>").unwrap();
-    assert!(
-        how.contains("<tool_call>") && how.ends_with("</tool_call>"),
-        "{how}"
-    );
+    assert!(how.contains("<tool_call>") && how.ends_with("</tool_call>"), "{how}");
     assert_eq!(
         turns,
         concat!(
@@ -152,8 +125,7 @@ fn glm_flash_built_in() {
 /// The vendor's own template, which is not part of this repository.
 #[test]
 fn glm_flash_as_published() {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates/GLM-4.7-Flash.jinja");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates/GLM-4.7-Flash.jinja");
     match std::fs::read_to_string(&file) {
         Ok(source) => {
             check_glm_flash(&ChatTemplate::parse(&source, "[gMASK]", "<|endoftext|>").unwrap());
@@ -167,18 +139,9 @@ fn glm_flash_as_published() {
 fn turns_of_every_family() {
     let turns = [system("Sys"), user("Hi"), assistant("Hello"), user("Again")];
     for (family, expected) in [
-        (
-            Family::Glm4,
-            "[gMASK]<sop><|system|>\nSys<|user|>\nHi<|assistant|>\nHello<|user|>\nAgain<|assistant|>\n",
-        ),
-        (
-            Family::DeepseekV2,
-            "<s>Sys\n\nUser: Hi\n\nAssistant: Hello</s>User: Again\n\nAssistant:",
-        ),
-        (
-            Family::Youtu,
-            "<|begin_of_text|>Sys<|User|>Hi<|Assistant|>Hello<|end_of_text|><|User|>Again<|Assistant|>",
-        ),
+        (Family::Glm4, "[gMASK]<sop><|system|>\nSys<|user|>\nHi<|assistant|>\nHello<|user|>\nAgain<|assistant|>\n"),
+        (Family::DeepseekV2, "<s>Sys\n\nUser: Hi\n\nAssistant: Hello</s>User: Again\n\nAssistant:"),
+        (Family::Youtu, "<|begin_of_text|>Sys<|User|>Hi<|Assistant|>Hello<|end_of_text|><|User|>Again<|Assistant|>"),
         (
             Family::ChatMl,
             "<|im_start|>system\nSys<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n\
@@ -193,14 +156,8 @@ fn turns_of_every_family() {
              <|start_header_id|>user<|end_header_id|>\n\nAgain<|eot_id|>\
              <|start_header_id|>assistant<|end_header_id|>\n\n",
         ),
-        (
-            Family::Mistral,
-            "<s>[INST] Sys\n\nHi[/INST] Hello</s>[INST] Again[/INST]",
-        ),
-        (
-            Family::Llama2,
-            "<s>[INST] <<SYS>>\nSys\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Again [/INST]",
-        ),
+        (Family::Mistral, "<s>[INST] Sys\n\nHi[/INST] Hello</s>[INST] Again[/INST]"),
+        (Family::Llama2, "<s>[INST] <<SYS>>\nSys\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Again [/INST]"),
         (Family::Plain, "<s>Sys\nHi\nHello\nAgain"),
     ] {
         assert_eq!(render(&of(family), &turns), expected, "{family:?}");
@@ -214,10 +171,7 @@ fn thinking_of_the_other_families() {
         conversation.enable_thinking = Some(false);
         of(family).render(&conversation).unwrap().text
     };
-    assert_eq!(
-        ask(Family::Youtu, &[user("Hi")]),
-        "<|begin_of_text|><|User|>Hi<|Assistant|><think>\n\n</think>\n\n"
-    );
+    assert_eq!(ask(Family::Youtu, &[user("Hi")]), "<|begin_of_text|><|User|>Hi<|Assistant|><think>\n\n</think>\n\n");
     assert_eq!(
         ask(Family::ChatMl, &[user("Hi")]),
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -236,12 +190,8 @@ fn thinking_of_the_other_families() {
 
 #[test]
 fn tools_of_the_other_families() {
-    let messages = [
-        user("Weather?"),
-        calling("", &[r#"{"city": "Köln"}"#, r#"{"city": "Bonn"}"#]),
-        tool("20"),
-        tool("rain"),
-    ];
+    let messages =
+        [user("Weather?"), calling("", &[r#"{"city": "Köln"}"#, r#"{"city": "Bonn"}"#]), tool("20"), tool("rain")];
     let ask = |family: Family| {
         let mut conversation = Conversation::new(messages.to_vec());
         conversation.tools = vec![weather()];
@@ -304,22 +254,14 @@ fn messages_take_the_form_that_the_template_wants() {
     assert_eq!(render(&object, &conversation), "a;city=Köln;x;");
     let odd = calling("", &["", "not json"]);
     let odd = object.render(&Conversation::new(vec![user("a"), odd]));
-    assert!(matches!(
-        odd,
-        Err(ChatError::Template(TemplateError::Evaluation { .. }))
-    ));
+    assert!(matches!(odd, Err(ChatError::Template(TemplateError::Evaluation { .. }))));
 
     let parts = json!({ "role": "user", "content": [
         { "type": "text", "text": "one " }, "two", { "type": "text", "text": " three" },
     ] });
-    assert_eq!(
-        render(&text, std::slice::from_ref(&parts)),
-        "one two three;"
-    );
+    assert_eq!(render(&text, std::slice::from_ref(&parts)), "one two three;");
     // One that knows only parts gets parts.
-    let parted = parse(
-        "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %};{% endfor %}",
-    );
+    let parted = parse("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %};{% endfor %}");
     assert_eq!(render(&parted, &[user("a"), parts]), "a;one two three;");
 }
 
@@ -328,18 +270,9 @@ fn senseless_messages_are_refused() {
     let template = of(Family::ChatMl);
     for (message, reason) in [
         (json!("hi"), "message 1 cannot be used: it is not an object"),
-        (
-            json!({ "content": "hi" }),
-            "message 1 cannot be used: it has no role",
-        ),
-        (
-            json!({ "role": 5 }),
-            "message 1 cannot be used: it has no role",
-        ),
-        (
-            json!({ "role": "assistant", "tool_calls": "x" }),
-            "message 1 cannot be used: its tool_calls are not a list",
-        ),
+        (json!({ "content": "hi" }), "message 1 cannot be used: it has no role"),
+        (json!({ "role": 5 }), "message 1 cannot be used: it has no role"),
+        (json!({ "role": "assistant", "tool_calls": "x" }), "message 1 cannot be used: its tool_calls are not a list"),
     ] {
         let conversation = Conversation::new(vec![user("a"), message]);
         let error = template.render(&conversation).unwrap_err();
@@ -353,15 +286,9 @@ fn senseless_messages_are_refused() {
 #[test]
 fn limits_of_a_template_hold() {
     let template = ChatTemplate::parse("{% for i in range(99999) %}x{% endfor %}", "", "").unwrap();
-    let template = template.with_limits(Limits {
-        steps: 1000,
-        ..Limits::default()
-    });
+    let template = template.with_limits(Limits { steps: 1000, ..Limits::default() });
     let error = template.render(&Conversation::new(vec![])).unwrap_err();
-    let expected = ChatError::Template(TemplateError::Limit {
-        line: 1,
-        limit: Limit::Steps,
-    });
+    let expected = ChatError::Template(TemplateError::Limit { line: 1, limit: Limit::Steps });
     assert_eq!(error, expected);
     let words = "chat template, line 1: the template takes too many steps";
     assert_eq!(error.to_string(), words);
@@ -379,11 +306,8 @@ fn model(architecture: &str, markers: &[&str], template: Option<&str>) -> Tokeni
         ..TokenizerData::default()
     };
     let letters = ["H", "i", "\n", "▁"];
-    for (token, kind) in ["<s>", "</s>"]
-        .iter()
-        .chain(markers)
-        .map(|token| (token, 3))
-        .chain(letters.iter().map(|token| (token, 1)))
+    for (token, kind) in
+        ["<s>", "</s>"].iter().chain(markers).map(|token| (token, 3)).chain(letters.iter().map(|token| (token, 1)))
     {
         data.tokens.push(token);
         data.token_type.push(kind);
@@ -395,50 +319,26 @@ fn model(architecture: &str, markers: &[&str], template: Option<&str>) -> Tokeni
 #[test]
 fn families_are_recognised() {
     for (architecture, markers, family) in [
-        (
-            "deepseek2",
-            &["[gMASK]", "<sop>", "<|user|>"][..],
-            Family::GlmFlash,
-        ),
-        (
-            "deepseek2",
-            &["<|begin_of_text|>", "<|User|>"],
-            Family::Youtu,
-        ),
-        (
-            "deepseek2",
-            &["<｜begin▁of▁sentence｜>"],
-            Family::DeepseekV2,
-        ),
+        ("deepseek2", &["[gMASK]", "<sop>", "<|user|>"][..], Family::GlmFlash),
+        ("deepseek2", &["<|begin_of_text|>", "<|User|>"], Family::Youtu),
+        ("deepseek2", &["<｜begin▁of▁sentence｜>"], Family::DeepseekV2),
         ("deepseek2", &[], Family::Plain),
         ("glm4", &["[gMASK]", "<sop>"], Family::Glm4),
         ("chatglm", &["[gMASK]", "<sop>"], Family::Glm4),
         ("qwen3", &["<|im_start|>", "<|im_end|>"], Family::ChatMl),
-        (
-            "llama",
-            &["<|start_header_id|>", "<|eot_id|>"],
-            Family::Llama3,
-        ),
+        ("llama", &["<|start_header_id|>", "<|eot_id|>"], Family::Llama3),
         ("llama", &["[INST]", "[/INST]"], Family::Mistral),
         ("llama", &[], Family::Llama2),
         ("gpt2", &[], Family::Plain),
     ] {
-        assert_eq!(
-            Family::of(&model(architecture, markers, None)),
-            family,
-            "{architecture}"
-        );
+        assert_eq!(Family::of(&model(architecture, markers, None)), family, "{architecture}");
     }
 }
 
 #[test]
 fn a_model_speaks_its_own_template_or_its_familys() {
     let markers = ["<|im_start|>", "<|im_end|>"];
-    let own = model(
-        "qwen2",
-        &markers,
-        Some("{{ bos_token }}{{ messages[0].content }}"),
-    );
+    let own = model("qwen2", &markers, Some("{{ bos_token }}{{ messages[0].content }}"));
     let template = ChatTemplate::of_model(&own).unwrap();
     assert_eq!(template.family(), None);
     let prompt = render(&template, &[user("Hi")]);
@@ -459,8 +359,5 @@ fn a_model_speaks_its_own_template_or_its_familys() {
 
     let broken = model("qwen2", &markers, Some("{% if %}"));
     let error = ChatTemplate::of_model(&broken).unwrap_err();
-    assert!(matches!(
-        error,
-        ChatError::Template(TemplateError::Syntax { line: 1, .. })
-    ));
+    assert!(matches!(error, ChatError::Template(TemplateError::Syntax { line: 1, .. })));
 }
