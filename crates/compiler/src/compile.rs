@@ -50,6 +50,9 @@ impl Options {
 /// What cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
+    /// A state that is overwritten too early.
+    #[error(transparent)]
+    State(#[from] crate::schedule::StateOrder),
     /// A rewrite did not settle.
     #[error("pass {pass}: {why}")]
     Budget {
@@ -149,7 +152,7 @@ pub fn compile(
     }
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");
-    let s = schedule(g, &roots, &prices);
+    let s = schedule(g, &roots, &prices)?;
     log.fusion = s.notes.clone();
     let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
     let (program, bodies) = assemble(g, &s, name, &out_names, builder, options, &mut log);

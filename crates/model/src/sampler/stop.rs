@@ -121,14 +121,6 @@ impl StopStrings {
         self.stopped = true;
         &self.held
     }
-
-    /// Looks for the strings again, from here on.
-    pub(crate) fn restart(&mut self) {
-        self.held.clear();
-        self.given = 0;
-        self.stopped = false;
-        self.needles.iter_mut().for_each(|(_, n)| n.matched = 0);
-    }
 }
 
 #[cfg(test)]

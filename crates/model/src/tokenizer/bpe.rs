@@ -1,5 +1,6 @@
 //! Byte-level BPE: a piece starts as single bytes, and the adjacent pair whose merge was learned
-//! first is joined, the leftmost of equals first, until no pair can be.
+//! first is joined, the leftmost of equals first, until no pair can be. A byte without a token is
+//! left out; vocabularies lack at most some that valid UTF-8 never has.
 //!
 //! Short pieces scan for the best pair; long ones (a megabyte without a space is one piece) keep
 //! the pairs in a heap over a linked list. Both give the same tokens.
@@ -40,7 +41,9 @@ impl Bpe {
         let byte_tokens = Box::new(std::array::from_fn(|byte| {
             let mut stored = Vec::with_capacity(2);
             byte_alphabet::spell(byte as u8, &mut stored);
-            vocab.find(&stored).unwrap_or(NO_TOKEN)
+            // Some files have added tokens that read like a byte, such as "ö", but print as text.
+            let is_byte = |id: &u32| vocab.printed(*id) == Some(&[byte as u8]);
+            vocab.find(&stored).filter(is_byte).unwrap_or(NO_TOKEN)
         }));
         Ok(Bpe { splitter, byte_tokens, merges: read_merges(vocab, merges)? })
     }

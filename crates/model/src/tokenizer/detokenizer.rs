@@ -6,7 +6,8 @@ use super::Tokenizer;
 ///
 /// Bytes that may still become a character are held back until the tokens that follow complete
 /// it; bytes that cannot become one turn into U+FFFD. What comes out, joined, is the lossy decoding
-/// of all the bytes.
+/// of all the bytes. Generated text goes on from a prompt, so a space that its first token begins
+/// with stays, unlike in [`Tokenizer::decode`].
 ///
 /// ```
 /// # use model::tokenizer::{Detokenizer, Tokenizer, TokenizerData};

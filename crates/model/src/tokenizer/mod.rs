@@ -1,7 +1,7 @@
 //! Tokenizers, built from nothing but the metadata of a model file.
 //!
-//! Two algorithms: byte-level BPE ([`bpe`], "gpt2" in the file) with a splitting rule named by the
-//! file ([`split`]), and SentencePiece BPE ([`spm`], "llama"). Others (bert, t5, rwkv, …) are
+//! Two algorithms: byte-level BPE ("gpt2" in the file, here `bpe`) with a splitting rule named by
+//! the file (`split`), and SentencePiece BPE ("llama", here `spm`). Others (bert, t5, rwkv, …) are
 //! refused, and so is a splitting rule that is not known: wrong tokens give fluent nonsense, which
 //! nobody notices.
 //!

@@ -18,7 +18,7 @@ impl Default for Limits {
     /// Enough for a conversation of several million tokens; a hostile template ends within
     /// seconds.
     fn default() -> Limits {
-        Limits { steps: 20_000_000, memory: 512 << 20, output: 64 << 20 }
+        Limits { steps: 50_000_000, memory: 512 << 20, output: 64 << 20 }
     }
 }
 

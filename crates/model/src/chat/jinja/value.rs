@@ -24,7 +24,7 @@ pub(super) enum Value {
     Str(Arc<str>),
     List(Rc<List>),
     Map(Rc<Map>),
-    Namespace(Rc<RefCell<Vec<(Arc<str>, Value)>>>),
+    Namespace(Rc<Attributes>),
     Loop(Rc<Loop>),
     /// A macro and the scope it was defined in.
     Macro(Arc<Macro>, usize),
@@ -32,6 +32,9 @@ pub(super) enum Value {
     /// A method that was named but not called.
     Method,
 }
+
+/// What a namespace holds.
+pub(super) type Attributes = RefCell<Vec<(Arc<str>, Value)>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Function {

@@ -146,9 +146,6 @@ fn decode(bytes: &[u8]) -> Option<(char, usize)> {
 }
 
 /// Length of the code point that `bytes` begin with; 1 for a byte that begins none.
-///
-/// # Panics
-/// Never; empty input counts as 1.
 pub(in super::super) fn unit_len(bytes: &[u8]) -> usize {
     decode(bytes).map_or(1, |(_, len)| len)
 }
