@@ -1,7 +1,6 @@
 //! The command line: all commands, and the flags that several share.
 
 use crate::failure::Usage;
-use crate::numbers::Counts;
 use crate::{bench, completions, detokenize, logits, perplexity, profile, run, show, synth, tokenize};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -189,12 +188,4 @@ pub struct ContextFlag {
 fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be positive".into()) }
-}
-
-/// Refuses lists of several numbers where only one can be used.
-pub fn single(list: &Counts, flag: &str) -> Result<usize, Usage> {
-    match list.0[..] {
-        [one] => Ok(one),
-        _ => Err(Usage(format!("{flag} takes one number here"))),
-    }
 }

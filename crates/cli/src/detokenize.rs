@@ -22,7 +22,7 @@ pub struct Arguments {
 
 /// Prints the text, without a newline at its end.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = open::tokenizer(&open::file(&args.model)?, &args.model)?;
+    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
     let text = match &args.ids[..] {
         [] => stdin()?,
         [dash] if dash == "-" => stdin()?,

@@ -140,7 +140,8 @@ pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool
     Ok(Opened { engine, cpu, talk, flags: flags.clone() })
 }
 
-fn context(config: &Config, positions: Positions) -> anyhow::Result<usize> {
+/// The positions of the cache.
+pub fn context(config: &Config, positions: Positions) -> anyhow::Result<usize> {
     let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
     Ok(match positions {
         Positions::Flag(None) => DEFAULT_CONTEXT.min(made_for),

@@ -43,12 +43,8 @@ pub struct Arguments {
 
 /// Writes the file.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let options = SynthOptions {
-        layers: args.layers,
-        seed: args.seed,
-        mixed: args.mixed,
-        legacy_kv_b: args.legacy_kv_b,
-    };
+    let options =
+        SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
     let plan = Plan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
     let start = Instant::now();
     let mut shown = Instant::now();
@@ -65,12 +61,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             }
         })
     };
-    let written: Result<(), SynthError> = catch_unwind(AssertUnwindSafe(write)).map_err(|reason| {
-        match reason.downcast::<Interrupted>() {
+    let written: Result<(), SynthError> =
+        catch_unwind(AssertUnwindSafe(write)).map_err(|reason| match reason.downcast::<Interrupted>() {
             Ok(interrupted) => *interrupted,
             Err(reason) => resume_unwind(reason),
-        }
-    })?;
+        })?;
     written?;
     terminal::wipe();
     let seconds = start.elapsed().as_secs_f64();

@@ -21,7 +21,7 @@ pub struct Arguments {
 
 /// Prints the ids on one line.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = open::tokenizer(&open::file(&args.model)?, &args.model)?;
+    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
     let text = if args.text == "-" {
         let mut bytes = vec![];
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;

@@ -91,7 +91,7 @@ pub(crate) mod tests {
 
         fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
             assert!(!tokens.is_empty() && tokens.len() <= self.chunk && start <= self.cache.len());
-            assert!(start + tokens.len() <= self.context);
+            assert!(start + tokens.len() <= self.context && !rows.is_empty());
             self.cache.truncate(start);
             self.cache.extend_from_slice(tokens);
             self.steps.push(tokens.len());

@@ -194,11 +194,15 @@ pub fn score(
         // The last token of a window predicts nothing that is known.
         while start < scored.end {
             let n = engine.chunk().min(scored.end - start);
-            let rows = scored.start.clamp(start, start + n) - start..n;
+            // A step gives at least one row, wanted or not.
+            let rows = (scored.start.max(start) - start).min(n - 1)..n;
             let first = start + rows.start;
             let logits = engine.step(&input[start..start + n], start, rows)?;
             for (at, row) in logits.chunks_exact(vocab).enumerate() {
                 let position = first + at;
+                if position < scored.start {
+                    continue;
+                }
                 let next = window[position + 1] as usize;
                 let row = LogSoftmax::of(row)
                     .ok_or(PerplexityError::NotANumber(score.windows * windows.window + position))?;
