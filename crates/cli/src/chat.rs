@@ -33,7 +33,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
             Ok(false) => break,
             // A conversation survives what one turn cannot do.
             Err(error) if error.is::<std::io::Error>() => return Err(error),
-            Err(error) => terminal::line(&format!("error: {}", crate::failure::one_line(&format!("{error:#}")))),
+            Err(error) => terminal::line(&format!("error: {}", crate::failure::message(&error))),
         }
     }
     Ok(())

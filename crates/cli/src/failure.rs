@@ -31,8 +31,22 @@ pub fn exit(error: &anyhow::Error) -> ExitCode {
         terminal::line(&format!("error: {}", text.trim_end()));
         return ExitCode::from(2);
     }
-    terminal::line(&format!("error: {}", one_line(&format!("{error:#}"))));
+    terminal::line(&format!("error: {}", message(error)));
     ExitCode::FAILURE
+}
+
+/// An error and its causes on one line. Causes that the text before them quotes are not said again.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = one_line(&cause.to_string());
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
@@ -80,6 +94,8 @@ mod tests {
         let io = io::Error::from(IoKind::BrokenPipe);
         assert_eq!(exit(&anyhow::Error::from(io).context("write")), ExitCode::SUCCESS);
         assert_eq!(exit(&Interrupted.into()), ExitCode::from(130));
+        let quoting = anyhow::anyhow!("no file").context("in x: no file").context("y");
+        assert_eq!(message(&quoting), "y: in x: no file");
         let wrapped = Err::<(), _>(Usage("x".into())).context("y").unwrap_err();
         assert_eq!(exit(&wrapped), ExitCode::from(2));
     }

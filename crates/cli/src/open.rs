@@ -14,7 +14,7 @@ use model::engine::{Engine, EngineOptions};
 use model::plan::{Bytes, Plan, TooLarge};
 use model::step::Class;
 use model::tokenizer::Tokenizer;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Positions of the cache when nothing is said.
@@ -54,6 +54,7 @@ pub enum Positions {
 pub struct Opened {
     pub engine: Engine,
     pub cpu: Arc<Cpu>,
+    path: PathBuf,
     /// Whether stderr hears of devices, plans and progress.
     talk: bool,
     flags: EngineFlags,
@@ -137,7 +138,7 @@ pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool
     let options = EngineOptions { compiler, context: context as i64, chunk, cache };
     let device: Arc<dyn Device> = cpu.clone();
     let engine = Engine::new(file, device, options).with_context(|| path.display().to_string())?;
-    Ok(Opened { engine, cpu, talk, flags: flags.clone() })
+    Ok(Opened { engine, cpu, path: path.to_owned(), talk, flags: flags.clone() })
 }
 
 /// The positions of the cache.
@@ -173,7 +174,8 @@ impl Opened {
     pub fn prepare(&mut self, classes: &[Class]) -> anyhow::Result<()> {
         for &class in classes {
             terminal::progress(&format!("compiling the program for {} tokens", tokens_of(class)));
-            self.engine.compile(class)?;
+            let path = &self.path;
+            self.engine.compile(class).with_context(|| path.display().to_string())?;
         }
         let plan = Plan::of_engine(&self.engine, self.workers());
         refuse(plan.check())?;

@@ -199,7 +199,8 @@ impl Speaker {
         let path = args.model.path();
         let positions = Positions::Flag(args.context.ctx_size);
         let file = open::file(path)?;
-        // Before anything that takes long.
+        // Whatever can be refused is refused before anything that takes long.
+        open::config(&file, path)?;
         let tokenizer = open::tokenizer(&file, path)?;
         let template = match args.no_template {
             true => None,

@@ -60,7 +60,7 @@ struct Needs {
 
 /// What the model needs, or why it cannot be run.
 fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
-    let in_one_line = |error: anyhow::Error| crate::failure::one_line(&format!("{error:#}"));
+    let in_one_line = |error: anyhow::Error| crate::failure::message(&error);
     let of_engine = || -> anyhow::Result<Needs> {
         let config = Config::read(file)?;
         let cache = open::cache_type(&args.engine)?;

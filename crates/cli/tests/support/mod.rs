@@ -37,17 +37,31 @@ impl Run {
     }
 }
 
-/// A folder for files of the tests; compiled kernels stay in it from one run to the next.
+/// A folder for files of the tests.
 pub fn folder() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernloom");
     std::fs::create_dir_all(&folder).expect("a folder for test files");
     folder
 }
 
+/// A cache folder whose kernels stay from one run to the next. They are those that the tests of the model keep: most
+/// are the same.
+fn cache() -> PathBuf {
+    let (cache, kernels) = (folder().join("cache"), PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels"));
+    std::fs::create_dir_all(&cache).expect("a cache folder");
+    std::fs::create_dir_all(&kernels).expect("a folder for kernels");
+    #[cfg(unix)]
+    {
+        // Another test may have made it meanwhile.
+        let _ = std::os::unix::fs::symlink(&kernels, cache.join("kernloom"));
+    }
+    cache
+}
+
 /// The program, with a kernel cache of its own.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernloom"));
-    command.args(args).env("XDG_CACHE_HOME", folder().join("cache")).env_remove("NO_COLOR");
+    command.args(args).env("XDG_CACHE_HOME", cache()).env_remove("NO_COLOR");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
