@@ -75,7 +75,8 @@ fn models_that_are_not_supported() {
     let shown = run(&["show", text(&unknown)]).ok();
     assert!(shown.text().contains("camel") && shown.text().contains("not supported"), "{}", shown.text());
     // The vocabulary needs no known architecture.
-    let ids = run(&["tokenize", "-m", text(&with("unknown2.gguf", "general.architecture", "general.orchitecture")), "x"]);
+    let ids =
+        run(&["tokenize", "-m", text(&with("unknown2.gguf", "general.architecture", "general.orchitecture")), "x"]);
     assert_eq!(ids.code, 0, "{}", ids.err);
     let missing = refused(&with("missing.gguf", "blk.1.ffn_down.weight", "blk.1.ffn_dawn.weight"));
     assert!(missing.contains("blk.1.ffn_down.weight") && missing.contains("missing"), "{missing}");

@@ -1,0 +1,315 @@
+//! What the commands print, on tiny models.
+
+mod support;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use support::{Run, command, finished, folder, run, run_with_input, text, tiny};
+
+fn model() -> PathBuf {
+    tiny("tiny-llama", "q4_0")
+}
+
+fn json(run: &Run) -> Value {
+    serde_json::from_slice(&run.out).unwrap_or_else(|e| panic!("{e} in {}", run.text()))
+}
+
+#[test]
+fn a_seed_gives_the_same_text_again() {
+    let path = model();
+    let answer = |seed: &str, more: &[&str]| {
+        let args = ["run", text(&path), "-p", "Once upon a time", "-n", "24", "--no-template", "--seed", seed];
+        run(&[&args[..], more].concat()).ok()
+    };
+    let one = answer("1", &[]);
+    assert!(!one.out.is_empty() && one.out.ends_with(b"\n"));
+    assert_eq!(answer("1", &[]).out, one.out);
+    assert_eq!(answer("1", &["-t", "1"]).out, one.out, "threads make no difference");
+    assert_eq!(answer("1", &["--ubatch-size", "3"]).out.is_empty(), false);
+    assert_ne!(answer("2", &[]).out, one.out);
+    let greedy = answer("1", &["--temp", "0"]);
+    assert_eq!(answer("2", &["--temp", "0"]).out, greedy.out, "greedy needs no seed");
+    assert_eq!(answer("2", &["--top-k", "1"]).out, greedy.out);
+    assert!(!one.out.contains(&0x1b), "no colours in a pipe");
+}
+
+#[test]
+fn a_run_says_what_it_did_in_one_line() {
+    let path = model();
+    let ran = run(&["run", "-m", text(&path), "-p", "Hello", "-n", "8", "--seed", "3", "--no-template"]).ok();
+    let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains("tok/s")).collect();
+    assert_eq!(lines.len(), 1, "{}", ran.err);
+    for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s", "% of"] {
+        assert!(lines[0].contains(part), "{part} in {}", lines[0]);
+    }
+    assert!(ran.err.contains("device: cpu") && ran.err.contains("memory: cache"), "{}", ran.err);
+    let bandwidth = std::fs::read(folder().join("cache/kernloom/bandwidth.json")).expect("kept");
+    assert!(serde_json::from_slice::<Value>(&bandwidth).expect("JSON").is_object());
+}
+
+#[test]
+fn prompts_come_from_anywhere() {
+    let path = model();
+    let path = text(&path);
+    let rest = ["-n", "6", "--temp", "0"];
+    let given = run(&[&["run", path, "-p", "Hello there"], &rest[..]].concat()).ok();
+    let piped = run_with_input(&[&["run", path], &rest[..]].concat(), b"Hello there\n").ok();
+    assert_eq!(piped.out, given.out);
+    let file = folder().join("prompt.txt");
+    std::fs::write(&file, "Hello there").expect("a test file");
+    assert_eq!(run(&[&["run", path, "-f", text(&file)], &rest[..]].concat()).ok().out, given.out);
+    // The form without a command, whose number of tokens is called a count.
+    let classic = ["--model", path, "--prompt", "Hello there", "--count", "6"];
+    assert!(run(&classic).ok().err.contains("decode 6 tokens"));
+    let system = run(&[&["run", path, "-p", "Hello there", "-sys", "Be brief."], &rest[..]].concat()).ok();
+    assert!(system.err.contains("prompt ") && system.err != given.err);
+}
+
+#[test]
+fn generation_ends_where_it_should() {
+    let path = model();
+    let path = text(&path);
+    let base = ["run", path, "-p", "Hello", "--no-template", "--temp", "0"];
+    let whole = run(&[&base[..], &["-n", "12"]].concat()).ok();
+    let shown = whole.text().trim_end_matches('\n');
+    let stop: String = shown.chars().skip(4).take(2).collect();
+    let cut = run(&[&base[..], &["-n", "12", "--stop", &stop]].concat()).ok();
+    assert_eq!(cut.text().trim_end_matches('\n'), shown.split(&stop).next().expect("a part"));
+    assert_eq!(run(&[&base[..], &["-n", "0"]].concat()).ok().out, b"");
+}
+
+#[test]
+fn numerics_and_levels_agree() {
+    let path = model();
+    let logits = |more: &[&str]| {
+        let out = folder().join(format!("levels-{}.f32", more.join("")));
+        let args =
+            ["logits", text(&path), "--tokens", "1,2,3,4,5,6,7,8,9,10", "--out", text(&out), "--numerics", "exact"];
+        run(&[&args[..], more].concat()).ok();
+        support::floats(&std::fs::read(out).expect("logits"))
+    };
+    let (best, scalar, unfused) = (logits(&[]), logits(&["--isa", "scalar"]), logits(&["--without", "fuse"]));
+    let near = |a: &[f32], b: &[f32]| {
+        let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
+        error <= 1e-9 * b.iter().map(|b| b * b).sum::<f32>()
+    };
+    assert_eq!(best.len(), 10 * 512);
+    assert!(near(&best, &scalar) && near(&best, &unfused));
+    let piped = run(&["logits", text(&path), "--tokens", "1", "--out", "-", "--numerics", "exact"]).ok();
+    assert_eq!(piped.out.len(), 512 * 4);
+}
+
+#[test]
+fn bench_speaks_as_llama_bench_does() {
+    let path = model();
+    let lock = folder().join("bench.lock");
+    let base = ["bench", "-m", text(&path), "-p", "12", "-n", "4", "-d", "0,20", "-r", "3"];
+    let bench = |more: &[&str]| run(&[&base[..], &["--bandwidth", "20", "--lock", text(&lock)], more].concat()).ok();
+    let rows = json(&bench(&["-o", "json"]));
+    let rows = rows.as_array().expect("an array");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        for key in [
+            "build_commit",
+            "build_number",
+            "cpu_info",
+            "gpu_info",
+            "backends",
+            "model_filename",
+            "model_type",
+            "model_size",
+            "model_n_params",
+            "n_batch",
+            "n_ubatch",
+            "n_threads",
+            "type_k",
+            "type_v",
+            "n_gpu_layers",
+            "n_prompt",
+            "n_gen",
+            "n_depth",
+            "test_time",
+            "avg_ns",
+            "stddev_ns",
+            "avg_ts",
+            "stddev_ts",
+            "samples_ns",
+            "samples_ts",
+            "kernels",
+            "stages",
+            "bytes_per_token",
+            "limit_ts",
+            "share",
+        ] {
+            assert!(row.get(key).is_some(), "{key} is missing");
+        }
+        assert_eq!(row["samples_ns"].as_array().map(Vec::len), Some(3));
+        let mean = row["avg_ts"].as_f64().expect("a number");
+        let samples = row["samples_ts"].as_array().expect("samples").iter().map(|v| v.as_f64().expect("a number"));
+        assert!((samples.sum::<f64>() / 3.0 - mean).abs() < 1e-6 * mean);
+    }
+    let tests: Vec<[u64; 3]> =
+        rows.iter().map(|r| ["n_prompt", "n_gen", "n_depth"].map(|k| r[k].as_u64().expect("a number"))).collect();
+    assert_eq!(tests, [[12, 0, 0], [0, 4, 0], [12, 0, 20], [0, 4, 20]]);
+    assert!(rows[3]["bytes_per_token"].as_u64() > rows[1]["bytes_per_token"].as_u64(), "the cache is read too");
+    let table = bench(&[]);
+    let lines: Vec<&str> = table.text().lines().collect();
+    assert!(lines[0].starts_with("| model") && lines[0].contains("| threads |"), "{}", lines[0]);
+    for column in ["test", "t/s", "kernels", "MB/token", "limit t/s", "share"] {
+        assert!(lines[0].contains(column), "{column} in {}", lines[0]);
+    }
+    let cells: Vec<&str> = lines[5].split('|').map(str::trim).collect();
+    assert!(cells.contains(&"tg4 @ d20") && lines[5].contains(" ± "), "{}", lines[5]);
+    let csv = bench(&["-o", "csv"]);
+    assert_eq!(csv.text().lines().count(), 5);
+    assert!(csv.text().lines().nth(1).is_some_and(|line| line.contains("\"tiny") || line.contains("\"llama")));
+    let lines = bench(&["-o", "jsonl", "--prompt-and-gen", "5,3"]);
+    assert_eq!(lines.text().lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON")).count(), 6);
+    let block = bench(&["--block"]);
+    assert!(block.text().contains("block ") && block.text().contains("feed-forward "), "{}", block.text());
+    // The form without a command.
+    let classic = run(&["--model", text(&path), "--benchmark", "3"]).ok();
+    assert!(classic.text().contains("tg3"), "{}", classic.text());
+}
+
+#[test]
+fn a_second_measurement_waits_and_says_for_whom() {
+    let path = model();
+    let lock = folder().join("waits.lock");
+    let held = device::MachineLock::acquire(&lock, |_| panic!("nobody measures here")).expect("a lock");
+    let args = ["bench", "-m", text(&path), "-p", "0", "-n", "2", "-r", "1", "--bandwidth", "9", "--lock", text(&lock)];
+    let mut child = command(&args).spawn().expect("the program starts");
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let waiting = err.find_map(|line| line.ok().filter(|l| l.contains("waiting for"))).expect("a word");
+    assert!(waiting.contains(&format!("process {}", std::process::id())), "{waiting}");
+    assert!(child.try_wait().expect("a child").is_none());
+    drop(held);
+    drop(err);
+    assert!(child.wait().expect("a child").success());
+}
+
+#[test]
+fn profile_explains_a_step() {
+    let path = tiny("tiny-mla-moe", "q4_k_m");
+    let (lock, trace) = (folder().join("profile.lock"), folder().join("trace.json"));
+    let base = ["profile", "-m", text(&path), "-n", "5", "--bandwidth", "20", "--lock", text(&lock)];
+    let profile = |more: &[&str]| run(&[&base[..], more].concat()).ok();
+    let all = json(&profile(&["--json", "--trace", text(&trace)]));
+    let lines = all["lines"].as_array().expect("lines");
+    let sum = |key: &str| lines.iter().map(|l| l[key].as_f64().expect("a number")).sum::<f64>();
+    assert_eq!(sum("count") as u64, all["kernels"].as_u64().expect("a number"));
+    assert!((sum("ns") - all["sum_ns"].as_f64().expect("a number")).abs() < 0.2 * sum("ns"));
+    let (hits, misses) = (all["schedule_cache_hits"].as_u64(), all["schedule_cache_misses"].as_u64());
+    assert_eq!(hits.zip(misses).map(|(h, m)| h + m), all["kernels"].as_u64());
+    let trace: Value = serde_json::from_slice(&std::fs::read(trace).expect("a trace")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let kernels = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 2).count();
+    assert_eq!(kernels as u64, all["kernels"].as_u64().expect("a number"));
+    let table = profile(&["-d", "70"]);
+    let last = table.text().lines().last().expect("a line");
+    for part in ["kernels in", "stages", "hits", "misses", "MB a step", "limit", "reached", "% of it"] {
+        assert!(last.contains(part), "{part} in {last}");
+    }
+    assert!(table.text().contains("by the host's clock") && table.text().contains("blk.*."), "{}", table.text());
+    let one = profile(&["--kernel", "ffn_down", "--source"]);
+    assert!(one.text().contains("ffn_down") && one.text().contains("int64_t"), "{}", one.text());
+    assert!(one.text().lines().count() > 10 && !one.text().contains("blk.*.attn_q_b "), "{}", one.text());
+    let prompt = profile(&["-p", "16"]);
+    assert!(prompt.text().contains("kernels in"));
+}
+
+#[test]
+fn debug_shows_what_the_compiler_did() {
+    let path = model();
+    let err = |level: &str| run(&["run", text(&path), "-p", "x", "-n", "1", "--debug", level]).ok().err;
+    let (schedule, all) = (err("1"), err("5"));
+    assert!(schedule.contains("stage 0: ") && !schedule.contains("schedule cache"), "{schedule}");
+    for part in ["stage 0: ", "kernel k0_", "schedule cache", "int64_t begin", "IR of k0_"] {
+        assert!(all.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn perplexity_and_the_distance_from_a_reference() {
+    let path = tiny("tiny-llama", "q8_0");
+    let (file, base) = (folder().join("text.txt"), folder().join("base.logits"));
+    std::fs::write(&file, "the quick brown fox jumps over the lazy dog. ".repeat(20)).expect("a test file");
+    let args = ["perplexity", "-m", text(&path), "-f", text(&file), "-c", "64"];
+    let exact = run(&[&args[..], &["--numerics", "exact", "--save-logits", text(&base)]].concat()).ok();
+    assert!(exact.text().starts_with("PPL = "), "{}", exact.text());
+    let same = run(&["perplexity", text(&path), "--kl-base", text(&base), "--numerics", "exact"]).ok();
+    let value = |text: &str, key: &str| -> f64 {
+        let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_else(|| panic!("{key} in {text}"));
+        line.split_whitespace().next().expect("a number").trim_end_matches(',').parse().expect("a number")
+    };
+    assert_eq!(value(same.text(), "PPL = "), value(exact.text(), "PPL = "));
+    assert!(value(same.text(), "mean KLD = ").abs() < 1e-5, "{}", same.text());
+    let int8 = run(&["perplexity", text(&path), "--kl-base", text(&base)]).ok();
+    let distance = value(int8.text(), "mean KLD = ");
+    assert!((0.0..0.01).contains(&distance), "{}", int8.text());
+    let steps = run(&[&args[..], &["--numerics", "exact", "--ubatch-size", "5", "--chunks", "2"]].concat()).ok();
+    assert!(steps.text().contains("2 windows of 64"), "{}", steps.text());
+    let short = run_with_input(&["perplexity", text(&path), "-f", "-", "-c", "64"], b"too short");
+    assert!(short.error(1).contains("128 are needed"), "{}", short.err);
+    let wrong = run(&["perplexity", text(&path), "--kl-base", text(&file)]);
+    assert!(wrong.error(1).contains("no file of saved logits"), "{}", wrong.err);
+    let other = tiny("tiny-qwen3", "q4_0");
+    assert_eq!(run(&["perplexity", text(&other), "--kl-base", text(&base), "-t", "1"]).code, 0, "the same vocabulary");
+}
+
+#[test]
+fn show_knows_the_file_and_its_needs() {
+    let path = tiny("tiny-mla-moe", "q4_k_m");
+    let all = json(&run(&["show", "--json", text(&path), "-c", "1000"]).ok());
+    assert_eq!(all["config"]["architecture"], "deepseek2");
+    assert_eq!(all["metadata"]["general.architecture"], "deepseek2");
+    assert_eq!(all["memory"]["context"], 1000);
+    let tensors = all["tensors"].as_array().expect("tensors");
+    let bytes = |list: &Value| {
+        list.as_array().expect("a list").iter().map(|t| t["bytes"].as_u64().expect("bytes")).sum::<u64>()
+    };
+    assert_eq!(bytes(&all["tensors"]), bytes(&all["types"]));
+    assert!(all["weight_bytes_per_token"].as_u64().expect("bytes") < bytes(&all["tensors"]));
+    assert!(all["cache_bytes_per_position"].as_u64() == Some(3 * (256 + 32) * 2));
+    let shown = run(&["show", text(&path)]).ok();
+    for part in
+        ["metadata: ", "configuration", &format!("tensors: {}", tensors.len()), "a token reads", "memory: cache"]
+    {
+        assert!(shown.text().contains(part), "{part} in {}", shown.text());
+    }
+    assert_eq!(shown.err, "");
+    // A vocabulary without a model.
+    assert!(run(&["info", text(&path)]).ok().out == shown.out);
+}
+
+#[test]
+fn synth_is_reproducible() {
+    let make = |name: &str, seed: &str| {
+        let out = folder().join(name);
+        let args = ["synth", "tiny-qwen3moe", "--quant", "q6_k", "--layers", "1", "--seed", seed, "--out", text(&out)];
+        assert!(run(&args).ok().text().contains("tiny-qwen3moe q6_k"));
+        std::fs::read(out).expect("a model")
+    };
+    let (one, two, three) = (make("one.gguf", "1"), make("two.gguf", "1"), make("three.gguf", "2"));
+    assert!(one == two && one != three && one.len() == three.len());
+    let unwritable = run(&["synth", "tiny-llama", "--out", "/nowhere/x.gguf"]);
+    assert!(unwritable.error(1).contains("/nowhere/x.gguf"), "{}", unwritable.err);
+}
+
+#[test]
+fn passes_and_completions() {
+    let passes = run(&["passes"]).ok();
+    assert!(passes.text().lines().any(|name| name == "fuse"), "{}", passes.text());
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(run(&["completions", shell]).ok().text().contains("kernloom"), "{shell}");
+    }
+}
+
+#[test]
+fn a_chat_needs_a_terminal_and_a_pipe_does_not() {
+    // An empty pipe is an empty prompt, which the template still frames.
+    let path = model();
+    let ran = finished(command(&["run", text(&path), "-n", "2", "--temp", "0"]).output().expect("the program starts"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
