@@ -42,7 +42,9 @@ pub fn unify(a: &[Along], b: &[Along]) -> Result<Vec<Along>, Obstacle> {
         .map(|(&x, &y)| match (x, y) {
             (Along::Free, y) => Ok(y),
             (x, Along::Free) => Ok(x),
-            (Along::Inner, Along::Axis { axis, .. }) | (Along::Axis { axis, .. }, Along::Inner) => Err(Obstacle::Demote(axis)),
+            (Along::Inner, Along::Axis { axis, .. }) | (Along::Axis { axis, .. }, Along::Inner) => {
+                Err(Obstacle::Demote(axis))
+            }
             (x, y) if x == y => Ok(x),
             _ => Err(Obstacle::Never),
         })
@@ -162,7 +164,9 @@ fn reshape(g: &mut Graph, from: &[Id], to: &[Id], map: &[Along]) -> Result<Vec<A
             let a = dims.iter().find_map(|d| if let Along::Axis { axis, .. } = d.1 { Some(axis) } else { None });
             return Err(Obstacle::Demote(a.unwrap()));
         };
-        if let Some(other) = dims[1..].iter().find_map(|d| if let Along::Axis { axis, .. } = d.1 { Some(axis) } else { None }) {
+        if let Some(other) =
+            dims[1..].iter().find_map(|d| if let Along::Axis { axis, .. } = d.1 { Some(axis) } else { None })
+        {
             return Err(Obstacle::Demote(other));
         }
         let mut flat = unit;

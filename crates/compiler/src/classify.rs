@@ -50,7 +50,14 @@ impl Roles {
                 users.entry(s).or_default().push(id);
             }
         }
-        let mut roles = Roles { live, users, free: Default::default(), inline: Default::default(), heavy: Default::default(), merge: Default::default() };
+        let mut roles = Roles {
+            live,
+            users,
+            free: Default::default(),
+            inline: Default::default(),
+            heavy: Default::default(),
+            merge: Default::default(),
+        };
         roles.mark_free(g);
         for id in roles.live.clone() {
             if matches!(g.op(id), Op::Reduce(..)) {
@@ -67,9 +74,14 @@ impl Roles {
             let free = match g.op(id) {
                 Op::Const(_) | Op::Var { .. } | Op::Param { .. } | Op::State { .. } | Op::Iota => true,
                 // Rows of a state that this step has updated are still views of it.
-                Op::Gather => self.free.contains(&g.src(id)[1]) && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter)),
+                Op::Gather => {
+                    self.free.contains(&g.src(id)[1])
+                        && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter))
+                }
                 Op::Dequant(..) | Op::Cast | Op::Where => all_free,
-                Op::Unary(UnOp::Exp | UnOp::Sin | UnOp::Cos | UnOp::Sqrt | UnOp::Rsqrt | UnOp::Recip | UnOp::Round) => false,
+                Op::Unary(UnOp::Exp | UnOp::Sin | UnOp::Cos | UnOp::Sqrt | UnOp::Rsqrt | UnOp::Recip | UnOp::Round) => {
+                    false
+                }
                 Op::Unary(_) => all_free,
                 Op::Binary(op) => all_free && !(*op == BinOp::Div && g.dtype(id).is_float()),
                 _ if is_view(g, id) => all_free,
@@ -92,7 +104,8 @@ impl Roles {
     fn mark_reduction(&mut self, g: &mut Graph, reduce: Id) {
         let body = g.src(reduce)[0];
         let full = volume(g, body);
-        let (mut cone, mut grows, mut weights, mut nested): (Vec<Id>, bool, bool, Vec<Id>) = (vec![], false, false, vec![]);
+        let (mut cone, mut grows, mut weights, mut nested): (Vec<Id>, bool, bool, Vec<Id>) =
+            (vec![], false, false, vec![]);
         let mut stack = vec![body];
         let mut seen = FxHashSet::default();
         while let Some(id) = stack.pop() {
@@ -114,7 +127,11 @@ impl Roles {
             } else if op.is_elementwise() || is_view(g, id) {
                 cone.push(id);
                 stack.extend_from_slice(g.src(id));
-            } else if matches!(op, Op::Reduce(..)) && g.dtype(id) == DType::I32 && self.heavy.contains(&id) && self.users[&id].len() == 1 {
+            } else if matches!(op, Op::Reduce(..))
+                && g.dtype(id) == DType::I32
+                && self.heavy.contains(&id)
+                && self.users[&id].len() == 1
+            {
                 nested.push(id);
             } else if volume(g, id) >= full {
                 return; // reads a value of its own size: nothing to inline
@@ -190,7 +207,11 @@ fn reads_tensor(g: &Graph, id: Id) -> bool {
 fn unpacks(g: &Graph, id: Id) -> bool {
     match g.op(id) {
         Op::Dequant(..) => true,
-        Op::Gather => g.dtype(id).is_float() && g.shape(id).len() > 1 && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. })),
+        Op::Gather => {
+            g.dtype(id).is_float()
+                && g.shape(id).len() > 1
+                && (unpacks(g, g.src(id)[0]) || matches!(g.op(base(g, g.src(id)[0])), Op::Param { .. }))
+        }
         Op::Cast => unpacks(g, g.src(id)[0]),
         _ if is_view(g, id) => unpacks(g, g.src(id)[0]),
         _ => false,

@@ -50,6 +50,9 @@ impl Options {
 /// What cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
+    /// A state that is overwritten too early.
+    #[error(transparent)]
+    State(#[from] crate::schedule::StateOrder),
     /// A rewrite did not settle.
     #[error("pass {pass}: {why}")]
     Budget {
@@ -119,7 +122,13 @@ pub fn pass_names() -> Vec<&'static str> {
 
 /// Compiles a step. `outputs` are read by the host, by name; `effects` are new
 /// versions of states.
-pub fn compile(builder: &Builder, name: &str, outputs: &[(&str, &Tensor)], effects: &[&Tensor], options: &Options) -> Result<Compiled, CompileError> {
+pub fn compile(
+    builder: &Builder,
+    name: &str,
+    outputs: &[(&str, &Tensor)],
+    effects: &[&Tensor],
+    options: &Options,
+) -> Result<Compiled, CompileError> {
     let mut graph = builder.0.borrow().clone();
     let g = &mut graph;
     let mut log = Log::default();
@@ -128,7 +137,12 @@ pub fn compile(builder: &Builder, name: &str, outputs: &[(&str, &Tensor)], effec
         if pass.name == "int8" && options.numerics == Numerics::Exact {
             continue;
         }
-        let active: Vec<Rule> = pass.rules.iter().filter(|r| options.allows(r.name)).map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply }).collect();
+        let active: Vec<Rule> = pass
+            .rules
+            .iter()
+            .filter(|r| options.allows(r.name))
+            .map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply })
+            .collect();
         let (new, trace) = rewrite(g, &roots, &active, 1 << 20);
         if let Some(why) = trace.stopped {
             return Err(CompileError::Budget { pass: pass.name, why });
@@ -138,7 +152,7 @@ pub fn compile(builder: &Builder, name: &str, outputs: &[(&str, &Tensor)], effec
     }
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");
-    let s = schedule(g, &roots, &prices);
+    let s = schedule(g, &roots, &prices)?;
     log.fusion = s.notes.clone();
     let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
     let (program, bodies) = assemble(g, &s, name, &out_names, builder, options, &mut log);
@@ -146,11 +160,21 @@ pub fn compile(builder: &Builder, name: &str, outputs: &[(&str, &Tensor)], effec
 }
 
 /// Lowers, tiles and renders each kernel once, and lays out memory.
-fn assemble(g: &mut Graph, s: &Schedule, name: &str, outputs: &[(String, Id)], builder: &Builder, options: &Options, log: &mut Log) -> (Program, Vec<Body>) {
+fn assemble(
+    g: &mut Graph,
+    s: &Schedule,
+    name: &str,
+    outputs: &[(String, Id)],
+    builder: &Builder,
+    options: &Options,
+    log: &mut Log,
+) -> (Program, Vec<Body>) {
     let vars = variables(g, &s.roles.live);
     let var_names: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
     let mut program = Program { name: name.into(), prelude: render_c::PRELUDE.into(), vars, ..Program::default() };
-    let mut order: Vec<usize> = (0..s.groups.len()).filter(|&i| !s.groups[i].dead && s.groups[i].members.iter().any(|m| s.stored.contains(m))).collect();
+    let mut order: Vec<usize> = (0..s.groups.len())
+        .filter(|&i| !s.groups[i].dead && s.groups[i].members.iter().any(|m| s.stored.contains(m)))
+        .collect();
     order.sort_by_key(|&i| (s.groups[i].level, i));
     let mut kernels: FxHashMap<Nest, usize> = FxHashMap::default();
     let mut bodies: Vec<Body> = vec![];
@@ -191,7 +215,8 @@ fn assemble(g: &mut Graph, s: &Schedule, name: &str, outputs: &[(String, Id)], b
         }
         let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
         let tasks = count(g, lowered.nest.tasks, &program.vars);
-        let launch = Launch { kernel: k, args, tasks, origin: origin(g, s, i), bytes: Count::Const(read_bytes(g, s, i)) };
+        let launch =
+            Launch { kernel: k, args, tasks, origin: origin(g, s, i), bytes: Count::Const(read_bytes(g, s, i)) };
         stages.last_mut().unwrap().launches.push(launch);
     }
     program.stages = stages;
@@ -218,7 +243,12 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
 }
 
 fn shape_name(body: &Body) -> String {
-    let rank = |k: &str| ["integer dot", "vector columns", "vector reduction", "scalar reduction"].iter().position(|r| *r == k).unwrap_or(9);
+    let rank = |k: &str| {
+        ["integer dot", "vector columns", "vector reduction", "scalar reduction"]
+            .iter()
+            .position(|r| *r == k)
+            .unwrap_or(9)
+    };
     let main = body.paths.iter().min_by_key(|k| rank(k));
     main.map_or("empty".into(), |k| k.replace(' ', "_"))
 }
@@ -277,7 +307,8 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         match g.as_int(a.count) {
             Some(n) => {
                 let (least, most) = if gr.heavy { (64, 256) } else { (4, 1024) };
-                let best = (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * units[i] <= most).unwrap_or(1);
+                let best =
+                    (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * units[i] <= most).unwrap_or(1);
                 steps[i] = best;
                 total /= best;
             }
@@ -343,14 +374,21 @@ fn read_bytes(g: &mut Graph, s: &Schedule, group: usize) -> i64 {
         let shape = g.shape(p).to_vec();
         let elems: i64 = shape.iter().map(|&d| index::bounds(g, d).1).product();
         let all = elems * g.dtype(p).bytes() as i64;
-        let picked = s.roles.users.get(&p).into_iter().flatten().chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten())).find_map(|&u| {
-            if *g.op(u) != Op::Gather {
-                return None;
-            }
-            let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
-            let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
-            Some(all / rows * n.min(rows))
-        });
+        let picked = s
+            .roles
+            .users
+            .get(&p)
+            .into_iter()
+            .flatten()
+            .chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten()))
+            .find_map(|&u| {
+                if *g.op(u) != Op::Gather {
+                    return None;
+                }
+                let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
+                let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
+                Some(all / rows * n.min(rows))
+            });
         total += picked.unwrap_or(all);
     }
     total

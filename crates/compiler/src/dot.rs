@@ -1,7 +1,7 @@
 //! Packed integer dot products.
 //!
 //! Matches a sum over groups of `f32(sum over elements of code * x) * factor
-//! + rest`, where the inner sum is of integers. A pass of the loop covers a few
+//! plus rest`, where the inner sum is of integers. A pass of the loop covers a few
 //! groups. Codes fill byte lanes in the order in which their bits lie in memory;
 //! four neighbours of one group make an i32 lane; each i32 lane is scaled by the
 //! factor of its group. The factors of a pass are one vector, computed once.
@@ -13,7 +13,7 @@ use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
-/// The parts of `dot * factor + rest`.
+/// The parts of `dot * factor plus rest`.
 struct Pattern {
     /// u8 codes, by group and element.
     code: Id,
@@ -44,7 +44,11 @@ fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     }
     let mut sum = vec![];
     terms(g, BinOp::Add, body, &mut sum);
-    let is_dot = |g: &Graph, id: Id| *g.op(id) == Op::Cast && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _)) && g.dtype(g.src(id)[0]) == DType::I32;
+    let is_dot = |g: &Graph, id: Id| {
+        *g.op(id) == Op::Cast
+            && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _))
+            && g.dtype(g.src(id)[0]) == DType::I32
+    };
     let mut found = None;
     for (i, &t) in sum.iter().enumerate() {
         let mut product = vec![];
@@ -84,57 +88,57 @@ fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
 /// lanes that should agree.
 pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Vec<usize> {
     let signatures: Vec<(Vec<i64>, i64)> = all.iter().map(|&e| signature(g, e)).collect();
-    let most = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
-    // All shift amounts must agree, or as many of the first as leave full vectors.
-    for keep in (0..=most).rev() {
+    let loads = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
+    // The shifts of all loads should agree, else those of one load; the other
+    // loads then take other bits in each lane.
+    let everything: Vec<usize> = (0..loads).collect();
+    let choices = std::iter::once(everything).chain((0..loads).map(|i| vec![i]));
+    for choice in choices {
+        let key =
+            |u: usize| -> Vec<i64> { choice.iter().map(|&i| signatures[u].0.get(i).copied().unwrap_or(0)).collect() };
         let mut order: Vec<usize> = (0..all.len()).collect();
-        let key = |u: usize| (&signatures[u].0[..keep.min(signatures[u].0.len())], signatures[u].1);
-        order.sort_by(|&a, &b| key(a).cmp(&key(b)).then(a.cmp(&b)));
+        order.sort_by_cached_key(|&u| (key(u), signatures[u].1, u));
         let mut run = 0;
         let mut full = true;
         for i in 0..order.len() {
             run += 1;
-            let end = i + 1 == order.len() || key(order[i]).0 != key(order[i + 1]).0;
-            if end {
+            if i + 1 == order.len() || key(order[i]) != key(order[i + 1]) {
                 full &= run % width == 0;
                 run = 0;
             }
         }
-        if full || keep == 0 {
+        if full {
             return order;
         }
     }
     (0..all.len()).collect()
 }
 
-/// Shift amounts in order of appearance, and the address of the first packed
-/// load.
+/// The shift of each packed load in order of appearance, and the address of the
+/// first one.
 fn signature(g: &Graph, e: Id) -> (Vec<i64>, i64) {
-    let mut shifts = vec![];
-    let mut first = None;
-    fn walk(g: &Graph, e: Id, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
+    fn walk(g: &Graph, e: Id, shift: i64, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
         match g.op(e) {
-            Op::Load => {
-                if first.is_none() && g.ty(e).bytes() == 1 {
+            Op::Load if g.ty(e).bytes() == 1 => {
+                shifts.push(shift);
+                if first.is_none() {
                     *first = Some(Linear::of(g, g.src(e)[1]).constant);
                 }
             }
             Op::Binary(BinOp::Shr) => {
-                walk(g, g.src(e)[0], shifts, first);
-                if let Some(s) = g.as_int(g.src(e)[1]) {
-                    shifts.push(s);
-                }
+                let s = g.as_int(g.src(e)[1]).unwrap_or(0);
+                walk(g, g.src(e)[0], s, shifts, first);
             }
-            Op::Const(_) | Op::Lanes(_) | Op::Buffer { .. } | Op::Range(..) => {}
+            Op::Load | Op::Const(_) | Op::Lanes(_) | Op::Buffer { .. } | Op::Range(..) => {}
             _ => {
                 for &s in g.src(e) {
-                    walk(g, s, shifts, first);
+                    walk(g, s, 0, shifts, first);
                 }
             }
         }
     }
-    walk(g, e, &mut shifts, &mut first);
-    // A shift by zero is not written down; pad so that positions line up.
+    let (mut shifts, mut first) = (vec![], None);
+    walk(g, e, 0, &mut shifts, &mut first);
     (shifts, first.unwrap_or(0))
 }
 
@@ -183,10 +187,9 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     if width % 4 != 0 {
         return None;
     }
-    let mut packer = Packer::default();
     let mut passes = vec![];
     for s in segments(total, t.lanes()) {
-        passes.push(pass(t, g, &p, &s, width, &mut packer)?);
+        passes.push(pass(t, g, &p, &s, width)?);
     }
     // Values do not depend on the row: order them once, before the rows.
     let (x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
@@ -195,12 +198,6 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     if rows >= 4 {
         arrange(t, g, &mut passes, &mut before);
     }
-    let mut all = vec![];
-    for q in &passes {
-        all.extend(q.steps.iter().map(|s| s.0));
-    }
-    let probe = crate::slp::join(g, all);
-    let _ = probe;
     // Rows side by side.
     let mut dims = row_dims.clone();
     let mut unrolled = vec![];
@@ -318,7 +315,35 @@ fn spread(g: &mut Graph, f: Id, map: &[u16]) -> Id {
     g.make(Op::Shuffle(map.to_vec()), Type::vector(ty.base, map.len()), vec![], vec![f])
 }
 
-fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64, packer: &mut Packer) -> Option<Pass> {
+/// Pairs of code and value vectors of `bytes` lanes, with the group of each i32
+/// lane.
+fn byte_lanes(
+    g: &mut Graph,
+    codes: &[Id],
+    xs: &[Id],
+    bytes: usize,
+    width: i64,
+    packer: &mut Packer,
+) -> Option<Vec<(Id, Id, Vec<u16>)>> {
+    let order = lane_order(g, codes, bytes);
+    let mut steps = vec![];
+    for chunk in order.chunks(bytes) {
+        let mut map = vec![];
+        for quad in chunk.chunks(4) {
+            let group = quad[0] as i64 / width;
+            if quad.iter().any(|&u| u as i64 / width != group) {
+                return None;
+            }
+            map.push(group as u16);
+        }
+        let c: Vec<Id> = chunk.iter().map(|&u| codes[u]).collect();
+        let x: Vec<Id> = chunk.iter().map(|&u| xs[u]).collect();
+        steps.push((packer.pack_vector(g, &c)?, packer.pack_vector(g, &x)?, map));
+    }
+    Some(steps)
+}
+
+fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> Option<Pass> {
     let range = t.counted(g, s.passes);
     let group_at = |g: &mut Graph, i: i64| {
         let (k, c) = (g.int(s.groups), g.int(s.first + i));
@@ -335,28 +360,16 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64, pack
         codes.push(g.substitute(p.code, &mut m));
         xs.push(g.substitute(p.x, &mut m));
     }
-    let bytes = (s.groups * width).min(t.plan.vector_bytes as i64) as usize;
-    if !bytes.is_power_of_two() || codes.len() % bytes != 0 {
-        return None;
-    }
-    let order = lane_order(g, &codes, bytes);
-    let mut steps = vec![];
-    for chunk in order.chunks(bytes) {
-        let mut map = vec![];
-        for quad in chunk.chunks(4) {
-            let gr = quad[0] as i64 / width;
-            if quad.iter().any(|&u| u as i64 / width != gr) {
-                return None;
-            }
-            map.push(gr as u16);
-        }
-        let c: Vec<Id> = chunk.iter().map(|&u| codes[u]).collect();
-        let x: Vec<Id> = chunk.iter().map(|&u| xs[u]).collect();
-        steps.push((packer.pack_vector(g, &c)?, packer.pack_vector(g, &x)?, map));
-    }
-    if packer.gathered > 0 {
-        return None;
-    }
+    let most = (s.groups * width).min(t.plan.vector_bytes as i64) as usize;
+    // The widest vectors whose lanes take the same bits of their bytes.
+    let (bytes, steps) = [most, most / 2, most / 4]
+        .into_iter()
+        .filter(|&b| b >= 16 && b.is_power_of_two() && codes.len() % b == 0)
+        .find_map(|bytes| {
+            let mut fresh = Packer::default();
+            let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
+            (fresh.gathered == 0).then_some((bytes, steps))
+        })?;
     let by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
         let Some(e) = e else { return Some(None) };
         let lanes: Vec<Id> = (0..s.groups)

@@ -91,7 +91,8 @@ impl Layout {
         for (b, id) in order {
             let size = self.buffers[b].bytes.next_multiple_of(ALIGN).max(ALIGN);
             let life = self.lives.get(&id).copied().unwrap_or((0, usize::MAX));
-            let mut busy: Vec<(usize, usize)> = placed.iter().filter(|p| p.2.0 <= life.1 && life.0 <= p.2.1).map(|p| (p.0, p.1)).collect();
+            let mut busy: Vec<(usize, usize)> =
+                placed.iter().filter(|p| p.2.0 <= life.1 && life.0 <= p.2.1).map(|p| (p.0, p.1)).collect();
             busy.sort_unstable();
             let mut at = 0;
             for (start, end) in busy {

@@ -16,9 +16,13 @@ pub const PRELUDE: &str = include_str!("prelude.h");
 /// The function of a kernel. `vars` names the variables in the order of the
 /// `vars` argument.
 pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> String {
-    let mut r = Renderer { vars: vars.to_vec(), out: String::new(), depth: 1, temps: 0, names: vec![FxHashMap::default()] };
+    let mut r =
+        Renderer { vars: vars.to_vec(), out: String::new(), depth: 1, temps: 0, names: vec![FxHashMap::default()] };
     let mut head = String::new();
-    let _ = writeln!(head, "void {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{");
+    let _ = writeln!(
+        head,
+        "void {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{"
+    );
     let mut offset = 0usize;
     for s in &body.stashes {
         let Op::Buffer { slot, len, .. } = *g.op(*s) else { unreachable!() };
@@ -36,7 +40,8 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
             Op::Buffer { slot, space, .. } if space != Space::Task => {
                 let (c, star) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
                 let ty = g.dtype(id);
-                let _ = writeln!(head, "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];", ctype(ty.into()));
+                let _ =
+                    writeln!(head, "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];", ctype(ty.into()));
             }
             _ => {}
         }
@@ -180,7 +185,9 @@ impl Renderer {
                 let ty = g.ty(src[2]);
                 let text = match (ty.lanes, ty.base) {
                     (1, _) => format!("{b}[{at}] = {v};"),
-                    (n, DType::Bool) => format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, src[2]), 8, n)),
+                    (n, DType::Bool) => {
+                        format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, src[2]), 8, n))
+                    }
                     _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
                 };
                 self.line(&text);
@@ -257,7 +264,8 @@ impl Renderer {
                 let b = self.value(g, n.src[1]);
                 let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
                 let b = if ma != mb { widen_mask(&b, mb, ma, ty.lanes) } else { b };
-                let natural = matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
+                let natural =
+                    matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
                 if natural {
                     format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
                 } else {
@@ -444,7 +452,13 @@ fn unary(op: UnOp, ty: Type, a: &str, mask: usize) -> String {
 
 fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
     let float = ty.base.is_float();
-    let narrow = |s: String| if ty.lanes == 1 && ty.base.bytes() < 4 && ty.base != DType::Bool { format!("({})({s})", ctype(ty)) } else { format!("({s})") };
+    let narrow = |s: String| {
+        if ty.lanes == 1 && ty.base.bytes() < 4 && ty.base != DType::Bool {
+            format!("({})({s})", ctype(ty))
+        } else {
+            format!("({s})")
+        }
+    };
     match op {
         BinOp::Add => narrow(format!("{a} + {b}")),
         BinOp::Sub => narrow(format!("{a} - {b}")),
@@ -486,7 +500,11 @@ fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
         (DType::Bool, t) => {
             let bits = t.bytes() * 8;
             let m = widen_mask(a, mask, bits, n);
-            if t.is_float() { format!("__builtin_convertvector(-{m}, f32x{n})") } else { format!("(({})(-{m}))", ctype(to)) }
+            if t.is_float() {
+                format!("__builtin_convertvector(-{m}, f32x{n})")
+            } else {
+                format!("(({})(-{m}))", ctype(to))
+            }
         }
         (f, DType::F32) if half(f) => format!("kl_from_{f}_{n}({a})"),
         (DType::F32, t) if half(t) => format!("kl_to_{t}_{n}({a})"),

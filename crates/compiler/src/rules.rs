@@ -24,7 +24,8 @@ pub const INT8: Rule = Rule { name: "int8", kind: Kind::Reassociating, apply: in
 pub const TOPK: Rule = Rule { name: "topk", kind: Kind::Exact, apply: topk };
 
 /// Takes the alternative that comes first.
-pub const CHOICE: Rule = Rule { name: "choice", kind: Kind::Exact, apply: |g, id| (*g.op(id) == Op::Choice).then(|| g.src(id)[0]) };
+pub const CHOICE: Rule =
+    Rule { name: "choice", kind: Kind::Exact, apply: |g, id| (*g.op(id) == Op::Choice).then(|| g.src(id)[0]) };
 
 /// Removes arithmetic with neutral elements.
 pub const NEUTRAL: Rule = Rule { name: "neutral", kind: Kind::Exact, apply: neutral };

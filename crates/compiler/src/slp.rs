@@ -59,6 +59,24 @@ impl Packer {
         if first.op == Op::Cast && g.dtype(first.src[0]) == DType::Index {
             return self.pack_counter(g, lanes, first.ty.base);
         }
+        // Some lanes shifted, some not: those are shifted by nothing.
+        let shifted = |g: &Graph, l: Id| *g.op(l) == Op::Binary(BinOp::Shr) && g.as_int(g.src(l)[1]).is_some();
+        let count = lanes.iter().filter(|&&l| shifted(g, l)).count();
+        if count > 0 && count < n {
+            let amount = g.constant(Const::Int(0), first.ty.base);
+            let full: Vec<Id> =
+                lanes
+                    .iter()
+                    .map(|&l| {
+                        if shifted(g, l) {
+                            l
+                        } else {
+                            g.make(Op::Binary(BinOp::Shr), first.ty, vec![], vec![l, amount])
+                        }
+                    })
+                    .collect();
+            return self.pack(g, &full);
+        }
         let kind = std::mem::discriminant(&first.op);
         if lanes.iter().any(|&l| std::mem::discriminant(g.op(l)) != kind || g.src(l).len() != first.src.len()) {
             return None;
@@ -133,7 +151,8 @@ impl Packer {
         let start = Linear { terms: terms?, constant: 0 }.build(g);
         let start = g.cast(start, ty);
         let start = splat(g, start, lanes.len());
-        let values = constants.into_iter().map(|c| if ty.is_float() { Const::f32(c as f32) } else { Const::Int(c) }).collect();
+        let values =
+            constants.into_iter().map(|c| if ty.is_float() { Const::f32(c as f32) } else { Const::Int(c) }).collect();
         let offsets = g.make(Op::Lanes(values), Type::vector(ty, lanes.len()), vec![], vec![]);
         Some(g.add(start, offsets))
     }

@@ -279,12 +279,8 @@ impl Tensor {
             t.reshape(&s)
         };
         let (a, b) = (lift(a), lift(b));
-        let shape: Vec<Dim> = a
-            .shape()
-            .into_iter()
-            .zip(b.shape())
-            .map(|(x, y)| if x == Dim::Const(1) { y } else { x })
-            .collect();
+        let shape: Vec<Dim> =
+            a.shape().into_iter().zip(b.shape()).map(|(x, y)| if x == Dim::Const(1) { y } else { x }).collect();
         (a.expand(&shape), b.expand(&shape))
     }
 
@@ -429,11 +425,8 @@ impl SoftmaxParts {
         let acc = &(&old[2] * &keep.unsqueeze(last)) + &(&new[2] * &add.unsqueeze(last));
         let least = b.float(f32::MIN);
         let zero = b.float(0.0);
-        let sources: Vec<Id> = parts
-            .iter()
-            .map(|t| t.id)
-            .chain([max.id, sum.id, acc.id, least.id, zero.id, zero.id, count.id])
-            .collect();
+        let sources: Vec<Id> =
+            parts.iter().map(|t| t.id).chain([max.id, sum.id, acc.id, least.id, zero.id, zero.id, count.id]).collect();
         let fold = |part: usize, like: &Tensor| {
             let mut shape = b.dims(&like.shape());
             shape.remove(axis);

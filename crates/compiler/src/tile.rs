@@ -46,7 +46,8 @@ pub struct Body {
 
 /// Tiles a nest.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let mut t = Tiler { plan: plan.clone(), ranges: nest.ranges, accs: 0, stashes: nest.stashes.clone(), paths: vec![] };
+    let mut t =
+        Tiler { plan: plan.clone(), ranges: nest.ranges, accs: 0, stashes: nest.stashes.clone(), paths: vec![] };
     let mut root = vec![];
     for phase in &nest.phases {
         let mut stmts = vec![];
@@ -222,7 +223,16 @@ impl Tiler {
     /// `expr` at `range = r * n + lane` as a vector, and the index of the first
     /// lane if consecutive lanes have consecutive indices.
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
-    fn pack_along(&mut self, g: &mut Graph, range: Id, r: Id, n: i64, expr: Id, index: Option<Id>, most_gathers: usize) -> Option<(Id, Option<Id>)> {
+    fn pack_along(
+        &mut self,
+        g: &mut Graph,
+        range: Id,
+        r: Id,
+        n: i64,
+        expr: Id,
+        index: Option<Id>,
+        most_gathers: usize,
+    ) -> Option<(Id, Option<Id>)> {
         let lanes = self.copies(g, expr, range, r, n);
         let mut p = Packer::default();
         let v = p.pack_vector(g, &lanes)?;
@@ -283,10 +293,13 @@ impl Tiler {
             let all = self.copies(g, body, k, r, width);
             let order = dot::lane_order(g, &all, n as usize);
             let mut p = Packer::default();
-            let steps: Option<Vec<Id>> = order.chunks(n as usize).map(|c| {
-                let lanes: Vec<Id> = c.iter().map(|&u| all[u]).collect();
-                p.pack_vector(g, &lanes)
-            }).collect();
+            let steps: Option<Vec<Id>> = order
+                .chunks(n as usize)
+                .map(|c| {
+                    let lanes: Vec<Id> = c.iter().map(|&u| all[u]).collect();
+                    p.pack_vector(g, &lanes)
+                })
+                .collect();
             match steps {
                 Some(s) if p.gathered == 0 => break (r, s),
                 _ => width *= 2,

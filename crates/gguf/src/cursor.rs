@@ -31,12 +31,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn take(&mut self, n: u64, what: impl Fn() -> String) -> Result<&'a [u8], Error> {
         let have = self.left();
         if n > have {
-            return Err(Error::Truncated {
-                what: what(),
-                offset: self.offset(),
-                need: n,
-                have,
-            });
+            return Err(Error::Truncated { what: what(), offset: self.offset(), need: n, have });
         }
         let start = self.at;
         self.at += n as usize;
@@ -66,38 +61,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string of at most `most` bytes.
-    pub(crate) fn short_string(
-        &mut self,
-        most: u64,
-        what: impl Fn() -> String,
-    ) -> Result<&'a [u8], Error> {
+    pub(crate) fn short_string(&mut self, most: u64, what: impl Fn() -> String) -> Result<&'a [u8], Error> {
         let offset = self.offset();
         let len = self.u64(&what)?;
         let limit = self.left().min(most);
         if len > limit {
-            return Err(Error::StringLength {
-                what: what(),
-                offset,
-                len,
-                limit,
-            });
+            return Err(Error::StringLength { what: what(), offset, len, limit });
         }
         self.take(len, what)
     }
 }
 
 /// A key or tensor name that started at `offset`, if it can be shown: UTF-8 without control characters.
-pub(crate) fn plain_text<'a>(
-    what: &'static str,
-    name: &'a [u8],
-    offset: u64,
-) -> Result<&'a str, Error> {
+pub(crate) fn plain_text<'a>(what: &'static str, name: &'a [u8], offset: u64) -> Result<&'a str, Error> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.chars().any(char::is_control) => Ok(text),
-        _ => Err(Error::NameNotText {
-            what,
-            offset,
-            name: String::from_utf8_lossy(name).into_owned(),
-        }),
+        _ => Err(Error::NameNotText { what, offset, name: String::from_utf8_lossy(name).into_owned() }),
     }
 }

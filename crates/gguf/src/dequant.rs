@@ -14,9 +14,7 @@ pub enum DequantError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The data is not a whole number of blocks.
-    #[error(
-        "{bytes} bytes of {format} data are not a whole number of blocks of {block_bytes} bytes"
-    )]
+    #[error("{bytes} bytes of {format} data are not a whole number of blocks of {block_bytes} bytes")]
     PartBlock {
         /// Name of the format.
         format: String,
@@ -26,9 +24,7 @@ pub enum DequantError {
         block_bytes: usize,
     },
     /// The output has another length than the data.
-    #[error(
-        "{bytes} bytes of {format} data hold {values} values, but the output has room for {room}"
-    )]
+    #[error("{bytes} bytes of {format} data hold {values} values, but the output has room for {room}")]
     Length {
         /// Name of the format.
         format: String,
@@ -126,10 +122,7 @@ impl Dequantiser {
             Plan::Plain(kind) => plain(*kind, data, out),
             Plan::Blocks(plan) => {
                 let mut scratch = Scratch::default();
-                for (block, out) in data
-                    .chunks_exact(self.block_bytes)
-                    .zip(out.chunks_exact_mut(self.block_len))
-                {
+                for (block, out) in data.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
                     plan.run(block, out, &mut scratch);
                 }
             }
@@ -152,10 +145,7 @@ impl BlockPlan {
             code: FieldPlan::new(&blocks.code, blocks.block),
             levels: (0..1u32 << blocks.code.width()).map(level).collect(),
             scale: ScalePlan::new(&blocks.scale, blocks.block),
-            min: blocks
-                .min
-                .as_ref()
-                .map(|(min, sign)| (ScalePlan::new(min, blocks.block), *sign)),
+            min: blocks.min.as_ref().map(|(min, sign)| (ScalePlan::new(min, blocks.block), *sign)),
         }
     }
 
@@ -181,10 +171,7 @@ impl ScalePlan {
         ScalePlan {
             scale: scale.clone(),
             group: scale.group(block) as usize,
-            sub: scale
-                .sub
-                .as_ref()
-                .map(|sub| (FieldPlan::new(&sub.field, block / sub.group), sub.zero)),
+            sub: scale.sub.as_ref().map(|sub| (FieldPlan::new(&sub.field, block / sub.group), sub.zero)),
         }
     }
 

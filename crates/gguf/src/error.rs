@@ -32,9 +32,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A folder was given.
-    #[error(
-        "this is a folder; give the .gguf file in it (of a split model, the one that ends in -00001-of-….gguf)"
-    )]
+    #[error("this is a folder; give the .gguf file in it (of a split model, the one that ends in -00001-of-….gguf)")]
     Directory,
     /// A pipe, socket or device was given.
     #[error("this is not a regular file, so it cannot be mapped; copy it to a file first")]
@@ -58,9 +56,7 @@ pub enum Error {
         version: u32,
     },
     /// The file ends inside something.
-    #[error(
-        "the file ends inside {what}: {need} bytes are needed at byte {offset}, {have} are left; fetch it again"
-    )]
+    #[error("the file ends inside {what}: {need} bytes are needed at byte {offset}, {have} are left; fetch it again")]
     Truncated {
         /// What was being read.
         what: String,
@@ -72,9 +68,7 @@ pub enum Error {
         have: u64,
     },
     /// A count in the header cannot be right.
-    #[error(
-        "the header announces {count} {what}, more than the file can hold ({limit}); the file is damaged"
-    )]
+    #[error("the header announces {count} {what}, more than the file can hold ({limit}); the file is damaged")]
     Count {
         /// What is counted.
         what: &'static str,
@@ -84,9 +78,7 @@ pub enum Error {
         limit: u64,
     },
     /// The file is not what it was when it was opened.
-    #[error(
-        "the file changed while it was open ({change}); do not overwrite a model that is in use, start again"
-    )]
+    #[error("the file changed while it was open ({change}); do not overwrite a model that is in use, start again")]
     Changed {
         /// What is different.
         change: String,
@@ -94,9 +86,7 @@ pub enum Error {
 
     // Metadata.
     /// A string is longer than the rest of the file or than one GiB.
-    #[error(
-        "{what} at byte {offset} is {len} bytes long, but at most {limit} are possible; the file is damaged"
-    )]
+    #[error("{what} at byte {offset} is {len} bytes long, but at most {limit} are possible; the file is damaged")]
     StringLength {
         /// Which string.
         what: String,
@@ -129,10 +119,7 @@ pub enum Error {
         offset: u64,
     },
     /// A key or tensor name that is not UTF-8 or holds control characters (which could play tricks on terminals).
-    #[error(
-        "{what} at byte {offset} is not plain text: {:?}; the file is damaged",
-        shown(name)
-    )]
+    #[error("{what} at byte {offset} is not plain text: {:?}; the file is damaged", shown(name))]
     NameNotText {
         /// Key or tensor name.
         what: &'static str,
@@ -249,9 +236,7 @@ pub enum Error {
         ty: GgmlType,
     },
     /// A tensor's data does not follow the previous tensor's.
-    #[error(
-        "tensor {tensor}: data at offset {offset}, but it must be at {expected}, after the tensor before it"
-    )]
+    #[error("tensor {tensor}: data at offset {offset}, but it must be at {expected}, after the tensor before it")]
     Offset {
         /// The tensor.
         tensor: String,
@@ -271,9 +256,7 @@ pub enum Error {
         alignment: u64,
     },
     /// The file ends before a tensor's data does.
-    #[error(
-        "tensor {tensor}: its data ends at byte {end}, but the file has {len}; it is cut short, fetch it again"
-    )]
+    #[error("tensor {tensor}: its data ends at byte {end}, but the file has {len}; it is cut short, fetch it again")]
     DataTruncated {
         /// The tensor.
         tensor: String,
@@ -313,9 +296,7 @@ pub enum Error {
         count: u64,
     },
     /// A shard that is not the one that its name says.
-    #[error(
-        "split.no is {found}, but by its name this is number {expected} (from 0); the shards are mixed up"
-    )]
+    #[error("split.no is {found}, but by its name this is number {expected} (from 0); the shards are mixed up")]
     SplitNumber {
         /// split.no.
         found: u64,
@@ -323,9 +304,7 @@ pub enum Error {
         expected: u64,
     },
     /// Shards that disagree about their number.
-    #[error(
-        "split.count is {found}, but the first shard says {expected}; the shards are of different models"
-    )]
+    #[error("split.count is {found}, but the first shard says {expected}; the shards are of different models")]
     SplitCount {
         /// split.count of this shard.
         found: u64,
@@ -353,9 +332,7 @@ pub enum Error {
         expected: String,
     },
     /// The shards together hold another number of tensors than announced.
-    #[error(
-        "the shards hold {found} tensors, but split.tensors.count says {expected}; fetch them again"
-    )]
+    #[error("the shards hold {found} tensors, but split.tensors.count says {expected}; fetch them again")]
     SplitTensors {
         /// Tensors in all shards.
         found: u64,
@@ -376,10 +353,7 @@ impl Error {
     pub(crate) fn in_file(self, path: &Path) -> Error {
         match self {
             already @ Error::InFile { .. } => already,
-            problem => Error::InFile {
-                path: path.to_owned(),
-                problem: Box::new(problem),
-            },
+            problem => Error::InFile { path: path.to_owned(), problem: Box::new(problem) },
         }
     }
 }

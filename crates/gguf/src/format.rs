@@ -46,29 +46,17 @@ pub struct Digit {
 impl Digit {
     /// A digit that walks over bytes.
     pub const fn bytes(extent: u32, byte: u32) -> Self {
-        Digit {
-            extent,
-            byte,
-            bit: 0,
-        }
+        Digit { extent, byte, bit: 0 }
     }
 
     /// A digit that walks over the bits of a byte.
     pub const fn bits(extent: u32, bit: u32) -> Self {
-        Digit {
-            extent,
-            byte: 0,
-            bit,
-        }
+        Digit { extent, byte: 0, bit }
     }
 
     /// A digit that moves nothing: `extent` neighbours share the bits.
     pub const fn shared(extent: u32) -> Self {
-        Digit {
-            extent,
-            byte: 0,
-            bit: 0,
-        }
+        Digit { extent, byte: 0, bit: 0 }
     }
 }
 
@@ -93,13 +81,7 @@ pub struct Plane {
 impl Plane {
     /// `width` low bits of the bytes that start at `byte`, as the low bits of the integer.
     pub fn new(byte: u32, width: u32, digits: &[Digit]) -> Self {
-        Plane {
-            byte,
-            shift: 0,
-            width,
-            lsb: 0,
-            digits: digits.to_vec(),
-        }
+        Plane { byte, shift: 0, width, lsb: 0, digits: digits.to_vec() }
     }
 
     /// The same plane, `shift` bits up inside its bytes.
@@ -139,18 +121,12 @@ pub struct Field {
 impl Field {
     /// An unsigned field.
     pub fn unsigned(planes: Vec<Plane>) -> Self {
-        Field {
-            planes,
-            signed: false,
-        }
+        Field { planes, signed: false }
     }
 
     /// A field in two's complement.
     pub fn signed(planes: Vec<Plane>) -> Self {
-        Field {
-            planes,
-            signed: true,
-        }
+        Field { planes, signed: true }
     }
 }
 
@@ -181,20 +157,12 @@ pub struct Scale {
 impl Scale {
     /// One float for the whole block.
     pub fn whole(kind: FloatKind, byte: u32) -> Self {
-        Scale {
-            kind,
-            byte,
-            sub: None,
-        }
+        Scale { kind, byte, sub: None }
     }
 
     /// A float times `field(i / group) - zero`.
     pub fn grouped(kind: FloatKind, byte: u32, field: Field, group: u32, zero: i32) -> Self {
-        Scale {
-            kind,
-            byte,
-            sub: Some(SubScale { field, group, zero }),
-        }
+        Scale { kind, byte, sub: Some(SubScale { field, group, zero }) }
     }
 
     /// Number of values that share one scale, in a block of `block` values.
@@ -238,19 +206,8 @@ impl Eq for Blocks {}
 
 impl Hash for Blocks {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            self.block,
-            self.bytes,
-            &self.code,
-            &self.table,
-            self.zero,
-            &self.scale,
-        )
-            .hash(state);
-        self.min
-            .as_ref()
-            .map(|(scale, sign)| (scale, sign.to_bits()))
-            .hash(state);
+        (self.block, self.bytes, &self.code, &self.table, self.zero, &self.scale).hash(state);
+        self.min.as_ref().map(|(scale, sign)| (scale, sign.to_bits())).hash(state);
     }
 }
 
@@ -259,10 +216,7 @@ impl Blocks {
     /// (no valid row has them) count as 0.
     pub fn level(&self, code: i32) -> i32 {
         let value = match &self.table {
-            Some(table) => usize::try_from(code)
-                .ok()
-                .and_then(|at| table.get(at))
-                .map_or(0, |&v| i32::from(v)),
+            Some(table) => usize::try_from(code).ok().and_then(|at| table.get(at)).map_or(0, |&v| i32::from(v)),
             None => code,
         };
         value - self.zero
@@ -338,18 +292,12 @@ pub struct Format {
 impl Format {
     /// A format of plain elements.
     pub fn plain(name: impl Into<Cow<'static, str>>, kind: PlainKind) -> Self {
-        Format {
-            name: name.into(),
-            encoding: Encoding::Plain(kind),
-        }
+        Format { name: name.into(), encoding: Encoding::Plain(kind) }
     }
 
     /// A format of quantised blocks.
     pub fn blocks(name: impl Into<Cow<'static, str>>, blocks: Blocks) -> Self {
-        Format {
-            name: name.into(),
-            encoding: Encoding::Blocks(blocks),
-        }
+        Format { name: name.into(), encoding: Encoding::Blocks(blocks) }
     }
 
     /// The block layout, if this is a block format.

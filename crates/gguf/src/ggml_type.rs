@@ -94,10 +94,7 @@ impl GgmlType {
 
     /// The type of this name, in any case.
     pub fn from_name(name: &str) -> Option<GgmlType> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|ty| ty.name().eq_ignore_ascii_case(name))
+        Self::ALL.iter().copied().find(|ty| ty.name().eq_ignore_ascii_case(name))
     }
 
     /// The row of the table of formats, or `None` for types that Kernloom does not compute with.
@@ -134,30 +131,17 @@ mod tests {
     fn ids_names_and_sizes_agree() {
         for id in 0..64 {
             let ty = GgmlType::from_id(id);
-            assert_eq!(
-                ty.is_none(),
-                REMOVED_IDS.contains(&id) || id > 42,
-                "id {id}"
-            );
+            assert_eq!(ty.is_none(), REMOVED_IDS.contains(&id) || id > 42, "id {id}");
             let Some(ty) = ty else { continue };
             assert_eq!(ty.id(), id);
             assert_eq!(GgmlType::from_name(&ty.name().to_lowercase()), Some(ty));
             if let Some(format) = ty.format() {
                 assert_eq!(format.name, ty.name());
-                assert_eq!(
-                    (format.block_len(), format.block_bytes()),
-                    (ty.block_len(), ty.block_bytes())
-                );
+                assert_eq!((format.block_len(), format.block_bytes()), (ty.block_len(), ty.block_bytes()));
                 assert_eq!(format.row_bytes(512), ty.row_bytes(512));
             }
         }
-        assert_eq!(
-            GgmlType::ALL
-                .iter()
-                .filter(|ty| ty.format().is_some())
-                .count(),
-            rows().len()
-        );
+        assert_eq!(GgmlType::ALL.iter().filter(|ty| ty.format().is_some()).count(), rows().len());
     }
 
     #[test]

@@ -38,30 +38,17 @@ struct Entry {
 enum Stored {
     Fixed(ValueType, Range<usize>),
     String(Range<usize>),
-    Array {
-        element: ValueType,
-        len: usize,
-        at: Range<usize>,
-        starts: Box<[u64]>,
-    },
+    Array { element: ValueType, len: usize, at: Range<usize>, starts: Box<[u64]> },
 }
 
 impl Metadata {
     /// Reads `count` entries at the cursor, which runs over `bytes`.
-    pub(crate) fn read(
-        bytes: &Arc<Bytes>,
-        cursor: &mut Cursor<'_>,
-        count: i64,
-    ) -> Result<Metadata, Error> {
+    pub(crate) fn read(bytes: &Arc<Bytes>, cursor: &mut Cursor<'_>, count: i64) -> Result<Metadata, Error> {
         let limit = cursor.left() / SMALLEST_ENTRY;
         let count = match u64::try_from(count) {
             Ok(count) if count <= limit && u32::try_from(count).is_ok() => count,
             _ => {
-                return Err(Error::Count {
-                    what: "metadata entries",
-                    count,
-                    limit,
-                });
+                return Err(Error::Count { what: "metadata entries", count, limit });
             }
         };
         let mut entries = Vec::new();
@@ -74,16 +61,10 @@ impl Metadata {
         for pair in sorted.windows(2) {
             let key = |at: u32| &file[entries[at as usize].key.clone()];
             if key(pair[0]) == key(pair[1]) {
-                return Err(Error::DuplicateKey {
-                    key: String::from_utf8_lossy(key(pair[0])).into_owned(),
-                });
+                return Err(Error::DuplicateKey { key: String::from_utf8_lossy(key(pair[0])).into_owned() });
             }
         }
-        Ok(Metadata {
-            bytes: bytes.clone(),
-            entries: entries.into(),
-            sorted: sorted.into(),
-        })
+        Ok(Metadata { bytes: bytes.clone(), entries: entries.into(), sorted: sorted.into() })
     }
 
     /// Number of entries.
@@ -98,18 +79,13 @@ impl Metadata {
 
     /// Keys and values in the order of the file.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Value<'_>)> {
-        self.entries
-            .iter()
-            .map(|entry| (self.key(entry), self.value(entry)))
+        self.entries.iter().map(|entry| (self.key(entry), self.value(entry)))
     }
 
     /// The value of a key, whatever its type.
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
         let entry = |&at: &u32| &self.entries[at as usize];
-        let at = self
-            .sorted
-            .binary_search_by(|at| self.key(entry(at)).cmp(key))
-            .ok()?;
+        let at = self.sorted.binary_search_by(|at| self.key(entry(at)).cmp(key)).ok()?;
         Some(self.value(entry(&self.sorted[at])))
     }
 
@@ -155,9 +131,7 @@ impl Metadata {
     /// # Errors
     /// [`Error::MissingKey`], and those of [`Metadata::find`].
     pub fn require<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T, Error> {
-        self.find(key)?.ok_or_else(|| Error::MissingKey {
-            key: key.to_owned(),
-        })
+        self.find(key)?.ok_or_else(|| Error::MissingKey { key: key.to_owned() })
     }
 
     /// An integer of any width that is not negative.
@@ -228,34 +202,25 @@ impl Metadata {
             // The range has the size of the type, so the default never shows.
             Stored::Fixed(ty, at) => Value::fixed(*ty, &file[at.clone()]).unwrap_or(Value::U8(0)),
             Stored::String(at) => Value::String(&file[at.clone()]),
-            Stored::Array {
-                element,
-                len,
-                at,
-                starts,
-            } => Value::Array(Array::new(*element, *len, &file[at.clone()], starts)),
+            Stored::Array { element, len, at, starts } => {
+                Value::Array(Array::new(*element, *len, &file[at.clone()], starts))
+            }
         }
     }
 }
 
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(self.iter().map(|(key, value)| (key, value.to_string())))
-            .finish()
+        f.debug_map().entries(self.iter().map(|(key, value)| (key, value.to_string()))).finish()
     }
 }
 
 impl Entry {
     fn read(cursor: &mut Cursor<'_>, index: u64) -> Result<Entry, Error> {
         let start = cursor.offset();
-        let key =
-            cursor.short_string(KEY_LIMIT, || format!("the key of metadata entry {index}"))?;
+        let key = cursor.short_string(KEY_LIMIT, || format!("the key of metadata entry {index}"))?;
         if key.is_empty() {
-            return Err(Error::EmptyKey {
-                index,
-                offset: start,
-            });
+            return Err(Error::EmptyKey { index, offset: start });
         }
         let key_end = cursor.offset() as usize;
         let key = plain_text("a metadata key", key, start)?;
@@ -273,29 +238,20 @@ impl Entry {
                 Stored::Fixed(fixed, at..cursor.offset() as usize)
             }
         };
-        Ok(Entry {
-            key: key_end - key.len()..key_end,
-            value,
-        })
+        Ok(Entry { key: key_end - key.len()..key_end, value })
     }
 
     fn read_array(cursor: &mut Cursor<'_>, key: &str) -> Result<Stored, Error> {
         let element = value_type(cursor, key)?;
         if element == ValueType::Array {
-            return Err(Error::NestedArray {
-                key: key.to_owned(),
-            });
+            return Err(Error::NestedArray { key: key.to_owned() });
         }
         let count = cursor.u64(|| format!("the length of the array {}", shown(key)))?;
         // A string takes at least its length field.
         let smallest = element.bytes().unwrap_or(8);
         let limit = ARRAY_LIMIT.min(cursor.left() / smallest);
         if count > limit {
-            return Err(Error::ArrayLength {
-                key: key.to_owned(),
-                count,
-                limit,
-            });
+            return Err(Error::ArrayLength { key: key.to_owned(), count, limit });
         }
         let start = cursor.offset();
         let mut starts = Vec::new();
@@ -312,21 +268,13 @@ impl Entry {
             }
         }
         let at = start as usize..cursor.offset() as usize;
-        Ok(Stored::Array {
-            element,
-            len: count as usize,
-            at,
-            starts: starts.into_boxed_slice(),
-        })
+        Ok(Stored::Array { element, len: count as usize, at, starts: starts.into_boxed_slice() })
     }
 }
 
 fn value_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, Error> {
     let id = cursor.u32(|| format!("the type of metadata {}", shown(key)))?;
-    ValueType::from_id(id).ok_or_else(|| Error::ValueType {
-        key: key.to_owned(),
-        id,
-    })
+    ValueType::from_id(id).ok_or_else(|| Error::ValueType { key: key.to_owned(), id })
 }
 
 /// What a metadata value can be read as.
@@ -441,9 +389,6 @@ impl<'a, T: FromValue<'a>> FromValue<'a> for Vec<T> {
     }
 
     fn from_value(value: Value<'a>) -> Option<Self> {
-        Array::from_value(value)?
-            .iter()
-            .map(T::from_value)
-            .collect()
+        Array::from_value(value)?.iter().map(T::from_value).collect()
     }
 }

@@ -41,37 +41,19 @@ impl Map {
     /// or [`Error::Io`] with what the system said.
     pub(crate) fn new(file: File) -> Result<Map, Error> {
         let before = regular(&file)?;
-        let too_large = || Error::Io {
-            doing: "map the file",
-            source: io::ErrorKind::FileTooLarge.into(),
-        };
+        let too_large = || Error::Io { doing: "map the file", source: io::ErrorKind::FileTooLarge.into() };
         let len = usize::try_from(before.len()).map_err(|_| too_large())?;
         let page = page_size();
-        let reserved = len
-            .checked_next_multiple_of(page)
-            .and_then(|end| end.checked_add(page))
-            .ok_or_else(too_large)?;
+        let reserved =
+            len.checked_next_multiple_of(page).and_then(|end| end.checked_add(page)).ok_or_else(too_large)?;
 
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
         let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                reserved,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE | libc::MAP_ANON,
-                -1,
-                0,
-            )
+            libc::mmap(ptr::null_mut(), reserved, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANON, -1, 0)
         };
         let start = mapped(start, "reserve address space for the file")?;
         // From here on dropping `map` releases the reservation, also on errors.
-        let map = Map {
-            start,
-            len,
-            reserved,
-            modified: before.modified().ok(),
-            file,
-        };
+        let map = Map { start, len, reserved, modified: before.modified().ok(), file };
 
         // SAFETY: [start, start + len) lies in the reservation made above, which this value owns and nobody has seen
         // yet, so replacing those pages invalidates no reference.
@@ -111,13 +93,7 @@ impl Map {
         if start < end {
             // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; the advice
             // changes no contents.
-            unsafe {
-                libc::madvise(
-                    self.start.as_ptr().add(start).cast(),
-                    end - start,
-                    libc::MADV_WILLNEED,
-                )
-            };
+            unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_WILLNEED) };
         }
     }
 
@@ -126,19 +102,12 @@ impl Map {
     /// # Errors
     /// [`Error::Changed`], or [`Error::Io`] if the file can no longer be asked.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
-        let now = self.file.metadata().map_err(|source| Error::Io {
-            doing: "look at the file again",
-            source,
-        })?;
+        let now = self.file.metadata().map_err(|source| Error::Io { doing: "look at the file again", source })?;
         if now.len() != self.len as u64 {
-            return Err(Error::Changed {
-                change: format!("from {} to {} bytes", self.len, now.len()),
-            });
+            return Err(Error::Changed { change: format!("from {} to {} bytes", self.len, now.len()) });
         }
         if now.modified().ok() != self.modified {
-            return Err(Error::Changed {
-                change: "it was written to".to_owned(),
-            });
+            return Err(Error::Changed { change: "it was written to".to_owned() });
         }
         Ok(())
     }
@@ -153,10 +122,7 @@ impl Drop for Map {
 
 /// What the system says about a file that can be mapped.
 pub(crate) fn regular(file: &File) -> Result<Metadata, Error> {
-    let meta = file.metadata().map_err(|source| Error::Io {
-        doing: "look at the file",
-        source,
-    })?;
+    let meta = file.metadata().map_err(|source| Error::Io { doing: "look at the file", source })?;
     match () {
         () if meta.is_dir() => Err(Error::Directory),
         () if !meta.is_file() => Err(Error::NotAFile),
@@ -168,10 +134,7 @@ pub(crate) fn regular(file: &File) -> Result<Metadata, Error> {
 fn mapped(address: *mut libc::c_void, doing: &'static str) -> Result<NonNull<u8>, Error> {
     match NonNull::new(address.cast::<u8>()) {
         Some(start) if address != libc::MAP_FAILED => Ok(start),
-        _ => Err(Error::Io {
-            doing,
-            source: io::Error::last_os_error(),
-        }),
+        _ => Err(Error::Io { doing, source: io::Error::last_os_error() }),
     }
 }
 
@@ -245,12 +208,7 @@ mod tests {
         let (path, file) = file_of(5000);
         let map = Map::new(file).unwrap();
         map.check_unchanged().unwrap();
-        File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(10)
-            .unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
         assert!(matches!(map.check_unchanged(), Err(Error::Changed { .. })));
         std::fs::remove_file(path).unwrap();
     }
@@ -259,10 +217,7 @@ mod tests {
     fn only_regular_files_with_bytes() {
         let folder = File::open(std::env::temp_dir()).unwrap();
         assert!(matches!(Map::new(folder), Err(Error::Directory)));
-        assert!(matches!(
-            Map::new(File::open("/dev/null").unwrap()),
-            Err(Error::NotAFile)
-        ));
+        assert!(matches!(Map::new(File::open("/dev/null").unwrap()), Err(Error::NotAFile)));
         let (path, file) = file_of(0);
         assert!(matches!(Map::new(file), Err(Error::Empty)));
         std::fs::remove_file(path).unwrap();

@@ -15,9 +15,7 @@ mod fit;
 mod levels;
 mod search;
 
-use crate::format::{
-    Blocks, Encoding, FieldPlan, FloatKind, Format, FormatError, PlainKind, Scale,
-};
+use crate::format::{Blocks, Encoding, FieldPlan, FloatKind, Format, FormatError, PlainKind, Scale};
 use crate::ggml_type::GgmlType;
 use direct::Direct;
 use levels::{Table, Uniform};
@@ -136,20 +134,16 @@ impl Quantiser {
     pub fn new(format: &Format) -> Result<Self, QuantiseError> {
         format.check()?;
         let method = match &format.encoding {
-            Encoding::Plain(
-                kind @ (PlainKind::F32 | PlainKind::F16 | PlainKind::BF16 | PlainKind::F64),
-            ) => Method::Plain(*kind),
+            Encoding::Plain(kind @ (PlainKind::F32 | PlainKind::F16 | PlainKind::BF16 | PlainKind::F64)) => {
+                Method::Plain(*kind)
+            }
             Encoding::Plain(_) => return Err(QuantiseError::Unsupported(format.name.to_string())),
             Encoding::Blocks(blocks) => {
                 let packer = Packer::new(blocks);
                 match (Direct::of(blocks), &blocks.table) {
                     (Some(direct), _) => Method::Direct(direct, packer),
-                    (None, None) => {
-                        Method::Uniform(Search::new(blocks, Uniform::new(blocks)), packer)
-                    }
-                    (None, Some(table)) => {
-                        Method::Table(Search::new(blocks, Table::new(table, blocks.zero)), packer)
-                    }
+                    (None, None) => Method::Uniform(Search::new(blocks, Uniform::new(blocks)), packer),
+                    (None, Some(table)) => Method::Table(Search::new(blocks, Table::new(table, blocks.zero)), packer),
                 }
             }
         };
@@ -167,9 +161,7 @@ impl Quantiser {
     /// # Errors
     /// [`QuantiseError::Unsupported`] for integer types and types without a [`format`](GgmlType::format).
     pub fn of_type(ty: GgmlType) -> Result<Self, QuantiseError> {
-        let format = ty
-            .format()
-            .ok_or_else(|| QuantiseError::Unsupported(ty.name().to_owned()))?;
+        let format = ty.format().ok_or_else(|| QuantiseError::Unsupported(ty.name().to_owned()))?;
         let mut quantiser = Self::new(format)?;
         quantiser.sums = match ty {
             GgmlType::Q8_1 => Some(Sums::Scaled),
@@ -193,55 +185,27 @@ impl Quantiser {
     ///
     /// # Errors
     /// Those of [`Quantiser::run`], and importances that are negative, not finite or not one per value.
-    pub fn run_weighted(
-        &self,
-        values: &[f32],
-        importance: &[f32],
-        out: &mut [u8],
-    ) -> Result<(), QuantiseError> {
+    pub fn run_weighted(&self, values: &[f32], importance: &[f32], out: &mut [u8]) -> Result<(), QuantiseError> {
         if importance.len() != values.len() {
-            return Err(QuantiseError::Importances {
-                given: importance.len(),
-                values: values.len(),
-            });
+            return Err(QuantiseError::Importances { given: importance.len(), values: values.len() });
         }
         if let Some(index) = importance.iter().position(|v| !v.is_finite() || *v < 0.0) {
-            return Err(QuantiseError::BadImportance {
-                index,
-                value: importance[index],
-            });
+            return Err(QuantiseError::BadImportance { index, value: importance[index] });
         }
         self.blocks(values, Some(importance), out)
     }
 
-    fn blocks(
-        &self,
-        values: &[f32],
-        importance: Option<&[f32]>,
-        out: &mut [u8],
-    ) -> Result<(), QuantiseError> {
+    fn blocks(&self, values: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), QuantiseError> {
         let format = || self.name.clone();
         if !values.len().is_multiple_of(self.block_len) {
-            return Err(QuantiseError::PartBlock {
-                format: format(),
-                values: values.len(),
-                block: self.block_len,
-            });
+            return Err(QuantiseError::PartBlock { format: format(), values: values.len(), block: self.block_len });
         }
         let bytes = (values.len() / self.block_len).saturating_mul(self.block_bytes);
         if bytes != out.len() {
-            return Err(QuantiseError::Length {
-                format: format(),
-                values: values.len(),
-                bytes,
-                room: out.len(),
-            });
+            return Err(QuantiseError::Length { format: format(), values: values.len(), bytes, room: out.len() });
         }
         if let Some(index) = values.iter().position(|v| !v.is_finite()) {
-            return Err(QuantiseError::NotFinite {
-                index,
-                value: values[index],
-            });
+            return Err(QuantiseError::NotFinite { index, value: values[index] });
         }
         let mut solution = Solution::default();
         for (at, block) in out.chunks_exact_mut(self.block_bytes).enumerate() {
@@ -249,10 +213,7 @@ impl Quantiser {
             let x = &values[range.clone()];
             let w = importance.map(|importance| &importance[range.clone()]);
             if self.block(x, w, block, &mut solution).is_none() {
-                let largest = (0..x.len())
-                    .rev()
-                    .max_by(|&a, &b| x[a].abs().total_cmp(&x[b].abs()))
-                    .unwrap_or(0);
+                let largest = (0..x.len()).rev().max_by(|&a, &b| x[a].abs().total_cmp(&x[b].abs())).unwrap_or(0);
                 return Err(QuantiseError::TooLarge {
                     format: format(),
                     index: range.start + largest,
@@ -264,13 +225,7 @@ impl Quantiser {
     }
 
     /// Quantises one block; `None` if it is beyond the range of the format.
-    fn block(
-        &self,
-        x: &[f32],
-        w: Option<&[f32]>,
-        out: &mut [u8],
-        solution: &mut Solution,
-    ) -> Option<()> {
+    fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
         let packer = match &self.method {
             Method::Plain(kind) => return plain(*kind, x[0], out),
             Method::Direct(direct, packer) => {
@@ -295,11 +250,7 @@ impl Quantiser {
                 FloatKind::F16.put(&mut out[2..4], sum);
             }
             Some(Sums::Of16) => {
-                for (codes, out) in solution
-                    .codes
-                    .chunks_exact(16)
-                    .zip(out[260..].chunks_exact_mut(2))
-                {
+                for (codes, out) in solution.codes.chunks_exact(16).zip(out[260..].chunks_exact_mut(2)) {
                     out.copy_from_slice(&(codes.iter().sum::<i32>() as i16).to_le_bytes());
                 }
             }
@@ -357,12 +308,7 @@ impl Packer {
         let scale = |scale: &Scale| ScalePacker {
             kind: scale.kind,
             byte: scale.byte as usize,
-            sub: scale.sub.as_ref().map(|sub| {
-                (
-                    FieldPlan::new(&sub.field, blocks.block / sub.group),
-                    sub.zero,
-                )
-            }),
+            sub: scale.sub.as_ref().map(|sub| (FieldPlan::new(&sub.field, blocks.block / sub.group), sub.zero)),
         };
         Packer {
             code: FieldPlan::new(&blocks.code, blocks.block),
@@ -375,8 +321,7 @@ impl Packer {
     fn store(&self, solution: &mut Solution, block: &mut [u8]) -> Option<()> {
         block.fill(0);
         self.code.scatter(&solution.codes, block);
-        self.scale
-            .store(solution.scale, &mut solution.scale_subs, block)?;
+        self.scale.store(solution.scale, &mut solution.scale_subs, block)?;
         match &self.min {
             Some(min) => min.store(solution.min, &mut solution.min_subs, block),
             None => Some(()),
@@ -392,10 +337,7 @@ impl ScalePacker {
         }
         match self.kind {
             FloatKind::One => Some(()),
-            kind => kind
-                .put(&mut block[self.byte..], float)
-                .is_finite()
-                .then_some(()),
+            kind => kind.put(&mut block[self.byte..], float).is_finite().then_some(()),
         }
     }
 }

@@ -144,9 +144,7 @@ impl Gguf {
     /// # Errors
     /// Any [`Error`] but those of files.
     pub fn parse_shards(files: Vec<Vec<u8>>) -> Result<Gguf, Error> {
-        let shards = files
-            .into_iter()
-            .map(|bytes| Shard::read(Bytes::owned(bytes), None));
+        let shards = files.into_iter().map(|bytes| Shard::read(Bytes::owned(bytes), None));
         let shards = shards.collect::<Result<Vec<_>, _>>()?;
         split::check(&shards)?;
         Self::join(shards)
@@ -169,17 +167,11 @@ impl Gguf {
         for pair in sorted.windows(2) {
             let [a, b] = [&tensors[pair[0] as usize], &tensors[pair[1] as usize]];
             if a.name == b.name {
-                let problem = Error::DuplicateTensor {
-                    name: a.name.clone(),
-                };
+                let problem = Error::DuplicateTensor { name: a.name.clone() };
                 return Err(shards[a.shard.max(b.shard)].locate(problem));
             }
         }
-        Ok(Gguf {
-            shards,
-            tensors,
-            sorted,
-        })
+        Ok(Gguf { shards, tensors, sorted })
     }
 
     /// The metadata; of a split model, that of the first file.
@@ -241,10 +233,7 @@ impl Gguf {
 
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&Tensor> {
-        let at = self
-            .sorted
-            .binary_search_by(|&at| self.tensors[at as usize].name.as_str().cmp(name))
-            .ok()?;
+        let at = self.sorted.binary_search_by(|&at| self.tensors[at as usize].name.as_str().cmp(name)).ok()?;
         Some(&self.tensors[self.sorted[at] as usize])
     }
 
@@ -264,8 +253,7 @@ impl Gguf {
     /// As [`Gguf::data`].
     pub fn data_with_slack(&self, tensor: &Tensor) -> &[u8] {
         let start = tensor.offset as usize;
-        &self.shards[tensor.shard].bytes.with_slack()
-            [start..start + tensor.bytes as usize + crate::SLACK]
+        &self.shards[tensor.shard].bytes.with_slack()[start..start + tensor.bytes as usize + crate::SLACK]
     }
 
     /// Asks the system to start reading a tensor's data from disk. A hint; does nothing for models in memory.
@@ -283,8 +271,7 @@ impl Gguf {
     pub fn check_unchanged(&self) -> Result<(), Error> {
         for shard in &self.shards {
             if let Bytes::Map(map) = &*shard.bytes {
-                map.check_unchanged()
-                    .map_err(|problem| shard.locate(problem))?;
+                map.check_unchanged().map_err(|problem| shard.locate(problem))?;
             }
         }
         Ok(())
@@ -299,20 +286,14 @@ impl Gguf {
         let Some(format) = tensor.ty.format() else {
             return Ok(());
         };
-        let blocks = self
-            .data(tensor)
-            .chunks_exact(format.block_bytes() as usize);
+        let blocks = self.data(tensor).chunks_exact(format.block_bytes() as usize);
         for (at, block) in blocks.enumerate() {
             let bad = match &format.encoding {
                 Encoding::Blocks(blocks) => bad_scale(blocks, block),
                 Encoding::Plain(kind) => bad_element(*kind, block),
             };
             if let Some(scale) = bad {
-                let problem = Error::BadScale {
-                    tensor: tensor.name.clone(),
-                    block: at as u64,
-                    scale,
-                };
+                let problem = Error::BadScale { tensor: tensor.name.clone(), block: at as u64, scale };
                 return Err(self.shards[tensor.shard].locate(problem));
             }
         }
@@ -341,10 +322,7 @@ fn bad_element(kind: PlainKind, bytes: &[u8]) -> Option<f32> {
 impl Shard {
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
         let read = || {
-            let file = File::open(path).map_err(|source| Error::Io {
-                doing: "open the file",
-                source,
-            })?;
+            let file = File::open(path).map_err(|source| Error::Io { doing: "open the file", source })?;
             Shard::read(Bytes::Map(Map::new(file)?), Some(path.to_owned()))
         };
         read().map_err(|problem| problem.in_file(path))
@@ -362,11 +340,7 @@ impl Shard {
         let n_tensors = match u64::try_from(n_tensors) {
             Ok(count) if count <= limit && u32::try_from(count).is_ok() => count,
             _ => {
-                return Err(Error::Count {
-                    what: "tensors",
-                    count: n_tensors,
-                    limit,
-                });
+                return Err(Error::Count { what: "tensors", count: n_tensors, limit });
             }
         };
         let metadata = Metadata::read(&bytes, &mut cursor, n_entries)?;
@@ -378,15 +352,7 @@ impl Shard {
             tensors.push(read_tensor(&mut cursor, index, alignment, &mut data_end)?);
         }
         let data_start = place_data(&mut tensors, &cursor, alignment)?;
-        Ok(Shard {
-            path,
-            metadata,
-            tensors,
-            bytes,
-            version,
-            alignment,
-            data_start,
-        })
+        Ok(Shard { path, metadata, tensors, bytes, version, alignment, data_start })
     }
 
     /// The problem, with the path of this file if it has one.
@@ -403,9 +369,7 @@ fn read_version(file: &[u8], cursor: &mut Cursor<'_>) -> Result<u32, Error> {
         return Err(Error::Empty);
     }
     if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) {
-        return Err(Error::NotGguf {
-            looks: looks_like(file),
-        });
+        return Err(Error::NotGguf { looks: looks_like(file) });
     }
     cursor.take(MAGIC.len() as u64, || "the header".to_owned())?;
     match cursor.u32(|| "the header".to_owned())? {
@@ -420,48 +384,28 @@ fn read_version(file: &[u8], cursor: &mut Cursor<'_>) -> Result<u32, Error> {
 fn looks_like(file: &[u8]) -> String {
     let head = &file[..file.len().min(256)];
     let text = String::from_utf8_lossy(head).trim_start().to_lowercase();
-    let json_length = file
-        .split_first_chunk::<8>()
-        .map(|(length, rest)| (u64::from_le_bytes(*length), rest));
+    let json_length = file.split_first_chunk::<8>().map(|(length, rest)| (u64::from_le_bytes(*length), rest));
     let known = match head {
-        _ if head.starts_with(b"PK\x03\x04") => {
-            "a zip archive or a PyTorch checkpoint; convert it to GGUF"
-        }
-        _ if head.starts_with(&[0x80, 2]) => {
-            "a Python pickle (PyTorch checkpoint); convert it to GGUF"
-        }
-        _ if [b"tjgg", b"lmgg", b"fmgg", b"algg"]
-            .iter()
-            .any(|magic| head.starts_with(*magic)) =>
-        {
+        _ if head.starts_with(b"PK\x03\x04") => "a zip archive or a PyTorch checkpoint; convert it to GGUF",
+        _ if head.starts_with(&[0x80, 2]) => "a Python pickle (PyTorch checkpoint); convert it to GGUF",
+        _ if [b"tjgg", b"lmgg", b"fmgg", b"algg"].iter().any(|magic| head.starts_with(*magic)) => {
             "a model of the GGML formats that came before GGUF; convert it again"
         }
-        _ if head.starts_with(b"FUGG") => {
-            "a GGUF file with its bytes swapped in groups of four; copy it again"
-        }
+        _ if head.starts_with(b"FUGG") => "a GGUF file with its bytes swapped in groups of four; copy it again",
         _ if head.starts_with(&[0x1F, 0x8B]) => "a gzip file; unpack it first",
         _ if head.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) => "a Zstandard file; unpack it first",
         _ if head.starts_with(b"\x7FELF") => "a program, not a model",
-        _ if text.starts_with("version https://git-lfs") => {
-            "a Git LFS pointer; run `git lfs pull` to get the model"
-        }
+        _ if text.starts_with("version https://git-lfs") => "a Git LFS pointer; run `git lfs pull` to get the model",
         _ if text.starts_with("<!doctype html") || text.starts_with("<html") => {
             "a web page; the download gave an error page instead of the model"
         }
-        _ if json_length
-            .is_some_and(|(n, rest)| rest.starts_with(b"{") && n <= rest.len() as u64) =>
-        {
+        _ if json_length.is_some_and(|(n, rest)| rest.starts_with(b"{") && n <= rest.len() as u64) => {
             "a safetensors file; convert it to GGUF"
         }
         _ if text.starts_with('{') => "JSON text",
-        _ if head.iter().all(|&b| b == 0) => {
-            "zeros; the download may be incomplete, fetch it again"
-        }
+        _ if head.iter().all(|&b| b == 0) => "zeros; the download may be incomplete, fetch it again",
         _ => {
-            return format!(
-                "nothing known (it starts with {:02x?})",
-                &head[..head.len().min(4)]
-            );
+            return format!("nothing known (it starts with {:02x?})", &head[..head.len().min(4)]);
         }
     };
     known.to_owned()
@@ -471,105 +415,54 @@ fn alignment(metadata: &Metadata) -> Result<u64, Error> {
     match metadata.get("general.alignment") {
         None => Ok(DEFAULT_ALIGNMENT),
         Some(Value::U32(alignment)) if alignment.is_power_of_two() => Ok(alignment.into()),
-        Some(other) => Err(Error::Alignment {
-            found: format!("{} {other}", other.value_type()),
-        }),
+        Some(other) => Err(Error::Alignment { found: format!("{} {other}", other.value_type()) }),
     }
 }
 
 /// Reads one tensor info; `data_end` is the padded end of the data of the tensors before, and moves on.
-fn read_tensor(
-    cursor: &mut Cursor<'_>,
-    index: u64,
-    alignment: u64,
-    data_end: &mut u64,
-) -> Result<Tensor, Error> {
+fn read_tensor(cursor: &mut Cursor<'_>, index: u64, alignment: u64, data_end: &mut u64) -> Result<Tensor, Error> {
     let at = cursor.offset();
     let name = cursor.string(|| format!("the name of tensor {index}"))?;
     if name.len() as u64 >= NAME_LIMIT {
-        return Err(Error::TensorName {
-            index,
-            len: name.len() as u64,
-        });
+        return Err(Error::TensorName { index, len: name.len() as u64 });
     }
     let name = plain_text("a tensor name", name, at)?.to_owned();
     let what = || format!("the info of tensor {name}");
     let n_dims = cursor.u32(what)?;
     if n_dims > 4 {
-        return Err(Error::Rank {
-            tensor: name,
-            n_dims,
-        });
+        return Err(Error::Rank { tensor: name, n_dims });
     }
     let mut dims = [1u64; 4];
     for axis in 0..n_dims {
         let value = cursor.i64(what)?;
-        dims[axis as usize] = u64::try_from(value).map_err(|_| Error::Dimension {
-            tensor: name.clone(),
-            axis,
-            value,
-        })?;
+        dims[axis as usize] =
+            u64::try_from(value).map_err(|_| Error::Dimension { tensor: name.clone(), axis, value })?;
     }
     let id = cursor.u32(what)?;
-    let ty = GgmlType::from_id(id).ok_or_else(|| Error::TensorType {
-        tensor: name.clone(),
-        id,
-    })?;
+    let ty = GgmlType::from_id(id).ok_or_else(|| Error::TensorType { tensor: name.clone(), id })?;
     let offset = cursor.u64(what)?;
 
     if !dims[0].is_multiple_of(u64::from(ty.block_len())) {
-        return Err(Error::PartBlock {
-            tensor: name,
-            row: dims[0],
-            ty,
-        });
+        return Err(Error::PartBlock { tensor: name, row: dims[0], ty });
     }
-    let overflow = || Error::SizeOverflow {
-        tensor: name.clone(),
-        dims,
-        ty,
-    };
+    let overflow = || Error::SizeOverflow { tensor: name.clone(), dims, ty };
     let bytes = tensor_bytes(ty, dims).ok_or_else(overflow)?;
     if !offset.is_multiple_of(alignment) {
-        return Err(Error::Unaligned {
-            tensor: name,
-            offset,
-            alignment,
-        });
+        return Err(Error::Unaligned { tensor: name, offset, alignment });
     }
     if offset != *data_end {
-        return Err(Error::Offset {
-            tensor: name,
-            offset,
-            expected: *data_end,
-        });
+        return Err(Error::Offset { tensor: name, offset, expected: *data_end });
     }
-    let end = bytes
-        .checked_next_multiple_of(alignment)
-        .and_then(|padded| padded.checked_add(offset));
-    *data_end = end
-        .filter(|&end| i64::try_from(end).is_ok())
-        .ok_or_else(overflow)?;
-    Ok(Tensor {
-        name,
-        ty,
-        dims,
-        n_dims,
-        shard: 0,
-        offset,
-        bytes,
-    })
+    let end = bytes.checked_next_multiple_of(alignment).and_then(|padded| padded.checked_add(offset));
+    *data_end = end.filter(|&end| i64::try_from(end).is_ok()).ok_or_else(overflow)?;
+    Ok(Tensor { name, ty, dims, n_dims, shard: 0, offset, bytes })
 }
 
 /// Bytes of a tensor whose rows are whole blocks, if they and its elements can be counted in an i64 and a usize.
 /// Dimensions of 0 count as 1 in that, so that products of any of the dimensions are safe later.
 pub(crate) fn tensor_bytes(ty: GgmlType, dims: [u64; 4]) -> Option<u64> {
     let countable = |n: &u64| i64::try_from(*n).is_ok() && usize::try_from(*n).is_ok();
-    let product = |dims: &[u64]| {
-        dims.iter()
-            .try_fold(1u64, |n, &dim| n.checked_mul(dim.max(1)))
-            .filter(countable)
-    };
+    let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim.max(1))).filter(countable);
     product(&dims)?;
     let row = ty.row_bytes(dims[0]).filter(countable)?;
     product(&[row, dims[1], dims[2], dims[3]])?;
@@ -584,22 +477,13 @@ fn place_data(tensors: &mut [Tensor], cursor: &Cursor<'_>, alignment: u64) -> Re
     if start > len && !tensors.is_empty() {
         let (offset, have) = (cursor.offset(), cursor.left());
         let what = "the padding before the tensor data".to_owned();
-        return Err(Error::Truncated {
-            what,
-            offset,
-            need: start - offset,
-            have,
-        });
+        return Err(Error::Truncated { what, offset, need: start - offset, have });
     }
     for tensor in tensors {
         tensor.offset += start;
         let end = tensor.offset + tensor.bytes;
         if end > len {
-            return Err(Error::DataTruncated {
-                tensor: tensor.name.clone(),
-                end,
-                len,
-            });
+            return Err(Error::DataTruncated { tensor: tensor.name.clone(), end, len });
         }
     }
     Ok(start.min(len))

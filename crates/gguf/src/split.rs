@@ -25,12 +25,7 @@ pub(crate) fn open_all(path: &Path) -> Result<Vec<Shard>, Error> {
 /// The number of files that the first file announces (1 if it says nothing), or an error if it is not the first.
 fn check_first(shard: &Shard) -> Result<u64, Error> {
     let read = || {
-        let count: u64 = shard
-            .metadata
-            .find::<u16>("split.count")?
-            .unwrap_or(1)
-            .max(1)
-            .into();
+        let count: u64 = shard.metadata.find::<u16>("split.count")?.unwrap_or(1).max(1).into();
         match shard.metadata.find::<u64>("split.no")?.unwrap_or(0) {
             0 => Ok(count),
             no => {
@@ -60,11 +55,7 @@ pub(crate) fn check(shards: &[Shard]) -> Result<(), Error> {
         check_sibling(first, shard, expected, count).map_err(|problem| shard.locate(problem))?;
     }
     let found = shards.iter().map(|shard| shard.tensors.len() as u64).sum();
-    match first
-        .metadata
-        .find::<i64>("split.tensors.count")
-        .map_err(|problem| first.locate(problem))?
-    {
+    match first.metadata.find::<i64>("split.tensors.count").map_err(|problem| first.locate(problem))? {
         Some(expected) if u64::try_from(expected) != Ok(found) => {
             Err(first.locate(Error::SplitTensors { found, expected }))
         }
@@ -75,26 +66,17 @@ pub(crate) fn check(shards: &[Shard]) -> Result<(), Error> {
 fn check_sibling(first: &Shard, shard: &Shard, number: u64, count: u64) -> Result<(), Error> {
     let found = shard.metadata.u64("split.no")?;
     if found != number {
-        return Err(Error::SplitNumber {
-            found,
-            expected: number,
-        });
+        return Err(Error::SplitNumber { found, expected: number });
     }
     let found = shard.metadata.u64("split.count")?;
     if found != count {
-        return Err(Error::SplitCount {
-            found,
-            expected: count,
-        });
+        return Err(Error::SplitCount { found, expected: count });
     }
     let key = "general.architecture";
     if let Some(found) = shard.metadata.find::<&str>(key)? {
         let expected = first.metadata.find::<&str>(key)?.unwrap_or_default();
         if found != expected {
-            return Err(Error::SplitArchitecture {
-                found: found.to_owned(),
-                expected: expected.to_owned(),
-            });
+            return Err(Error::SplitArchitecture { found: found.to_owned(), expected: expected.to_owned() });
         }
     }
     Ok(())
@@ -107,10 +89,7 @@ pub(crate) fn name(prefix: &str, number: u64, count: u64) -> String {
 
 /// Prefix and folder of a path that is named as shard `number` of `count`.
 fn named(path: &Path, number: u64, count: u64) -> Option<(String, PathBuf)> {
-    let prefix = path
-        .file_name()?
-        .to_str()?
-        .strip_suffix(&name("", number, count))?;
+    let prefix = path.file_name()?.to_str()?.strip_suffix(&name("", number, count))?;
     Some((prefix.to_owned(), path.parent()?.to_owned()))
 }
 
@@ -127,15 +106,9 @@ mod tests {
     #[test]
     fn names() {
         let first = Path::new("/models/glm-00001-of-00012.gguf");
-        assert_eq!(
-            sibling(first, 11, 12).unwrap(),
-            Path::new("/models/glm-00012-of-00012.gguf")
-        );
+        assert_eq!(sibling(first, 11, 12).unwrap(), Path::new("/models/glm-00012-of-00012.gguf"));
         assert_eq!(sibling(first, 1, 3), None);
         assert_eq!(sibling(Path::new("glm.gguf"), 1, 3), None);
-        assert_eq!(
-            sibling(Path::new("a-00001-of-00002.gguf"), 1, 2).unwrap(),
-            Path::new("a-00002-of-00002.gguf")
-        );
+        assert_eq!(sibling(Path::new("a-00001-of-00002.gguf"), 1, 2).unwrap(), Path::new("a-00002-of-00002.gguf"));
     }
 }

@@ -200,13 +200,7 @@ impl fmt::Display for Value<'_> {
                 for (i, value) in array.iter().take(4).enumerate() {
                     write!(f, "{}{value}", if i == 0 { "" } else { ", " })?;
                 }
-                write!(
-                    f,
-                    "{}] ({} × {})",
-                    if array.len() > 4 { ", …" } else { "" },
-                    array.len(),
-                    array.element_type()
-                )
+                write!(f, "{}] ({} × {})", if array.len() > 4 { ", …" } else { "" }, array.len(), array.element_type())
             }
         }
     }
@@ -226,12 +220,7 @@ pub struct Array<'a> {
 impl<'a> Array<'a> {
     /// A view over checked bytes: `len` elements of `element`, with `starts` exactly if they are strings.
     pub(crate) fn new(element: ValueType, len: usize, bytes: &'a [u8], starts: &'a [u64]) -> Self {
-        Array {
-            element,
-            len,
-            bytes,
-            starts,
-        }
+        Array { element, len, bytes, starts }
     }
 
     /// Type of the elements; never [`ValueType::Array`].
@@ -260,10 +249,7 @@ impl<'a> Array<'a> {
             Some(size) => {
                 let size = size as usize;
                 let start = index.checked_mul(size)?;
-                Value::fixed(
-                    self.element,
-                    self.bytes.get(start..start.checked_add(size)?)?,
-                )
+                Value::fixed(self.element, self.bytes.get(start..start.checked_add(size)?)?)
             }
             None => self.strings()?.get(index).map(Value::String),
         }
@@ -277,10 +263,7 @@ impl<'a> Array<'a> {
 
     /// The elements as strings, if they are.
     pub fn strings(&self) -> Option<Strings<'a>> {
-        (self.element == ValueType::String).then_some(Strings {
-            bytes: self.bytes,
-            starts: self.starts,
-        })
+        (self.element == ValueType::String).then_some(Strings { bytes: self.bytes, starts: self.starts })
     }
 }
 

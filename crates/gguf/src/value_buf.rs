@@ -51,18 +51,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(
-    u8 = U8,
-    i8 = I8,
-    u16 = U16,
-    i16 = I16,
-    u32 = U32,
-    i32 = I32,
-    f32 = F32,
-    u64 = U64,
-    i64 = I64,
-    f64 = F64
-);
+numbers!(u8 = U8, i8 = I8, u16 = U16, i16 = I16, u32 = U32, i32 = I32, f32 = F32, u64 = U64, i64 = I64, f64 = F64);
 
 impl Element for bool {
     const TYPE: ValueType = ValueType::Bool;
@@ -110,22 +99,15 @@ macro_rules! scalars {
     )*};
 }
 
-scalars!(
-    u8, i8, u16, i16, u32, i32, f32, u64, i64, f64, bool, &str, String
-);
+scalars!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64, bool, &str, String);
 
 impl<T: Element> From<&[T]> for ValueBuf {
     fn from(elements: &[T]) -> Self {
         let mut bytes = Vec::new();
         T::TYPE.id().encode(&mut bytes);
         (elements.len() as u64).encode(&mut bytes);
-        elements
-            .iter()
-            .for_each(|element| element.encode(&mut bytes));
-        ValueBuf {
-            ty: ValueType::Array,
-            bytes,
-        }
+        elements.iter().for_each(|element| element.encode(&mut bytes));
+        ValueBuf { ty: ValueType::Array, bytes }
     }
 }
 
@@ -141,10 +123,7 @@ impl From<Array<'_>> for ValueBuf {
         array.element_type().id().encode(&mut bytes);
         (array.len() as u64).encode(&mut bytes);
         bytes.extend_from_slice(array.raw());
-        ValueBuf {
-            ty: ValueType::Array,
-            bytes,
-        }
+        ValueBuf { ty: ValueType::Array, bytes }
     }
 }
 
@@ -166,10 +145,7 @@ impl From<Value<'_>> for ValueBuf {
             Value::String(v) => {
                 let mut bytes = Vec::new();
                 v.encode(&mut bytes);
-                ValueBuf {
-                    ty: ValueType::String,
-                    bytes,
-                }
+                ValueBuf { ty: ValueType::String, bytes }
             }
         }
     }

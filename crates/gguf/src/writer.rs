@@ -56,10 +56,7 @@ pub enum WriteError {
         wrote: u64,
     },
     /// A key that readers would refuse.
-    #[error(
-        "{:?} cannot be a metadata key: it must be 1 to 65535 bytes without control characters",
-        shown(key)
-    )]
+    #[error("{:?} cannot be a metadata key: it must be 1 to 65535 bytes without control characters", shown(key))]
     Key {
         /// The key.
         key: String,
@@ -120,10 +117,7 @@ impl Writer {
 
     /// Sets all values of another file, except those that number the files of a split model.
     pub fn copy_metadata(&mut self, metadata: &Metadata) -> &mut Self {
-        for (key, value) in metadata
-            .iter()
-            .filter(|(key, _)| !key.starts_with("split."))
-        {
+        for (key, value) in metadata.iter().filter(|(key, _)| !key.starts_with("split.")) {
             self.set(key, value);
         }
         self
@@ -135,60 +129,30 @@ impl Writer {
     /// # Errors
     /// [`WriteError::Tensor`] with what the reader would say: name of 64 bytes or more, name taken, too many
     /// dimensions, rows of part blocks, overflow.
-    pub fn tensor(
-        &mut self,
-        name: &str,
-        ty: GgmlType,
-        shape: &[u64],
-    ) -> Result<&mut Self, WriteError> {
+    pub fn tensor(&mut self, name: &str, ty: GgmlType, shape: &[u64]) -> Result<&mut Self, WriteError> {
         let tensor = || name.to_owned();
         plain_text("a tensor name", name.as_bytes(), 0)?;
         if name.len() as u64 >= NAME_LIMIT {
-            return Err(Error::TensorName {
-                index: self.tensors.len() as u64,
-                len: name.len() as u64,
-            }
-            .into());
+            return Err(Error::TensorName { index: self.tensors.len() as u64, len: name.len() as u64 }.into());
         }
         let mut dims = [1; 4];
         match dims.get_mut(..shape.len()) {
             Some(given) => given.copy_from_slice(shape),
             None => {
                 let n_dims = u32::try_from(shape.len()).unwrap_or(u32::MAX);
-                return Err(Error::Rank {
-                    tensor: tensor(),
-                    n_dims,
-                }
-                .into());
+                return Err(Error::Rank { tensor: tensor(), n_dims }.into());
             }
         }
         if !dims[0].is_multiple_of(u64::from(ty.block_len())) {
-            return Err(Error::PartBlock {
-                tensor: tensor(),
-                row: dims[0],
-                ty,
-            }
-            .into());
+            return Err(Error::PartBlock { tensor: tensor(), row: dims[0], ty }.into());
         }
-        let overflow = || Error::SizeOverflow {
-            tensor: tensor(),
-            dims,
-            ty,
-        };
+        let overflow = || Error::SizeOverflow { tensor: tensor(), dims, ty };
         let bytes = tensor_bytes(ty, dims).ok_or_else(overflow)?;
         if !self.names.insert(name.to_owned()) {
             return Err(Error::DuplicateTensor { name: tensor() }.into());
         }
         let n_dims = shape.len() as u32;
-        self.tensors.push(Tensor {
-            name: tensor(),
-            ty,
-            dims,
-            n_dims,
-            shard: 0,
-            offset: 0,
-            bytes,
-        });
+        self.tensors.push(Tensor { name: tensor(), ty, dims, n_dims, shard: 0, offset: 0, bytes });
         Ok(self)
     }
 
@@ -220,18 +184,14 @@ impl Writer {
         sink: &mut dyn Write,
         mut data: impl FnMut(&Tensor, &mut dyn Write) -> io::Result<()>,
     ) -> Result<u64, WriteError> {
-        self.layout(0..self.tensors.len(), &self.entries)?
-            .write(sink, &mut data)
+        self.layout(0..self.tensors.len(), &self.entries)?.write(sink, &mut data)
     }
 
     /// The file in memory.
     ///
     /// # Errors
     /// Any [`WriteError`].
-    pub fn to_vec(
-        &self,
-        data: impl FnMut(&Tensor, &mut dyn Write) -> io::Result<()>,
-    ) -> Result<Vec<u8>, WriteError> {
+    pub fn to_vec(&self, data: impl FnMut(&Tensor, &mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>, WriteError> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes, data)?;
         Ok(bytes)
@@ -249,19 +209,13 @@ impl Writer {
         mut data: impl FnMut(&Tensor, &mut dyn Write) -> io::Result<()>,
     ) -> Result<Vec<PathBuf>, WriteError> {
         let shards = self.shards(shard_bytes);
-        let count =
-            u16::try_from(shards.len()).map_err(|_| WriteError::TooManyShards(shards.len()))?;
+        let count = u16::try_from(shards.len()).map_err(|_| WriteError::TooManyShards(shards.len()))?;
         let mut files = Vec::new();
         for (number, tensors) in (0u16..).zip(shards) {
             let mut head = Writer::new();
             match number {
                 0 => head.entries = self.entries.clone(),
-                _ => head.entries.extend(
-                    self.entries
-                        .iter()
-                        .find(|(key, _)| key == "general.alignment")
-                        .cloned(),
-                ),
+                _ => head.entries.extend(self.entries.iter().find(|(key, _)| key == "general.alignment").cloned()),
             }
             head.set("split.no", number).set("split.count", count);
             head.set("split.tensors.count", self.tensors.len() as i32);
@@ -290,11 +244,7 @@ impl Writer {
     }
 
     /// Header and places of some of the tensors.
-    fn layout(
-        &self,
-        tensors: Range<usize>,
-        entries: &[(String, ValueBuf)],
-    ) -> Result<Layout, WriteError> {
+    fn layout(&self, tensors: Range<usize>, entries: &[(String, ValueBuf)]) -> Result<Layout, WriteError> {
         let alignment = alignment(entries)?;
         let mut tensors = self.tensors[tensors].to_vec();
         let mut head = MAGIC.to_vec();
@@ -318,27 +268,16 @@ impl Writer {
             tensor.shape().iter().for_each(|dim| dim.encode(&mut head));
             tensor.ty.id().encode(&mut head);
             tensor.offset.encode(&mut head);
-            let padded = tensor
-                .bytes
-                .checked_next_multiple_of(alignment)
-                .and_then(|padded| padded.checked_add(end));
-            end = padded
-                .filter(|&end| i64::try_from(end).is_ok())
-                .ok_or_else(|| Error::SizeOverflow {
-                    tensor: tensor.name.clone(),
-                    dims: tensor.dims,
-                    ty: tensor.ty,
-                })?;
+            let padded = tensor.bytes.checked_next_multiple_of(alignment).and_then(|padded| padded.checked_add(end));
+            end = padded.filter(|&end| i64::try_from(end).is_ok()).ok_or_else(|| Error::SizeOverflow {
+                tensor: tensor.name.clone(),
+                dims: tensor.dims,
+                ty: tensor.ty,
+            })?;
         }
         head.resize(head.len().next_multiple_of(alignment as usize), 0);
-        tensors
-            .iter_mut()
-            .for_each(|tensor| tensor.offset += head.len() as u64);
-        Ok(Layout {
-            head,
-            tensors,
-            alignment,
-        })
+        tensors.iter_mut().for_each(|tensor| tensor.offset += head.len() as u64);
+        Ok(Layout { head, tensors, alignment })
     }
 }
 
@@ -350,9 +289,7 @@ fn alignment(entries: &[(String, ValueBuf)]) -> Result<u64, Error> {
         (ValueType::U32, &[a, b, c, d]) if u32::from_le_bytes([a, b, c, d]).is_power_of_two() => {
             Ok(u32::from_le_bytes([a, b, c, d]).into())
         }
-        (ty, raw) => Err(Error::Alignment {
-            found: format!("{ty} {raw:02x?}"),
-        }),
+        (ty, raw) => Err(Error::Alignment { found: format!("{ty} {raw:02x?}") }),
     }
 }
 
@@ -371,23 +308,12 @@ impl Layout {
         sink.write_all(&self.head).map_err(WriteError::Header)?;
         let mut end = self.head.len() as u64;
         for tensor in &self.tensors {
-            let fail = |source| WriteError::Data {
-                tensor: tensor.name.clone(),
-                source,
-            };
-            let mut exact = Exact {
-                sink,
-                left: tensor.bytes,
-                wrote: 0,
-            };
+            let fail = |source| WriteError::Data { tensor: tensor.name.clone(), source };
+            let mut exact = Exact { sink, left: tensor.bytes, wrote: 0 };
             let result = data(tensor, &mut exact);
             if exact.wrote != tensor.bytes && (result.is_ok() || exact.left == 0) {
                 let (tensor, bytes, wrote) = (tensor.name.clone(), tensor.bytes, exact.wrote);
-                return Err(WriteError::DataLength {
-                    tensor,
-                    bytes,
-                    wrote,
-                });
+                return Err(WriteError::DataLength { tensor, bytes, wrote });
             }
             result.map_err(fail)?;
             let padding = tensor.bytes.next_multiple_of(self.alignment) - tensor.bytes;
@@ -431,35 +357,23 @@ struct Partial {
 
 impl Partial {
     fn write(path: &Path, layout: &Layout, data: Data<'_>) -> Result<Partial, WriteError> {
-        let fail = |source| WriteError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let name = path
-            .file_name()
-            .ok_or_else(|| fail(io::ErrorKind::InvalidFilename.into()))?;
+        let fail = |source| WriteError::File { path: path.to_owned(), source };
+        let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::InvalidFilename.into()))?;
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".partial-{}", std::process::id()));
         let file = File::create(path.with_file_name(&hidden)).map_err(fail)?;
-        let partial = Partial {
-            path: path.to_owned(),
-            temporary: path.with_file_name(hidden),
-        };
+        let partial = Partial { path: path.to_owned(), temporary: path.with_file_name(hidden) };
         let mut sink = BufWriter::with_capacity(BUFFER, file);
         layout.write(&mut sink, data)?;
-        let file = sink
-            .into_inner()
-            .map_err(|error| fail(error.into_error()))?;
+        let file = sink.into_inner().map_err(|error| fail(error.into_error()))?;
         file.sync_all().map_err(fail)?;
         Ok(partial)
     }
 
     fn keep(self) -> Result<(), WriteError> {
-        std::fs::rename(&self.temporary, &self.path).map_err(|source| WriteError::File {
-            path: self.path.clone(),
-            source,
-        })
+        std::fs::rename(&self.temporary, &self.path)
+            .map_err(|source| WriteError::File { path: self.path.clone(), source })
     }
 }
 

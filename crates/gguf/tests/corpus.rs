@@ -11,24 +11,12 @@ fn corpus() -> PathBuf {
 
 #[test]
 fn corpus_is_survived() {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let files = paths.iter().map(|path| std::fs::read(path).unwrap());
-    let valid = files
-        .filter(|bytes| exercise::exercise(bytes.clone()).is_ok())
-        .count();
-    println!(
-        "{} inputs replayed, {valid} of them are valid files",
-        paths.len()
-    );
-    assert!(
-        paths.len() > 20 && valid > 5,
-        "{} inputs, {valid} valid",
-        paths.len()
-    );
+    let valid = files.filter(|bytes| exercise::exercise(bytes.clone()).is_ok()).count();
+    println!("{} inputs replayed, {valid} of them are valid files", paths.len());
+    assert!(paths.len() > 20 && valid > 5, "{} inputs, {valid} valid", paths.len());
 }
 
 /// Small files with every value type and every element type, which the fuzzer then breaks.
@@ -59,9 +47,7 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     ];
     for &ty in GgmlType::ALL {
         let mut writer = Writer::new();
-        writer
-            .tensor("w", ty, &[u64::from(ty.block_len()), 2])
-            .unwrap();
+        writer.tensor("w", ty, &[u64::from(ty.block_len()), 2]).unwrap();
         seeds.push((ty.name().to_owned(), writer.to_vec(data).unwrap()));
     }
     let mut several = Writer::new();

@@ -22,12 +22,8 @@ impl Random {
     }
 }
 
-const IQ4: [f32; 16] = [
-    -127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.,
-];
-const FP4: [f32; 16] = [
-    0., 1., 2., 3., 4., 6., 8., 12., 0., -1., -2., -3., -4., -6., -8., -12.,
-];
+const IQ4: [f32; 16] = [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
+const FP4: [f32; 16] = [0., 1., 2., 3., 4., 6., 8., 12., 0., -1., -2., -3., -4., -6., -8., -12.];
 
 fn h(b: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
@@ -43,11 +39,7 @@ fn hi(b: u8) -> u8 {
 
 /// Nibble of value `i` of a block of 32 whose nibbles start at `qs`.
 fn nibble32(b: &[u8], qs: usize, i: usize) -> u8 {
-    if i < 16 {
-        lo(b[qs + i])
-    } else {
-        hi(b[qs + i - 16])
-    }
+    if i < 16 { lo(b[qs + i]) } else { hi(b[qs + i - 16]) }
 }
 
 fn bit32(b: &[u8], qh: usize, i: usize) -> u8 {
@@ -60,10 +52,7 @@ fn six_bits(s: &[u8], j: usize) -> (u8, u8) {
     if j < 4 {
         (s[j] & 63, s[j + 4] & 63)
     } else {
-        (
-            lo(s[j + 4]) | (s[j - 4] >> 6) << 4,
-            hi(s[j + 4]) | (s[j] >> 6) << 4,
-        )
+        (lo(s[j + 4]) | (s[j - 4] >> 6) << 4, hi(s[j + 4]) | (s[j] >> 6) << 4)
     }
 }
 
@@ -101,21 +90,13 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
         GgmlType::Q4_K => {
             let (scale, min) = six_bits(&b[4..16], i / 32);
             let byte = b[16 + 32 * (i / 64) + i % 32];
-            let v = if (i / 32) & 1 == 0 {
-                lo(byte)
-            } else {
-                hi(byte)
-            };
+            let v = if (i / 32) & 1 == 0 { lo(byte) } else { hi(byte) };
             (h(b, 0) * scale as f32) * v as f32 - h(b, 2) * min as f32
         }
         GgmlType::Q5_K => {
             let (scale, min) = six_bits(&b[4..16], i / 32);
             let byte = b[48 + 32 * (i / 64) + i % 32];
-            let v = if (i / 32) & 1 == 0 {
-                lo(byte)
-            } else {
-                hi(byte)
-            };
+            let v = if (i / 32) & 1 == 0 { lo(byte) } else { hi(byte) };
             let v = v | (b[16 + i % 32] >> (i / 32) & 1) << 4;
             (h(b, 0) * scale as f32) * v as f32 - h(b, 2) * min as f32
         }
@@ -156,16 +137,10 @@ fn rows_are_the_formulas() {
         for (at, &value) in values.iter().enumerate() {
             let block = &data[at / block_len * block_bytes..][..block_bytes];
             let want = by_hand(ty, block, at % block_len);
-            assert!(
-                same(value, want),
-                "{ty} value {at}: {value} instead of {want}"
-            );
+            assert!(same(value, want), "{ty} value {at}: {value} instead of {want}");
             if let Some(blocks) = format.as_blocks() {
                 let plain = blocks.value(block, (at % block_len) as u32);
-                assert!(
-                    same(plain, want),
-                    "{ty} value {at}: {plain} instead of {want}"
-                );
+                assert!(same(plain, want), "{ty} value {at}: {plain} instead of {want}");
             }
         }
     }
@@ -179,25 +154,17 @@ fn every_code_survives_its_planes() {
             continue;
         };
         let mut fields = vec![(&blocks.code, blocks.block)];
-        let subs = [Some(&blocks.scale), blocks.min.as_ref().map(|(min, _)| min)]
-            .into_iter()
-            .flatten();
-        fields.extend(subs.filter_map(|scale| {
-            Some((
-                &scale.sub.as_ref()?.field,
-                blocks.block / scale.sub.as_ref()?.group,
-            ))
-        }));
+        let subs = [Some(&blocks.scale), blocks.min.as_ref().map(|(min, _)| min)].into_iter().flatten();
+        fields.extend(
+            subs.filter_map(|scale| Some((&scale.sub.as_ref()?.field, blocks.block / scale.sub.as_ref()?.group))),
+        );
         for (field, count) in fields {
             let (least, greatest) = field.range();
             let mut block = random.bytes(blocks.bytes as usize);
-            let values: Vec<i32> = (0..count)
-                .map(|_| least + (random.next() % (greatest - least + 1) as u64) as i32)
-                .collect();
+            let values: Vec<i32> =
+                (0..count).map(|_| least + (random.next() % (greatest - least + 1) as u64) as i32).collect();
             (0..count).for_each(|i| field.put(&mut block, i, values[i as usize]));
-            (0..count).for_each(|i| {
-                assert_eq!(field.get(&block, i), values[i as usize], "{ty} index {i}")
-            });
+            (0..count).for_each(|i| assert_eq!(field.get(&block, i), values[i as usize], "{ty} index {i}"));
         }
     }
 }
@@ -231,10 +198,7 @@ fn invented() -> Format {
 fn a_format_made_at_run_time() {
     let format = invented();
     format.check().unwrap();
-    assert_eq!(
-        (format.row_bytes(48), format.row_bytes(32)),
-        (Some(28), None)
-    );
+    assert_eq!((format.row_bytes(48), format.row_bytes(32)), (Some(28), None));
     let data = Random(3).bytes(14 * 100);
     let mut values = vec![0f32; 24 * 100];
     dequantise(&format, &data, &mut values).unwrap();
@@ -252,26 +216,13 @@ fn lengths_are_checked() {
     let run = Dequantiser::new(format).unwrap();
     let part = run.run(&[0; 17], &mut [0.0; 32]).unwrap_err();
     assert!(matches!(part, DequantError::PartBlock { bytes: 17, .. }));
-    assert_eq!(
-        part.to_string(),
-        "17 bytes of Q4_0 data are not a whole number of blocks of 18 bytes"
-    );
+    assert_eq!(part.to_string(), "17 bytes of Q4_0 data are not a whole number of blocks of 18 bytes");
     let short = run.run(&[0; 36], &mut [0.0; 32]).unwrap_err();
-    assert!(matches!(
-        short,
-        DequantError::Length {
-            values: 64,
-            room: 32,
-            ..
-        }
-    ));
+    assert!(matches!(short, DequantError::Length { values: 64, room: 32, .. }));
     run.run(&[], &mut []).unwrap();
     let mut unsound = format.clone();
     if let gguf::format::Encoding::Blocks(blocks) = &mut unsound.encoding {
         blocks.bytes = 3;
     }
-    assert!(matches!(
-        dequantise(&unsound, &[], &mut []),
-        Err(DequantError::Format(_))
-    ));
+    assert!(matches!(dequantise(&unsound, &[], &mut []), Err(DequantError::Format(_))));
 }

@@ -10,10 +10,7 @@ use proptest::prelude::*;
 
 /// Every type with a quantiser.
 fn types() -> impl Iterator<Item = GgmlType> {
-    GgmlType::ALL
-        .iter()
-        .copied()
-        .filter(|&ty| Quantiser::of_type(ty).is_ok())
+    GgmlType::ALL.iter().copied().filter(|&ty| Quantiser::of_type(ty).is_ok())
 }
 
 /// Types whose blocks are found by a search.
@@ -22,16 +19,10 @@ const SEARCHED: [GgmlType; 8] = [Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, M
 /// Normally distributed numbers, the same ones every time.
 fn normal(n: usize, mut seed: u64) -> Vec<f32> {
     let mut uniform = || {
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((seed >> 40) as f64 + 0.5) / (1u64 << 24) as f64
     };
-    (0..n)
-        .map(|_| {
-            ((-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()) as f32
-        })
-        .collect()
+    (0..n).map(|_| ((-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()) as f32).collect()
 }
 
 fn encode(ty: GgmlType, x: &[f32]) -> Result<Vec<u8>, QuantiseError> {
@@ -52,17 +43,9 @@ fn round_trip(ty: GgmlType, x: &[f32]) -> Vec<f32> {
 /// Root of the ratio of `Σ (x - y)²` to `Σ x²`.
 fn relative_error(x: &[f32], y: &[f32]) -> f64 {
     let square = |v: f64| v * v;
-    let error: f64 = x
-        .iter()
-        .zip(y)
-        .map(|(&x, &y)| square(f64::from(x) - f64::from(y)))
-        .sum();
+    let error: f64 = x.iter().zip(y).map(|(&x, &y)| square(f64::from(x) - f64::from(y))).sum();
     let size: f64 = x.iter().map(|&x| square(f64::from(x))).sum();
-    if size > 0.0 {
-        (error / size).sqrt()
-    } else {
-        error.sqrt()
-    }
+    if size > 0.0 { (error / size).sqrt() } else { error.sqrt() }
 }
 
 #[test]
@@ -92,10 +75,7 @@ fn errors_on_normal_values() {
     let x = normal(256 * 400, 7);
     for (ty, bound) in bounds {
         let error = relative_error(&x, &round_trip(ty, &x));
-        assert!(
-            error < bound && error > bound * 0.96,
-            "{ty}: {error}, bound {bound}"
-        );
+        assert!(error < bound && error > bound * 0.96, "{ty}: {error}, bound {bound}");
     }
     assert_eq!(round_trip(F32, &x), x);
     assert_eq!(round_trip(F64, &x), x);
@@ -103,18 +83,12 @@ fn errors_on_normal_values() {
 
 #[test]
 fn closed_formulas() {
-    let nibbles =
-        |codes: &[u8], out: &mut [u8]| (0..16).for_each(|j| out[j] = codes[j] | codes[j + 16] << 4);
+    let nibbles = |codes: &[u8], out: &mut [u8]| (0..16).for_each(|j| out[j] = codes[j] | codes[j + 16] << 4);
     for (number, x) in normal(32 * 500, 3).chunks_exact(32).enumerate() {
-        let x: Vec<f32> = x
-            .iter()
-            .map(|v| v * 10f32.powi(number as i32 % 7 - 3))
-            .collect();
+        let x: Vec<f32> = x.iter().map(|v| v * 10f32.powi(number as i32 % 7 - 3)).collect();
         let amax = x.iter().fold(0f32, |m, v| m.max(v.abs()));
         let extreme = *x.iter().find(|v| v.abs() == amax).unwrap();
-        let (min, max) = x
-            .iter()
-            .fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+        let (min, max) = x.iter().fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
 
         let mut q8_0 = [0u8; 34];
         let d = amax / 127.0;
@@ -132,10 +106,7 @@ fn closed_formulas() {
         let mut q4_0 = [0u8; 18];
         let d = extreme / -8.0;
         q4_0[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
-        let codes: Vec<u8> = x
-            .iter()
-            .map(|v| ((v * (1.0 / d) + 8.5) as u8).min(15))
-            .collect();
+        let codes: Vec<u8> = x.iter().map(|v| ((v * (1.0 / d) + 8.5) as u8).min(15)).collect();
         nibbles(&codes, &mut q4_0[2..]);
         assert_eq!(encode(Q4_0, &x).unwrap(), q4_0);
 
@@ -143,26 +114,16 @@ fn closed_formulas() {
         let d = (max - min) / 15.0;
         q4_1[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
         q4_1[2..4].copy_from_slice(&f16::from_f32(min).to_le_bytes());
-        let codes: Vec<u8> = x
-            .iter()
-            .map(|v| (((v - min) * (1.0 / d) + 0.5) as u8).min(15))
-            .collect();
+        let codes: Vec<u8> = x.iter().map(|v| (((v - min) * (1.0 / d) + 0.5) as u8).min(15)).collect();
         nibbles(&codes, &mut q4_1[4..]);
         assert_eq!(encode(Q4_1, &x).unwrap(), q4_1);
 
-        let high = |codes: &[u8]| {
-            (0..32)
-                .fold(0u32, |bits, i| bits | u32::from(codes[i] >> 4) << i)
-                .to_le_bytes()
-        };
+        let high = |codes: &[u8]| (0..32).fold(0u32, |bits, i| bits | u32::from(codes[i] >> 4) << i).to_le_bytes();
         let low = |codes: &[u8]| codes.iter().map(|c| c & 15).collect::<Vec<u8>>();
         let mut q5_0 = [0u8; 22];
         let d = extreme / -16.0;
         q5_0[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
-        let codes: Vec<u8> = x
-            .iter()
-            .map(|v| ((v * (1.0 / d) + 16.5) as u8).min(31))
-            .collect();
+        let codes: Vec<u8> = x.iter().map(|v| ((v * (1.0 / d) + 16.5) as u8).min(31)).collect();
         q5_0[2..6].copy_from_slice(&high(&codes));
         nibbles(&low(&codes), &mut q5_0[6..]);
         assert_eq!(encode(Q5_0, &x).unwrap(), q5_0);
@@ -171,39 +132,23 @@ fn closed_formulas() {
         let d = (max - min) / 31.0;
         q5_1[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
         q5_1[2..4].copy_from_slice(&f16::from_f32(min).to_le_bytes());
-        let codes: Vec<u8> = x
-            .iter()
-            .map(|v| (((v - min) * (1.0 / d) + 0.5) as u8).min(31))
-            .collect();
+        let codes: Vec<u8> = x.iter().map(|v| (((v - min) * (1.0 / d) + 0.5) as u8).min(31)).collect();
         q5_1[4..8].copy_from_slice(&high(&codes));
         nibbles(&low(&codes), &mut q5_1[8..]);
         assert_eq!(encode(Q5_1, &x).unwrap(), q5_1);
     }
     for x in normal(256 * 50, 4).chunks_exact(256) {
-        let extreme = x
-            .iter()
-            .fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
+        let extreme = x.iter().fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
         let inverse = -127.0 / extreme;
         let mut q8_k = [0u8; 292];
         q8_k[..4].copy_from_slice(&(1.0 / inverse).to_le_bytes());
         let close = |a: f32, b: f32| (a / b - 1.0).abs() < 1e-6;
-        let codes: Vec<i32> = x
-            .iter()
-            .map(|v| ((v * inverse).round() as i32).min(127))
-            .collect();
+        let codes: Vec<i32> = x.iter().map(|v| ((v * inverse).round() as i32).min(127)).collect();
         let ours = encode(Q8_K, x).unwrap();
-        assert!(close(
-            f32::from_le_bytes(ours[..4].try_into().unwrap()),
-            1.0 / inverse
-        ));
-        let off: i32 = (0..256)
-            .map(|i| (i32::from(ours[4 + i] as i8) - codes[i]).abs())
-            .sum();
+        assert!(close(f32::from_le_bytes(ours[..4].try_into().unwrap()), 1.0 / inverse));
+        let off: i32 = (0..256).map(|i| (i32::from(ours[4 + i] as i8) - codes[i]).abs()).sum();
         assert!(off <= 1, "{off} codes differ");
-        for (group, sum) in ours[4..260]
-            .chunks_exact(16)
-            .zip(ours[260..].chunks_exact(2))
-        {
+        for (group, sum) in ours[4..260].chunks_exact(16).zip(ours[260..].chunks_exact(2)) {
             let want: i16 = group.iter().map(|&q| i16::from(q as i8)).sum();
             assert_eq!(i16::from_le_bytes(sum.try_into().unwrap()), want);
         }
@@ -212,28 +157,12 @@ fn closed_formulas() {
 
 #[test]
 fn plain_floats_round_to_nearest_even() {
-    let x = [
-        1.0,
-        1.0 + 1.0 / 256.0,
-        1.0 + 3.0 / 256.0,
-        -1e-40,
-        65504.0,
-        1e-7,
-    ];
-    let halves: Vec<u8> = x
-        .iter()
-        .flat_map(|&v| f16::from_f32(v).to_le_bytes())
-        .collect();
+    let x = [1.0, 1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -1e-40, 65504.0, 1e-7];
+    let halves: Vec<u8> = x.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
     assert_eq!(encode(F16, &x).unwrap(), halves);
-    let brains: Vec<u8> = x
-        .iter()
-        .flat_map(|&v| bf16::from_f32(v).to_le_bytes())
-        .collect();
+    let brains: Vec<u8> = x.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect();
     assert_eq!(encode(BF16, &x).unwrap(), brains);
-    assert_eq!(
-        round_trip(BF16, &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0]),
-        [1.0, 1.0 + 4.0 / 256.0]
-    );
+    assert_eq!(round_trip(BF16, &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0]), [1.0, 1.0 + 4.0 / 256.0]);
 }
 
 /// What has been quantised once does not change when it is quantised again.
@@ -263,41 +192,27 @@ fn closed_formulas_are_idempotent() {
 /// Blocks of whole multiples of a scale are found exactly where the format can hold them.
 #[test]
 fn exact_blocks_stay_exact() {
-    let levels: [f32; 16] = [
-        -127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.,
-    ];
+    let levels: [f32; 16] = [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
     let iq4: Vec<f32> = (0..32).map(|i| levels[i * 7 % 16] * 0.25).collect();
     assert_eq!(round_trip(IQ4_NL, &iq4), iq4);
     let negative: Vec<f32> = iq4.iter().map(|v| -v).collect();
     assert_eq!(round_trip(IQ4_NL, &negative), negative);
-    let fp4 = [
-        0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0, 6.0,
-    ];
+    let fp4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0, 6.0];
     for exponent in [-100, -20, 0, 1, 50, 120] {
-        let x: Vec<f32> = (0..32)
-            .map(|i| fp4[i * 5 % 16] * 2f32.powi(exponent))
-            .collect();
+        let x: Vec<f32> = (0..32).map(|i| fp4[i * 5 % 16] * 2f32.powi(exponent)).collect();
         assert_eq!(round_trip(MXFP4, &x), x, "2^{exponent}");
     }
     let integers: Vec<f32> = (0..256).map(|i| (i % 16) as f32 - 4.0).collect();
     assert!(relative_error(&integers, &round_trip(Q4_K, &integers)) < 0.005);
-    let integers: Vec<f32> = (0..256)
-        .map(|i| [-32.0, 31.0, (i * 37 % 64) as f32 - 32.0][(i % 16).min(2)])
-        .collect();
+    let integers: Vec<f32> = (0..256).map(|i| [-32.0, 31.0, (i * 37 % 64) as f32 - 32.0][(i % 16).min(2)]).collect();
     assert!(relative_error(&integers, &round_trip(Q6_K, &integers)) < 0.005);
 }
 
 #[test]
 fn zeros_constants_outliers() {
     for ty in types() {
-        assert!(
-            round_trip(ty, &[0.0; 256]).iter().all(|&v| v == 0.0),
-            "{ty}"
-        );
-        assert!(
-            round_trip(ty, &[-0.0; 256]).iter().all(|&v| v == 0.0),
-            "{ty}"
-        );
+        assert!(round_trip(ty, &[0.0; 256]).iter().all(|&v| v == 0.0), "{ty}");
+        assert!(round_trip(ty, &[-0.0; 256]).iter().all(|&v| v == 0.0), "{ty}");
         for constant in [1.0f32, -1.0, 0.037, -250.0] {
             let x = [constant; 256];
             let bound = if ty == MXFP4 { 0.25 } else { 0.035 };
@@ -308,22 +223,11 @@ fn zeros_constants_outliers() {
         outlier[77] = -3.0;
         let error = relative_error(&outlier, &round_trip(ty, &outlier));
         // IQ4 has no level for 0: the zeros become 1/127 of the outlier.
-        let bound = if matches!(ty, IQ4_NL | IQ4_XS) {
-            0.05
-        } else {
-            0.02
-        };
+        let bound = if matches!(ty, IQ4_NL | IQ4_XS) { 0.05 } else { 0.02 };
         assert!(error < bound, "{ty}: {error}");
         // Half of the blocks nothing, the other half something.
-        let mixed: Vec<f32> = normal(256, 5)
-            .iter()
-            .enumerate()
-            .map(|(i, v)| if i < 128 { *v } else { 0.0 })
-            .collect();
-        assert!(
-            round_trip(ty, &mixed)[128..].iter().all(|v| v.abs() < 1e-6),
-            "{ty}"
-        );
+        let mixed: Vec<f32> = normal(256, 5).iter().enumerate().map(|(i, v)| if i < 128 { *v } else { 0.0 }).collect();
+        assert!(round_trip(ty, &mixed)[128..].iter().all(|v| v.abs() < 1e-6), "{ty}");
     }
 }
 
@@ -332,18 +236,11 @@ fn tiny_values() {
     let x = normal(256, 9);
     for ty in types() {
         for exponent in [-149, -140, -126, -100, -60, -40, -30, -24, -20, -12] {
-            let tiny: Vec<f32> = x
-                .iter()
-                .map(|&v| (f64::from(v) * 2f64.powi(exponent)) as f32)
-                .collect();
+            let tiny: Vec<f32> = x.iter().map(|&v| (f64::from(v) * 2f64.powi(exponent)) as f32).collect();
             let y = round_trip(ty, &tiny);
             let most = tiny.iter().fold(0f32, |m, v| m.max(v.abs()));
             // The least f16 is 2^-24. Around that scales vanish or grow, and 127 steps of 2^-24 is all that may come.
-            let slack = if matches!(ty, F32 | F64) {
-                0.0
-            } else {
-                2f32.powi(-17)
-            };
+            let slack = if matches!(ty, F32 | F64) { 0.0 } else { 2f32.powi(-17) };
             let bound = 1.001 * most + slack;
             assert!(y.iter().all(|v| v.abs() <= bound), "{ty} at 2^{exponent}");
             if exponent >= -12 {
@@ -366,28 +263,17 @@ fn large_values() {
                 }
                 Err(error) => {
                     assert!(matches!(error, QuantiseError::TooLarge { .. }), "{error}");
-                    assert!(
-                        exponent > 12 && !matches!(ty, F32 | F64 | BF16 | Q8_K | MXFP4),
-                        "{ty} at 2^{exponent}"
-                    );
+                    assert!(exponent > 12 && !matches!(ty, F32 | F64 | BF16 | Q8_K | MXFP4), "{ty} at 2^{exponent}");
                 }
             }
         }
     }
     let nearly = [0.99 * f32::MAX; 256];
     let most = [f32::MAX; 256];
-    assert!(matches!(
-        encode(Q4_1, &most),
-        Err(QuantiseError::TooLarge { index: 0, .. })
-    ));
-    let ends: Vec<f32> = (0..256)
-        .map(|i| if i % 2 == 0 { f32::MAX } else { f32::MIN })
-        .collect();
+    assert!(matches!(encode(Q4_1, &most), Err(QuantiseError::TooLarge { index: 0, .. })));
+    let ends: Vec<f32> = (0..256).map(|i| if i % 2 == 0 { f32::MAX } else { f32::MIN }).collect();
     for ty in [Q4_1, Q5_1, Q4_K, Q6_K, Q4_0, IQ4_XS, F16] {
-        assert!(
-            matches!(encode(ty, &ends), Err(QuantiseError::TooLarge { .. })),
-            "{ty}"
-        );
+        assert!(matches!(encode(ty, &ends), Err(QuantiseError::TooLarge { .. })), "{ty}");
     }
     assert!(relative_error(&nearly, &round_trip(Q8_K, &nearly)) < 1e-3);
 }
@@ -395,36 +281,21 @@ fn large_values() {
 #[test]
 fn importances_move_the_error() {
     let x = normal(256 * 20, 17);
-    let importance: Vec<f32> = normal(x.len(), 18)
-        .iter()
-        .map(|v| (1.5 * v).exp())
-        .collect();
+    let importance: Vec<f32> = normal(x.len(), 18).iter().map(|v| (1.5 * v).exp()).collect();
     let weighted = |y: &[f32]| -> f64 {
-        x.iter()
-            .zip(y)
-            .zip(&importance)
-            .map(|((x, y), w)| f64::from(w * (x - y) * (x - y)))
-            .sum()
+        x.iter().zip(y).zip(&importance).map(|((x, y), w)| f64::from(w * (x - y) * (x - y))).sum()
     };
     for ty in SEARCHED {
         let quantiser = Quantiser::of_type(ty).unwrap();
         let mut out = vec![0; ty.row_bytes(x.len() as u64).unwrap() as usize];
         quantiser.run_weighted(&x, &importance, &mut out).unwrap();
         let (with, without) = (weighted(&decode(ty, &out)), weighted(&round_trip(ty, &x)));
-        assert!(
-            with < without * 0.99,
-            "{ty}: {with} with importances, {without} without"
-        );
+        assert!(with < without * 0.99, "{ty}: {with} with importances, {without} without");
         // Equal importances are none, whatever their size; all zero too.
         let plain = encode(ty, &x).unwrap();
         for equal in [0.0, 1.0] {
-            quantiser
-                .run_weighted(&x, &vec![equal; x.len()], &mut out)
-                .unwrap();
-            assert!(
-                relative_error(&decode(ty, &plain), &decode(ty, &out)) < 0.02,
-                "{ty}"
-            );
+            quantiser.run_weighted(&x, &vec![equal; x.len()], &mut out).unwrap();
+            assert!(relative_error(&decode(ty, &plain), &decode(ty, &out)) < 0.02, "{ty}");
         }
     }
 }
@@ -435,56 +306,24 @@ fn input_is_checked() {
     let mut x = vec![1.0f32; 512];
     let mut out = vec![0; 288];
     let error = |error: Result<(), QuantiseError>| error.unwrap_err();
-    assert!(matches!(
-        error(quantiser.run(&x[..511], &mut out)),
-        QuantiseError::PartBlock { values: 511, .. }
-    ));
-    assert!(matches!(
-        error(quantiser.run(&x, &mut out[1..])),
-        QuantiseError::Length {
-            bytes: 288,
-            room: 287,
-            ..
-        }
-    ));
+    assert!(matches!(error(quantiser.run(&x[..511], &mut out)), QuantiseError::PartBlock { values: 511, .. }));
+    assert!(matches!(error(quantiser.run(&x, &mut out[1..])), QuantiseError::Length { bytes: 288, room: 287, .. }));
     let short = quantiser.run_weighted(&x, &[1.0; 3], &mut out);
-    assert!(matches!(
-        error(short),
-        QuantiseError::Importances {
-            given: 3,
-            values: 512
-        }
-    ));
+    assert!(matches!(error(short), QuantiseError::Importances { given: 3, values: 512 }));
     let mut importance = vec![1.0; 512];
     importance[4] = -1.0;
     let negative = quantiser.run_weighted(&x, &importance, &mut out);
-    assert!(matches!(
-        error(negative),
-        QuantiseError::BadImportance { index: 4, .. }
-    ));
-    for (index, bad) in [
-        (300, f32::NAN),
-        (299, f32::INFINITY),
-        (1, f32::NEG_INFINITY),
-    ] {
+    assert!(matches!(error(negative), QuantiseError::BadImportance { index: 4, .. }));
+    for (index, bad) in [(300, f32::NAN), (299, f32::INFINITY), (1, f32::NEG_INFINITY)] {
         x[index] = bad;
         for ty in types() {
             let error = encode(ty, &x).unwrap_err();
-            assert!(
-                matches!(error, QuantiseError::NotFinite { index: i, .. } if i == index),
-                "{ty}"
-            );
+            assert!(matches!(error, QuantiseError::NotFinite { index: i, .. } if i == index), "{ty}");
         }
     }
-    assert_eq!(
-        encode(F16, &[1.0, -1e6]).unwrap_err().to_string(),
-        "value 1 is -1000000, too large for F16"
-    );
+    assert_eq!(encode(F16, &[1.0, -1e6]).unwrap_err().to_string(), "value 1 is -1000000, too large for F16");
     for ty in [I8, I16, I32, I64, IQ2_XXS, TQ1_0, NVFP4] {
-        assert!(
-            matches!(Quantiser::of_type(ty), Err(QuantiseError::Unsupported(_))),
-            "{ty}"
-        );
+        assert!(matches!(Quantiser::of_type(ty), Err(QuantiseError::Unsupported(_))), "{ty}");
     }
     quantiser.run(&[], &mut []).unwrap();
 }
@@ -492,9 +331,7 @@ fn input_is_checked() {
 /// Formats that no file has: the quantiser follows from the row.
 #[test]
 fn formats_made_at_run_time() {
-    let field = |byte, width, count| {
-        Field::unsigned(vec![Plane::new(byte, width, &[Digit::bytes(count, 1)])])
-    };
+    let field = |byte, width, count| Field::unsigned(vec![Plane::new(byte, width, &[Digit::bytes(count, 1)])]);
     let three_bits = Blocks {
         block: 24,
         bytes: 14,
@@ -515,10 +352,7 @@ fn formats_made_at_run_time() {
         table: None,
         zero: 0,
         scale: Scale::grouped(FloatKind::F16, 32, field(24, 6, 6), 4, 0),
-        min: Some((
-            Scale::grouped(FloatKind::F16, 34, field(30, 6, 2), 12, 0),
-            -1.0,
-        )),
+        min: Some((Scale::grouped(FloatKind::F16, 34, field(30, 6, 2), 12, 0), -1.0)),
     };
     let powers = Blocks {
         scale: Scale::grouped(FloatKind::E8M0Half, 32, field(24, 6, 6), 4, 0),
@@ -562,10 +396,7 @@ fn the_same_bits_every_time() {
     for ty in types() {
         let whole = encode(ty, &x).unwrap();
         let block = ty.block_len().max(256) as usize;
-        let parts: Vec<u8> = x
-            .chunks(block)
-            .flat_map(|part| encode(ty, part).unwrap())
-            .collect();
+        let parts: Vec<u8> = x.chunks(block).flat_map(|part| encode(ty, part).unwrap()).collect();
         assert!(whole == parts, "{ty}");
     }
 }

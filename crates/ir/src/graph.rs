@@ -199,6 +199,10 @@ impl Graph {
             let c = crate::interp::const_binary(op, na.ty.base, x, y);
             return self.constant(c, ty);
         }
+        let neutral = matches!(op, BinOp::Add | BinOp::Sub | BinOp::Or | BinOp::Xor | BinOp::Shl | BinOp::Shr);
+        if neutral && na.ty.base.is_int() && self.as_const(b) == Some(Const::Int(0)) {
+            return a;
+        }
         let ty = Type { base: binary_type(op, na.ty.base), lanes: na.ty.lanes };
         let shape = na.shape.clone();
         self.make(Op::Binary(op), ty, shape, vec![a, b])

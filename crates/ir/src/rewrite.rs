@@ -49,14 +49,23 @@ pub fn rewrite(g: &mut Graph, roots: &[Id], rules: &[Rule], budget: usize) -> (V
 
 /// The final form of a node whose original sources are settled already, or
 /// that a rule just made.
-fn settle(g: &mut Graph, id: Id, rules: &[Rule], map: &mut FxHashMap<Id, Id>, trace: &mut Trace, left: &mut usize) -> Id {
+fn settle(
+    g: &mut Graph,
+    id: Id,
+    rules: &[Rule],
+    map: &mut FxHashMap<Id, Id>,
+    trace: &mut Trace,
+    left: &mut usize,
+) -> Id {
     if let Some(&r) = map.get(&id) {
         return r;
     }
     let src = g.src(id).to_vec();
     let new: Vec<Id> = src.iter().map(|&s| settle(g, s, rules, map, trace, left)).collect();
     let mut now = if new == src { id } else { g.rebuild(id, new) };
-    if now != id && let Some(&r) = map.get(&now) {
+    if now != id
+        && let Some(&r) = map.get(&now)
+    {
         map.insert(id, r);
         return r;
     }

@@ -12,7 +12,9 @@ fn main() {
     let file = Arc::new(gguf::Gguf::open(&args[1]).unwrap());
     let cpu = Arc::new(Cpu::new(&CpuConfig::from_environment()).unwrap());
     let options = Options::cpu(Numerics::Int8, 64);
-    let mut e = Engine::new(file, cpu, EngineOptions { compiler: options, context: 4096, chunk: 512, cache: ir::DType::F16 }).unwrap();
+    let mut e =
+        Engine::new(file, cpu, EngineOptions { compiler: options, context: 4096, chunk: 512, cache: ir::DType::F16 })
+            .unwrap();
     println!("open {:?}", t.elapsed());
     let t = Instant::now();
     e.prepare(model::step::Class::One).unwrap();
@@ -45,6 +47,14 @@ fn main() {
     }
     let mut rows: Vec<_> = by.into_iter().collect();
     rows.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-    for (k, (ms, c, o)) in rows.iter().take(20) { println!("{ms:8.3} ms {c:4} {k} <- {}", &o[..o.len().min(100)]); }
-    if let Some(k) = args.get(4) { for kk in &prog.kernels { if kk.symbol.starts_with(k) { println!("{}", kk.source); } } }
+    for (k, (ms, c, o)) in rows.iter().take(20) {
+        println!("{ms:8.3} ms {c:4} {k} <- {}", &o[..o.len().min(100)]);
+    }
+    if let Some(k) = args.get(4) {
+        for kk in &prog.kernels {
+            if kk.symbol.starts_with(k) {
+                println!("{}", kk.source);
+            }
+        }
+    }
 }

@@ -230,7 +230,8 @@ impl Config {
         };
         let dense_lead = k.int("leading_dense_block_count")?.unwrap_or(0);
         let eps = k.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5) as f32;
-        let (attention, scale, rope) = if arch == "deepseek2" { Self::latent(&k, heads)? } else { Self::grouped(&k, file, hidden, heads)? };
+        let (attention, scale, rope) =
+            if arch == "deepseek2" { Self::latent(&k, heads)? } else { Self::grouped(&k, file, hidden, heads)? };
         Ok(Config {
             name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
             layers: blocks - mtp,
@@ -256,11 +257,20 @@ impl Config {
             return Ok(None);
         }
         if count > 1024 || used < 1 || used > count {
-            return Err(out_of_range(&k.key("expert_used_count"), used, &format!("expected 1 to {count} (at most 1024 experts)")));
+            return Err(out_of_range(
+                &k.key("expert_used_count"),
+                used,
+                &format!("expected 1 to {count} (at most 1024 experts)"),
+            ));
         }
-        let groups = (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
+        let groups =
+            (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
         if groups.0 > 1 && (count % groups.0 != 0 || groups.1 >= groups.0 || count / groups.0 < 2) {
-            return Err(out_of_range(&k.key("expert_group_count"), groups.0, "groups of equal size, fewer of them used"));
+            return Err(out_of_range(
+                &k.key("expert_group_count"),
+                groups.0,
+                "groups of equal size, fewer of them used",
+            ));
         }
         let has_bias = file.tensors().iter().any(|t| t.name.ends_with("exp_probs_b.bias"));
         let gating = match k.int("expert_gating_func")?.unwrap_or(0) {
@@ -281,7 +291,16 @@ impl Config {
             Some(w) if w > 0 => w,
             _ => k.positive("feed_forward_length", 1 << 24)?,
         };
-        Ok(Some(Experts { count, used, shared: k.int("expert_shared_count")?.unwrap_or(0), width, gating, normalise, scale, groups }))
+        Ok(Some(Experts {
+            count,
+            used,
+            shared: k.int("expert_shared_count")?.unwrap_or(0),
+            width,
+            gating,
+            normalise,
+            scale,
+            groups,
+        }))
     }
 
     fn latent(k: &Keys<'_>, heads: i64) -> Result<(Attention, f32, Rope), ConfigError> {
@@ -293,7 +312,11 @@ impl Config {
             _ => (k.positive("attention.key_length", 1 << 16)?, k.positive("attention.value_length", 1 << 16)?),
         };
         if key <= rope || value < 1 || rope % 2 != 0 {
-            return Err(out_of_range(&k.key("attention.key_length_mla"), key, "longer than its rotated part, which is even"));
+            return Err(out_of_range(
+                &k.key("attention.key_length_mla"),
+                key,
+                "longer than its rotated part, which is even",
+            ));
         }
         let q_rank = k.int("attention.q_lora_rank")?.filter(|&r| r > 0);
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
@@ -329,7 +352,8 @@ impl Config {
             }
         }
         let yarn = file.metadata().find::<&str>(&k.key("rope.scaling.type"))? == Some("yarn") && factor > 1.0;
-        let amplitude = if yarn { k.float("rope.scaling.attn_factor")?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln()) } else { 1.0 };
+        let amplitude =
+            if yarn { k.float("rope.scaling.attn_factor")?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln()) } else { 1.0 };
         let scale = k.float("attention.scale")?.filter(|&s| s != 0.0).unwrap_or(1.0 / (head as f64).sqrt()) as f32;
         let halves = k.arch.starts_with("qwen");
         Ok((Attention::Grouped { kv_heads, head, value }, scale, Rope { dims, theta, amplitude, halves }))

@@ -71,7 +71,14 @@ impl Engine {
         let mut memory = Memory::new();
         memory.add_file(&file)?;
         let pages = (options.context + PAGE - 1) / PAGE;
-        let sizes = Sizes { class: Class::One, most_tokens: options.chunk, segments: 1, pages, row_pages: pages, cache: options.cache };
+        let sizes = Sizes {
+            class: Class::One,
+            most_tokens: options.chunk,
+            segments: 1,
+            pages,
+            row_pages: pages,
+            cache: options.cache,
+        };
         Ok(Engine { file, config, device, memory, options, sizes, programs: HashMap::new() })
     }
 
@@ -134,7 +141,13 @@ impl Engine {
         Ok(self.run(tokens, start, tokens.len() - 1..tokens.len(), true)?.expect("a profile"))
     }
 
-    fn run(&mut self, tokens: &[u32], start: usize, rows: std::ops::Range<usize>, profile: bool) -> Result<Option<Profile>, EngineError> {
+    fn run(
+        &mut self,
+        tokens: &[u32],
+        start: usize,
+        rows: std::ops::Range<usize>,
+        profile: bool,
+    ) -> Result<Option<Profile>, EngineError> {
         let vocab = self.config.vocab;
         if let Some(&bad) = tokens.iter().find(|&&t| t as i64 >= vocab) {
             return Err(EngineError::Token(bad, vocab));
@@ -145,12 +158,13 @@ impl Engine {
         }
         let class = Class::of(tokens.len());
         self.prepare(class)?;
-        let fill = |memory: &mut Memory, name: &str, value: &dyn Fn(usize) -> i32, n: usize| -> Result<(), EngineError> {
-            if let Ok(all) = memory.input_mut::<i32>(name) {
-                all.iter_mut().take(n).enumerate().for_each(|(i, v)| *v = value(i));
-            }
-            Ok(())
-        };
+        let fill =
+            |memory: &mut Memory, name: &str, value: &dyn Fn(usize) -> i32, n: usize| -> Result<(), EngineError> {
+                if let Ok(all) = memory.input_mut::<i32>(name) {
+                    all.iter_mut().take(n).enumerate().for_each(|(i, v)| *v = value(i));
+                }
+                Ok(())
+            };
         let n = tokens.len();
         fill(&mut self.memory, "token", &|i| tokens[i] as i32, n)?;
         fill(&mut self.memory, "position", &|i| (start + i) as i32, n)?;

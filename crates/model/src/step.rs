@@ -140,7 +140,8 @@ impl<'a> Step<'a> {
         };
         let page_len = b.int32(PAGE);
         let tile_of = position.binary(BinOp::Div, &page_len);
-        let row = pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
+        let row =
+            pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
         // Split s reads tiles s, s + splits, s + 2 splits, …
         let n = b.int32(splits);
         let one = b.int32(1);
@@ -149,14 +150,38 @@ impl<'a> Step<'a> {
             (b.iota(splits), per)
         };
         let i = b.iota(Dim::Sym(most_tiles));
-        let tile = i.reshape(dims![1, 1, most_tiles]).binary(BinOp::Mul, &n).binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
+        let tile = i
+            .reshape(dims![1, 1, most_tiles])
+            .binary(BinOp::Mul, &n)
+            .binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
         let last = tile_of.reshape(&[t, Dim::Const(1)]);
         let tiles = last.binary(BinOp::Add, &n).binary(BinOp::Sub, &s.reshape(dims![1, splits])).binary(BinOp::Div, &n);
         let page = pick(&tile);
-        let at = tile.reshape(dims![1, splits, most_tiles, 1]).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
-        let visible = at.lt(&position.binary(BinOp::Add, &one).reshape(&[t, Dim::Const(1), Dim::Const(1), Dim::Const(1)]));
+        let at = tile
+            .reshape(dims![1, splits, most_tiles, 1])
+            .binary(BinOp::Mul, &page_len)
+            .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
+        let visible =
+            at.lt(&position.binary(BinOp::Add, &one).reshape(&[t, Dim::Const(1), Dim::Const(1), Dim::Const(1)]));
         let (sin, cos) = rotations(b, &c.rope, &position);
-        Step { c, w: Weights::new(file, b), b, t, token, row, rows, page, tiles, visible, splits, most_tiles, pages, cache: sizes.cache, sin, cos }
+        Step {
+            c,
+            w: Weights::new(file, b),
+            b,
+            t,
+            token,
+            row,
+            rows,
+            page,
+            tiles,
+            visible,
+            splits,
+            most_tiles,
+            pages,
+            cache: sizes.cache,
+            sin,
+            cos,
+        }
     }
 
     fn forward(&self) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
@@ -303,8 +328,10 @@ impl<'a> Step<'a> {
             k = k.rms_norm(&w, c.eps);
         }
         let (q, k) = (self.rotate_front(&q), self.rotate_front(&k));
-        let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]), kv_heads * head);
-        let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]), kv_heads * value);
+        let keys =
+            self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]), kv_heads * head);
+        let values =
+            self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]), kv_heads * value);
         let group = c.heads / kv_heads;
         let tile = |cache: &Tensor, len: i64| {
             // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
@@ -353,10 +380,12 @@ impl<'a> Step<'a> {
         let q_latent = q.slice(2, 0, nope).linear(&k_b);
         let rows = self.tiles_of(&cache, kv_rank + rope);
         caches.push(cache);
-        let rows = rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+        let rows =
+            rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
         let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
         let lift = |q: &Tensor, len: i64| q.reshape(&[t, one, one, one, heads.into(), one, len.into()]);
-        let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6) + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
+        let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6)
+            + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
         let mixed = self.attend(scores * c.scale, 1, |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
         let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
@@ -379,9 +408,7 @@ impl<'a> Step<'a> {
 
     /// Writes rows `[T, n]` to a cache and returns its next version.
     fn store(&self, name: &str, rows: &Tensor, n: i64) -> Tensor {
-        let positions = {
-            Dim::Sym(self.b.index(BinOp::Mul, self.pages, PAGE))
-        };
+        let positions = { Dim::Sym(self.b.index(BinOp::Mul, self.pages, PAGE)) };
         let cache = self.b.state(name, self.cache, &[positions, n.into()]);
         cache.scatter(&self.row, &rows.cast(self.cache))
     }

@@ -141,13 +141,7 @@ impl Plan {
                 fill: tensor.fill,
             }
         };
-        Ok(Plan {
-            shape,
-            quant,
-            options: options.clone(),
-            layers,
-            tensors: tensors.into_iter().map(plan).collect(),
-        })
+        Ok(Plan { shape, quant, options: options.clone(), layers, tensors: tensors.into_iter().map(plan).collect() })
     }
 
     /// The shape.
@@ -169,9 +163,7 @@ impl Plan {
     /// is the output too), the experts in use, everything else in full.
     pub fn step_bytes(&self) -> u64 {
         let read = |tensor: &PlannedTensor| match &self.shape.experts {
-            _ if tensor.name == "token_embd.weight" && !self.shape.tied => {
-                tensor.bytes / tensor.shape[1]
-            }
+            _ if tensor.name == "token_embd.weight" && !self.shape.tied => tensor.bytes / tensor.shape[1],
             Some(experts) if tensor.name.contains("_exps.") => {
                 tensor.bytes / experts.count as u64 * experts.used as u64
             }
@@ -184,11 +176,7 @@ impl Plan {
     ///
     /// # Errors
     /// What the system says about the file.
-    pub fn write(
-        &self,
-        path: impl AsRef<Path>,
-        progress: impl FnMut(u64, u64),
-    ) -> Result<(), SynthError> {
+    pub fn write(&self, path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<(), SynthError> {
         let mut data = Data::new(self, progress);
         let writer = self.writer()?;
         Ok(writer.write(path, |_, out| data.next_tensor(out))?)

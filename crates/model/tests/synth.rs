@@ -12,10 +12,7 @@ fn plan(shape: &str, quant: &str) -> Plan {
 }
 
 fn legacy(shape: &str, quant: &str) -> Plan {
-    let options = SynthOptions {
-        legacy_kv_b: true,
-        ..Default::default()
-    };
+    let options = SynthOptions { legacy_kv_b: true, ..Default::default() };
     Plan::new(shape, quant, &options).unwrap()
 }
 
@@ -82,34 +79,13 @@ fn bytes_of_a_step_count_only_the_experts_in_use() {
 fn types_are_those_of_the_public_files() {
     use GgmlType::*;
     for (plan, expected) in [
-        (
-            plan("glm-4.7-flash", "q4_0"),
-            vec![(F32, 281), (Q4_0, 562), (Q6_K, 1)],
-        ),
-        (
-            plan("glm-4.7-flash", "q4_k_m"),
-            vec![(F32, 281), (Q5_0, 47), (Q4_K, 470), (Q6_K, 46)],
-        ),
-        (
-            plan("deepseek-v2-lite", "q4_0"),
-            vec![(F32, 108), (Q4_0, 295), (Q6_K, 1)],
-        ),
-        (
-            plan("deepseek-v2-lite", "q4_k_m"),
-            vec![(F32, 108), (Q5_0, 41), (Q8_0, 13), (Q4_K, 229), (Q6_K, 13)],
-        ),
-        (
-            legacy("deepseek-v2-lite", "q4_k_m"),
-            vec![(F32, 108), (Q5_0, 14), (Q8_0, 13), (Q4_K, 216), (Q6_K, 26)],
-        ),
-        (
-            plan("youtu-llm-2b", "q4_0"),
-            vec![(F32, 129), (Q4_0, 288), (Q6_K, 1)],
-        ),
-        (
-            plan("youtu-llm-2b", "q4_k_m"),
-            vec![(F32, 129), (Q5_0, 32), (Q4_K, 240), (Q6_K, 17)],
-        ),
+        (plan("glm-4.7-flash", "q4_0"), vec![(F32, 281), (Q4_0, 562), (Q6_K, 1)]),
+        (plan("glm-4.7-flash", "q4_k_m"), vec![(F32, 281), (Q5_0, 47), (Q4_K, 470), (Q6_K, 46)]),
+        (plan("deepseek-v2-lite", "q4_0"), vec![(F32, 108), (Q4_0, 295), (Q6_K, 1)]),
+        (plan("deepseek-v2-lite", "q4_k_m"), vec![(F32, 108), (Q5_0, 41), (Q8_0, 13), (Q4_K, 229), (Q6_K, 13)]),
+        (legacy("deepseek-v2-lite", "q4_k_m"), vec![(F32, 108), (Q5_0, 14), (Q8_0, 13), (Q4_K, 216), (Q6_K, 26)]),
+        (plan("youtu-llm-2b", "q4_0"), vec![(F32, 129), (Q4_0, 288), (Q6_K, 1)]),
+        (plan("youtu-llm-2b", "q4_k_m"), vec![(F32, 129), (Q5_0, 32), (Q4_K, 240), (Q6_K, 17)]),
     ] {
         assert_eq!(types(&plan), expected.into_iter().collect());
     }
@@ -120,10 +96,7 @@ fn every_shape_can_be_planned_in_every_quantisation() {
     for shape in shapes() {
         for quant in Quant::ALL {
             for mixed in [false, true] {
-                let options = SynthOptions {
-                    mixed,
-                    ..Default::default()
-                };
+                let options = SynthOptions { mixed, ..Default::default() };
                 let plan = Plan::new(shape.name, quant.name(), &options).unwrap();
                 for tensor in plan.tensors() {
                     let what = format!("{} {} {}", shape.name, quant.name(), tensor.name);
@@ -224,10 +197,7 @@ fn rows_of_a_tensor_differ() {
 #[test]
 fn the_seed_decides_and_nothing_else() {
     let bytes = |seed| {
-        let options = SynthOptions {
-            seed,
-            ..Default::default()
-        };
+        let options = SynthOptions { seed, ..Default::default() };
         let plan = Plan::new("tiny-mla-moe", "q4_k_m", &options).unwrap();
         plan.to_vec().unwrap()
     };
@@ -237,10 +207,7 @@ fn the_seed_decides_and_nothing_else() {
 
 #[test]
 fn fewer_layers() {
-    let options = SynthOptions {
-        layers: Some(2),
-        ..Default::default()
-    };
+    let options = SynthOptions { layers: Some(2), ..Default::default() };
     for shape in shapes().iter().filter(|shape| shape.layers > 2) {
         let plan = Plan::new(shape.name, "q4_0", &options).unwrap();
         let last = plan.tensors().iter().rfind(|t| t.name.contains("blk."));
@@ -253,10 +220,7 @@ fn fewer_layers() {
 
 #[test]
 fn keys_and_shared_experts_can_have_a_type_of_their_own() {
-    let options = SynthOptions {
-        mixed: true,
-        ..Default::default()
-    };
+    let options = SynthOptions { mixed: true, ..Default::default() };
     for quant in ["q4_0", "q8_0", "q4_k_m"] {
         let plan = Plan::new("tiny-mla-moe", quant, &options).unwrap();
         let ty = |name: &str| plan.tensors().iter().find(|t| t.name == name).unwrap().ty;
@@ -300,8 +264,7 @@ fn a_file_on_disk_and_its_progress() {
 
 #[test]
 fn errors_name_what_there_is() {
-    let error =
-        |shape, quant, options: &SynthOptions| Plan::new(shape, quant, options).unwrap_err();
+    let error = |shape, quant, options: &SynthOptions| Plan::new(shape, quant, options).unwrap_err();
     let options = SynthOptions::default();
     let text = error("gpt-5", "q4_0", &options).to_string();
     for name in ["gpt-5", "glm-4.7-flash", "tiny-glm4"] {
@@ -312,17 +275,11 @@ fn errors_name_what_there_is() {
         assert!(text.contains(name), "{text}");
     }
     for layers in [0, 513] {
-        let options = SynthOptions {
-            layers: Some(layers),
-            ..Default::default()
-        };
+        let options = SynthOptions { layers: Some(layers), ..Default::default() };
         let found = error("tiny-llama", "q4_0", &options);
         assert!(matches!(found, SynthError::Layers(n) if n == layers));
     }
-    let options = SynthOptions {
-        legacy_kv_b: true,
-        ..Default::default()
-    };
+    let options = SynthOptions { legacy_kv_b: true, ..Default::default() };
     let found = error("tiny-llama", "q4_0", &options);
     assert!(matches!(found, SynthError::NoLatentAttention("tiny-llama")));
 }

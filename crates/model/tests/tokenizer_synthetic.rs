@@ -53,15 +53,11 @@ fn train(corpus: &str, count: usize) -> Vec<(String, String)> {
                 *pairs.entry((&two[0], &two[1])).or_default() += times;
             }
         }
-        let Some((&(left, right), _)) = pairs.iter().max_by_key(|(pair, times)| (**times, *pair))
-        else {
+        let Some((&(left, right), _)) = pairs.iter().max_by_key(|(pair, times)| (**times, *pair)) else {
             break;
         };
         let (left, right) = (left.to_owned(), right.to_owned());
-        words = words
-            .iter()
-            .map(|(word, &times)| (joined(word, &left, &right), times))
-            .collect();
+        words = words.iter().map(|(word, &times)| (joined(word, &left, &right), times)).collect();
         merges.push((left, right));
     }
     merges
@@ -86,23 +82,13 @@ const CORPUS: &str = "the quick brown fox jumps over the lazy dog and the other 
     don't mind that they're there 日本語 日本 it's 2024 2025 fn main() { println!(\"hi\"); }   \n\n\
     the weather there is thereby the other's matter  \n";
 
-const SPECIALS: [(&str, i32); 6] = [
-    ("<|bos|>", 3),
-    ("<|im_end|>", 3),
-    ("<|user|>", 3),
-    ("<|user", 3),
-    ("<tool>", 4),
-    ("<|pad|>", 5),
-];
+const SPECIALS: [(&str, i32); 6] =
+    [("<|bos|>", 3), ("<|im_end|>", 3), ("<|user|>", 3), ("<|user", 3), ("<tool>", 4), ("<|pad|>", 5)];
 
 /// All bytes, what the corpus teaches, then [`SPECIALS`].
 fn data(pre: &str) -> TokenizerData {
     static MERGES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| train(CORPUS, 200));
-    let mut data = TokenizerData {
-        model: "gpt2".into(),
-        pre: Some(pre.into()),
-        ..TokenizerData::default()
-    };
+    let mut data = TokenizerData { model: "gpt2".into(), pre: Some(pre.into()), ..TokenizerData::default() };
     (0..=255).for_each(|byte| data.tokens.push(spelled(byte).to_string()));
     for (left, right) in MERGES.iter() {
         data.tokens.push(format!("{left}{right}"));
@@ -122,8 +108,7 @@ fn tokenizer(pre: &str) -> Tokenizer {
     Tokenizer::new(data(pre)).unwrap()
 }
 
-static TOKENIZERS: LazyLock<Vec<Tokenizer>> =
-    LazyLock::new(|| PRES.iter().map(|pre| tokenizer(pre)).collect());
+static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| PRES.iter().map(|pre| tokenizer(pre)).collect());
 
 fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> String {
     let mut text = Detokenizer::new();
@@ -162,10 +147,7 @@ proptest! {
 fn learned_words_are_one_token() {
     for tokenizer in TOKENIZERS.iter() {
         let ids = tokenizer.encode(" the other", false, false);
-        let texts: Vec<_> = ids
-            .iter()
-            .map(|&id| tokenizer.token_bytes(id).unwrap())
-            .collect();
+        let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token_bytes(id).unwrap()).collect();
         assert_eq!(texts, [&b" the"[..], b" other"]);
     }
 }
@@ -196,10 +178,7 @@ fn one_beginning_and_one_end() {
     assert!(tokenizer.adds_bos());
     let a = u32::from(b'a');
     assert_eq!(tokenizer.encode("a", true, true), [bos, a, eos]);
-    assert_eq!(
-        tokenizer.encode("<|bos|>a<|im_end|>", true, true),
-        [bos, a, eos]
-    );
+    assert_eq!(tokenizer.encode("<|bos|>a<|im_end|>", true, true), [bos, a, eos]);
     assert_eq!(tokenizer.encode("a", false, true), [a]);
     assert_eq!(tokenizer.encode("", true, true), [bos, eos]);
     assert_eq!(tokenizer.encode("<|bos|>", true, false)[0], bos);
@@ -262,17 +241,9 @@ fn hostile_vocabularies_are_refused_with_a_reason() {
         let message = error(|data| data.merges.push(merge));
         assert!(message.contains("not two tokens"), "{merge:?}: {message}");
     }
-    for (merge, part) in [
-        ("zz q", "zz"),
-        ("z qq", "qq"),
-        ("z \u{10ffff}", "\u{10ffff}"),
-        ("q z", "qz"),
-    ] {
+    for (merge, part) in [("zz q", "zz"), ("z qq", "qq"), ("z \u{10ffff}", "\u{10ffff}"), ("q z", "qz")] {
         let message = error(|data| data.merges.push(merge));
-        assert!(
-            message.contains(&format!("needs {part:?}")),
-            "{merge:?}: {message}"
-        );
+        assert!(message.contains(&format!("needs {part:?}")), "{merge:?}: {message}");
     }
     let long = "x".repeat(MAX_TOKEN_BYTES + 1);
     assert!(
@@ -296,9 +267,7 @@ fn hostile_vocabularies_are_refused_with_a_reason() {
 fn spm_vocabularies_are_checked_too() {
     let spm = || TokenizerData {
         model: "llama".into(),
-        tokens: ["<unk>", "<s>", "</s>", "▁", "a", "<0x41>"]
-            .iter()
-            .collect(),
+        tokens: ["<unk>", "<s>", "</s>", "▁", "a", "<0x41>"].iter().collect(),
         token_type: vec![2, 3, 3, 1, 1, 6],
         scores: vec![0.0; 6],
         ..TokenizerData::default()
@@ -315,23 +284,10 @@ fn spm_vocabularies_are_checked_too() {
         Tokenizer::new(data).unwrap_err()
     };
     let error = refused(|data| data.scores.truncate(1));
-    assert!(matches!(
-        error,
-        TokenizerError::LengthMismatch {
-            len: 1,
-            tokens: 6,
-            ..
-        }
-    ));
-    assert_eq!(
-        refused(|data| data.scores[4] = f32::NAN),
-        TokenizerError::BadScore { id: 4 }
-    );
+    assert!(matches!(error, TokenizerError::LengthMismatch { len: 1, tokens: 6, .. }));
+    assert_eq!(refused(|data| data.scores[4] = f32::NAN), TokenizerError::BadScore { id: 4 });
     let error = refused(|data| data.token_type[4] = 6);
-    assert_eq!(
-        error.to_string(),
-        "token 4 is marked as a byte but reads \"a\""
-    );
+    assert_eq!(error.to_string(), "token 4 is marked as a byte but reads \"a\"");
 }
 
 #[test]
@@ -360,10 +316,7 @@ fn an_unknown_rule_can_fall_back_when_asked_to() {
     let tokenizer = Tokenizer::with_unknown_pre(unknown, UnknownPre::UseDefault).unwrap();
     let default = self::tokenizer("default");
     let text = "the 12345 dogs, don't!";
-    assert_eq!(
-        tokenizer.encode(text, true, true),
-        default.encode(text, true, true)
-    );
+    assert_eq!(tokenizer.encode(text, true, true), default.encode(text, true, true));
 }
 
 proptest! {

@@ -31,10 +31,9 @@ impl Format {
     pub fn check(&self) -> Result<(), FormatError> {
         match &self.encoding {
             Encoding::Plain(_) => Ok(()),
-            Encoding::Blocks(blocks) => blocks.check().map_err(|problem| FormatError {
-                format: self.name.to_string(),
-                problem,
-            }),
+            Encoding::Blocks(blocks) => {
+                blocks.check().map_err(|problem| FormatError { format: self.name.to_string(), problem })
+            }
         }
     }
 }
@@ -43,20 +42,13 @@ impl Blocks {
     fn check(&self) -> Result<(), String> {
         for (what, size) in [("values", self.block), ("bytes", self.bytes)] {
             if size == 0 || size > BLOCK_LIMIT {
-                return Err(format!(
-                    "a block of {size} {what}; it must have 1 to {BLOCK_LIMIT}"
-                ));
+                return Err(format!("a block of {size} {what}; it must have 1 to {BLOCK_LIMIT}"));
             }
         }
-        let mut claims = Claims {
-            bits: vec![None; self.bytes as usize * 8],
-        };
+        let mut claims = Claims { bits: vec![None; self.bytes as usize * 8] };
         claims.field("code", &self.code, self.block)?;
         if self.code.width() > CODE_WIDTH_LIMIT {
-            return Err(format!(
-                "codes of {} bits; at most {CODE_WIDTH_LIMIT} are supported",
-                self.code.width()
-            ));
+            return Err(format!("codes of {} bits; at most {CODE_WIDTH_LIMIT} are supported", self.code.width()));
         }
         zero_point("code", self.zero)?;
         claims.scale("scale", &self.scale, self.block)?;
@@ -93,10 +85,7 @@ impl Claims {
         }
         let Some(sub) = &scale.sub else { return Ok(()) };
         if sub.group == 0 || !block.is_multiple_of(sub.group) {
-            return Err(format!(
-                "{what}: groups of {} values do not divide a block of {block}",
-                sub.group
-            ));
+            return Err(format!("{what}: groups of {} values do not divide a block of {block}", sub.group));
         }
         zero_point(what, sub.zero)?;
         self.field(what, &sub.field, block / sub.group)
@@ -108,9 +97,7 @@ impl Claims {
             plane_shape(what, plane, count)?;
             let part = super::pack::mask(plane.width) << plane.lsb;
             if given & part != 0 {
-                return Err(format!(
-                    "{what}: two planes give the same bit of the integer"
-                ));
+                return Err(format!("{what}: two planes give the same bit of the integer"));
             }
             given |= part;
             for index in 0..count {
@@ -121,9 +108,7 @@ impl Claims {
             }
         }
         if given == 0 || given & (given + 1) != 0 {
-            return Err(format!(
-                "{what}: the planes leave a hole in the integer (bits given: {given:#b})"
-            ));
+            return Err(format!("{what}: the planes leave a hole in the integer (bits given: {given:#b})"));
         }
         Ok(())
     }
@@ -131,13 +116,8 @@ impl Claims {
     fn claim(&mut self, what: &'static str, bit: u64) -> Result<(), String> {
         let (byte, bytes) = (bit / 8, self.bits.len() / 8);
         match self.bits.get_mut(bit as usize) {
-            None => Err(format!(
-                "{what}: byte {byte} is outside the block of {bytes} bytes"
-            )),
-            Some(Some(other)) => Err(format!(
-                "{what}: bit {} of byte {byte} already belongs to {other}",
-                bit % 8
-            )),
+            None => Err(format!("{what}: byte {byte} is outside the block of {bytes} bytes")),
+            Some(Some(other)) => Err(format!("{what}: bit {} of byte {byte} already belongs to {other}", bit % 8)),
             Some(free) => {
                 *free = Some(what);
                 Ok(())
@@ -149,9 +129,7 @@ impl Claims {
 fn zero_point(what: &str, zero: i32) -> Result<(), String> {
     match zero.unsigned_abs() <= 1 << INTEGER_WIDTH_LIMIT {
         true => Ok(()),
-        false => Err(format!(
-            "{what}: a zero point of {zero}; at most 2^{INTEGER_WIDTH_LIMIT} is supported"
-        )),
+        false => Err(format!("{what}: a zero point of {zero}; at most 2^{INTEGER_WIDTH_LIMIT} is supported")),
     }
 }
 
@@ -166,10 +144,7 @@ fn plane_shape(what: &str, plane: &Plane, count: u32) -> Result<(), String> {
         ));
     }
     let mut indices = 1u64;
-    let (mut last_byte, mut last_bit) = (
-        u64::from(plane.byte),
-        u64::from(plane.shift) + u64::from(plane.width),
-    );
+    let (mut last_byte, mut last_bit) = (u64::from(plane.byte), u64::from(plane.shift) + u64::from(plane.width));
     for digit in &plane.digits {
         if digit.extent == 0 {
             return Err(format!("{what}: a digit of extent 0"));
@@ -179,14 +154,10 @@ fn plane_shape(what: &str, plane: &Plane, count: u32) -> Result<(), String> {
         last_bit += u64::from(digit.extent - 1) * u64::from(digit.bit);
     }
     if indices != u64::from(count) {
-        return Err(format!(
-            "{what}: the digits address {indices} integers, but there are {count}"
-        ));
+        return Err(format!("{what}: the digits address {indices} integers, but there are {count}"));
     }
     if last_bit > 8 {
-        return Err(format!(
-            "{what}: a plane straddles a byte (it reaches bit {last_bit})"
-        ));
+        return Err(format!("{what}: a plane straddles a byte (it reaches bit {last_bit})"));
     }
     if last_byte >= u64::from(BLOCK_LIMIT) {
         return Err(format!("{what}: byte {last_byte} is outside the block"));
@@ -203,11 +174,7 @@ mod tests {
         Blocks {
             block: 4,
             bytes: 4,
-            code: Field::unsigned(vec![Plane::new(
-                2,
-                4,
-                &[Digit::bits(2, 4), Digit::bytes(2, 1)],
-            )]),
+            code: Field::unsigned(vec![Plane::new(2, 4, &[Digit::bits(2, 4), Digit::bytes(2, 1)])]),
             table: None,
             zero: 8,
             scale: Scale::whole(FloatKind::F16, 0),
@@ -218,10 +185,7 @@ mod tests {
     fn problem(change: impl FnOnce(&mut Blocks)) -> String {
         let mut blocks = nibbles();
         change(&mut blocks);
-        Format::blocks("test", blocks)
-            .check()
-            .expect_err("a bad row passed")
-            .problem
+        Format::blocks("test", blocks).check().expect_err("a bad row passed").problem
     }
 
     #[test]
@@ -251,15 +215,9 @@ mod tests {
         assert!(problem(|b| b.zero = i32::MIN).contains("zero point"));
         assert!(problem(|b| b.table = Some(vec![0; 15])).contains("table of 15"));
         assert!(problem(|b| b.scale.byte = 4).contains("outside"));
-        assert!(
-            problem(|b| b.min = Some((Scale::whole(FloatKind::F16, 0), 1.0)))
-                .contains("already belongs")
-        );
+        assert!(problem(|b| b.min = Some((Scale::whole(FloatKind::F16, 0), 1.0))).contains("already belongs"));
         assert!(problem(|b| b.min = Some((Scale::whole(FloatKind::One, 0), 0.5))).contains("sign"));
         let sub = Field::unsigned(vec![Plane::new(3, 4, &[Digit::bits(2, 4)])]);
-        assert!(
-            problem(|b| b.scale = Scale::grouped(FloatKind::F16, 0, sub, 3, 0))
-                .contains("do not divide")
-        );
+        assert!(problem(|b| b.scale = Scale::grouped(FloatKind::F16, 0, sub, 3, 0)).contains("do not divide"));
     }
 }

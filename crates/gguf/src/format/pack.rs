@@ -5,11 +5,7 @@ use super::{Blocks, Field, FloatKind, Scale};
 impl Field {
     /// Bits of the integer: the end of the highest plane.
     pub fn width(&self) -> u32 {
-        self.planes
-            .iter()
-            .map(|plane| plane.lsb + plane.width)
-            .max()
-            .unwrap_or(0)
+        self.planes.iter().map(|plane| plane.lsb + plane.width).max().unwrap_or(0)
     }
 
     /// Least and greatest integer that the field can hold.
@@ -195,11 +191,7 @@ mod tests {
                 let before: Vec<i32> = (0..8).map(|i| field.get(&block, i)).collect();
                 field.put(&mut block, index, value);
                 for i in 0..8 {
-                    let want = if i == index {
-                        value
-                    } else {
-                        before[i as usize]
-                    };
+                    let want = if i == index { value } else { before[i as usize] };
                     assert_eq!(field.get(&block, i), want);
                 }
                 assert_eq!((block[0], block[6]), (0xA5, 0xA5));
@@ -210,10 +202,7 @@ mod tests {
     #[test]
     fn powers_of_two() {
         for e in 0..=255u8 {
-            assert_eq!(
-                f64::from(FloatKind::E8M0Half.get(&[e])),
-                2f64.powi(i32::from(e) - 128)
-            );
+            assert_eq!(f64::from(FloatKind::E8M0Half.get(&[e])), 2f64.powi(i32::from(e) - 128));
             let mut byte = [0];
             FloatKind::E8M0Half.put(&mut byte, e8m0_half(e));
             assert_eq!(byte[0], e.min(254));

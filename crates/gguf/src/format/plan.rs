@@ -24,16 +24,9 @@ impl FieldPlan {
         let planes = field.planes.iter().map(|plane| PlanePlan {
             mask: mask(plane.width) as u8,
             lsb: plane.lsb,
-            at: (0..count)
-                .map(|index| plane.address(index))
-                .map(|(byte, bit)| (byte, bit as u8))
-                .collect(),
+            at: (0..count).map(|index| plane.address(index)).map(|(byte, bit)| (byte, bit as u8)).collect(),
         });
-        FieldPlan {
-            field: field.clone(),
-            count: count as usize,
-            planes: planes.collect(),
-        }
+        FieldPlan { field: field.clone(), count: count as usize, planes: planes.collect() }
     }
 
     /// The bits of every integer, without sign extension.

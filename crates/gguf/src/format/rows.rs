@@ -8,9 +8,7 @@ use super::{Blocks, Field, FloatKind, Format, PlainKind, Plane, Scale};
 use std::sync::LazyLock;
 
 /// Levels of the non-linear 4-bit formats (IQ4_NL, IQ4_XS).
-const IQ4_LEVELS: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
+const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Twice the values of the 4-bit float E2M1; the scale of MXFP4 is halved in return.
 const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -181,31 +179,13 @@ fn q3_k() -> Blocks {
 fn six_bit_pairs() -> (Scale, Scale) {
     let scales = Field::unsigned(vec![
         Plane::new(4, 4, &[D::bytes(2, 8), D::bytes(4, 1)]),
-        Plane::new(4, 2, &[D::bits(2, 2), D::bytes(4, 1)])
-            .shift(4)
-            .lsb(4),
+        Plane::new(4, 2, &[D::bits(2, 2), D::bytes(4, 1)]).shift(4).lsb(4),
     ]);
     let mins = Field::unsigned(vec![
-        Plane::new(
-            8,
-            4,
-            &[
-                D {
-                    extent: 2,
-                    byte: 4,
-                    bit: 4,
-                },
-                D::bytes(4, 1),
-            ],
-        ),
-        Plane::new(8, 2, &[D::bits(2, 2), D::bytes(4, 1)])
-            .shift(4)
-            .lsb(4),
+        Plane::new(8, 4, &[D { extent: 2, byte: 4, bit: 4 }, D::bytes(4, 1)]),
+        Plane::new(8, 2, &[D::bits(2, 2), D::bytes(4, 1)]).shift(4).lsb(4),
     ]);
-    (
-        Scale::grouped(FloatKind::F16, 0, scales, 32, 0),
-        Scale::grouped(FloatKind::F16, 2, mins, 32, 0),
-    )
+    (Scale::grouped(FloatKind::F16, 0, scales, 32, 0), Scale::grouped(FloatKind::F16, 2, mins, 32, 0))
 }
 
 fn q4_k() -> Blocks {
@@ -236,29 +216,14 @@ fn q5_k() -> Blocks {
 }
 
 fn q6_k() -> Blocks {
-    let low = Plane::new(
-        0,
-        4,
-        &[
-            D::bytes(2, 64),
-            D::bits(2, 4),
-            D::bytes(2, 32),
-            D::bytes(32, 1),
-        ],
-    );
+    let low = Plane::new(0, 4, &[D::bytes(2, 64), D::bits(2, 4), D::bytes(2, 32), D::bytes(32, 1)]);
     Blocks {
         block: 256,
         bytes: 210,
         code: Field::unsigned(vec![low, pairs256(128).lsb(4)]),
         table: None,
         zero: 32,
-        scale: Scale::grouped(
-            FloatKind::F16,
-            208,
-            Field::signed(vec![bytes(192, 16)]),
-            16,
-            0,
-        ),
+        scale: Scale::grouped(FloatKind::F16, 208, Field::signed(vec![bytes(192, 16)]), 16, 0),
         min: None,
     }
 }
@@ -296,11 +261,7 @@ fn iq4_xs() -> Blocks {
     Blocks {
         block: 256,
         bytes: 136,
-        code: Field::unsigned(vec![Plane::new(
-            8,
-            4,
-            &[D::bytes(8, 16), D::bits(2, 4), D::bytes(16, 1)],
-        )]),
+        code: Field::unsigned(vec![Plane::new(8, 4, &[D::bytes(8, 16), D::bits(2, 4), D::bytes(16, 1)])]),
         table: Some(IQ4_LEVELS.to_vec()),
         zero: 0,
         scale: Scale::grouped(FloatKind::F16, 0, scales, 32, 32),

@@ -24,32 +24,21 @@ impl Direct {
     /// The formula for a format, if there is one.
     pub(super) fn of(blocks: &Blocks) -> Option<Direct> {
         let float = |kind| matches!(kind, FloatKind::F16 | FloatKind::F32);
-        let plain =
-            blocks.scale.sub.is_none() && float(blocks.scale.kind) && blocks.table.is_none();
+        let plain = blocks.scale.sub.is_none() && float(blocks.scale.kind) && blocks.table.is_none();
         let (_, greatest) = blocks.code.range();
         match &blocks.min {
             _ if !plain || greatest == 0 => None,
             Some((min, sign)) => {
-                let whole =
-                    min.sub.is_none() && float(min.kind) && !blocks.code.signed && blocks.zero == 0;
-                whole.then_some(Direct::Range {
-                    greatest,
-                    sign: *sign,
-                })
+                let whole = min.sub.is_none() && float(min.kind) && !blocks.code.signed && blocks.zero == 0;
+                whole.then_some(Direct::Range { greatest, sign: *sign })
             }
             None if blocks.code.signed && blocks.zero == 0 => Some(match blocks.scale.kind {
                 FloatKind::F32 => Direct::Negated { greatest },
                 _ => Direct::Largest { greatest },
             }),
             // The extreme must be code 0: that takes a zero point in the upper half of the codes.
-            None if !blocks.code.signed
-                && blocks.zero > greatest / 2
-                && blocks.zero <= greatest =>
-            {
-                Some(Direct::Extreme {
-                    greatest,
-                    zero: blocks.zero,
-                })
+            None if !blocks.code.signed && blocks.zero > greatest / 2 && blocks.zero <= greatest => {
+                Some(Direct::Extreme { greatest, zero: blocks.zero })
             }
             None => None,
         }
@@ -61,9 +50,7 @@ impl Direct {
             Direct::Largest { greatest } => {
                 out.scale = signed_extreme(x).abs() / greatest as f32;
                 let id = inverse(out.scale);
-                fill(&mut out.codes, x, |v| {
-                    ((v * id).round() as i32).clamp(-greatest, greatest)
-                });
+                fill(&mut out.codes, x, |v| ((v * id).round() as i32).clamp(-greatest, greatest));
             }
             Direct::Negated { greatest } => {
                 let extreme = signed_extreme(x);
@@ -74,28 +61,20 @@ impl Direct {
                 if !(out.scale * greatest as f32).is_finite() {
                     return None;
                 }
-                fill(&mut out.codes, x, |v| {
-                    ((v * id).round() as i32).clamp(-greatest, greatest)
-                });
+                fill(&mut out.codes, x, |v| ((v * id).round() as i32).clamp(-greatest, greatest));
             }
             Direct::Extreme { greatest, zero } => {
                 out.scale = signed_extreme(x) / -(zero as f32);
                 let id = inverse(out.scale);
                 let half_up = zero as f32 + 0.5;
-                fill(&mut out.codes, x, |v| {
-                    ((v * id + half_up) as i32).clamp(0, greatest)
-                });
+                fill(&mut out.codes, x, |v| ((v * id + half_up) as i32).clamp(0, greatest));
             }
             Direct::Range { greatest, sign } => {
-                let (least, most) = x
-                    .iter()
-                    .fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+                let (least, most) = x.iter().fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
                 out.scale = (most - least) / greatest as f32;
                 out.min = least * sign;
                 let id = inverse(out.scale);
-                fill(&mut out.codes, x, |v| {
-                    (((v - least) * id + 0.5) as i32).clamp(0, greatest)
-                });
+                fill(&mut out.codes, x, |v| (((v - least) * id + 0.5) as i32).clamp(0, greatest));
             }
         }
         Some(())
@@ -109,10 +88,7 @@ fn fill(codes: &mut Vec<i32>, x: &[f32], code: impl Fn(f32) -> i32) {
 
 /// The value of largest magnitude, the first of equals.
 fn signed_extreme(x: &[f32]) -> f32 {
-    x.iter().fold(
-        0.0,
-        |best: f32, &v| if v.abs() > best.abs() { v } else { best },
-    )
+    x.iter().fold(0.0, |best: f32, &v| if v.abs() > best.abs() { v } else { best })
 }
 
 /// `1 / v`, or 0 where that is not finite: all values of such a block are 0 in the precision of its scale.

@@ -28,20 +28,9 @@ pub(super) struct Moments {
 }
 
 /// Sums with the codes nearest for a scale and an offset.
-pub(super) fn moments<L: Levels>(
-    levels: &L,
-    x: &[f32],
-    w: &[f32],
-    scale: f32,
-    offset: f32,
-) -> Moments {
+pub(super) fn moments<L: Levels>(levels: &L, x: &[f32], w: &[f32], scale: f32, offset: f32) -> Moments {
     let inverse = if scale.abs() < TINY { 0.0 } else { 1.0 / scale };
-    let mut sums = MomentSums {
-        levels,
-        inverse,
-        offset,
-        sums: Default::default(),
-    };
+    let mut sums = MomentSums { levels, inverse, offset, sums: Default::default() };
     sums.add_all(x, w);
     let [w, x, q, xq, qq] = sums.sums.map(total);
     Moments { w, x, q, xq, qq }
@@ -49,18 +38,8 @@ pub(super) fn moments<L: Levels>(
 
 /// Weighted squared error with the codes nearest for a scale and an offset.
 pub(super) fn error<L: Levels>(levels: &L, x: &[f32], w: &[f32], scale: f32, offset: f32) -> f32 {
-    let (scale, inverse) = if scale.abs() < TINY {
-        (0.0, 0.0)
-    } else {
-        (scale, 1.0 / scale)
-    };
-    let mut sums = ErrorSum {
-        levels,
-        scale,
-        inverse,
-        offset,
-        sum: Default::default(),
-    };
+    let (scale, inverse) = if scale.abs() < TINY { (0.0, 0.0) } else { (scale, 1.0 / scale) };
+    let mut sums = ErrorSum { levels, scale, inverse, offset, sum: Default::default() };
     sums.add_all(x, w);
     total(sums.sum)
 }
@@ -145,9 +124,7 @@ fn total(lanes: [f32; LANES]) -> f32 {
 
 /// The scale with which the levels come closest to `x`; not negative unless `signed`.
 pub(super) fn scale<L: Levels>(levels: &L, x: &[f32], w: &[f32], signed: bool) -> f32 {
-    let (least, most) = x
-        .iter()
-        .fold((0f32, 0f32), |(a, b), &v| (a.min(v), b.max(v)));
+    let (least, most) = x.iter().fold((0f32, 0f32), |(a, b), &v| (a.min(v), b.max(v)));
     let (low, high) = levels.ends();
     let (low_gap, high_gap) = levels.gaps();
     let mut best = Best::default();
@@ -189,10 +166,7 @@ impl Best {
         let m = moments(levels, x, w, scale, 0.0);
         let improved = m.qq > 0.0 && m.xq * scale > 0.0 && m.xq * m.xq > self.gain * m.qq;
         if improved {
-            *self = Best {
-                scale: m.xq / m.qq,
-                gain: m.xq * m.xq / m.qq,
-            };
+            *self = Best { scale: m.xq / m.qq, gain: m.xq * m.xq / m.qq };
         }
         improved
     }
@@ -203,11 +177,7 @@ impl Best {
                 break;
             }
         }
-        if signed {
-            self.scale
-        } else {
-            self.scale.max(0.0)
-        }
+        if signed { self.scale } else { self.scale.max(0.0) }
     }
 }
 
@@ -233,15 +203,8 @@ impl Offsets {
 }
 
 /// The scale (not negative) and the offset with which `scale * level + offset` comes closest to `x`.
-pub(super) fn scale_and_offset<L: Levels>(
-    levels: &L,
-    x: &[f32],
-    w: &[f32],
-    offsets: Offsets,
-) -> (f32, f32) {
-    let (least, most) = x
-        .iter()
-        .fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+pub(super) fn scale_and_offset<L: Levels>(levels: &L, x: &[f32], w: &[f32], offsets: Offsets) -> (f32, f32) {
+    let (least, most) = x.iter().fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));
     let (low, high) = levels.ends();
     let (_, gap) = levels.gaps();
     let mean = offsets.clamp(moments(levels, x, w, 0.0, 0.0).mean());
@@ -294,15 +257,7 @@ impl Moments {
             }
         }
         // At the bound: no offset, or no scale.
-        let through_zero = if self.qq > 0.0 {
-            self.xq / self.qq
-        } else {
-            0.0
-        };
-        if through_zero > 0.0 {
-            (through_zero, 0.0)
-        } else {
-            (0.0, offsets.clamp(self.mean()))
-        }
+        let through_zero = if self.qq > 0.0 { self.xq / self.qq } else { 0.0 };
+        if through_zero > 0.0 { (through_zero, 0.0) } else { (0.0, offsets.clamp(self.mean())) }
     }
 }

@@ -43,11 +43,7 @@ impl Uniform {
         // A checked code has at most 16 bits; with a zero point beyond the exact range of `ROUNDER` levels only get
         // coarser.
         let (least, greatest) = blocks.level_range();
-        Uniform {
-            least: least as f32,
-            greatest: greatest as f32,
-            zero: blocks.zero,
-        }
+        Uniform { least: least as f32, greatest: greatest as f32, zero: blocks.zero }
     }
 
     #[inline(always)]
@@ -107,10 +103,8 @@ struct Unit {
 
 impl Table {
     pub(super) fn new(table: &[i8], zero: i32) -> Self {
-        let mut pairs: Vec<(i32, i32)> = (0..)
-            .zip(table)
-            .map(|(code, &level)| (i32::from(level) - zero, code))
-            .collect();
+        let mut pairs: Vec<(i32, i32)> =
+            (0..).zip(table).map(|(code, &level)| (i32::from(level) - zero, code)).collect();
         pairs.sort();
         pairs.dedup_by_key(|&mut (level, _)| level);
         let levels: Vec<f32> = pairs.iter().map(|&(level, _)| level as f32).collect();
@@ -120,37 +114,18 @@ impl Table {
             let start = levels[0] + f32::from(start);
             let middles = levels.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
             let below = middles.clone().filter(|&middle| middle < start).count();
-            let above = middles
-                .clone()
-                .filter(|&middle| middle < start + 1.0)
-                .count();
-            let middle = middles
-                .clone()
-                .nth(below)
-                .filter(|_| above > below)
-                .unwrap_or(f32::MAX);
-            *unit = Unit {
-                middle,
-                below: levels[below],
-                above: levels[above],
-            };
+            let above = middles.clone().filter(|&middle| middle < start + 1.0).count();
+            let middle = middles.clone().nth(below).filter(|_| above > below).unwrap_or(f32::MAX);
+            *unit = Unit { middle, below: levels[below], above: levels[above] };
         }
-        Table {
-            levels,
-            codes,
-            units,
-        }
+        Table { levels, codes, units }
     }
 
     #[inline(always)]
     fn round(&self, v: f32) -> f32 {
         // The cast saturates at both ends, which is what values beyond the levels need.
         let unit = &self.units[usize::from((v - self.levels[0]) as u8)];
-        if v > unit.middle {
-            unit.above
-        } else {
-            unit.below
-        }
+        if v > unit.middle { unit.above } else { unit.below }
     }
 }
 
@@ -196,13 +171,7 @@ mod tests {
         levels.sort_by(f32::total_cmp);
         levels
             .into_iter()
-            .reduce(|best, level| {
-                if (v - level).abs() < (v - best).abs() {
-                    level
-                } else {
-                    best
-                }
-            })
+            .reduce(|best, level| if (v - level).abs() < (v - best).abs() { level } else { best })
             .unwrap()
     }
 
@@ -210,24 +179,14 @@ mod tests {
     fn tables_round_to_the_nearest_level() {
         let iq4 = GgmlType::IQ4_NL.format().unwrap().as_blocks().unwrap();
         let fp4 = GgmlType::MXFP4.format().unwrap().as_blocks().unwrap();
-        let tables = [
-            iq4.table.as_deref().unwrap(),
-            fp4.table.as_deref().unwrap(),
-            &[-128, 127],
-            &[3, 4],
-            &[5, 5],
-        ];
+        let tables = [iq4.table.as_deref().unwrap(), fp4.table.as_deref().unwrap(), &[-128, 127], &[3, 4], &[5, 5]];
         for table in tables {
             let levels = Table::new(table, 0);
             for step in -1200..1200 {
                 let v = step as f32 / 8.0;
                 let mut piece = [v; PIECE];
                 levels.nearest(&mut piece);
-                assert_eq!(
-                    piece,
-                    [nearest_by_hand(table, v); PIECE],
-                    "{v} in {table:?}"
-                );
+                assert_eq!(piece, [nearest_by_hand(table, v); PIECE], "{v} in {table:?}");
                 assert_eq!(f32::from(table[levels.code(v) as usize]), piece[0]);
             }
             for v in [f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN] {
@@ -239,14 +198,8 @@ mod tests {
     #[test]
     fn evenly_spaced_levels_round_and_saturate() {
         let q6 = Uniform::new(GgmlType::Q6_K.format().unwrap().as_blocks().unwrap());
-        for (v, level) in [
-            (0.4, 0.0),
-            (-0.6, -1.0),
-            (31.4, 31.0),
-            (99.0, 31.0),
-            (-1e30, -32.0),
-            (f32::INFINITY, 31.0),
-        ] {
+        for (v, level) in [(0.4, 0.0), (-0.6, -1.0), (31.4, 31.0), (99.0, 31.0), (-1e30, -32.0), (f32::INFINITY, 31.0)]
+        {
             let mut piece = [v; PIECE];
             q6.nearest(&mut piece);
             assert_eq!((piece[0], q6.code(v)), (level, level as i32 + 32));

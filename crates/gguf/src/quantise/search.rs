@@ -77,48 +77,23 @@ struct Block<'a> {
 impl<L: Levels> Search<L> {
     pub(super) fn new(blocks: &Blocks, levels: L) -> Self {
         let scale = Grid::new(&blocks.scale, blocks.block, blocks.min.is_none());
-        let min = blocks
-            .min
-            .as_ref()
-            .map(|(min, _)| Grid::new(min, blocks.block, true));
+        let min = blocks.min.as_ref().map(|(min, _)| Grid::new(min, blocks.block, true));
         let sign = blocks.min.as_ref().map_or(1.0, |(_, sign)| *sign);
         let offsets = match &min {
             Some(min) if min.signed => Offsets::Free,
             _ if sign < 0.0 => Offsets::NotPositive,
             _ => Offsets::NotNegative,
         };
-        let unit = min
-            .as_ref()
-            .map_or(scale.group, |min| common_divisor(scale.group, min.group));
-        Search {
-            levels,
-            scale,
-            min,
-            sign,
-            offsets,
-            unit,
-        }
+        let unit = min.as_ref().map_or(scale.group, |min| common_divisor(scale.group, min.group));
+        Search { levels, scale, min, sign, offsets, unit }
     }
 
     /// Finds a block; `None` if the values are beyond what the floats can hold.
-    pub(super) fn solve(
-        &self,
-        x: &[f32],
-        importance: Option<&[f32]>,
-        out: &mut Solution,
-    ) -> Option<()> {
+    pub(super) fn solve(&self, x: &[f32], importance: Option<&[f32]>, out: &mut Solution) -> Option<()> {
         let largest = x.iter().fold(0f32, |m, v| m.max(v.abs()));
-        let exponent = if largest > 0.0 {
-            exponent_above(largest)
-        } else {
-            0
-        };
+        let exponent = if largest > 0.0 { exponent_above(largest) } else { 0 };
         let divided: Vec<f32> = x.iter().map(|&v| scale_by(v, -exponent)).collect();
-        let block = Block {
-            x: &divided,
-            w: &weights(importance, x.len()),
-            exponent,
-        };
+        let block = Block { x: &divided, w: &weights(importance, x.len()), exponent };
 
         let trial = self.search(&block)?;
         out.scale = scale_by(trial.scale, exponent);
@@ -144,10 +119,7 @@ impl<L: Levels> Search<L> {
 
     fn search(&self, block: &Block<'_>) -> Option<Trial> {
         let (fitted, mins) = self.fit_units(block);
-        let wanted_mins = self
-            .min
-            .as_ref()
-            .map(|grid| grid.largest_of_groups(&mins, self.unit));
+        let wanted_mins = self.min.as_ref().map(|grid| grid.largest_of_groups(&mins, self.unit));
         let min_floats = match (&self.min, &wanted_mins) {
             (Some(grid), Some(wanted)) => grid.floats(wanted),
             _ => vec![0.0],
@@ -157,29 +129,18 @@ impl<L: Levels> Search<L> {
             let Some(min) = self.round_min(min, block.exponent) else {
                 continue;
             };
-            let mut trial = Trial {
-                scale: 0.0,
-                scale_subs: Vec::new(),
-                min,
-                min_subs: Vec::new(),
-                error: 0.0,
-            };
+            let mut trial = Trial { scale: 0.0, scale_subs: Vec::new(), min, min_subs: Vec::new(), error: 0.0 };
             if let (Some(grid), Some(wanted)) = (&self.min, &wanted_mins) {
                 trial.min_subs = wanted.iter().map(|&wanted| grid.sub(wanted, min)).collect();
             }
             let refitted = self.refit_scales(&trial, block);
-            let wanted = self
-                .scale
-                .largest_of_groups(refitted.as_ref().unwrap_or(&fitted), self.unit);
+            let wanted = self.scale.largest_of_groups(refitted.as_ref().unwrap_or(&fitted), self.unit);
             for scale in self.scale.floats(&wanted) {
                 let Some(scale) = self.scale.round(scale, block.exponent) else {
                     continue;
                 };
                 trial.scale = scale;
-                trial.scale_subs = wanted
-                    .iter()
-                    .map(|&wanted| self.scale.sub(wanted, scale))
-                    .collect();
+                trial.scale_subs = wanted.iter().map(|&wanted| self.scale.sub(wanted, scale)).collect();
                 trial.error = self.error(&trial, block);
                 if best.as_ref().is_none_or(|best| trial.error < best.error) {
                     best = Some(trial.clone());
@@ -216,14 +177,10 @@ impl<L: Levels> Search<L> {
 
     /// Where units share a minimum but not a scale: the scales that they would like best with that minimum.
     fn refit_scales(&self, trial: &Trial, block: &Block<'_>) -> Option<Vec<f32>> {
-        let min = self
-            .min
-            .as_ref()
-            .filter(|min| min.group != self.scale.group)?;
+        let min = self.min.as_ref().filter(|min| min.group != self.scale.group)?;
         let fit = |unit| {
             let (x, w) = block.unit(unit, self.unit);
-            let offset =
-                self.sign * (trial.min * trial.min_subs[unit * self.unit / min.group] as f32);
+            let offset = self.sign * (trial.min * trial.min_subs[unit * self.unit / min.group] as f32);
             let above: Vec<f32> = x.iter().map(|v| v - offset).collect();
             fit::scale(&self.levels, &above, w, self.scale.signed)
         };
@@ -241,17 +198,12 @@ impl<L: Levels> Search<L> {
     }
 
     fn unit_error(&self, trial: &Trial, block: &Block<'_>, unit: usize) -> f64 {
-        let ((x, w), (scale, offset)) = (
-            block.unit(unit, self.unit),
-            self.scale_and_offset(trial, unit),
-        );
+        let ((x, w), (scale, offset)) = (block.unit(unit, self.unit), self.scale_and_offset(trial, unit));
         f64::from(fit::error(&self.levels, x, w, scale, offset))
     }
 
     fn error(&self, trial: &Trial, block: &Block<'_>) -> f64 {
-        (0..block.x.len() / self.unit)
-            .map(|unit| self.unit_error(trial, block, unit))
-            .sum()
+        (0..block.x.len() / self.unit).map(|unit| self.unit_error(trial, block, unit)).sum()
     }
 
     /// Lets every group try the sub-scales and minima next to its own.
@@ -287,16 +239,9 @@ impl<L: Levels> Search<L> {
         scales: &[usize],
         mins: &[usize],
     ) {
-        let error = |trial: &Trial| {
-            (first..first + count)
-                .map(|unit| self.unit_error(trial, block, unit))
-                .sum::<f64>()
-        };
+        let error = |trial: &Trial| (first..first + count).map(|unit| self.unit_error(trial, block, unit)).sum::<f64>();
         let start = error(trial);
-        let around = |subs: &[i32], at: &[usize], grid: Option<&Grid>| match (
-            at,
-            grid.and_then(|grid| grid.subs),
-        ) {
+        let around = |subs: &[i32], at: &[usize], grid: Option<&Grid>| match (at, grid.and_then(|grid| grid.subs)) {
             (&[at], Some((low, high))) => (subs[at] - 1).max(low)..=(subs[at] + 1).min(high),
             (&[at], None) => subs[at]..=subs[at],
             _ => 0..=0,
@@ -308,11 +253,7 @@ impl<L: Levels> Search<L> {
             mins.iter().for_each(|&at| trial.min_subs[at] = min);
         };
         let kept = |subs: &[i32], at: &[usize]| at.first().map_or(0, |&at| subs[at]);
-        let mut best = (
-            start,
-            kept(&trial.scale_subs, scales),
-            kept(&trial.min_subs, mins),
-        );
+        let mut best = (start, kept(&trial.scale_subs, scales), kept(&trial.min_subs, mins));
         for scale in scale_range {
             for min in min_range.clone() {
                 put(trial, scale, min);
@@ -331,17 +272,13 @@ impl<L: Levels> Search<L> {
         // Of x = scale * a + min * b: the sums of a², ab, b², xa, xb.
         let (mut aa, mut ab, mut bb, mut xa, mut xb) = (0f64, 0f64, 0f64, 0f64, 0f64);
         for unit in 0..block.x.len() / self.unit {
-            let ((x, w), (scale, offset)) = (
-                block.unit(unit, self.unit),
-                self.scale_and_offset(trial, unit),
-            );
-            let Moments {
-                w, x, q, xq, qq, ..
-            } = fit::moments(&self.levels, x, w, scale, offset);
+            let ((x, w), (scale, offset)) = (block.unit(unit, self.unit), self.scale_and_offset(trial, unit));
+            let Moments { w, x, q, xq, qq, .. } = fit::moments(&self.levels, x, w, scale, offset);
             let a = f64::from(trial.scale_subs[unit * self.unit / self.scale.group]);
-            let b = self.min.as_ref().map_or(0.0, |min| {
-                f64::from(self.sign) * f64::from(trial.min_subs[unit * self.unit / min.group])
-            });
+            let b = self
+                .min
+                .as_ref()
+                .map_or(0.0, |min| f64::from(self.sign) * f64::from(trial.min_subs[unit * self.unit / min.group]));
             aa += a * a * f64::from(qq);
             ab += a * b * f64::from(q);
             bb += b * b * f64::from(w);
@@ -350,10 +287,7 @@ impl<L: Levels> Search<L> {
         }
         let determinant = aa * bb - ab * ab;
         let (scale, min) = if determinant > 1e-9 * aa * bb {
-            (
-                (bb * xa - ab * xb) / determinant,
-                (aa * xb - ab * xa) / determinant,
-            )
+            ((bb * xa - ab * xb) / determinant, (aa * xb - ab * xa) / determinant)
         } else if aa > 0.0 {
             (xa / aa, f64::from(trial.min))
         } else {
@@ -365,11 +299,7 @@ impl<L: Levels> Search<L> {
         let Some(min) = self.round_min(min as f32, block.exponent) else {
             return;
         };
-        let mut better = Trial {
-            scale,
-            min,
-            ..trial.clone()
-        };
+        let mut better = Trial { scale, min, ..trial.clone() };
         better.error = self.error(&better, block);
         if better.error < trial.error {
             *trial = better;
@@ -377,9 +307,7 @@ impl<L: Levels> Search<L> {
     }
 
     fn round_min(&self, min: f32, exponent: i32) -> Option<f32> {
-        self.min
-            .as_ref()
-            .map_or(Some(0.0), |grid| grid.round(min, exponent))
+        self.min.as_ref().map_or(Some(0.0), |grid| grid.round(min, exponent))
     }
 }
 
@@ -402,30 +330,19 @@ impl Grid {
             Some((low, _)) => low < 0,
             None => free && matches!(scale.kind, FloatKind::F16 | FloatKind::F32),
         };
-        Grid {
-            kind: scale.kind,
-            group: scale.group(block) as usize,
-            subs,
-            signed,
-        }
+        Grid { kind: scale.kind, group: scale.group(block) as usize, subs, signed }
     }
 
     /// Of the scales wanted by units, the one of largest magnitude in every group.
     fn largest_of_groups(&self, wanted: &[f32], unit: usize) -> Vec<f32> {
-        let largest = |group: &[f32]| {
-            group.iter().fold(
-                0.0,
-                |best: f32, &v| if v.abs() > best.abs() { v } else { best },
-            )
-        };
+        let largest =
+            |group: &[f32]| group.iter().fold(0.0, |best: f32, &v| if v.abs() > best.abs() { v } else { best });
         wanted.chunks(self.group / unit).map(largest).collect()
     }
 
     /// Floats to try for these scales.
     fn floats(&self, wanted: &[f32]) -> Vec<f32> {
-        let (least, most) = wanted
-            .iter()
-            .fold((0f32, 0f32), |(a, b), &v| (a.min(v), b.max(v)));
+        let (least, most) = wanted.iter().fold((0f32, 0f32), |(a, b), &v| (a.min(v), b.max(v)));
         let mut floats = Vec::new();
         match self.subs {
             None => floats.push(if most > -least { most } else { least }),
@@ -455,9 +372,7 @@ impl Grid {
     /// The float as it would be stored for the undivided values; `None` if that is not finite.
     fn round(&self, float: f32, exponent: i32) -> Option<f32> {
         let stored = self.kind.put(&mut [0; 4], scale_by(float, exponent));
-        stored
-            .is_finite()
-            .then(|| scale_by(stored, -exponent).clamp(-HUGE, HUGE))
+        stored.is_finite().then(|| scale_by(stored, -exponent).clamp(-HUGE, HUGE))
     }
 
     /// The sub-scale that brings `float` nearest to the scale wanted.
@@ -465,11 +380,7 @@ impl Grid {
         match self.subs {
             None => 1,
             Some((low, high)) => {
-                let ratio = if float.abs() < TINY {
-                    0.0
-                } else {
-                    wanted / float
-                };
+                let ratio = if float.abs() < TINY { 0.0 } else { wanted / float };
                 (ratio.round() as i32).clamp(low, high)
             }
         }
@@ -478,18 +389,11 @@ impl Grid {
 
 /// Importances around 1, none of them 0.
 fn weights(importance: Option<&[f32]>, n: usize) -> Vec<f32> {
-    let total: f64 = importance
-        .unwrap_or(&[])
-        .iter()
-        .map(|&v| f64::from(v))
-        .sum();
+    let total: f64 = importance.unwrap_or(&[]).iter().map(|&v| f64::from(v)).sum();
     match importance {
         Some(importance) if total > 0.0 => {
             let mean = total / n as f64;
-            importance
-                .iter()
-                .map(|&v| (f64::from(v) / mean + LEAST_IMPORTANCE) as f32)
-                .collect()
+            importance.iter().map(|&v| (f64::from(v) / mean + LEAST_IMPORTANCE) as f32).collect()
         }
         _ => vec![1.0; n],
     }

@@ -13,8 +13,7 @@ const WRITTEN_ALIGNMENT: u64 = 4096;
 /// If anything about the file is inconsistent, which is what the fuzzer looks for.
 pub fn exercise(bytes: Vec<u8>) -> Result<(), Error> {
     let len = bytes.len() as u64;
-    let file =
-        Gguf::parse(bytes).inspect_err(|error| assert!(!error.to_string().contains('\n')))?;
+    let file = Gguf::parse(bytes).inspect_err(|error| assert!(!error.to_string().contains('\n')))?;
     read_metadata(&file);
     for tensor in file.tensors() {
         assert_eq!(file.tensor(&tensor.name), Some(tensor));
@@ -38,17 +37,8 @@ fn read_metadata(file: &Gguf) {
     let metadata = file.metadata();
     for (key, value) in metadata.iter() {
         assert!(metadata.get(key).is_some() && !value.to_string().is_empty());
-        let _ = (
-            metadata.u64(key),
-            metadata.i64(key),
-            metadata.f32(key),
-            metadata.bool(key),
-        );
-        let _ = (
-            metadata.str(key),
-            metadata.require::<Vec<&str>>(key),
-            metadata.require::<Vec<i64>>(key),
-        );
+        let _ = (metadata.u64(key), metadata.i64(key), metadata.f32(key), metadata.bool(key));
+        let _ = (metadata.str(key), metadata.require::<Vec<&str>>(key), metadata.require::<Vec<i64>>(key));
         if let Ok(array) = metadata.array(key) {
             assert_eq!(array.iter().count(), array.len());
             assert!(array.get(array.len()).is_none());
@@ -64,33 +54,18 @@ fn write_again(file: &Gguf) {
     let mut writer = Writer::new();
     writer.copy_metadata(file.metadata());
     for tensor in file.tensors() {
-        writer
-            .tensor(&tensor.name, tensor.ty, tensor.shape())
-            .unwrap();
+        writer.tensor(&tensor.name, tensor.ty, tensor.shape()).unwrap();
     }
     let data = |tensor: &gguf::Tensor| file.data(file.tensor(&tensor.name).unwrap());
-    let copy = Gguf::parse(
-        writer
-            .to_vec(|tensor, out| out.write_all(data(tensor)))
-            .unwrap(),
-    )
-    .unwrap();
+    let copy = Gguf::parse(writer.to_vec(|tensor, out| out.write_all(data(tensor))).unwrap()).unwrap();
     let kept = |file: &Gguf| -> Vec<(String, ValueBuf)> {
-        let entries = file
-            .metadata()
-            .iter()
-            .filter(|(key, _)| !key.starts_with("split."));
-        entries
-            .map(|(key, value)| (key.to_owned(), value.into()))
-            .collect()
+        let entries = file.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
+        entries.map(|(key, value)| (key.to_owned(), value.into())).collect()
     };
     assert_eq!(kept(&copy), kept(file));
     assert_eq!(copy.tensors().len(), file.tensors().len());
     for (ours, theirs) in copy.tensors().iter().zip(file.tensors()) {
-        assert_eq!(
-            (&ours.name, ours.ty, ours.shape()),
-            (&theirs.name, theirs.ty, theirs.shape())
-        );
+        assert_eq!((&ours.name, ours.ty, ours.shape()), (&theirs.name, theirs.ty, theirs.shape()));
         assert_eq!(copy.data(ours), file.data(theirs));
     }
 }

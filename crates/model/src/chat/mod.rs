@@ -1,2 +1,211 @@
-//! Chat.
+//! Conversations to prompts, and outputs back to messages.
+//!
+//! A model's chat format is the template in its file, or, without one, a [`Family`] that Kernloom
+//! knows. The prompt that comes out is to be encoded with `parse_special`; the tokenizer adds no
+//! second beginning-of-text token to one that the template wrote.
+
+mod family;
 mod jinja;
+mod messages;
+mod reasoning;
+
+pub use family::Family;
+pub use jinja::{Limit, Limits, TemplateError};
+pub use reasoning::{ReasoningSplitter, Split};
+
+use serde_json::{Map, Value as Json};
+use std::time::SystemTime;
+use thiserror::Error;
+
+use crate::tokenizer::Tokenizer;
+use jinja::Template;
+use messages::Forms;
+
+/// Why a conversation has no prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ChatError {
+    /// The template cannot be read, or cannot render these messages.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// A message that no template could render.
+    #[error("message {index} cannot be used: {reason}")]
+    BadMessage {
+        /// Its place in the conversation, from 0.
+        index: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// What a prompt is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversation {
+    /// Objects with `role`, `content` (a string, parts or null), and possibly `reasoning_content`,
+    /// `tool_calls`, `tool_call_id` and `name`.
+    pub messages: Vec<Json>,
+    /// Tools on offer, in the form of the OpenAI API.
+    pub tools: Vec<Json>,
+    /// End the prompt where the assistant's next turn begins.
+    pub add_generation_prompt: bool,
+    /// Ask for reasoning, or for none; `None` leaves it to the template.
+    pub enable_thinking: Option<bool>,
+    /// Further variables of the template. They replace those set here under the same name.
+    pub variables: Map<String, Json>,
+    /// The time that templates print.
+    pub now: SystemTime,
+}
+
+impl Conversation {
+    /// A conversation that asks for the assistant's next turn.
+    pub fn new(messages: Vec<Json>) -> Conversation {
+        Conversation {
+            messages,
+            tools: Vec::new(),
+            add_generation_prompt: true,
+            enable_thinking: None,
+            variables: Map::new(),
+            now: SystemTime::now(),
+        }
+    }
+}
+
+/// A rendered conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text, control tokens spelled out.
+    pub text: String,
+    /// Whether the text ends inside a `<think>` tag, so that the output starts as reasoning.
+    pub opens_reasoning: bool,
+}
+
+/// Writes conversations the way a model was trained to read them.
+///
+/// ```
+/// use model::chat::{ChatTemplate, Conversation, Family};
+/// use serde_json::json;
+///
+/// let template = ChatTemplate::of_family(Family::ChatMl, "", "<|im_end|>").unwrap();
+/// let messages = vec![json!({ "role": "user", "content": "Hi" })];
+/// let prompt = template.render(&Conversation::new(messages)).unwrap();
+/// assert_eq!(prompt.text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+/// ```
+#[derive(Debug)]
+pub struct ChatTemplate {
+    template: Template,
+    bos: String,
+    eos: String,
+    /// Whether the vocabulary has a `<think>` token.
+    thinks: bool,
+    forms: Forms,
+    limits: Limits,
+    family: Option<Family>,
+}
+
+impl ChatTemplate {
+    /// The template of a model's file, or of its family if the file has none.
+    ///
+    /// # Errors
+    /// A template that is not one. A model can still be used by naming a family.
+    pub fn of_model(tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
+        let text = |id: Option<u32>| {
+            let bytes = id.and_then(|id| tokenizer.token_bytes(id));
+            String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+        };
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        let family = Family::of(tokenizer);
+        let mut template = match tokenizer.chat_template() {
+            Some(source) => ChatTemplate::parse(source, &bos, &eos)?,
+            None => ChatTemplate::of_family(family, &bos, &eos)?,
+        };
+        template.thinks = tokenizer.token_id("<think>").is_some();
+        Ok(template)
+    }
+
+    /// The template of a family, for the given beginning-of-text and end-of-text tokens.
+    ///
+    /// # Errors
+    /// None that the tests know of: the templates are part of the program.
+    pub fn of_family(family: Family, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
+        let mut template = ChatTemplate::parse(family.template(), bos, eos)?;
+        template.family = Some(family);
+        Ok(template)
+    }
+
+    /// A template from its source, for the given beginning-of-text and end-of-text tokens.
+    ///
+    /// # Errors
+    /// The first syntax error, with its line.
+    pub fn parse(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
+        let mut template = ChatTemplate {
+            template: Template::parse(source)?,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+            thinks: true,
+            forms: Forms::default(),
+            limits: Limits::default(),
+            family: None,
+        };
+        let probe = |messages: &[Json]| {
+            let mut conversation = Conversation::new(vec![]);
+            conversation.now = SystemTime::UNIX_EPOCH;
+            let limits = PROBE_LIMITS;
+            template.run(messages, &conversation, limits).ok()
+        };
+        template.forms = Forms::of(probe);
+        Ok(template)
+    }
+
+    /// Sets what one rendering may use.
+    pub fn with_limits(mut self, limits: Limits) -> ChatTemplate {
+        self.limits = limits;
+        self
+    }
+
+    /// The built-in family, if the template is not the file's own.
+    pub fn family(&self) -> Option<Family> {
+        self.family
+    }
+
+    /// The prompt of a conversation.
+    ///
+    /// # Errors
+    /// A message without a role, or whatever the template cannot do: each with its place.
+    pub fn render(&self, conversation: &Conversation) -> Result<Prompt, ChatError> {
+        let messages = self.forms.apply(&conversation.messages)?;
+        let text = self.run(&messages, conversation, self.limits)?;
+        let opens_reasoning = conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
+        Ok(Prompt { text, opens_reasoning })
+    }
+
+    fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<String, TemplateError> {
+        // Templates take an empty list for tools, so none is null.
+        let tools = match &conversation.tools[..] {
+            [] => Json::Null,
+            tools => Json::Array(tools.to_vec()),
+        };
+        let mut variables = Map::new();
+        variables.insert("messages".into(), Json::Array(messages.to_vec()));
+        variables.insert("tools".into(), tools);
+        variables.insert("documents".into(), Json::Null);
+        variables.insert("add_generation_prompt".into(), conversation.add_generation_prompt.into());
+        variables.insert("bos_token".into(), self.bos.as_str().into());
+        variables.insert("eos_token".into(), self.eos.as_str().into());
+        if self.family.is_some() {
+            variables.insert("thinks".into(), self.thinks.into());
+        }
+        if let Some(enable_thinking) = conversation.enable_thinking {
+            variables.insert("enable_thinking".into(), enable_thinking.into());
+        }
+        for (name, value) in &conversation.variables {
+            variables.insert(name.clone(), value.clone());
+        }
+        let variables: Vec<(&str, &Json)> = variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        self.template.render(&variables, limits, conversation.now)
+    }
+}
+
+/// Finding out about a template must not cost more than rendering a short conversation.
+const PROBE_LIMITS: Limits = Limits { steps: 200_000, memory: 16 << 20, output: 1 << 20 };
+
+#[cfg(test)]
+mod tests;

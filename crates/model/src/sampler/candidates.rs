@@ -30,10 +30,7 @@ pub(super) fn best(logits: &[f32]) -> Option<Candidate> {
     let all = highest.iter().chain(rest);
     let logit = all.fold(f32::NEG_INFINITY, |high, &logit| high.max(logit));
     let id = logits.iter().position(|&other| other == logit)?;
-    (logit > f32::NEG_INFINITY).then_some(Candidate {
-        logit,
-        id: id as u32,
-    })
+    (logit > f32::NEG_INFINITY).then_some(Candidate { logit, id: id as u32 })
 }
 
 /// Fills `out` with the `count` best candidates in order of rank.
@@ -47,10 +44,7 @@ pub(super) fn top(logits: &[f32], count: usize, out: &mut Vec<Candidate>) {
     for (id, &logit) in logits.iter().enumerate() {
         // Later ids lose ties, so equal is not enough once the bar is set. False for NaN.
         if logit > bar {
-            out.push(Candidate {
-                logit,
-                id: id as u32,
-            });
+            out.push(Candidate { logit, id: id as u32 });
             if out.len() == room && room > count {
                 out.select_nth_unstable_by(count - 1, by_rank);
                 out.truncate(count);
@@ -70,11 +64,7 @@ pub(super) fn buffer_len(count: usize, logits: usize) -> usize {
 
 /// Weight of a candidate relative to the best, whose logit is `max`.
 fn weight(logit: f32, max: f32) -> f64 {
-    if logit == max {
-        1.0
-    } else {
-        f64::from((logit - max).exp())
-    }
+    if logit == max { 1.0 } else { f64::from((logit - max).exp()) }
 }
 
 /// Sum of the weights of all logits relative to the best. NaN counts as minus infinity.
@@ -101,12 +91,7 @@ pub(super) fn top_p(ranked: &[Candidate], share: f32) -> usize {
 ///
 /// Weights are summed in bins by how far they lie below the best; only the bin in which the sum is
 /// reached has to be ranked, in `scratch`.
-pub(super) fn top_p_bar(
-    logits: &[f32],
-    max: f32,
-    share: f32,
-    scratch: &mut Vec<Candidate>,
-) -> Option<Candidate> {
+pub(super) fn top_p_bar(logits: &[f32], max: f32, share: f32, scratch: &mut Vec<Candidate>) -> Option<Candidate> {
     const BINS: usize = 1024;
     const BINS_PER_NAT: f32 = 32.0;
     // Infinity below infinity is NaN and lands in bin 0, where it belongs.
@@ -129,10 +114,7 @@ pub(super) fn top_p_bar(
     scratch.clear();
     let all = logits.iter().enumerate();
     let in_bin = all.filter(|(_, logit)| **logit > f32::NEG_INFINITY && bin(**logit) == reached);
-    scratch.extend(in_bin.map(|(id, &logit)| Candidate {
-        logit,
-        id: id as u32,
-    }));
+    scratch.extend(in_bin.map(|(id, &logit)| Candidate { logit, id: id as u32 }));
     scratch.sort_unstable_by(by_rank);
     let mut sum = before;
     let last = scratch.iter().find(|c| {
@@ -157,8 +139,7 @@ pub(super) fn draw(ranked: &[Candidate], temperature: f32, uniform: f64) -> Opti
         left < 0.0
     });
     // Rounding can leave a rest; what has no weight is never drawn.
-    hit.or_else(|| ranked.iter().rev().find(|c| warmed(c) > 0.0))
-        .copied()
+    hit.or_else(|| ranked.iter().rev().find(|c| warmed(c) > 0.0)).copied()
 }
 
 /// Like [`draw`], from the logits of rank `bar` or better, in the order of their ids. `max` is the
@@ -177,11 +158,7 @@ pub(super) fn draw_above(
             Some(bar) => by_rank(&Candidate { logit, id }, &bar).is_le() && !logit.is_nan(),
             None => logit > f32::NEG_INFINITY,
         };
-        let weight = if kept {
-            warm_weight(logit, max, temperature)
-        } else {
-            0.0
-        };
+        let weight = if kept { warm_weight(logit, max, temperature) } else { 0.0 };
         total += weight;
         *slot = weight as f32;
     }
@@ -190,17 +167,12 @@ pub(super) fn draw_above(
         left -= f64::from(weight);
         left < 0.0
     });
-    hit.or_else(|| logits.iter().rposition(|&weight| weight > 0.0))
-        .map(|id| id as u32)
+    hit.or_else(|| logits.iter().rposition(|&weight| weight > 0.0)).map(|id| id as u32)
 }
 
 fn warm_weight(logit: f32, max: f32, temperature: f32) -> f64 {
     // Dividing the difference, not the logits, keeps tiny temperatures finite at the top.
-    if logit == max {
-        1.0
-    } else {
-        weight((logit - max) / temperature, 0.0)
-    }
+    if logit == max { 1.0 } else { weight((logit - max) / temperature, 0.0) }
 }
 
 #[cfg(test)]
@@ -221,10 +193,7 @@ mod tests {
 
     /// All candidates in order of rank, by sorting.
     fn ranked(logits: &[f32]) -> Vec<Candidate> {
-        let all = logits.iter().enumerate().map(|(id, &logit)| Candidate {
-            logit,
-            id: id as u32,
-        });
+        let all = logits.iter().enumerate().map(|(id, &logit)| Candidate { logit, id: id as u32 });
         let mut all: Vec<Candidate> = all.filter(|c| c.logit > f32::NEG_INFINITY).collect();
         all.sort_by(by_rank);
         all

@@ -54,17 +54,12 @@ impl Default for SamplerConfig {
 impl SamplerConfig {
     /// Always the likeliest token.
     pub fn greedy() -> SamplerConfig {
-        SamplerConfig {
-            temperature: 0.0,
-            ..SamplerConfig::default()
-        }
+        SamplerConfig { temperature: 0.0, ..SamplerConfig::default() }
     }
 
     pub(super) fn penalises(&self) -> bool {
         self.penalty_window > 0
-            && (self.repeat_penalty != 1.0
-                || self.frequency_penalty != 0.0
-                || self.presence_penalty != 0.0)
+            && (self.repeat_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)
     }
 
     pub(super) fn check(&self, vocab: usize) -> Result<(), SamplerError> {
@@ -89,16 +84,7 @@ impl SamplerConfig {
 }
 
 fn in_range(name: &'static str, value: f32, low: f32, high: f32) -> Result<(), SamplerError> {
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(SamplerError::OutOfRange {
-            name,
-            value,
-            low,
-            high,
-        })
-    }
+    if (low..=high).contains(&value) { Ok(()) } else { Err(SamplerError::OutOfRange { name, value, low, high }) }
 }
 
 /// Why sampling is impossible.

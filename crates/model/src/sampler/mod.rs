@@ -86,10 +86,7 @@ impl Sampler {
     pub fn sample(&mut self, logits: &[f32]) -> Result<Sampled, SamplerError> {
         let vocab = self.logits.len();
         if logits.len() != vocab {
-            return Err(SamplerError::WrongLength {
-                logits: logits.len(),
-                vocab,
-            });
+            return Err(SamplerError::WrongLength { logits: logits.len(), vocab });
         }
         self.logits.copy_from_slice(logits);
         for &(id, bias) in &self.config.logit_bias {
@@ -97,10 +94,7 @@ impl Sampler {
         }
         self.window.apply(&self.config, &mut self.logits);
         let id = self.choose().ok_or(SamplerError::NoCandidate)?;
-        let logprob = self
-            .config
-            .logprobs
-            .map(|count| self.log_probabilities(logits, id, count));
+        let logprob = self.config.logprobs.map(|count| self.log_probabilities(logits, id, count));
         self.step += 1;
         Ok(Sampled { id, logprob })
     }
@@ -127,13 +121,7 @@ impl Sampler {
     }
 
     fn choose(&mut self) -> Option<u32> {
-        let SamplerConfig {
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            ..
-        } = self.config;
+        let SamplerConfig { temperature, top_k, top_p, min_p, .. } = self.config;
         let best = candidates::best(&self.logits)?;
         if temperature == 0.0 || top_k == 1 {
             return Some(best.id);
@@ -155,10 +143,7 @@ impl Sampler {
             bar = candidates::top_p_bar(&self.logits, best.logit, top_p, &mut self.candidates);
         }
         if min_p > 0.0 && bar.is_none_or(|bar| bar.logit < floor) {
-            bar = Some(Candidate {
-                logit: floor,
-                id: u32::MAX,
-            });
+            bar = Some(Candidate { logit: floor, id: u32::MAX });
         }
         candidates::draw_above(&mut self.logits, best.logit, bar, temperature, uniform)
     }
@@ -169,19 +154,12 @@ impl Sampler {
         let max = candidates::best(logits).map_or(0.0, |best| best.logit);
         let total = candidates::total_weight(logits, max).ln();
         let logprob = |logit: f32| {
-            if logit == max {
-                -total as f32
-            } else {
-                (f64::from(logit - max) - total) as f32
-            }
+            if logit == max { -total as f32 } else { (f64::from(logit - max) - total) as f32 }
         };
         self.top_logprobs.clear();
         if count > 0 {
             rank(logits, count, &mut self.candidates);
-            let ranked = self.candidates.iter().map(|c| Logprob {
-                id: c.id,
-                logprob: logprob(c.logit),
-            });
+            let ranked = self.candidates.iter().map(|c| Logprob { id: c.id, logprob: logprob(c.logit) });
             self.top_logprobs.extend(ranked);
         }
         logprob(logits[id as usize])

@@ -24,11 +24,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(config: &SamplerConfig, vocab: usize) -> Window {
-        let size = if config.penalises() {
-            config.penalty_window
-        } else {
-            0
-        };
+        let size = if config.penalises() { config.penalty_window } else { 0 };
         let vocab = if size == 0 { 0 } else { vocab };
         let room = size.min(LONGEST_RESERVED);
         Window {
@@ -73,11 +69,7 @@ impl Window {
                 continue;
             }
             let logit = &mut logits[id as usize];
-            *logit = if *logit > 0.0 {
-                *logit / config.repeat_penalty
-            } else {
-                *logit * config.repeat_penalty
-            };
+            *logit = if *logit > 0.0 { *logit / config.repeat_penalty } else { *logit * config.repeat_penalty };
             *logit -= count as f32 * config.frequency_penalty + config.presence_penalty;
         }
     }
@@ -97,36 +89,20 @@ mod tests {
 
     #[test]
     fn each_penalty_by_its_formula() {
-        let mut config = SamplerConfig {
-            repeat_penalty: 2.0,
-            ..SamplerConfig::default()
-        };
+        let mut config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::default() };
         let logits = [4.0, -4.0, 0.0, 1.0];
-        assert_eq!(
-            penalised(&config, &[0, 1, 1, 2], &logits),
-            [2.0, -8.0, 0.0, 1.0]
-        );
+        assert_eq!(penalised(&config, &[0, 1, 1, 2], &logits), [2.0, -8.0, 0.0, 1.0]);
         config.repeat_penalty = 1.0;
         config.frequency_penalty = 0.5;
-        assert_eq!(
-            penalised(&config, &[0, 1, 1, 2], &logits),
-            [3.5, -5.0, -0.5, 1.0]
-        );
+        assert_eq!(penalised(&config, &[0, 1, 1, 2], &logits), [3.5, -5.0, -0.5, 1.0]);
         config.frequency_penalty = 0.0;
         config.presence_penalty = 1.0;
-        assert_eq!(
-            penalised(&config, &[0, 1, 1, 2], &logits),
-            [3.0, -5.0, -1.0, 1.0]
-        );
+        assert_eq!(penalised(&config, &[0, 1, 1, 2], &logits), [3.0, -5.0, -1.0, 1.0]);
     }
 
     #[test]
     fn tokens_leave_the_window_and_come_back() {
-        let config = SamplerConfig {
-            presence_penalty: 1.0,
-            penalty_window: 2,
-            ..SamplerConfig::default()
-        };
+        let config = SamplerConfig { presence_penalty: 1.0, penalty_window: 2, ..SamplerConfig::default() };
         let zero = [0.0; 200];
         let penalised = |tokens: &[u32]| {
             let out = penalised(&config, tokens, &zero);
@@ -141,11 +117,7 @@ mod tests {
 
     #[test]
     fn a_window_of_none_or_no_penalty_keeps_nothing() {
-        let config = SamplerConfig {
-            presence_penalty: 1.0,
-            penalty_window: 0,
-            ..SamplerConfig::default()
-        };
+        let config = SamplerConfig { presence_penalty: 1.0, penalty_window: 0, ..SamplerConfig::default() };
         assert_eq!(penalised(&config, &[0, 1], &[1.0, 2.0]), [1.0, 2.0]);
         let config = SamplerConfig::default();
         assert_eq!(penalised(&config, &[0, 9], &[1.0, 2.0]), [1.0, 2.0]);

@@ -13,10 +13,7 @@ const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
-        let product = [
-            MULTIPLIERS[0] * u64::from(counter[0]),
-            MULTIPLIERS[1] * u64::from(counter[2]),
-        ];
+        let product = [MULTIPLIERS[0] * u64::from(counter[0]), MULTIPLIERS[1] * u64::from(counter[2])];
         let high = |p: u64| (p >> 32) as u32;
         counter = [
             high(product[1]) ^ counter[1] ^ key[0],
@@ -24,10 +21,7 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
             high(product[0]) ^ counter[3] ^ key[1],
             product[0] as u32,
         ];
-        key = [
-            key[0].wrapping_add(KEY_STEPS[0]),
-            key[1].wrapping_add(KEY_STEPS[1]),
-        ];
+        key = [key[0].wrapping_add(KEY_STEPS[0]), key[1].wrapping_add(KEY_STEPS[1])];
     }
     counter
 }
@@ -49,16 +43,8 @@ mod tests {
     #[test]
     fn known_answers() {
         for (counter, key, expected) in [
-            (
-                [0; 4],
-                [0; 2],
-                [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8],
-            ),
-            (
-                [u32::MAX; 4],
-                [u32::MAX; 2],
-                [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd],
-            ),
+            ([0; 4], [0; 2], [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
+            ([u32::MAX; 4], [u32::MAX; 2], [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),
             (
                 [0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344],
                 [0xa4093822, 0x299f31d0],
@@ -88,10 +74,7 @@ mod tests {
             cells[(u * 20.0) as usize] += 1;
         }
         let expected = draws as f64 / 20.0;
-        let chi2: f64 = cells
-            .iter()
-            .map(|&n| (f64::from(n) - expected).powi(2) / expected)
-            .sum();
+        let chi2: f64 = cells.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
         // 99.9th percentile of chi-square with 19 degrees of freedom.
         assert!(chi2 < 43.8, "{chi2}");
     }

@@ -27,11 +27,7 @@ impl Needle {
             border += usize::from(text[border] == text[end]);
             borders[end] = border;
         }
-        Needle {
-            text: text.into(),
-            borders: borders.into(),
-            matched: 0,
-        }
+        Needle { text: text.into(), borders: borders.into(), matched: 0 }
     }
 
     /// Takes the next byte; `true` if it completes the string.
@@ -85,10 +81,7 @@ impl StopStrings {
         let needles = strings
             .filter(|(_, string)| !string.as_ref().is_empty())
             .map(|(place, string)| (place, Needle::new(string.as_ref())));
-        StopStrings {
-            needles: needles.collect(),
-            ..StopStrings::default()
-        }
+        StopStrings { needles: needles.collect(), ..StopStrings::default() }
     }
 
     /// Takes the next piece of text. Returns the text that is certain to come before any stop
@@ -127,14 +120,6 @@ impl StopStrings {
         self.given = self.held.len();
         self.stopped = true;
         &self.held
-    }
-
-    /// Looks for the strings again, from here on.
-    pub(crate) fn restart(&mut self) {
-        self.held.clear();
-        self.given = 0;
-        self.stopped = false;
-        self.needles.iter_mut().for_each(|(_, n)| n.matched = 0);
     }
 }
 

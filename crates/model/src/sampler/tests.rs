@@ -31,12 +31,8 @@ fn check_distribution(config: SamplerConfig, logits: &[f32], expected: &[f64]) {
     }
     // Wilson and Hilferty's approximation of the percentile.
     let freedom = f64::from(cells - 1).max(1.0);
-    let bound =
-        freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.09 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
-    assert!(
-        chi2 < bound,
-        "{config:?}: {counts:?}, chi-square {chi2} over {bound}"
-    );
+    let bound = freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.09 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
+    assert!(chi2 < bound, "{config:?}: {counts:?}, chi-square {chi2} over {bound}");
 }
 
 const P: [f32; 5] = [0.1, 0.4, 0.2, 0.25, 0.05];
@@ -45,10 +41,7 @@ const P: [f32; 5] = [0.1, 0.4, 0.2, 0.25, 0.05];
 fn frequencies_follow_the_probabilities() {
     let expected = P.map(f64::from);
     for seed in [0, 1, u64::MAX] {
-        let config = SamplerConfig {
-            seed,
-            ..SamplerConfig::default()
-        };
+        let config = SamplerConfig { seed, ..SamplerConfig::default() };
         check_distribution(config, &logits(&P), &expected);
     }
 }
@@ -57,35 +50,13 @@ fn frequencies_follow_the_probabilities() {
 fn cuts_keep_the_rest_in_proportion() {
     let base = SamplerConfig::default;
     let top_k = SamplerConfig { top_k: 2, ..base() };
-    check_distribution(
-        top_k,
-        &logits(&P),
-        &[0.0, 0.4 / 0.65, 0.0, 0.25 / 0.65, 0.0],
-    );
-    let top_p = SamplerConfig {
-        top_p: 0.7,
-        ..base()
-    };
-    check_distribution(
-        top_p,
-        &logits(&P),
-        &[0.0, 0.4 / 0.85, 0.2 / 0.85, 0.25 / 0.85, 0.0],
-    );
-    let min_p = SamplerConfig {
-        min_p: 0.6,
-        ..base()
-    };
-    check_distribution(
-        min_p,
-        &logits(&P),
-        &[0.0, 0.4 / 0.65, 0.0, 0.25 / 0.65, 0.0],
-    );
+    check_distribution(top_k, &logits(&P), &[0.0, 0.4 / 0.65, 0.0, 0.25 / 0.65, 0.0]);
+    let top_p = SamplerConfig { top_p: 0.7, ..base() };
+    check_distribution(top_p, &logits(&P), &[0.0, 0.4 / 0.85, 0.2 / 0.85, 0.25 / 0.85, 0.0]);
+    let min_p = SamplerConfig { min_p: 0.6, ..base() };
+    check_distribution(min_p, &logits(&P), &[0.0, 0.4 / 0.65, 0.0, 0.25 / 0.65, 0.0]);
     // 0.4 of the three that top-k leaves is 0.47, so top-p at 0.45 keeps one.
-    let both = SamplerConfig {
-        top_k: 3,
-        top_p: 0.45,
-        ..base()
-    };
+    let both = SamplerConfig { top_k: 3, top_p: 0.45, ..base() };
     check_distribution(both, &logits(&P), &[0.0, 1.0, 0.0, 0.0, 0.0]);
 }
 
@@ -94,10 +65,7 @@ fn temperature_comes_after_the_cuts() {
     let warmed: Vec<f64> = P.iter().map(|p| f64::from(*p).powf(0.5)).collect();
     let total: f64 = warmed.iter().sum();
     let expected: Vec<f64> = warmed.iter().map(|w| w / total).collect();
-    let hot = SamplerConfig {
-        temperature: 2.0,
-        ..SamplerConfig::default()
-    };
+    let hot = SamplerConfig { temperature: 2.0, ..SamplerConfig::default() };
     check_distribution(hot.clone(), &logits(&P), &expected);
     // Heated first, two tokens would not reach 0.6.
     let cut = SamplerConfig { top_p: 0.6, ..hot };
@@ -116,42 +84,28 @@ fn large_vocabularies_are_cut_right() {
         sum += f64::from(*l).exp() / total;
         sum >= 0.9
     });
-    let config = SamplerConfig {
-        top_p: 0.9,
-        ..SamplerConfig::default()
-    };
+    let config = SamplerConfig { top_p: 0.9, ..SamplerConfig::default() };
     let mut sampler = sampler(config, flat.len());
     let highest = (0..20_000).map(|_| sampler.sample(&flat).unwrap().id).max();
     let (highest, needed) = (highest.unwrap() as usize, needed.unwrap());
-    assert!(
-        highest <= needed && highest + 10 > needed,
-        "{highest} of {needed}"
-    );
+    assert!(highest <= needed && highest + 10 > needed, "{highest} of {needed}");
 }
 
 #[test]
 fn greedy_takes_the_likeliest_and_the_lower_of_equals() {
     let mut greedy = sampler(SamplerConfig::greedy(), 4);
     assert_eq!(greedy.sample(&[1.0, 3.0, 3.0, 2.0]).unwrap().id, 1);
-    let one = SamplerConfig {
-        top_k: 1,
-        ..SamplerConfig::default()
-    };
+    let one = SamplerConfig { top_k: 1, ..SamplerConfig::default() };
     assert_eq!(sampler(one, 4).sample(&[1.0, 3.0, 3.0, 2.0]).unwrap().id, 1);
 }
 
 #[test]
 fn equal_seeds_give_equal_tokens() {
     let run = |seed: u64, from: u64| {
-        let config = SamplerConfig {
-            seed,
-            ..SamplerConfig::default()
-        };
+        let config = SamplerConfig { seed, ..SamplerConfig::default() };
         let mut sampler = sampler(config, 5);
         sampler.set_step(from);
-        let ids: Vec<u32> = (0..40)
-            .map(|_| sampler.sample(&logits(&P)).unwrap().id)
-            .collect();
+        let ids: Vec<u32> = (0..40).map(|_| sampler.sample(&logits(&P)).unwrap().id).collect();
         assert_eq!(sampler.step(), from + 40);
         ids
     };
@@ -164,10 +118,7 @@ fn equal_seeds_give_equal_tokens() {
 
 #[test]
 fn penalties_and_bias_move_the_choice() {
-    let config = SamplerConfig {
-        presence_penalty: 5.0,
-        ..SamplerConfig::greedy()
-    };
+    let config = SamplerConfig { presence_penalty: 5.0, ..SamplerConfig::greedy() };
     let mut penalised = sampler(config, 3);
     let logits = [3.0, 2.0, 1.0];
     let mut ids = vec![];
@@ -177,10 +128,7 @@ fn penalties_and_bias_move_the_choice() {
         ids.push(id);
     }
     assert_eq!(ids, [0, 1, 2, 0]);
-    let config = SamplerConfig {
-        logit_bias: vec![(0, f32::NEG_INFINITY), (2, 1.5)],
-        ..SamplerConfig::greedy()
-    };
+    let config = SamplerConfig { logit_bias: vec![(0, f32::NEG_INFINITY), (2, 1.5)], ..SamplerConfig::greedy() };
     assert_eq!(sampler(config, 3).sample(&logits).unwrap().id, 2);
     // Ids outside the vocabulary are no reason to fail.
     penalised.accept(u32::MAX);
@@ -188,12 +136,8 @@ fn penalties_and_bias_move_the_choice() {
 
 #[test]
 fn log_probabilities_are_those_of_the_model() {
-    let config = SamplerConfig {
-        logit_bias: vec![(4, 100.0)],
-        temperature: 0.3,
-        logprobs: Some(2),
-        ..SamplerConfig::default()
-    };
+    let config =
+        SamplerConfig { logit_bias: vec![(4, 100.0)], temperature: 0.3, logprobs: Some(2), ..SamplerConfig::default() };
     let mut sampler = sampler(config, 5);
     let sampled = sampler.sample(&logits(&P)).unwrap();
     assert_eq!(sampled.id, 4);
@@ -226,56 +170,38 @@ fn senseless_settings_are_refused() {
     let empty = Sampler::new(SamplerConfig::default(), 0);
     assert_eq!(empty.unwrap_err(), SamplerError::EmptyVocabulary);
     let wrong = sampler(SamplerConfig::default(), 3).sample(&[0.0]);
-    assert_eq!(
-        wrong.unwrap_err(),
-        SamplerError::WrongLength {
-            logits: 1,
-            vocab: 3
-        }
-    );
+    assert_eq!(wrong.unwrap_err(), SamplerError::WrongLength { logits: 1, vocab: 3 });
 }
 
 fn any_config() -> impl Strategy<Value = SamplerConfig> {
     let fraction = || prop_oneof![Just(0.0f32), Just(1.0), 0.0f32..1.0];
     let penalty = || prop_oneof![Just(0.0f32), -2.0f32..2.0, Just(f32::MAX), Just(f32::MIN)];
     (
-        prop_oneof![
-            Just(0.0f32),
-            Just(f32::MIN_POSITIVE),
-            Just(f32::MAX),
-            0.0f32..3.0
-        ],
+        prop_oneof![Just(0.0f32), Just(f32::MIN_POSITIVE), Just(f32::MAX), 0.0f32..3.0],
         0usize..8,
         fraction(),
         fraction(),
-        prop_oneof![
-            Just(1.0f32),
-            0.5f32..2.0,
-            Just(f32::MIN_POSITIVE),
-            Just(f32::MAX)
-        ],
+        prop_oneof![Just(1.0f32), 0.5f32..2.0, Just(f32::MIN_POSITIVE), Just(f32::MAX)],
         penalty(),
         penalty(),
         any::<u64>(),
         prop::option::of(0usize..9),
     )
-        .prop_map(
-            |(temperature, top_k, top_p, min_p, repeat, frequency, presence, seed, logprobs)| {
-                SamplerConfig {
-                    temperature,
-                    top_k,
-                    top_p,
-                    min_p,
-                    repeat_penalty: repeat,
-                    frequency_penalty: frequency,
-                    presence_penalty: presence,
-                    penalty_window: 3,
-                    logit_bias: vec![(1, f32::NEG_INFINITY), (2, 1.0)],
-                    seed,
-                    logprobs,
-                }
-            },
-        )
+        .prop_map(|(temperature, top_k, top_p, min_p, repeat, frequency, presence, seed, logprobs)| {
+            SamplerConfig {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                repeat_penalty: repeat,
+                frequency_penalty: frequency,
+                presence_penalty: presence,
+                penalty_window: 3,
+                logit_bias: vec![(1, f32::NEG_INFINITY), (2, 1.0)],
+                seed,
+                logprobs,
+            }
+        })
 }
 
 proptest! {

@@ -89,12 +89,7 @@ impl<'a> Codes<'a> {
             None => 0.0,
         };
         let std = (levels().map(|x| (x - mean) * (x - mean)).sum::<f32>() / n).sqrt();
-        Codes {
-            blocks,
-            draws,
-            mean,
-            std,
-        }
+        Codes { blocks, draws, mean, std }
     }
 
     fn fill(&self, block: &mut [u8], std: f32, random: &mut Random) {
@@ -187,15 +182,9 @@ mod tests {
                 let mean = values.iter().sum::<f32>() / n;
                 let variance = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / n;
                 let ratio = variance.sqrt() / std;
-                let power_of_two = format
-                    .as_blocks()
-                    .is_some_and(|blocks| blocks.scale.kind == FloatKind::E8M0Half);
+                let power_of_two = format.as_blocks().is_some_and(|blocks| blocks.scale.kind == FloatKind::E8M0Half);
                 let slack = if power_of_two { 0.42 } else { 0.05 };
-                assert!(
-                    (1.0 - slack..1.0 + slack).contains(&ratio),
-                    "{}: deviation {ratio} × {std}",
-                    format.name
-                );
+                assert!((1.0 - slack..1.0 + slack).contains(&ratio), "{}: deviation {ratio} × {std}", format.name);
                 assert!(mean.abs() < 0.1 * std, "{}: mean {mean}", format.name);
                 assert!(values.iter().all(|x| x.is_finite()), "{}", format.name);
             }

@@ -18,19 +18,12 @@ pub(super) fn set(writer: &mut Writer, plan: &Plan) {
     writer.set("general.description", about);
     writer.set("general.file_type", plan.quant.file_type());
     writer.set("general.quantization_version", QUANTIZATION_VERSION);
-    let mut keys = Keys {
-        writer,
-        arch: shape.arch,
-    };
+    let mut keys = Keys { writer, arch: shape.arch };
     keys.model(plan);
     keys.rope(shape);
     match shape.attention {
         Attention::Latent { .. } => keys.latent(plan),
-        Attention::Grouped {
-            kv_heads,
-            head,
-            value,
-        } => keys.heads(kv_heads, head, value),
+        Attention::Grouped { kv_heads, head, value } => keys.heads(kv_heads, head, value),
     }
     if let Some(experts) = &shape.experts {
         keys.experts(experts);
@@ -71,12 +64,7 @@ impl Keys<'_> {
         self.count("rope.dimension_count", shape.rope_dims);
         self.set("rope.freq_base", shape.rope_base);
         // The stretching of Llama 3.1 is in a tensor.
-        if let RopeScaling::Yarn {
-            factor,
-            original,
-            log_multiplier,
-        } = shape.rope_scaling
-        {
+        if let RopeScaling::Yarn { factor, original, log_multiplier } = shape.rope_scaling {
             self.set("rope.scaling.type", "yarn");
             self.set("rope.scaling.factor", factor);
             self.set("rope.scaling.original_context_length", original);
@@ -92,14 +80,7 @@ impl Keys<'_> {
 
     fn latent(&mut self, plan: &Plan) {
         let shape = plan.shape;
-        let Attention::Latent {
-            q_rank,
-            kv_rank,
-            nope,
-            rope,
-            value,
-        } = shape.attention
-        else {
+        let Attention::Latent { q_rank, kv_rank, nope, rope, value } = shape.attention else {
             return;
         };
         match q_rank {

@@ -65,10 +65,8 @@ impl Quant {
     /// [`SynthError::UnknownQuant`] with the names there are.
     pub fn named(name: &str) -> Result<Quant, SynthError> {
         let found = |q: &&Quant| q.name().eq_ignore_ascii_case(name);
-        let unknown = || SynthError::UnknownQuant {
-            name: name.to_owned(),
-            known: join(Quant::ALL.iter().map(|q| q.name())),
-        };
+        let unknown =
+            || SynthError::UnknownQuant { name: name.to_owned(), known: join(Quant::ALL.iter().map(|q| q.name())) };
         Quant::ALL.iter().find(found).copied().ok_or_else(unknown)
     }
 
@@ -79,13 +77,7 @@ impl Quant {
 }
 
 /// The type of a tensor.
-pub(super) fn type_of(
-    quant: Quant,
-    tensor: &Spec,
-    shape: &Shape,
-    layers: u32,
-    options: &SynthOptions,
-) -> GgmlType {
+pub(super) fn type_of(quant: Quant, tensor: &Spec, shape: &Shape, layers: u32, options: &SynthOptions) -> GgmlType {
     let ty = match tensor.role {
         Role::Plain => return GgmlType::F32,
         role if options.mixed && (role == Role::Key || tensor.shared) => other(quant.base()),
@@ -173,17 +165,8 @@ mod tests {
     #[test]
     fn rows_that_do_not_fit() {
         use GgmlType::*;
-        assert_eq!(
-            [Q4_K, Q5_K, Q6_K].map(|t| fitting(t, 192)),
-            [Q5_0, Q5_1, Q8_0]
-        );
-        assert_eq!(
-            [Q2_K, Q3_K, IQ4_XS].map(|t| fitting(t, 96)),
-            [Q4_0, Q4_0, IQ4_NL]
-        );
-        assert_eq!(
-            [Q4_0, Q4_K, MXFP4, BF16].map(|t| fitting(t, 48)),
-            [F16, F16, F16, BF16]
-        );
+        assert_eq!([Q4_K, Q5_K, Q6_K].map(|t| fitting(t, 192)), [Q5_0, Q5_1, Q8_0]);
+        assert_eq!([Q2_K, Q3_K, IQ4_XS].map(|t| fitting(t, 96)), [Q4_0, Q4_0, IQ4_NL]);
+        assert_eq!([Q4_0, Q4_K, MXFP4, BF16].map(|t| fitting(t, 48)), [F16, F16, F16, BF16]);
     }
 }

@@ -37,11 +37,7 @@ impl Key {
             1 => gcd(tensor.shape[0], PLAIN_PIECE),
             block => block,
         };
-        Key {
-            ty: tensor.ty,
-            std: std.to_bits(),
-            piece,
-        }
+        Key { ty: tensor.ty, std: std.to_bits(), piece }
     }
 
     fn bytes(self) -> u64 {
@@ -68,12 +64,7 @@ impl Pools {
                 *pieces = tensor.bytes.div_ceil(key.bytes()).max(*pieces);
             }
         }
-        Pools {
-            seed,
-            largest,
-            made: HashMap::new(),
-            chunk: Vec::new(),
-        }
+        Pools { seed, largest, made: HashMap::new(), chunk: Vec::new() }
     }
 
     /// Gives the data of a tensor to `put`, in parts.
@@ -148,14 +139,8 @@ impl Walk {
 
 /// The least prime that is not below `n`, and at least 3.
 fn prime(n: u64) -> u64 {
-    let is_prime = |n: &u64| {
-        (2..)
-            .take_while(|d| d * d <= *n)
-            .all(|d| !n.is_multiple_of(d))
-    };
-    (n.max(3)..)
-        .find(is_prime)
-        .expect("there are primes above any number")
+    let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
+    (n.max(3)..).find(is_prime).expect("there are primes above any number")
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -175,10 +160,7 @@ mod tests {
             let mut seen = HashSet::new();
             for row in 0..rows {
                 let row_pieces: Vec<usize> = (0..per_row).map(|_| walk.next()).collect();
-                assert!(
-                    seen.insert(row_pieces),
-                    "row {row} of {per_row} of {pieces} pieces"
-                );
+                assert!(seen.insert(row_pieces), "row {row} of {per_row} of {pieces} pieces");
             }
         }
     }

@@ -65,32 +65,14 @@ impl Spec {
 
 /// The tensors of a model in the order in which it uses them.
 pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec> {
-    let mut list = List {
-        specs: Vec::new(),
-        prefix: String::new(),
-        layer: 0,
-    };
+    let mut list = List { specs: Vec::new(), prefix: String::new(), layer: 0 };
     let (hidden, vocab) = (shape.hidden, i64::from(shape.vocab));
-    let embedding_std = if shape.tied {
-        1.0 / (hidden as f32).sqrt()
-    } else {
-        1.0
-    };
+    let embedding_std = if shape.tied { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let weights = Fill::Weights { std: embedding_std };
-    list.add(
-        "token_embd.weight",
-        &[hidden, vocab],
-        Role::Embedding,
-        weights,
-    );
+    list.add("token_embd.weight", &[hidden, vocab], Role::Embedding, weights);
     if let Some(divisors) = rope_divisors(shape) {
         let values = Fill::Values(divisors);
-        list.add(
-            "rope_freqs.weight",
-            &[shape.rope_dims / 2],
-            Role::Plain,
-            values,
-        );
+        list.add("rope_freqs.weight", &[shape.rope_dims / 2], Role::Plain, values);
     }
     for layer in 0..layers {
         list.layer = layer;
@@ -131,12 +113,7 @@ impl List {
     /// A matrix whose rows are not what its input is multiplied with.
     fn projection(&mut self, name: &str, shape: &[i64], role: Role, fan_in: i64) {
         let std = 1.0 / (fan_in as f32).sqrt();
-        self.add(
-            &format!("{name}.weight"),
-            shape,
-            role,
-            Fill::Weights { std },
-        );
+        self.add(&format!("{name}.weight"), shape, role, Fill::Weights { std });
     }
 
     fn norm(&mut self, name: &str, len: i64) {
@@ -171,14 +148,7 @@ impl List {
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
-        let Attention::Latent {
-            q_rank,
-            kv_rank,
-            nope,
-            rope,
-            value,
-        } = shape.attention
-        else {
+        let Attention::Latent { q_rank, kv_rank, nope, rope, value } = shape.attention else {
             return;
         };
         let (hidden, heads) = (shape.hidden, shape.heads);
@@ -200,20 +170,11 @@ impl List {
             self.projection("attn_k_b", &[nope, kv_rank, heads], Role::Other, kv_rank);
             self.matrix("attn_v_b", &[kv_rank, value, heads], Role::Other);
         }
-        self.matrix(
-            "attn_output",
-            &[heads * value, hidden],
-            Role::AttentionOutput,
-        );
+        self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
     }
 
     fn grouped_attention(&mut self, shape: &Shape) {
-        let Attention::Grouped {
-            kv_heads,
-            head,
-            value,
-        } = shape.attention
-        else {
+        let Attention::Grouped { kv_heads, head, value } = shape.attention else {
             return;
         };
         let (hidden, heads) = (shape.hidden, shape.heads);
@@ -231,11 +192,7 @@ impl List {
             self.norm("attn_q_norm", head);
             self.norm("attn_k_norm", head);
         }
-        self.matrix(
-            "attn_output",
-            &[heads * value, hidden],
-            Role::AttentionOutput,
-        );
+        self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
     }
 
     /// `suffix` tells the shared expert from a dense feed-forward.
@@ -269,13 +226,7 @@ impl List {
 
 /// What the rotations of each pair are divided by, for the scaling of Llama 3.1.
 fn rope_divisors(shape: &Shape) -> Option<Vec<f32>> {
-    let RopeScaling::Llama3 {
-        factor,
-        low,
-        high,
-        original,
-    } = shape.rope_scaling
-    else {
+    let RopeScaling::Llama3 { factor, low, high, original } = shape.rope_scaling else {
         return None;
     };
     let (base, dims) = (f64::from(shape.rope_base), shape.rope_dims as f64);

@@ -69,11 +69,7 @@ pub(super) static GLM: Family = Family {
         "</think>",
     ],
     bos: "[gMASK]",
-    ends: [
-        Some("<|endoftext|>"),
-        Some("<|user|>"),
-        Some("<|observation|>"),
-    ],
+    ends: [Some("<|endoftext|>"), Some("<|user|>"), Some("<|observation|>")],
     padding: "[MASK]",
     add_bos: None,
     template: "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}\
@@ -100,14 +96,7 @@ pub(super) static DEEPSEEK: Family = Family {
 pub(super) static YOUTU: Family = Family {
     pre: "youtu",
     first_special: 128_000,
-    specials: &[
-        "<|begin_of_text|>",
-        "<|end_of_text|>",
-        "<|User|>",
-        "<|Assistant|>",
-        "<think>",
-        "</think>",
-    ],
+    specials: &["<|begin_of_text|>", "<|end_of_text|>", "<|User|>", "<|Assistant|>", "<think>", "</think>"],
     bos: "<|begin_of_text|>",
     ends: [Some("<|end_of_text|>"), None, None],
     padding: "<|end_of_text|>",
@@ -136,11 +125,7 @@ pub(super) static LLAMA3: Family = Family {
         "<|eot_id|>",
     ],
     bos: "<|begin_of_text|>",
-    ends: [
-        Some("<|end_of_text|>"),
-        Some("<|eot_id|>"),
-        Some("<|eom_id|>"),
-    ],
+    ends: [Some("<|end_of_text|>"), Some("<|eot_id|>"), Some("<|eom_id|>")],
     padding: "<|finetune_right_pad_id|>",
     add_bos: Some(true),
     template: "{{ bos_token }}{% for m in messages %}\
@@ -186,30 +171,16 @@ impl Vocab {
         types.resize(first_special, UNUSED);
         for &token in family.specials {
             tokens.push(token.to_owned());
-            types.push(if token.ends_with("think>") {
-                USER_DEFINED
-            } else {
-                CONTROL
-            });
+            types.push(if token.ends_with("think>") { USER_DEFINED } else { CONTROL });
         }
         pad(&mut tokens, size);
         types.resize(size, UNUSED);
-        Vocab {
-            tokens,
-            types,
-            merges,
-            first_special,
-            family,
-        }
+        Vocab { tokens, types, merges, first_special, family }
     }
 
     /// The id of a special token.
     pub(super) fn special(&self, token: &str) -> u32 {
-        let at = self
-            .family
-            .specials
-            .iter()
-            .position(|&special| special == token);
+        let at = self.family.specials.iter().position(|&special| special == token);
         (self.first_special + at.expect("families name their own tokens")) as u32
     }
 }
@@ -261,10 +232,7 @@ fn merges(room: usize) -> (Vec<String>, Vec<String>) {
 /// Joins neighbours, those of the earliest merge first, until no merge applies.
 fn merge_all(parts: &mut Vec<String>, ranks: &HashMap<(String, String), usize>) {
     let rank = |pair: &[String]| ranks.get(&(pair[0].clone(), pair[1].clone())).copied();
-    while let Some((_, at)) = (parts.windows(2).enumerate())
-        .filter_map(|(at, pair)| Some((rank(pair)?, at)))
-        .min()
-    {
+    while let Some((_, at)) = (parts.windows(2).enumerate()).filter_map(|(at, pair)| Some((rank(pair)?, at))).min() {
         let right = parts.remove(at + 1);
         parts[at].push_str(&right);
     }
@@ -314,11 +282,7 @@ mod tests {
                 assert!(vocab.types.contains(&kind), "{}: type {kind}", shape.name);
             }
             let family = shape.family;
-            let named = family
-                .ends
-                .iter()
-                .flatten()
-                .chain([&family.bos, &family.padding]);
+            let named = family.ends.iter().flatten().chain([&family.bos, &family.padding]);
             for &token in named {
                 assert_eq!(vocab.tokens[vocab.special(token) as usize], token);
             }
@@ -335,10 +299,7 @@ mod tests {
 
     #[test]
     fn bytes_are_spelled_as_in_gpt_2() {
-        assert_eq!(
-            [0, b' ', b'!', b'a', 0x7f, 0xad, 0xff].map(printable),
-            ['Ā', 'Ġ', '!', 'a', 'ġ', 'Ń', 'ÿ']
-        );
+        assert_eq!([0, b' ', b'!', b'a', 0x7f, 0xad, 0xff].map(printable), ['Ā', 'Ġ', '!', 'a', 'ġ', 'Ń', 'ÿ']);
         let all: HashSet<char> = (0..=255).map(printable).collect();
         assert_eq!(all.len(), 256);
     }

@@ -1,5 +1,6 @@
 //! Byte-level BPE: a piece starts as single bytes, and the adjacent pair whose merge was learned
-//! first is joined, the leftmost of equals first, until no pair can be.
+//! first is joined, the leftmost of equals first, until no pair can be. A byte without a token is
+//! left out; vocabularies lack at most some that valid UTF-8 never has.
 //!
 //! Short pieces scan for the best pair; long ones (a megabyte without a space is one piece) keep
 //! the pairs in a heap over a linked list. Both give the same tokens.
@@ -36,21 +37,15 @@ struct Merge {
 }
 
 impl Bpe {
-    pub(super) fn new(
-        vocab: &Vocab,
-        merges: &ByteStrings,
-        splitter: Splitter,
-    ) -> Result<Bpe, TokenizerError> {
+    pub(super) fn new(vocab: &Vocab, merges: &ByteStrings, splitter: Splitter) -> Result<Bpe, TokenizerError> {
         let byte_tokens = Box::new(std::array::from_fn(|byte| {
             let mut stored = Vec::with_capacity(2);
             byte_alphabet::spell(byte as u8, &mut stored);
-            vocab.find(&stored).unwrap_or(NO_TOKEN)
+            // Some files have added tokens that read like a byte, such as "ö", but print as text.
+            let is_byte = |id: &u32| vocab.printed(*id) == Some(&[byte as u8]);
+            vocab.find(&stored).filter(is_byte).unwrap_or(NO_TOKEN)
         }));
-        Ok(Bpe {
-            splitter,
-            byte_tokens,
-            merges: read_merges(vocab, merges)?,
-        })
+        Ok(Bpe { splitter, byte_tokens, merges: read_merges(vocab, merges)? })
     }
 
     /// Appends the tokens of `text`, which holds no special tokens.
@@ -90,10 +85,7 @@ impl Bpe {
 
     /// Joins `symbols` in place; `pairs` is scratch.
     fn merge_by_scanning(&self, symbols: &mut Vec<u32>, pairs: &mut Vec<Merge>) {
-        const NONE: Merge = Merge {
-            rank: NO_RANK,
-            token: NO_TOKEN,
-        };
+        const NONE: Merge = Merge { rank: NO_RANK, token: NO_TOKEN };
         let pair = |left, right| self.merge_of(left, right).unwrap_or(NONE);
         pairs.clear();
         pairs.extend(symbols.windows(2).map(|two| pair(two[0], two[1])));
@@ -119,9 +111,8 @@ impl Bpe {
         let mut next: Vec<usize> = (1..=count).collect();
         let mut previous: Vec<usize> = (0..count).map(|i| i.wrapping_sub(1)).collect();
         let mut joined = vec![false; count];
-        let mut heap: BinaryHeap<Candidate> = (1..count)
-            .filter_map(|right| self.candidate(symbols, right - 1, right))
-            .collect();
+        let mut heap: BinaryHeap<Candidate> =
+            (1..count).filter_map(|right| self.candidate(symbols, right - 1, right)).collect();
         while let Some(Reverse((_, left, pair, token))) = heap.pop() {
             let right = next[left];
             if joined[left] || right == count || (symbols[left], symbols[right]) != pair {
@@ -162,41 +153,29 @@ struct Scratch {
 /// The token that `piece` is as a whole. Control tokens are never text.
 fn whole(vocab: &Vocab, piece: &[u8], stored: &mut Vec<u8>) -> Option<u32> {
     stored.clear();
-    piece
-        .iter()
-        .for_each(|&byte| byte_alphabet::spell(byte, stored));
-    vocab
-        .find(stored)
-        .filter(|&id| vocab.kind(id) != Some(TokenKind::Control))
+    piece.iter().for_each(|&byte| byte_alphabet::spell(byte, stored));
+    vocab.find(stored).filter(|&id| vocab.kind(id) != Some(TokenKind::Control))
 }
 
-fn read_merges(
-    vocab: &Vocab,
-    merges: &ByteStrings,
-) -> Result<HashMap<(u32, u32), Merge>, TokenizerError> {
+fn read_merges(vocab: &Vocab, merges: &ByteStrings) -> Result<HashMap<(u32, u32), Merge>, TokenizerError> {
     let mut table = HashMap::with_capacity(merges.len());
     let mut joined = Vec::new();
     for (index, merge) in merges.iter().enumerate() {
         // A token may begin with a space in files that do not spell it; the separator is later.
         let space = merge.iter().skip(1).position(|&byte| byte == b' ');
         let Some(space) = space.map(|at| at + 1).filter(|&at| at + 1 < merge.len()) else {
-            return Err(TokenizerError::MergeWithoutSpace {
-                index,
-                merge: shown(merge),
-            });
+            return Err(TokenizerError::MergeWithoutSpace { index, merge: shown(merge) });
         };
         let (left, right) = (&merge[..space], &merge[space + 1..]);
         joined.clear();
         joined.extend_from_slice(left);
         joined.extend_from_slice(right);
         let find = |part: &[u8]| {
-            vocab
-                .find(part)
-                .ok_or_else(|| TokenizerError::MergeUnknown {
-                    index,
-                    merge: shown(merge),
-                    part: shown(part),
-                })
+            vocab.find(part).ok_or_else(|| TokenizerError::MergeUnknown {
+                index,
+                merge: shown(merge),
+                part: shown(part),
+            })
         };
         let pair = (find(left)?, find(right)?);
         let token = find(&joined)?;

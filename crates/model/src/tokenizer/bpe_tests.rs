@@ -25,13 +25,8 @@ fn bpe(merges: &[(usize, usize)]) -> (Vocab, Bpe) {
 /// The definition, done literally.
 fn by_definition(bpe: &Bpe, mut symbols: Vec<u32>) -> Vec<u32> {
     loop {
-        let ranked = |at: usize| {
-            bpe.merge_of(symbols[at], symbols[at + 1])
-                .map(|m| (m.rank, at))
-        };
-        let best = (0..symbols.len().saturating_sub(1))
-            .filter_map(ranked)
-            .min();
+        let ranked = |at: usize| bpe.merge_of(symbols[at], symbols[at + 1]).map(|m| (m.rank, at));
+        let best = (0..symbols.len().saturating_sub(1)).filter_map(ranked).min();
         let Some((_, at)) = best else {
             return symbols;
         };

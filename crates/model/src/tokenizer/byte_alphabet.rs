@@ -58,10 +58,9 @@ pub(super) fn unspell(stored: &[u8], out: &mut Vec<u8>) -> bool {
     while let Some((&first, tail)) = rest.split_first() {
         let (code, used) = match (first, tail.first()) {
             (0..0x80, _) => (usize::from(first), 1),
-            (0xC2..0xE0, Some(&second)) if second & 0xC0 == 0x80 => (
-                (usize::from(first) & 0x1F) << 6 | usize::from(second) & 0x3F,
-                2,
-            ),
+            (0xC2..0xE0, Some(&second)) if second & 0xC0 == 0x80 => {
+                ((usize::from(first) & 0x1F) << 6 | usize::from(second) & 0x3F, 2)
+            }
             _ => (LAST, 0),
         };
         match BYTES.get(code) {

@@ -28,10 +28,7 @@ impl ByteStrings {
 
     /// An empty list with room for `count` strings of `bytes` bytes together.
     pub fn with_capacity(count: usize, bytes: usize) -> ByteStrings {
-        ByteStrings {
-            bytes: Vec::with_capacity(bytes),
-            ends: Vec::with_capacity(count),
-        }
+        ByteStrings { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }
 
     /// Appends a string.
@@ -60,9 +57,7 @@ impl ByteStrings {
     /// The strings in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.bytes[start..end])
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
     /// Appends to the string being built; [`seal`](Self::seal) ends it.

@@ -6,7 +6,8 @@ use super::Tokenizer;
 ///
 /// Bytes that may still become a character are held back until the tokens that follow complete
 /// it; bytes that cannot become one turn into U+FFFD. What comes out, joined, is the lossy decoding
-/// of all the bytes.
+/// of all the bytes. Generated text goes on from a prompt, so a space that its first token begins
+/// with stays, unlike in [`Tokenizer::decode`].
 ///
 /// ```
 /// # use model::tokenizer::{Detokenizer, Tokenizer, TokenizerData};
@@ -38,10 +39,7 @@ impl Detokenizer {
 
     /// A stream that prints control tokens too.
     pub fn with_special() -> Detokenizer {
-        Detokenizer {
-            special: true,
-            ..Detokenizer::default()
-        }
+        Detokenizer { special: true, ..Detokenizer::default() }
     }
 
     /// Takes the next token and returns the text that it completes, often empty. An id outside the
@@ -107,15 +105,8 @@ mod tests {
     fn an_emoji_comes_out_whole() {
         let bytes = "a👩‍🚀é".as_bytes();
         let mut text = Detokenizer::new();
-        let parts: Vec<String> = bytes
-            .iter()
-            .map(|&byte| text.push_bytes(&[byte]).to_owned())
-            .collect();
-        let parts: Vec<&str> = parts
-            .iter()
-            .map(String::as_str)
-            .filter(|p| !p.is_empty())
-            .collect();
+        let parts: Vec<String> = bytes.iter().map(|&byte| text.push_bytes(&[byte]).to_owned()).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
         assert_eq!(parts, ["a", "👩", "\u{200d}", "🚀", "é"]);
         assert_eq!(text.finish(), "");
     }

@@ -29,10 +29,7 @@ const AMBIGUOUS: [&str; 6] = ["</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS
 
 /// Makes the markers control tokens and returns the tokens that end a generation, sorted.
 pub(super) fn end_tokens(vocab: &mut Vocab, data: &TokenizerData, spelling: Spelling) -> Vec<u32> {
-    let mut ends: Vec<u32> = [data.eos, data.eot, data.eom]
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut ends: Vec<u32> = [data.eos, data.eot, data.eom].into_iter().flatten().collect();
     ends.extend(&data.fim_ends);
     for marker in MARKERS {
         if let Some(id) = vocab.find(marker.as_bytes()) {
@@ -79,28 +76,14 @@ mod tests {
 
     #[test]
     fn ids_and_markers_but_not_ordinary_text() {
-        let tokens = [
-            ("a", 1),
-            ("</s>", 1),
-            ("<|im_end|>", 1),
-            ("x", 3),
-            ("[EOS]", 3),
-        ];
-        let data = TokenizerData {
-            eos: Some(3),
-            ..TokenizerData::default()
-        };
+        let tokens = [("a", 1), ("</s>", 1), ("<|im_end|>", 1), ("x", 3), ("[EOS]", 3)];
+        let data = TokenizerData { eos: Some(3), ..TokenizerData::default() };
         assert_eq!(ends(&tokens, data), [2, 3, 4]);
     }
 
     #[test]
     fn glm_turns_end_where_the_next_begins() {
-        let tokens = [
-            ("[gMASK]", 3),
-            ("<sop>", 3),
-            ("<|user|>", 3),
-            ("<|observation|>", 3),
-        ];
+        let tokens = [("[gMASK]", 3), ("<sop>", 3), ("<|user|>", 3), ("<|observation|>", 3)];
         assert_eq!(ends(&tokens, TokenizerData::default()), [2, 3]);
         assert_eq!(ends(&tokens[1..], TokenizerData::default()), [0; 0]);
     }

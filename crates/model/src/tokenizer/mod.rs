@@ -1,7 +1,7 @@
 //! Tokenizers, built from nothing but the metadata of a model file.
 //!
-//! Two algorithms: byte-level BPE ([`bpe`], "gpt2" in the file) with a splitting rule named by the
-//! file ([`split`]), and SentencePiece BPE ([`spm`], "llama"). Others (bert, t5, rwkv, …) are
+//! Two algorithms: byte-level BPE ("gpt2" in the file, here `bpe`) with a splitting rule named by
+//! the file (`split`), and SentencePiece BPE ("llama", here `spm`). Others (bert, t5, rwkv, …) are
 //! refused, and so is a splitting rule that is not known: wrong tokens give fluent nonsense, which
 //! nobody notices.
 //!
@@ -80,10 +80,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Whatever is wrong with the metadata: see [`TokenizerError`].
-    pub fn with_unknown_pre(
-        mut data: TokenizerData,
-        unknown_pre: UnknownPre,
-    ) -> Result<Tokenizer, TokenizerError> {
+    pub fn with_unknown_pre(mut data: TokenizerData, unknown_pre: UnknownPre) -> Result<Tokenizer, TokenizerError> {
         let spelling = match data.model.as_str() {
             "gpt2" => Spelling::ByteAlphabet,
             "llama" => Spelling::SentencePiece,
@@ -129,29 +126,23 @@ impl Tokenizer {
     /// vocabulary asks for them; text that already has one does not get a second.
     /// `parse_special` lets control tokens be written in the text: right for the output of a chat
     /// template, wrong for what a user typed.
-    pub fn encode(
-        &self,
-        text: impl AsRef<[u8]>,
-        add_special: bool,
-        parse_special: bool,
-    ) -> Vec<u32> {
+    pub fn encode(&self, text: impl AsRef<[u8]>, add_special: bool, parse_special: bool) -> Vec<u32> {
         let text = text.as_ref();
         let mut out = Vec::with_capacity(text.len() / 3 + 2);
         let mut leading = true;
-        self.specials
-            .split(text, parse_special, |fragment| match fragment {
-                Fragment::Special(id) => {
-                    out.push(id);
-                    leading = true;
+        self.specials.split(text, parse_special, |fragment| match fragment {
+            Fragment::Special(id) => {
+                out.push(id);
+                leading = true;
+            }
+            Fragment::Text(text) => {
+                match &self.algorithm {
+                    Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, text, &mut out),
+                    Algorithm::Spm(spm) => spm.encode(&self.vocab, text, leading, &mut out),
                 }
-                Fragment::Text(text) => {
-                    match &self.algorithm {
-                        Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, text, &mut out),
-                        Algorithm::Spm(spm) => spm.encode(&self.vocab, text, leading, &mut out),
-                    }
-                    leading = false;
-                }
-            });
+                leading = false;
+            }
+        });
         if let Some(bos) = self.bos.filter(|_| add_special && self.add_bos)
             && out.first() != Some(&bos)
         {
@@ -171,11 +162,7 @@ impl Tokenizer {
         let mut out = Vec::with_capacity(ids.len() * 4);
         let mut prefixed = matches!(&self.algorithm, Algorithm::Spm(spm) if spm.has_space_prefix());
         for &id in ids {
-            let Some(kind) = self
-                .vocab
-                .kind(id)
-                .filter(|kind| special || !kind.is_hidden())
-            else {
+            let Some(kind) = self.vocab.kind(id).filter(|kind| special || !kind.is_hidden()) else {
                 continue;
             };
             let bytes = self.vocab.printed(id).unwrap_or_default();
@@ -264,9 +251,7 @@ impl std::fmt::Debug for Tokenizer {
 
 fn splitter(pre: Option<&str>, unknown_pre: UnknownPre) -> Result<Splitter, TokenizerError> {
     let named = match pre {
-        Some(pre) => Splitter::named(pre).ok_or_else(|| TokenizerError::UnknownPre {
-            pre: pre.to_owned(),
-        }),
+        Some(pre) => Splitter::named(pre).ok_or_else(|| TokenizerError::UnknownPre { pre: pre.to_owned() }),
         None => Err(TokenizerError::MissingPre),
     };
     match unknown_pre {

@@ -46,17 +46,8 @@ impl Specials {
     }
 
     /// Cuts `text` at its special tokens. Control tokens count only if `control`.
-    pub(super) fn split<'t>(
-        &self,
-        text: &'t [u8],
-        control: bool,
-        mut sink: impl FnMut(Fragment<'t>),
-    ) {
-        let index = if control {
-            &self.all
-        } else {
-            &self.user_defined
-        };
+    pub(super) fn split<'t>(&self, text: &'t [u8], control: bool, mut sink: impl FnMut(Fragment<'t>)) {
+        let index = if control { &self.all } else { &self.user_defined };
         let mut from = 0;
         while let Some((start, special)) = index.find(text, from) {
             if from < start {
@@ -154,10 +145,7 @@ mod tests {
 
     #[test]
     fn the_longest_token_at_the_leftmost_place() {
-        let s = specials(
-            &[("<a", 3), ("<a>", 3), ("<a>b", 3), ("word", 1), ("  ", 4)],
-            None,
-        );
+        let s = specials(&[("<a", 3), ("<a>", 3), ("<a>b", 3), ("word", 1), ("  ", 4)], None);
         assert_eq!(split(&s, "x<a>bc<a>", true), "'x' 2 'c' 1 ");
         assert_eq!(split(&s, "<a<a>word", true), "0 1 'word' ");
         assert_eq!(split(&s, "<a>  c   ", false), "'<a>' 4 'c' 4 ' ' ");
@@ -179,9 +167,6 @@ mod tests {
         let names: Vec<String> = (0..5000).map(|i| format!("<extra_{i}>")).collect();
         let tokens: Vec<(&str, i32)> = names.iter().map(|name| (name.as_str(), 3)).collect();
         let s = specials(&tokens, None);
-        assert_eq!(
-            split(&s, "<extra_499><extra_4999><extra_", true),
-            "499 4999 '<extra_' "
-        );
+        assert_eq!(split(&s, "<extra_499><extra_4999><extra_", true), "499 4999 '<extra_' ");
     }
 }

@@ -37,11 +37,7 @@ impl Spm {
         space_prefix: bool,
     ) -> Result<Spm, TokenizerError> {
         if scores.len() != vocab.len() {
-            return Err(TokenizerError::LengthMismatch {
-                array: "scores",
-                len: scores.len(),
-                tokens: vocab.len(),
-            });
+            return Err(TokenizerError::LengthMismatch { array: "scores", len: scores.len(), tokens: vocab.len() });
         }
         if let Some(id) = scores.iter().position(|score| score.is_nan()) {
             return Err(TokenizerError::BadScore { id: id as u32 });
@@ -95,16 +91,12 @@ impl Spm {
 
     fn join(&self, vocab: &Vocab, marked: &[u8]) -> Vec<Symbol> {
         let mut symbols = code_points(marked);
-        let mut heap: BinaryHeap<Candidate> = (0..symbols.len())
-            .filter_map(|left| self.candidate(vocab, marked, &symbols, left))
-            .collect();
+        let mut heap: BinaryHeap<Candidate> =
+            (0..symbols.len()).filter_map(|left| self.candidate(vocab, marked, &symbols, left)).collect();
         while let Some((_, Reverse(left), len, _)) = heap.pop() {
             let right = symbols[left].next;
             // Symbols only grow, so a pair whose length still fits is the pair that was meant.
-            if symbols[left].len == 0
-                || right >= symbols.len()
-                || symbols[left].len + symbols[right].len != len
-            {
+            if symbols[left].len == 0 || right >= symbols.len() || symbols[left].len + symbols[right].len != len {
                 continue;
             }
             symbols[right].len = 0;
@@ -124,13 +116,7 @@ impl Spm {
     }
 
     /// The joining of symbol `left` with the one after it, if that gives a token.
-    fn candidate(
-        &self,
-        vocab: &Vocab,
-        marked: &[u8],
-        symbols: &[Symbol],
-        left: usize,
-    ) -> Option<Candidate> {
+    fn candidate(&self, vocab: &Vocab, marked: &[u8], symbols: &[Symbol], left: usize) -> Option<Candidate> {
         let first = symbols.get(left)?;
         let len = first.len + symbols.get(first.next)?.len;
         if len > self.longest {
@@ -142,12 +128,8 @@ impl Spm {
 
     /// The token that `text` is. What only special splitting may produce is not text.
     fn token(&self, vocab: &Vocab, text: &[u8]) -> Option<u32> {
-        let is_text = |id: &u32| {
-            matches!(
-                vocab.kind(*id),
-                Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused)
-            )
-        };
+        let is_text =
+            |id: &u32| matches!(vocab.kind(*id), Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused));
         vocab.find(text).filter(is_text)
     }
 
@@ -168,12 +150,7 @@ fn code_points(marked: &[u8]) -> Vec<Symbol> {
     while start < marked.len() {
         let len = unit_len(&marked[start..]);
         let index = symbols.len();
-        symbols.push(Symbol {
-            start,
-            len,
-            next: index + 1,
-            previous: index.wrapping_sub(1),
-        });
+        symbols.push(Symbol { start, len, next: index + 1, previous: index.wrapping_sub(1) });
         start += len;
     }
     symbols
@@ -182,11 +159,7 @@ fn code_points(marked: &[u8]) -> Vec<Symbol> {
 /// An integer that orders as the score does; the two zeros are equal.
 fn sort_key(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
-    if bits >> 31 == 0 {
-        bits | 1 << 31
-    } else {
-        !bits
-    }
+    if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
 #[cfg(test)]

@@ -15,9 +15,7 @@ fn spm(tokens: &[(&str, i32, f32)], prefix: bool) -> (Vocab, Spm) {
 fn texts(vocab: &Vocab, spm: &Spm, text: &str) -> Vec<String> {
     let mut out = vec![];
     spm.encode(vocab, text.as_bytes(), true, &mut out);
-    out.iter()
-        .map(|&id| String::from_utf8_lossy(vocab.text(id).unwrap()).into_owned())
-        .collect()
+    out.iter().map(|&id| String::from_utf8_lossy(vocab.text(id).unwrap()).into_owned()).collect()
 }
 
 const WORDS: &[(&str, i32, f32)] = &[
@@ -62,30 +60,14 @@ fn what_is_no_token_becomes_bytes_or_the_unknown_token() {
     assert_eq!(texts(&vocab, &spm, "<0x41>")[0], "<0x3C>");
     let mut out = vec![];
     spm.encode(&vocab, b"\xffa\xe6\x97", true, &mut out);
-    let printed: Vec<u8> = out
-        .iter()
-        .flat_map(|&id| vocab.printed(id).unwrap())
-        .copied()
-        .collect();
+    let printed: Vec<u8> = out.iter().flat_map(|&id| vocab.printed(id).unwrap()).copied().collect();
     assert_eq!(printed, b"\xffa\xe6\x97");
 }
 
 #[test]
 fn sort_keys_order_as_scores_do() {
-    let scores = [
-        f32::NEG_INFINITY,
-        -3.5,
-        -1e-30,
-        0.0,
-        1e-30,
-        2.0,
-        f32::INFINITY,
-    ];
-    assert!(
-        scores
-            .windows(2)
-            .all(|two| sort_key(two[0]) < sort_key(two[1]))
-    );
+    let scores = [f32::NEG_INFINITY, -3.5, -1e-30, 0.0, 1e-30, 2.0, f32::INFINITY];
+    assert!(scores.windows(2).all(|two| sort_key(two[0]) < sort_key(two[1])));
     assert_eq!(sort_key(-0.0), sort_key(0.0));
 }
 

@@ -40,18 +40,12 @@ impl TokenKind {
 
     /// Whether decoding leaves the token out unless special tokens are asked for.
     pub fn is_hidden(self) -> bool {
-        matches!(
-            self,
-            TokenKind::Control | TokenKind::Unknown | TokenKind::Unused
-        )
+        matches!(self, TokenKind::Control | TokenKind::Unknown | TokenKind::Unused)
     }
 
     /// Whether the token is matched in text before any splitting, if at all.
     pub(super) fn is_special(self) -> bool {
-        matches!(
-            self,
-            TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined
-        )
+        matches!(self, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined)
     }
 }
 
@@ -76,16 +70,10 @@ pub(super) struct Vocab {
 }
 
 impl Vocab {
-    pub(super) fn new(
-        tokens: ByteStrings,
-        token_type: &[i32],
-        spelling: Spelling,
-    ) -> Result<Vocab, TokenizerError> {
+    pub(super) fn new(tokens: ByteStrings, token_type: &[i32], spelling: Spelling) -> Result<Vocab, TokenizerError> {
         // The largest id is kept free: it means "no token" in the merging code.
         if tokens.is_empty() || tokens.len() >= u32::MAX as usize {
-            return Err(TokenizerError::BadVocabularySize {
-                tokens: tokens.len(),
-            });
+            return Err(TokenizerError::BadVocabularySize { tokens: tokens.len() });
         }
         let kinds = kinds(&tokens, token_type)?;
         check_lengths(&tokens, &kinds)?;
@@ -104,23 +92,14 @@ impl Vocab {
     /// Fills `by_text`. Of two tokens with one text the first keeps the name; empty tokens have
     /// none.
     fn index(&mut self) {
-        let Vocab {
-            texts,
-            by_text,
-            hasher,
-            ..
-        } = self;
+        let Vocab { texts, by_text, hasher, .. } = self;
         let hash = |id: &u32| hasher.hash_one(texts.get(*id as usize));
         for (id, text) in texts.iter().enumerate() {
             if text.is_empty() {
                 continue;
             }
             by_text
-                .entry(
-                    hasher.hash_one(Some(text)),
-                    |&other| texts.get(other as usize) == Some(text),
-                    hash,
-                )
+                .entry(hasher.hash_one(Some(text)), |&other| texts.get(other as usize) == Some(text), hash)
                 .or_insert(id as u32);
         }
     }
@@ -131,11 +110,7 @@ impl Vocab {
 
     /// The token whose stored text is `text`.
     pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
-        self.by_text
-            .find(self.hasher.hash_one(Some(text)), |&id| {
-                self.texts.get(id as usize) == Some(text)
-            })
-            .copied()
+        self.by_text.find(self.hasher.hash_one(Some(text)), |&id| self.texts.get(id as usize) == Some(text)).copied()
     }
 
     pub(super) fn text(&self, id: u32) -> Option<&[u8]> {
@@ -169,17 +144,11 @@ impl Vocab {
     }
 
     /// Checks an id that the metadata names.
-    pub(super) fn check_id(
-        &self,
-        key: &'static str,
-        id: Option<u32>,
-    ) -> Result<Option<u32>, TokenizerError> {
+    pub(super) fn check_id(&self, key: &'static str, id: Option<u32>) -> Result<Option<u32>, TokenizerError> {
         match id {
-            Some(id) if id as usize >= self.len() => Err(TokenizerError::SpecialOutOfRange {
-                key,
-                id,
-                tokens: self.len(),
-            }),
+            Some(id) if id as usize >= self.len() => {
+                Err(TokenizerError::SpecialOutOfRange { key, id, tokens: self.len() })
+            }
             other => Ok(other),
         }
     }
@@ -215,34 +184,20 @@ fn kinds(tokens: &ByteStrings, token_type: &[i32]) -> Result<Vec<TokenKind>, Tok
         });
     }
     let kinds = token_type.iter().enumerate();
-    kinds
-        .map(|(id, &value)| TokenKind::from_file(id as u32, value))
-        .collect()
+    kinds.map(|(id, &value)| TokenKind::from_file(id as u32, value)).collect()
 }
 
 fn check_lengths(tokens: &ByteStrings, kinds: &[TokenKind]) -> Result<(), TokenizerError> {
     for (id, (text, kind)) in tokens.iter().zip(kinds).enumerate() {
-        let max = if kind.is_special() {
-            MAX_SPECIAL_BYTES
-        } else {
-            MAX_TOKEN_BYTES
-        };
+        let max = if kind.is_special() { MAX_SPECIAL_BYTES } else { MAX_TOKEN_BYTES };
         if text.len() > max {
-            return Err(TokenizerError::TokenTooLong {
-                id: id as u32,
-                len: text.len(),
-                max,
-            });
+            return Err(TokenizerError::TokenTooLong { id: id as u32, len: text.len(), max });
         }
     }
     Ok(())
 }
 
-fn printed(
-    tokens: &ByteStrings,
-    kinds: &[TokenKind],
-    spelling: Spelling,
-) -> Result<ByteStrings, TokenizerError> {
+fn printed(tokens: &ByteStrings, kinds: &[TokenKind], spelling: Spelling) -> Result<ByteStrings, TokenizerError> {
     let bytes = tokens.iter().map(<[u8]>::len).sum();
     let mut printed = ByteStrings::with_capacity(tokens.len(), bytes);
     for (id, (text, kind)) in tokens.iter().zip(kinds).enumerate() {
@@ -253,10 +208,8 @@ fn printed(
             (Spelling::ByteAlphabet, _) if byte_alphabet::unspell(text, out) => {}
             (Spelling::ByteAlphabet, _) => out.extend_from_slice(text),
             (Spelling::SentencePiece, TokenKind::Byte) => {
-                let byte = byte_of(text).ok_or_else(|| TokenizerError::BadByteToken {
-                    id: id as u32,
-                    text: shown(text),
-                })?;
+                let byte =
+                    byte_of(text).ok_or_else(|| TokenizerError::BadByteToken { id: id as u32, text: shown(text) })?;
                 out.push(byte);
             }
             (Spelling::SentencePiece, _) => print_spaces(text, out),

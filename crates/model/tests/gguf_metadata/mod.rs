@@ -75,9 +75,7 @@ impl Reader<'_> {
 /// Reads the metadata of a gzipped GGUF file.
 pub fn tokenizer_data(file: &Path) -> TokenizerData {
     let mut bytes = vec![];
-    GzDecoder::new(std::fs::File::open(file).unwrap())
-        .read_to_end(&mut bytes)
-        .unwrap();
+    GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_end(&mut bytes).unwrap();
     let mut reader = Reader(&bytes);
     assert_eq!(&reader.take::<4>(), b"GGUF");
     reader.kind();
@@ -96,11 +94,7 @@ pub fn tokenizer_data(file: &Path) -> TokenizerData {
     };
     let mut id = |key: &str| number(key).map(|id| id as u32);
     let (bos, eos, eot) = (id("bos_token_id"), id("eos_token_id"), id("eot_token_id"));
-    let (eom, unk, pad) = (
-        id("eom_token_id"),
-        id("unknown_token_id"),
-        id("padding_token_id"),
-    );
+    let (eom, unk, pad) = (id("eom_token_id"), id("unknown_token_id"), id("padding_token_id"));
     let mut flag = |key: &str| number(key).map(|flag| flag != 0.0);
     let (add_bos, add_eos) = (flag("add_bos_token"), flag("add_eos_token"));
     let add_space_prefix = flag("add_space_prefix");

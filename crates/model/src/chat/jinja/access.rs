@@ -5,16 +5,7 @@ use super::error::Fault;
 use super::value::{Loop, Value};
 
 /// Methods of Python's dict: they hide keys of the same name from `.name`, not from `['name']`.
-const DICT_METHODS: [&str; 8] = [
-    "items",
-    "keys",
-    "values",
-    "get",
-    "copy",
-    "pop",
-    "update",
-    "setdefault",
-];
+const DICT_METHODS: [&str; 8] = ["items", "keys", "values", "get", "copy", "pop", "update", "setdefault"];
 
 /// `object.name`
 pub(super) fn attribute(object: &Value, name: &str, budget: &mut Budget) -> Result<Value, Fault> {
@@ -101,11 +92,7 @@ fn place(at: i64, count: usize) -> Option<usize> {
 }
 
 /// `object[start:stop:step]`
-pub(super) fn slice(
-    object: &Value,
-    bounds: [Option<i64>; 3],
-    budget: &mut Budget,
-) -> Result<Value, Fault> {
+pub(super) fn slice(object: &Value, bounds: [Option<i64>; 3], budget: &mut Budget) -> Result<Value, Fault> {
     match object {
         Value::List(list) => {
             let places = slice_places(bounds, list.items.len())?;
@@ -125,21 +112,14 @@ pub(super) fn slice(
 }
 
 /// The places that a slice takes, in its order; by Python's rules.
-fn slice_places(
-    [start, stop, step]: [Option<i64>; 3],
-    count: usize,
-) -> Result<impl Iterator<Item = usize>, Fault> {
+fn slice_places([start, stop, step]: [Option<i64>; 3], count: usize) -> Result<impl Iterator<Item = usize>, Fault> {
     let step = step.unwrap_or(1);
     if step == 0 {
         return Fault::new("a slice cannot have a step of 0");
     }
     let count = count as i64;
     // Going down, the end before the first place is -1.
-    let (low, high) = if step > 0 {
-        (0, count)
-    } else {
-        (-1, count - 1)
-    };
+    let (low, high) = if step > 0 { (0, count) } else { (-1, count - 1) };
     let bound = |bound: Option<i64>, default: i64| match bound {
         None => default,
         Some(at) if at < 0 => at.saturating_add(count).clamp(low, high),

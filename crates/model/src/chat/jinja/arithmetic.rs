@@ -7,12 +7,7 @@ use super::print::print;
 use super::printf::percent_format;
 use super::value::Value;
 
-pub(super) fn binary(
-    op: Binary,
-    a: &Value,
-    b: &Value,
-    budget: &mut Budget,
-) -> Result<Value, Fault> {
+pub(super) fn binary(op: Binary, a: &Value, b: &Value, budget: &mut Budget) -> Result<Value, Fault> {
     match (op, a, b) {
         (Binary::Concat, ..) => {
             let mut out = Builder::new(budget);
@@ -32,8 +27,7 @@ pub(super) fn binary(
             let items = a.items.iter().chain(&b.items).cloned().collect();
             Value::sequence(items, a.is_tuple, budget)
         }
-        (Binary::Multiply, Value::Str(text), count)
-        | (Binary::Multiply, count, Value::Str(text))
+        (Binary::Multiply, Value::Str(text), count) | (Binary::Multiply, count, Value::Str(text))
             if count.as_int().is_some() =>
         {
             let count = usize::try_from(count.as_int().unwrap_or(0)).unwrap_or(0);
@@ -41,8 +35,7 @@ pub(super) fn binary(
             out.repeat(text, count)?;
             Ok(Value::paid(out.finish()))
         }
-        (Binary::Multiply, Value::List(list), count)
-        | (Binary::Multiply, count, Value::List(list))
+        (Binary::Multiply, Value::List(list), count) | (Binary::Multiply, count, Value::List(list))
             if count.as_int().is_some() =>
         {
             let count = usize::try_from(count.as_int().unwrap_or(0)).unwrap_or(0);

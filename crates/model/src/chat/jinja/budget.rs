@@ -18,11 +18,7 @@ impl Default for Limits {
     /// Enough for a conversation of several million tokens; a hostile template ends within
     /// seconds.
     fn default() -> Limits {
-        Limits {
-            steps: 20_000_000,
-            memory: 512 << 20,
-            output: 64 << 20,
-        }
+        Limits { steps: 50_000_000, memory: 512 << 20, output: 64 << 20 }
     }
 }
 
@@ -51,10 +47,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(limits: Limits) -> Budget {
-        Budget {
-            steps: limits.steps,
-            memory: limits.memory,
-        }
+        Budget { steps: limits.steps, memory: limits.memory }
     }
 
     pub(super) fn step(&mut self) -> Result<(), Fault> {
@@ -92,10 +85,7 @@ pub(super) struct Builder<'b> {
 
 impl Builder<'_> {
     pub(super) fn new(budget: &mut Budget) -> Builder<'_> {
-        Builder {
-            text: String::new(),
-            budget,
-        }
+        Builder { text: String::new(), budget }
     }
 
     pub(super) fn push(&mut self, text: &str) -> Result<(), Fault> {

@@ -7,12 +7,7 @@ use super::eval_expr::Arguments;
 use super::methods::is_cased;
 use super::value::Value;
 
-pub(super) fn check(
-    run: &mut Run,
-    name: &str,
-    value: &Value,
-    args: Arguments,
-) -> Result<bool, Fault> {
+pub(super) fn check(run: &mut Run, name: &str, value: &Value, args: Arguments) -> Result<bool, Fault> {
     let comparison = match name {
         "eq" | "equalto" | "sameas" => Some(Comparison::Equal),
         "ne" => Some(Comparison::NotEqual),
@@ -59,10 +54,7 @@ pub(super) fn check(
         "string" => matches!(value, Value::Str(_)),
         "mapping" => matches!(value, Value::Map(_)),
         "sequence" => matches!(value, Value::Str(_) | Value::List(_) | Value::Map(_)),
-        "iterable" => matches!(
-            value,
-            Value::Str(_) | Value::List(_) | Value::Map(_) | Value::Undefined(_)
-        ),
+        "iterable" => matches!(value, Value::Str(_) | Value::List(_) | Value::Map(_) | Value::Undefined(_)),
         "callable" => matches!(value, Value::Macro(..) | Value::Function(_) | Value::Method),
         "odd" => is_remainder(1.0)?,
         "even" => is_remainder(0.0)?,

@@ -75,11 +75,7 @@ pub(super) fn order(a: &Value, b: &Value, budget: &mut Budget) -> Result<Option<
 }
 
 /// `needle in haystack`
-pub(super) fn contains(
-    haystack: &Value,
-    needle: &Value,
-    budget: &mut Budget,
-) -> Result<bool, Fault> {
+pub(super) fn contains(haystack: &Value, needle: &Value, budget: &mut Budget) -> Result<bool, Fault> {
     match haystack {
         Value::Str(text) => match needle {
             Value::Str(part) => {
@@ -117,18 +113,10 @@ pub(super) fn sort_by_key(
     let mut left = sort_by_key(items, reverse, budget)?.into_iter().peekable();
     let mut right = sort_by_key(right, reverse, budget)?.into_iter().peekable();
     let mut merged = Vec::with_capacity(left.len() + right.len());
-    let later = if reverse {
-        Ordering::Less
-    } else {
-        Ordering::Greater
-    };
+    let later = if reverse { Ordering::Less } else { Ordering::Greater };
     while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
         let takes_right = order(a, b, budget)? == Some(later);
-        merged.extend(if takes_right {
-            right.next()
-        } else {
-            left.next()
-        });
+        merged.extend(if takes_right { right.next() } else { left.next() });
     }
     merged.extend(left);
     merged.extend(right);

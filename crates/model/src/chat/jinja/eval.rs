@@ -57,10 +57,7 @@ pub(super) fn run(
         loops: 0,
     };
     let result = globals(&mut run.budget).and_then(|variables| {
-        run.scopes.push(Scope {
-            variables,
-            parent: None,
-        });
+        run.scopes.push(Scope { variables, parent: None });
         run.statements(body)
     });
     match result {
@@ -117,10 +114,7 @@ impl Run {
         let last = self.scopes.len().checked_sub(1);
         // A macro may have outlived the scope it was defined in; it then sees the current one.
         let parent = parent.filter(|&at| Some(at) <= last).or(last);
-        self.scopes.push(Scope {
-            parent,
-            ..Scope::default()
-        });
+        self.scopes.push(Scope { parent, ..Scope::default() });
         let result = inside(self);
         self.scopes.pop();
         result
@@ -139,10 +133,7 @@ impl Run {
     }
 
     /// The output of `inside`.
-    pub(super) fn captured(
-        &mut self,
-        inside: impl FnOnce(&mut Run) -> Result<(), Fault>,
-    ) -> Result<String, Fault> {
+    pub(super) fn captured(&mut self, inside: impl FnOnce(&mut Run) -> Result<(), Fault>) -> Result<String, Fault> {
         self.outputs.push(String::new());
         let result = inside(self);
         let output = self.outputs.pop().unwrap_or_default();
@@ -177,10 +168,7 @@ impl Run {
                 let value = self.expr(value)?;
                 self.emit(&value)?;
             }
-            StmtKind::If {
-                branches,
-                otherwise,
-            } => {
+            StmtKind::If { branches, otherwise } => {
                 for (condition, body) in branches {
                     if self.expr(condition)?.is_true() {
                         return self.statements(body);
@@ -193,11 +181,7 @@ impl Run {
                 let value = self.expr(value)?;
                 self.assign(target, value)?;
             }
-            StmtKind::SetBlock {
-                target,
-                filters,
-                body,
-            } => {
+            StmtKind::SetBlock { target, filters, body } => {
                 let text = self.captured(|run| run.scoped(None, |run| run.body(body)))?;
                 let value = filters::apply_all(self, Value::paid(text), filters)?;
                 self.assign(target, value)?;
@@ -254,9 +238,7 @@ impl Run {
             }
             Target::Attribute(object, attribute) => {
                 let Some(Value::Namespace(entries)) = self.lookup(object)? else {
-                    return Fault::new(format!(
-                        "{object:?} is not a namespace: it cannot be changed"
-                    ));
+                    return Fault::new(format!("{object:?} is not a namespace: it cannot be changed"));
                 };
                 if !value.is_free() {
                     let kind = value.type_name();
@@ -298,12 +280,8 @@ impl Run {
         let seen = Rc::default();
         let name: Arc<str> = "loop".into();
         for (index, item) in items.items.iter().enumerate() {
-            let state = Value::Loop(Rc::new(Loop {
-                index,
-                items: items.clone(),
-                depth: self.loops,
-                seen: Rc::clone(&seen),
-            }));
+            let state =
+                Value::Loop(Rc::new(Loop { index, items: items.clone(), depth: self.loops, seen: Rc::clone(&seen) }));
             let flow = self.scoped(None, |run| {
                 run.store(&name, state)?;
                 run.assign(&each.target, item.clone())?;

@@ -20,11 +20,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// The arguments as the parameters of `what`, in order.
-    pub(super) fn bind<const N: usize>(
-        self,
-        what: &str,
-        params: [&str; N],
-    ) -> Result<[Option<Value>; N], Fault> {
+    pub(super) fn bind<const N: usize>(self, what: &str, params: [&str; N]) -> Result<[Option<Value>; N], Fault> {
         let mut bound = [const { None }; N];
         if self.positional.len() > N {
             let given = self.positional.len();
@@ -91,11 +87,7 @@ impl Run {
                 self.line = line;
                 filters::apply(self, &filter.name, value, args)
             }
-            ExprKind::Test {
-                value,
-                test,
-                negated,
-            } => {
+            ExprKind::Test { value, test, negated } => {
                 let value = self.expr(value)?;
                 let args = self.args(&test.args)?;
                 self.line = line;
@@ -122,11 +114,7 @@ impl Run {
                 let a = self.expr(a)?;
                 if a.is_true() { Ok(a) } else { self.expr(b) }
             }
-            ExprKind::Conditional {
-                condition,
-                then,
-                otherwise,
-            } => {
+            ExprKind::Conditional { condition, then, otherwise } => {
                 if self.expr(condition)?.is_true() {
                     return self.expr(then);
                 }
@@ -188,12 +176,7 @@ impl Run {
         Ok(Value::Bool(true))
     }
 
-    pub(super) fn holds(
-        &mut self,
-        comparison: Comparison,
-        a: &Value,
-        b: &Value,
-    ) -> Result<bool, Fault> {
+    pub(super) fn holds(&mut self, comparison: Comparison, a: &Value, b: &Value) -> Result<bool, Fault> {
         let budget = &mut self.budget;
         Ok(match comparison {
             Comparison::Equal => compare::equal(a, b, budget)?,
@@ -260,9 +243,7 @@ impl Run {
                 let params = &definition.params;
                 if args.positional.len() > params.len() {
                     let (wanted, given) = (params.len(), args.positional.len());
-                    return Fault::new(format!(
-                        "macro {name:?} takes {wanted} arguments, not {given}"
-                    ));
+                    return Fault::new(format!("macro {name:?} takes {wanted} arguments, not {given}"));
                 }
                 let mut bound: Vec<Option<Value>> = args.positional.into_iter().map(Some).collect();
                 bound.resize(params.len(), None);
@@ -286,8 +267,5 @@ fn negative(value: Value) -> Result<Value, Fault> {
         Value::Float(float) => Some(Value::Float(-float)),
         other => other.as_int().and_then(i64::checked_neg).map(Value::Int),
     };
-    negated.map_or_else(
-        || Fault::new(format!("a {} cannot be negated", value.type_name())),
-        Ok,
-    )
+    negated.map_or_else(|| Fault::new(format!("a {} cannot be negated", value.type_name())), Ok)
 }

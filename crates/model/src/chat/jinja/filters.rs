@@ -14,11 +14,7 @@ use super::value::Value;
 use super::{arithmetic, checks, printf};
 
 /// The value after all of `filters`.
-pub(super) fn apply_all(
-    run: &mut Run,
-    mut value: Value,
-    filters: &[Applied],
-) -> Result<Value, Fault> {
+pub(super) fn apply_all(run: &mut Run, mut value: Value, filters: &[Applied]) -> Result<Value, Fault> {
     for filter in filters {
         let args = run.args(&filter.args)?;
         value = apply(run, &filter.name, value, args)?;
@@ -26,12 +22,7 @@ pub(super) fn apply_all(
     Ok(value)
 }
 
-pub(super) fn apply(
-    run: &mut Run,
-    name: &str,
-    value: Value,
-    args: Arguments,
-) -> Result<Value, Fault> {
+pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) -> Result<Value, Fault> {
     if let Some(result) = of_text(run, name, &value, &args)? {
         return Ok(result);
     }
@@ -51,9 +42,7 @@ pub(super) fn apply(
                 "first" => items.items.first(),
                 _ => items.items.last(),
             };
-            Ok(item
-                .cloned()
-                .unwrap_or_else(|| Value::undefined("the item of an empty list")))
+            Ok(item.cloned().unwrap_or_else(|| Value::undefined("the item of an empty list")))
         }
         "join" => {
             let [separator, attribute] = args.bind(name, ["d", "attribute"])?;
@@ -107,12 +96,8 @@ pub(super) fn apply(
         "int" => {
             let [default] = args.bind(name, ["default"])?;
             let text = value.as_str().map(str::trim);
-            let parsed =
-                text.and_then(|t| t.parse().ok().or(t.parse::<f64>().ok().map(|f| f as i64)));
-            let int = value
-                .as_int()
-                .or(value.as_float().map(|f| f as i64))
-                .or(parsed);
+            let parsed = text.and_then(|t| t.parse().ok().or(t.parse::<f64>().ok().map(|f| f as i64)));
+            let int = value.as_int().or(value.as_float().map(|f| f as i64)).or(parsed);
             Ok(int.map_or_else(|| default.unwrap_or(Value::Int(0)), Value::Int))
         }
         "float" => {
@@ -143,12 +128,7 @@ pub(super) fn apply(
 }
 
 /// The filters that work on the text of a value.
-fn of_text(
-    run: &mut Run,
-    name: &str,
-    value: &Value,
-    args: &Arguments,
-) -> Result<Option<Value>, Fault> {
+fn of_text(run: &mut Run, name: &str, value: &Value, args: &Arguments) -> Result<Option<Value>, Fault> {
     let is_one = matches!(
         name,
         "string"
@@ -169,10 +149,7 @@ fn of_text(
     if !is_one {
         return Ok(None);
     }
-    let args = Arguments {
-        positional: args.positional.clone(),
-        named: args.named.clone(),
-    };
+    let args = Arguments { positional: args.positional.clone(), named: args.named.clone() };
     let text = to_text(value, &mut run.budget)?;
     let budget = &mut run.budget;
     Ok(Some(match name {
@@ -351,10 +328,7 @@ fn map(run: &mut Run, value: &Value, mut args: Arguments) -> Result<Value, Fault
     run.enter()?;
     for item in &items.items {
         run.budget.step()?;
-        let args = Arguments {
-            positional: args.positional.clone(),
-            named: args.named.clone(),
-        };
+        let args = Arguments { positional: args.positional.clone(), named: args.named.clone() };
         out.push(apply(run, &filter, item.clone(), args)?);
     }
     run.leave();
@@ -369,11 +343,8 @@ fn select(
     attribute: Option<Value>,
     mut args: Arguments,
 ) -> Result<Value, Fault> {
-    let test = if args.positional.is_empty() {
-        None
-    } else {
-        Some(to_text(&args.positional.remove(0), &mut run.budget)?)
-    };
+    let test =
+        if args.positional.is_empty() { None } else { Some(to_text(&args.positional.remove(0), &mut run.budget)?) };
     let items = value.items(&mut run.budget)?;
     let mut kept = vec![];
     for item in &items.items {
@@ -385,10 +356,7 @@ fn select(
         let holds = match &test {
             None => tested.is_true(),
             Some(test) => {
-                let args = Arguments {
-                    positional: args.positional.clone(),
-                    named: args.named.clone(),
-                };
+                let args = Arguments { positional: args.positional.clone(), named: args.named.clone() };
                 // Operators are tests too.
                 let test = match test.as_str() {
                     "==" => "eq",
@@ -485,9 +453,7 @@ fn dictsort(run: &mut Run, value: &Value, args: Arguments) -> Result<Value, Faul
     for pair in &pairs.items {
         let parts = pair.items(&mut run.budget)?;
         let key = match &parts.items[usize::from(by_value)] {
-            Value::Str(text) if !case_sensitive => {
-                Value::string(text.to_lowercase(), &mut run.budget)?
-            }
+            Value::Str(text) if !case_sensitive => Value::string(text.to_lowercase(), &mut run.budget)?,
             key => key.clone(),
         };
         keyed.push((key, pair.clone()));
@@ -509,8 +475,7 @@ fn batch(run: &mut Run, value: &Value, args: Arguments) -> Result<Value, Fault> 
     for chunk in items.items.chunks(size) {
         let mut chunk = chunk.to_vec();
         if let Some(fill) = fill.as_ref().filter(|fill| !matches!(fill, Value::None)) {
-            run.budget
-                .make(size.saturating_mul(std::mem::size_of::<Value>()))?;
+            run.budget.make(size.saturating_mul(std::mem::size_of::<Value>()))?;
             chunk.resize(size, fill.clone());
         }
         batches.push(Value::list(chunk, &mut run.budget)?);

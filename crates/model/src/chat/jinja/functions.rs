@@ -92,10 +92,7 @@ pub(super) fn put(
     value: Value,
     budget: &mut Budget,
 ) -> Result<(), Fault> {
-    if !matches!(
-        key,
-        Value::Str(_) | Value::Int(_) | Value::Bool(_) | Value::None | Value::Float(_)
-    ) {
+    if !matches!(key, Value::Str(_) | Value::Int(_) | Value::Bool(_) | Value::None | Value::Float(_)) {
         return Fault::new(format!("a {} cannot be a key", key.type_name()));
     }
     for (other, slot) in entries.iter_mut() {
@@ -117,25 +114,16 @@ fn range(run: &mut Run, args: Arguments) -> Result<Value, Fault> {
             None => Fault::new(format!("a range has no {}", value.type_name())),
         },
     };
-    let (start, stop) = if b.is_some() {
-        (int(a, 0)?, int(b, 0)?)
-    } else {
-        (0, int(a, 0)?)
-    };
+    let (start, stop) = if b.is_some() { (int(a, 0)?, int(b, 0)?) } else { (0, int(a, 0)?) };
     let step = int(step, 1)?;
     if step == 0 {
         return Fault::new("a range cannot have a step of 0");
     }
-    let distance = if step > 0 {
-        i128::from(stop) - i128::from(start)
-    } else {
-        i128::from(start) - i128::from(stop)
-    };
+    let distance = if step > 0 { i128::from(stop) - i128::from(start) } else { i128::from(start) - i128::from(stop) };
     let stride = i128::from(step.unsigned_abs());
     let count = (distance.max(0) + stride - 1) / stride;
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    run.budget
-        .make(count.saturating_mul(std::mem::size_of::<Value>()))?;
+    run.budget.make(count.saturating_mul(std::mem::size_of::<Value>()))?;
     let items = (0..count).map(|i| Value::Int(start + i as i64 * step));
     Value::list(items.collect(), &mut run.budget)
 }

@@ -25,21 +25,15 @@ pub(super) enum Token {
 
 /// Longest first, so that the first that fits is the one meant.
 const OPERATORS: [&str; 26] = [
-    "**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[",
-    "]", "{", "}", ".", ",", ":", "|", ";",
+    "**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ".",
+    ",", ":", "|", ";",
 ];
 
 /// Tokens with their lines.
 pub(super) fn tokenize(source: &str) -> Result<Vec<(Token, u32)>, TemplateError> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let source = source.strip_suffix('\n').unwrap_or(&source);
-    let mut lexer = Lexer {
-        source,
-        at: 0,
-        line: 1,
-        line_starting: true,
-        tokens: Vec::new(),
-    };
+    let mut lexer = Lexer { source, at: 0, line: 1, line_starting: true, tokens: Vec::new() };
     while lexer.at < source.len() {
         lexer.text_and_tag()?;
     }
@@ -71,10 +65,7 @@ impl<'s> Lexer<'s> {
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T, TemplateError> {
-        Err(TemplateError::Syntax {
-            line: self.line,
-            message: message.into(),
-        })
+        Err(TemplateError::Syntax { line: self.line, message: message.into() })
     }
 
     /// Takes the text up to the next tag, and the tag.
@@ -121,11 +112,7 @@ impl<'s> Lexer<'s> {
     fn without_indentation<'t>(&self, text: &'t str) -> &'t str {
         let line = text.rfind('\n').map_or(0, |newline| newline + 1);
         let whole_line = line > 0 || self.line_starting;
-        if whole_line && text[line..].trim().is_empty() {
-            &text[..line]
-        } else {
-            text
-        }
+        if whole_line && text[line..].trim().is_empty() { &text[..line] } else { text }
     }
 
     /// Takes the end of a tag, of two bytes, and the whitespace it removes.
@@ -205,9 +192,7 @@ impl<'s> Lexer<'s> {
                 return Ok(());
             }
             if first.is_alphabetic() || first == '_' {
-                let len = rest
-                    .find(|c: char| !c.is_alphanumeric() && c != '_')
-                    .unwrap_or(rest.len());
+                let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 self.push(Token::Name(rest[..len].to_owned()));
                 self.advance(len);
             } else if first.is_ascii_digit() {
@@ -251,11 +236,7 @@ impl<'s> Lexer<'s> {
             }
         }
         let text = rest[..end].replace('_', "");
-        let token = if is_float {
-            text.parse().ok().map(Token::Float)
-        } else {
-            text.parse().ok().map(Token::Int)
-        };
+        let token = if is_float { text.parse().ok().map(Token::Float) } else { text.parse().ok().map(Token::Int) };
         match token {
             Some(token) => self.push(token),
             None => return self.error(format!("{text} is not a number that fits")),
@@ -319,8 +300,7 @@ fn block_name_end(text: &str, name: &str) -> Option<(usize, Option<char>)> {
     let rest = text.trim_start().strip_prefix(name)?.trim_start();
     let sign = rest.chars().next().filter(|c| matches!(c, '-' | '+'));
     let end = &rest[usize::from(sign.is_some())..];
-    end.starts_with("%}")
-        .then_some((text.len() - rest.len(), sign))
+    end.starts_with("%}").then_some((text.len() - rest.len(), sign))
 }
 
 #[cfg(test)]
@@ -362,19 +342,13 @@ mod tests {
 
     #[test]
     fn raw_blocks_are_text() {
-        assert_eq!(
-            texts("a {% raw %}\n{{ x }}{% y %}{% endraw %}\nb"),
-            "<a ><{{ x }}{% y %}><b>"
-        );
+        assert_eq!(texts("a {% raw %}\n{{ x }}{% y %}{% endraw %}\nb"), "<a ><{{ x }}{% y %}><b>");
         assert_eq!(texts("{%- raw -%} {{ {%- endraw -%} b"), "<{{><b>");
     }
 
     #[test]
     fn strings_numbers_and_brackets() {
-        assert_eq!(
-            texts(r#"{{ 'a\n\'"' ~ "\u00e9\q" }}"#),
-            "\"a\\n'\\\"\"~\"é\\\\q\""
-        );
+        assert_eq!(texts(r#"{{ 'a\n\'"' ~ "\u00e9\q" }}"#), "\"a\\n'\\\"\"~\"é\\\\q\"");
         assert_eq!(texts("{{ 1_000 1.5 2e3 x.1 }}"), "10001.52000x.1");
         assert_eq!(texts("{{ {'a': {}} }}b"), "{\"a\":{}}<b>");
         assert_eq!(texts("{{ '}}' }}"), "\"}}\"");
@@ -392,14 +366,7 @@ mod tests {
 
     #[test]
     fn broken_sources_are_errors_with_a_line() {
-        for source in [
-            "\n{{ x",
-            "\n{% x",
-            "\n{# x",
-            "\n{{ 'x }}",
-            "\n{{ § }}",
-            "\n{% raw %}x",
-        ] {
+        for source in ["\n{{ x", "\n{% x", "\n{# x", "\n{{ 'x }}", "\n{{ § }}", "\n{% raw %}x"] {
             match tokenize(source) {
                 Err(TemplateError::Syntax { line: 2, .. }) => {}
                 other => panic!("{source:?}: {other:?}"),

@@ -9,18 +9,11 @@ use super::print::to_text;
 use super::text::{self, Ends};
 use super::value::{List, Loop, Value};
 
-pub(super) fn call(
-    run: &mut Run,
-    object: &Value,
-    method: &str,
-    args: Arguments,
-) -> Result<Value, Fault> {
+pub(super) fn call(run: &mut Run, object: &Value, method: &str, args: Arguments) -> Result<Value, Fault> {
     let budget = &mut run.budget;
     let found = match object {
         Value::Undefined(name) => {
-            return Fault::new(format!(
-                "{name} is undefined, so it has no method {method:?}"
-            ));
+            return Fault::new(format!("{name} is undefined, so it has no method {method:?}"));
         }
         Value::Str(text) => string(text, method, args, budget)?,
         Value::List(_) => list(object, method, args, budget)?,
@@ -28,18 +21,10 @@ pub(super) fn call(
         Value::Loop(state) => loop_method(state, method, args, budget)?,
         _ => None,
     };
-    found.map_or_else(
-        || Fault::new(format!("a {} has no method {method:?}", object.type_name())),
-        Ok,
-    )
+    found.map_or_else(|| Fault::new(format!("a {} has no method {method:?}", object.type_name())), Ok)
 }
 
-fn string(
-    text: &str,
-    method: &str,
-    args: Arguments,
-    budget: &mut Budget,
-) -> Result<Option<Value>, Fault> {
+fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
     budget.read(text.len())?;
     let ends = match method.as_bytes().first() {
         Some(b'l') => Ends::Left,
@@ -67,11 +52,7 @@ fn string(
             let [part] = args.bind(method, ["part"])?;
             let at_start = method == "startswith";
             let fits = |part: &str| {
-                if at_start {
-                    text.starts_with(part)
-                } else {
-                    text.ends_with(part)
-                }
+                if at_start { text.starts_with(part) } else { text.ends_with(part) }
             };
             match part {
                 Some(Value::Str(part)) => Value::Bool(fits(&part)),
@@ -94,9 +75,7 @@ fn string(
             let count = optional_int(&count, method)?;
             let pieces = match optional_text(&separator, method)? {
                 Some(separator) => text::rsplit(text, separator, count, budget)?,
-                None if count.is_none_or(|count| count < 0) => {
-                    text::split(text, None, None, budget)?
-                }
+                None if count.is_none_or(|count| count < 0) => text::split(text, None, None, budget)?,
                 None => return Fault::new("rsplit with a count needs a separator"),
             };
             Value::list(pieces, budget)?
@@ -110,11 +89,7 @@ fn string(
         "partition" | "rpartition" => {
             let [separator] = args.bind(method, ["sep"])?;
             let separator = needed_text(&separator, method)?;
-            let cut = if method == "partition" {
-                text.split_once(separator)
-            } else {
-                text.rsplit_once(separator)
-            };
+            let cut = if method == "partition" { text.split_once(separator) } else { text.rsplit_once(separator) };
             let parts = match cut {
                 Some((left, right)) => [left, separator, right],
                 None if method == "partition" => [text, "", ""],
@@ -132,21 +107,13 @@ fn string(
         "removeprefix" | "removesuffix" => {
             let [part] = args.bind(method, ["part"])?;
             let part = needed_text(&part, method)?;
-            let rest = if method == "removeprefix" {
-                text.strip_prefix(part)
-            } else {
-                text.strip_suffix(part)
-            };
+            let rest = if method == "removeprefix" { text.strip_prefix(part) } else { text.strip_suffix(part) };
             Value::substring(rest.unwrap_or(text), budget)?
         }
         "find" | "rfind" | "index" | "rindex" => {
             let [part] = args.bind(method, ["part"])?;
             let part = needed_text(&part, method)?;
-            let found = if method.starts_with('r') {
-                text.rfind(part)
-            } else {
-                text.find(part)
-            };
+            let found = if method.starts_with('r') { text.rfind(part) } else { text.find(part) };
             match found {
                 Some(at) => Value::Int(text[..at].chars().count() as i64),
                 None if method.ends_with("find") => Value::Int(-1),
@@ -195,17 +162,9 @@ fn string(
 }
 
 fn swap_case(ch: char) -> char {
-    let mut swapped = if ch.is_uppercase() {
-        ch.to_lowercase().to_string()
-    } else {
-        ch.to_uppercase().to_string()
-    };
+    let mut swapped = if ch.is_uppercase() { ch.to_lowercase().to_string() } else { ch.to_uppercase().to_string() };
     // The few that become two letters stay.
-    if swapped.chars().count() == 1 {
-        swapped.pop().unwrap_or(ch)
-    } else {
-        ch
-    }
+    if swapped.chars().count() == 1 { swapped.pop().unwrap_or(ch) } else { ch }
 }
 
 fn all(text: &str, holds: fn(char) -> bool) -> Value {
@@ -220,10 +179,7 @@ fn optional_text<'v>(value: &'v Option<Value>, method: &str) -> Result<Option<&'
     match value {
         None | Some(Value::None) => Ok(None),
         Some(Value::Str(text)) => Ok(Some(text)),
-        Some(other) => Fault::new(format!(
-            "{method} needs a string, not a {}",
-            other.type_name()
-        )),
+        Some(other) => Fault::new(format!("{method} needs a string, not a {}", other.type_name())),
     }
 }
 
@@ -239,10 +195,7 @@ fn optional_int(value: &Option<Value>, method: &str) -> Result<Option<i64>, Faul
         None | Some(Value::None) => Ok(None),
         Some(value) => match value.as_int() {
             Some(int) => Ok(Some(int)),
-            None => Fault::new(format!(
-                "{method} needs a number, not a {}",
-                value.type_name()
-            )),
+            None => Fault::new(format!("{method} needs a number, not a {}", value.type_name())),
         },
     }
 }
@@ -294,12 +247,7 @@ fn format(text: &str, args: Arguments, budget: &mut Budget) -> Result<Value, Fau
     Ok(Value::paid(out.finish()))
 }
 
-fn list(
-    list: &Value,
-    method: &str,
-    args: Arguments,
-    budget: &mut Budget,
-) -> Result<Option<Value>, Fault> {
+fn list(list: &Value, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
     let items = list.items(budget)?;
     let wanted = |args: Arguments| -> Result<Value, Fault> {
         let [value] = args.bind(method, ["value"])?;
@@ -331,12 +279,7 @@ fn list(
     }))
 }
 
-fn dict(
-    dict: &Value,
-    method: &str,
-    args: Arguments,
-    budget: &mut Budget,
-) -> Result<Option<Value>, Fault> {
+fn dict(dict: &Value, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
     Ok(Some(match method {
         "get" => {
             let [key, default] = args.bind(method, ["key", "default"])?;
@@ -384,12 +327,7 @@ pub(super) fn pairs(dict: &Value, budget: &mut Budget) -> Result<Value, Fault> {
     Value::list(pairs, budget)
 }
 
-fn loop_method(
-    state: &Loop,
-    method: &str,
-    args: Arguments,
-    budget: &mut Budget,
-) -> Result<Option<Value>, Fault> {
+fn loop_method(state: &Loop, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
     match method {
         "cycle" => match args.positional.len() {
             0 => Fault::new("loop.cycle needs something to cycle through"),

@@ -4,7 +4,7 @@
 //! error. In minijinja 3.0.5 `{% set ns.x = ns %}{{ ns }}` overflows the stack and ends the process,
 //! `{{ ''[::-1] }}` panics, and its fuel counts instructions while a loop of `x ~ x` doubles memory
 //! at each. Here every step and every byte of every value is paid for from a [`Limits`] budget,
-//! values cannot form cycles and nest to a bounded depth. minijinja is the oracle of the tests.
+//! values cannot form cycles and nest to a bounded depth. The tests compare with Jinja2 itself.
 //!
 //! In the language: text, expressions, `if`, `for` (with a filter and `else`), `set` (also of
 //! blocks and namespace attributes), `macro`, `call`, `filter`, `with`, `break`, `continue`, `raw`;
@@ -47,9 +47,7 @@ pub(super) struct Template {
 
 impl Template {
     pub(super) fn parse(source: &str) -> Result<Template, TemplateError> {
-        Ok(Template {
-            body: parser::parse(source)?,
-        })
+        Ok(Template { body: parser::parse(source)? })
     }
 
     /// The text of the template with the given variables.

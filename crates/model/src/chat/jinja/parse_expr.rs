@@ -53,19 +53,11 @@ impl Parser {
             let line = self.line();
             self.next();
             let condition = Box::new(self.infix(Level::Or)?);
-            let otherwise = if self.take_name("else") {
-                Some(Box::new(self.expr()?))
-            } else {
-                None
-            };
+            let otherwise = if self.take_name("else") { Some(Box::new(self.expr()?)) } else { None };
             let depths = [value.depth, condition.depth];
             let depth = otherwise.as_ref().map_or(0, |e| e.depth);
             let depth = depths.into_iter().fold(depth, usize::max);
-            let kind = ExprKind::Conditional {
-                condition,
-                then: Box::new(value),
-                otherwise,
-            };
+            let kind = ExprKind::Conditional { condition, then: Box::new(value), otherwise };
             value = self.node(line, depth, kind)?;
         }
         self.leave();
@@ -90,10 +82,7 @@ impl Parser {
         }
         let mut items = vec![first];
         while self.take_op(",") {
-            let ended = matches!(
-                self.peek(),
-                None | Some(Token::PrintEnd | Token::BlockEnd | Token::Op(")"))
-            );
+            let ended = matches!(self.peek(), None | Some(Token::PrintEnd | Token::BlockEnd | Token::Op(")")));
             if ended {
                 break;
             }
@@ -199,11 +188,7 @@ impl Parser {
             self.leave();
             let depth = operand.depth;
             let operand = Box::new(operand);
-            let kind = if negative {
-                ExprKind::Negative(operand)
-            } else {
-                ExprKind::Positive(operand)
-            };
+            let kind = if negative { ExprKind::Negative(operand) } else { ExprKind::Positive(operand) };
             self.node(line, depth, kind)?
         } else {
             let primary = self.primary()?;
@@ -222,11 +207,7 @@ impl Parser {
                 let negated = self.take_name("not");
                 let test = self.test()?;
                 let depth = value.depth.max(args_depth(&test.args));
-                let kind = ExprKind::Test {
-                    value: Box::new(value),
-                    test,
-                    negated,
-                };
+                let kind = ExprKind::Test { value: Box::new(value), test, negated };
                 value = self.node(line, depth, kind)?;
             } else {
                 return Ok(value);
@@ -237,11 +218,7 @@ impl Parser {
     /// A filter's name and arguments.
     pub(super) fn applied(&mut self) -> Parsed<Applied> {
         let name = self.expect_name("the name of a filter")?;
-        let args = if self.is_op("(") {
-            self.args()?
-        } else {
-            Args::default()
-        };
+        let args = if self.is_op("(") { self.args()? } else { Args::default() };
         Ok(Applied { name, args })
     }
 

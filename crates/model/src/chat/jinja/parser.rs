@@ -12,16 +12,9 @@ pub(super) type Parsed<T> = Result<T, TemplateError>;
 /// The statements of a template.
 pub(super) fn parse(source: &str) -> Parsed<Vec<Stmt>> {
     if source.len() > MAX_SOURCE_BYTES {
-        return Err(TemplateError::Limit {
-            line: 1,
-            limit: Limit::Source,
-        });
+        return Err(TemplateError::Limit { line: 1, limit: Limit::Source });
     }
-    let mut parser = Parser {
-        tokens: tokenize(source)?,
-        at: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { tokens: tokenize(source)?, at: 0, depth: 0 };
     let (body, _) = parser.body(&[])?;
     Ok(body)
 }
@@ -53,10 +46,7 @@ impl Parser {
     }
 
     pub(super) fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
-        Err(TemplateError::Syntax {
-            line: self.line(),
-            message: message.into(),
-        })
+        Err(TemplateError::Syntax { line: self.line(), message: message.into() })
     }
 
     pub(super) fn is_op(&self, op: &str) -> bool {
@@ -125,10 +115,7 @@ impl Parser {
     }
 
     pub(super) fn too_deep(&self) -> TemplateError {
-        TemplateError::Limit {
-            line: self.line(),
-            limit: Limit::Depth,
-        }
+        TemplateError::Limit { line: self.line(), limit: Limit::Depth }
     }
 
     fn end_block(&mut self) -> Parsed<()> {
@@ -241,15 +228,8 @@ impl Parser {
                 continue;
             }
             self.end_block()?;
-            let otherwise = if end == "else" {
-                self.body_until("endif")?
-            } else {
-                vec![]
-            };
-            return Ok(StmtKind::If {
-                branches,
-                otherwise,
-            });
+            let otherwise = if end == "else" { self.body_until("endif")? } else { vec![] };
+            return Ok(StmtKind::If { branches, otherwise });
         }
     }
 
@@ -260,29 +240,15 @@ impl Parser {
         }
         // A conditional expression would take the `if` of the filter.
         let items = self.tuple_of(Parser::or_expr)?;
-        let condition = if self.take_name("if") {
-            Some(self.expr()?)
-        } else {
-            None
-        };
+        let condition = if self.take_name("if") { Some(self.expr()?) } else { None };
         if self.is_name("recursive") {
             return self.error("recursive loops are not supported");
         }
         self.end_block()?;
         let (body, end) = self.body(&["else", "endfor"])?;
         self.end_block()?;
-        let otherwise = if end == "else" {
-            self.body_until("endfor")?
-        } else {
-            vec![]
-        };
-        Ok(StmtKind::For(For {
-            target,
-            items,
-            condition,
-            body,
-            otherwise,
-        }))
+        let otherwise = if end == "else" { self.body_until("endfor")? } else { vec![] };
+        Ok(StmtKind::For(For { target, items, condition, body, otherwise }))
     }
 
     fn set_statement(&mut self) -> Parsed<StmtKind> {
@@ -295,19 +261,11 @@ impl Parser {
         let filters = self.filters()?;
         self.end_block()?;
         let body = self.body_until("endset")?;
-        Ok(StmtKind::SetBlock {
-            target,
-            filters,
-            body,
-        })
+        Ok(StmtKind::SetBlock { target, filters, body })
     }
 
     fn call_statement(&mut self) -> Parsed<StmtKind> {
-        let params = if self.is_op("(") {
-            self.params()?
-        } else {
-            vec![]
-        };
+        let params = if self.is_op("(") { self.params()? } else { vec![] };
         let call = self.expr()?;
         self.end_block()?;
         let body = self.body_until("endcall")?;
@@ -342,11 +300,7 @@ impl Parser {
                 }
             }
             let name = self.expect_name("a parameter")?;
-            let default = if self.take_op("=") {
-                Some(self.expr()?)
-            } else {
-                None
-            };
+            let default = if self.take_op("=") { Some(self.expr()?) } else { None };
             params.push((name, default));
         }
         Ok(params)

@@ -31,11 +31,7 @@ pub(super) fn repr(value: &Value, out: &mut Builder) -> Result<(), Fault> {
         Value::Float(float) => out.push(&float_text(*float)),
         Value::Str(text) => quoted(text, out),
         Value::List(list) => {
-            let (open, close) = if list.is_tuple {
-                ("(", ")")
-            } else {
-                ("[", "]")
-            };
+            let (open, close) = if list.is_tuple { ("(", ")") } else { ("[", "]") };
             out.push(open)?;
             for (i, item) in list.items.iter().enumerate() {
                 if i > 0 {
@@ -69,11 +65,7 @@ pub(super) fn repr(value: &Value, out: &mut Builder) -> Result<(), Fault> {
 }
 
 fn quoted(text: &str, out: &mut Builder) -> Result<(), Fault> {
-    let quote = if text.contains('\'') && !text.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push_char(quote)?;
     for ch in text.chars() {
         match ch {
@@ -107,11 +99,7 @@ pub(super) fn float_text(float: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..16).contains(&exponent) {
         let fixed = format!("{float}");
-        if fixed.contains('.') {
-            fixed
-        } else {
-            fixed + ".0"
-        }
+        if fixed.contains('.') { fixed } else { fixed + ".0" }
     } else {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{digits}e{sign}{:02}", exponent.abs())
@@ -129,23 +117,14 @@ pub(super) struct JsonStyle {
 }
 
 /// `json.dumps(value)`, which escapes nothing for HTML.
-pub(super) fn json(
-    value: &Value,
-    style: &JsonStyle,
-    level: usize,
-    out: &mut Builder,
-) -> Result<(), Fault> {
+pub(super) fn json(value: &Value, style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fault> {
     out.budget.step()?;
     match value {
         Value::None => out.push("null"),
         Value::Bool(bool) => out.push(if *bool { "true" } else { "false" }),
         Value::Int(int) => out.push(&int.to_string()),
         Value::Float(float) if float.is_nan() => out.push("NaN"),
-        Value::Float(float) if float.is_infinite() => out.push(if *float > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }),
+        Value::Float(float) if float.is_infinite() => out.push(if *float > 0.0 { "Infinity" } else { "-Infinity" }),
         Value::Float(float) => out.push(&float_text(*float)),
         Value::Str(text) => json_string(text, style.ensure_ascii, out),
         Value::List(list) if list.items.is_empty() => out.push("[]"),
@@ -263,12 +242,9 @@ mod tests {
     #[test]
     fn strings_are_quoted_as_python_does() {
         let mut budget = Budget::new(Limits::default());
-        for (text, expected) in [
-            ("a'b", r#""a'b""#),
-            ("a\"b", r#"'a"b'"#),
-            ("a'\"b", r#"'a\'"b'"#),
-            ("\n\\é\u{1}", r"'\n\\é\x01'"),
-        ] {
+        for (text, expected) in
+            [("a'b", r#""a'b""#), ("a\"b", r#"'a"b'"#), ("a'\"b", r#"'a\'"b'"#), ("\n\\é\u{1}", r"'\n\\é\x01'")]
+        {
             let mut out = Builder::new(&mut budget);
             repr(&Value::Str(text.into()), &mut out).unwrap();
             assert_eq!(out.finish(), expected);

@@ -6,11 +6,7 @@ use super::print::{print, repr};
 use super::value::Value;
 
 /// Python's `format % args`, with a tuple for several and a mapping for named arguments.
-pub(super) fn percent_format(
-    format: &str,
-    args: &Value,
-    budget: &mut Budget,
-) -> Result<Value, Fault> {
+pub(super) fn percent_format(format: &str, args: &Value, budget: &mut Budget) -> Result<Value, Fault> {
     let single = [args.clone()];
     let mut queue = match args {
         Value::List(list) if list.is_tuple => list.items.iter(),
@@ -21,9 +17,7 @@ pub(super) fn percent_format(
     while let Some(at) = rest.find('%') {
         out.push(&rest[..at])?;
         rest = &rest[at + 1..];
-        let named = rest
-            .strip_prefix('(')
-            .and_then(|inner| inner.split_once(')'));
+        let named = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'));
         let mut value = None;
         if let Some((name, after)) = named {
             rest = after;
@@ -97,9 +91,7 @@ impl Spec {
                 out.push(&whole[..end.map_or(whole.len(), |(at, _)| at)])
             }
             'd' | 'i' => {
-                let int = value
-                    .as_int()
-                    .or(value.as_float().map(|float| float as i64));
+                let int = value.as_int().or(value.as_float().map(|float| float as i64));
                 match int {
                     Some(int) if self.plus => out.push(&format!("{int:+}")),
                     Some(int) => out.push(&int.to_string()),
@@ -107,9 +99,7 @@ impl Spec {
                 }
             }
             'f' | 'F' => match value.as_float() {
-                Some(float) if self.plus => {
-                    out.push(&format!("{float:+.*}", precision.unwrap_or(6)))
-                }
+                Some(float) if self.plus => out.push(&format!("{float:+.*}", precision.unwrap_or(6))),
                 Some(float) => out.push(&format!("{float:.*}", precision.unwrap_or(6))),
                 None => Fault::new(format!("%f does not print a {}", value.type_name())),
             },
@@ -129,9 +119,7 @@ impl Spec {
             out.push(field)?;
             return out.repeat(" ", missing);
         }
-        let is_number = field
-            .trim_start_matches(['+', '-'])
-            .starts_with(|c: char| c.is_ascii_digit());
+        let is_number = field.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
         if self.zero && is_number {
             let digits = field.trim_start_matches(['+', '-']);
             out.push(&field[..field.len() - digits.len()])?;
@@ -144,9 +132,7 @@ impl Spec {
 }
 
 fn number(rest: &mut &str) -> Option<usize> {
-    let end = rest
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(rest.len());
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let number = rest[..end].parse().ok();
     *rest = &rest[end..];
     number

@@ -13,10 +13,7 @@ fn render(template: &str) -> Result<String, TemplateError> {
 }
 
 /// What differs from Jinja2, and why.
-const DIFFERENCES: &[(&str, &str)] = &[(
-    "{{ map.items() }}",
-    "Python names the type of the view; here it is a list",
-)];
+const DIFFERENCES: &[(&str, &str)] = &[("{{ map.items() }}", "Python names the type of the view; here it is a list")];
 
 #[test]
 fn templates_render_as_in_jinja2() {
@@ -33,33 +30,21 @@ fn templates_render_as_in_jinja2() {
         };
         let differs = DIFFERENCES.iter().any(|(known, _)| *known == template);
         if same == differs {
-            wrong.push(format!(
-                "{template}\n  here   {rendered:?}\n  jinja2 {}",
-                case["output"]
-            ));
+            wrong.push(format!("{template}\n  here   {rendered:?}\n  jinja2 {}", case["output"]));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn generation_marks_print_their_body() {
-    let template =
-        "{% for m in [1, 2] %}{% generation %}\n<{{ m }}>{% endgeneration %}\n{% endfor %}";
+    let template = "{% for m in [1, 2] %}{% generation %}\n<{{ m }}>{% endgeneration %}\n{% endfor %}";
     assert_eq!(render(template).unwrap(), "<1><2>");
 }
 
 #[test]
 fn the_date_is_the_one_given() {
-    assert_eq!(
-        render("{{ strftime_now('%Y-%m-%d') }}").unwrap(),
-        "1970-01-01"
-    );
+    assert_eq!(render("{{ strftime_now('%Y-%m-%d') }}").unwrap(), "1970-01-01");
     assert!(render("{{ strftime_now() }}").is_err());
 }
 
@@ -67,24 +52,13 @@ fn the_date_is_the_one_given() {
 fn errors_know_their_line() {
     for (template, line, words) in [
         ("a\n{{ x.y }}", 2, "x is undefined"),
-        (
-            "a\n\n{% if 1 %}\n{{ 'a' + 1 }}{% endif %}",
-            4,
-            "Add does not work on a string and a int",
-        ),
-        (
-            "{% macro m() %}\n{{ 1 / 0 }}\n{% endmacro %}\n{{ m() }}",
-            2,
-            "division by zero",
-        ),
+        ("a\n\n{% if 1 %}\n{{ 'a' + 1 }}{% endif %}", 4, "Add does not work on a string and a int"),
+        ("{% macro m() %}\n{{ 1 / 0 }}\n{% endmacro %}\n{{ m() }}", 2, "division by zero"),
         ("{{\n 'a'\n | nofilter }}", 3, "no filter \"nofilter\""),
         ("\n{% for x in 5 %}{% endfor %}", 2, "a int has no items"),
     ] {
         match render(template) {
-            Err(TemplateError::Evaluation {
-                line: found,
-                message,
-            }) => {
+            Err(TemplateError::Evaluation { line: found, message }) => {
                 assert_eq!(found, line, "{template:?}: {message}");
                 assert!(message.contains(words), "{template:?}: {message}");
             }
@@ -92,29 +66,17 @@ fn errors_know_their_line() {
         }
     }
     let raised = render("\n{{ raise_exception('no') }}").unwrap_err();
-    let expected = TemplateError::Raised {
-        line: 2,
-        message: "no".into(),
-    };
+    let expected = TemplateError::Raised { line: 2, message: "no".into() };
     assert_eq!(raised, expected);
     let syntax = render("a\n{% if %}").unwrap_err();
-    assert_eq!(
-        syntax.to_string(),
-        "chat template, line 2: expected a value, found the end of the tag"
-    );
+    assert_eq!(syntax.to_string(), "chat template, line 2: expected a value, found the end of the tag");
 }
 
 fn limit(template: &str) -> Limit {
-    let limits = Limits {
-        steps: 200_000,
-        memory: 1 << 20,
-        output: 1 << 16,
-    };
+    let limits = Limits { steps: 200_000, memory: 1 << 20, output: 1 << 16 };
     let context = json!({ "text": "x".repeat(10_000), "list": [1, 2, 3] });
-    let variables: Vec<(&str, &Json)> =
-        vec![("text", &context["text"]), ("list", &context["list"])];
-    let rendered =
-        Template::parse(template).and_then(|parsed| parsed.render(&variables, limits, UNIX_EPOCH));
+    let variables: Vec<(&str, &Json)> = vec![("text", &context["text"]), ("list", &context["list"])];
+    let rendered = Template::parse(template).and_then(|parsed| parsed.render(&variables, limits, UNIX_EPOCH));
     match rendered {
         Err(TemplateError::Limit { limit, .. }) => limit,
         other => panic!("{template}: {other:.100?}"),
@@ -124,8 +86,7 @@ fn limit(template: &str) -> Limit {
 /// Templates that would take all time, all memory or the whole stack.
 #[test]
 fn hostile_templates_run_into_limits() {
-    let forever =
-        "{% set r = range(999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}";
+    let forever = "{% set r = range(999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}";
     assert_eq!(limit(forever), Limit::Steps);
     let many = "{% set ns = namespace(x=text) %}{% for i in range(99) %}";
     for (grow, what) in [
@@ -137,15 +98,9 @@ fn hostile_templates_run_into_limits() {
         ("{% set ns.x = ns.x.replace('', 'x') %}", Limit::Memory),
         ("{% set ns.x = [ns.x, ns.x] | join(ns.x) %}", Limit::Memory),
         ("{% set ns.x = ns.x | list %}", Limit::Memory),
-        (
-            "{% set ns.x = ns.x | indent(9999) ~ '\\n' %}",
-            Limit::Memory,
-        ),
+        ("{% set ns.x = ns.x | indent(9999) ~ '\\n' %}", Limit::Memory),
         ("{% set ns.x = ns.x | tojson | tojson %}", Limit::Memory),
-        (
-            "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}",
-            Limit::Memory,
-        ),
+        ("{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}", Limit::Memory),
         ("{% set ns.x = [ns.x] %}", Limit::Depth),
         ("{% set ns.x = (ns.x,) %}", Limit::Depth),
         ("{% set ns.x = {'x': ns.x} %}", Limit::Depth),
@@ -175,21 +130,17 @@ fn hostile_templates_run_into_limits() {
     // A value that is small, shared and huge when printed.
     let shared = "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
     for show in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x ~ '' }}"] {
-        assert!(matches!(
-            limit(&format!("{shared}{show}")),
-            Limit::Steps | Limit::Memory
-        ));
+        assert!(matches!(limit(&format!("{shared}{show}")), Limit::Steps | Limit::Memory));
     }
     let twice = format!(
         "{shared}{}{{{{ ns.x == ns.y }}}}",
-        shared
-            .replace("ns.x", "ns.y")
-            .replace("namespace(x", "namespace(x=ns.x, y")
+        shared.replace("ns.x", "ns.y").replace("namespace(x", "namespace(x=ns.x, y")
     );
     assert_eq!(limit(&twice), Limit::Steps);
     let recursive = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}";
     assert_eq!(limit(recursive), Limit::Depth);
-    let mutual = "{% macro a() %}{% call b() %}{% endcall %}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}";
+    let mutual =
+        "{% macro a() %}{% call b() %}{% endcall %}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}";
     assert_eq!(limit(mutual), Limit::Depth);
     let deep_default = "{% macro m(x=m()) %}{% endmacro %}{{ m() }}";
     assert_eq!(limit(deep_default), Limit::Depth);
@@ -197,9 +148,7 @@ fn hostile_templates_run_into_limits() {
 
 #[test]
 fn deep_sources_are_refused() {
-    let deep = |open: &str, inner: &str, close: &str| {
-        format!("{}{inner}{}", open.repeat(10_000), close.repeat(10_000))
-    };
+    let deep = |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(10_000), close.repeat(10_000));
     for source in [
         format!("{{{{ {} }}}}", deep("(", "1", ")")),
         format!("{{{{ {} }}}}", deep("[", "1", "]")),
@@ -221,30 +170,15 @@ fn deep_sources_are_refused() {
         format!("{{% set {} = 1 %}}", deep("(", "x", ")")),
     ] {
         match Template::parse(&source) {
-            Err(TemplateError::Limit {
-                limit: Limit::Depth,
-                line: 1,
-            }) => {}
+            Err(TemplateError::Limit { limit: Limit::Depth, line: 1 }) => {}
             other => panic!("{}: {other:.100?}", &source[..40]),
         }
     }
     let long = Template::parse(&"x".repeat(2 << 20)).unwrap_err();
-    assert!(matches!(
-        long,
-        TemplateError::Limit {
-            limit: Limit::Source,
-            ..
-        }
-    ));
+    assert!(matches!(long, TemplateError::Limit { limit: Limit::Source, .. }));
     // A long chain of comparisons is flat, and so are elif and text.
     assert!(render(&format!("{{{{ 1{} }}}}", " == 1".repeat(10_000))).is_ok());
-    assert!(
-        render(&format!(
-            "{{% if 0 %}}{}{{% endif %}}",
-            "{% elif 0 %}".repeat(10_000)
-        ))
-        .is_ok()
-    );
+    assert!(render(&format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(10_000))).is_ok());
 }
 
 #[test]
@@ -258,10 +192,7 @@ fn namespaces_cannot_form_cycles() {
         "{% macro m() %}{% endmacro %}{% set ns = namespace(x=m) %}",
     ] {
         let error = render(template).unwrap_err();
-        assert!(
-            error.to_string().contains("cannot hold"),
-            "{template}: {error}"
-        );
+        assert!(error.to_string().contains("cannot hold"), "{template}: {error}");
     }
 }
 
@@ -360,8 +291,7 @@ fn random_templates_never_panic() {
         "{% macro m(x) %}",
         "{% endmacro %}",
     ];
-    let context =
-        json!({ "text": "some text", "list": [1, "a", [2], {"k": null}], "x": "x", "y": 3 });
+    let context = json!({ "text": "some text", "list": [1, "a", [2], {"k": null}], "x": "x", "y": 3 });
     let template = prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..30);
     proptest!(ProptestConfig::with_cases(5000), |(template in template)| {
         let limits = Limits { steps: 10_000, memory: 1 << 20, output: 1 << 16 };

@@ -20,16 +20,8 @@ pub(super) enum Ends {
 /// `strip`, `lstrip` and `rstrip`, of whitespace or of the characters in `chars`.
 pub(super) fn strip<'t>(text: &'t str, chars: Option<&str>, ends: Ends) -> &'t str {
     let strips = |ch: char| chars.map_or_else(|| is_space(ch), |chars| chars.contains(ch));
-    let text = if ends == Ends::Right {
-        text
-    } else {
-        text.trim_start_matches(strips)
-    };
-    if ends == Ends::Left {
-        text
-    } else {
-        text.trim_end_matches(strips)
-    }
+    let text = if ends == Ends::Right { text } else { text.trim_start_matches(strips) };
+    if ends == Ends::Left { text } else { text.trim_end_matches(strips) }
 }
 
 /// `replace`, at most `count` times.
@@ -78,13 +70,7 @@ pub(super) fn title(text: &str, in_word: fn(char) -> bool) -> String {
 }
 
 /// Fills `text` up to `width` characters, on the left, the right, or both.
-pub(super) fn pad(
-    text: &str,
-    width: i64,
-    fill: &str,
-    ends: Ends,
-    budget: &mut Budget,
-) -> Result<Value, Fault> {
+pub(super) fn pad(text: &str, width: i64, fill: &str, ends: Ends, budget: &mut Budget) -> Result<Value, Fault> {
     budget.read(text.len())?;
     let width = usize::try_from(width).unwrap_or(0);
     let missing = width.saturating_sub(text.chars().count());
@@ -121,11 +107,7 @@ pub(super) fn split(
         None => {
             let mut rest = text.trim_start_matches(is_space);
             while !rest.is_empty() {
-                let end = if out.len() + 1 < pieces {
-                    rest.find(is_space).unwrap_or(rest.len())
-                } else {
-                    rest.len()
-                };
+                let end = if out.len() + 1 < pieces { rest.find(is_space).unwrap_or(rest.len()) } else { rest.len() };
                 push_piece(&mut out, &rest[..end], budget)?;
                 rest = rest[end..].trim_start_matches(is_space);
             }
@@ -160,11 +142,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
     std::iter::from_fn(move || {
         let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
         let after = &rest[end..];
-        let ending = if after.starts_with("\r\n") {
-            2
-        } else {
-            usize::from(!after.is_empty())
-        };
+        let ending = if after.starts_with("\r\n") { 2 } else { usize::from(!after.is_empty()) };
         let line = (!rest.is_empty()).then_some((rest, end));
         rest = &rest[end + ending..];
         line.map(|(whole, end)| (&whole[..end + ending], end))
@@ -172,18 +150,10 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
 }
 
 /// `splitlines`
-pub(super) fn split_lines(
-    text: &str,
-    keep_ends: bool,
-    budget: &mut Budget,
-) -> Result<Vec<Value>, Fault> {
+pub(super) fn split_lines(text: &str, keep_ends: bool, budget: &mut Budget) -> Result<Vec<Value>, Fault> {
     let mut out = vec![];
     for (line, end) in lines(text) {
-        push_piece(
-            &mut out,
-            if keep_ends { line } else { &line[..end] },
-            budget,
-        )?;
+        push_piece(&mut out, if keep_ends { line } else { &line[..end] }, budget)?;
     }
     Ok(out)
 }

@@ -18,15 +18,7 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = [
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-];
+const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// A point in time, by the Gregorian calendar.
 #[derive(Debug, Clone, Copy)]
@@ -85,11 +77,7 @@ impl Moment {
                 code = chars.next();
             }
             let number = |value: u32, width: usize| {
-                if bare {
-                    value.to_string()
-                } else {
-                    format!("{value:0width$}")
-                }
+                if bare { value.to_string() } else { format!("{value:0width$}") }
             };
             let hour_of_12 = (self.hour + 11) % 12 + 1;
             out += &match code {
@@ -153,18 +141,9 @@ mod tests {
 
     #[test]
     fn known_dates() {
-        assert_eq!(
-            at(0, "%Y-%m-%d %H:%M:%S %A %j %w %u"),
-            "1970-01-01 00:00:00 Thursday 001 4 4"
-        );
-        assert_eq!(
-            at(951_782_400, "%d %b %Y, %a, day %j"),
-            "29 Feb 2000, Tue, day 060"
-        );
-        assert_eq!(
-            at(1_735_689_599, "%F %T %I%p %y"),
-            "2024-12-31 23:59:59 11PM 24"
-        );
+        assert_eq!(at(0, "%Y-%m-%d %H:%M:%S %A %j %w %u"), "1970-01-01 00:00:00 Thursday 001 4 4");
+        assert_eq!(at(951_782_400, "%d %b %Y, %a, day %j"), "29 Feb 2000, Tue, day 060");
+        assert_eq!(at(1_735_689_599, "%F %T %I%p %y"), "2024-12-31 23:59:59 11PM 24");
         assert_eq!(at(1_782_000_000, "%-d %B %e %-m%%"), "21 June 21 6%");
         assert_eq!(at(43_200, "%I %p"), "12 PM");
     }

@@ -24,7 +24,7 @@ pub(super) enum Value {
     Str(Arc<str>),
     List(Rc<List>),
     Map(Rc<Map>),
-    Namespace(Rc<RefCell<Vec<(Arc<str>, Value)>>>),
+    Namespace(Rc<Attributes>),
     Loop(Rc<Loop>),
     /// A macro and the scope it was defined in.
     Macro(Arc<Macro>, usize),
@@ -32,6 +32,9 @@ pub(super) enum Value {
     /// A method that was named but not called.
     Method,
 }
+
+/// What a namespace holds.
+pub(super) type Attributes = RefCell<Vec<(Arc<str>, Value)>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Function {
@@ -72,10 +75,7 @@ struct Nesting {
 
 impl Nesting {
     fn over<'v>(values: impl Iterator<Item = &'v Value>) -> Result<Nesting, Fault> {
-        let mut over = Nesting {
-            depth: 1,
-            is_bound: false,
-        };
+        let mut over = Nesting { depth: 1, is_bound: false };
         for value in values {
             let below = value.nesting();
             over.depth = over.depth.max(below.depth + 1);
@@ -119,18 +119,10 @@ impl Value {
         Value::sequence(items, true, budget)
     }
 
-    pub(super) fn sequence(
-        items: Vec<Value>,
-        is_tuple: bool,
-        budget: &mut Budget,
-    ) -> Result<Value, Fault> {
+    pub(super) fn sequence(items: Vec<Value>, is_tuple: bool, budget: &mut Budget) -> Result<Value, Fault> {
         budget.make((items.len() + 1).saturating_mul(ENTRY_BYTES))?;
         let nesting = Nesting::over(items.iter())?;
-        Ok(Value::List(Rc::new(List {
-            items,
-            is_tuple,
-            nesting,
-        })))
+        Ok(Value::List(Rc::new(List { items, is_tuple, nesting })))
     }
 
     /// A mapping of unique keys.
@@ -171,14 +163,8 @@ impl Value {
         match self {
             Value::List(list) => list.nesting,
             Value::Map(map) => map.nesting,
-            Value::Namespace(_) | Value::Loop(_) | Value::Macro(..) => Nesting {
-                depth: 0,
-                is_bound: true,
-            },
-            _ => Nesting {
-                depth: 0,
-                is_bound: false,
-            },
+            Value::Namespace(_) | Value::Loop(_) | Value::Macro(..) => Nesting { depth: 0, is_bound: true },
+            _ => Nesting { depth: 0, is_bound: false },
         }
     }
 
@@ -251,9 +237,7 @@ impl Value {
             Value::Str(text) => {
                 budget.make(text.len().saturating_mul(ENTRY_BYTES))?;
                 let chars = text.chars();
-                chars
-                    .map(|ch| Value::Str(ch.encode_utf8(&mut [0; 4]).into()))
-                    .collect()
+                chars.map(|ch| Value::Str(ch.encode_utf8(&mut [0; 4]).into())).collect()
             }
             Value::Undefined(_) => vec![],
             other => return Fault::new(format!("a {} has no items", other.type_name())),
@@ -286,9 +270,7 @@ impl Value {
     pub(super) fn named(&self, key: &str) -> Option<&Value> {
         let Value::Map(map) = self else { return None };
         let mut entries = map.entries.iter();
-        entries
-            .find(|(other, _)| other.as_str() == Some(key))
-            .map(|(_, value)| value)
+        entries.find(|(other, _)| other.as_str() == Some(key)).map(|(_, value)| value)
     }
 }
 

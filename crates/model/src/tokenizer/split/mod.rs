@@ -23,25 +23,13 @@ pub(super) struct Splitter {
     pub(super) add_bos: bool,
 }
 
-const LLAMA3: &[Rule] = &[Rule::Words {
-    digits: 3,
-    marks: false,
-}];
-const QWEN2: &[Rule] = &[Rule::Words {
-    digits: 1,
-    marks: false,
-}];
-const QWEN35: &[Rule] = &[Rule::Words {
-    digits: 1,
-    marks: true,
-}];
+const LLAMA3: &[Rule] = &[Rule::Words { digits: 3, marks: false }];
+const QWEN2: &[Rule] = &[Rule::Words { digits: 1, marks: false }];
+const QWEN35: &[Rule] = &[Rule::Words { digits: 1, marks: true }];
 const GPT2: &[Rule] = &[Rule::Gpt2];
 const STARCODER: &[Rule] = &[Rule::Runs(&[Run::exactly(1, sets::number)]), Rule::Gpt2];
-const FALCON: &[Rule] = &[
-    Rule::Runs(&[Run::of(sets::falcon_punctuation)]),
-    Rule::Gpt2,
-    Rule::Runs(&[Run::exactly(3, sets::ascii_digit)]),
-];
+const FALCON: &[Rule] =
+    &[Rule::Runs(&[Run::of(sets::falcon_punctuation)]), Rule::Gpt2, Rule::Runs(&[Run::exactly(3, sets::ascii_digit)])];
 const DEEPSEEK_LLM: &[Rule] = &[
     Rule::Runs(&[Run::exactly(1, sets::line_break)]),
     Rule::Runs(&[Run::after_space(sets::cased_letter)]),
@@ -57,11 +45,8 @@ const DEEPSEEK_CODER: &[Rule] = &[
     Rule::Runs(&[Run::of(sets::deepseek_cjk)]),
     Rule::Runs(&[Run::exactly(1, sets::number)]),
 ];
-const DEEPSEEK_V3: &[Rule] = &[
-    Rule::Runs(&[Run::at_most(3, sets::number)]),
-    Rule::Runs(&[Run::of(sets::han_or_kana)]),
-    Rule::DeepseekV3,
-];
+const DEEPSEEK_V3: &[Rule] =
+    &[Rule::Runs(&[Run::at_most(3, sets::number)]), Rule::Runs(&[Run::of(sets::han_or_kana)]), Rule::DeepseekV3];
 const YOUTU: &[Rule] = &[
     Rule::Runs(&[
         Run::of(sets::hangul),
@@ -69,19 +54,10 @@ const YOUTU: &[Rule] = &[
         Run::of(sets::bopomofo),
         Run::of(sets::han_or_kana),
     ]),
-    Rule::CamelCase {
-        contractions: true,
-        digits: 1,
-    },
+    Rule::CamelCase { contractions: true, digits: 1 },
 ];
-const GPT_4O: &[Rule] = &[Rule::CamelCase {
-    contractions: true,
-    digits: 3,
-}];
-const TEKKEN: &[Rule] = &[Rule::CamelCase {
-    contractions: false,
-    digits: 1,
-}];
+const GPT_4O: &[Rule] = &[Rule::CamelCase { contractions: true, digits: 3 }];
+const TEKKEN: &[Rule] = &[Rule::CamelCase { contractions: false, digits: 1 }];
 const DEFAULT: &[Rule] = &[
     Rule::Runs(&[Run::of(sets::default_punctuation)]),
     Rule::Gpt2,
@@ -93,17 +69,20 @@ impl Splitter {
     /// The splitter that `tokenizer.ggml.pre` names.
     pub(super) fn named(pre: &str) -> Option<Splitter> {
         let (rules, ignore_merges, add_bos) = match pre {
-            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral"
-            | "midm-2.0" | "lfm2" => (LLAMA3, true, true),
+            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2" => {
+                (LLAMA3, true, true)
+            }
             "glm4" => (LLAMA3, true, false),
             "chatglm-bpe" | "dbrx" | "smaug-bpe" => (LLAMA3, false, false),
-            "qwen2" | "deepseek-r1-qwen" | "kormo" | "megrez" | "stablelm2" | "hunyuan"
-            | "solar-open" => (QWEN2, false, false),
+            "qwen2" | "deepseek-r1-qwen" | "kormo" | "megrez" | "stablelm2" | "hunyuan" | "solar-open" => {
+                (QWEN2, false, false)
+            }
             "qwen35" => (QWEN35, false, false),
-            "gpt-2" | "phi-2" | "mpt" | "olmo" | "jais" | "gigachat" | "a.x-4.0" | "mellum"
-            | "trillion" | "granite-docling" | "exaone4" => (GPT2, false, false),
-            "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone"
-            | "minerva-7b" => (STARCODER, false, false),
+            "gpt-2" | "phi-2" | "mpt" | "olmo" | "jais" | "gigachat" | "a.x-4.0" | "mellum" | "trillion"
+            | "granite-docling" | "exaone4" => (GPT2, false, false),
+            "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone" | "minerva-7b" => {
+                (STARCODER, false, false)
+            }
             "falcon" => (FALCON, false, false),
             "deepseek-llm" => (DEEPSEEK_LLM, false, false),
             "deepseek-coder" => (DEEPSEEK_CODER, false, false),
@@ -114,20 +93,12 @@ impl Splitter {
             "default" => (DEFAULT, false, false),
             _ => return None,
         };
-        Some(Splitter {
-            rules,
-            ignore_merges,
-            add_bos,
-        })
+        Some(Splitter { rules, ignore_merges, add_bos })
     }
 
     /// The rule for files that name none, or one that nobody knows.
     pub(super) fn fallback() -> Splitter {
-        Splitter {
-            rules: DEFAULT,
-            ignore_merges: false,
-            add_bos: false,
-        }
+        Splitter { rules: DEFAULT, ignore_merges: false, add_bos: false }
     }
 
     /// Hands the pieces of `text` to `sink` in order; together they are `text`.

@@ -44,37 +44,22 @@ pub(super) struct Run {
 impl Run {
     /// `[set]+`
     pub(super) const fn of(set: fn(Unit) -> bool) -> Run {
-        Run {
-            set,
-            min: 1,
-            max: usize::MAX,
-            after_space: false,
-        }
+        Run { set, min: 1, max: usize::MAX, after_space: false }
     }
 
     /// `\s?[set]+`
     pub(super) const fn after_space(set: fn(Unit) -> bool) -> Run {
-        Run {
-            after_space: true,
-            ..Run::of(set)
-        }
+        Run { after_space: true, ..Run::of(set) }
     }
 
     /// `[set]{count}`
     pub(super) const fn exactly(count: usize, set: fn(Unit) -> bool) -> Run {
-        Run {
-            min: count,
-            max: count,
-            ..Run::of(set)
-        }
+        Run { min: count, max: count, ..Run::of(set) }
     }
 
     /// `[set]{1,max}`
     pub(super) const fn at_most(max: usize, set: fn(Unit) -> bool) -> Run {
-        Run {
-            max,
-            ..Run::of(set)
-        }
+        Run { max, ..Run::of(set) }
     }
 
     fn matches(&self, text: Text, at: usize, first: Unit) -> Option<usize> {
@@ -120,10 +105,7 @@ impl Rule {
         match *self {
             Rule::Gpt2 => gpt2(text, at, first),
             Rule::Words { digits, marks } => words(text, at, first, digits, marks),
-            Rule::CamelCase {
-                contractions,
-                digits,
-            } => camel_case(text, at, first, contractions, digits),
+            Rule::CamelCase { contractions, digits } => camel_case(text, at, first, contractions, digits),
             Rule::DeepseekV3 => deepseek_v3(text, at, first),
             Rule::Runs(runs) => runs.iter().find_map(|run| run.matches(text, at, first)),
             Rule::SpaceAtEnd => None,
@@ -172,11 +154,7 @@ fn gpt2(text: Text, at: usize, first: Unit) -> Option<usize> {
 }
 
 fn words(text: Text, at: usize, first: Unit, digits: usize, marks: bool) -> Option<usize> {
-    let letters = if marks {
-        Class::LETTER | Class::MARK
-    } else {
-        Class::LETTER
-    };
+    let letters = if marks { Class::LETTER | Class::MARK } else { Class::LETTER };
     if let Some(end) = contraction(text, first) {
         return Some(end);
     }
@@ -189,32 +167,16 @@ fn words(text: Text, at: usize, first: Unit, digits: usize, marks: bool) -> Opti
     symbols(text, at, first, letters, Unit::is_line_break).or_else(|| spaces(text, at, first))
 }
 
-const CAMEL_HEAD: Class = Class::UPPER
-    .or(Class::TITLE)
-    .or(Class::MODIFIER)
-    .or(Class::OTHER_LETTER)
-    .or(Class::MARK);
-const CAMEL_TAIL: Class = Class::LOWER
-    .or(Class::MODIFIER)
-    .or(Class::OTHER_LETTER)
-    .or(Class::MARK);
+const CAMEL_HEAD: Class = Class::UPPER.or(Class::TITLE).or(Class::MODIFIER).or(Class::OTHER_LETTER).or(Class::MARK);
+const CAMEL_TAIL: Class = Class::LOWER.or(Class::MODIFIER).or(Class::OTHER_LETTER).or(Class::MARK);
 
-fn camel_case(
-    text: Text,
-    at: usize,
-    first: Unit,
-    contractions: bool,
-    digits: usize,
-) -> Option<usize> {
+fn camel_case(text: Text, at: usize, first: Unit, contractions: bool, digits: usize) -> Option<usize> {
     let is_lead = !first.is_line_break() && !first.is(WORD_OR_NUMBER);
     let starts = [is_lead.then_some(first.end), Some(at)];
     let mut words = starts.into_iter().flatten();
-    let word = words.find_map(|start| camel_word(text, start)).or_else(|| {
-        starts
-            .into_iter()
-            .flatten()
-            .find_map(|start| camel_run(text, start))
-    });
+    let word = words
+        .find_map(|start| camel_word(text, start))
+        .or_else(|| starts.into_iter().flatten().find_map(|start| camel_run(text, start)));
     if let Some(end) = word {
         let tail = text.at(end).filter(|_| contractions);
         return Some(tail.and_then(|unit| contraction(text, unit)).unwrap_or(end));
@@ -286,23 +248,14 @@ fn contraction(text: Text, first: Unit) -> Option<usize> {
         _ => {}
     }
     let third = text.at(second.end)?;
-    match (
-        second.ch.to_ascii_lowercase(),
-        third.ch.to_ascii_lowercase(),
-    ) {
+    match (second.ch.to_ascii_lowercase(), third.ch.to_ascii_lowercase()) {
         ('r' | 'v', 'e') | ('l', 'l') => Some(third.end),
         _ => None,
     }
 }
 
 /// ` ?[^\s` + `letters` + `\p{N}]+[trailing]*`
-fn symbols(
-    text: Text,
-    at: usize,
-    first: Unit,
-    letters: Class,
-    trailing: impl Fn(&Unit) -> bool,
-) -> Option<usize> {
+fn symbols(text: Text, at: usize, first: Unit, letters: Class, trailing: impl Fn(&Unit) -> bool) -> Option<usize> {
     let barred = Class::SPACE | Class::NUMBER | letters;
     let start = if first.ch == ' ' { first.end } else { at };
     let end = text.run(start, |unit| !unit.is(barred));
@@ -332,9 +285,5 @@ fn space_before_word(text: Text, at: usize) -> usize {
         last = end;
         end = unit.end;
     }
-    if end == text.len() || last == at {
-        end
-    } else {
-        last
-    }
+    if end == text.len() || last == at { end } else { last }
 }

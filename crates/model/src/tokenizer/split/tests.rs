@@ -30,9 +30,7 @@ const DEEPSEEK_CJK: &str = r"[\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF
 const HAN_KANA: &str = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+";
 
 fn words(word: &str, digits: &str, not_symbol: &str) -> String {
-    format!(
-        r"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{word}|{digits}| ?[^\s{not_symbol}\p{{N}}]+[\r\n]*|{SPACES}"
-    )
+    format!(r"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{word}|{digits}| ?[^\s{not_symbol}\p{{N}}]+[\r\n]*|{SPACES}")
 }
 
 fn camel(contraction: &str, digits: &str) -> String {
@@ -51,16 +49,10 @@ fn expressions() -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("llama-bpe", vec![words(r"\p{L}+", r"\p{N}{1,3}", r"\p{L}")]),
         ("qwen2", vec![words(r"\p{L}+", r"\p{N}", r"\p{L}")]),
-        (
-            "qwen35",
-            vec![words(r"[\p{L}\p{M}]+", r"\p{N}", r"\p{L}\p{M}")],
-        ),
+        ("qwen35", vec![words(r"[\p{L}\p{M}]+", r"\p{N}", r"\p{L}\p{M}")]),
         ("gpt-2", list(&[GPT2])),
         ("starcoder", list(&[r"\p{N}", GPT2])),
-        (
-            "falcon",
-            list(&[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"]),
-        ),
+        ("falcon", list(&[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"])),
         (
             "deepseek-llm",
             list(&[
@@ -72,16 +64,7 @@ fn expressions() -> Vec<(&'static str, Vec<String>)> {
                 r"\p{N}+",
             ]),
         ),
-        (
-            "deepseek-coder",
-            list(&[
-                r"[\r\n]",
-                r"\s?\p{L}+",
-                r"\s?\p{P}+",
-                DEEPSEEK_CJK,
-                r"\p{N}",
-            ]),
-        ),
+        ("deepseek-coder", list(&[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, r"\p{N}"])),
         (
             "deepseek-v3",
             list(&[
@@ -103,10 +86,7 @@ fn expressions() -> Vec<(&'static str, Vec<String>)> {
         ),
         ("gpt-4o", vec![camel(&optional, r"\p{N}{1,3}")]),
         ("tekken", vec![camel("", r"\p{N}")]),
-        (
-            "default",
-            list(&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"]),
-        ),
+        ("default", list(&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"])),
     ]
 }
 
@@ -120,10 +100,7 @@ static ORACLES: LazyLock<Vec<Oracle>> = LazyLock::new(|| {
     let oracle = |(name, expressions): (&'static str, Vec<String>)| Oracle {
         name,
         splitter: Splitter::named(name).unwrap(),
-        stages: expressions
-            .iter()
-            .map(|e| Regex::new(e).unwrap_or_else(|error| panic!("{e}: {error}")))
-            .collect(),
+        stages: expressions.iter().map(|e| Regex::new(e).unwrap_or_else(|error| panic!("{e}: {error}"))).collect(),
     };
     expressions().into_iter().map(oracle).collect()
 });
@@ -197,18 +174,11 @@ proptest! {
 #[test]
 fn every_character_is_in_the_right_class() {
     // Above U+3FFFF there are only tags, variation selectors and private use.
-    let planes = [
-        '\0'..='\u{1ffff}',
-        '\u{2f000}'..='\u{31fff}',
-        '\u{e0000}'..='\u{e01ff}',
-    ];
+    let planes = ['\0'..='\u{1ffff}', '\u{2f000}'..='\u{31fff}', '\u{e0000}'..='\u{e01ff}'];
     let characters: Vec<char> = planes.into_iter().flatten().collect();
     for chunk in characters.chunks(1000) {
         // A letter, a sign and a digit between make every character show its class.
-        let text: String = chunk
-            .iter()
-            .flat_map(|&ch| [ch, 'a', ch, '!', '1', ch, ch])
-            .collect();
+        let text: String = chunk.iter().flat_map(|&ch| [ch, 'a', ch, '!', '1', ch, ch]).collect();
         ORACLES.iter().for_each(|oracle| oracle.check(&text));
     }
 }
@@ -216,22 +186,14 @@ fn every_character_is_in_the_right_class() {
 #[test]
 fn readable_cases() {
     for (name, text, expected) in [
-        (
-            "llama-bpe",
-            "I'M 12345 days  old\n\n  x",
-            "I|'M| |123|45| days| | old|\n\n| | x",
-        ),
+        ("llama-bpe", "I'M 12345 days  old\n\n  x", "I|'M| |123|45| days| | old|\n\n| | x"),
         ("qwen2", "a12 b", "a|1|2| b"),
         ("gpt-2", "I'M it's\n  x", "I|'|M| it|'s|\n | x"),
         ("falcon", "12345.6", "123|45|.|6"),
         ("deepseek-llm", "你好 world  \n", "你好| world|  |\n"),
         ("deepseek-coder", "x=12", "x|=|1|2"),
         ("deepseek-v3", "(foo 你好abc", "(foo| |你好|abc"),
-        (
-            "youtu",
-            "HelloWorld's日本 XMLHttp",
-            "Hello|World's|日本| XMLHttp",
-        ),
+        ("youtu", "HelloWorld's日本 XMLHttp", "Hello|World's|日本| XMLHttp"),
         ("tekken", "HelloWorld's", "Hello|World|'s"),
     ] {
         let mut pieces = vec![];

@@ -42,8 +42,8 @@ impl Class {
             OtherLetter => Class::OTHER_LETTER,
             NonspacingMark | SpacingMark | EnclosingMark => Class::MARK,
             DecimalNumber | LetterNumber | OtherNumber => Class::NUMBER,
-            ConnectorPunctuation | DashPunctuation | OpenPunctuation | ClosePunctuation
-            | InitialPunctuation | FinalPunctuation | OtherPunctuation => Class::PUNCTUATION,
+            ConnectorPunctuation | DashPunctuation | OpenPunctuation | ClosePunctuation | InitialPunctuation
+            | FinalPunctuation | OtherPunctuation => Class::PUNCTUATION,
             MathSymbol | CurrencySymbol | ModifierSymbol | OtherSymbol => Class::SYMBOL,
             _ => Class::OTHER,
         }
@@ -99,18 +99,10 @@ impl Text<'_> {
         let rest = self.0.get(at..)?;
         let &first = rest.first()?;
         if first < 0x80 {
-            return Some(Unit {
-                ch: char::from(first),
-                class: ASCII[usize::from(first)],
-                end: at + 1,
-            });
+            return Some(Unit { ch: char::from(first), class: ASCII[usize::from(first)], end: at + 1 });
         }
         let (ch, len) = decode(rest).unwrap_or((char::REPLACEMENT_CHARACTER, 1));
-        Some(Unit {
-            ch,
-            class: Class::of(ch),
-            end: at + len,
-        })
+        Some(Unit { ch, class: Class::of(ch), end: at + len })
     }
 
     /// End of the run of units from `from` that satisfy `wanted`.
@@ -128,12 +120,7 @@ impl Text<'_> {
     }
 
     /// Like [`run_of`](Self::run_of), at most `max` units.
-    pub(super) fn run_up_to(
-        &self,
-        from: usize,
-        max: usize,
-        wanted: impl Fn(Unit) -> bool,
-    ) -> usize {
+    pub(super) fn run_up_to(&self, from: usize, max: usize, wanted: impl Fn(Unit) -> bool) -> usize {
         let mut end = from;
         for _ in 0..max {
             match self.at(end).filter(|&unit| wanted(unit)) {
@@ -159,9 +146,6 @@ fn decode(bytes: &[u8]) -> Option<(char, usize)> {
 }
 
 /// Length of the code point that `bytes` begin with; 1 for a byte that begins none.
-///
-/// # Panics
-/// Never; empty input counts as 1.
 pub(in super::super) fn unit_len(bytes: &[u8]) -> usize {
     decode(bytes).map_or(1, |(_, len)| len)
 }
@@ -193,11 +177,7 @@ mod tests {
     #[test]
     fn the_ascii_table_is_unicode() {
         for byte in 0..128u8 {
-            assert_eq!(
-                ASCII[usize::from(byte)],
-                Class::of(char::from(byte)),
-                "{byte:#x}"
-            );
+            assert_eq!(ASCII[usize::from(byte)], Class::of(char::from(byte)), "{byte:#x}");
         }
     }
 

@@ -1,0 +1,279 @@
+//! Small kernels that move into their readers: whole, where no task repeats
+//! their work, or again in each reader, where that is cheaper than a stage.
+
+use super::{Group, Scheduler};
+use crate::axes::{Along, backward, unify};
+use ir::{Graph, Id, Op, UnOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+impl Scheduler {
+    /// Moves small kernels into their readers.
+    pub(super) fn absorb_small(&mut self, g: &mut Graph, roots: &[Id]) {
+        for small in 0..self.out.groups.len() {
+            let gr = &self.out.groups[small];
+            if gr.dead
+                || gr
+                    .members
+                    .iter()
+                    .any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. }))
+            {
+                continue;
+            }
+            let weights = gr.members.iter().any(|m| self.out.roles.heavy.contains(m));
+            let readers: Vec<usize> = (0..self.out.groups.len())
+                .filter(|&o| !self.out.groups[o].dead && self.out.groups[o].deps.contains(&small))
+                .collect();
+            if weights || readers.is_empty() {
+                continue;
+            }
+            if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
+                self.out.notes.push(format!("kernel {small} moved into {}", readers[0]));
+                continue;
+            }
+            if self.is_cheap(g, small) && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
+                self.repeat_in(g, small, &readers);
+            }
+        }
+    }
+
+    /// Whether readers may compute a kernel again rather than wait for it.
+    pub(super) fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
+        let gr = &self.out.groups[group];
+        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+            return false;
+        }
+        gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat
+    }
+
+    /// Values that computing a node for one token reads; functions that a
+    /// processor computes by polynomial count for more.
+    fn work(&self, g: &mut Graph, id: Id) -> i64 {
+        let each = match g.op(id) {
+            Op::Unary(UnOp::Sin | UnOp::Cos) => 64,
+            Op::Unary(UnOp::Exp) => 8,
+            _ => 1,
+        };
+        let id = if matches!(g.op(id), Op::Reduce(..)) { g.src(id)[0] } else { id };
+        let shape = g.shape(id).to_vec();
+        each * shape.iter().filter_map(|&d| g.as_int(d)).product::<i64>()
+    }
+
+    /// The maps that `reader` asks of the values it reads from `small`.
+    fn demanded(&mut self, g: &mut Graph, small: usize, reader: usize) -> Option<FxHashMap<Id, Vec<Along>>> {
+        let mut want: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
+        let members = self.out.groups[reader].members.clone();
+        for m in members {
+            let map = self.out.maps[&(reader, m)].clone();
+            let mut stack: Vec<(Id, usize, Vec<Along>)> = (0..g.src(m).len()).map(|o| (m, o, map.clone())).collect();
+            while let Some((at, operand, map)) = stack.pop() {
+                let s = g.src(at)[operand];
+                if self.out.roles.free.contains(&s) {
+                    continue;
+                }
+                let here = self.out.home.get(&s).copied();
+                if here.is_some_and(|h| h != small) {
+                    continue;
+                }
+                let m = match backward(g, at, operand, &map) {
+                    Some(m) => m,
+                    None if here.is_none() && !self.reaches(g, s, small) => continue,
+                    None => return None,
+                };
+                if here == Some(small) {
+                    let merged = match want.get(&s) {
+                        Some(w) => unify(w, &m).ok()?,
+                        None => m,
+                    };
+                    want.insert(s, merged);
+                } else {
+                    stack.extend((0..g.src(s).len()).map(|o| (s, o, m.clone())));
+                }
+            }
+        }
+        Some(want)
+    }
+
+    fn reaches(&self, g: &Graph, id: Id, group: usize) -> bool {
+        match self.out.home.get(&id) {
+            Some(&h) => h == group,
+            None => g.src(id).iter().any(|&s| self.reaches(g, s, group)),
+        }
+    }
+
+    /// Moves a small kernel into its only reader without repeating work.
+    fn absorb(&mut self, g: &mut Graph, small: usize, reader: usize) -> Result<(), String> {
+        let serial = |gr: &Group| gr.axes.iter().any(|a| a.serial);
+        if serial(&self.out.groups[reader]) {
+            return Err("the reader loops".into());
+        }
+        for d in self.out.groups[reader].deps.clone() {
+            if d != small && self.needs(d, small) {
+                return Err("another kernel lies between".into());
+            }
+        }
+        let saved = (self.out.groups.clone(), self.out.maps.clone());
+        let r = self.absorb_inner(g, small, reader);
+        if let Err(why) = &r {
+            (self.out.groups, self.out.maps) = saved;
+            self.out.notes.push(format!("kernel {small} not moved into {reader}: {why}"));
+        }
+        r
+    }
+
+    fn absorb_inner(&mut self, g: &mut Graph, small: usize, reader: usize) -> Result<(), String> {
+        let want = self.demanded(g, small, reader).ok_or("its values are read in another order")?;
+        // Match the axes of the small kernel to those of the reader.
+        let mut to: FxHashMap<usize, (usize, i64)> = FxHashMap::default();
+        for _ in 0..8 {
+            to.clear();
+            let mut demote = None;
+            for (id, w) in &want {
+                let mine = &self.out.maps[&(small, *id)];
+                for (x, y) in mine.iter().zip(w) {
+                    match (*x, *y) {
+                        (Along::Axis { axis, unit }, Along::Axis { axis: other, unit: u }) => {
+                            if u % unit != 0 && unit % u != 0 {
+                                return Err("blocks of another size".into());
+                            }
+                            if u != unit {
+                                demote = Some(axis);
+                            }
+                            if to.insert(axis, (other, 1)).is_some_and(|o| o.0 != other) {
+                                return Err("an axis is read along two".into());
+                            }
+                        }
+                        (Along::Axis { axis, .. }, _) => demote = Some(axis),
+                        (Along::Inner, Along::Axis { .. }) => return Err("a task holds what the reader cuts".into()),
+                        _ => {}
+                    }
+                }
+            }
+            match demote {
+                Some(axis) => {
+                    let heavy = std::mem::replace(&mut self.out.groups[small].heavy, false);
+                    let r = self.demote(g, small, axis);
+                    self.out.groups[small].heavy = heavy;
+                    r?;
+                }
+                None => break,
+            }
+        }
+        let open: Vec<usize> = (0..self.out.groups[small].axes.len())
+            .filter(|&i| {
+                !self.out.groups[small].axes[i].inner && !self.out.groups[small].axes[i].serial && !to.contains_key(&i)
+            })
+            .collect();
+        if !open.is_empty() {
+            return Err("it has an axis that the reader lacks".into());
+        }
+        for (&mine, &(theirs, _)) in &to {
+            if self.out.groups[small].axes[mine].count != self.out.groups[reader].axes[theirs].count {
+                return Err("axes of other lengths".into());
+            }
+        }
+        // Axes of the reader along which the small kernel would be repeated.
+        let used: FxHashSet<usize> = to.values().map(|v| v.0).collect();
+        let repeated: Vec<usize> = (0..self.out.groups[reader].axes.len())
+            .filter(|i| !self.out.groups[reader].axes[*i].inner && !used.contains(i))
+            .collect();
+        for axis in repeated {
+            self.demote(g, reader, axis)?;
+        }
+        self.move_into(small, reader, &to);
+        Ok(())
+    }
+
+    fn move_into(&mut self, small: usize, reader: usize, to: &FxHashMap<usize, (usize, i64)>) {
+        let moved = std::mem::take(&mut self.out.groups[small]);
+        self.out.groups[small].dead = true;
+        let mut serial: FxHashMap<usize, usize> = FxHashMap::default();
+        for (i, a) in moved.axes.iter().enumerate() {
+            if a.serial {
+                self.out.groups[reader].axes.push(a.clone());
+                serial.insert(i, self.out.groups[reader].axes.len() - 1);
+            }
+        }
+        for m in &moved.members {
+            if self.out.home.contains_key(m) {
+                self.out.home.insert(*m, reader);
+            }
+            let mut map = self.out.maps.remove(&(small, *m)).unwrap();
+            for x in map.iter_mut() {
+                if let Along::Axis { axis, .. } = x {
+                    *axis = to.get(axis).map(|v| v.0).or_else(|| serial.get(axis).copied()).unwrap();
+                }
+            }
+            self.out.maps.insert((reader, *m), map);
+        }
+        let r = &mut self.out.groups[reader];
+        r.members.extend(moved.members);
+        r.members.sort_unstable();
+        r.deps.remove(&small);
+        r.deps.extend(moved.deps);
+        for gr in &mut self.out.groups {
+            if gr.deps.remove(&small) {
+                gr.deps.insert(reader);
+            }
+        }
+    }
+
+    /// Lets every reader compute a small kernel again.
+    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize]) {
+        // Each task needs all of it, except along symbolic axes.
+        let mut plans = vec![];
+        for &r in readers {
+            let Some(want) = self.demanded(g, small, r) else { return };
+            let mut to: FxHashMap<usize, usize> = FxHashMap::default();
+            for (id, w) in &want {
+                for (x, y) in self.out.maps[&(small, *id)].iter().zip(w) {
+                    let Along::Axis { axis, unit: 1 } = *x else { continue };
+                    if g.as_int(self.out.groups[small].axes[axis].count).is_some() {
+                        continue;
+                    }
+                    match *y {
+                        Along::Axis { axis: other, unit: 1 }
+                            if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count =>
+                        {
+                            if to.insert(axis, other).is_some_and(|o| o != other) {
+                                return;
+                            }
+                        }
+                        _ => return,
+                    }
+                }
+            }
+            let symbolic =
+                self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
+            if symbolic.map(|(i, _)| i).any(|i| !to.contains_key(&i)) {
+                return;
+            }
+            plans.push((r, to));
+        }
+        let moved = self.out.groups[small].clone();
+        self.out.groups[small] = Group { dead: true, ..Group::default() };
+        for (r, to) in plans {
+            for m in &moved.members {
+                let mut map = self.out.maps[&(small, *m)].clone();
+                for x in map.iter_mut() {
+                    if let Along::Axis { axis, unit } = *x {
+                        *x = match to.get(&axis) {
+                            Some(&a) => Along::Axis { axis: a, unit },
+                            None => Along::Inner,
+                        };
+                    }
+                }
+                self.out.maps.insert((r, *m), map);
+            }
+            let gr = &mut self.out.groups[r];
+            gr.members.extend(moved.members.iter().copied());
+            gr.members.sort_unstable();
+            gr.deps.remove(&small);
+            gr.deps.extend(moved.deps.iter().copied());
+        }
+        for m in &moved.members {
+            self.out.maps.remove(&(small, *m));
+            // Any of the readers is as good a home as another: none stores it.
+            self.out.home.insert(*m, readers[0]);
+        }
+    }
+}
