@@ -150,6 +150,15 @@ pub fn compile(
         roots = new;
         log.rules.extend(trace.fired);
     }
+    // The host reads an output in its own layout, so a view of something else
+    // is copied.
+    for r in roots.iter_mut().take(outputs.len()) {
+        let under = crate::classify::base(g, *r);
+        if under != *r || matches!(g.op(under), Op::Param { .. } | Op::State { .. } | Op::Scatter) {
+            let (ty, shape) = (g.ty(*r), g.shape(*r).to_vec());
+            *r = g.make(Op::Fence, ty, shape, vec![*r]);
+        }
+    }
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");
     let s = schedule(g, &roots, &prices)?;

@@ -212,9 +212,6 @@ impl Scheduler {
 
     /// Every fold and what is computed inside its loop.
     fn place_folds(&mut self, g: &mut Graph, live: &[Id]) {
-        if self.prices.unfused {
-            return;
-        }
         for &id in live {
             let Op::Fold { axis, parts, .. } = *g.op(id) else { continue };
             if self.out.home.contains_key(&id) {
@@ -277,6 +274,9 @@ impl Scheduler {
 
     /// Nodes that have the folded dimension, with their maps.
     fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
+        if self.prices.unfused {
+            return vec![];
+        }
         let serial = lead[axis];
         let mut maps: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
         let mut order = vec![];
