@@ -310,7 +310,7 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
     let mut steps = vec![1; gr.axes.len()];
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
-        if a.serial || a.inner {
+        if a.serial || a.inner || before_fold(g, s, group, i) {
             continue;
         }
         match g.as_int(a.count) {
@@ -326,6 +326,16 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         }
     }
     Cut { steps }
+}
+
+/// Whether a fold counts its steps anew for each step of this axis.
+fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
+    s.groups[group].members.iter().any(|&m| match *g.op(m) {
+        Op::Fold { axis: folded, .. } => s.maps[&(group, m)][..folded]
+            .iter()
+            .any(|a| matches!(a, crate::axes::Along::Axis { axis: x, .. } if *x == axis)),
+        _ => false,
+    })
 }
 
 fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {

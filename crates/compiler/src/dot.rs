@@ -193,7 +193,12 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     for s in segments(total, t.lanes()) {
         // Blocks that are longer than a pass repeat their layout only after a few.
         let all = (1..=8).filter(|k| s.passes % k == 0).find_map(|every| {
-            let one = |turn: i64| Segment { first: s.first + turn * s.groups, passes: s.passes / every, groups: s.groups, every };
+            let one = |turn: i64| Segment {
+                first: s.first + turn * s.groups,
+                passes: s.passes / every,
+                groups: s.groups,
+                every,
+            };
             (0..every).map(|turn| pass(t, g, &p, &one(turn), width)).collect::<Option<Vec<Pass>>>()
         });
         passes.extend(all?);
