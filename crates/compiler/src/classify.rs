@@ -65,6 +65,14 @@ impl Roles {
             }
         }
         roles.unmark_embeddings(g);
+        // What the host reads is computed, however cheap.
+        for &r in roots {
+            let r = base(g, r);
+            if !matches!(g.op(r), Op::Param { .. } | Op::State { .. }) {
+                roles.free.remove(&r);
+                roles.inline.remove(&r);
+            }
+        }
         roles
     }
 

@@ -88,57 +88,57 @@ fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
 /// lanes that should agree.
 pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Vec<usize> {
     let signatures: Vec<(Vec<i64>, i64)> = all.iter().map(|&e| signature(g, e)).collect();
-    let most = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
-    // All shift amounts must agree, or as many of the first as leave full vectors.
-    for keep in (0..=most).rev() {
+    let loads = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
+    // The shifts of all loads should agree, else those of one load; the other
+    // loads then take other bits in each lane.
+    let everything: Vec<usize> = (0..loads).collect();
+    let choices = std::iter::once(everything).chain((0..loads).map(|i| vec![i]));
+    for choice in choices {
+        let key =
+            |u: usize| -> Vec<i64> { choice.iter().map(|&i| signatures[u].0.get(i).copied().unwrap_or(0)).collect() };
         let mut order: Vec<usize> = (0..all.len()).collect();
-        let key = |u: usize| (&signatures[u].0[..keep.min(signatures[u].0.len())], signatures[u].1);
-        order.sort_by(|&a, &b| key(a).cmp(&key(b)).then(a.cmp(&b)));
+        order.sort_by_cached_key(|&u| (key(u), signatures[u].1, u));
         let mut run = 0;
         let mut full = true;
         for i in 0..order.len() {
             run += 1;
-            let end = i + 1 == order.len() || key(order[i]).0 != key(order[i + 1]).0;
-            if end {
+            if i + 1 == order.len() || key(order[i]) != key(order[i + 1]) {
                 full &= run % width == 0;
                 run = 0;
             }
         }
-        if full || keep == 0 {
+        if full {
             return order;
         }
     }
     (0..all.len()).collect()
 }
 
-/// Shift amounts in order of appearance, and the address of the first packed
-/// load.
+/// The shift of each packed load in order of appearance, and the address of the
+/// first one.
 fn signature(g: &Graph, e: Id) -> (Vec<i64>, i64) {
-    let mut shifts = vec![];
-    let mut first = None;
-    fn walk(g: &Graph, e: Id, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
+    fn walk(g: &Graph, e: Id, shift: i64, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
         match g.op(e) {
-            Op::Load => {
-                if first.is_none() && g.ty(e).bytes() == 1 {
+            Op::Load if g.ty(e).bytes() == 1 => {
+                shifts.push(shift);
+                if first.is_none() {
                     *first = Some(Linear::of(g, g.src(e)[1]).constant);
                 }
             }
             Op::Binary(BinOp::Shr) => {
-                walk(g, g.src(e)[0], shifts, first);
-                if let Some(s) = g.as_int(g.src(e)[1]) {
-                    shifts.push(s);
-                }
+                let s = g.as_int(g.src(e)[1]).unwrap_or(0);
+                walk(g, g.src(e)[0], s, shifts, first);
             }
-            Op::Const(_) | Op::Lanes(_) | Op::Buffer { .. } | Op::Range(..) => {}
+            Op::Load | Op::Const(_) | Op::Lanes(_) | Op::Buffer { .. } | Op::Range(..) => {}
             _ => {
                 for &s in g.src(e) {
-                    walk(g, s, shifts, first);
+                    walk(g, s, 0, shifts, first);
                 }
             }
         }
     }
-    walk(g, e, &mut shifts, &mut first);
-    // A shift by zero is not written down; pad so that positions line up.
+    let (mut shifts, mut first) = (vec![], None);
+    walk(g, e, 0, &mut shifts, &mut first);
     (shifts, first.unwrap_or(0))
 }
 
@@ -147,6 +147,8 @@ struct Segment {
     first: i64,
     passes: i64,
     groups: i64,
+    /// It takes one pass of this many.
+    every: i64,
 }
 
 fn segments(total: i64, widest: i64) -> Vec<Segment> {
@@ -155,7 +157,7 @@ fn segments(total: i64, widest: i64) -> Vec<Segment> {
     while at < total {
         let passes = (total - at) / n;
         if passes > 0 {
-            out.push(Segment { first: at, passes, groups: n });
+            out.push(Segment { first: at, passes, groups: n, every: 1 });
             at += passes * n;
         }
         n /= 2;
@@ -189,7 +191,17 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     }
     let mut passes = vec![];
     for s in segments(total, t.lanes()) {
-        passes.push(pass(t, g, &p, &s, width)?);
+        // Blocks that are longer than a pass repeat their layout only after a few.
+        let all = (1..=8).filter(|k| s.passes % k == 0).find_map(|every| {
+            let one = |turn: i64| Segment {
+                first: s.first + turn * s.groups,
+                passes: s.passes / every,
+                groups: s.groups,
+                every,
+            };
+            (0..every).map(|turn| pass(t, g, &p, &one(turn), width)).collect::<Option<Vec<Pass>>>()
+        });
+        passes.extend(all?);
     }
     // Values do not depend on the row: order them once, before the rows.
     let (x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
@@ -346,7 +358,7 @@ fn byte_lanes(
 fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> Option<Pass> {
     let range = t.counted(g, s.passes);
     let group_at = |g: &mut Graph, i: i64| {
-        let (k, c) = (g.int(s.groups), g.int(s.first + i));
+        let (k, c) = (g.int(s.groups * s.every), g.int(s.first + i));
         let at = g.mul(range, k);
         g.add(at, c)
     };

@@ -244,7 +244,6 @@ fn random_graphs_agree_with_their_definition() {
 }
 
 #[test]
-#[ignore = "fails: concatenations of inputs, and gathered rows that are read across a tile (see interpreter.rs)"]
 fn random_graphs_with_concat_and_gather_agree_with_their_definition() {
     run(CASES, true);
 }

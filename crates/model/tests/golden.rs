@@ -99,7 +99,8 @@ impl Golden {
             Numerics::Exact => {
                 let nmse = nmse(logits, &self.logits);
                 let first = self.prompt.len() - 1;
-                let chosen: Vec<u32> = logits.chunks(self.vocab).skip(first).take(self.greedy.len()).map(argmax).collect();
+                let chosen: Vec<u32> =
+                    logits.chunks(self.vocab).skip(first).take(self.greedy.len()).map(argmax).collect();
                 let same = chosen == self.greedy;
                 // Written so that NaN fails.
                 let close = nmse <= EXACT_NMSE;

@@ -91,7 +91,8 @@ fn hollow(shape: &Shape, plan: &Plan, layers: u32, path: &Path) -> Gguf {
             // Divisors of the rotations.
             return (0..t.elements()).try_for_each(|_| out.write_all(&1f32.to_le_bytes()));
         }
-        let bytes = t.elements() / u64::from(t.ty.block_len()) * t.ty.row_bytes(t.ty.block_len().into()).expect("a block");
+        let bytes =
+            t.elements() / u64::from(t.ty.block_len()) * t.ty.row_bytes(t.ty.block_len().into()).expect("a block");
         let mut left = bytes as usize;
         while left > 0 {
             let n = left.min(CHUNK);
@@ -174,7 +175,16 @@ fn equal_layers_share_their_kernels() {
 
 #[test]
 fn no_family_needs_a_call_or_a_fence() {
-    for name in ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-glm4", "tiny-mla-moe", "tiny-mla-dense", "tiny-mla-softmax"] {
+    for name in [
+        "tiny-llama",
+        "tiny-qwen2",
+        "tiny-qwen3",
+        "tiny-qwen3moe",
+        "tiny-glm4",
+        "tiny-mla-moe",
+        "tiny-mla-dense",
+        "tiny-mla-softmax",
+    ] {
         for numerics in [Numerics::Exact, Numerics::Int8] {
             let c = of_shape(name, 2, false, numerics);
             let count = c.graph.len() as u32;
