@@ -152,12 +152,18 @@ pub fn compile(
     }
     // The host reads an output in its own layout, so a view of something else
     // is copied.
+    let mut named: Vec<Id> = vec![];
     for r in roots.iter_mut().take(outputs.len()) {
+        while named.contains(r) {
+            let (ty, shape) = (g.ty(*r), g.shape(*r).to_vec());
+            *r = g.make(Op::Fence, ty, shape, vec![*r]);
+        }
         let under = crate::classify::base(g, *r);
         if under != *r || matches!(g.op(under), Op::Param { .. } | Op::State { .. } | Op::Scatter) {
             let (ty, shape) = (g.ty(*r), g.shape(*r).to_vec());
             *r = g.make(Op::Fence, ty, shape, vec![*r]);
         }
+        named.push(*r);
     }
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");

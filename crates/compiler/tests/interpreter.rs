@@ -195,7 +195,6 @@ fn experts_are_read_in_place() {
 }
 
 #[test]
-#[ignore = "fails: a root that is free to repeat (classify::Roles::free) is never stored"]
 fn an_output_may_be_a_view_of_an_input() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -204,7 +203,6 @@ fn an_output_may_be_a_view_of_an_input() {
 }
 
 #[test]
-#[ignore = "fails: a root that is free to repeat (classify::Roles::free) is never stored"]
 fn an_output_may_be_twice_a_parameter() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -213,7 +211,6 @@ fn an_output_may_be_twice_a_parameter() {
 }
 
 #[test]
-#[ignore = "fails: the second name of an output is not written"]
 fn a_value_may_have_two_names() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -231,7 +228,6 @@ fn check_unfused(case: &Case) {
 }
 
 #[test]
-#[ignore = "fails: each part stores all of the result, out of bounds from the second part on"]
 fn concatenated_inputs() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -240,7 +236,6 @@ fn concatenated_inputs() {
 }
 
 #[test]
-#[ignore = "fails without fusion: as concatenated_inputs"]
 fn concatenated_values() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -249,7 +244,6 @@ fn concatenated_values() {
 }
 
 #[test]
-#[ignore = "fails: a task has one gathered row in scratch but ranks all rows"]
 fn the_largest_of_gathered_rows() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 3, 8, &mut Random(9));
@@ -260,7 +254,6 @@ fn the_largest_of_gathered_rows() {
 }
 
 #[test]
-#[ignore = "fails: a task has a part of the gathered row in scratch but reads all of it"]
 fn a_gathered_row_beside_all_rows() {
     let mut case = Case::default();
     case.bind("x", bytes(&Random(9).floats(8 * 32)));
