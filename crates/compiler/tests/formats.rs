@@ -80,7 +80,6 @@ fn products_agree_under_every_plan() {
 }
 
 #[test]
-#[ignore = "fails: dot::pass takes 2^n groups, which are no whole number of blocks of 24"]
 fn int8_takes_the_packed_dot_product() {
     for plan in plans().into_iter().filter(|p| p.vector_bytes > 0) {
         let c = case().compile(&options(Numerics::Int8, plan.clone())).expect("a program");
