@@ -348,9 +348,9 @@ impl Scheduler {
         }
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
-        // What a scatter wrote is complete only after its kernel.
+        // What a scatter or a custom kernel wrote is complete only after it.
         let written: Vec<usize> =
-            reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
+            reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. })).map(|r| self.out.home[r]).collect();
         for &h in &homes {
             if written.contains(&h) {
                 continue;
@@ -615,7 +615,7 @@ impl Scheduler {
                         stored.insert(r);
                     }
                 }
-                if matches!(g.op(m), Op::Scatter | Op::Call { .. }) {
+                if matches!(g.op(m), Op::Scatter | Op::Fence | Op::Call { .. }) {
                     stored.insert(m);
                 }
             }
