@@ -1,1 +1,73 @@
-fn main() {}
+//! `kernloom`: runs, measures and shows GGUF language models.
+//!
+//! One file a command. What several share: [`arguments`] (flags), [`open`] (a file becomes an engine), [`terminal`]
+//! (stderr), [`interrupt`] (Ctrl-C), [`failure`] (errors to one line and an exit code). Results go to stdout, everything
+//! else to stderr. Nothing here decides how a model is computed.
+
+mod arguments;
+mod bench;
+mod chat;
+mod completions;
+mod debug;
+mod detokenize;
+mod failure;
+mod interrupt;
+mod logits;
+mod numbers;
+mod open;
+mod passes;
+mod peaks;
+mod perplexity;
+mod profile;
+mod run;
+mod show;
+mod spelling;
+mod synth;
+mod terminal;
+mod tokenize;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    failure::report_panics();
+    interrupt::install();
+    let arguments = match Arguments::try_parse_from(spelling::expanded(std::env::args_os())) {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::of_usage(&error),
+    };
+    let result = std::panic::catch_unwind(|| dispatch(arguments));
+    match result {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => failure::exit(&error),
+        // The hook has printed the reason.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
+    let command = match arguments.command {
+        Some(command) => command,
+        None => match arguments.classic.command()? {
+            Some(command) => command,
+            None => {
+                let help = Arguments::command().render_help();
+                return Err(failure::Usage(format!("no command\n\n{help}")).into());
+            }
+        },
+    };
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Logits(args) => logits::run(&args),
+        Command::Perplexity(args) => perplexity::run(&args),
+        Command::Tokenize(args) => tokenize::run(&args),
+        Command::Detokenize(args) => detokenize::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Synth(args) => synth::run(&args),
+        Command::Profile(args) => profile::run(&args),
+        Command::Passes => passes::run(),
+        Command::Completions(args) => completions::run(&args),
+    }
+}

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, ConfigError};
 use crate::step::{Class, PAGE, Sizes, StepError, build};
-use compiler::compile::{Log, Options};
-use device::{Device, Executable, Memory, Profile};
+use compiler::compile::{Compiled, Log, Options};
+use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use ir::DType;
 use std::collections::HashMap;
@@ -50,6 +50,8 @@ pub struct Engine {
     memory: Memory,
     options: EngineOptions,
     sizes: Sizes,
+    /// Programs that were compiled and not loaded yet.
+    compiled: HashMap<Class, Compiled>,
     programs: HashMap<Class, Loaded>,
 }
 
@@ -79,7 +81,7 @@ impl Engine {
             row_pages: pages,
             cache: options.cache,
         };
-        Ok(Engine { file, config, device, memory, options, sizes, programs: HashMap::new() })
+        Ok(Engine { file, config, device, memory, options, sizes, compiled: HashMap::new(), programs: HashMap::new() })
     }
 
     /// The model.
@@ -97,6 +99,43 @@ impl Engine {
         self.options.chunk as usize
     }
 
+    /// Positions of the cache.
+    pub fn context(&self) -> usize {
+        self.options.context as usize
+    }
+
+    /// What runs the programs.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Compiles the program of a class as far as its kernels' source. Takes no
+    /// memory on the device; [`Engine::prepare`] then loads it.
+    ///
+    /// # Errors
+    /// Of the compiler.
+    pub fn compile(&mut self, class: Class) -> Result<&Compiled, EngineError> {
+        let sizes = Sizes { class, ..self.sizes };
+        let compiled = match self.compiled.remove(&class) {
+            Some(compiled) => compiled,
+            None => build(&self.file, &self.config, &sizes, &self.options.compiler)?,
+        };
+        Ok(self.compiled.entry(class).or_insert(compiled))
+    }
+
+    /// What the programs that were compiled or loaded take together on so many
+    /// workers.
+    pub fn memory_plan(&self, workers: usize) -> MemoryPlan {
+        let compiled = self.compiled.values().map(|c| &c.program);
+        let loaded = self.programs.values().map(|p| p.exe.program());
+        MemoryPlan::of(&compiled.chain(loaded).collect::<Vec<_>>(), workers)
+    }
+
+    /// How the kernels of a class were compiled, if it was loaded.
+    pub fn report(&self, class: Class) -> Option<&CompileReport> {
+        self.programs.get(&class).map(|p| p.exe.report())
+    }
+
     /// Compiles the program of a class, if it is not there yet.
     ///
     /// # Errors
@@ -105,8 +144,8 @@ impl Engine {
         if self.programs.contains_key(&class) {
             return Ok(());
         }
-        let sizes = Sizes { class, ..self.sizes };
-        let compiled = build(&self.file, &self.config, &sizes, &self.options.compiler)?;
+        self.compile(class)?;
+        let compiled = self.compiled.remove(&class).expect("compiled above");
         let vars: Vec<String> = compiled.program.vars.iter().map(|v| v.name.clone()).collect();
         let exe = self.device.load(Arc::new(compiled.program), &mut self.memory)?;
         if let Ok(table) = self.memory.input_mut::<i32>("page_table") {

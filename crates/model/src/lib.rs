@@ -3,8 +3,13 @@
 pub mod chat;
 pub mod config;
 pub mod engine;
+pub mod generate;
+pub mod perplexity;
+pub mod plan;
 pub mod sampler;
 pub mod step;
+pub mod steps;
 pub mod synth;
 pub mod tokenizer;
+pub mod vocabulary;
 pub mod weights;

@@ -1,0 +1,191 @@
+//! The command line: all commands, and the flags that several share.
+
+use crate::failure::Usage;
+use crate::{bench, completions, detokenize, logits, perplexity, profile, run, show, synth, tokenize};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Runs GGUF language models with kernels that it generates itself.
+#[derive(Debug, Parser)]
+#[command(name = "kernloom", version, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub classic: Classic,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer a prompt, or chat
+    #[command(visible_alias = "cli")]
+    Run(run::Arguments),
+    /// Measure prompt and decoding speed, as llama-bench does
+    Bench(bench::Arguments),
+    /// Write the logits of a list of tokens to a file
+    Logits(logits::Arguments),
+    /// Measure how well a model predicts a text
+    Perplexity(perplexity::Arguments),
+    /// Turn text into token ids
+    Tokenize(tokenize::Arguments),
+    /// Turn token ids into text
+    Detokenize(detokenize::Arguments),
+    /// Show what is in a model file and what it needs
+    #[command(visible_alias = "info")]
+    Show(show::Arguments),
+    /// Write a model of a real shape with random weights
+    Synth(synth::Arguments),
+    /// Show where the time of decoding goes, kernel by kernel
+    Profile(profile::Arguments),
+    /// List the compiler's passes, which --without can leave out
+    Passes,
+    /// Write a completion script for a shell
+    Completions(completions::Arguments),
+}
+
+/// The form without a command: `--model X --prompt P --count N --benchmark [N]`.
+#[derive(Args, Debug)]
+pub struct Classic {
+    #[arg(short, long, hide = true)]
+    model: Option<PathBuf>,
+    #[arg(short, long, hide = true, allow_hyphen_values = true)]
+    prompt: Option<String>,
+    #[arg(short = 'n', long, hide = true)]
+    count: Option<i64>,
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "20")]
+    benchmark: Option<usize>,
+}
+
+impl Classic {
+    /// The command that it stands for, if there is anything.
+    pub fn command(self) -> Result<Option<Command>, Usage> {
+        let Some(model) = self.model else {
+            let anything = self.prompt.is_some() || self.count.is_some() || self.benchmark.is_some();
+            let missing = || Usage("--model is missing; name a GGUF file".into());
+            return if anything { Err(missing()) } else { Ok(None) };
+        };
+        let mut words = vec!["kernloom".into()];
+        if let Some(count) = self.benchmark {
+            words.extend(["bench".into(), "-p0".into(), format!("-n{count}").into()]);
+        } else {
+            words.push("run".into());
+            words.extend(self.count.map(|n| format!("--predict={n}").into()));
+            words.extend(self.prompt.map(|p| format!("--prompt={p}").into()));
+        }
+        let mut path = std::ffi::OsString::from("--model=");
+        path.push(model);
+        words.push(path);
+        let parsed = Arguments::try_parse_from(words).map_err(|e| Usage(crate::failure::one_line(&e.to_string())))?;
+        Ok(parsed.command)
+    }
+}
+
+/// A model file, in its place or behind `-m`.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct ModelFile {
+    /// GGUF file; of a split model, the first
+    #[arg(value_name = "MODEL")]
+    place: Option<PathBuf>,
+    /// GGUF file; of a split model, the first
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+}
+
+impl ModelFile {
+    pub fn path(&self) -> &Path {
+        let path = self.model.as_ref().or(self.place.as_ref());
+        path.map_or(Path::new(""), PathBuf::as_path)
+    }
+}
+
+/// How numbers are represented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Numerics {
+    /// f32 activations and cache
+    Exact,
+    /// 8-bit activations for weights in block formats, f16 cache
+    Int8,
+}
+
+/// What runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceName {
+    /// The best there is; prints what it took
+    Auto,
+    /// The processor
+    Cpu,
+    /// The reference interpreter; very slow
+    Interpreter,
+}
+
+/// Element type of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheType {
+    F32,
+    F16,
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+/// How a model is run.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Engine")]
+pub struct EngineFlags {
+    /// Worker threads [default: physical cores that this process may use]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// How numbers are represented
+    #[arg(long, value_enum, default_value = "int8")]
+    pub numerics: Numerics,
+    /// What runs the model
+    #[arg(long, value_enum, default_value = "auto")]
+    pub device: DeviceName,
+    /// Element type of the cache [default: f32 for exact, f16 for int8]
+    #[arg(long, alias = "cache-type-v", value_enum, value_name = "TYPE")]
+    pub cache_type_k: Option<CacheType>,
+    /// Tokens of a prompt that are computed in one step at most
+    #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "512",
+          value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub ubatch_size: u32,
+    /// Passes of the compiler to leave out, see `kernloom passes`
+    #[arg(long, value_name = "PASSES", value_delimiter = ',')]
+    pub without: Vec<String>,
+    /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; each with those before it
+    #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,
+          value_parser = clap::value_parser!(u8).range(0..=6))]
+    pub debug: u8,
+    /// Instruction level of the kernels [default: the best of this machine]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub isa: Option<String>,
+    /// C compiler [default: cc, gcc or clang, whichever is found first]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    pub cc: Option<PathBuf>,
+}
+
+/// How much of the bandwidth is used, and who may measure.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Measuring")]
+pub struct MeasureFlags {
+    /// Read bandwidth of the machine in GB/s [default: measured first]
+    #[arg(long, value_name = "GB/S", value_parser = positive)]
+    pub bandwidth: Option<f64>,
+    /// File that measurements of all users lock
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub lock: Option<PathBuf>,
+}
+
+/// A number of positions; 0 takes those of the model.
+#[derive(Args, Clone, Debug)]
+pub struct ContextFlag {
+    /// Positions of the cache; 0 takes what the model was made for [default: 4096, or fewer if the model has fewer]
+    #[arg(short, long, alias = "context", alias = "max-context", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(0..=i32::MAX as i64))]
+    pub ctx_size: Option<u32>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be positive".into()) }
+}

@@ -1,0 +1,206 @@
+//! `bench`: prompt and decoding speed, with the tests and columns of llama-bench.
+//!
+//! Only steps are timed: no tokenizer, no sampler. Tokens are random, from a fixed seed. Depth is filled once a test;
+//! each repetition overwrites what the one before wrote behind it.
+
+mod block;
+mod report;
+
+use crate::arguments::{EngineFlags, MeasureFlags, ModelFile};
+use crate::failure::Usage;
+use crate::interrupt::{self, Watch};
+use crate::numbers::Counts;
+use crate::open::{self, Opened, Positions};
+use crate::peaks;
+use crate::terminal;
+use anyhow::bail;
+use model::step::Class;
+use report::{Format, Report, Row};
+use std::str::FromStr;
+use std::time::Instant;
+
+/// What to measure.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelFile,
+    /// Lengths of prompts; 0 is none
+    #[arg(short = 'p', long, value_name = "N", default_value = "512")]
+    n_prompt: Counts,
+    /// Numbers of tokens to decode; 0 is none
+    #[arg(short = 'n', long, value_name = "N", default_value = "128")]
+    n_gen: Counts,
+    /// A prompt and then tokens to decode, timed together (-pg)
+    #[arg(long, value_name = "N,M")]
+    prompt_and_gen: Vec<Pair>,
+    /// Tokens in the cache before each test
+    #[arg(short = 'd', long, value_name = "N", default_value = "0")]
+    n_depth: Counts,
+    /// Repetitions
+    #[arg(short, long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10000))]
+    repetitions: u32,
+    /// Sequences decoded at a time (-np)
+    #[arg(long, value_name = "N", default_value = "1")]
+    parallel: Counts,
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value = "md")]
+    output: Format,
+    /// Do not run each test once before it is timed
+    #[arg(long)]
+    no_warmup: bool,
+    /// Measure one block and its feed-forward instead
+    #[arg(long)]
+    block: bool,
+    #[command(flatten)]
+    measure: MeasureFlags,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Lengths of a prompt and of what is decoded after it.
+#[derive(Clone, Copy, Debug)]
+struct Pair(usize, usize);
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pair, String> {
+        match text.parse::<Counts>()?.0[..] {
+            [prompt, gen_] if prompt > 0 && gen_ > 0 => Ok(Pair(prompt, gen_)),
+            _ => Err("two numbers above 0 are needed, as in 512,128".into()),
+        }
+    }
+}
+
+/// One test: a prompt, tokens decoded after it, and what the cache holds before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    pub prompt: usize,
+    pub generated: usize,
+    pub depth: usize,
+}
+
+impl Test {
+    fn tokens(&self) -> usize {
+        self.prompt + self.generated
+    }
+
+    fn classes(&self, chunk: usize) -> impl Iterator<Item = Class> {
+        let steps = |n: usize| (0..n).step_by(chunk).map(move |at| Class::of(chunk.min(n - at)));
+        let decode = (self.generated > 0).then_some(Class::One);
+        steps(self.depth).chain(steps(self.prompt)).chain(decode)
+    }
+}
+
+/// Measures.
+pub fn run(args: Arguments) -> anyhow::Result<()> {
+    if args.parallel.0.iter().any(|&n| n != 1) {
+        bail!("-np above 1 is not available yet: the engine decodes one sequence at a time");
+    }
+    let tests = tests(&args);
+    if tests.is_empty() && !args.block {
+        return Err(Usage("nothing to measure: -p and -n are 0".into()).into());
+    }
+    let positions = match args.block {
+        true => args.n_depth.0.iter().max().copied().unwrap_or(0) + 1,
+        false => tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1),
+    };
+    let mut opened = open::engine(args.model.path(), &args.engine, Positions::Needed(positions), true)?;
+    let chunk = opened.engine.chunk();
+    let mut classes = vec![Class::One];
+    classes.extend(tests.iter().flat_map(|t| t.classes(chunk)));
+    classes.sort_by_key(|class| *class as u8);
+    classes.dedup();
+    opened.prepare(&classes)?;
+    let _lock = peaks::lock(&args.measure)?;
+    let bandwidth = peaks::measured(&opened.cpu, &args.measure)?;
+    let watch = interrupt::watch();
+    if args.block {
+        return block::run(&mut opened, &args.n_depth.0, &watch);
+    }
+    let mut report = Report::new(args.output, args.model.path(), &opened, &args.engine, bandwidth)?;
+    for test in tests {
+        let times = times(&mut opened, test, &args, &watch)?;
+        report.add(Row::new(&opened, test, times))?;
+    }
+    report.finish()
+}
+
+fn tests(args: &Arguments) -> Vec<Test> {
+    let mut tests = vec![];
+    for &depth in &args.n_depth.0 {
+        let prompts = args.n_prompt.0.iter().map(|&prompt| Test { prompt, generated: 0, depth });
+        let decodes = args.n_gen.0.iter().map(|&generated| Test { prompt: 0, generated, depth });
+        let both = args.prompt_and_gen.iter().map(|&Pair(prompt, generated)| Test { prompt, generated, depth });
+        tests.extend(prompts.chain(decodes).chain(both).filter(|test| test.tokens() > 0));
+    }
+    tests
+}
+
+/// Nanoseconds of every repetition.
+fn times(opened: &mut Opened, test: Test, args: &Arguments, watch: &Watch) -> anyhow::Result<Vec<u64>> {
+    let mut random = Random(1);
+    let mut runner = Runner { opened, random: &mut random, watch };
+    terminal::progress(&format!("{}: filling the cache", report::name(test)));
+    runner.prompt(test.depth, 0)?;
+    if !args.no_warmup {
+        terminal::progress(&format!("{}: warming up", report::name(test)));
+        runner.prompt(test.prompt, test.depth)?;
+        runner.decode(test.generated.min(1), test.depth + test.prompt)?;
+    }
+    let mut times = vec![];
+    for repetition in 1..=args.repetitions {
+        terminal::progress(&format!("{}: {repetition} of {}", report::name(test), args.repetitions));
+        let start = Instant::now();
+        runner.prompt(test.prompt, test.depth)?;
+        runner.decode(test.generated, test.depth + test.prompt)?;
+        times.push(start.elapsed().as_nanos() as u64);
+    }
+    terminal::wipe();
+    Ok(times)
+}
+
+struct Runner<'a> {
+    opened: &'a mut Opened,
+    random: &'a mut Random,
+    watch: &'a Watch,
+}
+
+impl Runner<'_> {
+    /// Computes `n` tokens from position `start` on, in steps of as many as the engine takes.
+    fn prompt(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
+        let chunk = self.opened.engine.chunk();
+        for at in (0..n).step_by(chunk) {
+            self.watch.check()?;
+            let tokens = self.tokens(chunk.min(n - at));
+            self.opened.engine.step(&tokens, start + at, tokens.len() - 1..tokens.len())?;
+        }
+        Ok(())
+    }
+
+    /// Computes `n` tokens one by one.
+    fn decode(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
+        for at in 0..n {
+            self.watch.check()?;
+            let token = [self.random.token(self.opened)];
+            self.opened.engine.step(&token, start + at, 0..1)?;
+        }
+        Ok(())
+    }
+
+    fn tokens(&mut self, n: usize) -> Vec<u32> {
+        (0..n).map(|_| self.random.token(self.opened)).collect()
+    }
+}
+
+/// Tokens that differ, the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    /// A token of the vocabulary.
+    pub fn token(&mut self, opened: &Opened) -> u32 {
+        // Knuth's MMIX generator; the high bits are the good ones.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % opened.engine.config().vocab as u64) as u32
+    }
+}

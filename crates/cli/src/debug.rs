@@ -1,0 +1,48 @@
+//! `--debug 1..5`: what the compiler made of a step, on stderr.
+
+use crate::terminal;
+use compiler::Compiled;
+use model::step::Class;
+use std::fmt::Write;
+
+/// Prints everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR.
+pub fn print(class: Class, compiled: &Compiled, level: u8) {
+    let program = &compiled.program;
+    let mut out = String::new();
+    let name = &program.name;
+    let _ = writeln!(
+        out,
+        "program {name} ({class:?}): {} kernels, {} launches, {} stages, arena {} bytes",
+        program.kernels.len(),
+        program.launches(),
+        program.stages.len(),
+        program.arena_bytes
+    );
+    for (i, stage) in program.stages.iter().enumerate() {
+        for launch in &stage.launches {
+            let kernel = &program.kernels[launch.kernel].symbol;
+            let _ = writeln!(out, "stage {i}: {kernel} x {:?} <- {}", launch.tasks, launch.origin);
+        }
+    }
+    if level >= 2 {
+        for (kernel, body) in program.kernels.iter().zip(&compiled.bodies) {
+            let paths = body.paths.join(", ");
+            let _ = writeln!(out, "kernel {}: {paths}; scratch {} bytes", kernel.symbol, kernel.scratch_bytes);
+        }
+    }
+    if level >= 3 {
+        let _ = writeln!(out, "{}", compiled.log);
+    }
+    if level >= 4 {
+        program.kernels.iter().for_each(|kernel| out.push_str(&kernel.source));
+    }
+    if level >= 5 {
+        for (kernel, body) in program.kernels.iter().zip(&compiled.bodies) {
+            let _ = writeln!(out, "IR of {}:\n{}", kernel.symbol, ir::print::kernel(&compiled.graph, body.root));
+        }
+    }
+    if level >= 6 {
+        out.push_str("assembly (level 6) is not available yet\n");
+    }
+    terminal::line(out.trim_end());
+}

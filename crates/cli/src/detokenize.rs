@@ -1,0 +1,45 @@
+//! `detokenize`: token ids to bytes, as they are.
+
+use crate::numbers::Tokens;
+use crate::open;
+use anyhow::{Context, bail};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// What to detokenize.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// GGUF file
+    #[arg(short, long, value_name = "MODEL")]
+    model: PathBuf,
+    /// Print control tokens too
+    #[arg(long)]
+    special: bool,
+    /// Token ids, separated by spaces or commas; none, or `-`, reads stdin
+    #[arg(allow_hyphen_values = true)]
+    ids: Vec<String>,
+}
+
+/// Prints the text, without a newline at its end.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
+    let text = match &args.ids[..] {
+        [] => stdin()?,
+        [dash] if dash == "-" => stdin()?,
+        words => words.join(" "),
+    };
+    let Tokens(ids) = text.parse().map_err(|e: String| crate::failure::Usage(e))?;
+    let vocab = tokenizer.vocab_len();
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {
+        bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&tokenizer.decode(&ids, args.special))?;
+    Ok(out.flush()?)
+}
+
+fn stdin() -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::io::stdin().lock().read_to_string(&mut text).context("cannot read token ids from stdin")?;
+    Ok(text)
+}

@@ -1,0 +1,86 @@
+//! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
+
+use crate::terminal;
+use clap::error::ErrorKind;
+use std::io::{self, ErrorKind as IoKind};
+use std::process::ExitCode;
+
+/// Wrong usage that the parser of arguments could not see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// The user pressed Ctrl-C.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// Prints an error and gives its exit code.
+pub fn exit(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Interrupted>() {
+        return ExitCode::from(130);
+    }
+    let closed = |e: &(dyn std::error::Error + 'static)| {
+        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == IoKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        // Whoever read the output has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    if let Some(Usage(text)) = error.downcast_ref() {
+        terminal::line(&format!("error: {}", text.trim_end()));
+        return ExitCode::from(2);
+    }
+    terminal::line(&format!("error: {}", one_line(&format!("{error:#}"))));
+    ExitCode::FAILURE
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for.
+pub fn of_usage(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // A closed pipe is no failure of the help.
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    }
+    let text = error.to_string();
+    // What follows the usage only points at --help.
+    let text = text.split("\nUsage:").next().unwrap_or_default();
+    let text = text.split("\nFor more information").next().unwrap_or_default();
+    terminal::line(&format!("{}; see --help", one_line(text).trim_end_matches('.')));
+    ExitCode::from(2)
+}
+
+/// A text without line breaks and runs of spaces.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A panic is a bug, but also one line.
+pub fn report_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line())).unwrap_or_default();
+        terminal::line(&format!("error: internal error: {}{place}; this is a bug, please report it", one_line(&text)));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn one_line_each() {
+        assert_eq!(one_line("a\n  b: c\n"), "a b: c");
+        let io = io::Error::from(IoKind::BrokenPipe);
+        assert_eq!(exit(&anyhow::Error::from(io).context("write")), ExitCode::SUCCESS);
+        assert_eq!(exit(&Interrupted.into()), ExitCode::from(130));
+        let wrapped = Err::<(), _>(Usage("x".into())).context("y").unwrap_err();
+        assert_eq!(exit(&wrapped), ExitCode::from(2));
+    }
+}

@@ -1,0 +1,265 @@
+//! From a path and flags to an engine: the file, the device, the memory plan, the compiled programs.
+
+use crate::arguments::{CacheType, DeviceName, EngineFlags, Numerics};
+use crate::debug;
+use crate::failure::Usage;
+use crate::terminal;
+use anyhow::{Context, bail};
+use compiler::Options;
+use device::{Cpu, CpuConfig, Device, Isa};
+use gguf::Gguf;
+use ir::DType;
+use model::config::Config;
+use model::engine::{Engine, EngineOptions};
+use model::plan::{Bytes, Plan, TooLarge};
+use model::step::Class;
+use model::tokenizer::Tokenizer;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Positions of the cache when nothing is said.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// Opens a model file.
+pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
+    if path.is_dir() {
+        bail!("{} is a folder, not a model; name a GGUF file in it", path.display());
+    }
+    if !path.exists() {
+        bail!("there is no file {}", path.display());
+    }
+    Ok(Arc::new(Gguf::open(path)?))
+}
+
+/// The tokenizer of a file.
+pub fn tokenizer(file: &Gguf, path: &Path) -> anyhow::Result<Tokenizer> {
+    model::vocabulary::tokenizer(file).with_context(|| path.display().to_string())
+}
+
+/// The configuration of a file.
+pub fn config(file: &Gguf, path: &Path) -> anyhow::Result<Config> {
+    Config::read(file).with_context(|| path.display().to_string())
+}
+
+/// How much of the cache is wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum Positions {
+    /// As a flag says: `None` for the default, 0 for those of the model.
+    Flag(Option<u32>),
+    /// Just so many.
+    Needed(usize),
+}
+
+/// A model ready to run.
+pub struct Opened {
+    pub engine: Engine,
+    pub cpu: Arc<Cpu>,
+    /// Whether stderr hears of devices, plans and progress.
+    talk: bool,
+    flags: EngineFlags,
+}
+
+/// The element type of the cache.
+pub fn cache_type(flags: &EngineFlags) -> anyhow::Result<DType> {
+    Ok(match (flags.cache_type_k, flags.numerics) {
+        (Some(CacheType::F32), _) | (None, Numerics::Exact) => DType::F32,
+        (Some(CacheType::F16), _) | (None, Numerics::Int8) => DType::F16,
+        (Some(CacheType::Q8_0), _) => {
+            bail!("a cache of type q8_0 is not available yet; use -ctk f16 or f32")
+        }
+    })
+}
+
+/// What the compiler may do.
+pub fn compiler_options(flags: &EngineFlags, isa: Isa) -> Result<Options, Usage> {
+    let numerics = match flags.numerics {
+        Numerics::Exact => compiler::Numerics::Exact,
+        Numerics::Int8 => compiler::Numerics::Int8,
+    };
+    let names = compiler::compile::pass_names();
+    if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
+        return Err(Usage(format!("there is no pass '{unknown}' (passes: {})", names.join(", "))));
+    }
+    let mut options = Options::cpu(numerics, vector_bytes(isa));
+    if isa == Isa::Scalar {
+        options.plan = compiler::tile::Plan::scalar();
+    }
+    options.without = flags.without.clone();
+    Ok(options)
+}
+
+fn vector_bytes(isa: Isa) -> usize {
+    match isa {
+        Isa::Avx512 | Isa::Avx512Vnni => 64,
+        Isa::Avx2 | Isa::AvxVnni => 32,
+        Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => 16,
+        _ => 0,
+    }
+}
+
+/// The instruction level that was asked for.
+pub fn isa(flags: &EngineFlags) -> anyhow::Result<Option<Isa>> {
+    Ok(flags.isa.as_deref().map(str::parse).transpose()?)
+}
+
+/// The processor as a device.
+pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
+    let mut config = CpuConfig::from_environment();
+    if let Some(threads) = flags.threads {
+        config.threads = threads.into();
+    }
+    config.isa = isa(flags)?;
+    config.toolchain.compiler.clone_from(&flags.cc);
+    config.progress = Some(Arc::new(|done, total| {
+        terminal::progress(&format!("compiling kernels: {done} of {total}"));
+    }));
+    let cpu = Cpu::new(&config)?;
+    cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
+    if talk {
+        terminal::line(&format!("device: {}; {}", cpu.name(), cpu.compiler()));
+    }
+    Ok(Arc::new(cpu))
+}
+
+/// Opens a model and checks that it fits. Nothing is compiled for the machine yet.
+pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool) -> anyhow::Result<Opened> {
+    let file = self::file(path)?;
+    let config = config(&file, path)?;
+    let cache = cache_type(flags)?;
+    let context = context(&config, positions)?;
+    if flags.device == DeviceName::Interpreter {
+        bail!("--device interpreter is not available yet; use --device cpu");
+    }
+    refuse(Plan::of_cache(&config, context, cache, model::plan::file_bytes(&file)).check())?;
+    let cpu = cpu(flags, talk)?;
+    let compiler = compiler_options(flags, cpu.target().isa)?;
+    let chunk = i64::from(flags.ubatch_size).min(context as i64);
+    let options = EngineOptions { compiler, context: context as i64, chunk, cache };
+    let device: Arc<dyn Device> = cpu.clone();
+    let engine = Engine::new(file, device, options).with_context(|| path.display().to_string())?;
+    Ok(Opened { engine, cpu, talk, flags: flags.clone() })
+}
+
+/// The positions of the cache.
+pub fn context(config: &Config, positions: Positions) -> anyhow::Result<usize> {
+    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
+    Ok(match positions {
+        Positions::Flag(None) => DEFAULT_CONTEXT.min(made_for),
+        Positions::Flag(Some(0)) => made_for,
+        Positions::Flag(Some(n)) => {
+            if n as usize > made_for {
+                terminal::line(&format!(
+                    "warning: a context of {n} is more than the {made_for} positions that the model was made for"
+                ));
+            }
+            n as usize
+        }
+        Positions::Needed(n) => n.max(1),
+    })
+}
+
+/// A plan that does not fit ends the program before weights are touched.
+fn refuse(checked: Result<(), TooLarge>) -> anyhow::Result<()> {
+    Ok(checked?)
+}
+
+impl Opened {
+    /// Workers of the device.
+    pub fn workers(&self) -> usize {
+        self.cpu.threads()
+    }
+
+    /// Compiles the programs of these classes, checks that they fit together, and loads them.
+    pub fn prepare(&mut self, classes: &[Class]) -> anyhow::Result<()> {
+        for &class in classes {
+            terminal::progress(&format!("compiling the program for {} tokens", tokens_of(class)));
+            self.engine.compile(class)?;
+        }
+        let plan = Plan::of_engine(&self.engine, self.workers());
+        refuse(plan.check())?;
+        if self.talk {
+            terminal::line(&format!("memory: {plan}"));
+        }
+        if plan.weights_spill() {
+            terminal::line("warning: the weights do not fit in memory; every token reads some of them from disk");
+        }
+        for &class in classes {
+            if self.flags.debug > 0 {
+                debug::print(class, self.engine.compile(class)?, self.flags.debug);
+            }
+            self.engine.prepare(class)?;
+            if let Some(report) = self.engine.report(class) {
+                report.warnings.iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
+                if self.talk && report.compiled > 0 {
+                    let seconds = report.time.as_secs_f64();
+                    terminal::line(&format!(
+                        "compiled {} of {} kernels for {} tokens in {seconds:.1} s",
+                        report.compiled,
+                        report.kernels,
+                        tokens_of(class)
+                    ));
+                }
+            }
+        }
+        terminal::wipe();
+        Ok(())
+    }
+
+    /// Bytes of weights that decoding a token reads.
+    pub fn step_bytes(&self) -> u64 {
+        model::plan::step_bytes(&self.engine).unwrap_or(0)
+    }
+
+    /// Bytes of the cache that a token at this position reads, over all layers.
+    pub fn cache_bytes(&self, positions: f64) -> f64 {
+        let cache = cache_type(&self.flags).unwrap_or(DType::F16);
+        model::plan::cache_bytes(self.engine.config(), cache) as f64 * positions
+    }
+}
+
+fn tokens_of(class: Class) -> &'static str {
+    match class {
+        Class::One => "1",
+        Class::Few => "2 to 8",
+        Class::Many => "many",
+    }
+}
+
+/// A description of a model for reports: architecture, size, type of most weights.
+pub fn description(file: &Gguf) -> String {
+    let text = |key: &str| file.metadata().find::<&str>(key).ok().flatten().map(str::to_owned);
+    let arch = text("general.architecture").unwrap_or_else(|| "unknown".into());
+    let size = text("general.size_label").unwrap_or_else(|| short_count(parameters(file)));
+    format!("{arch} {size} {}", main_type(file))
+}
+
+/// Number of weights.
+pub fn parameters(file: &Gguf) -> u64 {
+    file.tensors().iter().map(gguf::Tensor::elements).sum()
+}
+
+/// The type that most weights have.
+fn main_type(file: &Gguf) -> &'static str {
+    let mut by_type: Vec<(gguf::GgmlType, u64)> = vec![];
+    for tensor in file.tensors() {
+        match by_type.iter_mut().find(|(ty, _)| *ty == tensor.ty) {
+            Some((_, n)) => *n += tensor.elements(),
+            None => by_type.push((tensor.ty, tensor.elements())),
+        }
+    }
+    by_type.iter().max_by_key(|(_, n)| *n).map_or("empty", |(ty, _)| ty.name())
+}
+
+/// A count in billions, millions or thousands.
+pub fn short_count(n: u64) -> String {
+    let units = [("B", 1e9), ("M", 1e6), ("K", 1e3)];
+    match units.iter().find(|(_, size)| n as f64 >= *size) {
+        Some((unit, size)) => format!("{:.2}{unit}", n as f64 / size),
+        None => n.to_string(),
+    }
+}
+
+/// Bytes as a short text.
+pub fn bytes(n: u64) -> String {
+    Bytes(n).to_string()
+}

@@ -1,0 +1,71 @@
+//! What the machine can read at most: measured once and kept, or measured afresh under the machine-wide lock.
+
+use crate::arguments::MeasureFlags;
+use crate::terminal;
+use device::bandwidth::{self, READ_BYTES};
+use device::{CacheConfig, Cpu, MachineLock};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Takes the lock of measurements; says for whom it waits.
+pub fn lock(flags: &MeasureFlags) -> anyhow::Result<MachineLock> {
+    let path = flags.lock.clone().unwrap_or_else(MachineLock::default_path);
+    let lock = MachineLock::acquire(&path, |holder| {
+        terminal::line(&format!("waiting for {holder}, which is measuring on this machine"));
+    })?;
+    Ok(lock)
+}
+
+/// Bytes a second that this device reads: given, or measured now and kept.
+pub fn measured(cpu: &Cpu, flags: &MeasureFlags) -> anyhow::Result<f64> {
+    if let Some(given) = flags.bandwidth {
+        return Ok(given * 1e9);
+    }
+    terminal::progress("measuring the read bandwidth");
+    let room = device::available_memory().map_or(READ_BYTES, |bytes| (bytes / 4) as usize);
+    let peaks = bandwidth::measure(cpu, READ_BYTES.min(room).max(64 << 20))?;
+    terminal::wipe();
+    keep(cpu, peaks.read);
+    Ok(peaks.read)
+}
+
+/// Bytes a second that this device read when it was last measured; measures if it never was.
+pub fn known(cpu: &Cpu) -> anyhow::Result<f64> {
+    let kept = path().and_then(|path| read(&path)).and_then(|all| all.get(key(cpu))?.as_f64());
+    match kept {
+        Some(read) if read > 0.0 => Ok(read),
+        _ => measured(cpu, &MeasureFlags { bandwidth: None, lock: None }),
+    }
+}
+
+fn path() -> Option<PathBuf> {
+    Some(CacheConfig::from_environment().folder?.join("bandwidth.json"))
+}
+
+fn read(path: &PathBuf) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+fn key(cpu: &Cpu) -> String {
+    format!("{}, {} threads", cpu_name(), cpu.threads())
+}
+
+/// Keeping it is a courtesy to the next run: a folder that cannot be written is none of its business.
+fn keep(cpu: &Cpu, bytes_per_second: f64) {
+    let Some(path) = path() else { return };
+    let mut all = read(&path).filter(Value::is_object).unwrap_or_else(|| json!({}));
+    all[key(cpu)] = json!(bytes_per_second);
+    let text = serde_json::to_string_pretty(&all).unwrap_or_default();
+    let temporary = path.with_extension(format!("json.{}", std::process::id()));
+    if std::fs::write(&temporary, text).is_ok() {
+        let _ = std::fs::rename(&temporary, &path);
+    }
+}
+
+/// The name of the processor.
+pub fn cpu_name() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|l| l.starts_with("model name") || l.starts_with("Model"));
+    let name = line.and_then(|l| l.split_once(':')).map(|(_, name)| name.trim());
+    name.filter(|n| !n.is_empty()).unwrap_or(std::env::consts::ARCH).to_owned()
+}

@@ -1,0 +1,133 @@
+//! `perplexity`: how well a model predicts a text, and how far it is from a reference.
+
+use crate::arguments::{EngineFlags, ModelFile};
+use crate::failure::Interrupted;
+use crate::interrupt;
+use crate::open::{self, Positions};
+use crate::terminal;
+use anyhow::{Context, bail};
+use model::perplexity::base::{BaseReader, BaseWriter};
+use model::perplexity::{Distance, Score, Windows, score};
+use model::step::Class;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// What to score.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelFile,
+    /// File with the text; `-` is stdin
+    #[arg(short, long, value_name = "TEXT", required_unless_present = "kl_base")]
+    file: Option<PathBuf>,
+    /// Length of a window in tokens; the second half of each is scored
+    #[arg(short, long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
+    ctx_size: u32,
+    /// Windows to score; all by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+    /// Write the log-probabilities to a file, as a reference for others
+    #[arg(long, value_name = "FILE", conflicts_with = "kl_base")]
+    save_logits: Option<PathBuf>,
+    /// Compare with the log-probabilities in a file, on the text that it was made from
+    #[arg(long, alias = "kl-divergence-base", value_name = "FILE", conflicts_with = "file")]
+    kl_base: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Scores the text.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let path = args.model.path();
+    let file = open::file(path)?;
+    let tokenizer = open::tokenizer(&file, path)?;
+    let vocab = open::config(&file, path)?.vocab as usize;
+    drop(file);
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let mut base = args.kl_base.as_deref().map(BaseReader::open).transpose()?;
+    let mut windows = match &base {
+        Some(base) => base.windows_with(bos),
+        None => {
+            let tokens = tokenizer.encode(text(args)?, true, false);
+            Windows::new(tokens, args.ctx_size as usize, bos)?
+        }
+    };
+    if let Some(chunks) = args.chunks {
+        windows.truncate(chunks as usize);
+    }
+    if let Some(id) = windows.tokens().iter().find(|&&id| id as usize >= vocab) {
+        bail!("token {id} of the text is not in the vocabulary of {vocab} tokens");
+    }
+    let window = windows.window();
+    let mut opened = open::engine(path, &args.engine, Positions::Needed(window), true)?;
+    opened.prepare(&classes(window, opened.engine.chunk()))?;
+    let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;
+    let watch = interrupt::watch();
+    let done = score(&mut opened.engine, &windows, save.as_mut(), base.as_mut(), |score| {
+        let (perplexity, error) = score.perplexity();
+        terminal::progress(&format!("{} of {}: {perplexity:.4} ± {error:.4}", score.windows, windows.count()));
+        if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if let Some(save) = save {
+        save.finish()?;
+    }
+    terminal::wipe();
+    let mut out = std::io::stdout().lock();
+    out.write_all(report(&done, window).as_bytes())?;
+    out.flush()?;
+    if watch.is_hit() { Err(Interrupted.into()) } else { Ok(()) }
+}
+
+fn text(args: &Arguments) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    match &args.file {
+        Some(path) if path.as_os_str() != "-" => {
+            bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        }
+        _ => {
+            std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The classes of the steps of a window.
+fn classes(window: usize, chunk: usize) -> Vec<Class> {
+    let scored = window - 1;
+    let mut classes: Vec<Class> = (0..scored).step_by(chunk).map(|at| Class::of(chunk.min(scored - at))).collect();
+    classes.dedup();
+    classes
+}
+
+fn report(score: &Score, window: usize) -> String {
+    let (perplexity, error) = score.perplexity();
+    let mut out = format!("PPL = {perplexity:.4} ± {error:.5} ({} windows of {window} tokens)\n", score.windows);
+    if let Some(distance) = &score.distance {
+        out += &of_distance(distance, perplexity);
+    }
+    out
+}
+
+fn of_distance(distance: &Distance, perplexity: f64) -> String {
+    let base = distance.base.mean().exp();
+    let mut sorted = distance.all.clone();
+    sorted.sort_by(f32::total_cmp);
+    let at = |share: f64| {
+        let last = sorted.len().saturating_sub(1);
+        sorted.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
+    };
+    let (mean, error) = (distance.divergence.mean(), distance.divergence.error());
+    let (same, same_error) = (distance.same_top.mean() * 100.0, distance.same_top.error() * 100.0);
+    format!(
+        "PPL(base) = {base:.4}, ratio {:.6}\n\
+         mean KLD = {mean:.6} ± {error:.6}\n\
+         KLD: median {:.6}, 90% {:.6}, 99% {:.6}, max {:.6}\n\
+         same top = {same:.3} ± {same_error:.3} %\n",
+        perplexity / base,
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0),
+    )
+}

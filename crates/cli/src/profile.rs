@@ -1,0 +1,399 @@
+//! `profile`: where the time of decoding goes, kernel by kernel.
+
+mod marks;
+mod trace;
+
+use crate::arguments::{EngineFlags, MeasureFlags, ModelFile};
+use crate::bench::Random;
+use crate::failure::Usage;
+use crate::interrupt;
+use crate::open::{self, Opened, Positions};
+use crate::peaks;
+use crate::terminal;
+use anyhow::Context;
+use device::Profile;
+use model::step::Class;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Longest origin that the table prints.
+const ORIGIN_SHOWN: usize = 70;
+
+/// What to profile.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelFile,
+    /// Steps to take the mean of
+    #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
+    /// Tokens of a step; more than one profiles a prompt
+    #[arg(short = 'p', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    tokens: u32,
+    /// Tokens in the cache before
+    #[arg(short = 'd', long, value_name = "N", default_value = "0")]
+    depth: u32,
+    /// Only kernels whose name or origin contains this
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Print the source of the kernels too
+    #[arg(long)]
+    source: bool,
+    /// Write the last step as a trace in Chrome's format
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    measure: MeasureFlags,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// A kernel and where it is used; layers are not told apart.
+struct Line {
+    kernel: usize,
+    origin: String,
+    /// Launches a step.
+    count: usize,
+    /// Nanoseconds of all steps.
+    wall_ns: u64,
+    /// Bytes of all steps.
+    bytes: u64,
+    /// Fewest tasks of a launch.
+    tasks: i64,
+}
+
+/// The sum of the steps.
+struct Total {
+    steps: u64,
+    /// By the clock of the device, and by ours around it.
+    wall_ns: u64,
+    host_ns: u64,
+    /// From the end of the last stage to the end of the step.
+    rest_ns: u64,
+    lines: Vec<Line>,
+}
+
+/// Profiles.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let (tokens, depth) = (args.tokens as usize, args.depth as usize);
+    let flags = EngineFlags { ubatch_size: args.engine.ubatch_size.max(args.tokens), ..args.engine.clone() };
+    let mut opened = open::engine(args.model.path(), &flags, Positions::Needed(depth + tokens), true)?;
+    let class = Class::of(tokens);
+    let marks = marks::of(opened.engine.compile(class)?);
+    let chunk = opened.engine.chunk();
+    let mut classes: Vec<Class> = (0..depth).step_by(chunk).map(|at| Class::of(chunk.min(depth - at))).collect();
+    classes.push(class);
+    classes.sort_by_key(|class| *class as u8);
+    classes.dedup();
+    opened.prepare(&classes)?;
+    check_filter(args, &opened, class)?;
+    let _lock = peaks::lock(&args.measure)?;
+    let bandwidth = peaks::measured(&opened.cpu, &args.measure)?;
+    let (total, last) = measure(args, &mut opened)?;
+    if let Some(path) = &args.trace {
+        let (program, _) = opened.engine.program(class).context("the program is not loaded")?;
+        let text = trace::chrome(&last, program);
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let view = View { args, opened: &opened, class, marks, total, bandwidth };
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&view.json())?) } else { view.text() };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// A name that matches nothing is a mistake.
+fn check_filter(args: &Arguments, opened: &Opened, class: Class) -> anyhow::Result<()> {
+    let (Some(name), Some((program, _))) = (&args.kernel, opened.engine.program(class)) else { return Ok(()) };
+    let mut launches = program.stages.iter().flat_map(|s| &s.launches);
+    if launches.any(|l| program.kernels[l.kernel].symbol.contains(name.as_str()) || l.origin.contains(name.as_str())) {
+        return Ok(());
+    }
+    let names: Vec<&str> = program.kernels.iter().map(|k| k.symbol.as_str()).collect();
+    Err(Usage(format!("no kernel is called '{name}' (kernels: {})", names.join(", "))).into())
+}
+
+/// Runs the steps; the sum of all, and the last.
+fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Profile)> {
+    let watch = interrupt::watch();
+    let mut random = Random(1);
+    let (depth, chunk) = (args.depth as usize, opened.engine.chunk());
+    for at in (0..depth).step_by(chunk) {
+        watch.check()?;
+        terminal::progress(&format!("filling the cache: {at} of {depth}"));
+        let n = chunk.min(depth - at);
+        let tokens: Vec<u32> = (0..n).map(|_| random.token(opened)).collect();
+        opened.engine.step(&tokens, at, n - 1..n)?;
+    }
+    let mut total = Total { steps: 0, wall_ns: 0, host_ns: 0, rest_ns: 0, lines: vec![] };
+    let mut last = None;
+    // The first step warms up.
+    for step in 0..=u64::from(args.steps) {
+        watch.check()?;
+        terminal::progress(&format!("step {step} of {}", args.steps));
+        let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened)).collect();
+        let start = Instant::now();
+        let profile = opened.engine.profile(&tokens, depth)?;
+        if step > 0 {
+            total.add(&profile, start.elapsed().as_nanos() as u64);
+        }
+        last = Some(profile);
+    }
+    terminal::wipe();
+    total.lines.sort_by_key(|line| std::cmp::Reverse(line.wall_ns));
+    Ok((total, last.context("no step ran")?))
+}
+
+impl Total {
+    fn add(&mut self, profile: &Profile, host_ns: u64) {
+        self.steps += 1;
+        self.wall_ns += profile.wall_ns;
+        self.host_ns += host_ns;
+        self.rest_ns += profile.rest_ns;
+        for launch in &profile.launches {
+            let origin = without_layer(&launch.origin);
+            let known = self.lines.iter_mut().find(|l| l.kernel == launch.kernel && l.origin == origin);
+            let line = match known {
+                Some(line) => line,
+                None => {
+                    let kernel = launch.kernel;
+                    self.lines.push(Line { kernel, origin, count: 0, wall_ns: 0, bytes: 0, tasks: launch.tasks });
+                    self.lines.last_mut().expect("pushed")
+                }
+            };
+            line.count += usize::from(self.steps == 1);
+            line.wall_ns += launch.wall_ns;
+            line.bytes += launch.bytes.max(0) as u64;
+            line.tasks = line.tasks.min(launch.tasks);
+        }
+    }
+
+    /// Nanoseconds that all lines and the end of the steps take together.
+    fn sum_ns(&self) -> u64 {
+        self.lines.iter().map(|l| l.wall_ns).sum::<u64>() + self.rest_ns
+    }
+
+    fn per_step(&self, ns: u64) -> f64 {
+        ns as f64 / self.steps.max(1) as f64
+    }
+}
+
+/// `blk.7.attn_q` as `blk.*.attn_q`.
+fn without_layer(origin: &str) -> String {
+    let tensor = |name: &str| {
+        let rest = name.strip_prefix("blk.").or_else(|| name.strip_prefix("cache."));
+        match rest.and_then(|rest| rest.split_once('.')) {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                format!("{}.*.{rest}", name.split('.').next().unwrap_or_default())
+            }
+            _ => name.to_owned(),
+        }
+    };
+    let mut names: Vec<String> = vec![];
+    for name in origin.split(' ').map(tensor) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" ")
+}
+
+/// A profile as it is printed.
+struct View<'a> {
+    args: &'a Arguments,
+    opened: &'a Opened,
+    class: Class,
+    /// Of each kernel.
+    marks: Vec<Vec<&'static str>>,
+    total: Total,
+    bandwidth: f64,
+}
+
+impl View<'_> {
+    fn symbol(&self, line: &Line) -> &str {
+        let program = self.opened.engine.program(self.class).map(|(program, _)| program);
+        program.and_then(|p| p.kernels.get(line.kernel)).map_or("?", |k| k.symbol.as_str())
+    }
+
+    fn is_shown(&self, line: &Line) -> bool {
+        let wanted = |name: &String| self.symbol(line).contains(name.as_str()) || line.origin.contains(name.as_str());
+        self.args.kernel.as_ref().is_none_or(wanted)
+    }
+
+    fn marks_of(&self, line: &Line) -> Vec<&'static str> {
+        let mut marks = self.marks.get(line.kernel).cloned().unwrap_or_default();
+        if line.tasks < 4 * self.opened.workers() as i64 {
+            marks.push("few tasks");
+        }
+        marks
+    }
+
+    /// Bytes a second that a line reads.
+    fn rate(&self, line: &Line) -> f64 {
+        line.bytes as f64 * 1e9 / line.wall_ns.max(1) as f64
+    }
+
+    fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.total.wall_ns.max(1) as f64
+    }
+
+    /// Bytes that a step reads, the cache included.
+    fn bytes(&self) -> f64 {
+        let weights: u64 = self.total.lines.iter().map(|l| l.bytes).sum();
+        let cache = self.opened.cache_bytes(f64::from(self.args.depth) + 1.0);
+        weights as f64 / self.total.steps.max(1) as f64 + cache
+    }
+
+    fn text(&self) -> String {
+        let total = &self.total;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{:<28} {:>5} {:>10} {:>6} {:>8} {:>6}  {:<22} origin",
+            "kernel", "count", "us", "time", "GB/s", "peak", "marks"
+        );
+        for line in total.lines.iter().filter(|line| self.is_shown(line)) {
+            let _ = writeln!(
+                out,
+                "{:<28} {:>5} {:>10.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {}",
+                self.symbol(line),
+                line.count,
+                total.per_step(line.wall_ns) / 1e3,
+                self.share(line.wall_ns) * 100.0,
+                self.rate(line) / 1e9,
+                self.rate(line) / self.bandwidth * 100.0,
+                self.marks_of(line).join(", "),
+                shortened(&line.origin),
+            );
+        }
+        if self.args.source {
+            out += &self.sources();
+        }
+        let (sum, wall) = (total.sum_ns(), total.host_ns);
+        let _ = writeln!(
+            out,
+            "sum of kernels {:.1} us and end of step {:.1} us: {:.1}% of {:.1} us by the host's clock{}",
+            total.per_step(sum - total.rest_ns) / 1e3,
+            total.per_step(total.rest_ns) / 1e3,
+            sum as f64 / wall.max(1) as f64 * 100.0,
+            total.per_step(wall) / 1e3,
+            if self.sum_is_whole() { "" } else { " (MISMATCH: the times above do not explain the step)" },
+        );
+        out += &self.last_line();
+        out.push('\n');
+        out
+    }
+
+    /// Whether the times explain what the host saw, up to 5% and what starting a step costs.
+    fn sum_is_whole(&self) -> bool {
+        let (sum, wall) = (self.total.sum_ns() as f64, self.total.host_ns as f64);
+        sum <= wall * 1.001 && wall - sum <= 0.05 * wall + 50e3 * self.total.steps as f64
+    }
+
+    fn last_line(&self) -> String {
+        let Some((program, log)) = self.opened.engine.program(self.class) else { return String::new() };
+        let tokens = f64::from(self.args.tokens);
+        let limit = self.bandwidth / self.bytes().max(1.0) * tokens;
+        let reached = tokens * 1e9 / self.total.per_step(self.total.host_ns).max(1.0);
+        format!(
+            "{} kernels in {} stages; schedule cache {} hits, {} misses; {:.2} MB a step; limit {limit:.2} tok/s, \
+             reached {reached:.2}, {:.0}% of it",
+            program.launches(),
+            program.stages.len(),
+            log.hits,
+            log.misses,
+            self.bytes() / 1e6,
+            reached / limit * 100.0
+        )
+    }
+
+    fn sources(&self) -> String {
+        let mut shown: Vec<usize> = self.total.lines.iter().filter(|l| self.is_shown(l)).map(|l| l.kernel).collect();
+        shown.sort_unstable();
+        shown.dedup();
+        let Some((program, _)) = self.opened.engine.program(self.class) else { return String::new() };
+        shown.iter().map(|&kernel| format!("\n{}\n", program.kernels[kernel].source.trim_end())).collect()
+    }
+
+    fn json(&self) -> Value {
+        let total = &self.total;
+        let source = |kernel: usize| {
+            let (program, _) = self.opened.engine.program(self.class)?;
+            Some(program.kernels[kernel].source.clone())
+        };
+        let line = |line: &Line| {
+            let mut object = json!({
+                "kernel": self.symbol(line),
+                "origin": line.origin,
+                "count": line.count,
+                "ns": total.per_step(line.wall_ns),
+                "share": self.share(line.wall_ns),
+                "bytes": line.bytes / total.steps.max(1),
+                "gb_per_s": self.rate(line) / 1e9,
+                "peak_share": self.rate(line) / self.bandwidth,
+                "tasks": line.tasks,
+                "marks": self.marks_of(line),
+            });
+            if self.args.source {
+                object["source"] = json!(source(line.kernel));
+            }
+            object
+        };
+        let (program, log) = match self.opened.engine.program(self.class) {
+            Some((program, log)) => (Some(program), Some(log)),
+            None => (None, None),
+        };
+        let tokens = f64::from(self.args.tokens);
+        let limit = self.bandwidth / self.bytes().max(1.0) * tokens;
+        let reached = tokens * 1e9 / total.per_step(total.host_ns).max(1.0);
+        json!({
+            "device": self.opened.engine.device().name(),
+            "tokens": self.args.tokens,
+            "depth": self.args.depth,
+            "steps": total.steps,
+            "lines": total.lines.iter().filter(|l| self.is_shown(l)).map(line).collect::<Vec<_>>(),
+            "sum_ns": total.per_step(total.sum_ns()),
+            "wall_ns": total.per_step(total.host_ns),
+            "sum_is_whole": self.sum_is_whole(),
+            "kernels": program.map(|p| p.launches()),
+            "distinct_kernels": program.map(|p| p.kernels.len()),
+            "stages": program.map(|p| p.stages.len()),
+            "schedule_cache_hits": log.map(|l| l.hits),
+            "schedule_cache_misses": log.map(|l| l.misses),
+            "bytes_per_step": self.bytes().round() as u64,
+            "bandwidth": self.bandwidth,
+            "limit_ts": limit,
+            "reached_ts": reached,
+            "share": reached / limit,
+        })
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= ORIGIN_SHOWN {
+        return text.to_owned();
+    }
+    text.chars().take(ORIGIN_SHOWN).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_not_told_apart() {
+        assert_eq!(
+            without_layer("blk.3.attn_q_a blk.3.attn_kv_a cache.3.k"),
+            "blk.*.attn_q_a blk.*.attn_kv_a cache.*.k"
+        );
+        assert_eq!(without_layer("blk.3.ffn_down blk.4.attn_norm"), "blk.*.ffn_down blk.*.attn_norm");
+        assert_eq!(without_layer("output_norm output"), "output_norm output");
+        assert_eq!(shortened(&"x".repeat(90)).chars().count(), ORIGIN_SHOWN + 1);
+    }
+}

@@ -1,0 +1,46 @@
+//! Flags of several letters behind one dash, as llama.cpp's users know them.
+
+use std::ffi::OsString;
+
+/// The spellings and what they stand for.
+const SHORT: [(&str, &str); 7] = [
+    ("-np", "--parallel"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-ub", "--ubatch-size"),
+    ("-pg", "--prompt-and-gen"),
+    ("-sys", "--system-prompt"),
+    ("-st", "--single-turn"),
+];
+
+/// Flags whose value is text, which may look like a flag.
+const TEXT: [&str; 5] = ["-p", "--prompt", "-sys", "--system-prompt", "--"];
+
+/// The arguments in the spelling that the parser knows.
+pub fn expanded(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = vec![];
+    let mut verbatim = false;
+    for argument in arguments {
+        let after_text = out.last().is_some_and(|last| TEXT.iter().any(|t| last == t));
+        verbatim |= argument == "--";
+        let known = SHORT.iter().find(|(short, _)| argument == *short);
+        match known {
+            Some((_, long)) if !verbatim && !after_text => out.push(long.into()),
+            _ => out.push(argument),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_expanded_and_texts_are_not() {
+        let words = |text: &str| expanded(text.split(' ').map(OsString::from));
+        assert_eq!(words("k bench -np 1 -ctk f16"), words("k bench --parallel 1 --cache-type-k f16"));
+        assert_eq!(words("k run -p -np"), ["k", "run", "-p", "-np"]);
+        assert_eq!(words("k tokenize -- -np"), ["k", "tokenize", "--", "-np"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! `synth`: a model file of a real shape with random weights.
+
+use crate::failure::{Interrupted, Usage};
+use crate::interrupt;
+use crate::open::bytes;
+use crate::terminal;
+use model::synth::{Plan, Quant, SynthError, SynthOptions, shapes};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What to write.
+#[derive(clap::Args, Debug)]
+#[command(after_help = format!(
+    "Shapes: {}\nQuantisations: {}",
+    shapes().iter().map(|s| s.name).collect::<Vec<_>>().join(", "),
+    Quant::ALL.iter().map(|q| q.name()).collect::<Vec<_>>().join(", ")
+))]
+pub struct Arguments {
+    /// Shape of the model
+    #[arg(value_name = "SHAPE")]
+    shape: String,
+    /// Quantisation, as llama.cpp mixes types for it
+    #[arg(short, long, value_name = "Q", default_value = "q4_0")]
+    quant: String,
+    /// Number of layers [default: those of the model]
+    #[arg(long, value_name = "N")]
+    layers: Option<u32>,
+    /// Seed of the weights
+    #[arg(short, long, value_name = "S", default_value = "0")]
+    seed: u64,
+    /// Give keys and shared experts other types than the matrices beside them
+    #[arg(long)]
+    mixed: bool,
+    /// Write one attn_kv_b instead of split matrices, as old files do
+    #[arg(long)]
+    legacy_kv_b: bool,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Writes the file.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let options =
+        SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
+    let plan = Plan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
+    let start = Instant::now();
+    let mut shown = Instant::now();
+    let watch = interrupt::watch();
+    let write = || {
+        plan.write(&args.out, |done, total| {
+            if watch.is_hit() {
+                // Unwinding removes the unfinished file.
+                resume_unwind(Box::new(Interrupted));
+            }
+            if shown.elapsed().as_millis() >= 100 {
+                shown = Instant::now();
+                terminal::progress(&format!("{} of {}", bytes(done), bytes(total)));
+            }
+        })
+    };
+    let written: Result<(), SynthError> =
+        catch_unwind(AssertUnwindSafe(write)).map_err(|reason| match reason.downcast::<Interrupted>() {
+            Ok(interrupted) => *interrupted,
+            Err(reason) => resume_unwind(reason),
+        })?;
+    written?;
+    terminal::wipe();
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{}: {} {}, {} tensors, {}, {} a token, in {seconds:.1} s",
+        args.out.display(),
+        plan.shape().name,
+        args.quant,
+        plan.tensors().len(),
+        bytes(plan.bytes()),
+        bytes(plan.step_bytes()),
+    )?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,46 @@
+//! What goes to stderr, and how things look on a terminal.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Starts dim text on a terminal.
+pub const DIM: &str = "\x1b[2m";
+
+/// Back to normal text.
+pub const NORMAL: &str = "\x1b[0m";
+
+/// Whether a progress line is showing, to be wiped before the next line.
+static SHOWING: AtomicBool = AtomicBool::new(false);
+
+/// Whether stderr is a terminal.
+pub fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Whether stdout is a terminal that wants colours.
+pub fn is_styled() -> bool {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    std::io::stdout().is_terminal() && !plain
+}
+
+/// Writes a line to stderr. A stderr that nobody reads is no reason to stop.
+pub fn line(text: &str) {
+    wipe();
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Shows how far something is, on a terminal only.
+pub fn progress(text: &str) {
+    if is_watched() {
+        SHOWING.store(true, Ordering::Relaxed);
+        let _ = write!(std::io::stderr(), "\r{DIM}{text}{NORMAL}\x1b[K");
+        let _ = std::io::stderr().flush();
+    }
+}
+
+/// Removes the progress line.
+pub fn wipe() {
+    if SHOWING.swap(false, Ordering::Relaxed) {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}

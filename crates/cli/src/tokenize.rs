@@ -1,0 +1,37 @@
+//! `tokenize`: text to token ids. Needs no tensors and no known architecture; `-` reads stdin byte for byte.
+
+use crate::open;
+use anyhow::Context;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// What to tokenize.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// GGUF file
+    #[arg(short, long, value_name = "MODEL")]
+    model: PathBuf,
+    /// Let control tokens be written in the text, and put those around it that the vocabulary asks for
+    #[arg(long)]
+    special: bool,
+    /// The text; `-`, or none, reads stdin
+    #[arg(default_value = "-", hide_default_value = true, allow_hyphen_values = true)]
+    text: std::ffi::OsString,
+}
+
+/// Prints the ids on one line.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
+    let text = if args.text == "-" {
+        let mut bytes = vec![];
+        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+        bytes
+    } else {
+        args.text.as_encoded_bytes().to_vec()
+    };
+    let ids = tokenizer.encode(text, args.special, args.special);
+    let words: Vec<String> = ids.iter().map(u32::to_string).collect();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", words.join(" "))?;
+    Ok(out.flush()?)
+}

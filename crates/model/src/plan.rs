@@ -1,0 +1,148 @@
+//! What a model needs of the machine: memory, and bytes read a token.
+
+use crate::config::{Attention, Config};
+use crate::engine::Engine;
+use crate::step::{Class, PAGE};
+use device::MemoryPlan;
+use ir::DType;
+use std::fmt;
+
+/// Bytes of the cache for one position of one sequence.
+pub fn cache_bytes(config: &Config, cache: DType) -> u64 {
+    let row = match config.attention {
+        Attention::Grouped { kv_heads, head, value } => kv_heads * (head + value),
+        Attention::Latent { kv_rank, rope, .. } => kv_rank + rope,
+    };
+    (config.layers * row) as u64 * cache.bytes() as u64
+}
+
+/// Memory of a model at a context, known before any weight is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Positions of the cache.
+    pub context: u64,
+    /// Bytes of the mapped file.
+    pub weights: u64,
+    /// Bytes of the cache.
+    pub cache: u64,
+    /// Everything else that is allocated: between kernels, scratch, tables, inputs, outputs. `None` if the programs
+    /// have not been compiled yet.
+    pub workspace: Option<u64>,
+    /// What the machine still has, if it says.
+    pub available: Option<u64>,
+}
+
+/// A plan that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("not enough memory: {0}; choose a smaller context (-c)")]
+pub struct TooLarge(pub Plan);
+
+impl Plan {
+    /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
+    pub fn of_cache(config: &Config, context: usize, cache: DType, weights: u64) -> Plan {
+        let context = context as u64;
+        let positions = context.next_multiple_of(PAGE as u64);
+        let cache = cache_bytes(config, cache).saturating_mul(positions);
+        Plan { context, weights, cache, workspace: None, available: device::available_memory() }
+    }
+
+    /// What the programs that an engine has compiled need on so many workers.
+    pub fn of_engine(engine: &Engine, workers: usize) -> Plan {
+        let MemoryPlan { states, .. } = engine.memory_plan(workers);
+        let allocated = engine.memory_plan(workers).allocated() as u64;
+        Plan {
+            context: engine.context() as u64,
+            weights: file_bytes(engine.file()),
+            cache: states as u64,
+            workspace: Some(allocated - states as u64),
+            available: device::available_memory(),
+        }
+    }
+
+    /// What is allocated; the mapped file is not.
+    pub fn allocated(&self) -> u64 {
+        self.cache.saturating_add(self.workspace.unwrap_or(0))
+    }
+
+    /// Whether it fits.
+    ///
+    /// # Errors
+    /// [`TooLarge`] with the plan. Weights may exceed the memory: they are mapped, and then read from disk.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        match self.available {
+            Some(available) if self.allocated() > available => Err(TooLarge(*self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the weights do not fit beside the rest, so that every token reads them from disk.
+    pub fn weights_spill(&self) -> bool {
+        self.available.is_some_and(|available| self.allocated().saturating_add(self.weights) > available)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cache {} for {} positions", Bytes(self.cache), self.context)?;
+        if let Some(workspace) = self.workspace {
+            write!(f, ", workspace {}", Bytes(workspace))?;
+        }
+        write!(f, ", weights {} (mapped)", Bytes(self.weights))?;
+        match self.available {
+            Some(available) => write!(f, "; {} available", Bytes(available)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of all files of a model.
+pub fn file_bytes(file: &gguf::Gguf) -> u64 {
+    (0..file.shards()).map(|shard| file.shard_bytes(shard)).sum()
+}
+
+/// Bytes of weights that decoding one token reads, as its program says; `None` before that is compiled.
+pub fn step_bytes(engine: &Engine) -> Option<u64> {
+    let (program, _) = engine.program(Class::One)?;
+    let vars: Vec<i64> = program.vars.iter().map(|v| v.min).collect();
+    let launches = program.stages.iter().flat_map(|s| &s.launches);
+    Some(launches.map(|l| l.bytes.eval(&vars).max(0) as u64).sum())
+}
+
+/// A number of bytes for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match units.iter().find(|(_, size)| self.0 >= *size) {
+            Some((unit, size)) => write!(f, "{:.2} {unit}", self.0 as f64 / *size as f64),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_plan() {
+        let plan = Plan { context: 8192, weights: 17 << 30, cache: 3 << 30, workspace: None, available: Some(2 << 30) };
+        let error = plan.check().unwrap_err().to_string();
+        assert!(error.contains("cache 3.00 GiB for 8192 positions") && error.contains("2.00 GiB available"), "{error}");
+        let roomy = Plan { available: Some(4 << 30), ..plan };
+        assert_eq!(roomy.check(), Ok(()));
+        assert!(roomy.weights_spill(), "the weights are read from disk");
+        assert_eq!(Plan { available: None, ..plan }.check(), Ok(()));
+    }
+
+    #[test]
+    fn bytes_read_well() {
+        let text = |n| Bytes(n).to_string();
+        assert_eq!(
+            [text(12), text(1536), text(5 << 20), text(3 << 29)],
+            ["12 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What the loops over tokens need of an engine: generation, scoring, and their tests.
+
+use crate::engine::{Engine, EngineError};
+use crate::step::Class;
+use std::ops::Range;
+
+/// Runs steps of one sequence.
+pub trait Steps {
+    /// Length of a row of logits.
+    fn vocab(&self) -> usize;
+
+    /// Positions of the cache.
+    fn context(&self) -> usize;
+
+    /// Tokens of a step at most.
+    fn chunk(&self) -> usize;
+
+    /// Makes sure that a step of so many tokens needs no compiling.
+    ///
+    /// # Errors
+    /// Of the compiler and of the device.
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError>;
+
+    /// As [`Engine::step`].
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError>;
+}
+
+impl Steps for Engine {
+    fn vocab(&self) -> usize {
+        self.config().vocab as usize
+    }
+
+    fn context(&self) -> usize {
+        Engine::context(self)
+    }
+
+    fn chunk(&self) -> usize {
+        Engine::chunk(self)
+    }
+
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
+        Engine::prepare(self, Class::of(tokens))
+    }
+
+    fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
+        Engine::step(self, tokens, start, rows)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A model whose likeliest next token is the last one plus one. It checks that positions follow each other.
+    pub(crate) struct Counting {
+        pub(crate) vocab: usize,
+        pub(crate) context: usize,
+        pub(crate) chunk: usize,
+        /// What the cache holds.
+        pub(crate) cache: Vec<u32>,
+        /// Tokens of every step.
+        pub(crate) steps: Vec<usize>,
+        logits: Vec<f32>,
+    }
+
+    impl Counting {
+        pub(crate) fn new(vocab: usize, context: usize, chunk: usize) -> Counting {
+            Counting { vocab, context, chunk, cache: vec![], steps: vec![], logits: vec![] }
+        }
+    }
+
+    impl Steps for Counting {
+        fn vocab(&self) -> usize {
+            self.vocab
+        }
+
+        fn context(&self) -> usize {
+            self.context
+        }
+
+        fn chunk(&self) -> usize {
+            self.chunk
+        }
+
+        fn prepare(&mut self, _: usize) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
+            assert!(!tokens.is_empty() && tokens.len() <= self.chunk && start <= self.cache.len());
+            assert!(start + tokens.len() <= self.context && !rows.is_empty());
+            self.cache.truncate(start);
+            self.cache.extend_from_slice(tokens);
+            self.steps.push(tokens.len());
+            self.logits.clear();
+            for row in rows {
+                let next = (tokens[row] as usize + 1) % self.vocab;
+                self.logits.extend((0..self.vocab).map(|id| if id == next { 1.0 } else { 0.0 }));
+            }
+            Ok(&self.logits)
+        }
+    }
+}
