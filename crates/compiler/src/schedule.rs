@@ -349,8 +349,11 @@ impl Scheduler {
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
         // What a scatter or a custom kernel wrote is complete only after it.
-        let written: Vec<usize> =
-            reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. })).map(|r| self.out.home[r]).collect();
+        let written: Vec<usize> = reads
+            .iter()
+            .filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. }))
+            .map(|r| self.out.home[r])
+            .collect();
         for &h in &homes {
             if written.contains(&h) {
                 continue;

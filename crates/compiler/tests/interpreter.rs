@@ -285,7 +285,6 @@ fn an_output_may_be_read_by_others() {
 }
 
 #[test]
-#[ignore = "fails: a task has one row of the vector and writes only its own columns"]
 fn an_outer_product_of_a_vector_with_itself() {
     let mut case = Case::default();
     case.bind("x", bytes(&Random(9).floats(48)));
@@ -333,7 +332,6 @@ fn a_custom_kernel_may_come_last() {
 }
 
 #[test]
-#[ignore = "fails: a function of a custom kernel's result joins its group and is dropped"]
 fn a_function_of_a_custom_kernel_is_computed() {
     let c = after_a_call(|own| own.exp());
     assert_eq!(c.program.launches(), 3);
@@ -341,7 +339,6 @@ fn a_function_of_a_custom_kernel_is_computed() {
 }
 
 #[test]
-#[ignore = "fails: see a_function_of_a_custom_kernel_is_computed"]
 fn a_sum_of_a_custom_kernel_is_computed() {
     let c = after_a_call(|own| own.sum(1).exp());
     assert_eq!(c.program.launches(), 3);
