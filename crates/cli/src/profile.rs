@@ -184,19 +184,13 @@ impl Total {
     }
 }
 
-/// `blk.7.attn_q` as `blk.*.attn_q`.
+/// `blk.7.attn_q` as `blk.*.attn_q`, and `cache.7` as `cache.*`.
 fn without_layer(origin: &str) -> String {
-    let tensor = |name: &str| {
-        let rest = name.strip_prefix("blk.").or_else(|| name.strip_prefix("cache."));
-        match rest.and_then(|rest| rest.split_once('.')) {
-            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => {
-                format!("{}.*.{rest}", name.split('.').next().unwrap_or_default())
-            }
-            _ => name.to_owned(),
-        }
-    };
     let mut names: Vec<String> = vec![];
-    for name in origin.split(' ').map(tensor) {
+    for name in origin.split(' ') {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let parts: Vec<&str> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+        let name = parts.join(".");
         if !names.contains(&name) {
             names.push(name);
         }
@@ -393,7 +387,7 @@ mod tests {
             "blk.*.attn_q_a blk.*.attn_kv_a cache.*.k"
         );
         assert_eq!(without_layer("blk.3.ffn_down blk.4.attn_norm"), "blk.*.ffn_down blk.*.attn_norm");
-        assert_eq!(without_layer("output_norm output"), "output_norm output");
+        assert_eq!(without_layer("output_norm output cache.3 cache.4"), "output_norm output cache.*");
         assert_eq!(shortened(&"x".repeat(90)).chars().count(), ORIGIN_SHOWN + 1);
     }
 }

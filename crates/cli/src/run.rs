@@ -122,6 +122,9 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     let (tokens, in_thought) = speaker.prompt_of(&args, prompt)?;
     let answer = speaker.answer(&tokens, in_thought)?;
     speaker.end_line()?;
+    if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.show_reasoning {
+        terminal::line("the model only thought and did not answer; --reasoning show prints its thoughts");
+    }
     let peak = peaks::known(&speaker.opened.cpu).ok();
     terminal::line(&speaker.timing_line(peak));
     answer.check()

@@ -13,7 +13,7 @@ pub fn of(compiled: &Compiled) -> Vec<Vec<&'static str>> {
         if body.paths.contains(&"scalar reduction") {
             marks.push("serial");
         }
-        if body.paths.contains(&"scalar map") {
+        if body.paths.iter().all(|path| path.starts_with("scalar")) {
             marks.push("generic");
         }
         marks
