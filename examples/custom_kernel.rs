@@ -18,6 +18,10 @@ void rotate(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, 
 }
 ";
 
+/// Runs the example.
+///
+/// # Errors
+/// Of the compiler and of the device.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let b = Builder::new();
     let x = b.input("x", DType::F32, dims![4, 8]);
