@@ -42,6 +42,10 @@ fn show(cpu: &Cpu, name: &str, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Result
     Ok(())
 }
 
+/// Compiles a few programs and prints their kernels.
+///
+/// # Errors
+/// Of the compiler and of the device.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let cpu = Cpu::new(&CpuConfig::from_environment())?;
     show(&cpu, "matmul", |x, w| x.linear(w))?;
