@@ -53,7 +53,8 @@ fn problem(file: &Golden, numerics: &str, batch: usize, number: usize) -> Option
         let chosen: Vec<u32> = got.chunks(file.vocab).skip(file.prompt.len() - 1).map(argmax).collect();
         let same = chosen[..file.greedy.len()] == file.greedy;
         let nmse = nmse(&got, &want);
-        return (!same || nmse.is_nan() || nmse > EXACT_NMSE).then(|| format!("NMSE {nmse:.2e}, greedy ids equal: {same}"));
+        return (!same || nmse.is_nan() || nmse > EXACT_NMSE)
+            .then(|| format!("NMSE {nmse:.2e}, greedy ids equal: {same}"));
     }
     let most = if file.is_mixture() { 3.0 * file.peer_kld + 5e-3 } else { 2.0 * file.peer_kld + 1e-4 };
     let kl = mean_kl(&got, &want, file.vocab);
