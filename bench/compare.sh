@@ -19,10 +19,10 @@ esac
 install_peer() {
   mkdir -p "$peer"
   echo "installing the peer (llama-cpp-python $version) into $peer" >&2
-  python3 -m venv "$peer/tools"
+  python3 -m venv "$peer/venv"
   # Only build tools; the package itself is never installed.
-  "$peer/tools/bin/pip" install -q cmake ninja scikit-build-core
-  export PATH=$peer/tools/bin:$PATH
+  "$peer/venv/bin/pip" install -q cmake ninja scikit-build-core
+  export PATH=$peer/venv/bin:$PATH
   pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$peer/package" "llama-cpp-python==$version"
   rm -rf "$peer/unpacked"
   mkdir "$peer/unpacked"

@@ -37,18 +37,26 @@ pub enum Obstacle {
 
 /// The one map that two operands agree on.
 pub fn unify(a: &[Along], b: &[Along]) -> Result<Vec<Along>, Obstacle> {
-    a.iter()
-        .zip(b)
-        .map(|(&x, &y)| match (x, y) {
-            (Along::Free, y) => Ok(y),
-            (x, Along::Free) => Ok(x),
+    let mut out: Vec<Along> = vec![];
+    for (&x, &y) in a.iter().zip(b) {
+        let both = match (x, y) {
+            (Along::Free, y) => y,
+            (x, Along::Free) => x,
             (Along::Inner, Along::Axis { axis, .. }) | (Along::Axis { axis, .. }, Along::Inner) => {
-                Err(Obstacle::Demote(axis))
+                return Err(Obstacle::Demote(axis));
             }
-            (x, y) if x == y => Ok(x),
-            _ => Err(Obstacle::Never),
-        })
-        .collect()
+            (x, y) if x == y => x,
+            _ => return Err(Obstacle::Never),
+        };
+        if let Along::Axis { axis, .. } = both
+            && out.iter().any(|o| matches!(o, Along::Axis { axis: other, .. } if *other == axis))
+        {
+            // Every pair of two values along one axis: no task has them all.
+            return Err(Obstacle::Demote(axis));
+        }
+        out.push(both);
+    }
+    Ok(out)
 }
 
 /// The map of a node from the map of its source (the source number `operand`).

@@ -65,6 +65,14 @@ impl Roles {
             }
         }
         roles.unmark_embeddings(g);
+        // What the host reads is computed, however cheap.
+        for &r in roots {
+            let r = base(g, r);
+            if !matches!(g.op(r), Op::Param { .. } | Op::State { .. }) {
+                roles.free.remove(&r);
+                roles.inline.remove(&r);
+            }
+        }
         roles
     }
 
@@ -170,13 +178,11 @@ impl Roles {
         for &id in &data {
             self.free.remove(&id);
         }
+        // Nothing that is made of computed values is free.
         for &id in &self.live {
-            let needs = g.src(id).iter().any(|s| data.contains(s) || is_view(g, id) && !self.free.contains(s));
-            if needs && self.free.contains(&id) {
+            let computed = |s: &Id| !self.free.contains(s) && !matches!(g.op(base(g, *s)), Op::Scatter);
+            if self.free.contains(&id) && g.src(id).iter().any(computed) {
                 self.free.remove(&id);
-                if is_view(g, id) {
-                    data.insert(id);
-                }
             }
         }
     }

@@ -150,6 +150,21 @@ pub fn compile(
         roots = new;
         log.rules.extend(trace.fired);
     }
+    // The host reads an output in its own layout, so a view of something else
+    // is copied.
+    let mut named: Vec<Id> = vec![];
+    for r in roots.iter_mut().take(outputs.len()) {
+        while named.contains(r) {
+            let (ty, shape) = (g.ty(*r), g.shape(*r).to_vec());
+            *r = g.make(Op::Fence, ty, shape, vec![*r]);
+        }
+        let under = crate::classify::base(g, *r);
+        if under != *r || matches!(g.op(under), Op::Param { .. } | Op::State { .. } | Op::Scatter) {
+            let (ty, shape) = (g.ty(*r), g.shape(*r).to_vec());
+            *r = g.make(Op::Fence, ty, shape, vec![*r]);
+        }
+        named.push(*r);
+    }
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");
     let s = schedule(g, &roots, &prices)?;
@@ -301,7 +316,7 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
     let mut steps = vec![1; gr.axes.len()];
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
-        if a.serial || a.inner {
+        if a.serial || a.inner || before_fold(g, s, group, i) {
             continue;
         }
         match g.as_int(a.count) {
@@ -317,6 +332,16 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         }
     }
     Cut { steps }
+}
+
+/// Whether a fold counts its steps anew for each step of this axis.
+fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
+    s.groups[group].members.iter().any(|&m| match *g.op(m) {
+        Op::Fold { axis: folded, .. } => s.maps[&(group, m)][..folded]
+            .iter()
+            .any(|a| matches!(a, crate::axes::Along::Axis { axis: x, .. } if *x == axis)),
+        _ => false,
+    })
 }
 
 fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {

@@ -147,6 +147,8 @@ struct Segment {
     first: i64,
     passes: i64,
     groups: i64,
+    /// It takes one pass of this many.
+    every: i64,
 }
 
 fn segments(total: i64, widest: i64) -> Vec<Segment> {
@@ -155,7 +157,7 @@ fn segments(total: i64, widest: i64) -> Vec<Segment> {
     while at < total {
         let passes = (total - at) / n;
         if passes > 0 {
-            out.push(Segment { first: at, passes, groups: n });
+            out.push(Segment { first: at, passes, groups: n, every: 1 });
             at += passes * n;
         }
         n /= 2;
@@ -189,7 +191,17 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     }
     let mut passes = vec![];
     for s in segments(total, t.lanes()) {
-        passes.push(pass(t, g, &p, &s, width)?);
+        // Blocks that are longer than a pass repeat their layout only after a few.
+        let all = (1..=8).filter(|k| s.passes % k == 0).find_map(|every| {
+            let one = |turn: i64| Segment {
+                first: s.first + turn * s.groups,
+                passes: s.passes / every,
+                groups: s.groups,
+                every,
+            };
+            (0..every).map(|turn| pass(t, g, &p, &one(turn), width)).collect::<Option<Vec<Pass>>>()
+        });
+        passes.extend(all?);
     }
     // Values do not depend on the row: order them once, before the rows.
     let (x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
@@ -346,7 +358,7 @@ fn byte_lanes(
 fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> Option<Pass> {
     let range = t.counted(g, s.passes);
     let group_at = |g: &mut Graph, i: i64| {
-        let (k, c) = (g.int(s.groups), g.int(s.first + i));
+        let (k, c) = (g.int(s.groups * s.every), g.int(s.first + i));
         let at = g.mul(range, k);
         g.add(at, c)
     };

@@ -611,6 +611,7 @@ impl Lowering<'_> {
                 let b = self.value(g, n.src[2], at);
                 g.select(c, a, b)
             }
+            Op::Fence => self.value(g, n.src[0], at),
             Op::Cast => {
                 let a = self.value(g, n.src[0], at);
                 g.cast(a, n.ty.base)

@@ -160,10 +160,17 @@ impl Scheduler {
     fn seed(&mut self, g: &mut Graph, id: Id, heavy: bool) -> usize {
         let group = self.new_group(heavy);
         let shape = g.shape(id).to_vec();
+        // The parts of a concatenation are written one after the other.
+        let whole = match g.op(id) {
+            Op::Concat(axis) => Some(*axis),
+            _ => None,
+        };
         let map = shape
             .iter()
-            .map(|&d| match g.as_int(d) {
+            .enumerate()
+            .map(|(i, &d)| match g.as_int(d) {
                 Some(1) => Along::Free,
+                _ if whole == Some(i) => Along::Inner,
                 _ => Along::Axis { axis: self.add_axis(group, d, false), unit: 1 },
             })
             .collect();
@@ -212,9 +219,6 @@ impl Scheduler {
 
     /// Every fold and what is computed inside its loop.
     fn place_folds(&mut self, g: &mut Graph, live: &[Id]) {
-        if self.prices.unfused {
-            return;
-        }
         for &id in live {
             let Op::Fold { axis, parts, .. } = *g.op(id) else { continue };
             if self.out.home.contains_key(&id) {
@@ -277,6 +281,9 @@ impl Scheduler {
 
     /// Nodes that have the folded dimension, with their maps.
     fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
+        if self.prices.unfused {
+            return vec![];
+        }
         let serial = lead[axis];
         let mut maps: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
         let mut order = vec![];
@@ -321,7 +328,10 @@ impl Scheduler {
         }
         if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
             let heavy = self.out.roles.heavy.contains(&id);
-            self.seed(g, id, heavy);
+            let group = self.seed(g, id, heavy);
+            if matches!(g.op(id), Op::Scatter) {
+                self.reseed_scatter(g, id, group);
+            }
             return;
         }
         if self.out.roles.heavy.contains(&id) {
@@ -338,9 +348,12 @@ impl Scheduler {
         }
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
-        // What a scatter wrote is complete only after its kernel.
-        let written: Vec<usize> =
-            reads.iter().filter(|&&r| matches!(g.op(r), Op::Scatter)).map(|r| self.out.home[r]).collect();
+        // What a scatter or a custom kernel wrote is complete only after it.
+        let written: Vec<usize> = reads
+            .iter()
+            .filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. }))
+            .map(|r| self.out.home[r])
+            .collect();
         for &h in &homes {
             if written.contains(&h) {
                 continue;
@@ -605,7 +618,7 @@ impl Scheduler {
                         stored.insert(r);
                     }
                 }
-                if matches!(g.op(m), Op::Scatter | Op::Call { .. }) {
+                if matches!(g.op(m), Op::Scatter | Op::Fence | Op::Call { .. }) {
                     stored.insert(m);
                 }
             }

@@ -1,7 +1,7 @@
 //! The tensor front end: what a model is written in.
 //!
 //! A [`Tensor`] is a handle to a node of a shared graph. Nothing is computed:
-//! operations record what to compute, and [`crate::compile`] decides how.
+//! operations record what to compute, and [`crate::compile()`] decides how.
 //! Binary operators broadcast as usual: shapes are aligned at the end and
 //! dimensions of length 1 are repeated.
 

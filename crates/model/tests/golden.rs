@@ -2,8 +2,9 @@
 //!
 //! The files lie in `shared/golden` beside the repository; without it, a subset
 //! in `tests/golden` is used. Every file runs under `exact` (NMSE and greedy
-//! ids) and `int8` (mean KL divergence), at steps of 7 tokens; one file of each
-//! model also runs token by token and in steps of 64.
+//! ids) in steps of 7 tokens and under `int8` (mean KL divergence) token by
+//! token; one file of some families runs in steps of 1, 7 and 64. All files in
+//! steps of every size: `cargo test --release -- --ignored`.
 
 use compiler::{Numerics, Options};
 use device::{CacheConfig, Cpu, CpuConfig};
@@ -11,17 +12,19 @@ use gguf::Gguf;
 use ir::DType;
 use model::engine::{Engine, EngineOptions};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// NMSE that `exact` may have.
 const EXACT_NMSE: f64 = 1e-9;
 
+/// Files that every run takes in steps of 1, 7 and 64 tokens.
+const IN_EVERY_STEP: [&str; 3] = ["tiny-llama-Q4_0.gguf", "tiny-mla-moe-Q4_0.gguf", "tiny-qwen3-Q4_0.gguf"];
+
 /// A file and what is known about it.
 struct Golden {
     name: String,
-    model: String,
+    moe: bool,
     path: PathBuf,
     prompt: Vec<u32>,
     greedy: Vec<u32>,
@@ -46,6 +49,11 @@ fn floats(path: &Path) -> Vec<f32> {
     raw.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect()
 }
 
+/// Whether a model has experts; the legacy and softmax ones do too.
+fn is_mixture(model: &str) -> bool {
+    ["moe", "legacy", "softmax"].iter().any(|part| model.contains(part))
+}
+
 /// The files of the manifest that are there.
 fn all() -> Vec<Golden> {
     let folder = folder();
@@ -57,7 +65,7 @@ fn all() -> Vec<Golden> {
         let path = folder.join(name);
         path.is_file().then(|| Golden {
             name: name.into(),
-            model: entry["model"].as_str().expect("a model").into(),
+            moe: is_mixture(entry["model"].as_str().expect("a model")),
             prompt: ids(entry, "prompt"),
             greedy: ids(entry, "greedy"),
             vocab: entry["vocab"].as_u64().expect("a size") as usize,
@@ -70,11 +78,6 @@ fn all() -> Vec<Golden> {
 }
 
 impl Golden {
-    fn is_moe(&self) -> bool {
-        // The legacy and softmax models are mixtures of experts too.
-        self.model.contains("moe") || self.model.contains("legacy") || self.model.contains("softmax")
-    }
-
     /// Logits of all tokens, in steps of at most `batch`.
     fn run(&self, cpu: &Arc<Cpu>, numerics: Numerics, batch: usize) -> Vec<f32> {
         let file = Arc::new(Gguf::open(&self.path).expect("a model file"));
@@ -96,14 +99,15 @@ impl Golden {
             Numerics::Exact => {
                 let nmse = nmse(logits, &self.logits);
                 let first = self.prompt.len() - 1;
-                let chosen: Vec<u32> = logits.chunks(self.vocab).skip(first).take(self.greedy.len()).map(argmax).collect();
+                let chosen: Vec<u32> =
+                    logits.chunks(self.vocab).skip(first).take(self.greedy.len()).map(argmax).collect();
                 let same = chosen == self.greedy;
                 // Written so that NaN fails.
                 let close = nmse <= EXACT_NMSE;
                 (!close || !same).then(|| format!("nmse {nmse:.2e} (at most {EXACT_NMSE:e}), greedy ids equal: {same}"))
             }
             Numerics::Int8 => {
-                let most = if self.is_moe() { 3.0 * self.peer_kld + 5e-3 } else { 2.0 * self.peer_kld + 1e-4 };
+                let most = if self.moe { 3.0 * self.peer_kld + 5e-3 } else { 2.0 * self.peer_kld + 1e-4 };
                 let kl = mean_kl(logits, &self.logits, self.vocab);
                 let close = kl <= most;
                 (!close).then(|| format!("mean KL {kl:.2e} (at most {most:.2e})"))
@@ -146,19 +150,8 @@ fn cpu(threads: usize) -> Arc<Cpu> {
     Arc::new(Cpu::new(&config).expect("a C compiler"))
 }
 
-#[test]
-fn logits_agree_with_the_reference() {
-    let files = all();
-    assert!(!files.is_empty(), "no golden files in {}", folder().display());
-    let mut models = BTreeSet::new();
-    let mut jobs = vec![];
-    for file in &files {
-        let first = models.insert(&file.model);
-        let batches: &[usize] = if first { &[64, 7, 1] } else { &[7] };
-        for numerics in [Numerics::Exact, Numerics::Int8] {
-            jobs.extend(batches.iter().map(|&batch| (file, numerics, batch)));
-        }
-    }
+/// Runs files under policies at batches and reports all that is wrong.
+fn check(mut jobs: Vec<(&Golden, Numerics, usize)>) {
     jobs.reverse();
     let jobs = Mutex::new(jobs);
     let problems = Mutex::new(vec![]);
@@ -181,7 +174,35 @@ fn logits_agree_with_the_reference() {
             });
         }
     });
-    println!("golden: {} files ran", files.len());
     let problems = problems.into_inner().expect("no panic");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn logits_agree_with_the_reference() {
+    let files = all();
+    assert!(!files.is_empty(), "no golden files in {}", folder().display());
+    let mut jobs = vec![];
+    for file in &files {
+        jobs.extend([(file, Numerics::Exact, 7), (file, Numerics::Int8, 1)]);
+        if IN_EVERY_STEP.contains(&file.name.as_str()) {
+            jobs.extend([(file, Numerics::Exact, 1), (file, Numerics::Exact, 64)]);
+        }
+    }
+    check(jobs);
+    println!("golden: {} files ran", files.len());
+}
+
+#[test]
+#[ignore = "compiles kernels for several minutes"]
+fn logits_agree_in_steps_of_every_size() {
+    let files = all();
+    let mut jobs = vec![];
+    for file in &files {
+        for numerics in [Numerics::Exact, Numerics::Int8] {
+            jobs.extend([1, 7, 64].map(|batch| (file, numerics, batch)));
+        }
+    }
+    check(jobs);
+    println!("golden: {} files ran at 3 sizes of steps", files.len());
 }
