@@ -18,7 +18,7 @@ const HELP: &str = "\
 /system TEXT      another system prompt, from now on
 /read FILE        send a file
 /set NAME VALUE   temp, top-k, top-p, min-p, seed, or n
-/stats            times of all answers
+/stats            times of the last answer
 /exit             leave (so does Ctrl-D)
 \"\"\" begins and ends a text of several lines; a backslash at the end of a line goes on too";
 
@@ -32,7 +32,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
             Ok(true) => {}
             Ok(false) => break,
             // A conversation survives what one turn cannot do.
-            Err(error) if error.is::<std::io::Error>() => return Err(error),
+            Err(error) if crate::failure::is_closed_pipe(&error) => return Err(error),
             Err(error) => terminal::line(&format!("error: {}", crate::failure::message(&error))),
         }
     }

@@ -20,10 +20,7 @@ pub fn exit(error: &anyhow::Error) -> ExitCode {
     if error.is::<Interrupted>() {
         return ExitCode::from(130);
     }
-    let closed = |e: &(dyn std::error::Error + 'static)| {
-        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == IoKind::BrokenPipe)
-    };
-    if error.chain().any(closed) {
+    if is_closed_pipe(error) {
         // Whoever read the output has seen enough.
         return ExitCode::SUCCESS;
     }
@@ -33,6 +30,14 @@ pub fn exit(error: &anyhow::Error) -> ExitCode {
     }
     terminal::line(&format!("error: {}", message(error)));
     ExitCode::FAILURE
+}
+
+/// Whether whoever reads our output has stopped.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let closed = |e: &(dyn std::error::Error + 'static)| {
+        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == IoKind::BrokenPipe)
+    };
+    error.chain().any(closed)
 }
 
 /// An error and its causes on one line. Causes that the text before them quotes are not said again.

@@ -77,9 +77,9 @@ pub fn compiler_options(flags: &EngineFlags, isa: Isa) -> Result<Options, Usage>
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
     };
-    let names = compiler::compile::pass_names();
+    let names = crate::passes::names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
-        return Err(Usage(format!("there is no pass '{unknown}' (passes: {})", names.join(", "))));
+        return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
     let mut options = Options::cpu(numerics, vector_bytes(isa));
     if isa == Isa::Scalar {
@@ -173,7 +173,7 @@ impl Opened {
     /// Compiles the programs of these classes, checks that they fit together, and loads them.
     pub fn prepare(&mut self, classes: &[Class]) -> anyhow::Result<()> {
         for &class in classes {
-            terminal::progress(&format!("compiling the program for {} tokens", tokens_of(class)));
+            terminal::progress(&format!("compiling the program for {}", tokens_of(class)));
             let path = &self.path;
             self.engine.compile(class).with_context(|| path.display().to_string())?;
         }
@@ -195,7 +195,7 @@ impl Opened {
                 if self.talk && report.compiled > 0 {
                     let seconds = report.time.as_secs_f64();
                     terminal::line(&format!(
-                        "compiled {} of {} kernels for {} tokens in {seconds:.1} s",
+                        "compiled {} of {} kernels for {} in {seconds:.1} s",
                         report.compiled,
                         report.kernels,
                         tokens_of(class)
@@ -221,9 +221,9 @@ impl Opened {
 
 fn tokens_of(class: Class) -> &'static str {
     match class {
-        Class::One => "1",
-        Class::Few => "2 to 8",
-        Class::Many => "many",
+        Class::One => "1 token",
+        Class::Few => "2 to 8 tokens",
+        Class::Many => "many tokens",
     }
 }
 
