@@ -106,6 +106,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
         false => tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1),
     };
     let mut opened = open::engine(args.model.path(), &args.engine, Positions::Needed(positions), true)?;
+    opened.cpu()?;
     let chunk = opened.engine.chunk();
     let mut classes = vec![Class::One];
     classes.extend(tests.iter().flat_map(|t| t.classes(chunk)));
@@ -113,7 +114,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     classes.dedup();
     opened.prepare(&classes)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(&opened.cpu, &args.measure)?;
+    let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
     let watch = interrupt::watch();
     if args.block {
         return block::run(&mut opened, &args.n_depth.0, &watch);

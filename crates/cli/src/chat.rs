@@ -4,7 +4,6 @@
 //! go on.
 
 use crate::arguments::Numerics;
-use crate::peaks;
 use crate::run::{Arguments, Speaker};
 use crate::terminal::{self, DIM, NORMAL};
 use anyhow::Context;
@@ -135,7 +134,7 @@ impl Chat {
         };
         let answer = self.speaker.answer(&tokens, in_thought)?;
         self.speaker.end_line()?;
-        let peak = peaks::known(&self.speaker.opened.cpu).ok();
+        let peak = self.speaker.opened.bandwidth();
         terminal::line(&format!("{DIM}{}{NORMAL}", self.speaker.timing_line(peak)));
         if answer.finish == Finish::ContextFull {
             terminal::line("the context is full: /clear, or start again with a larger -c");

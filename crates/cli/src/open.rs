@@ -3,16 +3,19 @@
 use crate::arguments::{CacheType, DeviceName, EngineFlags, Numerics};
 use crate::debug;
 use crate::failure::Usage;
+use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
-use device::{Cpu, CpuConfig, Device, Isa};
+use device::{Cpu, CpuConfig, Device, Isa, Null};
 use gguf::Gguf;
 use ir::DType;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions};
+use model::interpreter::Interpreter;
 use model::plan::{Bytes, Plan, TooLarge};
 use model::step::Class;
+use model::steps::Steps;
 use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,12 +55,19 @@ pub enum Positions {
 
 /// A model ready to run.
 pub struct Opened {
+    /// Knows the programs; runs them unless the interpreter does.
     pub engine: Engine,
-    pub cpu: Arc<Cpu>,
+    runner: Runner,
     path: PathBuf,
     /// Whether stderr hears of devices, plans and progress.
     talk: bool,
     flags: EngineFlags,
+}
+
+/// What runs the steps.
+enum Runner {
+    Cpu(Arc<Cpu>),
+    Interpreter(Box<Interpreter>),
 }
 
 /// The element type of the cache.
@@ -128,17 +138,26 @@ pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool
     let config = config(&file, path)?;
     let cache = cache_type(flags)?;
     let context = context(&config, positions)?;
-    if flags.device == DeviceName::Interpreter {
-        bail!("--device interpreter is not available yet; use --device cpu");
-    }
     refuse(Plan::of_cache(&config, context, cache, model::plan::file_bytes(&file)).check())?;
-    let cpu = cpu(flags, talk)?;
-    let compiler = compiler_options(flags, cpu.target().isa)?;
     let chunk = i64::from(flags.ubatch_size).min(context as i64);
-    let options = EngineOptions { compiler, context: context as i64, chunk, cache };
-    let device: Arc<dyn Device> = cpu.clone();
-    let engine = Engine::new(file, device, options).with_context(|| path.display().to_string())?;
-    Ok(Opened { engine, cpu, path: path.to_owned(), talk, flags: flags.clone() })
+    let options = |isa| -> anyhow::Result<EngineOptions> {
+        let compiler = compiler_options(flags, isa)?;
+        Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
+    };
+    let at_path = || path.display().to_string();
+    let (engine, runner) = if flags.device == DeviceName::Interpreter {
+        let options = options(isa(flags)?.unwrap_or_else(Isa::detect))?;
+        if talk {
+            terminal::line("device: interpreter");
+        }
+        let interpreter = Interpreter::new(file.clone(), options.clone()).with_context(at_path)?;
+        (Engine::new(file, Arc::new(Null), options), Runner::Interpreter(Box::new(interpreter)))
+    } else {
+        let cpu = cpu(flags, talk)?;
+        (Engine::new(file, cpu.clone(), options(cpu.target().isa)?), Runner::Cpu(cpu))
+    };
+    let engine = engine.with_context(at_path)?;
+    Ok(Opened { engine, runner, path: path.to_owned(), talk, flags: flags.clone() })
 }
 
 /// The positions of the cache.
@@ -165,9 +184,33 @@ fn refuse(checked: Result<(), TooLarge>) -> anyhow::Result<()> {
 }
 
 impl Opened {
+    /// Runs the steps.
+    pub fn steps(&mut self) -> &mut dyn Steps {
+        match &mut self.runner {
+            Runner::Cpu(_) => &mut self.engine,
+            Runner::Interpreter(interpreter) => interpreter.as_mut(),
+        }
+    }
+
+    /// The processor, which alone can be measured.
+    pub fn cpu(&self) -> anyhow::Result<&Cpu> {
+        match &self.runner {
+            Runner::Cpu(cpu) => Ok(cpu),
+            Runner::Interpreter(_) => bail!("the speed of the interpreter says nothing; use --device cpu"),
+        }
+    }
+
+    /// Bytes that the device reads a second, where that means something.
+    pub fn bandwidth(&self) -> Option<f64> {
+        peaks::known(self.cpu().ok()?).ok()
+    }
+
     /// Workers of the device.
     pub fn workers(&self) -> usize {
-        self.cpu.threads()
+        match &self.runner {
+            Runner::Cpu(cpu) => cpu.threads(),
+            Runner::Interpreter(_) => 1,
+        }
     }
 
     /// Compiles the programs of these classes, checks that they fit together, and loads them.
@@ -190,6 +233,10 @@ impl Opened {
                 debug::print(class, self.engine.compile(class)?, self.flags.debug);
             }
             self.engine.prepare(class)?;
+            if let Runner::Interpreter(interpreter) = &mut self.runner {
+                interpreter.prepare(class_tokens(class))?;
+                continue;
+            }
             if let Some(report) = self.engine.report(class) {
                 report.warnings.iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
                 if self.talk && report.compiled > 0 {
@@ -217,6 +264,11 @@ impl Opened {
         let cache = cache_type(&self.flags).unwrap_or(DType::F16);
         model::plan::cache_bytes(self.engine.config(), cache) as f64 * positions
     }
+}
+
+/// A number of tokens of the class.
+fn class_tokens(class: Class) -> usize {
+    [1, 2, 9].into_iter().find(|&n| Class::of(n) == class).unwrap_or(1)
 }
 
 fn tokens_of(class: Class) -> &'static str {

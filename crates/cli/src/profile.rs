@@ -84,6 +84,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
     let flags = EngineFlags { ubatch_size: args.engine.ubatch_size.max(args.tokens), ..args.engine.clone() };
     let mut opened = open::engine(args.model.path(), &flags, Positions::Needed(depth + tokens), true)?;
+    opened.cpu()?;
     let class = Class::of(tokens);
     let marks = marks::of(opened.engine.compile(class)?);
     let chunk = opened.engine.chunk();
@@ -94,7 +95,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&classes)?;
     check_filter(args, &opened, class)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(&opened.cpu, &args.measure)?;
+    let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
     let (total, last) = measure(args, &mut opened)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(class).context("the program is not loaded")?;

@@ -8,7 +8,6 @@ use crate::chat;
 use crate::failure::Interrupted;
 use crate::interrupt;
 use crate::open::{self, Opened, Positions};
-use crate::peaks;
 use crate::terminal::{self, DIM, NORMAL};
 use anyhow::{Context, bail};
 use model::chat::{ChatTemplate, Conversation, ReasoningSplitter};
@@ -125,7 +124,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.show_reasoning {
         terminal::line("the model only thought and did not answer; --reasoning show prints its thoughts");
     }
-    let peak = peaks::known(&speaker.opened.cpu).ok();
+    let peak = speaker.opened.bandwidth();
     terminal::line(&speaker.timing_line(peak));
     answer.check()
 }
@@ -280,30 +279,29 @@ impl Speaker {
         let mut first_token = self.first_token;
         let request = Request { prompt: tokens, limit: self.limit, ends: self.tokenizer.end_tokens() };
         let tokenizer = &self.tokenizer;
-        let finish =
-            self.sequence.generate(&mut self.opened.engine, &mut sampler, request, &mut self.timing, |event| {
-                match event {
-                    Event::Prompt(done, total) if done < total => {
-                        if total > 64 {
-                            terminal::progress(&format!("prompt: {done} of {total} tokens"));
-                        }
-                    }
-                    Event::Prompt(..) => terminal::wipe(),
-                    Event::Token(id) => {
-                        first_token.get_or_insert_with(|| began.elapsed());
-                        match printer.print(text.push(tokenizer, id)) {
-                            Ok(true) => {}
-                            Ok(false) => stopped = true,
-                            Err(error) => failed = Some(error),
-                        }
+        let finish = self.sequence.generate(self.opened.steps(), &mut sampler, request, &mut self.timing, |event| {
+            match event {
+                Event::Prompt(done, total) if done < total => {
+                    if total > 64 {
+                        terminal::progress(&format!("prompt: {done} of {total} tokens"));
                     }
                 }
-                if watch.is_hit() || stopped || failed.is_some() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
+                Event::Prompt(..) => terminal::wipe(),
+                Event::Token(id) => {
+                    first_token.get_or_insert_with(|| began.elapsed());
+                    match printer.print(text.push(tokenizer, id)) {
+                        Ok(true) => {}
+                        Ok(false) => stopped = true,
+                        Err(error) => failed = Some(error),
+                    }
                 }
-            });
+            }
+            if watch.is_hit() || stopped || failed.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
         terminal::wipe();
         let ended = match failed {
             Some(error) => Err(error),

@@ -101,6 +101,20 @@ fn numerics_and_levels_agree() {
 }
 
 #[test]
+fn the_interpreter_speaks_too() {
+    let path = tiny("tiny-mla-moe", "q4_k_m");
+    let answer = |more: &[&str]| {
+        let base = ["run", text(&path), "-p", "Hi", "-n", "4", "--no-template", "--temp", "0", "--numerics", "exact"];
+        run(&[&base[..], more].concat()).ok()
+    };
+    let interpreted = answer(&["--device", "interpreter"]);
+    assert_eq!(interpreted.out, answer(&["--device", "cpu"]).out);
+    assert!(interpreted.err.contains("device: interpreter"));
+    let speed = run(&["bench", "-m", text(&path), "--device", "interpreter"]);
+    assert!(speed.error(1).contains("--device cpu"), "{}", speed.err);
+}
+
+#[test]
 fn bench_speaks_as_llama_bench_does() {
     let path = model();
     let lock = folder().join("bench.lock");

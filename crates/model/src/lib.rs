@@ -4,6 +4,7 @@ pub mod chat;
 pub mod config;
 pub mod engine;
 pub mod generate;
+pub mod interpreter;
 pub mod perplexity;
 pub mod plan;
 pub mod sampler;

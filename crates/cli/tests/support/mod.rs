@@ -123,11 +123,6 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// All tokens that the logits are for, as an argument.
-    pub fn tokens(&self) -> String {
-        list(self.prompt.iter().chain(&self.greedy))
-    }
-
     pub fn logits(&self) -> Vec<f32> {
         floats(&std::fs::read(self.path.with_extension("logits.f32")).expect("reference logits"))
     }

@@ -1,0 +1,235 @@
+//! Steps through the interpreter of kernels: the same programs as on a device, run as IR, one task after the other.
+//!
+//! It needs no C compiler and checks every access, and is a thousand times slower. An oracle for tests, and a way to
+//! see whether a wrong result is the compiler's or the machine's.
+
+use crate::config::Config;
+use crate::engine::{EngineError, EngineOptions};
+use crate::step::{Class, PAGE, Sizes, build};
+use crate::steps::Steps;
+use compiler::Compiled;
+use compiler::program::BufferKind;
+use gguf::Gguf;
+use ir::interp::Vars;
+use ir::interp::kernel::{Buffers, Kernel, KernelError};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What the interpreter found wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum InterpretError {
+    /// A kernel that breaks the grammar of kernels, or does something that it must not.
+    #[error("kernel {symbol} ({origin}): {problem}")]
+    Kernel {
+        /// The kernel.
+        symbol: String,
+        /// Where it came from.
+        origin: String,
+        /// What is wrong.
+        problem: KernelError,
+    },
+    /// A kernel with source of its own, which is no IR.
+    #[error("kernel {0} has its own source, which the interpreter cannot run")]
+    Custom(String),
+    /// A weight that the file does not have.
+    #[error("program {program} needs tensor {tensor}, which the file does not have")]
+    Weight {
+        /// The program.
+        program: String,
+        /// The tensor.
+        tensor: String,
+    },
+}
+
+/// A model whose kernels are interpreted.
+pub struct Interpreter {
+    file: Arc<Gguf>,
+    config: Config,
+    options: EngineOptions,
+    programs: HashMap<Class, Interpreted>,
+    /// What lives from step to step, by name.
+    states: HashMap<String, Vec<u8>>,
+    logits: Vec<f32>,
+}
+
+struct Interpreted {
+    compiled: Compiled,
+    kernels: Vec<Kernel>,
+}
+
+impl Interpreter {
+    /// Checks the model; programs are compiled when they are first needed.
+    ///
+    /// # Errors
+    /// A model that is not supported.
+    pub fn new(file: Arc<Gguf>, options: EngineOptions) -> Result<Interpreter, EngineError> {
+        let config = Config::read(&file)?;
+        Ok(Interpreter { file, config, options, programs: HashMap::new(), states: HashMap::new(), logits: vec![] })
+    }
+
+    fn sizes(&self, class: Class) -> Sizes {
+        let pages = (self.options.context + PAGE - 1) / PAGE;
+        let (most_tokens, cache) = (self.options.chunk, self.options.cache);
+        Sizes { class, most_tokens, segments: 1, pages, row_pages: pages, cache }
+    }
+
+    fn load(&mut self, class: Class) -> Result<(), EngineError> {
+        if self.programs.contains_key(&class) {
+            return Ok(());
+        }
+        let compiled = build(&self.file, &self.config, &self.sizes(class), &self.options.compiler)?;
+        let mut kernels = vec![];
+        for (kernel, body) in compiled.program.kernels.iter().zip(&compiled.bodies) {
+            if body.paths == ["custom"] {
+                return Err(InterpretError::Custom(kernel.symbol.clone()).into());
+            }
+            let fail =
+                |problem| InterpretError::Kernel { symbol: kernel.symbol.clone(), origin: "compiling".into(), problem };
+            kernels.push(Kernel::compile(&compiled.graph, body.root).map_err(fail)?);
+        }
+        self.programs.insert(class, Interpreted { compiled, kernels });
+        Ok(())
+    }
+}
+
+impl Steps for Interpreter {
+    fn vocab(&self) -> usize {
+        self.config.vocab as usize
+    }
+
+    fn context(&self) -> usize {
+        self.options.context as usize
+    }
+
+    fn chunk(&self) -> usize {
+        self.options.chunk as usize
+    }
+
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
+        self.load(Class::of(tokens))
+    }
+
+    fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
+        let vocab = self.config.vocab;
+        if let Some(&bad) = tokens.iter().find(|&&t| i64::from(t) >= vocab) {
+            return Err(EngineError::Token(bad, vocab));
+        }
+        let end = start + tokens.len();
+        if end as i64 > self.options.context {
+            return Err(EngineError::Context(end - 1, self.options.context));
+        }
+        let class = Class::of(tokens.len());
+        self.load(class)?;
+        let sizes = self.sizes(class);
+        let input = |name: &str| -> Vec<i32> {
+            let count = tokens.len();
+            match name {
+                "token" => tokens.iter().map(|&t| t as i32).collect(),
+                "position" => (start..start + count).map(|p| p as i32).collect(),
+                "segment" => vec![0; count],
+                "rows" => rows.clone().map(|r| r as i32).collect(),
+                "page_table" => (0..sizes.row_pages as i32).collect(),
+                other => unreachable!("input {other}"),
+            }
+        };
+        let value = |name: &str| match name {
+            "tokens" => tokens.len() as i64,
+            "rows" => rows.len() as i64,
+            "pages" => sizes.pages,
+            "row_pages" => sizes.row_pages,
+            other => unreachable!("variable {other}"),
+        };
+        let wanted = rows.len() * vocab as usize;
+        let outputs = self.programs[&class].run(&self.file, &mut self.states, &input, &value)?;
+        let logits = outputs.into_iter().find(|(name, _)| name == "logits").map(|(_, bytes)| bytes).unwrap_or_default();
+        self.logits.clear();
+        self.logits.extend(logits.chunks_exact(4).take(wanted).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+        Ok(&self.logits)
+    }
+}
+
+/// Bytes of a buffer during a step.
+enum Bytes<'a> {
+    Borrowed(&'a [u8]),
+    Owned(Vec<u8>),
+}
+
+impl Interpreted {
+    /// Runs all launches in order; what was written to outputs comes back by name.
+    fn run(
+        &self,
+        file: &Gguf,
+        states: &mut HashMap<String, Vec<u8>>,
+        input: &dyn Fn(&str) -> Vec<i32>,
+        value: &dyn Fn(&str) -> i64,
+    ) -> Result<Vec<(String, Vec<u8>)>, InterpretError> {
+        let program = &self.compiled.program;
+        let values: Vec<i64> = program.vars.iter().map(|v| value(&v.name)).collect();
+        let mut vars = Vars::new();
+        program.vars.iter().zip(&values).for_each(|(v, &value)| vars.set(&v.name, value));
+        let mut memory = vec![];
+        for buffer in &program.buffers {
+            memory.push(match &buffer.kind {
+                BufferKind::Weight(name) => match file.tensor(name) {
+                    Some(tensor) => Bytes::Borrowed(file.data(tensor)),
+                    None => {
+                        let (program, tensor) = (program.name.clone(), name.clone());
+                        return Err(InterpretError::Weight { program, tensor });
+                    }
+                },
+                BufferKind::Const(bytes) => Bytes::Borrowed(bytes),
+                BufferKind::Input(name) => {
+                    let mut bytes: Vec<u8> = input(name).iter().flat_map(|v| v.to_le_bytes()).collect();
+                    bytes.resize(buffer.bytes, 0);
+                    Bytes::Owned(bytes)
+                }
+                BufferKind::State(name) => {
+                    let mut bytes = states.remove(name).unwrap_or_default();
+                    bytes.resize(buffer.bytes.max(bytes.len()), 0);
+                    Bytes::Owned(bytes)
+                }
+                // As floats, these are NaN: what is read must have been written.
+                BufferKind::Output(_) | BufferKind::Arena(_) => Bytes::Owned(vec![0xff; buffer.bytes]),
+            });
+        }
+        let ran = self.launch_all(&mut memory, &vars, &values);
+        let mut outputs = vec![];
+        for (buffer, bytes) in program.buffers.iter().zip(memory) {
+            match (&buffer.kind, bytes) {
+                (BufferKind::State(name), Bytes::Owned(bytes)) => drop(states.insert(name.clone(), bytes)),
+                (BufferKind::Output(name), Bytes::Owned(bytes)) => outputs.push((name.clone(), bytes)),
+                _ => {}
+            }
+        }
+        ran.map(|()| outputs)
+    }
+
+    fn launch_all(&self, memory: &mut [Bytes<'_>], vars: &Vars, values: &[i64]) -> Result<(), InterpretError> {
+        let program = &self.compiled.program;
+        for launch in program.stages.iter().flat_map(|stage| &stage.launches) {
+            // Taken out of memory while the kernel has them: no two parameters are the same buffer.
+            let mut taken: Vec<Bytes<'_>> = vec![];
+            for &at in &launch.args {
+                taken.push(std::mem::replace(&mut memory[at], Bytes::Borrowed(&[])));
+            }
+            let mut buffers = Buffers::new();
+            for (slot, bytes) in taken.iter_mut().enumerate() {
+                buffers = match bytes {
+                    Bytes::Borrowed(bytes) => buffers.read(slot as u32, bytes),
+                    Bytes::Owned(bytes) => buffers.write(slot as u32, bytes),
+                };
+            }
+            let tasks = launch.tasks.eval(values);
+            let ran = self.kernels[launch.kernel].run(&mut buffers, vars, 0..tasks);
+            drop(buffers);
+            launch.args.iter().zip(taken).for_each(|(&at, bytes)| memory[at] = bytes);
+            ran.map_err(|problem| InterpretError::Kernel {
+                symbol: program.kernels[launch.kernel].symbol.clone(),
+                origin: launch.origin.clone(),
+                problem,
+            })?;
+        }
+        Ok(())
+    }
+}
