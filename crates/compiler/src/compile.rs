@@ -38,7 +38,7 @@ pub struct Options {
 impl Options {
     /// The defaults for a CPU with vectors of this many bytes.
     pub fn cpu(numerics: Numerics, vector_bytes: usize) -> Options {
-        let plan = Plan { vector_bytes, rows: 4, chains: 4, prefetch: 2304 };
+        let plan = Plan { vector_bytes, rows: 4, streams: 1, chains: 4, prefetch: 2304 };
         Options { numerics, plan, prices: Prices::cpu(), without: vec![] }
     }
 

@@ -211,11 +211,13 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
         arrange(t, g, &mut passes, &mut before);
     }
     // Rows side by side.
+    let again = x_dims.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
+    let side = if again { t.plan.rows } else { t.plan.streams };
     let mut dims = row_dims.clone();
     let mut unrolled = vec![];
     if let Some(&last) = row_dims.last()
         && let Some(extent) = g.as_int(g.src(last)[0])
-        && let Some(u) = (2..=t.plan.rows).rev().find(|u| extent % u == 0)
+        && let Some(u) = (2..=side).rev().find(|u| extent % u == 0)
     {
         let r = t.counted(g, extent / u);
         unrolled.push((last, r, u));

@@ -18,6 +18,9 @@ pub struct Plan {
     pub vector_bytes: usize,
     /// Rows of a matrix that are multiplied side by side.
     pub rows: i64,
+    /// As `rows`, for packed weights that a step reads once: several streams
+    /// through memory can be slower than one.
+    pub streams: i64,
     /// Accumulators of a reduction along lanes.
     pub chains: i64,
     /// Bytes ahead that weights are asked for; 0 never.
@@ -27,7 +30,7 @@ pub struct Plan {
 impl Plan {
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan { vector_bytes: 0, rows: 1, chains: 1, prefetch: 0 }
+        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0 }
     }
 }
 

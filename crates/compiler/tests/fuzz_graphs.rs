@@ -200,7 +200,7 @@ fn problem(seed: u64, all: bool) -> Option<String> {
     };
     let plan = match seed % 4 {
         0 => Plan::scalar(),
-        n => Plan { vector_bytes: 8 << n, rows: 4, chains: 4, prefetch: 0 },
+        n => Plan { vector_bytes: 8 << n, rows: 4, streams: 4, chains: 4, prefetch: 0 },
     };
     let run = || -> Result<(), String> {
         let o = options(Numerics::Exact, plan.clone());

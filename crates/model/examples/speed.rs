@@ -11,7 +11,13 @@ fn main() {
     let t = Instant::now();
     let file = Arc::new(gguf::Gguf::open(&args[1]).unwrap());
     let cpu = Arc::new(Cpu::new(&CpuConfig::from_environment()).unwrap());
-    let options = Options::cpu(Numerics::Int8, 64);
+    let mut options = Options::cpu(Numerics::Int8, 64);
+    if let Some(r) = args.get(5) {
+        options.plan.streams = r.parse().unwrap();
+    }
+    if let Some(r) = args.get(6) {
+        options.plan.prefetch = r.parse().unwrap();
+    }
     let mut e =
         Engine::new(file, cpu, EngineOptions { compiler: options, context: 4096, chunk: 512, cache: ir::DType::F16 })
             .unwrap();

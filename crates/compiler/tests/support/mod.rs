@@ -188,7 +188,7 @@ pub fn nmse(got: &[f32], want: &[f32]) -> f64 {
 pub fn plans() -> Vec<Plan> {
     let mut all = vec![Plan::scalar()];
     for vector_bytes in [16, 32, 64] {
-        all.extend([1, 2, 4].map(|rows| Plan { vector_bytes, rows, chains: 4, prefetch: 2304 }));
+        all.extend([1, 2, 4].map(|rows| Plan { vector_bytes, rows, streams: rows, chains: 4, prefetch: 2304 }));
     }
     all
 }
