@@ -27,7 +27,7 @@ pub enum InterpretError {
         /// Where it came from.
         origin: String,
         /// What is wrong.
-        problem: KernelError,
+        problem: Box<KernelError>,
     },
     /// A kernel with source of its own, which is no IR.
     #[error("kernel {0} has its own source, which the interpreter cannot run")]
@@ -84,8 +84,8 @@ impl Interpreter {
             if body.paths == ["custom"] {
                 return Err(InterpretError::Custom(kernel.symbol.clone()).into());
             }
-            let fail =
-                |problem| InterpretError::Kernel { symbol: kernel.symbol.clone(), origin: "compiling".into(), problem };
+            let (symbol, origin) = (kernel.symbol.clone(), "compiling".into());
+            let fail = |problem: KernelError| InterpretError::Kernel { symbol, origin, problem: problem.into() };
             kernels.push(Kernel::compile(&compiled.graph, body.root).map_err(fail)?);
         }
         self.programs.insert(class, Interpreted { compiled, kernels });
@@ -227,7 +227,7 @@ impl Interpreted {
             ran.map_err(|problem| InterpretError::Kernel {
                 symbol: program.kernels[launch.kernel].symbol.clone(),
                 origin: launch.origin.clone(),
-                problem,
+                problem: problem.into(),
             })?;
         }
         Ok(())
