@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Answer the prompt and leave (-st); given with a prompt anyway
     #[arg(long, hide = true)]
     pub single_turn: bool,
-    /// Show no thinking on a terminal, or show it in a pipe too
+    /// Show what the model thinks; auto does so on a terminal only
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "show", "hide"])]
     pub reasoning: String,
     #[command(flatten)]

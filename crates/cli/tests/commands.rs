@@ -37,7 +37,7 @@ fn a_seed_gives_the_same_text_again() {
 #[test]
 fn a_run_says_what_it_did_in_one_line() {
     let path = model();
-    let ran = run(&["run", "-m", text(&path), "-p", "Hello", "-n", "8", "--seed", "3", "--no-template"]).ok();
+    let ran = run(&["run", "-m", text(&path), "-p", "Hello", "-n", "8", "--temp", "0", "--no-template"]).ok();
     let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains("tok/s")).collect();
     assert_eq!(lines.len(), 1, "{}", ran.err);
     for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s", "% of"] {
@@ -61,7 +61,10 @@ fn prompts_come_from_anywhere() {
     assert_eq!(run(&[&["run", path, "-f", text(&file)], &rest[..]].concat()).ok().out, given.out);
     // The form without a command, whose number of tokens is called a count.
     let classic = ["--model", path, "--prompt", "Hello there", "--count", "6"];
-    assert!(run(&classic).ok().err.contains("decode 6 tokens"));
+    let err = run(&classic).ok().err;
+    let count = err.split("decode ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|n| n.parse().ok());
+    // Any token may end the text: the seed is another each time.
+    assert!(count.is_some_and(|n: usize| n <= 6), "{err}");
     let system = run(&[&["run", path, "-p", "Hello there", "-sys", "Be brief."], &rest[..]].concat()).ok();
     assert!(system.err.contains("prompt ") && system.err != given.err);
 }
