@@ -329,7 +329,12 @@ impl Lowering<'_> {
     fn scratch_index(&mut self, g: &mut Graph, id: Id, at: &[Id]) -> Id {
         let map = self.map(id).unwrap().clone();
         let shape = self.shape_of(g, id);
-        let local = self.local(g, &shape, &map);
+        self.local_index(g, &shape, &map, at)
+    }
+
+    /// The element of scratch laid out by a map, at a global index.
+    fn local_index(&mut self, g: &mut Graph, shape: &[Id], map: &[Along], at: &[Id]) -> Id {
+        let local = self.local(g, shape, map);
         let mut flat = g.int(0);
         for (i, (most, _)) in local.into_iter().enumerate() {
             let o = self.origin(g, map[i]);
@@ -491,7 +496,7 @@ impl Lowering<'_> {
             let buffer = self.new_stash(g, DType::F32, len);
             self.carriers.insert((key.clone(), part), buffer);
             let (dims, at) = self.loops(g, &shape, &map);
-            let index = self.carrier_index(g, &shape, &map, &at);
+            let index = self.local_index(g, &shape, &map, &at);
             let value = key[2 * parts + part];
             phases[p - 1].items.push(Item { dims, value, buffer, index });
         }
@@ -507,19 +512,6 @@ impl Lowering<'_> {
             .max_by_key(|&&m| self.map(m).unwrap().len())?;
         let m = self.map(*widest)?;
         (rank <= m.len()).then(|| m[..rank].to_vec())
-    }
-
-    fn carrier_index(&mut self, g: &mut Graph, shape: &[Id], map: &[Along], at: &[Id]) -> Id {
-        let local = self.local(g, shape, map);
-        let mut flat = g.int(0);
-        for (i, (most, _)) in local.into_iter().enumerate() {
-            let o = self.origin(g, map[i]);
-            let here = g.sub(at[i], o);
-            let m = g.int(most);
-            flat = g.mul(flat, m);
-            flat = g.add(flat, here);
-        }
-        flat
     }
 
     /// The update of the parts at the end of the loop body. Values that several
@@ -538,7 +530,7 @@ impl Lowering<'_> {
             let map = self.fold_map(g, fold, shape.len()).unwrap();
             let (dims, at) = self.loops(g, &shape, &map);
             let value = self.value(g, merged, &at);
-            let index = self.carrier_index(g, &shape, &map, &at);
+            let index = self.local_index(g, &shape, &map, &at);
             items.push(Item { dims, value, buffer, index });
         }
     }
@@ -727,7 +719,7 @@ impl Lowering<'_> {
             let mut shape = g.shape(key[k]).to_vec();
             shape.remove(axis);
             let map = self.fold_map(g, fold, shape.len()).unwrap();
-            let i = self.carrier_index(g, &shape, &map, at);
+            let i = self.local_index(g, &shape, &map, at);
             let b = self.carriers[&(key, k)];
             return g.load(b, i, 1);
         }

@@ -159,7 +159,9 @@ impl Scheduler {
     /// A group in which every dimension of `id` is an axis.
     fn seed(&mut self, g: &mut Graph, id: Id, heavy: bool) -> usize {
         let group = self.new_group(heavy);
-        let shape = g.shape(id).to_vec();
+        // The tasks of a scatter are the rows that it writes.
+        let shaped = if matches!(g.op(id), Op::Scatter) { g.src(id)[2] } else { id };
+        let shape = g.shape(shaped).to_vec();
         // The parts of a concatenation are written one after the other.
         let whole = match g.op(id) {
             Op::Concat(axis) => Some(*axis),
@@ -328,10 +330,7 @@ impl Scheduler {
         }
         if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
             let heavy = self.out.roles.heavy.contains(&id);
-            let group = self.seed(g, id, heavy);
-            if matches!(g.op(id), Op::Scatter) {
-                self.reseed_scatter(g, id, group);
-            }
+            self.seed(g, id, heavy);
             return;
         }
         if self.out.roles.heavy.contains(&id) {
@@ -374,32 +373,7 @@ impl Scheduler {
                 Err(why) => self.out.notes.push(format!("{id:?} {:?} not fused into kernel {h}: {why}", g.op(id))),
             }
         }
-        if matches!(g.op(id), Op::Scatter | Op::Concat(_))
-            || g.op(id).is_elementwise()
-            || matches!(g.op(id), Op::Reduce(..) | Op::Scan(_) | Op::Pad { .. } | Op::Gather)
-        {
-            let group = self.seed(g, id, false);
-            if matches!(g.op(id), Op::Scatter) {
-                // Its tasks are the rows that are written.
-                self.reseed_scatter(g, id, group);
-            }
-        } else {
-            self.seed(g, id, false);
-        }
-    }
-
-    fn reseed_scatter(&mut self, g: &mut Graph, id: Id, group: usize) {
-        let rows = g.src(id)[2];
-        let shape = g.shape(rows).to_vec();
-        self.out.groups[group].axes.clear();
-        let map = shape
-            .iter()
-            .map(|&d| match g.as_int(d) {
-                Some(1) => Along::Free,
-                _ => Along::Axis { axis: self.add_axis(group, d, false), unit: 1 },
-            })
-            .collect();
-        self.out.maps.insert((group, id), map);
+        self.seed(g, id, false);
     }
 
     fn depth(&self, group: usize) -> usize {
