@@ -75,6 +75,7 @@ struct BlockPlan {
 struct ScalePlan {
     scale: Scale,
     group: usize,
+    groups: usize,
     sub: Option<(FieldPlan, i32)>,
 }
 
@@ -171,20 +172,21 @@ impl ScalePlan {
         ScalePlan {
             scale: scale.clone(),
             group: scale.group(block) as usize,
+            groups: (block / scale.group(block)) as usize,
             sub: scale.sub.as_ref().map(|sub| (FieldPlan::new(&sub.field, block / sub.group), sub.zero)),
         }
     }
 
     /// The scale of every group, into `scratch.scales`.
     fn gather(&self, block: &[u8], scratch: &mut Scratch) {
-        let float = self.scale.float(block);
         scratch.scales.clear();
+        let float = |group: usize| self.scale.float_of(block, (group * self.group) as u32);
         match &self.sub {
-            None => scratch.scales.push(float),
+            None => scratch.scales.extend((0..self.groups).map(float)),
             Some((plan, zero)) => {
                 plan.gather_bits(block, &mut scratch.subs);
-                let scale = |&bits: &u32| float * (plan.integer(bits) - zero) as f32;
-                scratch.scales.extend(scratch.subs.iter().map(scale));
+                let scale = |(group, &bits): (usize, &u32)| float(group) * (plan.integer(bits) - zero) as f32;
+                scratch.scales.extend(scratch.subs.iter().enumerate().map(scale));
             }
         }
     }

@@ -19,6 +19,7 @@
 mod check;
 mod pack;
 mod plan;
+mod planes;
 mod rows;
 
 use std::borrow::Cow;
@@ -27,6 +28,7 @@ use std::hash::{Hash, Hasher};
 pub use check::{BLOCK_LIMIT, FormatError};
 pub(crate) use pack::mask;
 pub(crate) use plan::FieldPlan;
+pub use planes::{ALIGN, Planes, UNIT};
 pub use rows::rows;
 
 /// One digit of an index in a mixed radix; the most significant digit comes first.
@@ -143,7 +145,7 @@ pub enum FloatKind {
     One,
 }
 
-/// A scale (or minimum) of every value: a float of the block, times an integer of the value's group.
+/// A scale (or minimum) of every value: a float, most often one for the block, times an integer of the value's group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scale {
     /// Type of the float.
@@ -152,22 +154,34 @@ pub struct Scale {
     pub byte: u32,
     /// The integer factor per group; `None` means 1.
     pub sub: Option<SubScale>,
+    /// Where the other floats are, if there are several; `None`: one for the whole block.
+    pub floats: Option<Floats>,
+}
+
+/// Several floats in a block, at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Floats {
+    /// Consecutive values that share one float.
+    pub values: u32,
+    /// Bytes from one float to the next.
+    pub stride: u32,
 }
 
 impl Scale {
     /// One float for the whole block.
     pub fn whole(kind: FloatKind, byte: u32) -> Self {
-        Scale { kind, byte, sub: None }
+        Scale { kind, byte, sub: None, floats: None }
     }
 
     /// A float times `field(i / group) - zero`.
     pub fn grouped(kind: FloatKind, byte: u32, field: Field, group: u32, zero: i32) -> Self {
-        Scale { kind, byte, sub: Some(SubScale { field, group, zero }) }
+        Scale { kind, byte, sub: Some(SubScale { field, group, zero }), floats: None }
     }
 
     /// Number of values that share one scale, in a block of `block` values.
     pub fn group(&self, block: u32) -> u32 {
-        self.sub.as_ref().map_or(block, |sub| sub.group)
+        let float = self.floats.map_or(block, |floats| floats.values);
+        self.sub.as_ref().map_or(float, |sub| sub.group)
     }
 }
 
@@ -273,6 +287,7 @@ impl PlainKind {
 
 /// How the values of a row are encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "rows of the table: few, and never in arrays")]
 pub enum Encoding {
     /// One by one, little-endian.
     Plain(PlainKind),

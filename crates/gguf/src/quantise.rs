@@ -130,7 +130,8 @@ impl Quantiser {
     /// Prepares a quantiser. Bytes of the block that the row does not describe become 0 (see [`Quantiser::of_type`]).
     ///
     /// # Errors
-    /// [`QuantiseError::Format`] for an unsound row, [`QuantiseError::Unsupported`] for integer types.
+    /// [`QuantiseError::Format`] for an unsound row, [`QuantiseError::Unsupported`] for integer types and for planes, which
+    /// are repacked from blocks.
     pub fn new(format: &Format) -> Result<Self, QuantiseError> {
         format.check()?;
         let method = match &format.encoding {
@@ -138,6 +139,11 @@ impl Quantiser {
                 Method::Plain(*kind)
             }
             Encoding::Plain(_) => return Err(QuantiseError::Unsupported(format.name.to_string())),
+            Encoding::Blocks(blocks)
+                if blocks.scale.floats.is_some() || matches!(&blocks.min, Some((min, _)) if min.floats.is_some()) =>
+            {
+                return Err(QuantiseError::Unsupported(format.name.to_string()));
+            }
             Encoding::Blocks(blocks) => {
                 let packer = Packer::new(blocks);
                 match (Direct::of(blocks), &blocks.table) {

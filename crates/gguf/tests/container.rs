@@ -303,7 +303,7 @@ fn shards_must_be_of_one_model() {
 }
 
 #[test]
-fn a_large_vocabulary_opens_fast() {
+fn a_large_vocabulary_opens_in_linear_time() {
     let tokens: Vec<String> = (0..300_000).map(|i| format!("token{i}")).collect();
     let mut writer = Writer::new();
     writer.set("tokenizer.ggml.tokens", tokens).set("tokenizer.ggml.scores", vec![0f32; 300_000]);
@@ -314,7 +314,8 @@ fn a_large_vocabulary_opens_fast() {
     let strings = file.metadata().strings("tokenizer.ggml.tokens").unwrap();
     assert_eq!((strings.len(), strings.get(299_999)), (300_000, b"token299999".as_slice().into()));
     println!("300000 tokens in {elapsed:?}");
-    assert!(elapsed.as_millis() < 500, "{elapsed:?}");
+    // Milliseconds; a look at every string for every string would take minutes.
+    assert!(elapsed.as_secs() < 10, "{elapsed:?}");
 }
 
 fn value() -> impl Strategy<Value = ValueBuf> {

@@ -79,13 +79,23 @@ struct Claims {
 
 impl Claims {
     fn scale(&mut self, what: &'static str, scale: &Scale, block: u32) -> Result<(), String> {
-        let float = u64::from(scale.byte) * 8;
-        for bit in 0..u64::from(scale.kind.bytes()) * 8 {
-            self.claim(what, float + bit)?;
+        let each = scale.floats.map_or(block, |floats| floats.values);
+        if each == 0 || !block.is_multiple_of(each) {
+            return Err(format!("{what}: floats of {each} values do not divide a block of {block}"));
+        }
+        for first in (0..block).step_by(each as usize) {
+            let stride = scale.floats.map_or(0, |floats| u64::from(floats.stride));
+            let float = (u64::from(scale.byte) + u64::from(first / each) * stride) * 8;
+            for bit in 0..u64::from(scale.kind.bytes()) * 8 {
+                self.claim(what, float + bit)?;
+            }
         }
         let Some(sub) = &scale.sub else { return Ok(()) };
         if sub.group == 0 || !block.is_multiple_of(sub.group) {
             return Err(format!("{what}: groups of {} values do not divide a block of {block}", sub.group));
+        }
+        if !each.is_multiple_of(sub.group) {
+            return Err(format!("{what}: groups of {} values do not divide the {each} of a float", sub.group));
         }
         zero_point(what, sub.zero)?;
         self.field(what, &sub.field, block / sub.group)

@@ -134,14 +134,27 @@ fn e8m0_half(e: u8) -> f32 {
 }
 
 impl Scale {
-    /// The float of the block.
+    /// First byte of the float of the value at `index`.
+    pub fn float_byte(&self, index: u32) -> u32 {
+        self.byte + self.floats.map_or(0, |floats| index / floats.values * floats.stride)
+    }
+
+    /// The first float of the block.
     ///
     /// # Panics
     /// If the block is shorter than the row says.
     pub fn float(&self, block: &[u8]) -> f32 {
+        self.float_of(block, 0)
+    }
+
+    /// The float of the value at `index`.
+    ///
+    /// # Panics
+    /// As [`Scale::float`].
+    pub fn float_of(&self, block: &[u8], index: u32) -> f32 {
         match self.kind {
             FloatKind::One => 1.0,
-            kind => kind.get(&block[self.byte as usize..]),
+            kind => kind.get(&block[self.float_byte(index) as usize..]),
         }
     }
 
@@ -150,7 +163,7 @@ impl Scale {
     /// # Panics
     /// As [`Scale::float`].
     pub fn at(&self, block: &[u8], index: u32) -> f32 {
-        let float = self.float(block);
+        let float = self.float_of(block, index);
         match &self.sub {
             Some(sub) => float * (sub.field.get(block, index / sub.group) - sub.zero) as f32,
             None => float,
