@@ -127,9 +127,14 @@ pub enum Axis {
     Loop,
     /// A serial loop that the renderer repeats in full.
     Unroll,
-    /// A digit that was turned into lanes; has no loop of its own.
+    /// The warps of a block of threads, which run one task together. Has no loop: each thread knows its number.
+    Warp,
+    /// The [`WARP`] lanes of a warp, which run in step and can read each other's registers. Has no loop.
     Lane,
 }
+
+/// Lanes of a warp.
+pub const WARP: usize = 32;
 
 /// Where a buffer of a kernel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,6 +145,15 @@ pub enum Space {
     Output,
     /// Scratch of one task (a Stash).
     Task,
+    /// As `Task`, in the fast memory that the threads of a block share. Slots are counted together with `Task`.
+    Shared,
+}
+
+impl Space {
+    /// Whether it holds scratch rather than parameters.
+    pub fn is_scratch(self) -> bool {
+        matches!(self, Space::Task | Space::Shared)
+    }
 }
 
 /// What a node computes. The sources of each operation are listed with it.
@@ -235,6 +249,10 @@ pub enum Op {
     Iota,
     /// Alternatives of equal meaning.
     Choice,
+    /// `(value, counts)`: the value, of which only the first `counts` indices
+    /// along the dimension are wanted; what lies past them is unspecified. The
+    /// counts are integers, shaped as the value before the dimension.
+    Prefix(usize),
     /// A materialisation that the user asked for.
     Fence,
     /// A custom kernel with its own source.
@@ -275,6 +293,10 @@ pub enum Op {
     Block,
     /// `(buffer, index)`: asks for the line to be fetched.
     Prefetch,
+    /// All threads of a block wait for each other; what they wrote is visible to all. No sources.
+    Barrier,
+    /// `(value)` of the lane whose number differs in these bits. All lanes of the warp take part.
+    LaneXor(u16),
 
     // ---- vectors ----
     /// One scalar in every lane.

@@ -23,6 +23,7 @@ pub fn kernel(g: &Graph, root: Id) -> String {
     };
     let mut buffers = vec![];
     let mut tasks = "1".to_string();
+    let mut threads = String::new();
     for &id in &order {
         let src = g.src(id);
         match g.op(id) {
@@ -31,6 +32,11 @@ pub fn kernel(g: &Graph, root: Id) -> String {
                 p.scopes[0].insert(id, "task".into());
                 tasks = extent(g, src[0]);
             }
+            Op::Range(_, Axis::Warp) => {
+                p.scopes[0].insert(id, "warp".into());
+                threads = format!(" of {} warps", extent(g, src[0]));
+            }
+            Op::Range(_, Axis::Lane) => drop(p.scopes[0].insert(id, "lane".into())),
             _ => {}
         }
         let reads = matches!(g.op(id), Op::Load | Op::Acc(_));
@@ -41,7 +47,7 @@ pub fn kernel(g: &Graph, root: Id) -> String {
     }
     buffers.sort();
     let buffers: Vec<String> = buffers.into_iter().map(|b| b.3).collect();
-    p.out = format!("kernel of {tasks} tasks ({})\n", buffers.join(", "));
+    p.out = format!("kernel of {tasks} tasks{threads} ({})\n", buffers.join(", "));
     for &s in g.src(root) {
         p.statement(s);
     }

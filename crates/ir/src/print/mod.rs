@@ -103,11 +103,12 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Arg(n) => format!("arg {n}"),
         Op::Iota => "iota".into(),
         Op::Choice => "choice".into(),
+        Op::Prefix(axis) => format!("prefix {axis}"),
         Op::Fence => "fence".into(),
         Op::Call { symbol, tasks, .. } => format!("call {symbol} tasks {tasks}"),
         Op::Range(number, axis) => format!("{} range {number}", axis_name(*axis)),
         Op::Buffer { slot, space, len } => match space {
-            Space::Task => format!("{}{slot} of {len}", space_name(*space)),
+            space if space.is_scratch() => format!("{}{slot} of {len}", space_name(*space)),
             _ => format!("{}{slot}", space_name(*space)),
         },
         Op::Load => "load".into(),
@@ -118,6 +119,8 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::If => "if".into(),
         Op::Block => "block".into(),
         Op::Prefetch => "prefetch".into(),
+        Op::Barrier => "barrier".into(),
+        Op::LaneXor(mask) => format!("lane xor {mask}"),
         Op::Splat => "splat".into(),
         Op::Shuffle(map) => format!("shuffle {map:?}"),
         Op::Join => "join".into(),
@@ -142,6 +145,7 @@ fn axis_name(axis: Axis) -> &'static str {
         Axis::Task => "task",
         Axis::Loop => "loop",
         Axis::Unroll => "unroll",
+        Axis::Warp => "warp",
         Axis::Lane => "lane",
     }
 }
@@ -151,6 +155,7 @@ fn space_name(space: Space) -> &'static str {
         Space::Input => "in",
         Space::Output => "out",
         Space::Task => "scratch",
+        Space::Shared => "shared",
     }
 }
 
@@ -202,7 +207,7 @@ fn type_and_shape(g: &Graph, id: Id) -> String {
 pub(crate) fn buffer_name(g: &Graph, id: Id) -> String {
     match g.op(id) {
         Op::Buffer { slot, space, len } => {
-            let len = if *space == Space::Task { format!("[{len}]") } else { String::new() };
+            let len = if space.is_scratch() { format!("[{len}]") } else { String::new() };
             format!("{}{slot}: {}{len}", space_name(*space), g.dtype(id))
         }
         _ => describe(g, id),
@@ -215,7 +220,7 @@ pub(crate) fn extent(g: &Graph, d: Id) -> String {
 }
 
 /// One node for an error message, with the ids of its arena.
-pub(crate) fn describe(g: &Graph, id: Id) -> String {
+pub fn describe(g: &Graph, id: Id) -> String {
     let src: Vec<String> = g.src(id).iter().map(|s| format!("{s:?}")).collect();
     format!("{id:?} = {}({}): {}", operation(g, id), src.join(", "), type_and_shape(g, id))
 }

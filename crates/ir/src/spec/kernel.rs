@@ -1,7 +1,7 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::{Axis, DType, Graph, Id, Op, Space, Type};
+use crate::{Axis, DType, Graph, Id, Op, Space, Type, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -16,8 +16,14 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
     require(*g.op(root) == Op::Block, || "a kernel is a block".into()).map_err(broken(root))?;
     let ranges = ranges_of(g, &order);
     let mut task = None;
+    let mut threads: Vec<Id> = vec![];
     for &id in &order {
         check_node(g, id).map_err(broken(id))?;
+        if let Op::Range(_, axis @ (Axis::Warp | Axis::Lane)) = *g.op(id) {
+            let again = threads.iter().any(|&t| matches!(g.op(t), Op::Range(_, a) if *a == axis));
+            require(!again, || "a block has one range of warps and one of lanes".into()).map_err(broken(id))?;
+            threads.push(id);
+        }
         if let Op::Range(number, Axis::Task) = *g.op(id) {
             let first = *task.get_or_insert(id);
             require(first == id && number == 0, || "there is one task range, and its number is 0".into())
@@ -27,11 +33,58 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
             require(known, || "the number of tasks must be known at launch".into()).map_err(broken(id))?;
         }
     }
-    let mut walk = Walk { g, ranges: &ranges, scope: task.into_iter().collect(), set: FxHashSet::default() };
-    walk.statements(&[root])
+    let scope = task.into_iter().chain(threads.iter().copied()).collect();
+    let mut walk = Walk { g, ranges: &ranges, scope, set: FxHashSet::default() };
+    walk.statements(&[root])?;
+    super::block::check_block(g, root, &order)
 }
 
-/// The ranges that each node depends on, ascending. A loop hides its own.
+/// Checks the scalar expressions of a kernel before it has statements: the
+/// values of the vocabulary of kernels, and reductions, whose sources are what
+/// is reduced and the ranges of their loops. `open` are the ranges around them,
+/// beside the tasks.
+///
+/// # Errors
+/// The first node, in topological order, that breaks a rule.
+pub fn check_scalars(g: &Graph, values: &[Id], open: &[Id]) -> Result<(), SpecError> {
+    let order = g.toposort(values);
+    let broken = |id: Id| move |rule: String| SpecError { node: describe(g, id), rule };
+    let ranges = ranges_of(g, &order);
+    for &id in &order {
+        match g.op(id) {
+            Op::Reduce(..) => check_scalar_reduction(g, id),
+            op if is_statement(op) => Err("a statement is no value".into()),
+            _ => check_node(g, id),
+        }
+        .map_err(broken(id))?;
+        // The table of a look-up is all that has lanes.
+        let scalar = g.ty(id).lanes == 1 || matches!(g.op(id), Op::Lanes(_));
+        require(scalar, || "there are no lanes yet".into()).map_err(broken(id))?;
+    }
+    for &id in values {
+        for &r in ranges[&id].iter() {
+            let known = open.contains(&r) || matches!(g.op(r), Op::Range(_, Axis::Task));
+            require(known, || format!("it uses {} outside of its loop", describe(g, r))).map_err(broken(id))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_scalar_reduction(g: &Graph, id: Id) -> Rule {
+    let n = g.node(id);
+    require(n.shape.is_empty(), || "a kernel has no tensors".into())?;
+    require(n.src.len() > 1, || "it must have a value and ranges".into())?;
+    require(g.ty(n.src[0]) == n.ty, || format!("a reduction of {} cannot be {}", g.ty(n.src[0]), n.ty))?;
+    require(n.ty.base != DType::Bool, || "there is no reduction of truth values".into())?;
+    for (i, &r) in n.src.iter().enumerate().skip(1) {
+        let counts = matches!(g.op(r), Op::Range(_, Axis::Loop));
+        require(counts, || format!("its source {i} must be a range of a loop"))?;
+        require(!n.src[1..i].contains(&r), || format!("its range {i} is there twice"))?;
+    }
+    Ok(())
+}
+
+/// The ranges that each node depends on, ascending. A loop hides its own, and so does a reduction.
 pub(crate) fn ranges_of(g: &Graph, order: &[Id]) -> FxHashMap<Id, Rc<[Id]>> {
     let none: Rc<[Id]> = Rc::new([]);
     let mut ranges: FxHashMap<Id, Rc<[Id]>> = FxHashMap::default();
@@ -50,8 +103,13 @@ pub(crate) fn ranges_of(g: &Graph, order: &[Id]) -> FxHashMap<Id, Rc<[Id]>> {
                     all = both.into();
                 }
             }
-            if *g.op(id) == Op::Loop && !g.src(id).is_empty() {
-                all = all.iter().copied().filter(|&r| r != g.src(id)[0]).collect();
+            let own = match (g.op(id), g.src(id)) {
+                (Op::Loop, [range, ..]) => std::slice::from_ref(range),
+                (Op::Reduce(..), [_, ranges @ ..]) => ranges,
+                _ => &[],
+            };
+            if !own.is_empty() {
+                all = all.iter().copied().filter(|r| !own.contains(r)).collect();
             }
         }
         ranges.insert(id, all);
@@ -64,7 +122,7 @@ fn is_known_at_launch(g: &Graph, id: Id) -> bool {
 }
 
 fn is_statement(op: &Op) -> bool {
-    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch)
+    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch | Op::Barrier)
 }
 
 /// Rules of a node that do not depend on where it is used.
@@ -98,13 +156,20 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         Op::Range(_, axis) => {
             require_sources(g, id, 1)?;
             require(n.ty == Type::from(DType::Index), || "a loop counter is an index".into())?;
-            require(*axis != Axis::Lane, || "lanes have no loop: they must be vectors by now".into())?;
-            scalar(0, DType::Index, "the extent")
+            scalar(0, DType::Index, "the extent")?;
+            let count = g.as_int(n.src[0]);
+            match axis {
+                Axis::Lane => require(count == Some(WARP as i64), || format!("a warp has {WARP} lanes")),
+                Axis::Warp => {
+                    require(count.is_some_and(|n| (1..=32).contains(&n)), || "a block has 1 to 32 warps".into())
+                }
+                _ => Ok(()),
+            }
         }
         Op::Buffer { space, len, .. } => {
             require_sources(g, id, 0)?;
             require(n.ty.lanes == 1, || "a buffer holds scalars".into())?;
-            require(*space != Space::Task || *len > 0, || "scratch must have a length".into())
+            require(!space.is_scratch() || *len > 0, || "scratch must have a length".into())
         }
         Op::Load => {
             require_sources(g, id, 2)?;
@@ -154,6 +219,12 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         Op::Prefetch => {
             require_sources(g, id, 2)?;
             scalar(1, DType::Index, "the index")
+        }
+        Op::Barrier => require_sources(g, id, 0),
+        Op::LaneXor(mask) => {
+            require_sources(g, id, 1)?;
+            require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;
+            require((1..WARP as u16).contains(mask), || format!("no two lanes differ in the bits {mask}"))
         }
         Op::Splat => {
             require_sources(g, id, 1)?;

@@ -4,14 +4,15 @@
 //! compares; it trusts no constructor. It proves the form of a program, not
 //! that it computes what was meant: that is what the interpreter is for.
 
+mod block;
 mod kernel;
 mod tensor;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use crate::print::describe;
-pub use kernel::check_kernel;
 pub(crate) use kernel::ranges_of;
+pub use kernel::{check_kernel, check_scalars};
 pub use tensor::check_tensor;
 
 use crate::{BinOp, DType, Graph, Id, Op, Type, UnOp};

@@ -179,6 +179,14 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             }
             Ok(())
         }
+        Op::Prefix(axis) => {
+            require_sources(g, id, 2)?;
+            require(ty_of(0) == n.ty, || format!("a prefix of {} cannot be {}", ty_of(0), n.ty))?;
+            require(ty_of(1).base.is_int(), || format!("the counts are {}", ty_of(1)))?;
+            require(*axis < shape.len(), || format!("no dimension {axis}"))?;
+            same_shape(g, of(0), shape)?;
+            same_shape(g, of(1), &shape[..*axis])
+        }
         Op::Fence => {
             one_of_same_type(g, id)?;
             same_shape(g, of(0), shape)

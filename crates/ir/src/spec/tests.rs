@@ -1,6 +1,6 @@
 //! One broken example for each rule.
 
-use super::{check_kernel, check_tensor};
+use super::{check_kernel, check_scalars, check_tensor};
 use crate::{Axis, BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Space, Type, UnOp};
 use DType::{Bool, F16, F32, I8, I32, U8};
 use std::sync::Arc;
@@ -334,9 +334,30 @@ fn broken_kernels() {
             let v = g.range(0, Axis::Task, n);
             stored(g, v)
         }),
-        ("lanes have no loop", |g| {
+        ("a warp has 32 lanes", |g| {
             let n = g.int(4);
             let v = g.range(0, Axis::Lane, n);
+            stored(g, v)
+        }),
+        ("a block has 1 to 32 warps", |g| {
+            let n = g.int(33);
+            let v = g.range(0, Axis::Warp, n);
+            stored(g, v)
+        }),
+        ("one range of warps and one of lanes", |g| {
+            let n = g.int(32);
+            let (a, b) = (g.range(0, Axis::Lane, n), g.range(1, Axis::Lane, n));
+            let v = g.add(a, b);
+            stored(g, v)
+        }),
+        ("no two lanes differ in the bits 32", |g| {
+            let x = g.float(1.0);
+            let v = node(g, Op::LaneXor(32), F32, &[], &[x]);
+            stored(g, v)
+        }),
+        ("scratch must have a length", |g| {
+            let (b, zero) = (g.buffer(0, Space::Shared, F32, 0), g.int(0));
+            let v = g.load(b, zero, 1);
             stored(g, v)
         }),
         ("the extent is i32, not index", |g| {
@@ -504,5 +525,51 @@ fn broken_kernels() {
         let root = build(&mut g);
         let e = check_kernel(&g, root).expect_err(rule);
         assert!(e.rule.contains(rule), "case {i}: {:?} for {rule:?}", e.rule);
+    }
+}
+
+/// A sum over a range of a product of the range and `by`.
+fn scalar_sum(g: &mut Graph, by: Id) -> Id {
+    let n = g.int(4);
+    let r = g.range(1, Axis::Loop, n);
+    let body = g.mul(r, by);
+    g.make(Op::Reduce(ReduceOp::Sum, vec![]), DType::Index, vec![], vec![body, r])
+}
+
+#[test]
+fn a_sum_hides_its_range_and_needs_those_around_it() {
+    let mut g = Graph::default();
+    let n = g.int(3);
+    let (task, outer) = (g.range(0, Axis::Task, n), g.range(2, Axis::Loop, n));
+    let by = g.add(task, outer);
+    let sum = scalar_sum(&mut g, by);
+    check_scalars(&g, &[sum], &[outer]).expect("its loop is open");
+    let e = check_scalars(&g, &[sum], &[]).unwrap_err().to_string();
+    assert!(e.contains("outside of its loop"), "{e}");
+}
+
+#[test]
+fn broken_scalars() {
+    let table: &[Broken] = &[
+        ("there are no lanes yet", |g| {
+            let one = g.float(1.0);
+            node(g, Op::Splat, Type::vector(F32, 4), &[], &[one])
+        }),
+        ("a statement is no value", |g| node(g, Op::Block, DType::Index, &[], &[])),
+        ("it must have a value and ranges", |g| {
+            let one = g.int(1);
+            node(g, Op::Reduce(ReduceOp::Sum, vec![]), DType::Index, &[], &[one])
+        }),
+        ("must be a range of a loop", |g| {
+            let one = g.int(1);
+            node(g, Op::Reduce(ReduceOp::Sum, vec![]), DType::Index, &[], &[one, one])
+        }),
+        ("a kernel has no tensors", |g| p(g, F32, &[2])),
+    ];
+    for (rule, make) in table {
+        let mut g = Graph::default();
+        let id = make(&mut g);
+        let e = check_scalars(&g, &[id], &[]).expect_err(rule).to_string();
+        assert!(e.contains(rule), "{e}, not {rule}");
     }
 }

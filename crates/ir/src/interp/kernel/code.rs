@@ -28,6 +28,11 @@ pub(super) struct Code {
     pub accs: usize,
     /// Register of the task number.
     pub task: Option<Reg>,
+    /// Registers of the warp and the lane of a thread.
+    pub warp: Option<Reg>,
+    pub lane: Option<Reg>,
+    /// Threads that run a task together; 1 if there are neither warps nor lanes.
+    pub threads: usize,
     /// Computes the number of tasks.
     pub extent: Option<Reg>,
     /// What depends on variables only: run once.
@@ -63,6 +68,7 @@ pub(super) enum Stmt {
     If { code: Vec<Inst>, condition: Reg, body: Vec<Stmt> },
     Store { code: Vec<Inst>, access: Access, value: Reg, condition: Option<(Reg, u32)> },
     Set { code: Vec<Inst>, moves: Vec<Move> },
+    Barrier { site: Site },
 }
 
 /// Consecutive elements of a buffer.
@@ -188,6 +194,15 @@ pub(super) enum Inst {
         n: u32,
         site: Site,
     },
+    /// The value of another lane of the warp.
+    LaneXor {
+        class: Class,
+        dst: Reg,
+        a: Reg,
+        mask: u16,
+        n: u32,
+        site: Site,
+    },
     /// An accumulator is about to be read.
     Check {
         acc: u32,
@@ -266,6 +281,7 @@ impl Inst {
             }
             Inst::Copy { class, dst, a, .. }
             | Inst::Splat { class, dst, a, .. }
+            | Inst::LaneXor { class, dst, a, .. }
             | Inst::Shuffle { class, dst, a, .. } => {
                 for r in [dst, a] {
                     bases.place(*class, r);
@@ -301,6 +317,7 @@ impl Stmt {
     pub fn place(&mut self, bases: Bases) {
         let all = |code: &mut Vec<Inst>| code.iter_mut().for_each(|i| i.place(bases));
         match self {
+            Stmt::Barrier { .. } => {}
             Stmt::Loop { code, extent, head, body, .. } => {
                 all(code);
                 all(head);

@@ -5,7 +5,7 @@ use super::code::{Access, Bases, Buffer, Code, Inst, LOCAL, Move, Reg, Site, Stm
 use crate::interp::lanes::{self, Class};
 use crate::print::{buffer_name, describe};
 use crate::spec::ranges_of;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, Space};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use std::rc::Rc;
 pub(super) fn compile(g: &Graph, root: Id) -> Result<Code, KernelError> {
     let mut c = Compiler {
         g,
-        code: Code::default(),
+        code: Code { threads: 1, ..Code::default() },
         ranges: FxHashMap::default(),
         pinned: FxHashSet::default(),
         buffers: FxHashMap::default(),
@@ -118,7 +118,7 @@ impl Compiler<'_> {
             match g.op(id) {
                 Op::Buffer { slot, space, len } => {
                     let element = g.dtype(id).bytes();
-                    if *space == Space::Task {
+                    if space.is_scratch() {
                         let at = *slot as usize;
                         let scratch = &mut self.code.scratch;
                         scratch.resize(scratch.len().max(at + 1), 0);
@@ -138,6 +138,15 @@ impl Compiler<'_> {
                     self.code.task = Some(reg);
                     self.scopes[1].range = Some(id);
                     self.scopes[1].values.insert(id, reg);
+                }
+                Op::Range(_, axis @ (Axis::Warp | Axis::Lane)) => {
+                    let reg = self.keep(Class::Index, 1);
+                    let warps = g.as_int(g.src(id)[0]).unwrap_or(1) as usize;
+                    match axis {
+                        Axis::Warp => (self.code.warp, self.code.threads) = (Some(reg), warps * WARP),
+                        _ => (self.code.lane, self.code.threads) = (Some(reg), self.code.threads.max(WARP)),
+                    }
+                    self.scopes[0].values.insert(id, reg);
                 }
                 Op::Var { name, min, max } => {
                     let dst = self.keep(Class::Index, 1);
@@ -161,7 +170,7 @@ impl Compiler<'_> {
         let src = g.src(id);
         match g.op(id) {
             Op::Range(..) => false,
-            Op::Load | Op::Acc(_) | Op::Lookup => true,
+            Op::Load | Op::Acc(_) | Op::Lookup | Op::LaneXor(_) => true,
             Op::Binary(BinOp::Div | BinOp::Mod)
                 if !g.dtype(id).is_float() && g.as_int(src[1]).is_none_or(|d| d == 0) =>
             {
@@ -291,6 +300,7 @@ impl Compiler<'_> {
             }
             Op::Dot4 => Inst::Dot4 { dst, sums: src[0], codes: src[1], values: src[2], n },
             Op::Across(op) => Inst::Across { op: *op, ty, dst, a: src[0], n: source_lanes(0) },
+            Op::LaneXor(mask) => Inst::LaneXor { class, dst, a: src[0], mask: *mask, n, site: self.site(id) },
             Op::Lookup => {
                 let entries = source_lanes(0);
                 Inst::Lookup { class, dst, table: src[0], entries, index: src[1], n, site: self.site(id) }
@@ -325,6 +335,7 @@ impl Compiler<'_> {
                 Some(Stmt::Store { code: self.take_code(), access, value, condition })
             }
             Op::Set => Some(self.set(src)),
+            Op::Barrier => Some(Stmt::Barrier { site: self.site(id) }),
             Op::Loop => Some(self.enter_loop(src)),
             Op::If => {
                 let condition = self.value(src[0]);

@@ -10,8 +10,13 @@
 //! The interpreter is strict where a machine is not: an access out of bounds, a
 //! read of an accumulator that was never set, and an integer division by zero
 //! are errors. Scratch and what lies within [`SLACK`] bytes behind an input are
-//! poison (NaN as floats), so that lanes that should not count show. What it
-//! cannot do: barriers, and lanes that are not vectors.
+//! poison (NaN as floats), so that lanes that should not count show.
+//!
+//! A kernel with warps and lanes is run one block after another, all threads of
+//! a block in step. That two threads touch the same scratch between two barriers
+//! and one of them writes, that only some come to a barrier or a shuffle, and
+//! wide accesses that are not aligned, are errors: what remains has the same
+//! result in every order of threads.
 //!
 //! ```
 //! use ir::interp::kernel::{Buffers, Kernel};
@@ -36,9 +41,12 @@
 //! assert_eq!(y[12..], 8.0f32.to_le_bytes());
 //! ```
 
+#[cfg(test)]
+mod block_tests;
 mod code;
 mod compile;
 mod memory;
+mod races;
 mod run;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -50,6 +58,9 @@ use std::ops::Range;
 
 /// Bytes behind the end of an input that may be read: they are poison.
 pub const SLACK: usize = 64;
+
+/// Most bytes that a thread of a block loads or stores at once.
+pub const WIDEST: usize = 16;
 
 /// Why a kernel cannot be run, or stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +100,40 @@ pub enum KernelError {
         task: i64,
         /// The accumulator.
         node: String,
+    },
+    /// Two threads of a block touch the same scratch, and one of them writes, with no barrier between.
+    #[error("task {task}: {node}: thread {thread} and another touch index {index} of {buffer} between two barriers")]
+    Race {
+        /// The task that was running.
+        task: i64,
+        /// The load or store.
+        node: String,
+        /// Its buffer.
+        buffer: String,
+        /// The index, in elements of the buffer.
+        index: i64,
+        /// The thread that came second.
+        thread: usize,
+    },
+    /// A barrier that not all threads of a block reach, or a shuffle that not all lanes of a warp reach.
+    #[error("task {task}: {node}: only some of the threads come to it")]
+    Divergent {
+        /// The task that was running.
+        task: i64,
+        /// The barrier or shuffle.
+        node: String,
+    },
+    /// A load or store of a thread of a block that is not at a multiple of its size, or wider than [`WIDEST`].
+    #[error("task {task}: {node}: {bytes} bytes at index {index} are not aligned, or too many")]
+    Misaligned {
+        /// The task that was running.
+        task: i64,
+        /// The load or store.
+        node: String,
+        /// Its size.
+        bytes: usize,
+        /// The index, in elements of the buffer.
+        index: i64,
     },
     /// Arithmetic without a result.
     #[error("task {task}: {node}: {fault}")]
@@ -165,7 +210,10 @@ impl Kernel {
     /// A missing buffer or variable, and whatever a task does wrong; the
     /// outputs then hold what was written until that moment.
     pub fn run(&self, buffers: &mut Buffers<'_>, vars: &Vars, tasks: Range<i64>) -> Result<(), KernelError> {
-        run::Machine::new(&self.code, buffers, vars)?.run(tasks)
+        match self.code.threads {
+            1 => run::Machine::<true>::new(&self.code, buffers, vars)?.run(tasks),
+            _ => run::Machine::<false>::new(&self.code, buffers, vars)?.run(tasks),
+        }
     }
 
     /// The number of tasks: the extent of the task range, 1 if there is none.

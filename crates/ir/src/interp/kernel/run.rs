@@ -1,45 +1,63 @@
 //! The machine that runs bytecode.
 
 use super::code::{Access, Buffer, Code, Inst, Reg, Site, Stmt};
-use super::{Buffers, KernelError, SLACK, Slot, memory};
+use super::races::Races;
+use super::{Buffers, KernelError, SLACK, Slot, WIDEST, memory};
 use crate::interp::Vars;
 use crate::interp::lanes::{self, Class, Fault};
-use crate::{DType, ReduceOp, Space};
+use crate::{DType, ReduceOp, Space, WARP};
 use std::ops::Range;
 
 /// The number of tasks of a kernel.
 pub(super) fn task_count(code: &Code, vars: &Vars) -> Result<i64, KernelError> {
     let Some(extent) = code.extent else { return Ok(1) };
     let mut buffers = Buffers::new();
-    let machine = Machine::start(code, &mut buffers, vars)?;
-    Ok(machine.indices[extent as usize])
+    let machine = Machine::<false>::start(code, &mut buffers, vars)?;
+    Ok(machine.indices[extent as usize * code.threads])
 }
 
 /// The state of a run.
-pub(super) struct Machine<'k, 'b, 'a> {
+///
+/// A register holds its value for every thread of a block, so its lanes are `width` apart: all threads of a block do
+/// the same instruction at once, and statements in branches are for those that are active. On a CPU a block is one
+/// thread; `ONE` says so to the compiler of this machine.
+pub(super) struct Machine<'k, 'b, 'a, const ONE: bool> {
     code: &'k Code,
     floats: Vec<f32>,
     ints: Vec<i32>,
     indices: Vec<i64>,
-    /// Which accumulators the present task has set.
+    /// Which accumulators each thread has set in the present task.
     set: Vec<bool>,
+    /// Threads that run the present statement.
+    active: Vec<bool>,
     scratch: Vec<Vec<u8>>,
+    /// Who touched the scratch since the last barrier, if a block has several threads.
+    races: Vec<Races>,
     buffers: &'b mut Buffers<'a>,
     task: i64,
 }
 
 /// Splits a file before `dst` and yields the lanes of the result.
-fn split<T>(file: &mut [T], dst: Reg, n: u32) -> (&[T], &mut [T]) {
-    let (before, rest) = file.split_at_mut(dst as usize);
-    (before, &mut rest[..n as usize])
+fn split<T>(file: &mut [T], w: usize, dst: Reg, n: u32) -> (&[T], &mut [T]) {
+    let (before, rest) = file.split_at_mut(dst as usize * w);
+    (before, &mut rest[..n as usize * w])
 }
 
-fn lanes_of<T>(file: &[T], r: Reg, n: u32) -> &[T] {
-    &file[r as usize..][..n as usize]
+fn lanes_of<T>(file: &[T], w: usize, r: Reg, n: u32) -> &[T] {
+    &file[r as usize * w..][..n as usize * w]
 }
 
-fn lanes_mut<T>(file: &mut [T], r: Reg, n: u32) -> &mut [T] {
-    &mut file[r as usize..][..n as usize]
+fn lanes_mut<T>(file: &mut [T], w: usize, r: Reg, n: u32) -> &mut [T] {
+    &mut file[r as usize * w..][..n as usize * w]
+}
+
+/// The lanes of one thread.
+fn thread_lanes<T: Copy>(file: &[T], w: usize, r: Reg, n: u32, thread: usize) -> impl Iterator<Item = T> {
+    lanes_of(file, w, r, n).iter().skip(thread).step_by(w).copied()
+}
+
+fn repeated<T: Copy>(values: &[T], w: usize) -> Vec<T> {
+    values.iter().flat_map(|&v| std::iter::repeat_n(v, w)).collect()
 }
 
 /// Runs the same code on the file of a class.
@@ -62,10 +80,16 @@ macro_rules! on_file {
     };
 }
 
-impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
+impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
+    /// Threads of a block.
+    #[inline(always)]
+    fn width(&self) -> usize {
+        if ONE { 1 } else { self.code.threads }
+    }
+
     /// A machine with all parameters bound.
     pub fn new(code: &'k Code, buffers: &'b mut Buffers<'a>, vars: &Vars) -> Result<Self, KernelError> {
-        for b in code.buffers.iter().filter(|b| b.space != Space::Task) {
+        for b in code.buffers.iter().filter(|b| !b.space.is_scratch()) {
             match (buffers.slots.get(b.slot as usize), b.space) {
                 (None | Some(Slot::Empty), _) => return Err(KernelError::Unbound(b.slot)),
                 (Some(Slot::Read(_)), Space::Output) => return Err(KernelError::ReadOnly(b.slot)),
@@ -76,18 +100,31 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
     }
 
     fn start(code: &'k Code, buffers: &'b mut Buffers<'a>, vars: &Vars) -> Result<Self, KernelError> {
+        let width = if ONE { 1 } else { code.threads };
         let mut m = Machine {
             code,
-            floats: code.floats.clone(),
-            ints: code.ints.clone(),
-            indices: code.indices.clone(),
-            set: vec![false; code.accs],
+            floats: repeated(&code.floats, width),
+            ints: repeated(&code.ints, width),
+            indices: repeated(&code.indices, width),
+            set: vec![false; code.accs * width],
+            active: vec![true; width],
             scratch: code.scratch.iter().map(|&n| vec![0; n]).collect(),
+            races: code.scratch.iter().map(|&n| Races::new(if width > 1 { n } else { 0 })).collect(),
             buffers,
             task: 0,
         };
         for v in &code.vars {
-            m.indices[v.dst as usize] = vars.get(&v.name, v.min, v.max)?;
+            let value = vars.get(&v.name, v.min, v.max)?;
+            lanes_mut(&mut m.indices, width, v.dst, 1).fill(value);
+        }
+        for thread in 0..width {
+            let mut put = |r: Option<Reg>, v: usize| {
+                if let Some(r) = r {
+                    m.indices[r as usize * width + thread] = v as i64;
+                }
+            };
+            put(code.warp, thread / WARP);
+            put(code.lane, thread % WARP);
         }
         m.instructions(&code.once)?;
         Ok(m)
@@ -98,8 +135,10 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
             self.task = task;
             self.set.fill(false);
             self.scratch.iter_mut().for_each(|s| memory::poison(s));
+            self.races.iter_mut().for_each(Races::barrier);
             if let Some(r) = self.code.task {
-                self.indices[r as usize] = task;
+                let w = self.width();
+                lanes_mut(&mut self.indices, w, r, 1).fill(task);
             }
             self.instructions(&self.code.head)?;
             self.statements(&self.code.body)?;
@@ -112,33 +151,94 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
             match s {
                 Stmt::Loop { code, extent, counter, head, body } => {
                     self.instructions(code)?;
-                    for i in 0..self.indices[*extent as usize] {
-                        self.indices[*counter as usize] = i;
-                        self.instructions(head)?;
-                        self.statements(body)?;
-                    }
+                    self.rounds(*extent, *counter, head, body)?;
                 }
                 Stmt::If { code, condition, body } => {
                     self.instructions(code)?;
-                    if self.ints[*condition as usize] != 0 {
+                    let truth = lanes_of(&self.ints, self.width(), *condition, 1);
+                    if self.active.iter().zip(truth).all(|(&a, &c)| !a || c != 0) {
                         self.statements(body)?;
+                    } else if self.width() > 1 {
+                        let taken = self.active.iter().zip(truth).map(|(&a, &c)| a && c != 0).collect();
+                        self.among(taken, |m| m.statements(body))?;
                     }
                 }
                 Stmt::Store { code, access, value, condition } => {
                     self.instructions(code)?;
-                    self.store(access, *value, *condition)?;
+                    for thread in 0..self.width() {
+                        if self.active[thread] {
+                            self.store(access, *value, *condition, thread)?;
+                        }
+                    }
                 }
                 Stmt::Set { code, moves } => {
                     self.instructions(code)?;
+                    let w = self.width();
                     for m in moves {
-                        let from = m.from as usize;
-                        on_file!(self, m.class, |file| file.copy_within(from..from + m.lanes as usize, m.to as usize));
-                        self.set[m.acc as usize] = true;
+                        let (from, to, n) = (m.from as usize * w, m.to as usize * w, m.lanes as usize * w);
+                        let set = &mut self.set[m.acc as usize * w..][..w];
+                        if self.active.iter().all(|&a| a) {
+                            on_file!(self, m.class, |file| file.copy_within(from..from + n, to));
+                            set.fill(true);
+                            continue;
+                        }
+                        let active = &self.active;
+                        for i in (0..n).filter(|i| active[i % w]) {
+                            on_file!(self, m.class, |file| file[to + i] = file[from + i]);
+                        }
+                        set.iter_mut().zip(active).for_each(|(s, &a)| *s |= a);
                     }
+                }
+                Stmt::Barrier { site } => {
+                    if self.active.contains(&false) {
+                        return Err(KernelError::Divergent { task: self.task, node: self.text(*site) });
+                    }
+                    self.races.iter_mut().for_each(Races::barrier);
                 }
             }
         }
         Ok(())
+    }
+
+    fn rounds(&mut self, extent: Reg, counter: Reg, head: &[Inst], body: &[Stmt]) -> Result<(), KernelError> {
+        let w = self.width();
+        if w == 1 {
+            for i in 0..self.indices[extent as usize] {
+                self.indices[counter as usize] = i;
+                self.instructions(head)?;
+                self.statements(body)?;
+            }
+            return Ok(());
+        }
+        let extents = lanes_of(&self.indices, w, extent, 1).to_vec();
+        let each = || extents.iter().zip(&self.active).filter(|e| *e.1).map(|e| *e.0);
+        let (least, most) = (each().min().unwrap_or(0), each().max().unwrap_or(0));
+        for i in 0..most {
+            lanes_mut(&mut self.indices, w, counter, 1).fill(i);
+            self.instructions(head)?;
+            if i < least {
+                self.statements(body)?;
+            } else {
+                let left = self.active.iter().zip(&extents).map(|(&a, &n)| a && i < n).collect();
+                self.among(left, |m| m.statements(body))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs something for some of the active threads, unless there are none.
+    fn among(
+        &mut self,
+        some: Vec<bool>,
+        f: impl FnOnce(&mut Self) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        if !some.contains(&true) {
+            return Ok(());
+        }
+        let all = std::mem::replace(&mut self.active, some);
+        let done = f(self);
+        self.active = all;
+        done
     }
 
     fn instructions(&mut self, code: &[Inst]) -> Result<(), KernelError> {
@@ -146,26 +246,39 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
     }
 
     fn instruction(&mut self, inst: &Inst) -> Result<(), KernelError> {
+        let w = self.width();
         match *inst {
-            Inst::AddIndex { dst, a, b } => {
+            Inst::AddIndex { dst, a, b } if w == 1 => {
                 self.indices[dst as usize] = self.indices[a as usize].wrapping_add(self.indices[b as usize]);
             }
-            Inst::MulIndex { dst, a, b } => {
+            Inst::MulIndex { dst, a, b } if w == 1 => {
                 self.indices[dst as usize] = self.indices[a as usize].wrapping_mul(self.indices[b as usize]);
+            }
+            Inst::AddIndex { dst, a, b } => {
+                let (file, out) = split(&mut self.indices, w, dst, 1);
+                let pairs = lanes_of(file, w, a, 1).iter().zip(lanes_of(file, w, b, 1));
+                out.iter_mut().zip(pairs).for_each(|(o, (a, b))| *o = a.wrapping_add(*b));
+            }
+            Inst::MulIndex { dst, a, b } => {
+                let (file, out) = split(&mut self.indices, w, dst, 1);
+                let pairs = lanes_of(file, w, a, 1).iter().zip(lanes_of(file, w, b, 1));
+                out.iter_mut().zip(pairs).for_each(|(o, (a, b))| *o = a.wrapping_mul(*b));
             }
             Inst::Binary { op, ty, dst, a, b, n, site } => {
                 let done = match Class::of(ty) {
                     Class::Float => {
-                        let (file, out) = split(&mut self.floats, dst, n);
-                        lanes::binary_float(op, ty, lanes_of(file, a, n), lanes_of(file, b, n), out)
+                        let (file, out) = split(&mut self.floats, w, dst, n);
+                        lanes::binary_float(op, ty, lanes_of(file, w, a, n), lanes_of(file, w, b, n), out)
                     }
                     Class::Int => {
-                        let (file, out) = split(&mut self.ints, dst, n);
-                        lanes::binary_int(op, ty, lanes_of(file, a, n), lanes_of(file, b, n), out)
+                        let (file, out) = split(&mut self.ints, w, dst, n);
+                        let (a, b) = (lanes_of(file, w, a, n), lanes_of(file, w, b, n));
+                        only(&self.active, n, |i| lanes::binary_int(op, ty, &a[i.clone()], &b[i.clone()], &mut out[i]))
                     }
                     Class::Index => {
-                        let (file, out) = split(&mut self.indices, dst, n);
-                        lanes::binary_index(op, lanes_of(file, a, n), lanes_of(file, b, n), out)
+                        let (file, out) = split(&mut self.indices, w, dst, n);
+                        let (a, b) = (lanes_of(file, w, a, n), lanes_of(file, w, b, n));
+                        only(&self.active, n, |i| lanes::binary_index(op, &a[i.clone()], &b[i.clone()], &mut out[i]))
                     }
                 };
                 done.map_err(|fault| self.fault(site, fault))?;
@@ -173,16 +286,16 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
             Inst::Unary { op, ty, dst, a, n } => {
                 let done = match Class::of(ty) {
                     Class::Float => {
-                        let (file, out) = split(&mut self.floats, dst, n);
-                        lanes::unary_float(op, ty, lanes_of(file, a, n), out)
+                        let (file, out) = split(&mut self.floats, w, dst, n);
+                        lanes::unary_float(op, ty, lanes_of(file, w, a, n), out)
                     }
                     Class::Int => {
-                        let (file, out) = split(&mut self.ints, dst, n);
-                        lanes::unary_int(op, ty, lanes_of(file, a, n), out)
+                        let (file, out) = split(&mut self.ints, w, dst, n);
+                        lanes::unary_int(op, ty, lanes_of(file, w, a, n), out)
                     }
                     Class::Index => {
-                        let (file, out) = split(&mut self.indices, dst, n);
-                        lanes::unary_index(op, lanes_of(file, a, n), out)
+                        let (file, out) = split(&mut self.indices, w, dst, n);
+                        lanes::unary_index(op, lanes_of(file, w, a, n), out)
                     }
                 };
                 done.map_err(|fault| self.fault(Site::MAX, fault))?;
@@ -190,104 +303,138 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
             Inst::Compare { op, ty, dst, a, b, n } => {
                 let done = match Class::of(ty) {
                     Class::Float => {
-                        let (a, b) = (lanes_of(&self.floats, a, n), lanes_of(&self.floats, b, n));
-                        lanes::compare(op, a, b, lanes_mut(&mut self.ints, dst, n))
+                        let (a, b) = (lanes_of(&self.floats, w, a, n), lanes_of(&self.floats, w, b, n));
+                        lanes::compare(op, a, b, lanes_mut(&mut self.ints, w, dst, n))
                     }
                     Class::Int => {
-                        let (file, out) = split(&mut self.ints, dst, n);
-                        lanes::compare_int(op, ty, lanes_of(file, a, n), lanes_of(file, b, n), out)
+                        let (file, out) = split(&mut self.ints, w, dst, n);
+                        lanes::compare_int(op, ty, lanes_of(file, w, a, n), lanes_of(file, w, b, n), out)
                     }
                     Class::Index => {
-                        let (a, b) = (lanes_of(&self.indices, a, n), lanes_of(&self.indices, b, n));
-                        lanes::compare(op, a, b, lanes_mut(&mut self.ints, dst, n))
+                        let (a, b) = (lanes_of(&self.indices, w, a, n), lanes_of(&self.indices, w, b, n));
+                        lanes::compare(op, a, b, lanes_mut(&mut self.ints, w, dst, n))
                     }
                 };
                 done.map_err(|fault| self.fault(Site::MAX, fault))?;
             }
             Inst::Select { class, dst, c, conditions, a, b, n } => match class {
                 Class::Float => {
-                    let (file, out) = split(&mut self.floats, dst, n);
-                    let c = lanes_of(&self.ints, c, conditions);
-                    lanes::select(c, lanes_of(file, a, n), lanes_of(file, b, n), out);
+                    let (file, out) = split(&mut self.floats, w, dst, n);
+                    let c = lanes_of(&self.ints, w, c, conditions);
+                    select(w, c, lanes_of(file, w, a, n), lanes_of(file, w, b, n), out);
                 }
                 Class::Int => {
-                    let (file, out) = split(&mut self.ints, dst, n);
-                    lanes::select(lanes_of(file, c, conditions), lanes_of(file, a, n), lanes_of(file, b, n), out);
+                    let (file, out) = split(&mut self.ints, w, dst, n);
+                    let c = lanes_of(file, w, c, conditions);
+                    select(w, c, lanes_of(file, w, a, n), lanes_of(file, w, b, n), out);
                 }
                 Class::Index => {
-                    let (file, out) = split(&mut self.indices, dst, n);
-                    let c = lanes_of(&self.ints, c, conditions);
-                    lanes::select(c, lanes_of(file, a, n), lanes_of(file, b, n), out);
+                    let (file, out) = split(&mut self.indices, w, dst, n);
+                    let c = lanes_of(&self.ints, w, c, conditions);
+                    select(w, c, lanes_of(file, w, a, n), lanes_of(file, w, b, n), out);
                 }
             },
             Inst::Cast { from, to, dst, a, n } => self.cast(from, to, dst, a, n),
-            Inst::Load { ref access, dst } => self.load(access, dst)?,
+            Inst::Load { ref access, dst } => {
+                for thread in 0..w {
+                    if self.active[thread] {
+                        self.load(access, dst, thread)?;
+                    }
+                }
+            }
             Inst::Copy { class, dst, a, n } => {
-                on_file!(self, class, |file| file.copy_within(a as usize..(a + n) as usize, dst as usize));
+                let (from, n, to) = (a as usize * w, n as usize * w, dst as usize * w);
+                on_file!(self, class, |file| file.copy_within(from..from + n, to));
             }
             Inst::Splat { class, dst, a, n } => {
                 on_file!(self, class, |file| {
-                    let v = file[a as usize];
-                    lanes_mut(file, dst, n).fill(v);
+                    let (file, out) = split(file, w, dst, n);
+                    let v = lanes_of(file, w, a, 1);
+                    out.chunks_exact_mut(w).for_each(|lane| lane.copy_from_slice(v));
                 });
             }
             Inst::Shuffle { class, dst, a, ref map } => {
                 on_file!(self, class, |file| {
-                    let (file, out) = split(file, dst, map.len() as u32);
-                    for (o, &lane) in out.iter_mut().zip(map) {
-                        *o = file[a as usize + lane as usize];
+                    let (file, out) = split(file, w, dst, map.len() as u32);
+                    for (o, &lane) in out.chunks_exact_mut(w).zip(map) {
+                        o.copy_from_slice(lanes_of(file, w, a + Reg::from(lane), 1));
                     }
                 });
             }
             Inst::Join { class, dst, ref parts } => {
                 on_file!(self, class, |file| {
-                    let mut at = dst as usize;
+                    let mut at = dst as usize * w;
                     for &(r, n) in parts {
-                        file.copy_within(r as usize..(r + n) as usize, at);
-                        at += n as usize;
+                        let (from, n) = (r as usize * w, n as usize * w);
+                        file.copy_within(from..from + n, at);
+                        at += n;
                     }
                 });
             }
             Inst::Dot4 { dst, sums, codes, values, n } => {
-                let (file, out) = split(&mut self.ints, dst, n);
-                let codes = lanes_of(file, codes, 4 * n).as_chunks::<4>().0;
-                let values = lanes_of(file, values, 4 * n).as_chunks::<4>().0;
-                let sums = lanes_of(file, sums, n);
-                for (((o, &sum), c), v) in out.iter_mut().zip(sums).zip(codes).zip(values) {
+                let (file, out) = split(&mut self.ints, w, dst, n);
+                let codes = lanes_of(file, w, codes, 4 * n);
+                let values = lanes_of(file, w, values, 4 * n);
+                let sums = lanes_of(file, w, sums, n);
+                if w == 1 {
+                    let (codes, values) = (codes.as_chunks::<4>().0, values.as_chunks::<4>().0);
+                    for (((o, &sum), c), v) in out.iter_mut().zip(sums).zip(codes).zip(values) {
+                        *o = sum.wrapping_add(c[0] * v[0] + c[1] * v[1] + c[2] * v[2] + c[3] * v[3]);
+                    }
+                    return Ok(());
+                }
+                for (i, (o, &sum)) in out.iter_mut().zip(sums).enumerate() {
+                    let first = i / w * 4 * w + i % w;
                     // A product of a u8 and an i8 needs 16 bits.
-                    *o = sum.wrapping_add(c[0] * v[0] + c[1] * v[1] + c[2] * v[2] + c[3] * v[3]);
+                    let products = (0..4).map(|k| codes[first + k * w] * values[first + k * w]);
+                    *o = sum.wrapping_add(products.sum());
                 }
             }
-            Inst::Across { op, ty, dst, a, n } => match Class::of(ty) {
-                Class::Float => self.floats[dst as usize] = across_floats(op, ty, lanes_of(&self.floats, a, n)),
-                Class::Int => {
-                    let each = lanes_of(&self.ints, a, n).iter().map(|&v| lanes::int_value(ty, v));
-                    self.ints[dst as usize] = lanes::int_bits(ty, across_integers(op, each));
-                }
-                Class::Index => {
-                    let each = lanes_of(&self.indices, a, n).iter().copied();
-                    self.indices[dst as usize] = across_integers(op, each);
-                }
-            },
-            Inst::Lookup { class, dst, table, entries, index: at, n, site } => {
-                let index = lanes_of(&self.ints, at, n);
-                if index.iter().any(|&i| i < 0 || i as u32 >= entries) {
-                    return Err(self.fault(site, Fault::Lookup));
-                }
-                match class {
-                    Class::Float => look_up(&mut self.floats, dst, table, index),
-                    Class::Index => look_up(&mut self.indices, dst, table, index),
-                    Class::Int => {
-                        let (file, out) = split(&mut self.ints, dst, n);
-                        // The indices live in this file too.
-                        for (o, &i) in out.iter_mut().zip(lanes_of(file, at, n)) {
-                            *o = file[table as usize + i as usize];
+            Inst::Across { op, ty, dst, a, n } => {
+                for thread in 0..w {
+                    let to = dst as usize * w + thread;
+                    match Class::of(ty) {
+                        Class::Float => {
+                            let each = thread_lanes(&self.floats, w, a, n, thread).collect();
+                            self.floats[to] = across_floats(op, ty, each);
+                        }
+                        Class::Int => {
+                            let each = thread_lanes(&self.ints, w, a, n, thread).map(|v| lanes::int_value(ty, v));
+                            self.ints[to] = lanes::int_bits(ty, across_integers(op, each));
+                        }
+                        Class::Index => {
+                            self.indices[to] = across_integers(op, thread_lanes(&self.indices, w, a, n, thread));
                         }
                     }
                 }
             }
+            Inst::Lookup { class, dst, table, entries, index: at, n, site } => {
+                let index: Vec<i32> = lanes_of(&self.ints, w, at, n).to_vec();
+                let wrong = |i: usize| index[i] < 0 || index[i] as u32 >= entries;
+                if (0..index.len()).any(|i| self.active[i % w] && wrong(i)) {
+                    return Err(self.fault(site, Fault::Lookup));
+                }
+                on_file!(self, class, |file| {
+                    let (file, out) = split(file, w, dst, n);
+                    for (i, o) in out.iter_mut().enumerate().filter(|(i, _)| !wrong(*i)) {
+                        *o = file[(table as usize + index[i] as usize) * w + i % w];
+                    }
+                });
+            }
+            Inst::LaneXor { class, dst, a, mask, n, site } => {
+                let whole = self.active.chunks(WARP).all(|warp| warp.iter().all(|&lane| lane == warp[0]));
+                if !whole {
+                    return Err(KernelError::Divergent { task: self.task, node: self.text(site) });
+                }
+                on_file!(self, class, |file| {
+                    let (file, out) = split(file, w, dst, n);
+                    let from = lanes_of(file, w, a, n);
+                    out.iter_mut().enumerate().for_each(|(i, o)| *o = from[i ^ usize::from(mask)]);
+                });
+            }
             Inst::Check { acc, site } => {
-                if !self.set[acc as usize] {
+                let set = &self.set[acc as usize * w..][..w];
+                if set.iter().zip(&self.active).any(|(&s, &a)| a && !s) {
                     return Err(KernelError::Unset { task: self.task, node: self.text(site) });
                 }
             }
@@ -297,53 +444,56 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
 
     fn cast(&mut self, from: DType, to: DType, dst: Reg, a: Reg, n: u32) {
         use Class::{Float, Index, Int};
+        let w = self.width();
         match (Class::of(from), Class::of(to)) {
             (Float, Float) => {
-                let (file, out) = split(&mut self.floats, dst, n);
-                lanes::float_to_float(to, lanes_of(file, a, n), out);
+                let (file, out) = split(&mut self.floats, w, dst, n);
+                lanes::float_to_float(to, lanes_of(file, w, a, n), out);
             }
             (Float, Int) => {
-                lanes::float_to_int(to, lanes_of(&self.floats, a, n), lanes_mut(&mut self.ints, dst, n));
+                lanes::float_to_int(to, lanes_of(&self.floats, w, a, n), lanes_mut(&mut self.ints, w, dst, n));
             }
             (Float, Index) => {
-                lanes::float_to_index(lanes_of(&self.floats, a, n), lanes_mut(&mut self.indices, dst, n));
+                lanes::float_to_index(lanes_of(&self.floats, w, a, n), lanes_mut(&mut self.indices, w, dst, n));
             }
             (Int, Float) => {
-                lanes::int_to_float(from, to, lanes_of(&self.ints, a, n), lanes_mut(&mut self.floats, dst, n));
+                lanes::int_to_float(from, to, lanes_of(&self.ints, w, a, n), lanes_mut(&mut self.floats, w, dst, n));
             }
             (Int, Int) => {
-                let (file, out) = split(&mut self.ints, dst, n);
-                lanes::int_to_int(to, lanes_of(file, a, n), out);
+                let (file, out) = split(&mut self.ints, w, dst, n);
+                lanes::int_to_int(to, lanes_of(file, w, a, n), out);
             }
             (Int, Index) => {
-                lanes::int_to_index(from, lanes_of(&self.ints, a, n), lanes_mut(&mut self.indices, dst, n));
+                lanes::int_to_index(from, lanes_of(&self.ints, w, a, n), lanes_mut(&mut self.indices, w, dst, n));
             }
             (Index, Float) => {
-                lanes::index_to_float(to, lanes_of(&self.indices, a, n), lanes_mut(&mut self.floats, dst, n));
+                lanes::index_to_float(to, lanes_of(&self.indices, w, a, n), lanes_mut(&mut self.floats, w, dst, n));
             }
             (Index, Int) => {
-                lanes::index_to_int(to, lanes_of(&self.indices, a, n), lanes_mut(&mut self.ints, dst, n));
+                lanes::index_to_int(to, lanes_of(&self.indices, w, a, n), lanes_mut(&mut self.ints, w, dst, n));
             }
             (Index, Index) => {
-                let (file, out) = split(&mut self.indices, dst, n);
-                out.copy_from_slice(lanes_of(file, a, n));
+                let (file, out) = split(&mut self.indices, w, dst, n);
+                out.copy_from_slice(lanes_of(file, w, a, n));
             }
         }
     }
 
-    fn load(&mut self, access: &Access, dst: Reg) -> Result<(), KernelError> {
-        let index = self.indices[access.index as usize];
+    fn load(&mut self, access: &Access, dst: Reg, thread: usize) -> Result<(), KernelError> {
+        let (w, n) = (self.width(), access.lanes);
+        let index = self.indices[access.index as usize * w + thread];
         let buffer = &self.code.buffers[access.buffer as usize];
         let bytes: &[u8] = match (buffer.space, &self.buffers.slots.get(buffer.slot as usize)) {
-            (Space::Task, _) => &self.scratch[buffer.slot as usize],
+            (Space::Task | Space::Shared, _) => &self.scratch[buffer.slot as usize],
             (_, Some(Slot::Read(bytes))) => bytes,
             (_, Some(Slot::Write(bytes))) => bytes,
             _ => &[],
         };
-        let size = access.lanes as usize * access.ty.bytes();
+        let size = n as usize * access.ty.bytes();
         let spare = if buffer.space == Space::Input { SLACK } else { 0 };
         let range = byte_range(buffer, index, size).filter(|r| r.end <= bytes.len() + spare);
         let Some(range) = range else { return Err(self.out_of_bounds(access, index, bytes.len())) };
+        self.check_alignment(access, index, &range)?;
         let mut behind = vec![];
         let found = match bytes.get(range.clone()) {
             Some(found) => found,
@@ -355,33 +505,43 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
                 &behind
             }
         };
-        match Class::of(access.ty) {
-            Class::Float => {
-                memory::read_floats(access.ty, found, lanes_mut(&mut self.floats, dst, access.lanes));
+        if w == 1 {
+            match Class::of(access.ty) {
+                Class::Float => memory::read_floats(access.ty, found, lanes_mut(&mut self.floats, w, dst, n)),
+                Class::Int => memory::read_ints(access.ty, found, lanes_mut(&mut self.ints, w, dst, n)),
+                Class::Index => memory::read_indices(found, lanes_mut(&mut self.indices, w, dst, n)),
             }
-            Class::Int => memory::read_ints(access.ty, found, lanes_mut(&mut self.ints, dst, access.lanes)),
-            Class::Index => memory::read_indices(found, lanes_mut(&mut self.indices, dst, access.lanes)),
+            return Ok(());
+        }
+        let each = found.chunks_exact(access.ty.bytes()).enumerate();
+        let at = |lane: usize| (dst as usize + lane) * w + thread;
+        match Class::of(access.ty) {
+            Class::Float => each.for_each(|(i, b)| memory::read_floats(access.ty, b, &mut self.floats[at(i)..][..1])),
+            Class::Int => each.for_each(|(i, b)| memory::read_ints(access.ty, b, &mut self.ints[at(i)..][..1])),
+            Class::Index => each.for_each(|(i, b)| memory::read_indices(b, &mut self.indices[at(i)..][..1])),
+        }
+        if buffer.space.is_scratch() && !self.races[buffer.slot as usize].read(range, thread) {
+            return Err(self.race(access, index, thread));
         }
         Ok(())
     }
 
-    fn store(&mut self, access: &Access, value: Reg, condition: Option<(Reg, u32)>) -> Result<(), KernelError> {
-        let (ty, lanes) = (access.ty, access.lanes);
-        let masks = match condition {
-            None => &[][..],
-            Some((c, n)) => lanes_of(&self.ints, c, n),
-        };
+    fn store(
+        &mut self,
+        access: &Access,
+        value: Reg,
+        condition: Option<(Reg, u32)>,
+        thread: usize,
+    ) -> Result<(), KernelError> {
+        let (w, ty, lanes) = (self.width(), access.ty, access.lanes);
+        // Without a condition there are no masks, and nothing is allocated.
+        let masks: Vec<i32> = condition.map_or(vec![], |(c, n)| thread_lanes(&self.ints, w, c, n, thread).collect());
         if !masks.is_empty() && masks.iter().all(|&m| m == 0) {
             return Ok(());
         }
-        let index = self.indices[access.index as usize];
-        let buffer = &self.code.buffers[access.buffer as usize];
-        let bytes: &mut [u8] = match (buffer.space, self.buffers.slots.get_mut(buffer.slot as usize)) {
-            (Space::Task, _) => &mut self.scratch[buffer.slot as usize],
-            (_, Some(Slot::Write(bytes))) => bytes,
-            _ => return Err(KernelError::ReadOnly(buffer.slot)),
-        };
-        let len = bytes.len();
+        let index = self.indices[access.index as usize * w + thread];
+        let code = self.code;
+        let buffer = &code.buffers[access.buffer as usize];
         let each = ty.bytes();
         let masked = masks.contains(&0);
         // Lanes that are switched off may lie outside.
@@ -390,19 +550,56 @@ impl<'k, 'b, 'a> Machine<'k, 'b, 'a> {
             if !live(lane) {
                 continue;
             }
+            let bytes: &mut [u8] = match (buffer.space, self.buffers.slots.get_mut(buffer.slot as usize)) {
+                (Space::Task | Space::Shared, _) => &mut self.scratch[buffer.slot as usize],
+                (_, Some(Slot::Write(bytes))) => bytes,
+                _ => return Err(KernelError::ReadOnly(buffer.slot)),
+            };
+            let len = bytes.len();
             let (first, n) = if masked { (lane, 1) } else { (0, lanes as usize) };
             let range = byte_range(buffer, index, (first + n) * each)
                 .map(|r| r.start + first * each..r.end)
                 .filter(|r| r.end <= len);
             let Some(range) = range else { return Err(self.out_of_bounds(access, index, len)) };
-            let (out, from, n) = (&mut bytes[range], value + first as Reg, n as u32);
+            let out = &mut bytes[range.clone()];
+            let (from, n) = (value + first as Reg, n as u32);
             match Class::of(ty) {
-                Class::Float => memory::write_floats(ty, lanes_of(&self.floats, from, n), out),
-                Class::Int => memory::write_ints(ty, lanes_of(&self.ints, from, n), out),
-                Class::Index => memory::write_indices(lanes_of(&self.indices, from, n), out),
+                Class::Float if w == 1 => memory::write_floats(ty, lanes_of(&self.floats, w, from, n), out),
+                Class::Int if w == 1 => memory::write_ints(ty, lanes_of(&self.ints, w, from, n), out),
+                Class::Index if w == 1 => memory::write_indices(lanes_of(&self.indices, w, from, n), out),
+                Class::Float => {
+                    let v: Vec<f32> = thread_lanes(&self.floats, w, from, n, thread).collect();
+                    memory::write_floats(ty, &v, out);
+                }
+                Class::Int => {
+                    let v: Vec<i32> = thread_lanes(&self.ints, w, from, n, thread).collect();
+                    memory::write_ints(ty, &v, out);
+                }
+                Class::Index => {
+                    let v: Vec<i64> = thread_lanes(&self.indices, w, from, n, thread).collect();
+                    memory::write_indices(&v, out);
+                }
+            }
+            self.check_alignment(access, index, &range)?;
+            if w > 1 && buffer.space.is_scratch() && !self.races[buffer.slot as usize].write(range, thread) {
+                return Err(self.race(access, index, thread));
             }
         }
         Ok(())
+    }
+
+    /// Threads of a block load and store whole words at multiples of their size.
+    fn check_alignment(&self, access: &Access, index: i64, range: &Range<usize>) -> Result<(), KernelError> {
+        if self.width() == 1 || range.start.is_multiple_of(range.len()) && range.len() <= WIDEST {
+            return Ok(());
+        }
+        let (node, bytes) = (self.text(access.site), range.len());
+        Err(KernelError::Misaligned { task: self.task, node, bytes, index })
+    }
+
+    fn race(&self, access: &Access, index: i64, thread: usize) -> KernelError {
+        let buffer = self.code.buffers[access.buffer as usize].name.clone();
+        KernelError::Race { task: self.task, node: self.text(access.site), buffer, index, thread }
     }
 
     fn text(&self, site: Site) -> String {
@@ -431,17 +628,29 @@ fn byte_range(buffer: &Buffer, index: i64, size: usize) -> Option<Range<usize>> 
     Some(start..start.checked_add(size)?)
 }
 
-fn look_up<T: Copy>(file: &mut [T], dst: Reg, table: Reg, index: &[i32]) {
-    let (file, out) = split(file, dst, index.len() as u32);
-    for (o, &i) in out.iter_mut().zip(index) {
-        *o = file[table as usize + i as usize];
+/// Runs `f` on all `n` lanes of all threads, or one by one on those of active threads if not all are: what the others
+/// hold may have no result.
+fn only(active: &[bool], n: u32, mut f: impl FnMut(Range<usize>) -> Result<(), Fault>) -> Result<(), Fault> {
+    let w = active.len();
+    if f(0..n as usize * w).is_ok() {
+        return Ok(());
+    }
+    (0..n as usize * w).filter(|i| active[i % w]).try_for_each(|i| f(i..i + 1))
+}
+
+/// `if c then a else b`, with one condition for each lane or one for all.
+fn select<T: Copy>(w: usize, c: &[i32], a: &[T], b: &[T], out: &mut [T]) {
+    if w == 1 || c.len() == out.len() {
+        return lanes::select(c, a, b, out);
+    }
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = if c[i % w] != 0 { a[i] } else { b[i] };
     }
 }
 
 /// The upper half of the lanes is folded onto the lower until one is left, as
 /// vector machines do; with an odd number the middle lane waits.
-fn across_floats(op: ReduceOp, ty: DType, v: &[f32]) -> f32 {
-    let mut v = v.to_vec();
+fn across_floats(op: ReduceOp, ty: DType, mut v: Vec<f32>) -> f32 {
     while v.len() > 1 {
         let kept = v.len().div_ceil(2);
         let (low, high) = v.split_at_mut(kept);

@@ -1,0 +1,222 @@
+//! Kernels of blocks of threads, written by hand.
+
+use super::{Buffers, Kernel, KernelError};
+use crate::interp::Vars;
+use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
+
+/// A block of some warps: the number of a thread in it, and the pieces that kernels are made of.
+struct Block {
+    g: Graph,
+    warp: Id,
+    lane: Id,
+    thread: Id,
+    body: Vec<Id>,
+}
+
+impl Block {
+    fn new(warps: i64) -> Block {
+        let mut g = Graph::new();
+        let (w, n) = (g.int(warps), g.int(WARP as i64));
+        let (warp, lane) = (g.range(1, Axis::Warp, w), g.range(2, Axis::Lane, n));
+        let at = g.mul(warp, n);
+        let thread = g.add(at, lane);
+        Block { g, warp, lane, thread, body: vec![] }
+    }
+
+    fn shared(&mut self, len: usize) -> Id {
+        self.g.buffer(0, Space::Shared, DType::F32, len)
+    }
+
+    fn statement(&mut self, op: Op, src: Vec<Id>) -> Id {
+        self.g.make(op, DType::Bool, vec![], src)
+    }
+
+    fn store(&mut self, buffer: Id, index: Id, value: Id) {
+        let s = self.statement(Op::Store, vec![buffer, index, value]);
+        self.body.push(s);
+    }
+
+    fn barrier(&mut self) {
+        let s = self.statement(Op::Barrier, vec![]);
+        self.body.push(s);
+    }
+
+    fn float(&mut self, index: Id) -> Id {
+        self.g.cast(index, DType::F32)
+    }
+
+    fn kernel(&mut self) -> Result<Kernel, KernelError> {
+        let body = std::mem::take(&mut self.body);
+        let root = self.statement(Op::Block, body);
+        Kernel::compile(&self.g, root)
+    }
+
+    /// Runs one block with an output of `n` floats.
+    fn run(&mut self, n: usize) -> Result<Vec<f32>, KernelError> {
+        let mut out = vec![0; 4 * n];
+        self.kernel()?.run(&mut Buffers::new().write(1, &mut out), &Vars::new(), 0..1)?;
+        Ok(out.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect())
+    }
+
+    /// The rule that the kernel breaks.
+    fn broken(&mut self) -> String {
+        match self.kernel() {
+            Err(KernelError::Spec(e)) => e.rule,
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    }
+
+    fn output(&mut self) -> Id {
+        self.g.buffer(1, Space::Output, DType::F32, 0)
+    }
+}
+
+#[test]
+fn a_sum_over_lanes_and_warps() {
+    let mut b = Block::new(4);
+    let mut sum = b.float(b.thread);
+    for mask in [16, 8, 4, 2, 1] {
+        let other = b.g.make(Op::LaneXor(mask), DType::F32, vec![], vec![sum]);
+        sum = b.g.add(sum, other);
+    }
+    let (shared, out, zero) = (b.shared(4), b.output(), b.g.int(0));
+    let first = b.g.binary(BinOp::Eq, b.lane, zero);
+    let (to, warp) = (b.thread, b.warp);
+    let s = b.statement(Op::Store, vec![shared, warp, sum, first]);
+    b.body.push(s);
+    b.barrier();
+    let parts: Vec<Id> = (0..4)
+        .map(|w| {
+            let at = b.g.int(w);
+            b.g.load(shared, at, 1)
+        })
+        .collect();
+    let total = parts.into_iter().reduce(|x, y| b.g.add(x, y)).unwrap();
+    b.store(out, to, total);
+    assert_eq!(b.run(128), Ok(vec![(127 * 128 / 2) as f32; 128]));
+}
+
+#[test]
+fn branches_and_loops_are_for_some_threads() {
+    // out[i] = 1 + 1 + ..., i times, for even i.
+    let mut b = Block::new(1);
+    let (thread, out, two, zero) = (b.thread, b.output(), b.g.int(2), b.g.int(0));
+    let acc = b.g.make(Op::Acc(0), DType::F32, vec![], vec![]);
+    let (none, one) = (b.g.float(0.0), b.g.float(1.0));
+    let start = b.statement(Op::Set, vec![acc, none]);
+    let i = b.g.range(3, Axis::Loop, thread);
+    let next = b.g.add(acc, one);
+    let step = b.statement(Op::Set, vec![acc, next]);
+    let each = b.statement(Op::Loop, vec![i, step]);
+    let store = b.statement(Op::Store, vec![out, thread, acc]);
+    let rest = b.g.binary(BinOp::Mod, thread, two);
+    let even = b.g.binary(BinOp::Eq, rest, zero);
+    let branch = b.statement(Op::If, vec![even, start, each, store]);
+    b.body.push(branch);
+    let want: Vec<f32> = (0..32).map(|i| if i % 2 == 0 { i as f32 } else { 0.0 }).collect();
+    assert_eq!(b.run(32), Ok(want));
+}
+
+#[test]
+fn races_are_found() {
+    // All threads write one element.
+    let mut b = Block::new(1);
+    let (shared, zero) = (b.shared(1), b.g.int(0));
+    let value = b.float(b.thread);
+    b.store(shared, zero, value);
+    assert!(matches!(b.run(1), Err(KernelError::Race { thread: 1, index: 0, .. })));
+    // Each reads what its neighbour wrote, in one statement.
+    let mut b = Block::new(1);
+    let shared = b.shared(33);
+    let (thread, one) = (b.thread, b.g.int(1));
+    let next = b.g.add(thread, one);
+    let value = b.g.load(shared, next, 1);
+    b.store(shared, thread, value);
+    assert!(matches!(b.run(1), Err(KernelError::Race { .. }) | Err(KernelError::Spec(_))));
+}
+
+#[test]
+fn wide_loads_are_aligned() {
+    for (step, fits) in [(4, true), (1, false)] {
+        let mut b = Block::new(1);
+        let (shared, out, step, zero) = (b.shared(160), b.output(), b.g.int(step), b.float(b.lane));
+        let thread = b.thread;
+        for i in 0..5 {
+            let by = b.g.int(32 * i);
+            let at = b.g.add(thread, by);
+            b.store(shared, at, zero);
+        }
+        b.barrier();
+        let at = b.g.mul(thread, step);
+        let four = b.g.load(shared, at, 4);
+        let sum = b.g.make(Op::Across(crate::ReduceOp::Sum), DType::F32, vec![], vec![four]);
+        b.store(out, thread, sum);
+        let got = b.run(32);
+        assert_eq!(matches!(got, Err(KernelError::Misaligned { bytes: 16, .. })), !fits, "{got:?}");
+    }
+}
+
+#[test]
+fn scratch_changes_hands_at_barriers_only() {
+    for barrier in [true, false] {
+        let mut b = Block::new(2);
+        let (shared, out, thread) = (b.shared(64), b.output(), b.thread);
+        let value = b.float(thread);
+        b.store(shared, thread, value);
+        if barrier {
+            b.barrier();
+        }
+        let last = b.g.int(63);
+        let at = b.g.sub(last, thread);
+        let other = b.g.load(shared, at, 1);
+        b.store(out, thread, other);
+        match barrier {
+            true => assert_eq!(b.run(64).unwrap()[0], 63.0),
+            false => assert!(b.broken().contains("written since the last barrier")),
+        }
+    }
+    // Its own element, a thread may read at once.
+    let mut b = Block::new(2);
+    let (shared, out, thread) = (b.shared(64), b.output(), b.thread);
+    let value = b.float(thread);
+    b.store(shared, thread, value);
+    let own = b.g.load(shared, thread, 1);
+    b.store(out, thread, own);
+    assert_eq!(b.run(64).unwrap()[5], 5.0);
+    // A round of a loop follows the one before.
+    let mut b = Block::new(2);
+    let (shared, out, thread, four) = (b.shared(64), b.output(), b.thread, b.g.int(4));
+    let r = b.g.range(3, Axis::Loop, four);
+    let value = b.float(thread);
+    let write = b.statement(Op::Store, vec![shared, thread, value]);
+    let barrier = b.statement(Op::Barrier, vec![]);
+    let zero = b.g.int(0);
+    let first = b.g.load(shared, zero, 1);
+    let read = b.statement(Op::Store, vec![out, thread, first]);
+    let rounds = b.statement(Op::Loop, vec![r, write, barrier, read]);
+    b.body.push(rounds);
+    assert!(b.broken().contains("read since the last barrier"));
+}
+
+#[test]
+fn all_threads_come_to_a_barrier_and_all_lanes_to_a_shuffle() {
+    let mut b = Block::new(2);
+    let (one, lane, warp, out) = (b.g.int(1), b.lane, b.warp, b.output());
+    let barrier = b.statement(Op::Barrier, vec![]);
+    let first = b.g.binary(BinOp::Lt, warp, one);
+    let branch = b.statement(Op::If, vec![first, barrier]);
+    b.body.push(branch);
+    assert!(b.broken().contains("not all threads of the block"));
+    for (whole, condition) in [(true, warp), (false, lane)] {
+        let value = b.float(lane);
+        let other = b.g.make(Op::LaneXor(1), DType::F32, vec![], vec![value]);
+        let some = b.g.binary(BinOp::Lt, condition, one);
+        let store = b.statement(Op::Store, vec![out, lane, other]);
+        let branch = b.statement(Op::If, vec![some, store]);
+        b.body.push(branch);
+        match whole {
+            true => assert_eq!(b.run(32).unwrap()[..3], [1.0, 0.0, 3.0]),
+            false => assert!(b.broken().contains("not all lanes of the warp")),
+        }
+    }
+}

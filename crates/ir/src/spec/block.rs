@@ -1,0 +1,166 @@
+//! The grammar of kernels for blocks of threads.
+//!
+//! A barrier lies where all threads of a block pass, a shuffle where all lanes of a warp do; and between two barriers
+//! no scratch is both written and read by different statements, since nothing says in which order the threads come.
+//! These rules are about the text, so they refuse some kernels that would be right: what depends on an accumulator
+//! counts as different in every lane. That different statements write different elements, and one statement only what
+//! its thread alone touches, is what the interpreter checks.
+
+use super::{SpecError, describe, require};
+use crate::{Axis, Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Who agrees on a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Same {
+    /// All threads of the block.
+    Block,
+    /// All lanes of a warp.
+    Warp,
+    /// Nobody.
+    Lane,
+}
+
+/// Checks the statements of `root` if it is a kernel of blocks; `order` is everything under it, in topological order.
+pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecError> {
+    let mut same: FxHashMap<Id, Same> = FxHashMap::default();
+    let mut shuffles: FxHashSet<Id> = FxHashSet::default();
+    let mut threads = false;
+    for &id in order {
+        let own = match g.op(id) {
+            Op::Range(_, Axis::Warp) => Same::Warp,
+            Op::Range(_, Axis::Lane) | Op::Acc(_) => Same::Lane,
+            _ => Same::Block,
+        };
+        threads |= matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane) | Op::Barrier | Op::LaneXor(_));
+        same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
+        if matches!(g.op(id), Op::LaneXor(_)) || g.src(id).iter().any(|s| shuffles.contains(s)) {
+            shuffles.insert(id);
+        }
+    }
+    if !threads {
+        return Ok(());
+    }
+    let mut walk = Walk { g, same, shuffles, since: Touched::default() };
+    walk.statements(g.src(root), Same::Block)
+}
+
+/// Scratch that was touched since the last barrier.
+#[derive(Clone, Default)]
+struct Touched {
+    read: Places,
+    written: Places,
+}
+
+/// Buffers, each with the index if that was always the same, and one that tells threads apart.
+type Places = FxHashMap<Id, Option<Id>>;
+
+fn note(places: &mut Places, buffer: Id, index: Option<Id>) {
+    places.entry(buffer).and_modify(|old| *old = old.filter(|_| *old == index)).or_insert(index);
+}
+
+/// Whether what was touched there may belong to another thread.
+fn foreign(places: &Places, buffer: Id, index: Option<Id>) -> bool {
+    places.get(&buffer).is_some_and(|&at| at.is_none() || at != index)
+}
+
+impl Touched {
+    fn merge(&mut self, other: Touched) {
+        other.read.into_iter().for_each(|(buffer, index)| note(&mut self.read, buffer, index));
+        other.written.into_iter().for_each(|(buffer, index)| note(&mut self.written, buffer, index));
+    }
+}
+
+struct Walk<'g> {
+    g: &'g Graph,
+    same: FxHashMap<Id, Same>,
+    /// Nodes that contain a shuffle.
+    shuffles: FxHashSet<Id>,
+    since: Touched,
+}
+
+impl Walk<'_> {
+    fn statements(&mut self, all: &[Id], flow: Same) -> Result<(), SpecError> {
+        all.iter().try_for_each(|&id| self.statement(id, flow))
+    }
+
+    fn statement(&mut self, id: Id, flow: Same) -> Result<(), SpecError> {
+        let g = self.g;
+        let src = g.src(id);
+        match g.op(id) {
+            Op::Block => self.statements(src, flow),
+            Op::Loop => {
+                let extent = g.src(src[0])[0];
+                let flow = flow.max(self.same[&extent]);
+                let before = self.since.clone();
+                // A second time for what one round leaves to the next.
+                for _ in 0..2 {
+                    self.touch(id, &[extent], None, flow)?;
+                    self.statements(&src[1..], flow)?;
+                }
+                // It may not run at all.
+                self.since.merge(before);
+                Ok(())
+            }
+            Op::If => {
+                self.touch(id, &src[..1], None, flow)?;
+                let before = self.since.clone();
+                self.statements(&src[1..], flow.max(self.same[&src[0]]))?;
+                self.since.merge(before);
+                Ok(())
+            }
+            Op::Barrier => {
+                self.require(id, flow == Same::Block, || "not all threads of the block come to it".into())?;
+                self.since = Touched::default();
+                Ok(())
+            }
+            // Who stores under a condition may do so for others.
+            Op::Store => self.touch(id, &src[1..], Some((src[0], src[1], src.len() == 3)), flow),
+            _ => self.touch(id, src, None, flow),
+        }
+    }
+
+    /// What a statement reads, and the element that it stores.
+    fn touch(&mut self, id: Id, values: &[Id], stored: Option<(Id, Id, bool)>, flow: Same) -> Result<(), SpecError> {
+        let g = self.g;
+        let shuffle = values.iter().any(|v| self.shuffles.contains(v));
+        self.require(id, !shuffle || flow <= Same::Warp, || "not all lanes of the warp come to its shuffle".into())?;
+        let mut stack = values.to_vec();
+        let mut seen = FxHashSet::default();
+        while let Some(v) = stack.pop() {
+            if matches!(g.op(v), Op::Range(..)) || !seen.insert(v) {
+                continue;
+            }
+            if *g.op(v) == Op::Load && is_scratch(g, g.src(v)[0]) {
+                let (buffer, index) = (g.src(v)[0], g.src(v)[1]);
+                let own = self.own(index);
+                let text = || format!("it reads {}, which was written since the last barrier", describe(g, buffer));
+                self.require(id, !foreign(&self.since.written, buffer, own), text)?;
+                if stored.is_none_or(|s| (s.0, s.1) != (buffer, index)) {
+                    note(&mut self.since.read, buffer, own);
+                }
+            }
+            stack.extend(g.src(v));
+        }
+        if let Some((buffer, index, alone)) = stored.filter(|s| is_scratch(g, s.0)) {
+            let own = self.own(index).filter(|_| alone);
+            let text = || format!("it writes {}, which was read since the last barrier", describe(g, buffer));
+            self.require(id, !foreign(&self.since.read, buffer, own), text)?;
+            note(&mut self.since.written, buffer, own);
+        }
+        Ok(())
+    }
+
+    /// The index, if it tells threads apart.
+    fn own(&self, index: Id) -> Option<Id> {
+        (self.same[&index] == Same::Lane).then_some(index)
+    }
+
+    fn require(&self, id: Id, holds: bool, rule: impl FnOnce() -> String) -> Result<(), SpecError> {
+        require(holds, rule).map_err(|rule| SpecError { node: describe(self.g, id), rule })
+    }
+}
+
+fn is_scratch(g: &Graph, buffer: Id) -> bool {
+    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
+}
