@@ -73,6 +73,7 @@ pub fn forward(g: &mut Graph, id: Id, operand: usize, map: &[Along]) -> Result<V
     };
     match g.op(id).clone() {
         op if op.is_elementwise() => Ok(map.to_vec()),
+        Op::Prefix(_) if operand == 0 => Ok(map.to_vec()),
         Op::Fence => Err(Obstacle::Never),
         Op::Reshape => {
             let from = g.shape(src).to_vec();
@@ -113,6 +114,7 @@ pub fn backward(g: &mut Graph, id: Id, operand: usize, map: &[Along]) -> Option<
     let shape = g.shape(id).to_vec();
     let mut m = match g.op(id).clone() {
         op if op.is_elementwise() => map.to_vec(),
+        Op::Prefix(axis) => map[..if operand == 0 { map.len() } else { axis }].to_vec(),
         Op::Reshape => reshape(g, &shape, &from, map).ok()?,
         Op::Permute(p) => {
             let mut m = vec![Along::Free; p.len()];

@@ -23,7 +23,7 @@ pub struct Roles {
 
 /// Whether a node only renames elements of one source.
 pub fn is_view(g: &Graph, id: Id) -> bool {
-    matches!(g.op(id), Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. })
+    matches!(g.op(id), Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. } | Op::Prefix(_))
 }
 
 /// The node under any views.
@@ -59,12 +59,22 @@ impl Roles {
             merge: Default::default(),
         };
         roles.mark_free(g);
-        for id in roles.live.clone() {
-            if matches!(g.op(id), Op::Reduce(..)) {
-                roles.mark_reduction(g, id);
+        // Embeddings are known once operands are; what reads them is then no
+        // longer a body of free values, so that the marks are made anew.
+        loop {
+            for id in roles.live.clone() {
+                if matches!(g.op(id), Op::Reduce(..)) {
+                    roles.mark_reduction(g, id);
+                }
             }
+            let free = roles.free.len();
+            roles.unmark_embeddings(g);
+            if roles.free.len() == free {
+                break;
+            }
+            roles.inline.clear();
+            roles.heavy.clear();
         }
-        roles.unmark_embeddings(g);
         // What the host reads is computed, however cheap.
         for &r in roots {
             let r = base(g, r);
@@ -128,8 +138,11 @@ impl Roles {
             if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
                 cone.push(id);
                 grows = true;
-            } else if op == Op::Gather && reads_tensor(g, g.src(id)[0]) && self.free.contains(&g.src(id)[0]) {
-                // Rows chosen by a computed index: read in place.
+                if self.chooses_rows(g, base(g, id)) {
+                    stack.push(g.src(id)[0]);
+                }
+            } else if self.chooses_rows(g, id) {
+                // Read in place.
                 cone.push(id);
                 weights = true;
             } else if op.is_elementwise() || is_view(g, id) {
@@ -160,6 +173,14 @@ impl Roles {
                 self.heavy.insert(reduce);
             }
         }
+    }
+
+    /// Whether a node is rows of a tensor that a computed index chooses.
+    fn chooses_rows(&self, g: &Graph, id: Id) -> bool {
+        *g.op(id) == Op::Gather
+            && reads_tensor(g, g.src(id)[0])
+            && self.free.contains(&g.src(id)[0])
+            && !self.free.contains(&g.src(id)[1])
     }
 
     /// Rows of packed weights that are used as data (an embedding) are worth

@@ -1,17 +1,22 @@
 //! The passes, in order, from tensors to a program.
 
-use crate::lower::{Cut, Lowered, Nest, lower};
+use crate::check;
+use crate::gpu;
+use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
 use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
 use crate::render_c;
+use crate::render_cuda;
 use crate::rules;
 use crate::schedule::{Prices, Schedule, schedule};
 use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, index};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// How numbers are represented while a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,21 +34,56 @@ pub struct Options {
     pub numerics: Numerics,
     /// Widths and unrolling.
     pub plan: Plan,
+    /// Blocks of threads, if the target is a GPU; `plan` is for a CPU.
+    pub gpu: Option<gpu::Plan>,
     /// Scheduling limits.
     pub prices: Prices,
     /// Names of passes and rules that are skipped.
     pub without: Vec<String>,
+    /// How the tasks of a kernel for a CPU are cut.
+    pub cuts: Cuts,
+    /// Whether every pass is followed by a check of its grammar; the default in debug builds.
+    pub check: bool,
+}
+
+/// Who decides how many steps of each axis a task takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cuts {
+    /// The compiler, by size.
+    Sized,
+    /// Chance, from a seed: any legal cut, for tests.
+    Random(u64),
 }
 
 impl Options {
     /// The defaults for a CPU with vectors of this many bytes.
     pub fn cpu(numerics: Numerics, vector_bytes: usize) -> Options {
-        let plan = Plan { vector_bytes, rows: 4, streams: 1, chains: 4, prefetch: 2304 };
-        Options { numerics, plan, prices: Prices::cpu(), without: vec![] }
+        let plan = Plan {
+            vector_bytes,
+            rows: 4,
+            streams: 1,
+            chains: 4,
+            prefetch: 2304,
+            tokens: if vector_bytes >= 64 { 8 } else { 4 },
+        };
+        Options {
+            numerics,
+            plan,
+            gpu: None,
+            prices: Prices::cpu(),
+            without: vec![],
+            cuts: Cuts::Sized,
+            check: cfg!(debug_assertions),
+        }
+    }
+
+    /// The defaults for a GPU.
+    pub fn gpu(numerics: Numerics) -> Options {
+        Options { gpu: Some(gpu::Plan::default()), prices: Prices::gpu(), ..Options::cpu(numerics, 0) }
     }
 
     fn allows(&self, name: &str) -> bool {
-        !self.without.iter().any(|w| w == name)
+        NEEDED.contains(&name) || !self.without.iter().any(|w| w == name)
     }
 }
 
@@ -59,6 +99,14 @@ pub enum CompileError {
         /// The pass.
         pass: &'static str,
         /// The reason.
+        why: String,
+    },
+    /// A pass left something that is not well formed.
+    #[error("pass {pass} broke a rule: {why}; this is a bug of the compiler")]
+    Check {
+        /// The pass.
+        pass: &'static str,
+        /// The rule, and the node that breaks it.
         why: String,
     },
 }
@@ -106,18 +154,21 @@ struct Pass {
     rules: &'static [Rule],
 }
 
-/// Rewriting passes on tensors, in order. The third is for `int8` only.
+/// Rewriting passes on tensors, in order. The third is for `int8` only, the last for GPUs.
 static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::CHOICE, rules::NEUTRAL, rules::TOPK] },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM] },
     Pass { name: "int8", rules: &[rules::INT8] },
+    Pass { name: "planes", rules: &[gpu::PLANES] },
 ];
+
+/// Rules without which some programs cannot be lowered at all.
+const NEEDED: [&str; 1] = [rules::TOPK.name];
 
 /// Names that `without` understands.
 pub fn pass_names() -> Vec<&'static str> {
-    let mut all: Vec<&str> = PASSES.iter().flat_map(|p| p.rules.iter().map(|r| r.name)).collect();
-    all.push("fuse");
-    all
+    let rules = PASSES.iter().flat_map(|p| p.rules.iter().map(|r| r.name)).filter(|name| !NEEDED.contains(name));
+    rules.chain(["fuse"]).collect()
 }
 
 /// Compiles a step. `outputs` are read by the host, by name; `effects` are new
@@ -133,9 +184,18 @@ pub fn compile(
     let g = &mut graph;
     let mut log = Log::default();
     let mut roots: Vec<Id> = outputs.iter().map(|o| o.1.id()).chain(effects.iter().map(|t| t.id())).collect();
+    let mut repacked = Default::default();
     for pass in PASSES {
-        if pass.name == "int8" && options.numerics == Numerics::Exact {
+        let skipped = match pass.name {
+            "int8" => options.numerics == Numerics::Exact,
+            "planes" => options.gpu.is_none(),
+            _ => false,
+        };
+        if skipped {
             continue;
+        }
+        if pass.name == "planes" && options.allows(pass.name) {
+            repacked = gpu::repacked(g, &roots);
         }
         let active: Vec<Rule> = pass
             .rules
@@ -149,6 +209,9 @@ pub fn compile(
         }
         roots = new;
         log.rules.extend(trace.fired);
+        if options.check {
+            check::tensors(g, pass.name, &roots)?;
+        }
     }
     // The host reads an output in its own layout, so a view of something else
     // is copied.
@@ -168,9 +231,14 @@ pub fn compile(
     let mut prices = options.prices.clone();
     prices.unfused |= !options.allows("fuse");
     let s = schedule(g, &roots, &prices)?;
+    if options.check {
+        check::tensors(g, "outputs", &roots)?;
+        check::schedule(g, &s)?;
+    }
     log.fusion = s.notes.clone();
     let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
-    let (program, bodies) = assemble(g, &s, name, &out_names, builder, options, &mut log);
+    let layout = memory::Layout::new(g, &s, &out_names, builder, repacked);
+    let (program, bodies) = assemble(g, &s, name, layout, options, &mut log)?;
     Ok(Compiled { program, graph, bodies, log })
 }
 
@@ -179,14 +247,14 @@ fn assemble(
     g: &mut Graph,
     s: &Schedule,
     name: &str,
-    outputs: &[(String, Id)],
-    builder: &Builder,
+    mut buffers: memory::Layout,
     options: &Options,
     log: &mut Log,
-) -> (Program, Vec<Body>) {
+) -> Result<(Program, Vec<Body>), CompileError> {
     let vars = variables(g, &s.roles.live);
     let var_names: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
-    let mut program = Program { name: name.into(), prelude: render_c::PRELUDE.into(), vars, ..Program::default() };
+    let prelude = if options.gpu.is_some() { render_cuda::PRELUDE } else { render_c::PRELUDE };
+    let mut program = Program { name: name.into(), prelude: prelude.into(), vars, ..Program::default() };
     let mut order: Vec<usize> = (0..s.groups.len())
         .filter(|&i| !s.groups[i].dead && s.groups[i].members.iter().any(|m| s.stored.contains(m)))
         .collect();
@@ -200,8 +268,15 @@ fn assemble(
             launches.push((i, k, lowered));
             continue;
         }
-        let cut = choose_cut(g, s, i);
+        let cut = match (&options.gpu, options.cuts) {
+            (Some(plan), _) => gpu::cut(g, s, i, plan),
+            (None, Cuts::Sized) => choose_cut(g, s, i),
+            (None, Cuts::Random(seed)) => random_cut(g, s, i, seed),
+        };
         let lowered = lower(g, s, i, &cut);
+        if options.check {
+            check::nest(g, &lowered.nest)?;
+        }
         let k = match kernels.get(&lowered.nest) {
             Some(&k) => {
                 log.hits += 1;
@@ -209,9 +284,18 @@ fn assemble(
             }
             None => {
                 log.misses += 1;
-                let body = tile(g, &lowered.nest, &options.plan);
+                let body = match &options.gpu {
+                    Some(plan) => gpu::tile(g, &lowered.nest, plan),
+                    None => tile(g, &lowered.nest, &options.plan),
+                };
+                if options.check {
+                    check::body(g, &body)?;
+                }
                 let symbol = format!("k{}_{}", program.kernels.len(), shape_name(&body));
-                let source = render_c::kernel(g, &symbol, &body, &var_names);
+                let source = match &options.gpu {
+                    Some(_) => render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names),
+                    None => render_c::kernel(g, &symbol, &body, &var_names),
+                };
                 program.kernels.push(Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, &body) });
                 bodies.push(body);
                 kernels.insert(lowered.nest.clone(), bodies.len() - 1);
@@ -220,7 +304,6 @@ fn assemble(
         };
         launches.push((i, k, lowered));
     }
-    let mut buffers = memory::Layout::new(g, s, outputs, builder);
     let mut stages: Vec<Stage> = vec![];
     let mut level = usize::MAX;
     for (i, k, lowered) in launches {
@@ -230,13 +313,18 @@ fn assemble(
         }
         let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
         let tasks = count(g, lowered.nest.tasks, &program.vars);
-        let launch =
-            Launch { kernel: k, args, tasks, origin: origin(g, s, i), bytes: Count::Const(read_bytes(g, s, i)) };
+        let launch = Launch {
+            kernel: k,
+            args,
+            tasks,
+            origin: origin(g, s, i),
+            bytes: Count::Const(read_bytes(g, s, i, buffers.inputs())),
+        };
         stages.last_mut().unwrap().launches.push(launch);
     }
     program.stages = stages;
     (program.buffers, program.arena_bytes) = buffers.finish();
-    (program, bodies)
+    Ok((program, bodies))
 }
 
 /// A kernel with its own source.
@@ -259,7 +347,7 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
 
 fn shape_name(body: &Body) -> String {
     let rank = |k: &str| {
-        ["integer dot", "vector columns", "vector reduction", "scalar reduction"]
+        ["integer tile", "integer dot", "vector columns", "vector reduction", "scalar reduction"]
             .iter()
             .position(|r| *r == k)
             .unwrap_or(9)
@@ -306,36 +394,79 @@ fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
     }
 }
 
+/// Tokens of a task at most: enough to pay for unpacking its rows, few enough
+/// for its values to stay in a cache beside them.
+const TOKENS: i64 = 128;
+
+/// Rows of a task are a multiple of this where many tokens are computed.
+const ROWS: i64 = 16;
+
 /// How many steps of each axis a task takes: enough tasks to share out, each
 /// large enough to pay for starting.
 fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
     let gr = &s.groups[group];
     let fold = gr.axes.iter().any(|a| a.serial);
     let units: Vec<i64> = (0..gr.axes.len()).map(|a| widest_unit(s, group, a)).collect();
-    let mut total: i64 = gr.axes.iter().filter(|a| !a.serial && !a.inner).filter_map(|a| g.as_int(a.count)).product();
     let mut steps = vec![1; gr.axes.len()];
+    // Each step of what counts the steps of another axis has a task of its own.
+    let limits = lower::limits(g, s, group);
+    let counted: Vec<usize> = limits
+        .values()
+        .flat_map(|l| l.lead.clone())
+        .filter_map(|a| if let crate::axes::Along::Axis { axis, .. } = a { Some(axis) } else { None })
+        .collect();
+    let limited: Vec<usize> = limits.values().map(|l| l.axis).collect();
+    let many = !limited.is_empty() || gr.axes.iter().any(|a| g.as_int(a.count).is_none());
+    // Tokens, of which there may be few or many.
+    let tokens = |g: &Graph, i: usize| g.as_int(gr.axes[i].count).is_none() || limited.contains(&i);
+    let fixed: Vec<usize> = (0..gr.axes.len())
+        .filter(|&i| !gr.axes[i].serial && !gr.axes[i].inner && !tokens(g, i) && !counted.contains(&i))
+        .collect();
+    let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
-        if a.serial || a.inner || before_fold(g, s, group, i) {
+        if a.serial || a.inner || counted.contains(&i) || before_fold(g, s, group, i) {
             continue;
         }
-        match g.as_int(a.count) {
-            Some(n) => {
-                let (least, most) = if gr.heavy { (64, 256) } else { (4, 1024) };
-                let best =
-                    (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * units[i] <= most).unwrap_or(1);
-                steps[i] = best;
-                total /= best;
+        if tokens(g, i) {
+            if gr.heavy && !fold {
+                steps[i] = index::bounds(g, a.count).1.min(TOKENS);
             }
-            None if gr.heavy && !fold => steps[i] = index::bounds(g, a.count).1.min(16),
-            None => {}
+            continue;
+        }
+        let Some(n) = g.as_int(a.count) else { continue };
+        let (least, most) = match (gr.heavy, many) {
+            (true, true) => (16, 128),
+            (true, false) => (64, 256),
+            _ => (4, 1024),
+        };
+        let fits: Vec<i64> =
+            (1..=n).rev().filter(|d| n % d == 0 && total / d >= least && d * units[i] <= most).collect();
+        // Rows that fill vectors are multiplied with many tokens at once.
+        let full = fits.iter().copied().find(|d| many && gr.heavy && d * units[i] % ROWS == 0);
+        steps[i] = full.or(fits.first().copied()).unwrap_or(1);
+        total /= steps[i];
+    }
+    Cut { steps }
+}
+
+/// Any cut that [`lower`] takes: from one step to all of an axis, a divisor of it or not.
+fn random_cut(g: &mut Graph, s: &Schedule, group: usize, seed: u64) -> Cut {
+    let axes = &s.groups[group].axes;
+    let mut steps = vec![1; axes.len()];
+    for (i, a) in axes.iter().enumerate() {
+        if !a.serial && !a.inner && !before_fold(g, s, group, i) {
+            let most = index::bounds(g, a.count).1.max(1) as u64;
+            let mut hash = FxHasher::default();
+            (seed, group, i).hash(&mut hash);
+            steps[i] = (1 + hash.finish() % most) as i64;
         }
     }
     Cut { steps }
 }
 
 /// Whether a fold counts its steps anew for each step of this axis.
-fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
+pub(crate) fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
     s.groups[group].members.iter().any(|&m| match *g.op(m) {
         Op::Fold { axis: folded, .. } => s.maps[&(group, m)][..folded]
             .iter()
@@ -344,7 +475,7 @@ fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
     })
 }
 
-fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
+pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
     s.groups[group]
         .members
         .iter()
@@ -390,10 +521,10 @@ fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
 
 /// Bytes of weights that one step reads in this kernel: all of a matrix, or
 /// the selected rows of a stack.
-fn read_bytes(g: &mut Graph, s: &Schedule, group: usize) -> i64 {
+fn read_bytes(g: &mut Graph, s: &Schedule, group: usize, inputs: &BTreeSet<String>) -> i64 {
     let mut total = 0;
     for p in params(g, s, group) {
-        if !matches!(g.op(p), Op::Param { .. }) {
+        if !matches!(g.op(p), Op::Param { name } if !inputs.contains(name)) {
             continue;
         }
         let shape = g.shape(p).to_vec();

@@ -13,21 +13,29 @@ use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
-/// The parts of `dot * factor plus rest`.
-struct Pattern {
+/// The parts of `dot * factors plus rests`.
+pub(crate) struct Pattern {
     /// u8 codes, by group and element.
-    code: Id,
+    pub(crate) code: Id,
     /// i8 values, by group and element.
-    x: Id,
-    /// f32, by group.
-    factor: Option<Id>,
-    /// f32, by group.
-    rest: Option<Id>,
-    group: Id,
-    element: Id,
+    pub(crate) x: Id,
+    /// f32, by group; their product scales the dot.
+    pub(crate) factors: Vec<Id>,
+    /// f32, by group; their sum is added.
+    pub(crate) rests: Vec<Id>,
+    /// Counts groups.
+    pub(crate) group: Id,
+    /// Counts the elements of a group.
+    pub(crate) element: Id,
 }
 
-fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
+/// All of `id` combined by `op`; `None` of nothing.
+pub(crate) fn combined(g: &mut Graph, op: BinOp, all: &[Id]) -> Option<Id> {
+    let (&first, others) = all.split_first()?;
+    Some(others.iter().fold(first, |a, &b| g.binary(op, a, b)))
+}
+
+pub(crate) fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
     if *g.op(id) == Op::Binary(op) {
         terms(g, op, g.src(id)[0], out);
         terms(g, op, g.src(id)[1], out);
@@ -36,7 +44,8 @@ fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
     }
 }
 
-fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
+/// The parts of a sum over groups of integer dots.
+pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let src = g.src(value).to_vec();
     let [body, group] = src[..] else { return None };
     if *g.op(value) != Op::Reduce(ReduceOp::Sum, vec![]) || g.dtype(value) != DType::F32 {
@@ -73,20 +82,13 @@ fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     }
     let (at, code, x, product, element) = found?;
     sum.remove(at);
-    let fold = |g: &mut Graph, op: BinOp, all: &[Id]| {
-        let mut it = all.iter().copied();
-        let first = it.next()?;
-        Some(it.fold(first, |a, b| g.binary(op, a, b)))
-    };
-    let factor = fold(g, BinOp::Mul, &product);
-    let rest = fold(g, BinOp::Add, &sum);
-    Some(Pattern { code, x, factor, rest, group, element })
+    Some(Pattern { code, x, factors: product, rests: sum, group, element })
 }
 
 /// Orders lanes so that neighbours come from neighbouring bytes and the same
 /// bits of them. `all` are copies of one expression; `width` is the number of
-/// lanes that should agree.
-pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Vec<usize> {
+/// lanes that should agree; `None` if no load has the same bits for all of them.
+pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Option<Vec<usize>> {
     let signatures: Vec<(Vec<i64>, i64)> = all.iter().map(|&e| signature(g, e)).collect();
     let loads = signatures.iter().map(|s| s.0.len()).max().unwrap_or(0);
     // The shifts of all loads should agree, else those of one load; the other
@@ -108,10 +110,10 @@ pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Vec<usize> {
             }
         }
         if full {
-            return order;
+            return Some(order);
         }
     }
-    (0..all.len()).collect()
+    None
 }
 
 /// The shift of each packed load in order of appearance, and the address of the
@@ -339,7 +341,7 @@ fn byte_lanes(
     width: i64,
     packer: &mut Packer,
 ) -> Option<Vec<(Id, Id, Vec<u16>)>> {
-    let order = lane_order(g, codes, bytes);
+    let order = lane_order(g, codes, bytes).unwrap_or_else(|| (0..codes.len()).collect());
     let mut steps = vec![];
     for chunk in order.chunks(bytes) {
         let mut map = vec![];
@@ -395,8 +397,10 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
         let mut pk = Packer::default();
         Some(Some(pk.pack_vector(g, &lanes)?))
     };
-    let factor = by_group(g, p.factor)?;
-    let rest = by_group(g, p.rest)?;
+    let factor = combined(g, BinOp::Mul, &p.factors);
+    let factor = by_group(g, factor)?;
+    let rest = combined(g, BinOp::Add, &p.rests);
+    let rest = by_group(g, rest)?;
     Some(Pass { range, passes: s.passes, steps, bytes, factor, rest, groups: s.groups })
 }
 

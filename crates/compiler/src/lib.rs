@@ -3,22 +3,29 @@
 //! [`tensor`] records what to compute; [`mod@compile`] lists the passes in order;
 //! [`rules`] are the rewrites; [`classify`], [`axes`] and [`schedule`] decide
 //! what is computed together; [`lower`] turns each kernel into loops over the
-//! index algebra; [`tile`], [`slp`] and [`dot`] choose lanes and accumulators;
-//! [`render_c`] writes C; [`memory`] lays out buffers; [`program`] is the result.
+//! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
+//! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
+//! C and [`render_cuda`] CUDA; [`memory`] lays out buffers; [`program`] is the
+//! result.
 
 pub mod axes;
+mod check;
 pub mod classify;
 pub mod compile;
 pub mod dot;
+pub mod gpu;
 pub mod lower;
+mod matmul;
 pub mod memory;
 pub mod program;
 pub mod render_c;
+pub mod render_cuda;
 pub mod rules;
 pub mod schedule;
 pub mod slp;
 pub mod tensor;
 pub mod tile;
+mod transpose;
 
-pub use compile::{CompileError, Compiled, Numerics, Options, compile};
+pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
 pub use tensor::{Builder, Dim, Tensor};

@@ -11,7 +11,10 @@ use crate::schedule::Schedule;
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod limits;
 mod unpack;
+
+pub(crate) use limits::{Limit, limits};
 
 /// One value that is computed into memory: scratch or a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +83,7 @@ pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut) -> Lowered {
         ranges: 0,
         memo: FxHashMap::default(),
         keep: FxHashSet::default(),
+        limits: limits(g, s, group),
     };
     l.run(g)
 }
@@ -101,6 +105,8 @@ struct Lowering<'a> {
     ranges: u32,
     memo: FxHashMap<(Id, Vec<Id>), Id>,
     keep: FxHashSet<Id>,
+    /// Members of which only a prefix is wanted.
+    limits: FxHashMap<Id, Limit>,
 }
 
 impl Lowering<'_> {
@@ -308,9 +314,38 @@ impl Lowering<'_> {
         }
     }
 
+    /// The number of steps of an axis that this task has of a member, where it
+    /// is data.
+    fn limit(&mut self, g: &mut Graph, member: Id) -> Option<(usize, Id)> {
+        let Limit { axis, counts, lead } = self.limits.get(&member)?.clone();
+        let mut at = vec![];
+        for m in lead {
+            match m {
+                Along::Free => at.push(g.int(0)),
+                Along::Axis { axis, unit: 1 } if self.steps[axis] == 1 => at.push(self.base[axis]),
+                _ => return None,
+            }
+        }
+        if self.is_member(counts) {
+            return None;
+        }
+        let count = self.value(g, counts, &at);
+        let count = g.cast(count, DType::Index);
+        Some((axis, g.sub(count, self.base[axis])))
+    }
+
     /// Loops over the elements of a member: ranges and global indices.
-    fn loops(&mut self, g: &mut Graph, shape: &[Id], map: &[Along]) -> (Vec<Id>, Vec<Id>) {
-        let local = self.local(g, shape, map);
+    fn loops(&mut self, g: &mut Graph, member: Option<Id>, shape: &[Id], map: &[Along]) -> (Vec<Id>, Vec<Id>) {
+        let mut local = self.local(g, shape, map);
+        if let Some((limited, count)) = member.and_then(|m| self.limit(g, m)) {
+            for (n, m) in local.iter_mut().zip(map) {
+                if matches!(m, Along::Axis { axis, unit: 1 } if *axis == limited) && n.0 > 1 {
+                    let zero = g.int(0);
+                    let fewer = g.binary(BinOp::Min, n.1, count);
+                    n.1 = g.binary(BinOp::Max, fewer, zero);
+                }
+            }
+        }
         let (mut dims, mut at) = (vec![], vec![]);
         for (i, (most, n)) in local.into_iter().enumerate() {
             let o = self.origin(g, map[i]);
@@ -389,7 +424,7 @@ impl Lowering<'_> {
         let map = self.map(m).unwrap().clone();
         let shape = self.shape_of(g, m);
         if *g.op(m) == Op::Scatter {
-            let (dims, at) = self.loops(g, &shape, &map);
+            let (dims, at) = self.loops(g, Some(m), &shape, &map);
             let (index, rows) = (g.src(m)[1], g.src(m)[2]);
             let n = g.shape(index).len();
             let row = self.value(g, index, &at[..n]);
@@ -413,7 +448,7 @@ impl Lowering<'_> {
                 let len = g.as_int(g.shape(p)[axis]).expect("constant extent");
                 let mut pshape = shape.clone();
                 pshape[axis] = g.shape(p)[axis];
-                let (dims, at) = self.loops(g, &pshape, &map);
+                let (dims, at) = self.loops(g, Some(m), &pshape, &map);
                 let value = self.value(g, p, &at);
                 let mut whole = at.clone();
                 let off = g.int(start);
@@ -426,7 +461,7 @@ impl Lowering<'_> {
             }
             return;
         }
-        let (dims, at) = self.loops(g, &shape, &map);
+        let (dims, at) = self.loops(g, Some(m), &shape, &map);
         let value = self.define(g, m, &at);
         let stash = keep.then(|| self.stash_for(g, m));
         self.put(g, m, stash, stored, dims, value, &at, items);
@@ -495,7 +530,7 @@ impl Lowering<'_> {
             let len = self.local(g, &shape, &map).iter().map(|l| l.0).product();
             let buffer = self.new_stash(g, DType::F32, len);
             self.carriers.insert((key.clone(), part), buffer);
-            let (dims, at) = self.loops(g, &shape, &map);
+            let (dims, at) = self.loops(g, None, &shape, &map);
             let index = self.local_index(g, &shape, &map, &at);
             let value = key[2 * parts + part];
             phases[p - 1].items.push(Item { dims, value, buffer, index });
@@ -528,7 +563,7 @@ impl Lowering<'_> {
             let merged = key[parts + part];
             let shape = g.shape(merged).to_vec();
             let map = self.fold_map(g, fold, shape.len()).unwrap();
-            let (dims, at) = self.loops(g, &shape, &map);
+            let (dims, at) = self.loops(g, None, &shape, &map);
             let value = self.value(g, merged, &at);
             let index = self.local_index(g, &shape, &map, &at);
             items.push(Item { dims, value, buffer, index });
@@ -543,7 +578,7 @@ impl Lowering<'_> {
         if self.s.stored.contains(&m) {
             let map = self.map(m).unwrap().clone();
             let shape = g.shape(m).to_vec();
-            let (dims, at) = self.loops(g, &shape, &map);
+            let (dims, at) = self.loops(g, None, &shape, &map);
             let from = self.scratch_index(g, m, &at);
             let value = g.load(buffer, from, 1);
             let out = self.slot(g, m, true);
@@ -603,7 +638,7 @@ impl Lowering<'_> {
                 let b = self.value(g, n.src[2], at);
                 g.select(c, a, b)
             }
-            Op::Fence => self.value(g, n.src[0], at),
+            Op::Fence | Op::Prefix(_) => self.value(g, n.src[0], at),
             Op::Cast => {
                 let a = self.value(g, n.src[0], at);
                 g.cast(a, n.ty.base)

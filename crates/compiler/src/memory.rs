@@ -4,15 +4,18 @@
 use crate::program::{Buffer, BufferKind};
 use crate::schedule::Schedule;
 use crate::tensor::Builder;
+use gguf::format::Planes;
 use ir::{Graph, Id, Op, index};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Lays out the memory of a schedule.
 pub struct Layout {
     outputs: Vec<(String, Id)>,
     inputs: BTreeSet<String>,
     tables: BTreeMap<String, Vec<u8>>,
+    planes: BTreeMap<String, Arc<Planes>>,
     /// First and last stage in which each stored value is alive.
     lives: FxHashMap<Id, (usize, usize)>,
     buffers: Vec<Buffer>,
@@ -23,8 +26,19 @@ pub struct Layout {
 const ALIGN: usize = 64;
 
 impl Layout {
-    /// Finds how long each stored value lives.
-    pub fn new(g: &Graph, s: &Schedule, outputs: &[(String, Id)], builder: &Builder) -> Layout {
+    /// Names of the parameters that the host fills for each step.
+    pub(crate) fn inputs(&self) -> &BTreeSet<String> {
+        &self.inputs
+    }
+
+    /// Finds how long each stored value lives. `planes` are the tensors that are repacked.
+    pub fn new(
+        g: &Graph,
+        s: &Schedule,
+        outputs: &[(String, Id)],
+        builder: &Builder,
+        planes: BTreeMap<String, Arc<Planes>>,
+    ) -> Layout {
         let mut lives: FxHashMap<Id, (usize, usize)> = FxHashMap::default();
         for &m in &s.stored {
             if let Some(&h) = s.home.get(&m) {
@@ -45,6 +59,7 @@ impl Layout {
             outputs: outputs.iter().map(|(n, id)| (n.clone(), crate::classify::base(g, *id))).collect(),
             inputs: sources.inputs.clone(),
             tables: sources.tables.clone(),
+            planes,
             lives,
             buffers: vec![],
             index: FxHashMap::default(),
@@ -65,6 +80,10 @@ impl Layout {
             Op::Param { name } if self.inputs.contains(name) => (BufferKind::Input(name.clone()), name.clone()),
             Op::Param { name } => match self.tables.get(name) {
                 Some(b) => (BufferKind::Const(b.clone()), name.clone()),
+                None if self.planes.contains_key(name) => {
+                    let planes = self.planes[name].clone();
+                    (BufferKind::Planes { name: name.clone(), planes }, name.clone())
+                }
                 None => (BufferKind::Weight(name.clone()), name.clone()),
             },
             Op::State { name } => (BufferKind::State(name.clone()), name.clone()),

@@ -99,6 +99,7 @@ KL_HALVES_64(f32)
 KL_HALVES_64(f16)
 KL_HALVES_64(bf16)
 
+KL uint32_t kl_load_u32(const void *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 KL float kl_load_f32(const void *p) { float v; memcpy(&v, p, 4); return v; }
 KL kl_f16 kl_load_f16(const void *p) { kl_f16 v; memcpy(&v, p, 2); return v; }
 KL kl_bf16 kl_load_bf16(const void *p) { kl_bf16 v; memcpy(&v, p, 2); return v; }
@@ -106,6 +107,12 @@ KL kl_bf16 kl_load_bf16(const void *p) { kl_bf16 v; memcpy(&v, p, 2); return v; 
 /* Integers: quotients round down. */
 KL int64_t kl_div(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a % b < 0) != (b < 0))); }
 KL int64_t kl_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + ((r != 0) & ((r < 0) != (b < 0))) * b; }
+
+#define KL_INTEGER_QUOTIENT(name, base, mask, n) \
+  KL name##x##n kl_div_##name##x##n(name##x##n a, name##x##n b) { \
+    name##x##n q = a / b, r = a - q * b; return q + (name##x##n)((r != 0) & ((r < 0) != (b < 0))); } \
+  KL name##x##n kl_mod_##name##x##n(name##x##n a, name##x##n b) { return a - kl_div_##name##x##n(a, b) * b; }
+KL_SIZES(KL_INTEGER_QUOTIENT, i32, int32_t, i32)
 
 /* Half precision. */
 #if defined(__F16C__)
@@ -157,6 +164,10 @@ KL f32x4 kl_from_f16_4(f16x4 h) { uint64_t b; memcpy(&b, &h, 8); return (f32x4)_
 KL f16x4 kl_to_f16_4(f32x4 x) { uint64_t b = _mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, 0)); f16x4 h; memcpy(&h, &b, 8); return h; }
 KL f32x8 kl_from_f16_8(f16x8 h) { return (f32x8)_mm256_cvtph_ps((__m128i)h); }
 KL f16x8 kl_to_f16_8(f32x8 x) { return (f16x8)_mm256_cvtps_ph((__m256)x, 0); }
+#elif defined(__aarch64__)
+KL f32x4 kl_from_f16_4(f16x4 h) { return (f32x4)vcvt_f32_f16((float16x4_t)h); }
+KL f16x4 kl_to_f16_4(f32x4 x) { return (f16x4)vcvt_f16_f32((float32x4_t)x); }
+KL_HALF_SPLIT(8, 4)
 #else
 KL_HALF_PLAIN(4)
 KL_HALF_SPLIT(8, 4)
@@ -182,7 +193,7 @@ KL int32_t kl_to_int(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x
 KL float kl_round(float x) { return fabsf(x) < 0x1p23f ? (float)(int32_t)(x + copysignf(0x1.fffffep-2f, x)) : x; }
 /* e^x = 2^n e^r with |r| <= ln 2 / 2 and a polynomial for e^r. */
 #define KL_EXP_BODY(F, I, SELECT, TRUNC) \
-  F c = SELECT(x > -104.0f, x, x - x - 104.0f); c = SELECT(x < 89.0f, c, x - x + 89.0f); \
+  F c = SELECT(x > -104.0f, x, (F){0} - 104.0f); c = SELECT(x < 89.0f, c, (F){0} + 89.0f); \
   F z = c * 1.44269504f; F n = z + 12582912.0f; n = n - 12582912.0f; \
   F r = c - n * 0.693359375f; r = r + n * 2.12194440e-4f; \
   F p = r * 1.9875691500e-4f + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; \
@@ -284,6 +295,10 @@ KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
   return s + (i32x4)x + ((i32x4)y << 7);
 }
 KL_DOT_SPLIT(16, 64, 8)
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) { return (i32x4)vusdotq_s32((int32x4_t)s, (uint8x16_t)a, (int8x16_t)v); }
+KL_DOT_SPLIT(8, 32, 4)
+KL_DOT_SPLIT(16, 64, 8)
 #elif defined(__ARM_FEATURE_DOTPROD)
 /* u8 x i8 as i8 x i8 of the code less 128, and 128 times the sum. */
 KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
@@ -292,9 +307,19 @@ KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
 }
 KL_DOT_SPLIT(8, 32, 4)
 KL_DOT_SPLIT(16, 64, 8)
+#elif defined(__aarch64__)
+/* Products of 16 bits each, added in pairs twice. */
+KL i32x4 kl_dot_4(i32x4 s, u8x16 a, i8x16 v) {
+  int16x8_t a0 = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8((uint8x16_t)a))), v0 = vmovl_s8(vget_low_s8((int8x16_t)v));
+  int16x8_t a1 = vreinterpretq_s16_u16(vmovl_high_u8((uint8x16_t)a)), v1 = vmovl_high_s8((int8x16_t)v);
+  int32x4_t x = vpaddq_s32(vmull_s16(vget_low_s16(a0), vget_low_s16(v0)), vmull_high_s16(a0, v0));
+  int32x4_t y = vpaddq_s32(vmull_s16(vget_low_s16(a1), vget_low_s16(v1)), vmull_high_s16(a1, v1));
+  return (i32x4)vaddq_s32((int32x4_t)s, vpaddq_s32(x, y));
+}
+KL_DOT_SPLIT(8, 32, 4)
+KL_DOT_SPLIT(16, 64, 8)
 #else
 KL_DOT_PLAIN(4, 16)
 KL_DOT_SPLIT(8, 32, 4)
 KL_DOT_SPLIT(16, 64, 8)
 #endif
-

@@ -5,6 +5,9 @@
 //! that equal layers share kernels. Everything that a replay needs lives in
 //! buffers and in the values of the variables: nothing is patched.
 
+use gguf::format::Planes;
+use std::sync::Arc;
+
 /// A symbolic integer of a program, for example the number of tokens of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -51,6 +54,14 @@ pub enum BufferKind {
     /// lie within the size plus the slack that a device must guarantee
     /// ([`Program::WEIGHT_SLACK`] readable bytes after the end).
     Weight(String),
+    /// A tensor of the model file, by name, whose rows are repacked when they
+    /// are copied to the device.
+    Planes {
+        /// Its name.
+        name: String,
+        /// How its rows are packed.
+        planes: Arc<Planes>,
+    },
     /// Written by the host before a step, by name.
     Input(String),
     /// Read by the host after a step, by name.

@@ -37,7 +37,7 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
             Op::Acc(n) => {
                 let _ = writeln!(accs, "    {} a{n};", ctype(g.ty(id)));
             }
-            Op::Buffer { slot, space, .. } if space != Space::Task => {
+            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
                 let (c, star) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
                 let ty = g.dtype(id);
                 let _ =
@@ -104,6 +104,22 @@ impl Renderer {
         self.out.push('\n');
     }
 
+    /// A block of C; what is named inside is unknown behind it.
+    fn scope(&mut self, head: &str, body: impl FnOnce(&mut Self)) {
+        self.line(&format!("{head}{{"));
+        self.depth += 1;
+        self.names.push(FxHashMap::default());
+        body(self);
+        self.names.pop();
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// Has the values named so far in the innermost scope computed again.
+    fn forget(&mut self) {
+        self.names.last_mut().expect("a scope").clear();
+    }
+
     fn statement(&mut self, g: &mut Graph, id: Id) {
         let src = g.src(id).to_vec();
         match g.op(id).clone() {
@@ -114,74 +130,42 @@ impl Renderer {
             }
             Op::Loop => {
                 let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
-                self.line("{");
-                self.depth += 1;
-                self.names.push(FxHashMap::default());
-                let extent = self.value(g, g.src(src[0])[0]);
-                self.line(&format!("const int64_t n{n} = {extent};"));
-                // The body may store to what the extent was loaded from.
-                self.names.last_mut().unwrap().clear();
-                self.line(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) {{"));
-                self.depth += 1;
-                self.names.push(FxHashMap::default());
-                self.names.last_mut().unwrap().insert(src[0], format!("r{n}"));
-                for s in &src[1..] {
-                    self.statement(g, *s);
-                }
-                self.names.pop();
-                self.depth -= 1;
-                self.line("}");
-                self.names.pop();
-                self.depth -= 1;
-                self.line("}");
+                self.scope("", |r| {
+                    let extent = r.value(g, g.src(src[0])[0]);
+                    r.line(&format!("const int64_t n{n} = {extent};"));
+                    // The body may store to what the extent was loaded from.
+                    r.forget();
+                    r.scope(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) "), |r| {
+                        src[1..].iter().for_each(|s| r.statement(g, *s));
+                    });
+                });
             }
-            Op::If => {
-                self.line("{");
-                self.names.push(FxHashMap::default());
-                let c = self.value(g, src[0]);
-                self.line(&format!("if ({c}) {{"));
-                self.names.last_mut().unwrap().clear();
-                self.depth += 1;
-                self.names.push(FxHashMap::default());
-                for s in &src[1..] {
-                    self.statement(g, *s);
-                }
-                self.names.pop();
-                self.depth -= 1;
-                self.line("}");
-                self.names.pop();
-                self.line("}");
-            }
-            Op::Set => {
-                self.line("{");
-                self.depth += 1;
-                self.names.push(FxHashMap::default());
-                let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], self.value(g, p[1]))).collect();
+            Op::If => self.scope("", |r| {
+                let c = r.value(g, src[0]);
+                r.forget();
+                r.scope(&format!("if ({c}) "), |r| src[1..].iter().for_each(|s| r.statement(g, *s)));
+            }),
+            Op::Set => self.scope("", |r| {
+                let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], r.value(g, p[1]))).collect();
                 // Accumulators that other values read are written last.
                 let held: Vec<(Id, String)> = values
                     .into_iter()
                     .map(|(a, v)| {
-                        let t = self.temp();
+                        let t = r.temp();
                         let text = format!("const {} {t} = {v};", ctype(g.ty(a)));
-                        self.line(&text);
+                        r.line(&text);
                         (a, t)
                     })
                     .collect();
                 for (a, t) in held {
                     let Op::Acc(n) = *g.op(a) else { panic!("set of no accumulator") };
-                    self.line(&format!("a{n} = {t};"));
+                    r.line(&format!("a{n} = {t};"));
                 }
-                self.names.pop();
-                self.depth -= 1;
-                self.line("}");
-            }
-            Op::Store => {
-                self.line("{");
-                self.depth += 1;
-                self.names.push(FxHashMap::default());
-                let at = self.value(g, src[1]);
-                let v = self.value(g, src[2]);
-                let b = self.buffer(g, src[0]);
+            }),
+            Op::Store => self.scope("", |r| {
+                let at = r.value(g, src[1]);
+                let v = r.value(g, src[2]);
+                let b = r.buffer(g, src[0]);
                 let ty = g.ty(src[2]);
                 let text = match (ty.lanes, ty.base) {
                     (1, _) => format!("{b}[{at}] = {v};"),
@@ -190,20 +174,13 @@ impl Renderer {
                     }
                     _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
                 };
-                self.line(&text);
-                self.names.pop();
-                self.depth -= 1;
-                self.line("}");
-            }
-            Op::Prefetch => {
-                self.line("{");
-                self.names.push(FxHashMap::default());
-                let at = self.value(g, src[1]);
-                let b = self.buffer(g, src[0]);
-                self.line(&format!("__builtin_prefetch({b} + {at});"));
-                self.names.pop();
-                self.line("}");
-            }
+                r.line(&text);
+            }),
+            Op::Prefetch => self.scope("", |r| {
+                let at = r.value(g, src[1]);
+                let b = r.buffer(g, src[0]);
+                r.line(&format!("__builtin_prefetch({b} + {at});"));
+            }),
             op => panic!("{op:?} is no statement"),
         }
     }
@@ -211,7 +188,7 @@ impl Renderer {
     fn buffer(&self, g: &Graph, id: Id) -> String {
         let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
         match space {
-            Space::Task => format!("s{slot}"),
+            Space::Task | Space::Shared => format!("s{slot}"),
             Space::Input => format!("i{slot}_{}", g.dtype(id)),
             Space::Output => format!("o{slot}_{}", g.dtype(id)),
         }
@@ -295,10 +272,7 @@ impl Renderer {
                     _ => format!("kl_splat_{}({a})", ctype(ty)),
                 }
             }
-            Op::Shuffle(map) => {
-                let a = self.value(g, n.src[0]);
-                shuffle(&a, map)
-            }
+            Op::Shuffle(map) => self.shuffle(g, ty, n.src[0], map),
             Op::Join => self.join(g, ty, &n.src),
             Op::Dot4 => {
                 let s = self.value(g, n.src[0]);
@@ -333,6 +307,30 @@ impl Renderer {
         self.line(&line);
         self.names.last_mut().unwrap().insert(id, t.clone());
         t
+    }
+
+    fn shuffle(&mut self, g: &mut Graph, ty: Type, src: Id, map: &[u16]) -> String {
+        // One instruction takes lanes of two vectors.
+        let halves = match g.op(src) {
+            Op::Join if g.src(src).len() == 2 && g.ty(g.src(src)[0]) == ty && g.ty(g.src(src)[1]) == ty => {
+                g.src(src).to_vec()
+            }
+            _ => vec![src; 2],
+        };
+        let (a, b) = (self.value(g, halves[0]), self.value(g, halves[1]));
+        let quads = || map.chunks(4).all(|c| c.len() == 4 && c[0] % 4 == 0 && c.windows(2).all(|w| w[1] == w[0] + 1));
+        if ty.bytes() != ty.lanes as usize || !quads() {
+            return shuffle(&a, &b, map);
+        }
+        // Bytes that stay together by fours are words.
+        let n = ty.lanes / 4;
+        if g.ty(src).lanes == 4 {
+            return format!("(({})kl_splat_u32x{n}(kl_load_u32(&{a})))", ctype(ty));
+        }
+        let words = |v: &str, lanes: u16| format!("(u32x{}){v}", lanes / 4);
+        let lanes = g.ty(halves[0]).lanes;
+        let map: Vec<u16> = map.iter().step_by(4).map(|m| m / 4).collect();
+        format!("(({}){})", ctype(ty), shuffle(&words(&a, lanes), &words(&b, lanes), &map))
     }
 
     fn join(&mut self, g: &mut Graph, ty: Type, src: &[Id]) -> String {
@@ -464,8 +462,11 @@ fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
         BinOp::Sub => narrow(format!("{a} - {b}")),
         BinOp::Mul => narrow(format!("{a} * {b}")),
         BinOp::Div if float => format!("({a} / {b})"),
-        BinOp::Div => format!("kl_div({a}, {b})"),
-        BinOp::Mod => format!("kl_mod({a}, {b})"),
+        BinOp::Div | BinOp::Mod => {
+            let name = if op == BinOp::Div { "div" } else { "mod" };
+            let suffix = if ty.lanes == 1 { String::new() } else { format!("_{}", ctype(ty)) };
+            format!("kl_{name}{suffix}({a}, {b})")
+        }
         BinOp::Min | BinOp::Max => {
             let name = if op == BinOp::Min { "min" } else { "max" };
             match (float, ty.lanes) {
@@ -514,7 +515,7 @@ fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
     }
 }
 
-fn shuffle(a: &str, map: &[u16]) -> String {
+fn shuffle(a: &str, b: &str, map: &[u16]) -> String {
     let list: Vec<String> = map.iter().map(|m| m.to_string()).collect();
-    format!("__builtin_shufflevector({a}, {a}, {})", list.join(", "))
+    format!("__builtin_shufflevector({a}, {b}, {})", list.join(", "))
 }

@@ -58,8 +58,11 @@ fn neutral(g: &mut Graph, id: Id) -> Option<Id> {
 fn under_movement(g: &Graph, id: Id) -> (Vec<Id>, Id) {
     let mut chain = vec![];
     let mut at = id;
-    while matches!(g.op(at), Op::Reshape | Op::Expand) {
+    while matches!(g.op(at), Op::Reshape | Op::Expand | Op::Prefix(_) | Op::Gather) {
         let s = g.src(at)[0];
+        if g.shape(s).len() < 2 {
+            break;
+        }
         match (g.shape(at).last(), g.shape(s).last()) {
             (Some(a), Some(b)) if a == b => {}
             _ => break,
@@ -79,6 +82,11 @@ fn replay(g: &mut Graph, chain: &[Id], leaf: Id) -> Id {
         *shape.last_mut().unwrap() = *g.shape(at).last().unwrap();
         at = match g.op(link) {
             Op::Reshape => g.reshape(at, shape),
+            Op::Gather => g.gather(at, g.src(link)[1]),
+            Op::Prefix(_) => {
+                let (ty, counts) = (g.ty(at), g.src(link)[1]);
+                g.make(g.op(link).clone(), ty, shape, vec![at, counts])
+            }
             _ => g.expand(at, shape),
         };
     }

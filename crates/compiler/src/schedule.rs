@@ -32,6 +32,11 @@ impl Prices {
     pub fn cpu() -> Prices {
         Prices { min_tasks: 2, repeat: 512, unfused: false }
     }
+
+    /// A GPU: a stage costs about a microsecond, and a task is a block of threads.
+    pub fn gpu() -> Prices {
+        Prices { min_tasks: 2, repeat: 512, unfused: false }
+    }
 }
 
 /// One axis of a kernel.
@@ -77,6 +82,9 @@ pub struct Schedule {
     /// Why things were not fused, for reports.
     pub notes: Vec<String>,
 }
+
+/// Why a node was not fused: no axes fit both.
+const CUT_ANOTHER_WAY: &str = "its tasks would be cut in another way";
 
 /// An old version of a state is needed after it was overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -391,11 +399,30 @@ impl Scheduler {
     }
 
     /// The map of `id` in `group`, after the axes of the group were adapted.
+    /// The group is as before if there is none.
     fn try_join(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, String> {
+        match self.map_in(g, id, group) {
+            Ok(map) => return Ok(map),
+            Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
+            Err(_) => {}
+        }
+        let axes = self.out.groups[group].axes.clone();
+        let maps: Vec<((usize, Id), Vec<Along>)> =
+            self.out.maps.iter().filter(|(k, _)| k.0 == group).map(|(k, m)| (*k, m.clone())).collect();
+        let joined = self.adapt(g, id, group);
+        if joined.is_err() {
+            self.out.groups[group].axes = axes;
+            self.out.maps.extend(maps);
+        }
+        joined
+    }
+
+    /// Changes the axes of a group until a node fits.
+    fn adapt(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, String> {
         for _ in 0..16 {
             match self.map_in(g, id, group) {
                 Ok(map) => return Ok(map),
-                Err(Obstacle::Never) => return Err("its tasks would be cut in another way".into()),
+                Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
                 Err(Obstacle::Rescale(axis, by)) => self.rescale(g, group, axis, by)?,
                 Err(Obstacle::Demote(axis)) => self.demote(g, group, axis)?,
             }

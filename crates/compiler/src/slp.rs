@@ -17,12 +17,19 @@ pub struct Packer {
     memo: FxHashMap<Vec<Id>, Option<Id>>,
     /// Scalar loads that had to be gathered lane by lane.
     pub gathered: usize,
+    /// Whether lanes can be shifted by different amounts; bits are tested otherwise.
+    shifts: bool,
 }
 
 /// Bytes that a weight may be read past its last element.
 const WINDOW: i64 = 16;
 
 impl Packer {
+    /// For words whose bytes can be shifted by different amounts.
+    pub fn shifting() -> Packer {
+        Packer { shifts: true, ..Packer::default() }
+    }
+
     /// One value with a lane for each expression: a scalar if all are the same,
     /// a vector otherwise. `None` if the shapes of the expressions differ.
     pub fn pack(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {
@@ -96,6 +103,7 @@ impl Packer {
                     return None;
                 }
                 if op == BinOp::And
+                    && !self.shifts
                     && let Some(v) = self.bit_test(g, lanes)
                 {
                     return Some(v);

@@ -87,6 +87,12 @@ impl Builder {
         g.binary(op, x, k)
     }
 
+    /// `op(x, k)` of a length.
+    pub fn length(&self, op: BinOp, x: Dim, k: i64) -> Dim {
+        let x = self.dims(&[x])[0];
+        Dim::Sym(self.index(op, x, k))
+    }
+
     fn dims(&self, dims: &[Dim]) -> Vec<Id> {
         let mut g = self.0.borrow_mut();
         dims.iter()
@@ -238,6 +244,11 @@ impl Tensor {
         self.wrap(|g| g.reduce(ReduceOp::Sum, self.id, vec![axis]))
     }
 
+    /// The sum over several dimensions, which disappear.
+    pub fn sum_over(&self, axes: &[usize]) -> Tensor {
+        self.wrap(|g| g.reduce(ReduceOp::Sum, self.id, axes.to_vec()))
+    }
+
     /// The maximum over a dimension, which disappears.
     pub fn max(&self, axis: usize) -> Tensor {
         self.wrap(|g| g.reduce(ReduceOp::Max, self.id, vec![axis]))
@@ -316,6 +327,16 @@ impl Tensor {
     /// Rows of this tensor by index.
     pub fn gather(&self, index: &Tensor) -> Tensor {
         self.wrap(|g| g.gather(self.id, index.id))
+    }
+
+    /// This value, of which only the first `counts` indices along a dimension
+    /// are wanted: what lies past them may be anything. The counts are integers,
+    /// shaped as this value before the dimension.
+    pub fn prefix(&self, axis: usize, counts: &Tensor) -> Tensor {
+        self.wrap(|g| {
+            let (ty, shape) = (g.ty(self.id), g.shape(self.id).to_vec());
+            g.make(Op::Prefix(axis), ty, shape, vec![self.id, counts.id])
+        })
     }
 
     /// The next version of this state, with rows replaced.

@@ -6,6 +6,7 @@
 
 use crate::dot;
 use crate::lower::{Item, Nest, identity};
+use crate::matmul;
 use crate::slp::{Packer, splat};
 use ir::index::{Linear, bounds};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
@@ -25,12 +26,15 @@ pub struct Plan {
     pub chains: i64,
     /// Bytes ahead that weights are asked for; 0 never.
     pub prefetch: i64,
+    /// Tokens of a step that are multiplied side by side with unpacked weights,
+    /// a power of two; 1 never.
+    pub tokens: i64,
 }
 
 impl Plan {
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0 }
+        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1 }
     }
 }
 
@@ -126,7 +130,16 @@ impl Tiler {
     fn item(&mut self, g: &mut Graph, item: &Item, out: &mut Vec<Id>) {
         let stmts = match g.op(item.value).clone() {
             Op::Reduce(op, _) => {
-                if let Some(s) = dot::integer_dot(self, g, item) {
+                // What an attempt that fails has reserved is not needed.
+                let reserved = self.stashes.len();
+                let tiled = matmul::register_tile(self, g, item);
+                if tiled.is_none() {
+                    self.stashes.truncate(reserved);
+                }
+                if let Some(s) = tiled {
+                    self.paths.push("integer tile");
+                    s
+                } else if let Some(s) = dot::integer_dot(self, g, item) {
                     self.paths.push("integer dot");
                     s
                 } else if let Some(s) = self.lanes_along_reduction(g, item, op) {
@@ -294,7 +307,7 @@ impl Tiler {
             }
             let r = self.counted(g, extent / width);
             let all = self.copies(g, body, k, r, width);
-            let order = dot::lane_order(g, &all, n as usize);
+            let order = dot::lane_order(g, &all, n as usize).unwrap_or_else(|| (0..all.len()).collect());
             let mut p = Packer::default();
             let steps: Option<Vec<Id>> = order
                 .chunks(n as usize)

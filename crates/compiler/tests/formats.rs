@@ -3,10 +3,11 @@
 
 mod support;
 
+use compiler::program::{Buffer, BufferKind};
 use compiler::{Numerics, dims};
-use gguf::format::{Blocks, Digit, Field, FloatKind, Format, Plane, Scale, SubScale};
+use gguf::format::{Blocks, Digit, Field, FloatKind, Format, Plane, Scale};
 use ir::DType;
-use support::{Case, Random, bytes, nmse, options, plans};
+use support::{Case, Random, bytes, gpu_options, gpu_plans, nmse, options, plans};
 
 /// 24 values of 3 bits: two low bits in 6 bytes, the high bit in 3 bytes; two
 /// groups of 12 with scales of 5 bits in a byte each, under one f16.
@@ -14,7 +15,7 @@ fn threes() -> Format {
     let low = Plane::new(4, 2, &[Digit::bits(4, 2), Digit::bytes(6, 1)]);
     let high = Plane::new(10, 1, &[Digit::bits(8, 1), Digit::bytes(3, 1)]).lsb(2);
     let scales = Field::unsigned(vec![Plane::new(2, 5, &[Digit::bytes(2, 1)])]);
-    let scale = Scale { kind: FloatKind::F16, byte: 0, sub: Some(SubScale { field: scales, group: 12, zero: 0 }) };
+    let scale = Scale::grouped(FloatKind::F16, 0, scales, 12, 0);
     Format::blocks(
         "threes",
         Blocks { block: 24, bytes: 13, code: Field::unsigned(vec![low, high]), table: None, zero: 4, scale, min: None },
@@ -75,6 +76,20 @@ fn products_agree_under_every_plan() {
     for (numerics, most) in [(Numerics::Exact, 1e-11), (Numerics::Int8, 1e-3)] {
         for plan in plans() {
             case.check(&options(numerics, plan.clone()), most).unwrap_or_else(|e| panic!("{numerics:?} {plan:?}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn blocks_of_threads_read_it_in_planes() {
+    for plan in gpu_plans() {
+        for (numerics, most) in [(Numerics::Exact, 1e-11), (Numerics::Int8, 1e-3)] {
+            let c = case().check(&gpu_options(numerics, plan.clone()), most);
+            let c = c.unwrap_or_else(|e| panic!("{numerics:?} {plan:?}: {e}"));
+            let planes = |b: &Buffer| matches!(&b.kind, BufferKind::Planes { name, .. } if name == "w");
+            assert!(c.program.buffers.iter().any(planes), "{:?}", c.program.buffers);
+            let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths.iter().copied()).collect();
+            assert_eq!(paths.contains(&"integer dot"), numerics == Numerics::Int8, "{plan:?}: {paths:?}");
         }
     }
 }

@@ -51,7 +51,13 @@ impl Lowering<'_> {
     }
 
     fn scale(&mut self, g: &mut Graph, bytes: Id, block: Id, s: &Scale, i: Id) -> Id {
-        let at = g.int(s.byte as i64);
+        let mut at = g.int(s.byte as i64);
+        if let Some(floats) = s.floats {
+            let (values, stride) = (g.int(floats.values.into()), g.int(floats.stride.into()));
+            let nth = g.binary(BinOp::Div, i, values);
+            let by = g.mul(nth, stride);
+            at = g.add(at, by);
+        }
         let at = g.add(block, at);
         let float = match s.kind {
             FloatKind::F16 => {

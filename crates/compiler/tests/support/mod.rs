@@ -2,8 +2,10 @@
 //! graphs through the tensor interpreter.
 #![allow(dead_code, missing_docs)]
 
+pub mod programs;
+
 use compiler::program::BufferKind;
-use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, tile::Plan};
+use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, gpu, tile::Plan};
 use ir::interp::kernel::{Buffers, Kernel};
 use ir::interp::{Bindings, Vars, evaluate};
 use ir::spec::check_kernel;
@@ -102,6 +104,12 @@ impl Case {
         let fill = |b: &compiler::program::Buffer| {
             Ok(match &b.kind {
                 BufferKind::Weight(n) => data(n)?,
+                BufferKind::Planes { name, planes } => {
+                    let data = data(name)?;
+                    let mut packed = vec![0; planes.packed_bytes(data.len()).ok_or("not whole rows")?];
+                    planes.pack(&data, &mut packed).map_err(|e| e.to_string())?;
+                    packed
+                }
                 BufferKind::Input(n) | BufferKind::State(n) => {
                     let mut d = data(n)?;
                     d.resize(b.bytes, 0);
@@ -128,7 +136,9 @@ impl Case {
             let mut buffers = Buffers::new();
             for (slot, (a, t)) in taken.iter_mut().enumerate() {
                 buffers = match p.buffers[*a].kind {
-                    BufferKind::Weight(_) | BufferKind::Const(_) => buffers.read(slot as u32, t),
+                    BufferKind::Weight(_) | BufferKind::Planes { .. } | BufferKind::Const(_) => {
+                        buffers.read(slot as u32, t)
+                    }
                     _ => buffers.write(slot as u32, t),
                 };
             }
@@ -188,9 +198,50 @@ pub fn nmse(got: &[f32], want: &[f32]) -> f64 {
 pub fn plans() -> Vec<Plan> {
     let mut all = vec![Plan::scalar()];
     for vector_bytes in [16, 32, 64] {
-        all.extend([1, 2, 4].map(|rows| Plan { vector_bytes, rows, streams: rows, chains: 4, prefetch: 2304 }));
+        all.extend([1, 2, 4].map(|rows| Plan {
+            vector_bytes,
+            rows,
+            streams: rows,
+            chains: 4,
+            prefetch: 2304,
+            tokens: 2 * rows,
+        }));
     }
     all
+}
+
+/// GPU-like targets of all kinds: blocks of one warp and of several, one sum a thread and several.
+pub fn gpu_plans() -> Vec<gpu::Plan> {
+    let plan = |warps, rows, blocks, shared| gpu::Plan { warps, all_warps: 1, rows, blocks, block_rows: 32, shared };
+    vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0)]
+}
+
+/// Any plan for a GPU that is legal.
+pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
+    gpu::Plan {
+        warps: 1 << r.below(6),
+        all_warps: 1 << r.below(12),
+        rows: 1 + r.below(6) as i64,
+        blocks: 1 + r.below(512) as i64,
+        block_rows: 1 << r.below(8),
+        shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
+    }
+}
+
+/// Any plan for a CPU that is legal.
+pub fn random_plan(r: &mut Random) -> Plan {
+    Plan {
+        vector_bytes: [0, 16, 32, 64][r.below(4)],
+        rows: 1 + r.below(6) as i64,
+        streams: 1 + r.below(4) as i64,
+        chains: 1 + r.below(6) as i64,
+        prefetch: [0, 64, 4096][r.below(3)],
+        tokens: 1 + r.below(8) as i64,
+    }
+}
+
+pub fn gpu_options(numerics: Numerics, plan: gpu::Plan) -> Options {
+    Options { gpu: Some(plan), ..Options::gpu(numerics) }
 }
 
 pub fn options(numerics: Numerics, plan: Plan) -> Options {

@@ -1,0 +1,77 @@
+//! Loads as a thread of a GPU can do them: at most 16 bytes, at a multiple of their size.
+//!
+//! The alignment of an address is what its index expression proves: the greatest power of two that divides every
+//! coefficient. Wider loads are split, and loads of which only the first lanes are used become narrower.
+
+use crate::slp::join;
+use ir::index::Linear;
+use ir::interp::kernel::WIDEST;
+use ir::{Graph, Id, Op, Type};
+use rustc_hash::FxHashMap;
+
+/// `expr` with loads that are aligned.
+pub fn align(g: &mut Graph, expr: Id) -> Id {
+    let mut map: FxHashMap<Id, Id> = FxHashMap::default();
+    for id in g.toposort(&[expr]) {
+        let src: Vec<Id> = g.src(id).iter().map(|s| map.get(s).copied().unwrap_or(*s)).collect();
+        let new = match g.op(id).clone() {
+            Op::Load if g.ty(id).lanes > 1 => split(g, id),
+            Op::Shuffle(lanes) if *g.op(g.src(id)[0]) == Op::Load => narrow(g, id, &lanes).unwrap_or_else(|| {
+                let src = src.clone();
+                g.with_src(id, src)
+            }),
+            _ if src == g.src(id) => id,
+            _ => g.rebuild(id, src),
+        };
+        map.insert(id, new);
+    }
+    map[&expr]
+}
+
+/// Bytes that divide the address of an element, as far as its index tells.
+pub fn alignment(g: &Graph, buffer: Id, index: Id) -> usize {
+    let l = Linear::of(g, index);
+    let all = l.terms.iter().map(|t| t.1).chain([l.constant]);
+    let zeros = all.filter(|&k| k != 0).map(i64::trailing_zeros).min().unwrap_or(16);
+    g.dtype(buffer).bytes() << zeros.min(16)
+}
+
+fn split(g: &mut Graph, load: Id) -> Id {
+    let (buffer, index, ty) = (g.src(load)[0], g.src(load)[1], g.ty(load));
+    let most = alignment(g, buffer, index).min(WIDEST);
+    if ty.bytes() <= most {
+        return load;
+    }
+    let lanes = (most / ty.base.bytes()).max(1);
+    let step = if g.dtype(buffer) == ty.base { lanes } else { lanes * ty.base.bytes() };
+    let parts = (0..ty.lanes as usize / lanes)
+        .map(|i| {
+            let by = g.int((i * step) as i64);
+            let at = g.add(index, by);
+            g.make(Op::Load, Type::vector(ty.base, lanes), vec![], vec![buffer, at])
+        })
+        .collect();
+    join(g, parts)
+}
+
+/// A shuffle that takes only the first lanes of a load.
+fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16]) -> Option<Id> {
+    let load = g.src(shuffle)[0];
+    let (src, ty) = (g.src(load).to_vec(), g.ty(load));
+    let need = (lanes.iter().max().copied().unwrap_or(0) + 1).next_power_of_two();
+    let few = if need < ty.lanes { g.make(Op::Load, Type::vector(ty.base, need.into()), vec![], src) } else { load };
+    if need == 1 {
+        return Some(crate::slp::splat(g, few, lanes.len()));
+    }
+    let few = split(g, few);
+    Some(g.with_src(shuffle, vec![few]))
+}
+
+/// The widest load of an expression that is not scratch, in bytes; and whether some load is of a single byte.
+pub fn widths(g: &Graph, expr: Id) -> (usize, bool) {
+    let mut loads = vec![];
+    crate::tile::collect_loads(g, expr, &mut loads);
+    let outside = |l: &&Id| !matches!(g.op(g.src(**l)[0]), Op::Buffer { space, .. } if space.is_scratch());
+    let bytes: Vec<usize> = loads.iter().filter(outside).map(|&l| g.ty(l).bytes()).collect();
+    (bytes.iter().copied().max().unwrap_or(0), bytes.contains(&1))
+}

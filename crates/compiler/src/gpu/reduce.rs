@@ -1,0 +1,218 @@
+//! Sums over the lanes of warps.
+//!
+//! The steps of a sum are dealt to the lanes of a warp, neighbours to neighbours, and to several warps if there are more
+//! than one warp takes at once; a short sum takes a part of a warp, and others go beside it. Each thread keeps several
+//! outputs side by side, so that their loads are in flight together. Then lanes exchange their sums by shuffles, and
+//! warps through shared memory. The order is fixed by the plan, so a result does not depend on timing.
+
+use super::align::{align, widths};
+use super::tile::Tiler;
+use crate::lower::{Item, identity};
+use crate::slp::{Packer, splat};
+use crate::tile::{combine, has_reduction, replace};
+use ir::index;
+use ir::interp::kernel::WIDEST;
+use ir::{BinOp, Graph, Id, Op, ReduceOp, Type, WARP};
+use rustc_hash::FxHashMap;
+
+/// What one step adds to each output.
+pub(super) struct Steps {
+    /// A placeholder for the number of the step.
+    pub(super) step: Id,
+    /// Number of steps.
+    pub(super) count: i64,
+    /// The value, by the dimensions of the output and the step; the lanes of a vector are reduced at the end.
+    pub(super) value: Id,
+    /// How values are put together.
+    pub(super) op: ReduceOp,
+}
+
+/// A reduction whose length is known, one or a few elements a step.
+pub(super) fn lane_reduction(t: &mut Tiler, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+    let src = g.src(item.value).to_vec();
+    let (body, ranges) = (src[0], &src[1..]);
+    if has_reduction(g, body) {
+        return None;
+    }
+    let extents: Vec<Id> = ranges.iter().map(|&r| g.src(r)[0]).collect();
+    let lens: Vec<i64> = extents.iter().map(|&e| g.as_int(e)).collect::<Option<_>>()?;
+    let total: i64 = lens.iter().product();
+    let last = *lens.last()?;
+    // As many elements as make the widest load.
+    let wide = [8, 4, 2].into_iter().filter(|v| last % v == 0).find_map(|v| {
+        let step = t.counted(g, total / v);
+        let values: Vec<Id> = (0..v).map(|i| at_element(g, body, ranges, &extents, step, v, i)).collect();
+        let mut packer = Packer::shifting();
+        let packed = packer.pack_vector(g, &values)?;
+        let aligned = align(g, packed);
+        let fits = packer.gathered == 0 && aligned == packed && widths(g, packed).0 <= WIDEST;
+        fits.then_some((step, total / v, packed))
+    });
+    let (step, count, value) = wide.unwrap_or_else(|| {
+        let step = t.counted(g, total);
+        (step, total, at_element(g, body, ranges, &extents, step, 1, 0))
+    });
+    Some(across_lanes(t, g, item, &Steps { step, count, value, op }))
+}
+
+/// Element `i` of the `v` of a step.
+fn at_element(g: &mut Graph, body: Id, ranges: &[Id], extents: &[Id], step: Id, v: i64, i: i64) -> Id {
+    let (v, i) = (g.int(v), g.int(i));
+    let flat = g.mul(step, v);
+    let flat = g.add(flat, i);
+    let at = index::unflatten(g, extents, flat);
+    let mut map: FxHashMap<Id, Id> = ranges.iter().copied().zip(at).collect();
+    g.substitute(body, &mut map)
+}
+
+/// Statements that compute all outputs of an item, the steps of each dealt to lanes.
+pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &Steps) -> Vec<Id> {
+    // Dimensions of unknown length are loops of all threads.
+    let (rows, outer): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| g.as_int(g.src(d)[0]).is_some());
+    let extents: Vec<Id> = rows.iter().map(|&d| g.src(d)[0]).collect();
+    let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
+    let lanes = WARP as i64;
+    // Lanes and warps along the sum, and what is left for other outputs.
+    let lanes_k = lanes.min((steps.count as u64).next_power_of_two() as i64);
+    let slices = (steps.count + lanes_k - 1) / lanes_k;
+    let mut warps_k = 1;
+    while warps_k * 2 <= slices.min(t.plan.warps) {
+        warps_k *= 2;
+    }
+    let (lanes_n, warps_n) = (lanes / lanes_k, t.plan.warps / warps_k);
+    let beside = lanes_n * warps_n;
+    let side = (1..=t.plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
+    let rounds = (n + beside * side - 1) / (beside * side);
+    let part = |g: &mut Graph, op: BinOp, id: Id, by: i64| {
+        let by = g.int(by);
+        g.binary(op, id, by)
+    };
+    let (lane_k, lane_n) = (part(g, BinOp::Mod, t.lane, lanes_k), part(g, BinOp::Div, t.lane, lanes_k));
+    let (warp_k, warp_n) = (part(g, BinOp::Mod, t.warp, warps_k), part(g, BinOp::Div, t.warp, warps_k));
+    // The first output of this thread.
+    let mut loops = vec![];
+    let mut first = part(g, BinOp::Mul, warp_n, lanes_n);
+    first = g.add(first, lane_n);
+    if rounds > 1 {
+        let j = t.counted(g, rounds);
+        loops.push(j);
+        let at = part(g, BinOp::Mul, j, beside);
+        first = g.add(at, first);
+    }
+    first = part(g, BinOp::Mul, first, side);
+    let count = g.int(n);
+    let has = (n % (beside * side) != 0).then(|| g.binary(BinOp::Lt, first, count));
+    // The step of this thread.
+    let per_warp = (slices + warps_k - 1) / warps_k;
+    let mut step_loop = vec![];
+    let mut at = warp_k;
+    if per_warp > 1 {
+        let s = t.counted(g, per_warp);
+        step_loop.push(s);
+        let by = part(g, BinOp::Mul, s, warps_k);
+        at = g.add(by, at);
+    }
+    at = part(g, BinOp::Mul, at, lanes_k);
+    at = g.add(at, lane_k);
+    let steps_left = g.int(steps.count);
+    let inside = (per_warp * warps_k * lanes_k != steps.count).then(|| g.binary(BinOp::Lt, at, steps_left));
+    let both = match (has, inside) {
+        (Some(a), Some(b)) => Some(g.binary(BinOp::And, a, b)),
+        (a, b) => a.or(b),
+    };
+    let stepped = replace(g, steps.value, steps.step, at);
+    let ty = g.ty(stepped);
+    let start = g.constant(identity(steps.op, ty.base), ty.base);
+    let start = splat(g, start, ty.lanes as usize);
+    let scalar = Type::from(ty.base);
+    let leader = {
+        let zero = g.int(0);
+        g.binary(BinOp::Eq, lane_k, zero)
+    };
+    let leader = match has {
+        Some(h) => g.binary(BinOp::And, leader, h),
+        None => leader,
+    };
+    let leader = (g.as_int(leader) != Some(1)).then_some(leader);
+    let partials = (warps_k > 1).then(|| t.stash(g, ty.base, (n * warps_k) as usize));
+    let (mut begin, mut update, mut end) = (vec![], vec![], vec![]);
+    for u in 0..side {
+        let offset = g.int(u);
+        let row = g.add(first, offset);
+        let at = index::unflatten(g, &extents, row);
+        let map: FxHashMap<Id, Id> = rows.iter().copied().zip(at).collect();
+        let value = g.substitute(stepped, &mut map.clone());
+        let acc = t.acc(g, ty);
+        let once = per_warp == 1 && both.is_none();
+        if once {
+            update.push((acc, value));
+        } else {
+            begin.push((acc, start));
+            update.push((acc, combine(g, steps.op, acc, value)));
+        }
+        let mut sum = acc;
+        if ty.lanes > 1 {
+            sum = g.make(Op::Across(steps.op), scalar, vec![], vec![acc]);
+        }
+        let mut mask = lanes_k / 2;
+        while mask > 0 {
+            let other = g.make(Op::LaneXor(mask as u16), scalar, vec![], vec![sum]);
+            sum = combine(g, steps.op, sum, other);
+            mask /= 2;
+        }
+        end.push(match partials {
+            Some(p) => {
+                let k = part(g, BinOp::Mul, row, warps_k);
+                let k = g.add(k, warp_k);
+                t.store(g, p, k, sum, leader)
+            }
+            None => {
+                let index = g.substitute(item.index, &mut map.clone());
+                t.store(g, item.buffer, index, sum, leader)
+            }
+        });
+    }
+    let mut stmts = vec![];
+    if !begin.is_empty() {
+        stmts.push(t.set(g, begin));
+    }
+    let update = t.set(g, update);
+    let update = t.only(g, both, vec![update]);
+    stmts.extend(t.nest(g, &step_loop, update));
+    stmts.extend(end);
+    let mut stmts = t.nest(g, &loops, stmts);
+    if let Some(p) = partials {
+        stmts.extend(across_warps(t, g, item, &rows, &extents, p, warps_k, steps.op));
+    }
+    t.nest(g, &outer, stmts)
+}
+
+/// Puts the parts of several warps together, one thread an output.
+#[allow(clippy::too_many_arguments)]
+fn across_warps(
+    t: &mut Tiler,
+    g: &mut Graph,
+    item: &Item,
+    rows: &[Id],
+    extents: &[Id],
+    parts: Id,
+    warps: i64,
+    op: ReduceOp,
+) -> Vec<Id> {
+    let shares = t.share(g, rows);
+    let at: Vec<Id> = rows.iter().map(|r| shares.at[r]).collect();
+    let row = index::flatten(g, extents, &at);
+    let mut total: Option<Id> = None;
+    for w in 0..warps {
+        let (k, w) = (g.int(warps), g.int(w));
+        let i = g.mul(row, k);
+        let i = g.add(i, w);
+        let v = g.load(parts, i, 1);
+        total = Some(total.map_or(v, |so_far| combine(g, op, so_far, v)));
+    }
+    let Some(total) = total else { return vec![] };
+    let index = g.substitute(item.index, &mut shares.at.clone());
+    let store = t.store(g, item.buffer, index, total, None);
+    let body = t.only(g, shares.has, vec![store]);
+    t.nest(g, &shares.outer, body)
+}

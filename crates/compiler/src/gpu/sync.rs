@@ -1,0 +1,128 @@
+//! Barriers: put between statements of a kernel where scratch goes from one thread to another.
+//!
+//! The tiler writes statements as if each came after all threads had done the one before; this pass adds what makes
+//! that true, and no more. A statement that reads scratch which another wrote since the last barrier, or writes scratch
+//! which another read, gets a barrier before it; unless both touch the element of one index expression, which is the
+//! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
+
+use ir::{Axis, DType, Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The statements with barriers between them.
+pub fn synchronise(g: &mut Graph, statements: Vec<Id>) -> Vec<Id> {
+    insert(g, &statements, Touched::default()).0
+}
+
+/// Scratch that is read and written, with the index where that is always the same and tells threads apart.
+#[derive(Clone, Default)]
+struct Touched {
+    read: FxHashMap<Id, Option<Id>>,
+    written: FxHashMap<Id, Option<Id>>,
+}
+
+fn note(map: &mut FxHashMap<Id, Option<Id>>, buffer: Id, index: Option<Id>) {
+    map.entry(buffer).and_modify(|old| *old = old.filter(|_| *old == index)).or_insert(index);
+}
+
+fn clash(a: &FxHashMap<Id, Option<Id>>, b: &FxHashMap<Id, Option<Id>>) -> bool {
+    a.iter().any(|(buffer, x)| b.get(buffer).is_some_and(|y| x.is_none() || x != y))
+}
+
+impl Touched {
+    fn add(&mut self, other: &Touched) {
+        other.read.iter().for_each(|(b, i)| note(&mut self.read, *b, *i));
+        other.written.iter().for_each(|(b, i)| note(&mut self.written, *b, *i));
+    }
+
+    /// Whether `next` may not follow without a barrier.
+    fn forbids(&self, next: &Touched) -> bool {
+        clash(&self.written, &next.read) || clash(&self.read, &next.written)
+    }
+}
+
+fn insert(g: &mut Graph, statements: &[Id], mut since: Touched) -> (Vec<Id>, Touched) {
+    let mut out = vec![];
+    for &s in statements {
+        let all = touched(g, s);
+        if since.forbids(&all) {
+            out.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+            since = Touched::default();
+        }
+        let src = g.src(s).to_vec();
+        if *g.op(s) == Op::Loop && !varies(g, g.src(src[0])[0]).1 && all.forbids(&all) {
+            // What one round leaves to the next.
+            let (_, end) = insert(g, &src[1..], since.clone());
+            let mut around = since.clone();
+            around.add(&end);
+            let (body, end) = insert(g, &src[1..], around);
+            since.add(&end);
+            let mut src = vec![src[0]];
+            src.extend(body);
+            out.push(g.with_src(s, src));
+        } else {
+            since.add(&all);
+            out.push(s);
+        }
+    }
+    (out, since)
+}
+
+/// Everything that a statement touches, its own parts included.
+fn touched(g: &Graph, statement: Id) -> Touched {
+    let mut t = Touched::default();
+    let src = g.src(statement);
+    match g.op(statement) {
+        Op::Loop => {
+            reads(g, &[g.src(src[0])[0]], None, &mut t);
+            src[1..].iter().for_each(|&s| t.add(&touched(g, s)));
+        }
+        Op::If => {
+            reads(g, &src[..1], None, &mut t);
+            src[1..].iter().for_each(|&s| t.add(&touched(g, s)));
+        }
+        Op::Block => src.iter().for_each(|&s| t.add(&touched(g, s))),
+        Op::Store => {
+            reads(g, &src[1..], Some((src[0], src[1])), &mut t);
+            if is_scratch(g, src[0]) {
+                // Who stores under a condition does so for others.
+                let own = (src.len() == 3 && varies(g, src[1]).0).then_some(src[1]);
+                note(&mut t.written, src[0], own);
+            }
+        }
+        _ => reads(g, src, None, &mut t),
+    }
+    t
+}
+
+fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
+    let mut loads = vec![];
+    values.iter().for_each(|&v| crate::tile::collect_loads(g, v, &mut loads));
+    for l in loads {
+        let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
+        if is_scratch(g, buffer) && own != Some((buffer, index)) {
+            note(&mut t.read, buffer, varies(g, index).0.then_some(index));
+        }
+    }
+}
+
+fn is_scratch(g: &Graph, buffer: Id) -> bool {
+    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
+}
+
+/// Whether an expression may differ between the lanes of a warp, and between the threads of a block at all.
+fn varies(g: &Graph, expr: Id) -> (bool, bool) {
+    let (mut lanes, mut threads) = (false, false);
+    let mut stack = vec![expr];
+    let mut seen = FxHashSet::default();
+    while let Some(e) = stack.pop() {
+        if !seen.insert(e) {
+            continue;
+        }
+        match g.op(e) {
+            Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::LaneXor(_) => (lanes, threads) = (true, true),
+            Op::Range(_, Axis::Warp) => threads = true,
+            _ => stack.extend_from_slice(g.src(e)),
+        }
+    }
+    (lanes, threads)
+}

@@ -1,0 +1,56 @@
+//! How much of an axis a task really has: extents that are data.
+
+use crate::axes::{Along, backward};
+use crate::schedule::Schedule;
+use ir::{Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Only the first steps of an axis are wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// The axis of the group.
+    pub axis: usize,
+    /// How many steps, by the dimensions before it.
+    pub counts: Id,
+    /// Where those dimensions lie.
+    pub lead: Vec<Along>,
+}
+
+/// The limit of each member of a group that has one: it reads a prefix along
+/// one of its own axes, or another member that does.
+pub fn limits(g: &mut Graph, s: &Schedule, group: usize) -> FxHashMap<Id, Limit> {
+    let mut found: FxHashMap<Id, Limit> = FxHashMap::default();
+    let mut members = s.groups[group].members.clone();
+    members.sort_unstable();
+    for m in members {
+        let own = s.maps[&(group, m)].clone();
+        let has = |axis: usize| own.iter().any(|a| matches!(a, Along::Axis { axis: x, .. } if *x == axis));
+        let mut stack: Vec<(Id, usize, Vec<Along>)> = (0..g.src(m).len()).map(|i| (m, i, own.clone())).collect();
+        let mut seen = FxHashSet::default();
+        while let Some((at, operand, map)) = stack.pop() {
+            let src = g.src(at)[operand];
+            let Some(map) = backward(g, at, operand, &map) else { continue };
+            if !seen.insert((src, operand)) {
+                continue;
+            }
+            if s.maps.contains_key(&(group, src)) {
+                if let Some(limit) = found.get(&src).filter(|l| has(l.axis)).cloned() {
+                    found.insert(m, limit);
+                }
+                continue;
+            }
+            if s.home.contains_key(&src) {
+                continue;
+            }
+            if let Op::Prefix(d) = *g.op(src)
+                && let Along::Axis { axis, unit: 1 } = map[d]
+                && has(axis)
+            {
+                found.insert(m, Limit { axis, counts: g.src(src)[1], lead: map[..d].to_vec() });
+                continue;
+            }
+            stack.extend((0..g.src(src).len()).map(|i| (src, i, map.clone())));
+        }
+    }
+    found
+}

@@ -1,0 +1,101 @@
+// What a kernel of a GPU needs and CUDA C++ cannot say without headers.
+
+#pragma nv_diag_suppress 177
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+
+#define KL_FN static __device__ __forceinline__
+#define KL_EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+
+KL_FN float kl_from_f16(u16 b) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(b)); return f; }
+KL_FN u16 kl_to_f16(float f) { u16 b; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(f)); return b; }
+KL_FN u16 kl_to_bf16(float f) {
+  u32 b = __float_as_uint(f);
+  if (f != f) return (u16)((b >> 16) | 64);
+  return (u16)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+}
+
+// Halves are numbers that are rounded when they are stored.
+struct f16 {
+  u16 b;
+  f16() = default;
+  __device__ __forceinline__ f16(float f) : b(kl_to_f16(f)) {}
+  __device__ __forceinline__ operator float() const { return kl_from_f16(b); }
+};
+struct bf16 {
+  u16 b;
+  bf16() = default;
+  __device__ __forceinline__ bf16(float f) : b(kl_to_bf16(f)) {}
+  __device__ __forceinline__ operator float() const { return __uint_as_float((u32)b << 16); }
+};
+
+// A vector of one thread. Bytes are kept in words of four.
+__device__ constexpr int kl_align(int bytes) {
+  return bytes >= 16 && bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : bytes % 2 == 0 ? 2 : 1;
+}
+template <class T, int N, bool WORDS = (sizeof(T) == 1 && N % 4 == 0)> struct alignas(kl_align(sizeof(T) * N)) vec {
+  T v[N];
+  __device__ __forceinline__ T get(int i) const { return v[i]; }
+  __device__ __forceinline__ void set(int i, T x) { v[i] = x; }
+};
+template <class T, int N> struct alignas(kl_align(N)) vec<T, N, true> {
+  u32 w[N / 4];
+  __device__ __forceinline__ T get(int i) const { return (T)(w[i / 4] >> (8 * (i % 4))); }
+  __device__ __forceinline__ void set(int i, T x) {
+    int s = 8 * (i % 4);
+    w[i / 4] = (w[i / 4] & ~(255u << s)) | ((u32)(u8)x << s);
+  }
+};
+
+template <class T> KL_FN T kl_load(const void *p) { return *reinterpret_cast<const T *>(p); }
+template <class T> KL_FN void kl_store(void *p, T v) { *reinterpret_cast<T *>(p) = v; }
+// Two bytes at any address.
+KL_FN f16 kl_load_f16(const u8 *p) { f16 h; h.b = (u16)(p[0] | p[1] << 8); return h; }
+KL_FN float kl_load_f32(const u8 *p) { return __uint_as_float(p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24); }
+
+template <class T> KL_FN T kl_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> KL_FN T kl_min(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> KL_FN T kl_floor_div(T a, T b) { T q = a / b; return a % b < 0 ? q - 1 : q; }
+template <class T> KL_FN T kl_floor_mod(T a, T b) { T r = a % b; return r < 0 ? r + b : r; }
+KL_FN int kl_int(float f) { return f >= -2147483648.0f && f < 2147483648.0f ? (int)f : 0; }
+KL_FN float kl_exp2(float f) { return ldexpf(1.0f, (int)f); }
+
+// Sums of four products of u8 and i8.
+KL_FN int kl_dot4(int sum, u32 codes, u32 values) {
+  int d;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(codes), "r"(values), "r"(sum));
+  return d;
+}
+
+// The upper half of the lanes onto the lower, until one is left.
+template <class T, int N> KL_FN T kl_across_sum(vec<T, N> v) {
+  KL_EACH(r, 8) {
+    int n = N;
+    KL_EACH(k, r) n = (n + 1) / 2;
+    int half = (n + 1) / 2;
+    if (n > 1) KL_EACH(i, N) if (i + half < n) v.set(i, v.get(i) + v.get(i + half));
+  }
+  return v.get(0);
+}
+template <class T, int N> KL_FN T kl_across_max(vec<T, N> v) {
+  T m = v.get(0);
+  KL_EACH(i, N) m = kl_max(m, v.get(i));
+  return m;
+}
+
+// An entry of a table of 16 bytes; the table is four words.
+KL_FN u8 kl_lookup(u32 a, u32 b, u32 c, u32 d, u32 i) {
+  return (u8)(i & 8 ? __byte_perm(c, d, i & 7) : __byte_perm(a, b, i & 7));
+}
+KL_FN u32 kl_lookup4(u32 a, u32 b, u32 c, u32 d, u32 i) {
+  u32 x = i & 0x07070707u;
+  x = (x | x >> 4) & 0x00ff00ffu;
+  u32 s = (x | x >> 8) & 0xffffu;
+  u32 upper = ((i & 0x08080808u) >> 3) * 255u;
+  return (__byte_perm(a, b, s) & ~upper) | (__byte_perm(c, d, s) & upper);
+}
