@@ -73,8 +73,39 @@ pub struct Memory {
     moves: u64,
     weights: Vec<Weight>,
     weight_names: HashMap<String, usize>,
-    regions: Vec<Region>,
-    keys: HashMap<Key, usize>,
+    /// What each is for, and its bytes.
+    regions: Vec<(Key, Region)>,
+    keys: Keys,
+}
+
+/// Finds regions. The host looks inputs and outputs up in every step, so that must not take a key that owns its name.
+#[derive(Default)]
+struct Keys {
+    inputs: HashMap<String, usize>,
+    outputs: HashMap<String, usize>,
+    states: HashMap<String, usize>,
+    unnamed: HashMap<Key, usize>,
+}
+
+impl Keys {
+    fn get(&self, key: &Key) -> Option<usize> {
+        let found = match key {
+            Key::Input(name) => self.inputs.get(name),
+            Key::Output(name) => self.outputs.get(name),
+            Key::State(name) => self.states.get(name),
+            key => self.unnamed.get(key),
+        };
+        found.copied()
+    }
+
+    fn insert(&mut self, key: Key, region: usize) {
+        match key {
+            Key::Input(name) => self.inputs.insert(name, region),
+            Key::Output(name) => self.outputs.insert(name, region),
+            Key::State(name) => self.states.insert(name, region),
+            key => self.unnamed.insert(key, region),
+        };
+    }
 }
 
 impl Default for Memory {
@@ -93,7 +124,7 @@ impl Memory {
             weights: Vec::new(),
             weight_names: HashMap::new(),
             regions: Vec::new(),
-            keys: HashMap::new(),
+            keys: Keys::default(),
         }
     }
 
@@ -159,7 +190,8 @@ impl Memory {
     /// [`Error::UnknownRegion`] if no loaded program has it,
     /// [`Error::ViewSize`] if its bytes are no whole number of elements.
     pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T]> {
-        self.view_mut(&Key::Input(name.into()), "input", name)
+        let index = self.keys.inputs.get(name).copied();
+        self.view_mut(index, "input", name)
     }
 
     /// An output, as the last step left it.
@@ -167,7 +199,7 @@ impl Memory {
     /// # Errors
     /// As [`Memory::input_mut`].
     pub fn output<T: Element>(&self, name: &str) -> Result<&[T]> {
-        self.view(&Key::Output(name.into()), "output", name)
+        self.view(self.keys.outputs.get(name), "output", name)
     }
 
     /// A state, as the last step left it.
@@ -175,7 +207,7 @@ impl Memory {
     /// # Errors
     /// As [`Memory::input_mut`].
     pub fn state<T: Element>(&self, name: &str) -> Result<&[T]> {
-        self.view(&Key::State(name.into()), "state", name)
+        self.view(self.keys.states.get(name), "state", name)
     }
 
     /// A state, to be changed between steps. States start as zeros.
@@ -183,31 +215,30 @@ impl Memory {
     /// # Errors
     /// As [`Memory::input_mut`].
     pub fn state_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T]> {
-        self.view_mut(&Key::State(name.into()), "state", name)
+        let index = self.keys.states.get(name).copied();
+        self.view_mut(index, "state", name)
     }
 
     /// What is held now.
     pub fn usage(&self) -> MemoryPlan {
         let mut plan =
             MemoryPlan { weights: self.weights.iter().map(|weight| weight.bytes).sum(), ..MemoryPlan::default() };
-        for (key, index) in &self.keys {
-            plan.add(key, self.regions[*index].bytes());
+        for (key, region) in &self.regions {
+            plan.add(key, region.bytes());
         }
         plan
     }
 
-    fn view<T: Element>(&self, key: &Key, kind: &'static str, name: &str) -> Result<&[T]> {
-        let region = self.keys.get(key).map(|index| &self.regions[*index]);
-        let region = region.ok_or_else(|| unknown(kind, name))?;
+    fn view<T: Element>(&self, index: Option<&usize>, kind: &'static str, name: &str) -> Result<&[T]> {
+        let (_, region) = index.map(|index| &self.regions[*index]).ok_or_else(|| unknown(kind, name))?;
         let length = elements::<T>(name, region.bytes())?;
         // SAFETY: the region is aligned for any element and initialised, every
         // bit pattern is an `Element`, and steps borrow the memory alone.
         Ok(unsafe { std::slice::from_raw_parts(region.start().cast(), length) })
     }
 
-    fn view_mut<T: Element>(&mut self, key: &Key, kind: &'static str, name: &str) -> Result<&mut [T]> {
-        let region = self.keys.get(key).map(|index| &mut self.regions[*index]);
-        let region = region.ok_or_else(|| unknown(kind, name))?;
+    fn view_mut<T: Element>(&mut self, index: Option<usize>, kind: &'static str, name: &str) -> Result<&mut [T]> {
+        let (_, region) = index.map(|index| &mut self.regions[index]).ok_or_else(|| unknown(kind, name))?;
         let length = elements::<T>(name, region.bytes())?;
         // SAFETY: as in `view`, and the memory is borrowed alone.
         Ok(unsafe { std::slice::from_raw_parts_mut(region.start().cast(), length) })
@@ -219,6 +250,8 @@ impl Memory {
         let place = |buffer: &compiler::program::Buffer| {
             let key = match &buffer.kind {
                 BufferKind::Weight(name) => return self.bind_weight(program, name, buffer.bytes),
+                // Refused when the program was checked.
+                BufferKind::Planes { name, .. } => return Err(unknown("weight", name)),
                 BufferKind::Arena(offset) => {
                     return Ok(Place::Region { region: arena, offset: *offset });
                 }
@@ -227,10 +260,10 @@ impl Memory {
                 BufferKind::State(name) => Key::State(name.clone()),
                 BufferKind::Const(bytes) => {
                     let key = Key::Const(digest::of_bytes(bytes));
-                    let new = !self.keys.contains_key(&key);
+                    let new = self.keys.get(&key).is_none();
                     let region = self.reserve(key, bytes.len())?;
                     if new {
-                        self.regions[region].as_mut_slice().copy_from_slice(bytes);
+                        self.regions[region].1.as_mut_slice().copy_from_slice(bytes);
                     }
                     return Ok(Place::Region { region, offset: 0 });
                 }
@@ -261,20 +294,21 @@ impl Memory {
 
     /// The region of a key, of at least this size; what it holds is kept.
     fn reserve(&mut self, key: Key, bytes: usize) -> Result<usize> {
-        let Some(&index) = self.keys.get(&key) else {
+        let Some(index) = self.keys.get(&key) else {
             let region = Region::new(bytes, &key.purpose())?;
             let index = self.regions.len();
-            self.regions.push(region);
+            self.regions.push((key.clone(), region));
             self.keys.insert(key, index);
             return Ok(index);
         };
-        let held = self.regions[index].bytes();
+        let region = &mut self.regions[index].1;
+        let held = region.bytes();
         if held < bytes {
             let mut grown = Region::new(bytes, &key.purpose())?;
             if !matches!(key, Key::Arena | Key::Scratch(_)) {
-                grown.as_mut_slice()[..held].copy_from_slice(self.regions[index].as_slice());
+                grown.as_mut_slice()[..held].copy_from_slice(region.as_slice());
             }
-            self.regions[index] = grown;
+            *region = grown;
             self.moves += 1;
         }
         Ok(index)
@@ -284,7 +318,7 @@ impl Memory {
     pub(crate) fn address(&self, place: Place) -> *mut u8 {
         match place {
             Place::Weight(index) => self.weights[index].start.cast_mut(),
-            Place::Region { region, offset } => self.regions[region].start().wrapping_add(offset),
+            Place::Region { region, offset } => self.regions[region].1.start().wrapping_add(offset),
         }
     }
 
@@ -369,7 +403,7 @@ impl MemoryPlan {
             }
             for buffer in &program.buffers {
                 match &buffer.kind {
-                    BufferKind::Weight(name) => {
+                    BufferKind::Weight(name) | BufferKind::Planes { name, .. } => {
                         let held = weights.entry(name).or_default();
                         *held = buffer.bytes.max(*held);
                     }

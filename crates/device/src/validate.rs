@@ -80,6 +80,9 @@ pub(crate) fn program(program: &Program) -> Result<()> {
         }
     }
     for buffer in &program.buffers {
+        if matches!(buffer.kind, BufferKind::Planes { .. }) {
+            return Err(malformed(format!("{} is to be repacked, which is for GPUs: compile for a CPU", buffer.name)));
+        }
         let fits = match &buffer.kind {
             BufferKind::Arena(offset) => offset.checked_add(buffer.bytes).is_some_and(|end| end <= program.arena_bytes),
             BufferKind::Const(bytes) => buffer.bytes <= bytes.len(),

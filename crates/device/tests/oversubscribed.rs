@@ -54,6 +54,7 @@ fn a_busy_machine_slows_steps_down_in_proportion() {
         });
         let share = share.fold(0.0, f64::max);
         println!("{threads} threads: {share:.2}");
-        assert!(share > 0.15, "{threads} threads: {share:.2} of the speed");
+        // About a half is expected, a hundredth of a pool that only spins: far from both.
+        assert!(share > 0.05, "{threads} threads: {share:.2} of the speed");
     }
 }

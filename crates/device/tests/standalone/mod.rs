@@ -1,0 +1,122 @@
+//! Compiled programs as one C program without the device: it reads their data
+//! from a file, runs their kernels, and prints where the results are not those
+//! of the interpreter. It can be built by any compiler for any machine.
+
+use super::cases::{Case, bytes};
+use compiler::program::BufferKind;
+use compiler::{Compiled, render_c};
+use ir::DType;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The text and the data so far.
+pub struct Standalone {
+    source: String,
+    data: Vec<u8>,
+    programs: usize,
+    /// Kernels by signature and text, which differ in their names only.
+    kernels: BTreeMap<String, usize>,
+}
+
+impl Standalone {
+    /// Without programs.
+    pub fn new() -> Standalone {
+        let source = format!("{}{}", render_c::PRELUDE, include_str!("harness.c"));
+        Standalone { source, data: vec![], programs: 0, kernels: BTreeMap::new() }
+    }
+
+    /// Adds a program; `most` is the NMSE that its outputs and states may have.
+    ///
+    /// # Errors
+    /// What the interpreter says.
+    pub fn add(&mut self, name: &str, case: &Case, c: &Compiled, most: f64) -> Result<(), String> {
+        let p = &c.program;
+        let kernels: Vec<usize> = p.kernels.iter().map(|k| self.kernel(&k.symbol, &k.source)).collect();
+        let value = |name: &str| case.vars.iter().find(|v| v.0 == name).map_or(1, |v| v.1);
+        let vars: Vec<i64> = p.vars.iter().map(|v| value(&v.name)).collect();
+        let mut body = format!("static int program_{}(void) {{\n  int wrong = 0;\n", self.programs);
+        let mut line = |text: String| {
+            let _ = writeln!(body, "  {text}");
+        };
+        let listed: Vec<String> = vars.iter().map(i64::to_string).chain(["0".into()]).collect();
+        line(format!("const int64_t vars[] = {{{}}};", listed.join(", ")));
+        line(format!("unsigned char *arena = room({});", p.arena_bytes));
+        let mut results = vec![];
+        let mut written = vec![("arena".to_string(), p.arena_bytes, "the arena")];
+        for (i, b) in p.buffers.iter().enumerate() {
+            let mut known = |bytes: &[u8]| {
+                self.data.extend_from_slice(bytes);
+                format!("given({}, {})", b.bytes, bytes.len())
+            };
+            let memory = match &b.kind {
+                BufferKind::Weight(n) | BufferKind::Input(n) | BufferKind::State(n) => known(&case.data[n]),
+                BufferKind::Const(d) => known(d),
+                BufferKind::Planes { name, .. } => return Err(format!("{name} is repacked, which C programs are not")),
+                BufferKind::Output(_) => format!("room({})", b.bytes),
+                BufferKind::Arena(at) => format!("arena + {at}"),
+            };
+            line(format!("unsigned char *b{i} = {memory};"));
+            if !matches!(b.kind, BufferKind::Arena(_)) {
+                written.push((format!("b{i}"), b.bytes, &b.name));
+            }
+            if let BufferKind::Output(n) | BufferKind::State(n) = &b.kind {
+                results.push((n, i));
+            }
+        }
+        let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+        line(format!("unsigned char *scratch = room({most_scratch});"));
+        written.push(("scratch".into(), most_scratch, "the scratch"));
+        for l in p.stages.iter().flat_map(|s| &s.launches) {
+            let args: Vec<String> = l.args.iter().map(|a| format!("b{a}")).collect();
+            let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(&vars));
+            // The last tasks first: their order is free.
+            for (begin, end) in [(tasks / 2, tasks), (0, tasks / 2)] {
+                line(format!("spoil(scratch, {most_scratch});"));
+                line(format!("kernel_{kernel}((void *[]){{{}}}, vars, {begin}, {end}, scratch);", args.join(", ")));
+            }
+        }
+        for (memory, size, what) in written {
+            line(format!("wrong |= overrun({name:?}, {what:?}, {memory}, {size});"));
+        }
+        let values = case.values(c)?;
+        let named = case.outs.iter().chain(&case.effects);
+        for ((n, t), want) in named.zip(values) {
+            let buffer = results.iter().find(|r| r.0 == n).ok_or(format!("{n} has no buffer"))?.1;
+            let ty = t.dtype();
+            assert!(matches!(ty, DType::F32 | DType::I32), "the harness compares no {ty}");
+            self.data.extend(bytes(&want));
+            let (float, count) = (i32::from(ty.is_float()), want.len());
+            line(format!("wrong |= differs({name:?}, {n:?}, b{buffer}, {float}, {count}, {most:e});"));
+        }
+        body.push_str("  return wrong;\n}\n");
+        self.source.push_str(&body);
+        self.programs += 1;
+        Ok(())
+    }
+
+    /// The number of a kernel, which is added if there is none of this text.
+    fn kernel(&mut self, symbol: &str, source: &str) -> usize {
+        let text = source.replacen(&format!("void {symbol}("), "(", 1);
+        assert_ne!(text, source, "the definition of {symbol}");
+        if let Some(&known) = self.kernels.get(&text) {
+            return known;
+        }
+        let number = self.kernels.len();
+        let _ = write!(self.source, "static void kernel_{number}{text}");
+        self.kernels.insert(text, number);
+        number
+    }
+
+    /// The C text, the data, and the number of kernels.
+    pub fn finish(mut self) -> (String, Vec<u8>, usize) {
+        self.source.push_str(
+            "int main(int count, char **names) {\n  if (count != 2 || !(data = fopen(names[1], \"rb\"))) broken(\"no data\");\n  int wrong = 0;\n",
+        );
+        for i in 0..self.programs {
+            let _ = writeln!(self.source, "  wrong += program_{i}();");
+        }
+        let _ = writeln!(self.source, "  printf(\"%d of {} programs wrong\\n\", wrong);", self.programs);
+        self.source.push_str("  return wrong != 0;\n}\n");
+        (self.source, self.data, self.kernels.len())
+    }
+}
