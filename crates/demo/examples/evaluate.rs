@@ -1,0 +1,107 @@
+//! What the model can do: answers the cases of a file and prints how many answers are right, by skill and split, as a
+//! Markdown table; on stderr what was wrong.
+//! `cargo run --release -p kernloom-demo --example evaluate [-- MODEL.gguf [CASES.jsonl]]`
+//!
+//! Answers are greedy under `int8`, as a user with temperature 0 gets them, and must be equal to one of those that the
+//! case accepts.
+
+use anyhow::{Context, Result};
+use compiler::{Numerics, Options};
+use device::{Cpu, CpuConfig};
+use gguf::Gguf;
+use ir::DType;
+use model::chat::{ChatTemplate, Conversation};
+use model::engine::{Engine, EngineOptions};
+use model::generate::{Event, Request, Sequence, Timing};
+use model::sampler::{Sampler, SamplerConfig};
+use model::tokenizer::{Detokenizer, Tokenizer};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Longest answer.
+const LIMIT: usize = 160;
+
+/// A model that answers.
+struct Speaker {
+    engine: Engine,
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+}
+
+impl Speaker {
+    fn new(file: Gguf) -> Result<Speaker> {
+        let file = Arc::new(file);
+        let tokenizer = model::vocabulary::tokenizer(&file)?;
+        let template = ChatTemplate::of_model(&tokenizer)?;
+        let compiler = Options::cpu(Numerics::Int8, 64);
+        let options = EngineOptions { compiler, context: 1024, chunk: 256, cache: DType::F16 };
+        let engine = Engine::new(file, Arc::new(Cpu::new(&CpuConfig::from_environment())?), options)?;
+        Ok(Speaker { engine, tokenizer, template })
+    }
+
+    /// The likeliest answer to a message.
+    fn answer(&mut self, user: &str) -> Result<String> {
+        let prompt = self.template.render(&Conversation::new(vec![json!({ "role": "user", "content": user })]))?;
+        let tokens = self.tokenizer.encode(prompt.text, true, true);
+        let mut sampler = Sampler::new(
+            SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
+            self.engine.config().vocab as usize,
+        )?;
+        let request = Request { prompt: &tokens, limit: Some(LIMIT), ends: self.tokenizer.end_tokens() };
+        let (mut text, mut said) = (Detokenizer::new(), String::new());
+        let tokenizer = &self.tokenizer;
+        Sequence::new().generate(&mut self.engine, &mut sampler, request, &mut Timing::default(), |event| {
+            if let Event::Token(id) = event {
+                said.push_str(text.push(tokenizer, id));
+            }
+            ControlFlow::Continue(())
+        })?;
+        said.push_str(text.finish());
+        Ok(said.trim().to_owned())
+    }
+}
+
+/// Right answers and all, of the training split and of what is held out.
+type Score = BTreeMap<&'static str, (usize, usize)>;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let file = match arguments.next() {
+        Some(path) => Gguf::open(path)?,
+        None => Gguf::parse(demo::GGUF.to_vec())?,
+    };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/cases.jsonl");
+    let path = arguments.next().map_or(here, Into::into);
+    let cases = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut speaker = Speaker::new(file)?;
+    let mut scores: BTreeMap<String, Score> = BTreeMap::new();
+    for line in cases.lines() {
+        let case: Value = serde_json::from_str(line)?;
+        let text = |key: &str| case[key].as_str().with_context(|| format!("a case without {key}: {line}"));
+        let (skill, user) = (text("skill")?, text("user")?);
+        let split = if text("split")? == "seen" { "seen" } else { "held out" };
+        let answer = speaker.answer(user)?;
+        let accept = case["accept"].as_array().context("a case without answers")?;
+        let right = accept.iter().any(|a| a.as_str() == Some(&answer));
+        if !right {
+            eprintln!("{skill} ({split}): {user} -> {answer} [{}]", accept[0].as_str().unwrap_or(""));
+        }
+        for name in [skill, "all"] {
+            let score = scores.entry(name.to_owned()).or_default().entry(split).or_default();
+            score.0 += usize::from(right);
+            score.1 += 1;
+        }
+    }
+    println!("| skill | seen | held out |\n|---|---|---|");
+    for (skill, score) in &scores {
+        let share = |split| match score.get(split) {
+            Some(&(right, all)) => format!("{:.1}% of {all}", 100.0 * right as f64 / all as f64),
+            None => "-".to_owned(),
+        };
+        println!("| {skill} | {} | {} |", share("seen"), share("held out"));
+    }
+    Ok(())
+}
