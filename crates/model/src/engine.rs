@@ -1,8 +1,10 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
+use crate::batch::{Batch, Batches, Limits};
 use crate::config::{Config, ConfigError};
 use crate::step::{Class, PAGE, Sizes, StepError, build};
 use compiler::compile::{Compiled, Log, Options};
+use compiler::program::{Buffer, BufferKind, Program};
 use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use ir::DType;
@@ -30,6 +32,9 @@ pub enum EngineError {
     /// More positions than the cache holds.
     #[error("position {0} is past the context of {1} (raise it with -c)")]
     Context(usize, i64),
+    /// A batch that does not fit into a step.
+    #[error("a step cannot take {0}")]
+    Batch(String),
 }
 
 /// Settings of an engine.
@@ -37,12 +42,55 @@ pub enum EngineError {
 pub struct EngineOptions {
     /// Compiler settings.
     pub compiler: Options,
-    /// Positions of the cache.
+    /// Positions of one sequence.
     pub context: i64,
     /// Tokens of a prefill step at most.
     pub chunk: i64,
     /// Element type of the cache.
     pub cache: DType,
+}
+
+/// How many sequences share the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// Sequences of a step.
+    pub sequences: i64,
+    /// Positions that the cache holds for all of them.
+    pub positions: i64,
+}
+
+impl Sharing {
+    /// One sequence, which has all of the cache.
+    pub fn none(options: &EngineOptions) -> Sharing {
+        Sharing { sequences: 1, positions: options.context }
+    }
+
+    /// The sizes that programs are compiled for.
+    pub(crate) fn sizes(&self, class: Class, options: &EngineOptions) -> Sizes {
+        let pages_of = |positions: i64| (positions + PAGE - 1) / PAGE;
+        let row_pages = pages_of(options.context);
+        Sizes {
+            class,
+            // A step has room for a token of each sequence.
+            most_tokens: options.chunk.max(self.sequences),
+            segments: self.sequences,
+            pages: pages_of(self.positions).max(row_pages),
+            row_pages,
+            cache: options.cache,
+        }
+    }
+
+    /// What a step of such programs takes.
+    pub(crate) fn limits(&self, config: &Config, options: &EngineOptions) -> Limits {
+        let sizes = self.sizes(Class::Many, options);
+        Limits {
+            vocab: config.vocab as usize,
+            tokens: sizes.most_tokens as usize,
+            segments: sizes.segments as usize,
+            context: options.context as usize,
+            pages: sizes.pages as usize,
+        }
+    }
 }
 
 /// A loaded model.
@@ -52,10 +100,15 @@ pub struct Engine {
     device: Arc<dyn Device>,
     memory: Memory,
     options: EngineOptions,
-    sizes: Sizes,
+    sharing: Sharing,
+    /// The input of [`Engine::step`], whose sequence has the first pages in their order.
+    single: Batch,
+    single_pages: Vec<u32>,
     /// Programs that were compiled and not loaded yet.
     compiled: HashMap<Class, Compiled>,
     programs: HashMap<Class, Loaded>,
+    /// Names of the states, which are the cache.
+    caches: Vec<String>,
 }
 
 struct Loaded {
@@ -67,24 +120,42 @@ struct Loaded {
 
 impl Engine {
     /// Maps the weights and checks the model; programs are compiled when they
-    /// are first needed.
+    /// are first needed. The cache is for one sequence.
     ///
     /// # Errors
     /// A model that is not supported, or no memory.
     pub fn new(file: Arc<Gguf>, device: Arc<dyn Device>, options: EngineOptions) -> Result<Engine, EngineError> {
+        let sharing = Sharing::none(&options);
+        Engine::shared(file, device, options, sharing)
+    }
+
+    /// As [`Engine::new`], for several sequences that share the cache.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn shared(
+        file: Arc<Gguf>,
+        device: Arc<dyn Device>,
+        options: EngineOptions,
+        sharing: Sharing,
+    ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
         let mut memory = Memory::new();
         memory.add_file(&file)?;
-        let pages = (options.context + PAGE - 1) / PAGE;
-        let sizes = Sizes {
-            class: Class::One,
-            most_tokens: options.chunk,
-            segments: 1,
-            pages,
-            row_pages: pages,
-            cache: options.cache,
-        };
-        Ok(Engine { file, config, device, memory, options, sizes, compiled: HashMap::new(), programs: HashMap::new() })
+        let limits = sharing.limits(&config, &options);
+        Ok(Engine {
+            single: Batch::new(limits),
+            single_pages: (0..limits.row_pages() as u32).collect(),
+            file,
+            config,
+            device,
+            memory,
+            options,
+            sharing,
+            compiled: HashMap::new(),
+            programs: HashMap::new(),
+            caches: vec![],
+        })
     }
 
     /// The model.
@@ -102,9 +173,14 @@ impl Engine {
         self.options.chunk as usize
     }
 
-    /// Positions of the cache.
+    /// Positions of one sequence.
     pub fn context(&self) -> usize {
         self.options.context as usize
+    }
+
+    /// What a step can take.
+    pub fn limits(&self) -> Limits {
+        self.sharing.limits(&self.config, &self.options)
     }
 
     /// What runs the programs.
@@ -118,7 +194,7 @@ impl Engine {
     /// # Errors
     /// Of the compiler.
     pub fn compile(&mut self, class: Class) -> Result<&Compiled, EngineError> {
-        let sizes = Sizes { class, ..self.sizes };
+        let sizes = self.sharing.sizes(class, &self.options);
         let compiled = match self.compiled.remove(&class) {
             Some(compiled) => compiled,
             None => build(&self.file, &self.config, &sizes, &self.options.compiler)?,
@@ -150,29 +226,26 @@ impl Engine {
         self.compile(class)?;
         let compiled = self.compiled.remove(&class).expect("compiled above");
         let vars: Vec<String> = compiled.program.vars.iter().map(|v| v.name.clone()).collect();
+        self.caches = states(&compiled.program);
         let exe = self.device.load(Arc::new(compiled.program), &mut self.memory)?;
-        if let Ok(table) = self.memory.input_mut::<i32>("page_table") {
-            table.iter_mut().enumerate().for_each(|(i, p)| *p = i as i32);
-        }
         let values = vec![0; vars.len()];
         self.programs.insert(class, Loaded { exe, log: compiled.log, vars, values });
         Ok(())
     }
 
     /// The program of a class, if it was compiled.
-    pub fn program(&self, class: Class) -> Option<(&compiler::program::Program, &Log)> {
+    pub fn program(&self, class: Class) -> Option<(&Program, &Log)> {
         self.programs.get(&class).map(|p| (p.exe.program(), &p.log))
     }
 
-    /// Runs tokens of the sequence from position `start` on, and returns the
+    /// Runs tokens of the only sequence from position `start` on, and returns the
     /// logits of the tokens `rows`, row after row.
     ///
     /// # Errors
     /// A token or position out of range, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: std::ops::Range<usize>) -> Result<&[f32], EngineError> {
-        self.run(tokens, start, rows.clone(), false)?;
-        let n = rows.len() * self.config.vocab as usize;
-        Ok(&self.memory.output::<f32>("logits")?[..n])
+        self.run_single(tokens, start, rows.clone(), false)?;
+        self.logits(rows.len())
     }
 
     /// As [`Engine::step`], with times instead of logits.
@@ -180,52 +253,91 @@ impl Engine {
     /// # Errors
     /// As [`Engine::step`].
     pub fn profile(&mut self, tokens: &[u32], start: usize) -> Result<Profile, EngineError> {
-        Ok(self.run(tokens, start, tokens.len() - 1..tokens.len(), true)?.expect("a profile"))
+        Ok(self.run_single(tokens, start, tokens.len() - 1..tokens.len(), true)?.expect("a profile"))
     }
 
-    fn run(
+    /// Runs a batch that was made for [`Engine::limits`], and returns the logits
+    /// of its rows, row after row.
+    ///
+    /// # Errors
+    /// An empty batch, or a failure of the device.
+    pub fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
+        self.run_batch(batch, false)?;
+        self.logits(batch.rows())
+    }
+
+    fn logits(&self, rows: usize) -> Result<&[f32], EngineError> {
+        Ok(&self.memory.output::<f32>("logits")?[..rows * self.config.vocab as usize])
+    }
+
+    fn run_single(
         &mut self,
         tokens: &[u32],
         start: usize,
         rows: std::ops::Range<usize>,
         profile: bool,
     ) -> Result<Option<Profile>, EngineError> {
-        let vocab = self.config.vocab;
-        if let Some(&bad) = tokens.iter().find(|&&t| t as i64 >= vocab) {
-            return Err(EngineError::Token(bad, vocab));
+        let mut batch = std::mem::replace(&mut self.single, Batch::none());
+        batch.clear();
+        let ran = batch.add(tokens, start, &self.single_pages).and_then(|()| {
+            batch.want(rows);
+            self.run_batch(&batch, profile)
+        });
+        self.single = batch;
+        ran
+    }
+
+    fn run_batch(&mut self, batch: &Batch, profile: bool) -> Result<Option<Profile>, EngineError> {
+        if batch.rows() == 0 {
+            return Err(EngineError::Batch("a batch of which no logits are wanted".into()));
         }
-        let end = start + tokens.len();
-        if end as i64 > self.options.context {
-            return Err(EngineError::Context(end - 1, self.options.context));
-        }
-        let class = Class::of(tokens.len());
+        let class = Class::of(batch.tokens());
         self.prepare(class)?;
-        let fill =
-            |memory: &mut Memory, name: &str, value: &dyn Fn(usize) -> i32, n: usize| -> Result<(), EngineError> {
-                if let Ok(all) = memory.input_mut::<i32>(name) {
-                    all.iter_mut().take(n).enumerate().for_each(|(i, v)| *v = value(i));
-                }
-                Ok(())
-            };
-        let n = tokens.len();
-        fill(&mut self.memory, "token", &|i| tokens[i] as i32, n)?;
-        fill(&mut self.memory, "position", &|i| (start + i) as i32, n)?;
-        fill(&mut self.memory, "segment", &|_| 0, n)?;
-        fill(&mut self.memory, "rows", &|i| (rows.start + i) as i32, rows.len())?;
+        // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
+        let rows = self.limits().pages * PAGE as usize;
+        let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
+        for name in caches {
+            let bytes = self.memory.state_mut::<u8>(name)?;
+            let row = bytes.len() / rows;
+            batch.begun().for_each(|begun| bytes[begun.start * row..begun.end * row].fill(0));
+        }
+        for name in ["token", "position", "segment", "rows", "page_table"] {
+            // A program that does not need an input does not have it.
+            if let (Ok(all), Some(input)) = (self.memory.input_mut::<i32>(name), batch.input(name)) {
+                all[..input.len()].copy_from_slice(input);
+            }
+        }
         let p = self.programs.get_mut(&class).expect("prepared above");
-        for (name, v) in p.vars.iter().zip(&mut p.values) {
-            *v = match name.as_str() {
-                "tokens" => n as i64,
-                "rows" => rows.len() as i64,
-                "pages" => self.sizes.pages,
-                "row_pages" => self.sizes.row_pages,
-                other => unreachable!("variable {other}"),
-            };
+        for (name, value) in p.vars.iter().zip(&mut p.values) {
+            *value = batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
         }
         if profile {
             return Ok(Some(p.exe.run_profiled(&mut self.memory, &p.values)?));
         }
         p.exe.run(&mut self.memory, &p.values)?;
         Ok(None)
+    }
+}
+
+/// Names of what lives from step to step.
+pub(crate) fn states(program: &Program) -> Vec<String> {
+    let state = |buffer: &Buffer| match &buffer.kind {
+        BufferKind::State(name) => Some(name.clone()),
+        _ => None,
+    };
+    program.buffers.iter().filter_map(state).collect()
+}
+
+impl Batches for Engine {
+    fn limits(&self) -> Limits {
+        Engine::limits(self)
+    }
+
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
+        Engine::prepare(self, Class::of(tokens))
+    }
+
+    fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
+        Engine::run(self, batch)
     }
 }

@@ -3,13 +3,15 @@
 //! It needs no C compiler and checks every access, and is a thousand times slower. An oracle for tests, and a way to
 //! see whether a wrong result is the compiler's or the machine's.
 
+use crate::batch::{Batch, Batches, Limits};
 use crate::config::Config;
-use crate::engine::{EngineError, EngineOptions};
-use crate::step::{Class, PAGE, Sizes, build};
+use crate::engine::{EngineError, EngineOptions, Sharing};
+use crate::step::{Class, build};
 use crate::steps::Steps;
 use compiler::Compiled;
 use compiler::program::BufferKind;
 use gguf::Gguf;
+use gguf::format::Planes;
 use ir::interp::Vars;
 use ir::interp::kernel::{Buffers, Kernel, KernelError};
 use std::collections::HashMap;
@@ -32,6 +34,14 @@ pub enum InterpretError {
     /// A kernel with source of its own, which is no IR.
     #[error("kernel {0} has its own source, which the interpreter cannot run")]
     Custom(String),
+    /// A weight whose rows cannot be repacked.
+    #[error("tensor {tensor} cannot be repacked: {problem}")]
+    Repack {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A weight that the file does not have.
     #[error("program {program} needs tensor {tensor}, which the file does not have")]
     Weight {
@@ -47,7 +57,10 @@ pub struct Interpreter {
     file: Arc<Gguf>,
     config: Config,
     options: EngineOptions,
+    sharing: Sharing,
     programs: HashMap<Class, Interpreted>,
+    /// Weights in planes, by name.
+    packed: HashMap<String, Vec<u8>>,
     /// What lives from step to step, by name.
     states: HashMap<String, Vec<u8>>,
     logits: Vec<f32>,
@@ -64,21 +77,45 @@ impl Interpreter {
     /// # Errors
     /// A model that is not supported.
     pub fn new(file: Arc<Gguf>, options: EngineOptions) -> Result<Interpreter, EngineError> {
-        let config = Config::read(&file)?;
-        Ok(Interpreter { file, config, options, programs: HashMap::new(), states: HashMap::new(), logits: vec![] })
+        let sharing = Sharing::none(&options);
+        Interpreter::shared(file, options, sharing)
     }
 
-    fn sizes(&self, class: Class) -> Sizes {
-        let pages = (self.options.context + PAGE - 1) / PAGE;
-        let (most_tokens, cache) = (self.options.chunk, self.options.cache);
-        Sizes { class, most_tokens, segments: 1, pages, row_pages: pages, cache }
+    /// As [`Interpreter::new`], for several sequences that share the cache.
+    ///
+    /// # Errors
+    /// As [`Interpreter::new`].
+    pub fn shared(file: Arc<Gguf>, options: EngineOptions, sharing: Sharing) -> Result<Interpreter, EngineError> {
+        let config = Config::read(&file)?;
+        let (programs, packed, states) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Interpreter { file, config, options, sharing, programs, packed, states, logits: vec![] })
+    }
+
+    /// A weight with its rows in planes, as a GPU would hold it.
+    fn pack(&self, program: &str, name: &str, planes: &Planes) -> Result<Vec<u8>, InterpretError> {
+        let (program, tensor) = (program.to_string(), name.to_string());
+        let Some(found) = self.file.tensor(name) else { return Err(InterpretError::Weight { program, tensor }) };
+        let data = self.file.data(found);
+        let mut packed = vec![0; planes.packed_bytes(data.len()).unwrap_or(0)];
+        match planes.pack(data, &mut packed) {
+            Ok(()) => Ok(packed),
+            Err(problem) => Err(InterpretError::Repack { tensor, problem: problem.to_string() }),
+        }
     }
 
     fn load(&mut self, class: Class) -> Result<(), EngineError> {
         if self.programs.contains_key(&class) {
             return Ok(());
         }
-        let compiled = build(&self.file, &self.config, &self.sizes(class), &self.options.compiler)?;
+        let compiled =
+            build(&self.file, &self.config, &self.sharing.sizes(class, &self.options), &self.options.compiler)?;
+        for buffer in &compiled.program.buffers {
+            if let BufferKind::Planes { name, planes } = &buffer.kind
+                && !self.packed.contains_key(name)
+            {
+                self.packed.insert(name.clone(), self.pack(&compiled.program.name, name, planes)?);
+            }
+        }
         let mut kernels = vec![];
         for (kernel, body) in compiled.program.kernels.iter().zip(&compiled.bodies) {
             if body.paths == ["custom"] {
@@ -114,37 +151,31 @@ impl Steps for Interpreter {
     }
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
-        let vocab = self.config.vocab;
-        if let Some(&bad) = tokens.iter().find(|&&t| i64::from(t) >= vocab) {
-            return Err(EngineError::Token(bad, vocab));
-        }
-        let end = start + tokens.len();
-        if end as i64 > self.options.context {
-            return Err(EngineError::Context(end - 1, self.options.context));
-        }
-        let class = Class::of(tokens.len());
+        let limits = Batches::limits(self);
+        let pages: Vec<u32> = (0..limits.row_pages() as u32).collect();
+        let mut batch = Batch::new(limits);
+        batch.add(tokens, start, &pages)?;
+        batch.want(rows);
+        self.run(&batch)
+    }
+}
+
+impl Batches for Interpreter {
+    fn limits(&self) -> Limits {
+        self.sharing.limits(&self.config, &self.options)
+    }
+
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
+        self.load(Class::of(tokens))
+    }
+
+    fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
+        let class = Class::of(batch.tokens());
         self.load(class)?;
-        let sizes = self.sizes(class);
-        let input = |name: &str| -> Vec<i32> {
-            let count = tokens.len();
-            match name {
-                "token" => tokens.iter().map(|&t| t as i32).collect(),
-                "position" => (start..start + count).map(|p| p as i32).collect(),
-                "segment" => vec![0; count],
-                "rows" => rows.clone().map(|r| r as i32).collect(),
-                "page_table" => (0..sizes.row_pages as i32).collect(),
-                other => unreachable!("input {other}"),
-            }
-        };
-        let value = |name: &str| match name {
-            "tokens" => tokens.len() as i64,
-            "rows" => rows.len() as i64,
-            "pages" => sizes.pages,
-            "row_pages" => sizes.row_pages,
-            other => unreachable!("variable {other}"),
-        };
-        let wanted = rows.len() * vocab as usize;
-        let outputs = self.programs[&class].run(&self.file, &mut self.states, &input, &value)?;
+        let input = |name: &str| batch.input(name).unwrap_or_else(|| unreachable!("input {name}")).to_vec();
+        let value = |name: &str| batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
+        let wanted = batch.rows() * self.config.vocab as usize;
+        let outputs = self.programs[&class].run(&self.file, &self.packed, &mut self.states, &input, &value)?;
         let logits = outputs.into_iter().find(|(name, _)| name == "logits").map(|(_, bytes)| bytes).unwrap_or_default();
         self.logits.clear();
         self.logits.extend(logits.chunks_exact(4).take(wanted).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
@@ -163,6 +194,7 @@ impl Interpreted {
     fn run(
         &self,
         file: &Gguf,
+        packed: &HashMap<String, Vec<u8>>,
         states: &mut HashMap<String, Vec<u8>>,
         input: &dyn Fn(&str) -> Vec<i32>,
         value: &dyn Fn(&str) -> i64,
@@ -181,6 +213,7 @@ impl Interpreted {
                         return Err(InterpretError::Weight { program, tensor });
                     }
                 },
+                BufferKind::Planes { name, .. } => Bytes::Borrowed(packed.get(name).map_or(&[], |p| p.as_slice())),
                 BufferKind::Const(bytes) => Bytes::Borrowed(bytes),
                 BufferKind::Input(name) => {
                     let mut bytes: Vec<u8> = input(name).iter().flat_map(|v| v.to_le_bytes()).collect();

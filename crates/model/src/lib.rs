@@ -1,16 +1,22 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
+pub mod batch;
 pub mod chat;
 pub mod config;
 pub mod engine;
 pub mod generate;
 pub mod interpreter;
+mod mix;
+pub mod pages;
 pub mod perplexity;
 pub mod plan;
+pub mod quantize;
 pub mod sampler;
+pub mod scheduler;
 pub mod step;
 pub mod steps;
 pub mod synth;
+mod tiles;
 pub mod tokenizer;
 pub mod vocabulary;
 pub mod weights;

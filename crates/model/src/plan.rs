@@ -51,7 +51,10 @@ impl Plan {
         let MemoryPlan { states, .. } = engine.memory_plan(workers);
         let allocated = engine.memory_plan(workers).allocated() as u64;
         Plan {
-            context: engine.context() as u64,
+            context: match engine.limits() {
+                limits if limits.segments == 1 => limits.context as u64,
+                limits => limits.pages as u64 * PAGE as u64,
+            },
             weights: file_bytes(engine.file()),
             cache: states as u64,
             workspace: Some(allocated - states as u64),

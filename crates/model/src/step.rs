@@ -5,6 +5,7 @@
 //! addressed in pages of [`PAGE`] positions.
 
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
+use crate::tiles::Tiles;
 use crate::weights::Weights;
 use compiler::compile::{CompileError, Compiled, Options, compile};
 use compiler::tensor::SoftmaxParts;
@@ -98,6 +99,8 @@ struct Step<'a> {
     cache: DType,
     sin: Tensor,
     cos: Tensor,
+    /// Whether tokens are grouped by the experts that they chose.
+    by_expert: bool,
 }
 
 impl<'a> Step<'a> {
@@ -181,6 +184,7 @@ impl<'a> Step<'a> {
             cache: sizes.cache,
             sin,
             cos,
+            by_expert: sizes.class == Class::Many,
         }
     }
 
@@ -246,6 +250,8 @@ impl<'a> Step<'a> {
     fn experts(&self, layer: i64, x: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
         let hidden = self.c.hidden;
         let name = |part: &str| format!("blk.{layer}.{part}");
+        self.w.check_finite(&name("ffn_gate_inp.weight"))?;
+        self.w.check_finite(&name("exp_probs_b.bias"))?;
         let scores = x.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
         let probs = match e.gating {
             Gating::Softmax => scores.softmax(),
@@ -268,7 +274,6 @@ impl<'a> Step<'a> {
         if e.scale != 1.0 {
             weights = weights * e.scale;
         }
-        let x1 = x.unsqueeze(1);
         let (gate, up) = if self.w.has(&name("ffn_gate_up_exps.weight")) {
             let both = self.w.get(&name("ffn_gate_up_exps.weight"), &[e.count, 2 * e.width, hidden])?;
             (both.slice(1, 0, e.width), both.slice(1, e.width, e.width))
@@ -279,8 +284,22 @@ impl<'a> Step<'a> {
             )
         };
         let down = self.w.get(&name("ffn_down_exps.weight"), &[e.count, hidden, e.width])?;
-        let h = &x1.linear(&gate.gather(&ids)).silu() * &x1.linear(&up.gather(&ids));
-        let routed = (&h.linear(&down.gather(&ids)) * &weights.unsqueeze(2)).sum(1);
+        let each = match self.by_expert {
+            false => {
+                let x = x.unsqueeze(1);
+                let h = &x.linear(&gate.gather(&ids)).silu() * &x.linear(&up.gather(&ids));
+                h.linear(&down.gather(&ids))
+            }
+            true => {
+                let tiles = Tiles::of(self.b, self.t, &ids, e.count);
+                let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
+                let x = x.gather(&tiles.token).prefix(1, &tiles.count);
+                let h = &x.linear(&rows(&gate)).silu() * &x.linear(&rows(&up));
+                let y = h.prefix(1, &tiles.count).linear(&rows(&down));
+                tiles.restore(&y)
+            }
+        };
+        let routed = (&each * &weights.unsqueeze(2)).sum(1);
         if e.shared == 0 {
             return Ok(routed);
         }
@@ -393,10 +412,13 @@ impl<'a> Step<'a> {
     }
 
     /// Softmax over the cache from scores `[T, kv, splits, tiles, group, PAGE]`.
+    /// What is not visible weighs zero; as zero times NaN is NaN, rows that are
+    /// not finite reach every token that reads their page. So a page is cleared
+    /// before a sequence gets it ([`Batch::begun`](crate::batch::Batch::begun)).
     fn attend(&self, scores: Tensor, kv: i64, weigh: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
         let (t, one) = (self.t, Dim::Const(1));
         let seen = self.visible.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), one, PAGE.into()]);
-        let scores = seen.select(&scores, &self.b.float(f32::MIN));
+        let scores = seen.select(&scores, &self.b.float(f32::NEG_INFINITY));
         let tiles = self.tiles.reshape(&[t, one, self.splits.into()]).expand(&[t, kv.into(), self.splits.into()]);
         let parts = SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles);
         if self.splits == 1 {

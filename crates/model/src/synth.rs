@@ -14,23 +14,24 @@
 //! that llama.cpp's quantiser chooses without an importance matrix. The weights are not trained and not quantised from
 //! anything: blocks are drawn directly, so that a matrix has about the spread of a freshly initialised one.
 //!
-//! - `shape`: the models. `tensors`: their tensors. `mix`: the type of each.
+//! - `shape`: the models. `tensors`: their tensors; `crate::mix` has the type of each.
 //! - `metadata` and `vocab`: the header.
 //! - `blocks`, `pool`, `random`: the data.
 
 mod blocks;
 mod metadata;
-mod mix;
 mod pool;
 mod random;
 mod shape;
 mod tensors;
 mod vocab;
 
-pub use mix::Quant;
+pub use crate::mix::Quant;
 pub use shape::{RopeScaling, Shape, shapes};
 pub use vocab::Family;
 
+use crate::config::Attention;
+use crate::mix::{self, Mix, Role};
 use gguf::{GgmlType, WriteError, Writer};
 use pool::Pools;
 use random::Random;
@@ -121,7 +122,9 @@ impl Plan {
     /// Names that do not exist, and options that do not fit the shape.
     pub fn new(shape: &str, quant: &str, options: &SynthOptions) -> Result<Plan, SynthError> {
         let shape = Shape::named(shape)?;
-        let quant = Quant::named(quant)?;
+        let unknown =
+            || SynthError::UnknownQuant { name: quant.to_owned(), known: join(Quant::ALL.iter().map(|q| q.name())) };
+        let quant = Quant::named(quant).ok_or_else(unknown)?;
         let layers = options.layers.unwrap_or(shape.layers);
         if !(1..=LAYER_LIMIT).contains(&layers) {
             return Err(SynthError::Layers(layers));
@@ -131,7 +134,7 @@ impl Plan {
         }
         let tensors = tensors::tensors(shape, layers, options.legacy_kv_b);
         let plan = |tensor: tensors::Spec| {
-            let ty = mix::type_of(quant, &tensor, shape, layers, options);
+            let ty = type_of(quant, &tensor, shape, layers, options);
             let row = ty.row_bytes(tensor.shape[0]);
             PlannedTensor {
                 bytes: row.expect("rows fit their type") * tensor.rows(),
@@ -252,6 +255,21 @@ impl<'a, P: FnMut(u64, u64)> Data<'a, P> {
             }
         }
     }
+}
+
+/// The type of a tensor.
+fn type_of(quant: Quant, tensor: &tensors::Spec, shape: &Shape, layers: u32, options: &SynthOptions) -> GgmlType {
+    let columns = tensor.shape[0];
+    if options.mixed && tensor.role != Role::Plain && (tensor.role == Role::Key || tensor.shared) {
+        // Another type than that of most, of blocks as short as any.
+        let other = if quant.base() == GgmlType::Q8_0 { GgmlType::Q4_0 } else { GgmlType::Q8_0 };
+        return mix::fitting(other, columns);
+    }
+    let shared_values = match shape.attention {
+        Attention::Grouped { kv_heads, .. } => shape.heads / kv_heads >= 4,
+        Attention::Latent { .. } => false,
+    };
+    Mix { quant, layers, tied: shape.tied, shared_values }.type_of(tensor.role, tensor.layer, columns)
 }
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -55,4 +55,13 @@ impl<'a> Weights<'a> {
     pub fn find(&self, name: &str, shape: &[i64]) -> Result<Option<Tensor>, ConfigError> {
         if self.has(name) { self.get(name, shape).map(Some) } else { Ok(None) }
     }
+
+    /// Checks that no value of a tensor is NaN or infinite: for what decides which weights are used, where a bad value
+    /// would not reach the logits. A tensor that is missing passes.
+    ///
+    /// # Errors
+    /// The first such value.
+    pub fn check_finite(&self, name: &str) -> Result<(), ConfigError> {
+        self.file.tensor(name).map_or(Ok(()), |t| Ok(self.file.check_weights(t)?))
+    }
 }

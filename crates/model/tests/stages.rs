@@ -1,172 +1,63 @@
 //! How many stages a layer of each family takes at one token: the fusions that
-//! have to come out of the general passes. Nothing runs; the files are headers
-//! of models of the real shapes, with holes for weights.
+//! have to come out of the general passes.
+
+mod support;
 
 use compiler::compile::Compiled;
+use compiler::program::Launch;
 use compiler::{Numerics, Options};
-use gguf::{Gguf, Writer};
-use ir::{DType, Id, Op};
-use model::config::{Attention, Config, Gating};
-use model::step::{Class, PAGE, Sizes, build};
-use model::synth::{Plan, Shape, SynthOptions};
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use ir::{DType, Id, Op, Space};
+use model::step::Class;
+use support::hollow::Hollow;
 
-/// Bytes of weights written at a time.
-const CHUNK: usize = 1 << 20;
+/// Stages of a layer that each shape takes at most.
+const MOST: [(&str, usize); 8] = [
+    ("glm-4.7-flash", 10),
+    ("deepseek-v2-lite", 10),
+    ("youtu-llm-2b", 8),
+    ("llama-3.2-1b", 5),
+    ("tiny-qwen2", 6),
+    ("qwen3-0.6b", 5),
+    ("qwen3-30b-a3b", 8),
+    ("tiny-glm4", 8),
+];
 
-static ZEROS: [u8; CHUNK] = [0; CHUNK];
-
-/// A file in which chunks of zeros are holes.
-struct Sparse(File);
-
-impl Write for Sparse {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() == CHUNK && bytes == ZEROS {
-            self.0.seek(SeekFrom::Current(CHUNK as i64))?;
-            return Ok(CHUNK);
-        }
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-/// Removes a file when it is no longer needed.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// A file of this shape, without a vocabulary, and without weights.
-fn hollow(shape: &Shape, plan: &Plan, layers: u32, path: &Path) -> Gguf {
-    let mut w = Writer::new();
-    w.set("general.architecture", shape.arch);
-    let mut int = |name: &str, v: i64| {
-        w.set(format!("{}.{name}", shape.arch), u32::try_from(v).expect("sizes are small"));
-    };
-    int("block_count", layers.into());
-    int("context_length", shape.context.into());
-    int("embedding_length", shape.hidden);
-    int("feed_forward_length", shape.ffn);
-    int("attention.head_count", shape.heads);
-    int("rope.dimension_count", shape.rope_dims);
-    match shape.attention {
-        Attention::Grouped { kv_heads, head, value } => {
-            int("attention.head_count_kv", kv_heads);
-            int("attention.key_length", head);
-            int("attention.value_length", value);
-        }
-        Attention::Latent { q_rank, kv_rank, nope, rope, value } => {
-            int("attention.q_lora_rank", q_rank.unwrap_or(0));
-            int("attention.kv_lora_rank", kv_rank);
-            int("attention.key_length_mla", nope + rope);
-            int("attention.value_length_mla", value);
-        }
-    }
-    if let Some(e) = &shape.experts {
-        int("leading_dense_block_count", shape.dense_lead.into());
-        int("expert_count", e.count);
-        int("expert_used_count", e.used);
-        int("expert_shared_count", e.shared);
-        int("expert_feed_forward_length", e.width);
-        int("expert_gating_func", if e.gating == Gating::Sigmoid { 2 } else { 1 });
-        w.set(format!("{}.expert_weights_scale", shape.arch), e.scale);
-        w.set(format!("{}.expert_weights_norm", shape.arch), e.normalise);
-    }
-    w.set(format!("{}.attention.layer_norm_rms_epsilon", shape.arch), shape.eps);
-    w.set(format!("{}.rope.freq_base", shape.arch), shape.rope_base);
-    for t in plan.tensors() {
-        w.tensor(&t.name, t.ty, &t.shape).expect("a legal tensor");
-    }
-    let mut sink = Sparse(File::create(path).expect("a temporary file"));
-    let size = w.write_to(&mut sink, |t, out| {
-        if t.name == "rope_freqs.weight" {
-            // Divisors of the rotations.
-            return (0..t.elements()).try_for_each(|_| out.write_all(&1f32.to_le_bytes()));
-        }
-        let bytes =
-            t.elements() / u64::from(t.ty.block_len()) * t.ty.row_bytes(t.ty.block_len().into()).expect("a block");
-        let mut left = bytes as usize;
-        while left > 0 {
-            let n = left.min(CHUNK);
-            out.write_all(&ZEROS[..n])?;
-            left -= n;
-        }
-        Ok(())
-    });
-    sink.0.set_len(size.expect("a file")).expect("room for a sparse file");
-    Gguf::open(path).expect("a model file")
-}
-
-/// The program of one token.
-fn compiled(file: &Gguf, numerics: Numerics) -> Compiled {
-    let config = Config::read(file).expect("a known model");
-    let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
-    let pages = 4096 / PAGE;
-    let sizes = Sizes { class: Class::One, most_tokens: 64, segments: 1, pages, row_pages: pages, cache };
-    build(file, &config, &sizes, &Options::cpu(numerics, 64)).expect("a program")
-}
-
-/// The program of a model with so many layers.
-fn of_shape(name: &str, layers: u32, mixed: bool, numerics: Numerics) -> Compiled {
-    let options = SynthOptions { layers: Some(layers), mixed, ..Default::default() };
-    let plan = Plan::new(name, "q4_0", &options).expect("a known shape");
-    let path = format!("stages-{name}-{layers}-{mixed}-{numerics:?}-{:?}.gguf", std::thread::current().id());
-    let path = Temporary(Path::new(env!("CARGO_TARGET_TMPDIR")).join(path.replace(['(', ')'], "")));
-    let file = hollow(plan.shape(), &plan, layers, &path.0);
-    compiled(&file, numerics)
-}
-
-/// Stages of the fourth layer.
-fn stages_a_layer(name: &str) -> usize {
-    let count = |layers| of_shape(name, layers, false, Numerics::Int8).program.stages.len();
-    let n = count(4) - count(3);
-    println!("{name}: {n} stages a layer");
-    n
-}
+/// Every family, and every kind of attention and feed-forward in it.
+const TINY: [&str; 8] = [
+    "tiny-llama",
+    "tiny-qwen2",
+    "tiny-qwen3",
+    "tiny-qwen3moe",
+    "tiny-glm4",
+    "tiny-mla-moe",
+    "tiny-mla-dense",
+    "tiny-mla-softmax",
+];
 
 #[test]
-fn glm_4_7_flash_takes_at_most_10_stages_a_layer() {
-    assert!(stages_a_layer("glm-4.7-flash") <= 10);
-}
-
-#[test]
-fn youtu_llm_takes_at_most_9_stages_a_layer() {
-    assert!(stages_a_layer("youtu-llm-2b") <= 9);
-}
-
-#[test]
-fn llama_takes_at_most_7_stages_a_layer() {
-    assert!(stages_a_layer("llama-3.2-1b") <= 7);
-}
-
-#[test]
-fn qwen3_takes_at_most_7_stages_a_layer() {
-    assert!(stages_a_layer("qwen3-0.6b") <= 7);
-}
-
-#[test]
-fn glm4_takes_at_most_9_stages_a_layer() {
-    assert!(stages_a_layer("tiny-glm4") <= 9);
+fn a_layer_takes_no_more_stages_than_it_did() {
+    let mut more = vec![];
+    for (shape, most) in MOST {
+        let count = |layers| Hollow::new(shape, layers).compile().program.stages.len();
+        let stages = count(4) - count(3);
+        println!("{shape}: {stages} stages a layer");
+        if stages > most {
+            more.push(format!("{shape} takes {stages} stages a layer, at most {most} before"));
+        }
+    }
+    assert!(more.is_empty(), "{}", more.join("\n"));
 }
 
 #[test]
 fn mixed_types_keep_the_number_of_stages() {
-    let stages = |mixed| of_shape("tiny-mla-moe", 4, mixed, Numerics::Int8).program.stages.len();
+    let stages = |mixed| Hollow { mixed, ..Hollow::new("tiny-mla-moe", 4) }.compile().program.stages.len();
     assert_eq!(stages(true), stages(false));
 }
 
 #[test]
 fn equal_layers_share_their_kernels() {
     for name in ["llama-3.2-1b", "youtu-llm-2b", "glm-4.7-flash"] {
-        let (three, four) = (of_shape(name, 3, false, Numerics::Int8), of_shape(name, 4, false, Numerics::Int8));
+        let (three, four) = (Hollow::new(name, 3).compile(), Hollow::new(name, 4).compile());
         assert_eq!(three.log.misses, four.log.misses, "{name}: the fourth layer needs new kernels");
         let added = four.program.launches() - three.program.launches();
         assert_eq!(four.log.hits - three.log.hits, added, "{name}");
@@ -175,21 +66,61 @@ fn equal_layers_share_their_kernels() {
 
 #[test]
 fn no_family_needs_a_call_or_a_fence() {
-    for name in [
-        "tiny-llama",
-        "tiny-qwen2",
-        "tiny-qwen3",
-        "tiny-qwen3moe",
-        "tiny-glm4",
-        "tiny-mla-moe",
-        "tiny-mla-dense",
-        "tiny-mla-softmax",
-    ] {
+    for name in TINY {
         for numerics in [Numerics::Exact, Numerics::Int8] {
-            let c = of_shape(name, 2, false, numerics);
+            let c = Hollow { numerics, ..Hollow::new(name, 2) }.compile();
             let count = c.graph.len() as u32;
             let custom = (0..count).find(|&i| matches!(c.graph.op(Id(i)), Op::Call { .. } | Op::Fence));
             assert_eq!(custom, None, "{name} {numerics:?}");
+        }
+    }
+}
+
+#[test]
+fn every_pass_leaves_every_family_well_formed() {
+    for name in TINY {
+        for numerics in [Numerics::Exact, Numerics::Int8] {
+            for class in [Class::One, Class::Few, Class::Many] {
+                let options = Options { check: true, ..Options::cpu(numerics, 64) };
+                let program = Hollow { numerics, ..Hollow::new(name, 2) }.compile_with(class, &options);
+                program.map(|_| ()).unwrap_or_else(|e| panic!("{name} {numerics:?} {class:?}: {e}"));
+            }
+        }
+    }
+}
+
+/// The buffers of codes that a launch has in a space.
+fn codes(c: &Compiled, launch: &Launch, wanted: Space) -> Vec<usize> {
+    let ids = c.graph.toposort(&[c.bodies[launch.kernel].root]).into_iter();
+    let slots = ids.filter_map(|id| match *c.graph.op(id) {
+        Op::Buffer { slot, space, .. } if space == wanted && c.graph.dtype(id) == DType::I8 => Some(slot),
+        _ => None,
+    });
+    slots.map(|slot| launch.args[slot as usize]).collect()
+}
+
+#[test]
+fn the_last_kernel_of_a_layer_writes_the_codes_of_the_next() {
+    for (name, down, readers) in [
+        ("llama-3.2-1b", "ffn_down", &["attn_q", "attn_k", "attn_v"][..]),
+        ("qwen3-0.6b", "ffn_down", &["attn_q", "attn_k", "attn_v"]),
+        ("youtu-llm-2b", "ffn_down", &["attn_q_a", "attn_kv_a_mqa"]),
+        ("glm-4.7-flash", "ffn_down_exps", &["attn_q_a", "attn_kv_a_mqa"]),
+    ] {
+        let c = Hollow::new(name, 4).compile();
+        let launch = |layer: usize, tensor: &str| {
+            let tensor = format!("blk.{layer}.{tensor}");
+            let reads = |l: &&Launch| l.origin.split(' ').any(|name| name == tensor);
+            let all = c.program.stages.iter().flat_map(|s| &s.launches);
+            all.clone().find(reads).unwrap_or_else(|| panic!("{name}: no kernel reads {tensor}"))
+        };
+        for layer in 1..3 {
+            let written = codes(&c, launch(layer, down), Space::Output);
+            for reader in readers {
+                let read = codes(&c, launch(layer + 1, reader), Space::Input);
+                let both = read.iter().any(|buffer| written.contains(buffer));
+                assert!(both, "{name}: {reader} of layer {} reads codes that {down} did not write", layer + 1);
+            }
         }
     }
 }

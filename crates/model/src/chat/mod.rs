@@ -7,10 +7,12 @@
 mod family;
 mod jinja;
 mod messages;
+mod output;
 mod reasoning;
 
 pub use family::Family;
 pub use jinja::{Limit, Limits, TemplateError};
+pub use output::{Delta, OutputParser, ToolCall};
 pub use reasoning::{ReasoningSplitter, Split};
 
 use serde_json::{Map, Value as Json};

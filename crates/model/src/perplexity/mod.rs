@@ -2,13 +2,13 @@
 //!
 //! The definition is llama.cpp's, so that numbers compare: the text is cut into windows of the context's length, each
 //! begins with the beginning-of-text token where the vocabulary has one, and the second half of each is scored.
-//! Distances are to the log-probabilities that a reference run saved ([`base`]), in the same format as llama.cpp's.
+//! Distances are to the log-probabilities that a reference run saved ([`base_logits`]), in the same format as llama.cpp's.
 
-pub mod base;
+pub mod base_logits;
 
 use crate::engine::EngineError;
 use crate::steps::Steps;
-use base::{BaseError, BaseReader, BaseWriter};
+use base_logits::{BaseError, BaseReader, BaseWriter};
 use std::ops::ControlFlow;
 
 /// Why there is no score.

@@ -62,7 +62,11 @@ impl SamplerConfig {
             && (self.repeat_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)
     }
 
-    pub(super) fn check(&self, vocab: usize) -> Result<(), SamplerError> {
+    /// Whether every setting makes sense for a vocabulary of this size.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self, vocab: usize) -> Result<(), SamplerError> {
         let at_least = |name, value: f32, low: f32| in_range(name, value, low, f32::MAX);
         if vocab == 0 {
             return Err(SamplerError::EmptyVocabulary);

@@ -5,6 +5,7 @@
 
 use super::shape::{RopeScaling, Shape};
 use crate::config::{Attention, Experts};
+use crate::mix::Role;
 
 /// Spread of norms around 1.
 const NORM_STD: f32 = 0.05;
@@ -14,22 +15,6 @@ const BIAS_STD: f32 = 0.1;
 
 /// Spread of the scores of a router: wide enough that the choice of experts is never close to even.
 const SCORE_STD: f32 = 2.0;
-
-/// What a matrix does, as far as the choice of its type goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Not a matrix to be quantised.
-    Plain,
-    Embedding,
-    Output,
-    Key,
-    /// Values, alone or together with keys.
-    Value,
-    AttentionOutput,
-    Down,
-    /// Any other.
-    Other,
-}
 
 /// How a tensor is filled.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,58 @@
-//! Which type each tensor has.
+//! Which type each tensor of a quantised file has.
 //!
 //! The rules are those of llama.cpp's quantiser without an importance matrix: more bits for the output, for some of the
 //! layers of the values and of the down projections, and another type where a row is not a whole number of blocks.
 //! MXFP4 is the exception: here every matrix has it, there only experts do.
 
-use super::tensors::{Role, Spec};
-use super::{Shape, SynthError, SynthOptions, join};
-use crate::config::Attention;
 use gguf::GgmlType;
+
+/// What a matrix does, as far as the choice of its type goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Not a matrix to be quantised.
+    Plain,
+    Embedding,
+    Output,
+    Key,
+    /// Values, alone or together with keys.
+    Value,
+    AttentionOutput,
+    Down,
+    /// Any other.
+    Other,
+}
+
+impl Role {
+    /// The role of a tensor by its name in the file.
+    pub(crate) fn of(name: &str) -> Role {
+        let name = name.strip_suffix(".weight");
+        let part = name.map(|name| name.rsplit('.').next().unwrap_or(name));
+        match part {
+            None | Some("ffn_gate_inp" | "rope_freqs" | "ffn_gate_inp_shexp") => Role::Plain,
+            Some(part) if part.ends_with("norm") => Role::Plain,
+            Some("token_embd") => Role::Embedding,
+            Some("output") => Role::Output,
+            Some("attn_k" | "attn_kv_a_mqa") => Role::Key,
+            Some("attn_v" | "attn_kv_b") => Role::Value,
+            Some("attn_output") => Role::AttentionOutput,
+            Some("ffn_down" | "ffn_down_exps" | "ffn_down_shexp") => Role::Down,
+            Some(_) => Role::Other,
+        }
+    }
+}
+
+/// What the choice of types depends on besides the tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    /// Wanted.
+    pub(crate) quant: Quant,
+    /// Blocks of the model.
+    pub(crate) layers: u32,
+    /// Whether the embedding is the output too.
+    pub(crate) tied: bool,
+    /// Whether four or more query heads share a value.
+    pub(crate) shared_values: bool,
+}
 
 macro_rules! quants {
     ($($variant:ident = $name:literal, $base:ident, $file_type:literal;)*) => {
@@ -60,14 +105,8 @@ quants! {
 
 impl Quant {
     /// The quantisation of this name, in any case.
-    ///
-    /// # Errors
-    /// [`SynthError::UnknownQuant`] with the names there are.
-    pub fn named(name: &str) -> Result<Quant, SynthError> {
-        let found = |q: &&Quant| q.name().eq_ignore_ascii_case(name);
-        let unknown =
-            || SynthError::UnknownQuant { name: name.to_owned(), known: join(Quant::ALL.iter().map(|q| q.name())) };
-        Quant::ALL.iter().find(found).copied().ok_or_else(unknown)
+    pub fn named(name: &str) -> Option<Quant> {
+        Quant::ALL.iter().copied().find(|quant| quant.name().eq_ignore_ascii_case(name))
     }
 
     /// Whether every matrix has the same type.
@@ -76,38 +115,33 @@ impl Quant {
     }
 }
 
-/// The type of a tensor.
-pub(super) fn type_of(quant: Quant, tensor: &Spec, shape: &Shape, layers: u32, options: &SynthOptions) -> GgmlType {
-    let ty = match tensor.role {
-        Role::Plain => return GgmlType::F32,
-        role if options.mixed && (role == Role::Key || tensor.shared) => other(quant.base()),
-        _ if quant.is_uniform() => quant.base(),
-        _ => chosen(quant, tensor, shape, layers),
-    };
-    fitting(ty, tensor.shape[0])
-}
+impl Mix {
+    /// The type of a tensor of this role, in this block, with rows of so many values.
+    pub(crate) fn type_of(&self, role: Role, layer: u32, columns: u64) -> GgmlType {
+        match role {
+            Role::Plain => GgmlType::F32,
+            _ if self.quant.is_uniform() => fitting(self.quant.base(), columns),
+            role => fitting(self.chosen(role, layer), columns),
+        }
+    }
 
-fn chosen(quant: Quant, tensor: &Spec, shape: &Shape, layers: u32) -> GgmlType {
-    use GgmlType::{Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
-    let (layer, base) = (tensor.layer, quant.base());
-    let is_output = tensor.role == Role::Output || shape.tied && tensor.role == Role::Embedding;
-    // Values are small where four or more query heads share one.
-    let shared_values = match shape.attention {
-        Attention::Grouped { kv_heads, .. } => shape.heads / kv_heads >= 4,
-        Attention::Latent { .. } => false,
-    };
-    match (quant, tensor.role) {
-        (Quant::Q8_0, _) => Q8_0,
-        _ if is_output => Q6_K,
-        (Quant::Q2K, Role::Value) if shared_values => Q4_K,
-        (Quant::Q2K, Role::Value | Role::Down | Role::AttentionOutput) => Q3_K,
-        (Quant::Q3KM, Role::Value) if layer < 2 => Q5_K,
-        (Quant::Q3KM, Role::Down) if layer < layers / 16 => Q5_K,
-        (Quant::Q3KM, Role::Value | Role::Down | Role::AttentionOutput) => Q4_K,
-        (Quant::Q4KM | Quant::Q5KM, Role::Value | Role::Down) if has_more(layer, layers) => Q6_K,
-        (Quant::Iq4Nl | Quant::Iq4Xs, Role::Value) if shared_values => Q5_K,
-        (Quant::Iq4Nl | Quant::Iq4Xs, Role::Down) if layer < layers / 8 => Q5_K,
-        _ => base,
+    fn chosen(&self, role: Role, layer: u32) -> GgmlType {
+        use GgmlType::{Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
+        let Mix { quant, layers, tied, shared_values } = *self;
+        let is_output = role == Role::Output || tied && role == Role::Embedding;
+        match (quant, role) {
+            (Quant::Q8_0, _) => Q8_0,
+            _ if is_output => Q6_K,
+            (Quant::Q2K, Role::Value) if shared_values => Q4_K,
+            (Quant::Q2K, Role::Value | Role::Down | Role::AttentionOutput) => Q3_K,
+            (Quant::Q3KM, Role::Value) if layer < 2 => Q5_K,
+            (Quant::Q3KM, Role::Down) if layer < layers / 16 => Q5_K,
+            (Quant::Q3KM, Role::Value | Role::Down | Role::AttentionOutput) => Q4_K,
+            (Quant::Q4KM | Quant::Q5KM, Role::Value | Role::Down) if has_more(layer, layers) => Q6_K,
+            (Quant::Iq4Nl | Quant::Iq4Xs, Role::Value) if shared_values => Q5_K,
+            (Quant::Iq4Nl | Quant::Iq4Xs, Role::Down) if layer < layers / 8 => Q5_K,
+            _ => quant.base(),
+        }
     }
 }
 
@@ -117,16 +151,8 @@ fn has_more(layer: u32, layers: u32) -> bool {
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// Another type than `base`, of blocks as short as any.
-fn other(base: GgmlType) -> GgmlType {
-    match base {
-        GgmlType::Q8_0 => GgmlType::Q4_0,
-        _ => GgmlType::Q8_0,
-    }
-}
-
 /// The type itself, or the one that takes its place in rows of `columns` values.
-fn fitting(ty: GgmlType, columns: u64) -> GgmlType {
+pub(crate) fn fitting(ty: GgmlType, columns: u64) -> GgmlType {
     use GgmlType::*;
     let fits = |ty: GgmlType| columns.is_multiple_of(u64::from(ty.block_len()));
     let shorter = match ty {
@@ -151,8 +177,8 @@ mod tests {
     #[test]
     fn names_are_unique_and_found() {
         for &quant in Quant::ALL {
-            assert_eq!(Quant::named(quant.name()).unwrap(), quant);
-            assert_eq!(Quant::named(&quant.name().to_uppercase()).unwrap(), quant);
+            assert_eq!(Quant::named(quant.name()), Some(quant));
+            assert_eq!(Quant::named(&quant.name().to_uppercase()), Some(quant));
         }
     }
 

@@ -1,0 +1,260 @@
+//! What one step computes: tokens of several sequences, and whose logits are wanted.
+//!
+//! A [`Batch`] is the ragged input of a step program in plain numbers. Each sequence in it is a *segment*: a run of
+//! tokens from some position on, and the pages that its cache lies in. A segment may be one decoded token, a chunk of
+//! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
+
+use crate::engine::EngineError;
+use crate::step::PAGE;
+use std::ops::Range;
+
+/// What a step can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Length of a row of logits; every token is below it.
+    pub vocab: usize,
+    /// Tokens of a step.
+    pub tokens: usize,
+    /// Segments of a step.
+    pub segments: usize,
+    /// Positions of one sequence.
+    pub context: usize,
+    /// Pages of the cache, which all sequences share.
+    pub pages: usize,
+}
+
+impl Limits {
+    /// Pages of one sequence at most.
+    pub fn row_pages(&self) -> usize {
+        self.context.div_ceil(PAGE as usize)
+    }
+}
+
+/// The input of a step. Keeps its memory from step to step.
+///
+/// ```
+/// use model::batch::{Batch, Limits};
+///
+/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4 };
+/// let mut batch = Batch::new(limits);
+/// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
+/// batch.want_last();
+/// batch.add(&[9], 70, &[0, 3])?; // one token more of another sequence
+/// batch.want_last();
+/// assert_eq!((batch.tokens(), batch.segments(), batch.rows()), (4, 2, 2));
+/// # Ok::<(), model::engine::EngineError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Batch {
+    limits: Limits,
+    token: Vec<i32>,
+    position: Vec<i32>,
+    segment: Vec<i32>,
+    rows: Vec<i32>,
+    /// Page table, `[segments, row_pages]`.
+    table: Vec<i32>,
+    segments: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new(limits: Limits) -> Batch {
+        Batch {
+            token: Vec::with_capacity(limits.tokens),
+            position: Vec::with_capacity(limits.tokens),
+            segment: Vec::with_capacity(limits.tokens),
+            rows: Vec::with_capacity(limits.tokens),
+            table: vec![0; limits.segments * limits.row_pages()],
+            segments: 0,
+            limits,
+        }
+    }
+
+    /// A batch that nothing fits into, and which has no memory.
+    pub(crate) fn none() -> Batch {
+        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0 })
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.token.clear();
+        self.position.clear();
+        self.segment.clear();
+        self.rows.clear();
+        self.segments = 0;
+    }
+
+    /// Adds tokens of a sequence that begin at position `start`; position `p` lies in `pages[p / 64]`. Every position
+    /// before `start` must have been computed into these pages.
+    ///
+    /// # Errors
+    /// What does not fit: tokens, segments, positions, pages. The batch is then as before.
+    pub fn add(&mut self, tokens: &[u32], start: usize, pages: &[u32]) -> Result<(), EngineError> {
+        let Limits { vocab, context, .. } = self.limits;
+        let end = start + tokens.len();
+        if let Some(&bad) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(EngineError::Token(bad, vocab as i64));
+        }
+        if end > context {
+            return Err(EngineError::Context(end - 1, context as i64));
+        }
+        let needed = end.div_ceil(PAGE as usize);
+        let Some(pages) = pages.get(..needed) else {
+            return Err(EngineError::Batch(format!("{end} positions in {} pages", pages.len())));
+        };
+        if let Some(page) = pages.iter().find(|&&page| page as usize >= self.limits.pages) {
+            return Err(EngineError::Batch(format!("page {page} of {}", self.limits.pages)));
+        }
+        if tokens.is_empty() {
+            return Err(EngineError::Batch("a segment without tokens".into()));
+        }
+        if self.token.len() + tokens.len() > self.limits.tokens || self.segments == self.limits.segments {
+            return Err(EngineError::Batch(format!(
+                "{} tokens of {} sequences (at most {} of {})",
+                self.token.len() + tokens.len(),
+                self.segments + 1,
+                self.limits.tokens,
+                self.limits.segments
+            )));
+        }
+        let (segment, row) = (self.segments, self.limits.row_pages());
+        self.segments += 1;
+        self.token.extend(tokens.iter().map(|&token| token as i32));
+        self.position.extend((start..end).map(|position| position as i32));
+        self.segment.extend(std::iter::repeat_n(segment as i32, tokens.len()));
+        let table = &mut self.table[segment * row..][..needed];
+        table.iter_mut().zip(pages).for_each(|(entry, &page)| *entry = page as i32);
+        Ok(())
+    }
+
+    /// Asks for the logits of the token added last.
+    pub fn want_last(&mut self) {
+        self.want(self.token.len().saturating_sub(1)..self.token.len());
+    }
+
+    /// Asks for the logits of tokens, by their places in the batch. Rows come in the order in which they are asked for.
+    pub fn want(&mut self, tokens: std::ops::Range<usize>) {
+        let tokens = tokens.start.min(self.token.len())..tokens.end.min(self.token.len());
+        let room = self.limits.tokens - self.rows.len().min(self.limits.tokens);
+        self.rows.extend(tokens.take(room).map(|token| token as i32));
+    }
+
+    /// Tokens in it.
+    pub fn tokens(&self) -> usize {
+        self.token.len()
+    }
+
+    /// Sequences in it.
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Rows of logits that were asked for.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Rows of the cache that belong to a segment from this step on and hold what somebody left there: of each page
+    /// that it begins, all; of the page that a prompt goes on in, what is not computed yet.
+    pub fn begun(&self) -> impl Iterator<Item = Range<usize>> {
+        let page = PAGE as usize;
+        (0..self.token.len()).filter_map(move |i| {
+            let (position, segment) = (self.position[i] as usize, self.segment[i]);
+            let first = i == 0 || self.segment[i - 1] != segment;
+            let goes_on = first && self.segment.get(i + 1) == Some(&segment);
+            (position % page == 0 || goes_on).then(|| {
+                let entry = segment as usize * self.limits.row_pages() + position / page;
+                let start = self.table[entry] as usize * page;
+                start + position % page..start + page
+            })
+        })
+    }
+
+    /// An input of the step program by its name, as far as this step uses it.
+    pub fn input(&self, name: &str) -> Option<&[i32]> {
+        Some(match name {
+            "token" => &self.token,
+            "position" => &self.position,
+            "segment" => &self.segment,
+            "rows" => &self.rows,
+            "page_table" => &self.table[..self.segments * self.limits.row_pages()],
+            _ => return None,
+        })
+    }
+
+    /// The value of a variable of the step program.
+    pub fn variable(&self, name: &str) -> Option<i64> {
+        let value = match name {
+            "tokens" => self.token.len(),
+            "rows" => self.rows.len(),
+            "pages" => self.limits.pages,
+            "row_pages" => self.limits.row_pages(),
+            _ => return None,
+        };
+        Some(value as i64)
+    }
+}
+
+/// Runs steps of many sequences.
+pub trait Batches {
+    /// What a step can take.
+    fn limits(&self) -> Limits;
+
+    /// Makes sure that a step of so many tokens needs no compiling.
+    ///
+    /// # Errors
+    /// Of the compiler and of the device.
+    fn prepare(&mut self, tokens: usize) -> Result<(), EngineError>;
+
+    /// Runs a batch that was made for [`Batches::limits`] and returns the logits of the rows it asks for, row after
+    /// row.
+    ///
+    /// # Errors
+    /// An empty batch, or a failure of the device.
+    fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3 };
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_changes_nothing() {
+        let mut batch = Batch::new(LIMITS);
+        batch.add(&[1, 2, 3], 0, &[2]).unwrap();
+        let mut refused = |tokens: &[u32], start, pages: &[u32]| {
+            let error = batch.add(tokens, start, pages).unwrap_err().to_string();
+            assert_eq!((batch.tokens(), batch.segments()), (3, 1), "{error}");
+            error
+        };
+        assert!(refused(&[50], 0, &[1]).contains("token 50"));
+        assert!(refused(&[1], 128, &[0, 1]).contains("position 128"));
+        assert!(refused(&[1], 64, &[0]).contains("65 positions in 1 pages"));
+        assert!(refused(&[1], 0, &[3]).contains("page 3 of 3"));
+        assert!(refused(&[], 0, &[0]).contains("without tokens"));
+        assert!(refused(&[1, 1], 0, &[0]).contains("5 tokens"));
+        batch.add(&[1], 0, &[0]).unwrap();
+        batch.clear();
+        batch.add(&[1], 0, &[0]).unwrap();
+        batch.add(&[1], 0, &[1]).unwrap();
+        assert!(batch.add(&[1], 0, &[1]).unwrap_err().to_string().contains("3 sequences"));
+    }
+
+    #[test]
+    fn inputs_of_two_sequences() {
+        let mut batch = Batch::new(LIMITS);
+        batch.add(&[7, 8], 63, &[1, 2]).unwrap();
+        batch.want_last();
+        batch.add(&[9], 0, &[0]).unwrap();
+        batch.want_last();
+        assert_eq!(batch.input("token").unwrap(), [7, 8, 9]);
+        assert_eq!(batch.input("position").unwrap(), [63, 64, 0]);
+        assert_eq!(batch.input("segment").unwrap(), [0, 0, 1]);
+        assert_eq!(batch.input("rows").unwrap(), [1, 2]);
+        assert_eq!(batch.input("page_table").unwrap(), [1, 2, 0, 0]);
+        assert_eq!(batch.variable("row_pages"), Some(2));
+        assert_eq!((batch.input("other"), batch.variable("other")), (None, None));
+    }
+}

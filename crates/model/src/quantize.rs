@@ -1,0 +1,221 @@
+//! A model file in another quantisation.
+//!
+//! Matrices get the types that llama.cpp's quantiser gives them without an importance matrix; what is no matrix stays as
+//! it is, and so does the metadata. Rows pass through memory a few at a time, so that a file of any size can be written.
+//!
+//! ```no_run
+//! use model::{quantize::{Plan, QuantizeOptions}, synth::Quant};
+//! let file = gguf::Gguf::open("model-bf16.gguf")?;
+//! let plan = Plan::new(&file, Quant::Q4_0, QuantizeOptions::default())?;
+//! plan.write("model-q4_0.gguf", |done, total| { let _ = (done, total); })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::config::{Attention, Config, ConfigError};
+use crate::mix::{Mix, Quant, Role};
+use gguf::dequant::Dequantiser;
+use gguf::quantise::Quantiser;
+use gguf::{GgmlType, Gguf, WriteError, Writer};
+use std::io;
+use std::path::Path;
+use thiserror::Error;
+
+/// The quantisations that can be written; the others of [`Quant`] are for random weights.
+pub const QUANTS: [Quant; 4] = [Quant::Q4_0, Quant::Q8_0, Quant::Q4KM, Quant::Q6K];
+
+/// Values that a thread converts at a time, about.
+const VALUES: usize = 1 << 18;
+
+/// Layout of the quantised blocks of today.
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// Why a file cannot be quantised.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum QuantizeError {
+    /// A quantisation that is not written.
+    #[error("cannot write {0}; what can be written is q4_0, q8_0, q4_k_m and q6_k")]
+    Target(&'static str),
+    /// What would lose twice.
+    #[error(
+        "tensor {tensor} is {ty} already, and quantising it again loses more; --allow-requantize does it all the same"
+    )]
+    Quantised {
+        /// The first such tensor.
+        tensor: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// What is not quantised from.
+    #[error("tensor {tensor} is {ty}; a model is quantised from F32, F16, BF16 or Q8_0")]
+    Source {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// The metadata is not that of a model.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The file cannot be written, or a tensor has values that cannot be quantised.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// How to quantise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuantizeOptions {
+    /// Takes Q8_0 as a source too.
+    pub allow_requantize: bool,
+}
+
+/// A file to be written.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    file: &'a Gguf,
+    writer: Writer,
+}
+
+impl<'a> Plan<'a> {
+    /// Chooses the type of every tensor.
+    ///
+    /// # Errors
+    /// A target or a source type that is not supported, a source that is quantised already, metadata of no model.
+    pub fn new(file: &'a Gguf, quant: Quant, options: QuantizeOptions) -> Result<Plan<'a>, QuantizeError> {
+        if !QUANTS.contains(&quant) {
+            return Err(QuantizeError::Target(quant.name()));
+        }
+        let config = Config::read(file)?;
+        let shared_values = match config.attention {
+            Attention::Grouped { kv_heads, .. } => config.heads / kv_heads >= 4,
+            Attention::Latent { .. } => false,
+        };
+        let tied = file.tensor("output.weight").is_none();
+        let layers = block_count(file, &config);
+        let mix = Mix { quant, layers, tied, shared_values };
+        let mut writer = Writer::new();
+        writer.copy_metadata(file.metadata());
+        writer.set("general.file_type", quant.file_type());
+        writer.set("general.quantization_version", QUANTIZATION_VERSION);
+        for tensor in file.tensors() {
+            let role = if tensor.n_dims < 2 { Role::Plain } else { Role::of(&tensor.name) };
+            let ty = match role {
+                Role::Plain => tensor.ty,
+                role => mix.type_of(role, block_of(&tensor.name), tensor.dims[0]),
+            };
+            let name = || tensor.name.clone();
+            match tensor.ty {
+                same if same == ty => {}
+                GgmlType::F32 | GgmlType::F16 | GgmlType::BF16 => {}
+                GgmlType::Q8_0 if options.allow_requantize => {}
+                GgmlType::Q8_0 => return Err(QuantizeError::Quantised { tensor: name(), ty: tensor.ty }),
+                other => return Err(QuantizeError::Source { tensor: name(), ty: other }),
+            }
+            writer.tensor(&tensor.name, ty, tensor.shape())?;
+        }
+        Ok(Plan { file, writer })
+    }
+
+    /// The tensors as they will be.
+    pub fn tensors(&self) -> &[gguf::Tensor] {
+        self.writer.tensors()
+    }
+
+    /// Bytes of all tensors as they will be.
+    pub fn bytes(&self) -> u64 {
+        self.tensors().iter().map(|tensor| tensor.bytes).sum()
+    }
+
+    /// Writes the file. `progress` learns how many of [`Plan::bytes`] are written, and that number.
+    ///
+    /// # Errors
+    /// What the system says, and values that are not finite or too large, with the tensor; the file at `path` is then as
+    /// it was before.
+    pub fn write(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<(), QuantizeError> {
+        let (mut done, total) = (0, self.bytes());
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.writer.write(path, |tensor, out| {
+            let source = self.file.tensor(&tensor.name).ok_or_else(|| io::Error::other("the source lacks it"))?;
+            let from = self.file.data(source);
+            let mut emit = |bytes: &[u8]| {
+                out.write_all(bytes)?;
+                done += bytes.len() as u64;
+                progress(done, total);
+                Ok(())
+            };
+            match source.ty == tensor.ty {
+                true => from.chunks(VALUES).try_for_each(emit),
+                false => Conversion::new(source.ty, tensor.ty)?.run(from, source.dims[0] as usize, workers, &mut emit),
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// From the values of one type to those of another.
+struct Conversion {
+    from: Dequantiser,
+    to: Quantiser,
+    from_row: Box<dyn Fn(usize) -> usize + Sync>,
+    to_row: Box<dyn Fn(usize) -> usize + Sync>,
+}
+
+impl Conversion {
+    fn new(from: GgmlType, to: GgmlType) -> io::Result<Conversion> {
+        let format = from.format().ok_or_else(|| io::Error::other(format!("cannot read {from}")))?;
+        let row = |ty: GgmlType| -> Box<dyn Fn(usize) -> usize + Sync> {
+            Box::new(move |values| values / ty.block_len() as usize * ty.block_bytes() as usize)
+        };
+        Ok(Conversion {
+            from: Dequantiser::new(format).map_err(io::Error::other)?,
+            to: Quantiser::of_type(to).map_err(io::Error::other)?,
+            from_row: row(from),
+            to_row: row(to),
+        })
+    }
+
+    /// Converts rows of `columns` values, some on each thread at a time, and emits them in order.
+    fn run(
+        &self,
+        data: &[u8],
+        columns: usize,
+        workers: usize,
+        emit: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (row, rows) = ((self.from_row)(columns), (VALUES / columns).max(1));
+        for batch in data.chunks(row * rows * workers) {
+            let parts: Vec<&[u8]> = batch.chunks(row * rows).collect();
+            let converted: Vec<io::Result<Vec<u8>>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| self.rows(part, columns))).collect();
+                threads
+                    .into_iter()
+                    .map(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed"))))
+                    .collect()
+            });
+            for part in converted {
+                emit(&part?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&self, data: &[u8], columns: usize) -> io::Result<Vec<u8>> {
+        let rows = data.len() / (self.from_row)(columns);
+        let mut values = vec![0.0; rows * columns];
+        self.from.run(data, &mut values).map_err(io::Error::other)?;
+        let mut out = vec![0; rows * (self.to_row)(columns)];
+        self.to.run(&values, &mut out).map_err(io::Error::other)?;
+        Ok(out)
+    }
+}
+
+/// The blocks of the file, those of multi-token prediction included.
+fn block_count(file: &Gguf, config: &Config) -> u32 {
+    let most = file.tensors().iter().filter(|t| t.name.starts_with("blk.")).map(|t| block_of(&t.name) + 1).max();
+    most.unwrap_or(0).max(u32::try_from(config.layers).unwrap_or(0))
+}
+
+/// The block that a tensor belongs to; 0 for those of none.
+fn block_of(name: &str) -> u32 {
+    name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}

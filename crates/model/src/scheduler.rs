@@ -1,0 +1,379 @@
+//! Which tokens go into the next step: many requests over one engine.
+//!
+//! Requests wait in a queue of bounded length, in the order in which they came. As long as there are places and pages,
+//! the first is *admitted*: it gets the pages of its prompt, beginning with what the cache remembers of it. Every step
+//! then takes one token of each sequence that decodes and, beside them, a bounded number of tokens of prompts, so that
+//! nobody's text stands still behind a long prompt. Half of that number goes to the eldest prompt, the rest to all
+//! others alike.
+//!
+//! A sequence that needs a page when there is none takes that of the youngest, which goes back to the head of the queue
+//! with all its tokens: no request fails for want of memory, and none is cut short silently. A request whose
+//! [`Sink`] is closed is gone before the next step, wherever it is.
+//!
+//! This is plain code that does one step when told to: [`worker`] gives it a thread. Text, stop strings and transport
+//! are the sink's business.
+
+mod request;
+pub mod worker;
+
+pub use request::{Constraint, Event, Failure, Rejected, Request, Sink, Spent};
+
+use crate::batch::{Batch, Batches, Limits};
+use crate::generate::Finish;
+use crate::pages::{Lease, Pages};
+use crate::sampler::Sampler;
+use crate::step::PAGE;
+use request::Sequence;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+const BLOCK: usize = PAGE as usize;
+
+/// How sequences share the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Requests that may wait at most.
+    pub queue: usize,
+    /// Tokens of prompts in a step that also decodes.
+    pub beside: usize,
+    /// Keep what sequences computed for those that begin alike.
+    pub reuse: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { queue: 256, beside: 64, reuse: true }
+    }
+}
+
+/// What happened since the start, and what is there now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Steps.
+    pub steps: u64,
+    /// Sequences in those steps, added up.
+    pub sequences: u64,
+    /// Tokens of prompts that were computed.
+    pub prompt_tokens: u64,
+    /// Tokens of prompts that the cache held.
+    pub cached_tokens: u64,
+    /// Tokens that came out.
+    pub generated_tokens: u64,
+    /// Time of steps in which prompts were computed.
+    pub prompt_time: Duration,
+    /// Time of the other steps.
+    pub decode_time: Duration,
+    /// Times that a sequence lost its pages to an elder one.
+    pub preemptions: u64,
+    /// Most tokens of a sequence.
+    pub longest: u64,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Pages that sequences have.
+    pub pages_in_use: usize,
+    /// All pages.
+    pub pages: usize,
+    /// One entry a place; `None` is free.
+    pub places: Vec<Option<Place>>,
+}
+
+/// What a running sequence is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The request.
+    pub id: u64,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Of all its tokens, those that are computed.
+    pub computed: usize,
+    /// Tokens that came out.
+    pub generated: usize,
+}
+
+/// Requests over an engine.
+pub struct Scheduler {
+    engine: Box<dyn Batches + Send>,
+    limits: Limits,
+    options: Options,
+    pages: Pages,
+    queue: VecDeque<Sequence>,
+    /// In the order of admission; each with its place.
+    running: Vec<(usize, Sequence)>,
+    batch: Batch,
+    /// For each sequence of the batch, the tokens it has there.
+    parts: Vec<(usize, usize)>,
+    stats: Stats,
+}
+
+impl Scheduler {
+    /// A scheduler that has the engine to itself.
+    pub fn new(engine: Box<dyn Batches + Send>, options: Options) -> Scheduler {
+        let limits = engine.limits();
+        Scheduler {
+            batch: Batch::new(limits),
+            pages: Pages::new(limits.pages),
+            queue: VecDeque::new(),
+            running: Vec::with_capacity(limits.segments),
+            parts: Vec::with_capacity(limits.segments),
+            stats: Stats { pages: limits.pages, places: vec![None; limits.segments], ..Stats::default() },
+            engine,
+            limits,
+            options,
+        }
+    }
+
+    /// What a step can take.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Whether nobody waits and nothing runs.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.running.is_empty()
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// A request that could never run, or a full queue.
+    pub fn submit(&mut self, request: Request) -> Result<(), Rejected> {
+        request.check(&self.limits)?;
+        let free = self.limits.segments - self.running.len();
+        if self.queue.len() >= self.options.queue + free {
+            return Err(Rejected::Full(self.queue.len()));
+        }
+        self.enqueue(request);
+        Ok(())
+    }
+
+    /// Puts a request that was checked into the queue, however long that is.
+    fn enqueue(&mut self, request: Request) {
+        self.queue.push_back(Sequence::new(request));
+        self.stats.waiting = self.queue.len();
+    }
+
+    /// Runs one step; `false` if there is nothing to do.
+    pub fn step(&mut self) -> bool {
+        self.drop_closed();
+        self.admit();
+        let worked = self.fill() && self.run();
+        self.note();
+        worked
+    }
+
+    /// Ends everything: the sinks hear of it.
+    pub fn abort(&mut self, failure: &Failure) {
+        for (_, sequence) in std::mem::take(&mut self.running) {
+            self.end(sequence, Err(failure.clone()));
+        }
+        for sequence in std::mem::take(&mut self.queue) {
+            sequence.end(Err(failure.clone()));
+        }
+        self.note();
+    }
+
+    fn drop_closed(&mut self) {
+        self.queue.retain(|sequence| !sequence.is_closed());
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].1.is_closed() {
+                let (_, sequence) = self.running.remove(at);
+                self.end(sequence, Ok(Finish::Stopped));
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Gives the pages of a sequence back and says how it ended.
+    fn end(&mut self, mut sequence: Sequence, finish: Result<Finish, Failure>) {
+        let lease = std::mem::take(&mut sequence.lease);
+        self.give_back(lease, &sequence.tokens[..sequence.computed]);
+        sequence.end(finish);
+    }
+
+    fn give_back(&mut self, lease: Lease, tokens: &[u32]) {
+        self.pages.release(lease, tokens);
+        if !self.options.reuse {
+            self.pages.clear();
+        }
+    }
+
+    /// Moves requests from the queue to places, as long as their prompts have pages.
+    fn admit(&mut self) {
+        let mut at = 0;
+        while self.running.len() < self.limits.segments && at < self.queue.len() {
+            let tokens = self.queue[at].tokens.len();
+            let (mut lease, cached) = self.pages.acquire(&self.queue[at].tokens);
+            if self.options.reuse && self.is_being_computed(&self.queue[at].tokens, cached) {
+                self.pages.release(lease, &self.queue[at].tokens[..cached]);
+                at += 1;
+                continue;
+            }
+            // Those who run may need a page each before this one is done.
+            let missing = (tokens + 1).div_ceil(BLOCK).saturating_sub(lease.pages().len());
+            let roomy = self.pages.available() >= missing + self.running.len();
+            if !self.running.is_empty() && !roomy || !self.pages.grow(&mut lease, tokens) {
+                self.pages.release(lease, &self.queue[at].tokens[..cached]);
+                break;
+            }
+            let Some(mut sequence) = self.queue.remove(at) else { break };
+            sequence.lease = lease;
+            sequence.computed = cached;
+            match sequence.begin(cached, self.limits.vocab) {
+                Ok(()) => {
+                    let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
+                    let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
+                    self.stats.cached_tokens += if sequence.spent.generated == 0 { cached as u64 } else { 0 };
+                    self.running.push((place, sequence));
+                }
+                Err(failure) => self.end(sequence, Err(failure)),
+            }
+        }
+    }
+
+    /// Whether a prompt that runs will soon leave more of these tokens in the cache: worth waiting for, as one text with
+    /// many continuations is then computed once.
+    fn is_being_computed(&self, tokens: &[u32], cached: usize) -> bool {
+        self.running.iter().any(|(_, other)| {
+            let ahead = other.tokens.len().min(tokens.len() - 1) / BLOCK * BLOCK;
+            other.pending() > 1
+                && ahead >= cached + BLOCK
+                && other.computed < ahead
+                && tokens[cached..cached + BLOCK] == other.tokens[cached..cached + BLOCK]
+                && tokens[..cached] == other.tokens[..cached]
+        })
+    }
+
+    /// Chooses the tokens of the next step; `false` if there are none.
+    fn fill(&mut self) -> bool {
+        self.make_room();
+        self.batch.clear();
+        self.parts.clear();
+        let room = self.limits.tokens;
+        let decoding = self.running.iter().filter(|(_, s)| s.pending() == 1).count();
+        let prompts = self.running.len() - decoding;
+        let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };
+        let mut others = prompts;
+        for (at, (_, s)) in self.running.iter().enumerate() {
+            let pending = s.pending();
+            let share = match pending {
+                1 => 1,
+                // The eldest prompt.
+                _ if others == prompts => {
+                    if prompts > 1 {
+                        left.div_ceil(2)
+                    } else {
+                        left
+                    }
+                }
+                _ => left.div_ceil(others),
+            };
+            let count = share.min(pending);
+            if pending > 1 {
+                others -= 1;
+                left -= count;
+            }
+            let tokens = &s.tokens[s.computed..s.computed + count];
+            if count == 0 || self.batch.add(tokens, s.computed, s.lease.pages()).is_err() {
+                // No room in this step.
+                continue;
+            }
+            if s.computed + count == s.tokens.len() {
+                self.batch.want_last();
+            }
+            self.parts.push((at, count));
+        }
+        if self.batch.tokens() > 0 && self.batch.rows() == 0 {
+            // A step has at least one row; nobody reads this one.
+            self.batch.want_last();
+        }
+        self.batch.tokens() > 0
+    }
+
+    /// Sees to it that every sequence has a page for its next token.
+    fn make_room(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let sequence = &mut self.running[at].1;
+            if self.pages.grow(&mut sequence.lease, sequence.tokens.len()) {
+                at += 1;
+                continue;
+            }
+            // The youngest gives way, be it this one: one sequence alone always has enough.
+            if let Some((_, mut youngest)) = self.running.pop() {
+                let lease = std::mem::take(&mut youngest.lease);
+                self.give_back(lease, &youngest.tokens[..youngest.computed]);
+                youngest.computed = 0;
+                self.stats.preemptions += 1;
+                self.queue.push_front(youngest);
+            }
+        }
+    }
+
+    /// Runs the batch and gives each sequence what it got.
+    fn run(&mut self) -> bool {
+        let began = Instant::now();
+        let logits = match self.engine.run(&self.batch) {
+            Ok(logits) => logits,
+            Err(error) => {
+                let failure = Failure::Engine(error.to_string());
+                for (_, mut sequence) in std::mem::take(&mut self.running) {
+                    // What the step left in their pages is not known.
+                    self.pages.release(std::mem::take(&mut sequence.lease), &[]);
+                    sequence.end(Err(failure.clone()));
+                }
+                self.pages.clear();
+                return true;
+            }
+        };
+        let elapsed = began.elapsed();
+        let mut rows = logits.chunks_exact(self.limits.vocab);
+        let mut ended = vec![];
+        let mut prompt_tokens = 0;
+        for &(at, count) in &self.parts {
+            let sequence = &mut self.running[at].1;
+            prompt_tokens += sequence.advance(count);
+            self.pages.computed(&mut sequence.lease, &sequence.tokens[..sequence.computed]);
+            self.stats.longest = self.stats.longest.max(sequence.computed as u64);
+            if sequence.pending() > 0 {
+                if sequence.report_progress().is_break() {
+                    ended.push((at, Ok(Finish::Stopped)));
+                }
+                continue;
+            }
+            let Some(row) = rows.next() else { continue };
+            let before = sequence.spent.generated;
+            let next = sequence.take(row, self.limits.context);
+            self.stats.generated_tokens += (sequence.spent.generated - before) as u64;
+            ended.extend(next.map(|finish| (at, finish)));
+        }
+        self.stats.steps += 1;
+        self.stats.sequences += self.parts.len() as u64;
+        self.stats.prompt_tokens += prompt_tokens as u64;
+        *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += elapsed;
+        for (at, finish) in ended.into_iter().rev() {
+            let (_, sequence) = self.running.remove(at);
+            self.end(sequence, finish);
+        }
+        true
+    }
+
+    fn note(&mut self) {
+        self.stats.waiting = self.queue.len();
+        self.stats.pages_in_use = self.pages.in_use();
+        self.stats.places.fill(None);
+        for (place, s) in &self.running {
+            let (id, prompt, computed, generated) = (s.id(), s.prompt, s.computed, s.spent.generated);
+            self.stats.places[*place] = Some(Place { id, prompt, computed, generated });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

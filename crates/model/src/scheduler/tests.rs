@@ -1,0 +1,471 @@
+//! The scheduler over a model that remembers through pages: each next token depends on all before it, as read from the
+//! cache, so a wrong page gives a wrong text.
+
+use super::*;
+use crate::engine::EngineError;
+use crate::sampler::{Sampled, SamplerConfig};
+use crate::step::PAGE;
+use proptest::prelude::*;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+const VOCAB: usize = 97;
+const END: u32 = 0;
+
+struct Paged {
+    limits: Limits,
+    cache: Vec<i32>,
+    logits: Vec<f32>,
+    /// Tokens and sequences of every step.
+    steps: Arc<Mutex<Vec<(usize, usize)>>>,
+    fail: Arc<AtomicBool>,
+}
+
+/// The token after these.
+fn next(history: impl IntoIterator<Item = u32>) -> u32 {
+    let hash = history.into_iter().fold(7u64, |h, t| (h ^ u64::from(t)).wrapping_mul(0x100_0000_01b3).rotate_left(17));
+    (hash % VOCAB as u64) as u32
+}
+
+/// What a prompt goes on with.
+fn alone(prompt: &[u32], limit: usize, context: usize) -> Vec<u32> {
+    let mut tokens = prompt.to_vec();
+    while tokens.len() - prompt.len() < limit && tokens.len() <= context {
+        match next(tokens.iter().copied()) {
+            END => break,
+            token => tokens.push(token),
+        }
+    }
+    tokens.split_off(prompt.len())
+}
+
+impl Batches for Paged {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn prepare(&mut self, _: usize) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
+        if self.fail.swap(false, Ordering::SeqCst) {
+            return Err(EngineError::Batch("a test".into()));
+        }
+        self.steps.lock().unwrap().push((batch.tokens(), batch.segments()));
+        let input = |name| batch.input(name).unwrap();
+        let (table, width) = (input("page_table"), self.limits.row_pages());
+        let place = |segment: i32, at: i32| {
+            let page = table[segment as usize * width + (at as i64 / PAGE) as usize];
+            (page as i64 * PAGE + at as i64 % PAGE) as usize
+        };
+        let (token, position, segment) = (input("token"), input("position"), input("segment"));
+        for i in 0..token.len() {
+            self.cache[place(segment[i], position[i])] = token[i];
+        }
+        self.logits.clear();
+        for &row in input("rows") {
+            let row = row as usize;
+            let likely = next((0..=position[row]).map(|at| self.cache[place(segment[row], at)] as u32));
+            self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }));
+        }
+        Ok(&self.logits)
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    tokens: Vec<u32>,
+    cached: usize,
+    progress: usize,
+    end: Option<Result<(Finish, Spent), Failure>>,
+    dropped: bool,
+}
+
+#[derive(Clone, Default)]
+struct Ear {
+    heard: Arc<Mutex<Heard>>,
+    closed: Arc<AtomicBool>,
+    stop_after: Option<usize>,
+}
+
+impl Sink for Ear {
+    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        let mut heard = self.heard.lock().unwrap();
+        assert!(heard.end.is_none(), "nothing comes after the end");
+        match event {
+            Event::Prompt { cached, done, total } => {
+                assert!(cached <= done && done < total);
+                (heard.cached, heard.progress) = (cached, done);
+            }
+            Event::Token { sampled: Sampled { id, .. }, .. } => {
+                heard.tokens.push(id);
+                if self.stop_after == Some(heard.tokens.len()) {
+                    return ControlFlow::Break(());
+                }
+            }
+            Event::Finished(finish, spent) => heard.end = Some(Ok((finish, spent))),
+            Event::Failed(failure) => heard.end = Some(Err(failure)),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+impl Ear {
+    fn tokens(&self) -> Vec<u32> {
+        self.heard.lock().unwrap().tokens.clone()
+    }
+
+    fn finish(&self) -> Option<Finish> {
+        self.spent().map(|(finish, _)| finish)
+    }
+
+    fn spent(&self) -> Option<(Finish, Spent)> {
+        self.heard.lock().unwrap().end.clone().map(|end| end.unwrap())
+    }
+}
+
+struct Bench {
+    scheduler: Scheduler,
+    steps: Arc<Mutex<Vec<(usize, usize)>>>,
+    fail: Arc<AtomicBool>,
+}
+
+fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
+    let limits = Limits { vocab: VOCAB, tokens, segments, context, pages };
+    let (steps, fail) = (Arc::default(), Arc::default());
+    let cache = vec![-1; pages * PAGE as usize];
+    let engine = Paged { limits, cache, logits: vec![], steps: Arc::clone(&steps), fail: Arc::clone(&fail) };
+    Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail }
+}
+
+fn request(prompt: &[u32], limit: usize, ear: &Ear) -> Request {
+    Request {
+        id: 1,
+        prompt: prompt.to_vec(),
+        sampling: SamplerConfig::greedy(),
+        limit: Some(limit),
+        ends: Arc::from([END]),
+        constraint: None,
+        sink: Box::new(ear.clone()),
+    }
+}
+
+fn prompt(seed: u32, len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| 1 + (seed * 31 + i * i * 7 + i) % (VOCAB as u32 - 1)).collect()
+}
+
+impl Bench {
+    fn add(&mut self, prompt: &[u32], limit: usize) -> Ear {
+        let ear = Ear::default();
+        self.scheduler.submit(request(prompt, limit, &ear)).unwrap();
+        ear
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..100_000 {
+            if !self.scheduler.step() {
+                assert!(self.scheduler.is_idle());
+                assert_eq!(self.scheduler.pages.in_use(), 0, "all pages are given back");
+                return;
+            }
+        }
+        panic!("it never ends");
+    }
+
+    fn steps(&self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut *self.steps.lock().unwrap())
+    }
+}
+
+#[test]
+fn sequences_join_and_leave_and_read_what_is_theirs() {
+    let mut bench = bench(32, 3, 512, 32, Options { beside: 8, ..Options::default() });
+    let prompts: Vec<Vec<u32>> = (0..7).map(|i| prompt(i, 1 + i as usize * 23)).collect();
+    let ears: Vec<Ear> = prompts
+        .iter()
+        .enumerate()
+        .map(|(i, p)| {
+            bench.scheduler.step();
+            bench.add(p, 5 + i * 3)
+        })
+        .collect();
+    bench.finish();
+    for (i, (p, ear)) in prompts.iter().zip(&ears).enumerate() {
+        assert_eq!(ear.tokens(), alone(p, 5 + i * 3, 512), "request {i}");
+    }
+    assert!(bench.steps().iter().all(|&(tokens, sequences)| tokens <= 32 && sequences <= 3));
+}
+
+#[test]
+fn a_long_prompt_does_not_stop_others() {
+    let mut bench = bench(128, 4, 2048, 64, Options { beside: 16, ..Options::default() });
+    let quick = bench.add(&prompt(1, 3), 60);
+    bench.scheduler.step();
+    let long = bench.add(&prompt(2, 1500), 1);
+    let short = bench.add(&prompt(3, 20), 1);
+    bench.steps();
+    let before = quick.tokens().len();
+    for _ in 0..5 {
+        bench.scheduler.step();
+    }
+    // One token each step for who decodes, and half of the room for the eldest prompt.
+    assert_eq!(quick.tokens().len(), before + 5);
+    assert!(bench.steps().iter().take(2).all(|&step| step == (17, 3)));
+    assert!(short.finish().is_some() && long.finish().is_none());
+    bench.finish();
+    assert_eq!(long.tokens(), alone(&prompt(2, 1500), 1, 2048));
+}
+
+#[test]
+fn alone_a_prompt_gets_the_whole_step() {
+    let mut bench = bench(128, 4, 2048, 64, Options::default());
+    let ear = bench.add(&prompt(2, 300), 2);
+    bench.finish();
+    assert_eq!(bench.steps(), [(128, 1), (128, 1), (44, 1), (1, 1)]);
+    assert_eq!(ear.finish(), Some(Finish::Limit));
+    let (_, spent) = ear.spent().unwrap();
+    assert_eq!((spent.prompt, spent.cached, spent.generated), (300, 0, 2));
+}
+
+#[test]
+fn what_was_computed_is_not_computed_again() {
+    let mut bench = bench(512, 2, 1024, 32, Options::default());
+    let text = prompt(5, 200);
+    bench.add(&text, 3);
+    bench.finish();
+    bench.steps();
+    let again = bench.add(&text, 3);
+    bench.finish();
+    assert_eq!(bench.steps()[0], (1, 1));
+    assert_eq!(again.spent().unwrap().1.cached, 199);
+    assert_eq!(again.tokens(), alone(&text, 3, 1024));
+    let mut forked = text[..150].to_vec();
+    forked.extend(prompt(9, 30));
+    let ear = bench.add(&forked, 3);
+    bench.finish();
+    assert!(ear.spent().unwrap().1.cached >= 128);
+    assert_eq!(ear.tokens(), alone(&forked, 3, 1024));
+    let stats = bench.scheduler.stats();
+    assert_eq!((stats.prompt_tokens + stats.cached_tokens) as usize, 200 + 200 + 180);
+
+    let mut forgetful = self::bench(512, 2, 1024, 32, Options { reuse: false, ..Options::default() });
+    forgetful.add(&text, 3);
+    forgetful.finish();
+    let ear = forgetful.add(&text, 3);
+    forgetful.finish();
+    assert_eq!(ear.spent().unwrap().1.cached, 0);
+}
+
+#[test]
+fn one_prompt_with_many_continuations_is_computed_once() {
+    let mut bench = bench(64, 4, 1024, 64, Options::default());
+    let text = prompt(5, 300);
+    let ears: Vec<Ear> = (0..4).map(|_| bench.add(&text, 3)).collect();
+    let other = bench.add(&prompt(6, 20), 3);
+    bench.scheduler.step();
+    assert!(other.heard.lock().unwrap().progress > 0 || !other.tokens().is_empty(), "who begins otherwise goes on");
+    bench.finish();
+    for ear in &ears {
+        assert_eq!(ear.tokens(), alone(&text, 3, 1024));
+    }
+    let computed = bench.scheduler.stats().prompt_tokens as usize;
+    assert!(computed <= 300 + 3 * (300 - 256) + 20, "{computed}");
+}
+
+#[test]
+fn too_few_pages_cost_time_and_nothing_else() {
+    // Four sequences of up to four pages in five pages.
+    let mut bench = bench(64, 4, 256, 5, Options { queue: 9, ..Options::default() });
+    let prompts: Vec<Vec<u32>> = (0..8).map(|i| prompt(i, 50)).collect();
+    let ears: Vec<Ear> = prompts.iter().map(|p| bench.add(p, 150)).collect();
+    bench.finish();
+    for (p, ear) in prompts.iter().zip(&ears) {
+        assert_eq!(ear.tokens(), alone(p, 150, 256));
+    }
+    assert!(bench.scheduler.stats().preemptions > 0);
+}
+
+#[test]
+fn the_context_ends_a_text_with_a_word() {
+    let mut bench = bench(64, 2, 70, 4, Options::default());
+    let text = (0..).map(|i| prompt(i, 60)).find(|p| alone(p, 99, 70).len() == 11).unwrap();
+    let ear = bench.add(&text, 99);
+    bench.finish();
+    assert_eq!((ear.tokens().len(), ear.finish()), (11, Some(Finish::ContextFull)));
+    let ear = Ear::default();
+    let refused = bench.scheduler.submit(request(&prompt(1, 71), 1, &ear));
+    assert_eq!(refused, Err(Rejected::TooLong { tokens: 71, context: 70 }));
+    assert_eq!(bench.scheduler.submit(request(&[], 1, &ear)), Err(Rejected::Empty));
+    assert!(matches!(bench.scheduler.submit(request(&[97], 1, &ear)), Err(Rejected::Token { token: 97, .. })));
+}
+
+#[test]
+fn a_closed_request_is_gone_within_a_step() {
+    let mut bench = bench(16, 1, 512, 8, Options { queue: 2, ..Options::default() });
+    let running = bench.add(&prompt(1, 100), 50);
+    bench.scheduler.step();
+    let (first, second) = (bench.add(&prompt(2, 10), 3), bench.add(&prompt(3, 10), 3));
+    assert!(matches!(bench.scheduler.submit(request(&[1], 1, &Ear::default())), Err(Rejected::Full(2))));
+    // In the queue.
+    first.closed.store(true, Ordering::SeqCst);
+    bench.scheduler.step();
+    assert_eq!((bench.scheduler.queue.len(), running.finish()), (1, None));
+    // In its prompt.
+    running.closed.store(true, Ordering::SeqCst);
+    bench.steps();
+    bench.scheduler.step();
+    assert_eq!(bench.steps(), [(10, 1)], "the next one runs at once");
+    bench.finish();
+    assert_eq!(second.tokens(), alone(&prompt(3, 10), 3, 512));
+    // While it decodes.
+    let decoding = bench.add(&prompt(4, 3), 400);
+    for _ in 0..4 {
+        bench.scheduler.step();
+    }
+    decoding.closed.store(true, Ordering::SeqCst);
+    assert!(!bench.scheduler.step());
+    assert_eq!(bench.scheduler.pages.in_use(), 0);
+}
+
+#[test]
+fn a_sink_may_stop_its_text() {
+    let mut bench = bench(16, 1, 512, 8, Options::default());
+    let text = (0..).map(|i| prompt(i, 9)).find(|p| alone(p, 9, 512).len() == 9).unwrap();
+    let ear = Ear { stop_after: Some(4), ..Ear::default() };
+    bench.scheduler.submit(request(&text, 9, &ear)).unwrap();
+    bench.finish();
+    assert_eq!((ear.tokens(), ear.finish()), (alone(&text, 4, 512), Some(Finish::Stopped)));
+}
+
+#[test]
+fn seeds_give_the_same_text_alone_and_beside_others() {
+    let sampling = |seed| SamplerConfig { seed, temperature: 8.0, ..SamplerConfig::default() };
+    let run = |others: usize| {
+        let mut bench = bench(64, 4, 512, 32, Options::default());
+        let ear = Ear::default();
+        for i in 0..others {
+            bench.add(&prompt(i as u32, 30 + i), 20);
+            bench.scheduler.step();
+        }
+        bench.scheduler.submit(Request { sampling: sampling(11), ..request(&prompt(7, 40), 30, &ear) }).unwrap();
+        bench.finish();
+        ear.tokens()
+    };
+    let text = run(0);
+    assert!(text.len() > 3);
+    assert_eq!((run(1), run(6)), (text.clone(), text));
+}
+
+#[test]
+fn a_failing_step_ends_its_requests_and_no_others() {
+    let mut bench = bench(64, 1, 512, 16, Options::default());
+    let (first, second) = (bench.add(&prompt(1, 30), 10), bench.add(&prompt(2, 30), 10));
+    bench.scheduler.step();
+    bench.fail.store(true, Ordering::SeqCst);
+    bench.finish();
+    assert!(matches!(&first.heard.lock().unwrap().end, Some(Err(Failure::Engine(_)))));
+    assert_eq!(second.tokens(), alone(&prompt(2, 30), 10, 512));
+}
+
+/// Allows even tokens only, and three of them.
+struct Even(usize);
+
+impl Constraint for Even {
+    fn mask(&mut self, logits: &mut [f32]) -> Result<(), String> {
+        if self.0 == 3 {
+            return Err("nothing is allowed".into());
+        }
+        logits.iter_mut().skip(1).step_by(2).for_each(|logit| *logit = f32::NEG_INFINITY);
+        logits[0] = f32::NEG_INFINITY;
+        Ok(())
+    }
+
+    fn accept(&mut self, token: u32) -> Result<(), String> {
+        assert_eq!(token % 2, 0);
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn constraints_choose_and_may_give_up() {
+    let mut bench = bench(64, 1, 512, 16, Options::default());
+    let ear = Ear::default();
+    let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Even(0)));
+    bench.scheduler.submit(Request { constraint, ..request(&prompt(1, 30), 10, &ear) }).unwrap();
+    bench.finish();
+    assert_eq!(ear.tokens().len(), 3);
+    let end = ear.heard.lock().unwrap().end.clone();
+    assert_eq!(end, Some(Err(Failure::Constraint("nothing is allowed".into()))));
+}
+
+#[test]
+fn a_worker_runs_drains_and_ends() {
+    let Bench { scheduler, .. } = bench(64, 2, 512, 16, Options { queue: 3, ..Options::default() });
+    let (worker, thread) = worker::Worker::start(scheduler).unwrap();
+    let ears: Vec<Ear> = (0..3).map(|_| Ear::default()).collect();
+    for (i, ear) in ears.iter().enumerate() {
+        worker.submit(request(&prompt(i as u32, 40), 25, ear)).unwrap();
+    }
+    worker.drain();
+    assert_eq!(worker.submit(request(&[1], 1, &Ear::default())), Err(Rejected::ShuttingDown));
+    thread.join().unwrap();
+    assert!(worker.is_ended());
+    for (i, ear) in ears.iter().enumerate() {
+        assert_eq!(ear.tokens(), alone(&prompt(i as u32, 40), 25, 512));
+    }
+    assert_eq!(worker.stats().waiting, 0);
+}
+
+#[test]
+fn a_worker_that_aborts_tells_everybody() {
+    let Bench { scheduler, .. } = bench(16, 1, 4096, 64, Options::default());
+    let (worker, thread) = worker::Worker::start(scheduler).unwrap();
+    let ears: Vec<Ear> = (0..3).map(|_| Ear::default()).collect();
+    for (i, ear) in ears.iter().enumerate() {
+        worker.submit(request(&prompt(i as u32, 4000), 90, ear)).unwrap();
+    }
+    worker.abort();
+    thread.join().unwrap();
+    for ear in &ears {
+        let heard = ear.heard.lock().unwrap();
+        assert!(heard.end.is_some() || heard.dropped);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Any mix of requests, pages, places and steps gives each request the text it has alone.
+    #[test]
+    fn batch_mates_make_no_difference(
+        jobs in prop::collection::vec((0u32..4, 1usize..200, 0usize..40, 0usize..6), 1..16),
+        tokens in 4usize..90,
+        segments in 1usize..5,
+        pages in 4usize..14,
+        beside in 1usize..40,
+        reuse in any::<bool>(),
+    ) {
+        let mut bench = bench(tokens.max(segments), segments, 250, pages, Options { queue: 99, beside, reuse });
+        let mut ears = vec![];
+        for (seed, len, limit, wait) in jobs {
+            for _ in 0..wait {
+                bench.scheduler.step();
+            }
+            // Prompts that begin alike, and differ after a while.
+            let text: Vec<u32> = prompt(0, len).iter().enumerate()
+                .map(|(i, &t)| if i < 100 { t } else { 1 + (t + seed) % (VOCAB as u32 - 1) }).collect();
+            ears.push((bench.add(&text, limit), alone(&text, limit, 250)));
+        }
+        bench.finish();
+        for (ear, expected) in ears {
+            prop_assert_eq!(ear.tokens(), expected);
+        }
+    }
+}

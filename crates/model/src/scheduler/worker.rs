@@ -1,0 +1,167 @@
+//! A scheduler on a thread of its own.
+
+use super::{Failure, Rejected, Request, Scheduler, Stats};
+use crate::batch::Limits;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Takes requests from any thread. Clones are handles on the same engine.
+#[derive(Clone)]
+pub struct Worker {
+    shared: Arc<Shared>,
+    limits: Limits,
+    places: usize,
+    queue: usize,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    /// Something is in the inbox, or the end was asked for.
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Inbox {
+    requests: Vec<Request>,
+    stats: Stats,
+    running: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Running,
+    /// No more requests; those that are there go on.
+    Draining,
+    /// Nothing goes on.
+    Aborting,
+    Ended,
+}
+
+impl Worker {
+    /// Starts a thread that runs steps as long as there is something to do, and sleeps otherwise.
+    ///
+    /// # Errors
+    /// If the system has no thread.
+    pub fn start(scheduler: Scheduler) -> std::io::Result<(Worker, JoinHandle<()>)> {
+        let inbox = Inbox { stats: scheduler.stats().clone(), ..Inbox::default() };
+        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), wake: Condvar::new() });
+        let worker = Worker {
+            limits: scheduler.limits(),
+            places: scheduler.limits().segments,
+            queue: scheduler.options.queue,
+            shared: shared.clone(),
+        };
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || run(scheduler, &shared))?;
+        Ok((worker, thread))
+    }
+
+    /// What a sequence can be.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// A request that could never run, a full queue, or the end of the program.
+    pub fn submit(&self, request: Request) -> Result<(), Rejected> {
+        self.submit_all(vec![request])
+    }
+
+    /// Puts requests into the queue: all of them or none.
+    ///
+    /// # Errors
+    /// As [`Worker::submit`].
+    pub fn submit_all(&self, requests: Vec<Request>) -> Result<(), Rejected> {
+        requests.iter().try_for_each(|request| request.check(&self.limits))?;
+        let mut inbox = self.shared.lock();
+        if inbox.state != State::Running {
+            return Err(Rejected::ShuttingDown);
+        }
+        let waiting = inbox.requests.len() + inbox.stats.waiting;
+        let free = self.places - inbox.running.min(self.places);
+        if waiting + requests.len() > self.queue + free {
+            return Err(Rejected::Full(waiting));
+        }
+        inbox.requests.extend(requests);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// What happened up to the last step.
+    pub fn stats(&self) -> Stats {
+        let inbox = self.shared.lock();
+        let mut stats = inbox.stats.clone();
+        stats.waiting += inbox.requests.len();
+        stats
+    }
+
+    /// Takes no more requests; those that are there go on to their ends.
+    pub fn drain(&self) {
+        self.to(State::Draining);
+    }
+
+    /// Takes no more requests, and ends those that are there.
+    pub fn abort(&self) {
+        self.to(State::Aborting);
+    }
+
+    /// Whether nothing runs any more and nothing will.
+    pub fn is_ended(&self) -> bool {
+        self.shared.lock().state == State::Ended
+    }
+
+    fn to(&self, state: State) {
+        let mut inbox = self.shared.lock();
+        if inbox.state != State::Ended && inbox.state != State::Aborting {
+            inbox.state = state;
+        }
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Shared {
+    /// Nothing is half done under this lock, so one that a panic left is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(mut scheduler: Scheduler, shared: &Shared) {
+    loop {
+        let state = {
+            let mut inbox = shared.lock();
+            while inbox.state == State::Running && inbox.requests.is_empty() && scheduler.is_idle() {
+                inbox = shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            }
+            for request in std::mem::take(&mut inbox.requests) {
+                // It was checked, and counted against the queue, when it came.
+                scheduler.enqueue(request);
+            }
+            inbox.stats.clone_from(scheduler.stats());
+            inbox.state
+        };
+        let over = match state {
+            State::Draining => scheduler.is_idle(),
+            State::Aborting => true,
+            State::Running | State::Ended => false,
+        };
+        // A step that panics has left the scheduler in a state that nobody knows: its requests end with it.
+        let went_on = !over && catch_unwind(AssertUnwindSafe(|| scheduler.step())).is_ok();
+        let mut inbox = shared.lock();
+        inbox.stats.clone_from(scheduler.stats());
+        inbox.running = inbox.stats.places.iter().flatten().count();
+        if !went_on {
+            inbox.state = State::Ended;
+            for request in std::mem::take(&mut inbox.requests) {
+                scheduler.enqueue(request);
+            }
+            drop(inbox);
+            scheduler.abort(&Failure::ShuttingDown);
+            return;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Tokens of many, grouped by the experts that they chose.
+//!
+//! Every choice (a token and one of its experts) gets a place in a tile. A tile
+//! belongs to one expert and has room for [`TILE`] choices, of which the last tile
+//! of an expert may use fewer. So the rows of an expert are read once for a tile,
+//! and nothing is decided on the host.
+
+use compiler::{Builder, Dim, Tensor, dims};
+use ir::{BinOp, DType};
+
+/// Choices of a tile.
+pub const TILE: i64 = 64;
+
+/// Where the choices of a step went.
+pub struct Tiles {
+    /// Expert of each tile, `[tiles]`.
+    pub expert: Tensor,
+    /// Choices of each tile, `[tiles]`.
+    pub count: Tensor,
+    /// Token of each place, `[tiles, TILE]`; of the places that are not used,
+    /// any token.
+    pub token: Tensor,
+    /// Place of each choice, `[tokens, used]`.
+    place: Tensor,
+    /// Places in all.
+    places: Dim,
+}
+
+impl Tiles {
+    /// Places the choices `ids`, `[tokens, used]`, of `experts` experts, in the
+    /// order of tokens within an expert.
+    pub fn of(b: &Builder, tokens: Dim, ids: &Tensor, experts: i64) -> Tiles {
+        let used = ids.len(1);
+        let one = Dim::Const(1);
+        let int = |v: i64| b.int32(v);
+        let add = |x: &Tensor, y: &Tensor| x.binary(BinOp::Add, y);
+        let sub = |x: &Tensor, y: &Tensor| x.binary(BinOp::Sub, y);
+        let mul = |x: &Tensor, y: &Tensor| x.binary(BinOp::Mul, y);
+        let div = |x: &Tensor, y: &Tensor| x.binary(BinOp::Div, y);
+        // Tiles in all: each expert leaves room in one at most.
+        let choices = b.length(BinOp::Mul, tokens, used);
+        let full = b.length(BinOp::Div, choices, TILE);
+        let tiles = b.length(BinOp::Add, full, experts);
+
+        // Number of each choice, and how many before it took the same expert.
+        let t = b.iota(tokens).reshape(&[tokens, one]);
+        let number = add(&mul(&t, &int(used)), &b.iota(used).reshape(dims![1, used]));
+        let wide = [tokens, Dim::Const(used), one, one];
+        let flat = [one, one, tokens, Dim::Const(used)];
+        let same = ids.reshape(&wide).equal(&ids.reshape(&flat));
+        let before = number.reshape(&flat).lt(&number.reshape(&wide));
+        let rank = same.binary(BinOp::And, &before).cast(DType::I32).sum_over(&[2, 3]);
+
+        // Choices and tiles of each expert, and the first tile.
+        let expert = b.iota(experts);
+        let taken = ids.unsqueeze(2).equal(&expert).cast(DType::I32).sum_over(&[0, 1]);
+        let needed = div(&add(&taken, &int(TILE - 1)), &int(TILE));
+        let earlier = expert.reshape(dims![1, experts]).lt(&expert.reshape(dims![experts, 1])).cast(DType::I32);
+        let first = mul(&needed.reshape(dims![1, experts]), &earlier).sum(1);
+        let end = add(&first, &needed);
+
+        // Each tile belongs to the first expert whose tiles end after it.
+        let tile = b.iota(tiles);
+        let column = [tiles, one];
+        let past = end.reshape(dims![1, experts]).lt(&add(&tile, &int(1)).reshape(&column));
+        let owner = past.cast(DType::I32).sum(1);
+        let within = sub(&tile, &first.gather(&owner));
+        let left = sub(&taken.gather(&owner), &mul(&within, &int(TILE)));
+        let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
+
+        // Places of choices, and the choice of each place.
+        let place = add(&mul(&first.gather(ids), &int(TILE)), &rank);
+        let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
+        let here = at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&place.reshape(&flat));
+        let token = mul(&here.cast(DType::I32), &t.reshape(&[one, one, tokens, one])).sum_over(&[2, 3]);
+        let places = b.length(BinOp::Mul, tiles, TILE);
+        Tiles { expert: owner, count, token, place, places }
+    }
+
+    /// Rows of tiles, `[tiles, TILE, n]`, in the order of choices:
+    /// `[tokens, used, n]`.
+    pub fn restore(&self, rows: &Tensor) -> Tensor {
+        rows.reshape(&[self.places, Dim::Const(rows.len(2))]).gather(&self.place)
+    }
+}

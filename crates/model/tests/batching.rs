@@ -1,0 +1,159 @@
+//! Sequences in a batch against each of them alone, on tiny models with random weights.
+
+#[allow(dead_code)]
+#[path = "support/weights.rs"]
+mod weights;
+
+use compiler::{Numerics, Options};
+use device::{CacheConfig, Cpu, CpuConfig};
+use gguf::Gguf;
+use ir::DType;
+use model::batch::Batch;
+use model::engine::{Engine, EngineOptions, Sharing};
+use model::synth::{Plan, SynthOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// NMSE that batch mates may make under `exact`.
+const EXACT_NMSE: f64 = 1e-9;
+
+fn cpu() -> Arc<Cpu> {
+    let mut config = CpuConfig::from_environment();
+    config.threads = 2;
+    config.cache = CacheConfig { folder: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")), ..config.cache };
+    Arc::new(Cpu::new(&config).expect("a C compiler"))
+}
+
+fn file(shape: &str, quant: &str) -> Arc<Gguf> {
+    let plan = Plan::new(shape, quant, &SynthOptions::default()).expect("a shape");
+    Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file"))
+}
+
+fn options(numerics: Numerics) -> EngineOptions {
+    let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+    EngineOptions { compiler: Options::cpu(numerics, 64), context: 200, chunk: 48, cache }
+}
+
+/// Tokens that differ from sequence to sequence.
+fn tokens(seed: u32, count: usize, vocab: u32) -> Vec<u32> {
+    (0..count as u32).map(|i| (seed * 7919 + i * i * 31 + i * 17 + 3) % vocab).collect()
+}
+
+/// Logits of every token of a sequence alone, in steps of these sizes.
+fn alone(file: &Arc<Gguf>, cpu: &Arc<Cpu>, numerics: Numerics, tokens: &[u32], steps: &[usize]) -> Vec<f32> {
+    let mut engine = Engine::new(file.clone(), cpu.clone(), options(numerics)).expect("an engine");
+    let (mut out, mut at) = (vec![], 0);
+    for &n in steps {
+        out.extend_from_slice(engine.step(&tokens[at..at + n], at, 0..n).expect("a step"));
+        at += n;
+    }
+    out
+}
+
+fn nmse(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let error: f64 = got.iter().zip(want).map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
+    error / want.iter().map(|b| (*b as f64).powi(2)).sum::<f64>()
+}
+
+/// Three sequences with pages all over the cache; each step takes so many tokens of each.
+fn together(
+    file: &Arc<Gguf>,
+    cpu: &Arc<Cpu>,
+    numerics: Numerics,
+    texts: &[Vec<u32>],
+    steps: &[[usize; 3]],
+) -> Vec<Vec<f32>> {
+    let sharing = Sharing { sequences: 3, positions: 64 * 9 };
+    let mut engine = Engine::shared(file.clone(), cpu.clone(), options(numerics), sharing).expect("an engine");
+    let vocab = engine.limits().vocab;
+    let pages = [[7, 0, 4], [2, 8, 5], [1, 6, 3]];
+    let mut batch = Batch::new(engine.limits());
+    let (mut out, mut at) = (vec![vec![]; 3], [0; 3]);
+    for step in steps {
+        batch.clear();
+        for (s, &n) in step.iter().enumerate().filter(|(_, n)| **n > 0) {
+            batch.add(&texts[s][at[s]..at[s] + n], at[s], &pages[s]).expect("it fits");
+            batch.want(batch.tokens() - n..batch.tokens());
+        }
+        let mut rows = engine.run(&batch).expect("a step").chunks_exact(vocab);
+        for (s, &n) in step.iter().enumerate() {
+            rows.by_ref().take(n).for_each(|row| out[s].extend_from_slice(row));
+            at[s] += n;
+        }
+    }
+    out
+}
+
+/// Prompts beside prompts, beside decoding, decoding together, joining and leaving.
+const STEPS: [[usize; 3]; 9] =
+    [[30, 0, 0], [1, 40, 0], [1, 40, 5], [1, 1, 1], [1, 1, 1], [0, 1, 40], [20, 1, 1], [16, 1, 1], [0, 1, 0]];
+
+fn check(shape: &str, quant: &str, numerics: Numerics) -> Vec<f64> {
+    let (cpu, file) = (cpu(), file(shape, quant));
+    let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
+    let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
+    let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
+    let batched = together(&file, &cpu, numerics, &texts, &STEPS);
+    let one = |s: usize| {
+        let steps: Vec<usize> = STEPS.iter().map(|step| step[s]).filter(|&n| n > 0).collect();
+        nmse(&batched[s], &alone(&file, &cpu, numerics, &texts[s], &steps))
+    };
+    (0..3).map(one).collect()
+}
+
+fn agrees(shape: &str, quant: &str) {
+    for (s, nmse) in check(shape, quant, Numerics::Exact).into_iter().enumerate() {
+        // Written so that NaN fails.
+        assert!(nmse <= EXACT_NMSE, "{shape} {quant}, sequence {s}: nmse {nmse:.2e}");
+    }
+}
+
+#[test]
+fn batch_mates_make_no_difference_with_grouped_attention() {
+    agrees("tiny-llama", "q4_0");
+}
+
+#[test]
+fn batch_mates_make_no_difference_with_latent_attention_and_experts() {
+    agrees("tiny-mla-moe", "q4_k_m");
+}
+
+#[test]
+fn batch_mates_make_little_difference_with_integers() {
+    for (s, nmse) in check("tiny-qwen3", "q4_0", Numerics::Int8).into_iter().enumerate() {
+        assert!(nmse <= 1e-4, "sequence {s}: nmse {nmse:.2e}");
+    }
+}
+
+/// A page goes from one sequence to the next; what was in it must not matter, whatever it was.
+#[test]
+fn what_another_sequence_left_is_not_read() {
+    let cpu = cpu();
+    let plain = file("tiny-llama", "q4_0");
+    let victim = 7u32;
+    // A token whose embedding is infinite leaves NaN in the cache.
+    let poisoned = weights::edited(
+        &plain,
+        |_| (),
+        |tensor, values| {
+            if tensor.name == "token_embd.weight" {
+                let n = tensor.dims[0] as usize;
+                values[victim as usize * n..][..n].fill(f32::INFINITY);
+            }
+        },
+    );
+    let text: Vec<u32> = tokens(3, 40, 200).into_iter().map(|t| if t == victim { t + 1 } else { t }).collect();
+    let mut engine = Engine::new(poisoned.clone(), cpu.clone(), options(Numerics::Exact)).expect("an engine");
+    for steps in [vec![12, 1, 1], vec![5, 35]] {
+        engine.step(&[victim; 40], 0, 0..1).expect("a step");
+        let mut at = 0;
+        let mut got = vec![];
+        for n in steps {
+            got.extend_from_slice(engine.step(&text[at..at + n], at, 0..n).expect("a step"));
+            at += n;
+        }
+        let want = alone(&poisoned, &cpu, Numerics::Exact, &text[..at], &[at]);
+        assert!(nmse(&got, &want) < EXACT_NMSE, "{at} tokens after another text");
+    }
+}

@@ -1,0 +1,29 @@
+//! Kernels of blocks for the real shapes, without any data: as many stages as on a CPU, packed dots, and no more shared
+//! memory than a multiprocessor has.
+
+mod support;
+
+use compiler::{Options, render_cuda};
+use model::step::Class;
+use support::hollow::Hollow;
+
+/// Bytes of shared memory that one block may have on an H200.
+const SHARED: usize = 227 << 10;
+
+#[test]
+fn real_shapes_become_blocks() {
+    for shape in ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"] {
+        let hollow = Hollow::new(shape, 3);
+        let cpu = hollow.compile();
+        let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
+        assert_eq!(c.program.stages.len(), cpu.program.stages.len(), "{shape}");
+        for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
+            let body = &c.bodies[launch.kernel];
+            let block = render_cuda::block(&c.graph, body);
+            let symbol = &c.program.kernels[launch.kernel].symbol;
+            println!("{shape} {symbol} {:?} {block:?} {:?} {}", launch.tasks, body.paths, launch.origin);
+            assert_eq!(block.scratch_bytes, 0, "{shape} {symbol}: what a block keeps does not fit");
+            assert!(block.shared_bytes <= SHARED, "{shape} {symbol}: {block:?}");
+        }
+    }
+}

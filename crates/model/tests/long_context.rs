@@ -1,0 +1,80 @@
+//! 5000 positions, which is several splits, pages and tiles: logits of one block against a softmax over the cache that
+//! the test computes plainly in f64.
+
+mod support;
+
+use compiler::Numerics;
+use ir::DType;
+use model::step::PAGE;
+use support::machine::{Machine, Setup, Token, sequence};
+use support::reference::Reference;
+use support::{cpu, nmse, synth, tokens, weights};
+
+const POSITIONS: usize = 5000;
+
+/// Tokens of a step of the prefill.
+const CHUNK: usize = 512;
+
+/// Where a page, a round of splits and a step begin and end, and the last position.
+const CHECKED: [usize; 12] = [0, 1, 63, 64, 255, 256, 511, 512, 2047, 4095, 4096, POSITIONS - 1];
+
+/// Factor of the queries: scores are so far apart that single positions decide, wherever they lie.
+const SHARPNESS: f32 = 5.0;
+
+/// NMSE of logits with a cache of f32.
+const F32: f64 = 1e-9;
+
+/// NMSE of logits with a cache of f16: the last bit of a key that decides may fall to either side.
+const F16: f64 = 1e-7;
+
+fn check(shape: &str, queries: &str) {
+    let file = synth(shape, "f32", Some(1));
+    let sharpen = |tensor: &gguf::Tensor, values: &mut Vec<f32>| {
+        if tensor.name == queries {
+            values.iter_mut().for_each(|v| *v *= SHARPNESS);
+        }
+    };
+    let file = weights::edited(&file, |_| (), sharpen);
+    let cpu = cpu(2);
+    let pages = POSITIONS.div_ceil(PAGE as usize);
+    let ids = tokens(POSITIONS, 512, 3);
+    let all = sequence(&ids, 0, 0);
+    for (cache, most) in [(DType::F32, F32), (DType::F16, F16)] {
+        let stored = |v: f64| if cache == DType::F16 { f64::from(half::f16::from_f64(v)) } else { v };
+        let reference = Reference::new(&file, &ids, stored);
+        let numerics = Numerics::Exact;
+        let setup = Setup { numerics, cache, chunk: CHUNK as i64, pages, table: (1, pages) };
+        let mut machine = Machine::new(&file, &cpu, setup);
+        // Any order will do; 29 has no factor in common with the number of pages.
+        machine.set_pages(0, (0..pages).map(|page| page * 29 % pages));
+        let mut compare = |step: &[Token], rows: &[usize]| {
+            let logits = machine.run(step, rows);
+            for (row, got) in rows.iter().zip(logits.chunks(512)) {
+                let at = step[*row].position;
+                let error = nmse(got, &reference.logits(at));
+                let what = format!("{shape}, {cache:?}, position {at} in a step of {}", step.len());
+                println!("{what}: NMSE {error:.1e}");
+                assert!(error <= most, "{what}: NMSE {error:e}");
+            }
+        };
+        for step in all.chunks(CHUNK) {
+            let rows: Vec<usize> = (0..step.len()).filter(|&r| CHECKED.contains(&step[r].position)).collect();
+            compare(step, if rows.is_empty() { &[0] } else { &rows });
+        }
+        // What a token writes is what is there already.
+        let again: Vec<Token> = CHECKED.map(|at| all[at]).to_vec();
+        again.iter().for_each(|token| compare(&[*token], &[0]));
+        compare(&again[4..], &[0, 1, 2, 3, 4, 5, 6, 7]);
+        compare(&again, &[11, 3, 7]);
+    }
+}
+
+#[test]
+fn keys_and_values() {
+    check("tiny-llama", "blk.0.attn_q.weight");
+}
+
+#[test]
+fn latent_rows() {
+    check("tiny-mla-dense", "blk.0.attn_q_b.weight");
+}

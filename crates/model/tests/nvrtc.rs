@@ -1,0 +1,179 @@
+//! Every kernel that the GPU-like target makes of tiny models is CUDA that NVRTC compiles to code of an H200.
+//!
+//! `KERNLOOM_NVRTC` names the library (`libnvrtc.so.13`, from the wheel `nvidia-cuda-nvrtc`; `.ci/run` fetches it). It
+//! needs no GPU. Without it the test says that it was skipped.
+
+use compiler::{Compiled, Numerics, Options};
+use gguf::Gguf;
+use ir::DType;
+use model::config::Config;
+use model::step::{Class, PAGE, Sizes, build};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The architecture of an H200.
+const ARCHITECTURE: &CStr = c"--gpu-architecture=sm_90";
+
+/// Files that every run takes, spread over the list; `.ci/run --full` takes all.
+const SOME: usize = 5;
+
+type Program = *mut c_void;
+
+/// The functions of NVRTC that are used.
+struct Nvrtc(libloading::Library);
+
+impl Nvrtc {
+    /// Compiles a translation unit; the size of the code.
+    fn compile(&self, source: &str) -> Result<usize, String> {
+        let source = CString::new(source).map_err(|e| e.to_string())?;
+        // SAFETY: the signatures are those of nvrtc.h of CUDA 12 and 13; pointers are to live memory of the stated
+        // size, and the program is destroyed once.
+        unsafe {
+            let symbol = |e: libloading::Error| e.to_string();
+            type Create = unsafe extern "C" fn(
+                *mut Program,
+                *const c_char,
+                *const c_char,
+                c_int,
+                *const *const c_char,
+                *const *const c_char,
+            ) -> c_int;
+            let create = self.0.get::<Create>(b"nvrtcCreateProgram").map_err(symbol)?;
+            let compile = self
+                .0
+                .get::<unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int>(b"nvrtcCompileProgram");
+            let compile = compile.map_err(symbol)?;
+            type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+            let log_size = self.0.get::<Size>(b"nvrtcGetProgramLogSize").map_err(symbol)?;
+            let log = self
+                .0
+                .get::<unsafe extern "C" fn(Program, *mut c_char) -> c_int>(b"nvrtcGetProgramLog")
+                .map_err(symbol)?;
+            let code_size = self.0.get::<Size>(b"nvrtcGetCUBINSize").map_err(symbol)?;
+            let destroy =
+                self.0.get::<unsafe extern "C" fn(*mut Program) -> c_int>(b"nvrtcDestroyProgram").map_err(symbol)?;
+            let mut program: Program = std::ptr::null_mut();
+            let none = std::ptr::null();
+            if create(&mut program, source.as_ptr(), c"kernels.cu".as_ptr(), 0, none, none) != 0 {
+                return Err("nvrtcCreateProgram failed".into());
+            }
+            let options = [ARCHITECTURE.as_ptr(), c"--std=c++17".as_ptr()];
+            let failed = compile(program, options.len() as c_int, options.as_ptr()) != 0;
+            let (mut size, mut code) = (0usize, 0usize);
+            log_size(program, &mut size);
+            let mut text = vec![0u8; size.max(1)];
+            log(program, text.as_mut_ptr().cast());
+            code_size(program, &mut code);
+            destroy(&mut program);
+            let text = CStr::from_bytes_until_nul(&text).map_or(String::new(), |t| t.to_string_lossy().into_owned());
+            if failed { Err(text) } else { Ok(code) }
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let shared = root.join("../shared/golden");
+    if shared.join("manifest.json").is_file() { shared } else { root.join("tests/golden") }
+}
+
+/// The program of a file for a class of steps.
+fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
+    let file = Gguf::open(path).expect("a model file");
+    let config = Config::read(&file).expect("a model");
+    let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+    let pages = 256 / PAGE;
+    let sizes = Sizes { class, most_tokens: 64, segments: 1, pages, row_pages: pages, cache };
+    build(&file, &config, &sizes, &Options::gpu(numerics)).expect("a program")
+}
+
+/// Distinct kernels of one program, with what precedes them.
+struct Unit {
+    name: String,
+    kernels: usize,
+    source: String,
+}
+
+/// What the models of the golden files need: some of them for one token, or all of them in every form.
+fn units(every: bool) -> Vec<Unit> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
+        .expect("golden files")
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        .collect();
+    files.sort();
+    let apart = if every { 1 } else { files.len().div_ceil(SOME) };
+    let mut seen = HashSet::new();
+    let mut units = vec![];
+    for path in files.iter().step_by(apart.max(1)) {
+        let file = path.file_stem().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+        let jobs = match every {
+            true => vec![(Numerics::Int8, 1), (Numerics::Exact, 1), (Numerics::Int8, 4), (Numerics::Int8, 64)],
+            false => vec![(Numerics::Int8, 1)],
+        };
+        for (numerics, tokens) in jobs {
+            let program = program(path, numerics, Class::of(tokens)).program;
+            // Kernels that another program had, under another name, need not be compiled again.
+            let new = program.kernels.iter().filter(|k| seen.insert(k.source.replace(&k.symbol, "kernel")));
+            let new: Vec<&str> = new.map(|k| k.source.as_str()).collect();
+            let source = format!("{}\n{}", program.prelude, new.join("\n"));
+            units.push(Unit { name: format!("{file} {numerics:?} {tokens}"), kernels: new.len(), source });
+        }
+    }
+    units
+}
+
+/// The library, and what it needs.
+fn library() -> Option<(Nvrtc, Option<libloading::Library>)> {
+    let Ok(path) = std::env::var("KERNLOOM_NVRTC") else {
+        println!("nvrtc: skipped, KERNLOOM_NVRTC does not name the library");
+        return None;
+    };
+    // NVRTC looks for this one by name only: it must be there already.
+    let beside = std::fs::read_dir(Path::new(&path).parent().expect("a folder")).expect("the folder of the library");
+    let builtins = |p: &PathBuf| p.to_string_lossy().contains("libnvrtc-builtins.so");
+    let builtins = beside.filter_map(|e| Some(e.ok()?.path())).find(builtins);
+    // SAFETY: loading these runs their initialisers, as any user of them does.
+    let builtins = builtins.map(|p| unsafe { libloading::Library::new(p) }.expect("the builtins of NVRTC"));
+    // SAFETY: as above.
+    let nvrtc = unsafe { libloading::Library::new(&path) }.expect("the library that KERNLOOM_NVRTC names");
+    Some((Nvrtc(nvrtc), builtins))
+}
+
+fn check(every: bool) {
+    let Some((nvrtc, _builtins)) = library() else { return };
+    let units = units(every);
+    let kernels: usize = units.iter().map(|u| u.kernels).sum();
+    assert!(kernels > 0, "no kernels in {}", folder().display());
+    let (left, problems) = (Mutex::new(units), Mutex::new(vec![]));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                loop {
+                    let Some(unit) = left.lock().expect("no panic").pop() else { break };
+                    match nvrtc.compile(&unit.source) {
+                        Ok(size) if size > 0 || unit.kernels == 0 => {}
+                        Ok(_) => problems.lock().expect("no panic").push(format!("{}: no code", unit.name)),
+                        Err(e) => problems.lock().expect("no panic").push(format!("{}: {e}", unit.name)),
+                    }
+                }
+            });
+        }
+    });
+    let problems = problems.into_inner().expect("no panic");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    println!("nvrtc: {kernels} kernels compiled for sm_90");
+}
+
+#[test]
+fn kernels_of_models_compile() {
+    check(false);
+}
+
+#[test]
+#[ignore = "compiles for minutes"]
+fn kernels_of_all_models_compile() {
+    check(true);
+}

@@ -1,0 +1,70 @@
+//! Tiny models, ways to run and to change them, and measures of what comes out.
+#![allow(dead_code)]
+
+pub mod hollow;
+pub mod machine;
+pub mod reference;
+pub mod weights;
+
+use device::{CacheConfig, Cpu, CpuConfig};
+use gguf::Gguf;
+use model::synth::{Plan, SynthOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The processor with so many workers. Kernels are kept from one run of the tests to the next.
+pub fn cpu(threads: usize) -> Arc<Cpu> {
+    let mut config = CpuConfig::from_environment();
+    config.threads = threads;
+    config.cache = CacheConfig { folder: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")), ..config.cache };
+    Arc::new(Cpu::new(&config).expect("a C compiler"))
+}
+
+/// A file of random weights.
+pub fn synth(shape: &str, quant: &str, layers: Option<u32>) -> Arc<Gguf> {
+    let options = SynthOptions { layers, seed: 7, ..Default::default() };
+    let plan = Plan::new(shape, quant, &options).expect("a known shape and quantisation");
+    Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"))
+}
+
+/// Tokens without a pattern (Marsaglia, "Xorshift RNGs", 2003).
+pub fn tokens(count: usize, vocab: u32, seed: u32) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state % vocab
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Mean squared error over mean square. NaN if anything is NaN.
+pub fn nmse(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let error: f64 = got.iter().zip(want).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+    error / want.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>()
+}
+
+/// The largest NMSE of a row; NaN counts as infinite.
+pub fn worst_row(got: &[f32], want: &[f32], row: usize) -> f64 {
+    let rows = got.chunks(row).zip(want.chunks(row));
+    rows.map(|(a, b)| nmse(a, b)).map(|e| if e.is_nan() { f64::INFINITY } else { e }).fold(0.0, f64::max)
+}
+
+/// Mean over rows of the KL divergence of `got` from `want`.
+pub fn mean_kl(got: &[f32], want: &[f32], vocab: usize) -> f64 {
+    let log_total = |row: &[f32]| {
+        let most = f64::from(row.iter().copied().fold(f32::MIN, f32::max));
+        most + row.iter().map(|&v| (f64::from(v) - most).exp()).sum::<f64>().ln()
+    };
+    let row = |(g, w): (&[f32], &[f32])| {
+        let (lg, lw) = (log_total(g), log_total(w));
+        let term = |(&g, &w): (&f32, &f32)| {
+            let (log_q, log_p) = (f64::from(g) - lg, f64::from(w) - lw);
+            log_p.exp() * (log_p - log_q)
+        };
+        g.iter().zip(w).map(term).sum::<f64>()
+    };
+    got.chunks(vocab).zip(want.chunks(vocab)).map(row).sum::<f64>() / (want.len() / vocab) as f64
+}
