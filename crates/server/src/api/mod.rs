@@ -1,0 +1,10 @@
+//! The routes, one file an API.
+
+pub mod chat;
+pub mod completions;
+pub mod info;
+pub mod messages;
+pub mod native;
+pub mod prompt;
+pub mod responses;
+pub mod usage;

@@ -1,0 +1,231 @@
+//! The routes that only llama-server has: `/completion`, and text to tokens and back.
+
+use super::chat::render;
+use super::prompt;
+use super::usage::{chat_logprob, timings};
+use crate::app::{App, Model};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::settings::Settings;
+use crate::speech::{Answer, Ending, Heard, Scored};
+use crate::stream::{Begun, Protocol, Said, event};
+use model::scheduler::Spent;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+struct Completion {
+    model: Arc<Model>,
+    settings: Settings,
+    prompts: Vec<Value>,
+    return_tokens: bool,
+    /// For each text, whether a line has ended in it.
+    has_new_line: Vec<bool>,
+}
+
+/// Begins an answer to `/completion`.
+///
+/// # Errors
+/// A request that makes no sense, and what the queue refuses.
+pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+    let fields = Fields::of(body)?;
+    let mut settings = Settings::read(fields, model)?;
+    settings.read_logprobs(fields)?;
+    settings.read_grammar(fields, model, false)?;
+    let prompts = prompt::prompts(fields.get("prompt"), model)?;
+    let texts = prompts.iter().flat_map(|prompt| {
+        let text = String::from_utf8_lossy(&model.tokenizer.decode(prompt, true)).into_owned();
+        std::iter::repeat_n(Value::from(text), settings.choices)
+    });
+    let completion = Completion {
+        model: model.clone(),
+        settings: settings.clone(),
+        prompts: texts.collect(),
+        return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
+        has_new_line: vec![false; prompts.len() * settings.choices],
+    };
+    let answer = Answer::of(app, model, prompts, &settings)?;
+    Ok(Begun { answer, protocol: Box::new(completion) })
+}
+
+impl Completion {
+    fn chunk(
+        &self,
+        index: usize,
+        text: &str,
+        tokens: &[u32],
+        scores: &[Scored],
+        generated: usize,
+    ) -> Map<String, Value> {
+        let mut object = Map::new();
+        object.insert("index".into(), index.into());
+        object.insert("content".into(), text.into());
+        object.insert("tokens".into(), if self.return_tokens { tokens.into() } else { json!([]) });
+        object.insert("stop".into(), false.into());
+        object.insert("id_slot".into(), index.into());
+        object.insert("tokens_predicted".into(), generated.into());
+        if self.settings.sampling.logprobs.is_some() {
+            let all: Vec<Value> = scores.iter().map(|s| chat_logprob(&self.model.tokenizer, s)).collect();
+            object.insert("completion_probabilities".into(), all.into());
+        }
+        object
+    }
+
+    fn end(&self, object: &mut Map<String, Value>, index: usize, ending: &Ending, spent: &Spent) {
+        let (kind, word) = match ending {
+            Ending::Model => ("eos", ""),
+            Ending::Word(word) => ("word", word.as_str()),
+            Ending::Length => ("limit", ""),
+        };
+        let mut set = |key: &str, value: Value| object.insert(key.into(), value);
+        set("stop", true.into());
+        set("model", self.model.name().into());
+        set("tokens_predicted", spent.generated.into());
+        set("tokens_evaluated", spent.prompt.into());
+        set("tokens_cached", (spent.prompt + spent.generated.saturating_sub(1)).into());
+        set("generation_settings", generation_settings(&self.settings));
+        set("prompt", self.prompts[index].clone());
+        set("has_new_line", self.has_new_line[index].into());
+        set("truncated", false.into());
+        set("stop_type", kind.into());
+        set("stopping_word", word.into());
+        set("timings", timings(spent));
+    }
+}
+
+impl Protocol for Completion {
+    fn streams(&self) -> bool {
+        self.settings.stream
+    }
+
+    fn start(&mut self, _: &mut String) {}
+
+    fn heard(&mut self, heard: Heard, out: &mut String) {
+        let object = match heard {
+            Heard::Progress { index, cached, done, total, time_ms } => {
+                let mut object = self.chunk(index, "", &[], &[], 0);
+                let progress = json!({ "total": total, "cache": cached, "processed": done, "time_ms": time_ms });
+                object.insert("prompt_progress".into(), progress);
+                let time = std::time::Duration::from_secs_f64((time_ms / 1e3).max(0.0));
+                let spent = Spent { prompt: done, cached, prompt_time: time, ..Spent::default() };
+                let spent = if done == cached { Spent { prompt_time: Default::default(), ..spent } } else { spent };
+                object.insert("timings".into(), timings(&spent));
+                object
+            }
+            Heard::Text { index, text, tokens, scores, spent } => {
+                self.has_new_line[index] |= text.contains('\n');
+                let mut object = self.chunk(index, &text, &tokens, &scores, spent.generated);
+                object.insert("tokens_evaluated".into(), spent.prompt.into());
+                if self.settings.timings {
+                    object.insert("timings".into(), timings(&spent));
+                }
+                object
+            }
+            Heard::End { index, ending, spent } => {
+                let mut object = self.chunk(index, "", &[], &[], spent.generated);
+                self.end(&mut object, index, &ending, &spent);
+                object
+            }
+            Heard::Failed { .. } => return,
+        };
+        event(out, None, &Value::Object(object));
+    }
+
+    fn finish(&mut self, _: &mut String) {}
+
+    fn whole(&mut self, texts: Vec<Said>) -> Value {
+        for (index, said) in texts.iter().enumerate() {
+            self.has_new_line[index] = said.text.contains('\n');
+        }
+        let whole = |(index, said): (usize, &Said)| {
+            let mut object = self.chunk(index, &said.text, &said.tokens, &said.scores, said.spent.generated);
+            self.end(&mut object, index, said.ending.as_ref().unwrap_or(&Ending::Length), &said.spent);
+            Value::Object(object)
+        };
+        let mut all: Vec<Value> = texts.iter().enumerate().map(whole).collect();
+        if all.len() == 1 { all.remove(0) } else { all.into() }
+    }
+}
+
+/// The settings of a request in llama-server's words.
+pub fn generation_settings(settings: &Settings) -> Value {
+    let s = &settings.sampling;
+    json!({
+        "seed": s.seed,
+        "temperature": s.temperature,
+        "top_k": s.top_k,
+        "top_p": s.top_p,
+        "min_p": s.min_p,
+        "repeat_last_n": s.penalty_window,
+        "repeat_penalty": s.repeat_penalty,
+        "presence_penalty": s.presence_penalty,
+        "frequency_penalty": s.frequency_penalty,
+        "stop": settings.stops,
+        "max_tokens": settings.limit.map_or(-1, |n| n as i64),
+        "n_predict": settings.limit.map_or(-1, |n| n as i64),
+        "n_probs": s.logprobs.unwrap_or(0),
+        "ignore_eos": settings.ignore_ends,
+        // JSON has no infinity: what is forbidden is -100, as clients write it.
+        "logit_bias": s.logit_bias.iter()
+            .map(|&(token, bias)| json!({ "token": token, "bias": bias.max(-100.0) }))
+            .collect::<Vec<_>>(),
+        "stream": settings.stream,
+        "timings_per_token": settings.timings,
+    })
+}
+
+/// `/tokenize`.
+///
+/// # Errors
+/// Fields of wrong types.
+pub fn tokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
+    let fields = Fields::of(body)?;
+    let text = fields.text("content")?.unwrap_or_default();
+    let add_special = fields.flag("add_special")?.unwrap_or(false);
+    let parse_special = fields.flag("parse_special")?.unwrap_or(true);
+    let ids = model.tokenizer.encode(text, add_special, parse_special);
+    if !fields.flag("with_pieces")?.unwrap_or(false) {
+        return Ok(json!({ "tokens": ids }));
+    }
+    let piece = |&id: &u32| {
+        let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
+        // What is no text by itself comes as its bytes.
+        let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), |text| json!(text));
+        json!({ "id": id, "piece": piece })
+    };
+    Ok(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>() }))
+}
+
+/// `/detokenize`.
+///
+/// # Errors
+/// Fields of wrong types.
+pub fn detokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
+    let fields = Fields::of(body)?;
+    let ids: Option<Vec<u32>> = fields
+        .list("tokens")?
+        .unwrap_or_default()
+        .iter()
+        .map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()))
+        .collect();
+    let ids = ids.ok_or_else(|| ApiError::field("tokens", "not all of them are token ids"))?;
+    let text = model.tokenizer.decode(&ids, true);
+    Ok(json!({ "content": String::from_utf8_lossy(&text) }))
+}
+
+/// `/apply-template`.
+///
+/// # Errors
+/// Messages that the template cannot render.
+pub fn apply_template(model: &Model, body: &Value) -> Result<Value, ApiError> {
+    let rendered = render(Fields::of(body)?, model)?;
+    Ok(json!({ "prompt": rendered.prompt.text }))
+}
+
+/// `/v1/chat/completions/input_tokens`.
+///
+/// # Errors
+/// As [`apply_template`].
+pub fn input_tokens(model: &Model, body: &Value) -> Result<Value, ApiError> {
+    let rendered = render(Fields::of(body)?, model)?;
+    Ok(json!({ "object": "response.input_tokens", "input_tokens": rendered.tokens.len() }))
+}

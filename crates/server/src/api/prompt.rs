@@ -1,0 +1,55 @@
+//! Prompts as text, as tokens, or as both.
+
+use crate::app::Model;
+use crate::error::ApiError;
+use serde_json::Value;
+
+/// Prompts of a request at most.
+const MOST_PROMPTS: usize = 128;
+
+/// The token sequences of `prompt`: a string, a list of tokens (and strings between them), or a list of such.
+///
+/// # Errors
+/// Anything else.
+pub fn prompts(value: Option<&Value>, model: &Model) -> Result<Vec<Vec<u32>>, ApiError> {
+    let wrong = |problem: &str| ApiError::field("prompt", problem);
+    let all = match value {
+        None | Some(Value::Null) => return Err(wrong("it is missing")),
+        Some(Value::Array(list)) if list.is_empty() => return Err(wrong("the list is empty")),
+        // Tokens alone are one prompt, strings alone are one prompt each.
+        Some(Value::Array(list)) if !list.iter().any(Value::is_number) => list.iter().collect(),
+        Some(one) => vec![one],
+    };
+    if all.len() > MOST_PROMPTS {
+        return Err(wrong(&format!("more than {MOST_PROMPTS} prompts")));
+    }
+    all.into_iter().map(|prompt| tokens(prompt, model)).collect()
+}
+
+fn tokens(prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiError> {
+    let wrong = |problem: String| ApiError::field("prompt", problem);
+    let id = |value: &Value| {
+        let vocab = model.worker.limits().vocab;
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab);
+        id.ok_or_else(|| wrong(format!("{value} is no token (there are {vocab})")))
+    };
+    match prompt {
+        Value::String(text) => Ok(model.tokenizer.encode(text, true, true)),
+        Value::Array(parts) => {
+            let mut out = vec![];
+            for part in parts {
+                match part {
+                    Value::String(text) => out.extend(model.tokenizer.encode(text, out.is_empty(), true)),
+                    part => out.push(id(part)?),
+                }
+            }
+            Ok(out)
+        }
+        // As llama-server has it.
+        Value::Object(fields) => match fields.get("prompt_string").and_then(Value::as_str) {
+            Some(text) => Ok(model.tokenizer.encode(text, true, true)),
+            None => Err(wrong("it is an object without prompt_string".into())),
+        },
+        _ => Err(wrong("it is neither a string nor a list of tokens".into())),
+    }
+}

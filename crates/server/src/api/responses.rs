@@ -1,0 +1,370 @@
+//! `/v1/responses`, without memory: every request brings the whole conversation.
+//!
+//! What a client sends and a model cannot use is left out, not refused: tools of kinds that the client's own service
+//! runs, items of reasoning in somebody's cipher, fields for storage.
+
+use super::chat::{Rendered, render_conversation};
+use crate::app::{App, Model, now};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::settings::Settings;
+use crate::speech::{Answer, Ending, Heard};
+use crate::stream::{Begun, Protocol, Said, event};
+use model::chat::{Conversation, Delta, OutputParser};
+use model::scheduler::Spent;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Begins an answer.
+///
+/// # Errors
+/// A request that makes no sense, and what the queue refuses.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+    let fields = Fields::of(body)?;
+    let mut settings = Settings::read(fields, model)?;
+    settings.choices = 1;
+    let rendered = render(fields, model)?;
+    settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
+    settings.special = !rendered.tools.is_empty();
+    let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned();
+    let echoed = [
+        "instructions",
+        "max_output_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "text",
+        "reasoning",
+    ];
+    let echoed = echoed.iter().filter_map(|key| fields.get(key).map(|value| ((*key).to_owned(), value.clone())));
+    let responses = Responses {
+        id: app.id("resp_"),
+        ids: app.id(""),
+        model: name,
+        created: now(),
+        echoed: echoed.collect(),
+        parser: rendered.parser(),
+        stream: settings.stream,
+        sequence: 0,
+        items: vec![],
+        open: None,
+        spent: Spent::default(),
+        ending: Ending::Length,
+    };
+    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
+    Ok(Begun { answer, protocol: Box::new(responses) })
+}
+
+fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
+    let mut messages = vec![];
+    if let Some(text) = fields.text("instructions")? {
+        messages.push(json!({ "role": "system", "content": text }));
+    }
+    match fields.get("input") {
+        Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
+        Some(Value::Array(items)) => {
+            for item in items {
+                add_item(&mut messages, item)?;
+            }
+        }
+        _ => return Err(ApiError::field("input", "it is neither a string nor a list")),
+    }
+    if messages.is_empty() {
+        return Err(ApiError::field("input", "there is no message in it"));
+    }
+    let none = fields.get("tool_choice").and_then(Value::as_str) == Some("none");
+    let tools = if none { &[] } else { fields.list("tools")?.unwrap_or_default() };
+    let mut functions = vec![];
+    for tool in tools.iter().filter(|tool| tool["type"] == "function") {
+        if !tool["name"].is_string() {
+            return Err(ApiError::field("tools", "a function without a name"));
+        }
+        let mut function = Map::new();
+        for key in ["name", "description", "parameters"] {
+            if let Some(value) = tool.get(key).filter(|value| !value.is_null()) {
+                function.insert(key.into(), value.clone());
+            }
+        }
+        functions.push(json!({ "type": "function", "function": function }));
+    }
+    let mut conversation = Conversation::new(messages);
+    conversation.tools.clone_from(&functions);
+    if let Some(effort) = fields.object("reasoning")?.map(|r| r.text("effort")).transpose()?.flatten() {
+        conversation.enable_thinking = (effort == "none").then_some(false);
+        conversation.variables.insert("reasoning_effort".into(), effort.into());
+    }
+    render_conversation(&conversation, functions, false, model)
+}
+
+/// Adds an item of the input to the messages.
+fn add_item(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
+    let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
+    match item["type"].as_str().unwrap_or("message") {
+        "message" => {
+            let role = item["role"].as_str().ok_or_else(|| ApiError::field("input", "a message without a role"))?;
+            let role = if role == "developer" { "system" } else { role };
+            let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if parts.iter().any(|part| part["type"] == "input_image" || part["type"] == "input_file") {
+                return Err(ApiError::field("input", "this model reads text only"));
+            }
+            messages.push(json!({ "role": role, "content": plain(&item["content"]) }));
+        }
+        "function_call" => {
+            let function = json!({ "name": text("name"), "arguments": text("arguments") });
+            let call = json!({ "id": text("call_id"), "type": "function", "function": function });
+            // Calls of one turn are one message.
+            let calls = messages.last_mut().filter(|m| m["role"] == "assistant").and_then(Value::as_object_mut);
+            match calls {
+                Some(message) => match message.get_mut("tool_calls").and_then(Value::as_array_mut) {
+                    Some(calls) => calls.push(call),
+                    None => drop(message.insert("tool_calls".into(), json!([call]))),
+                },
+                None => messages.push(json!({ "role": "assistant", "content": "", "tool_calls": [call] })),
+            }
+        }
+        "function_call_output" => {
+            let content = plain(&item["output"]);
+            messages.push(json!({ "role": "tool", "tool_call_id": text("call_id"), "content": content }));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The text of content in parts.
+fn plain(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+struct Responses {
+    id: String,
+    /// What the ids of items end with.
+    ids: String,
+    model: String,
+    created: u64,
+    /// Fields of the request that come back.
+    echoed: Map<String, Value>,
+    parser: OutputParser,
+    stream: bool,
+    sequence: u64,
+    /// Items that are complete.
+    items: Vec<Value>,
+    open: Option<(Kind, String)>,
+    spent: Spent,
+    ending: Ending,
+}
+
+/// Items that text flows into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Reasoning,
+    Message,
+}
+
+impl Responses {
+    fn send(&mut self, out: &mut String, kind: &str, mut fields: Value) {
+        if let Some(fields) = fields.as_object_mut() {
+            fields.insert("type".into(), kind.into());
+            fields.insert("sequence_number".into(), self.sequence.into());
+        }
+        self.sequence += 1;
+        event(out, Some(kind), &fields);
+    }
+
+    fn item_id(&self, prefix: &str) -> String {
+        format!("{prefix}_{}{:02x}", self.ids, self.items.len())
+    }
+
+    fn item(&self, kind: Kind, text: &str, status: &str) -> Value {
+        match kind {
+            Kind::Reasoning => json!({
+                "id": self.item_id("rs"), "type": "reasoning", "summary": [], "status": status,
+                "content": [{ "type": "reasoning_text", "text": text }],
+            }),
+            Kind::Message => json!({
+                "id": self.item_id("msg"), "type": "message", "role": "assistant", "status": status,
+                "content": [part(text)],
+            }),
+        }
+    }
+
+    fn delta(&mut self, delta: Delta, out: &mut String) {
+        let (kind, text) = match delta {
+            Delta::Reasoning(text) => (Kind::Reasoning, text),
+            Delta::Content(text) => (Kind::Message, text),
+            Delta::Call(call) => {
+                self.close(out);
+                let at = self.items.len();
+                let (id, call_id) = (self.item_id("fc"), self.item_id("call"));
+                let item = |arguments: &str, status: &str| {
+                    json!({
+                        "id": id, "type": "function_call", "call_id": call_id, "name": call.name,
+                        "arguments": arguments, "status": status,
+                    })
+                };
+                let added = json!({ "output_index": at, "item": item("", "in_progress") });
+                self.send(out, "response.output_item.added", added);
+                let delta = json!({ "item_id": id, "output_index": at, "delta": call.arguments });
+                self.send(out, "response.function_call_arguments.delta", delta);
+                let done = json!({ "item_id": id, "output_index": at, "arguments": call.arguments });
+                self.send(out, "response.function_call_arguments.done", done);
+                let item = item(&call.arguments, "completed");
+                self.send(out, "response.output_item.done", json!({ "output_index": at, "item": item }));
+                self.items.push(item);
+                return;
+            }
+        };
+        if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
+            self.close(out);
+            let mut item = self.item(kind, "", "in_progress");
+            item["content"] = json!([]);
+            let at = self.items.len();
+            self.send(out, "response.output_item.added", json!({ "output_index": at, "item": item }));
+            if kind == Kind::Message {
+                let part = json!({ "item_id": item["id"], "output_index": at, "content_index": 0, "part": part("") });
+                self.send(out, "response.content_part.added", part);
+            }
+            self.open = Some((kind, String::new()));
+        }
+        let (at, id) = (self.items.len(), self.open_id(kind));
+        if let Some((_, held)) = &mut self.open {
+            held.push_str(&text);
+        }
+        let delta = json!({ "item_id": id, "output_index": at, "content_index": 0, "delta": text, "logprobs": [] });
+        self.send(out, &format!("response.{}.delta", name(kind)), delta);
+    }
+
+    fn open_id(&self, kind: Kind) -> String {
+        self.item_id(match kind {
+            Kind::Reasoning => "rs",
+            Kind::Message => "msg",
+        })
+    }
+
+    /// Ends the item that text flows into.
+    fn close(&mut self, out: &mut String) {
+        let Some((kind, text)) = self.open.take() else { return };
+        let (at, id) = (self.items.len(), self.open_id(kind));
+        let item = self.item(kind, &text, "completed");
+        let done = json!({ "item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": [] });
+        self.send(out, &format!("response.{}.done", name(kind)), done);
+        if kind == Kind::Message {
+            let part = json!({ "item_id": id, "output_index": at, "content_index": 0, "part": part(&text) });
+            self.send(out, "response.content_part.done", part);
+        }
+        self.send(out, "response.output_item.done", json!({ "output_index": at, "item": item }));
+        self.items.push(item);
+    }
+
+    fn response(&self, status: &str) -> Value {
+        let mut object = Map::new();
+        object.insert("id".into(), self.id.as_str().into());
+        object.insert("object".into(), "response".into());
+        object.insert("created_at".into(), self.created.into());
+        object.insert("status".into(), status.into());
+        object.insert("error".into(), Value::Null);
+        let cut = (status == "incomplete").then(|| json!({ "reason": "max_output_tokens" }));
+        object.insert("incomplete_details".into(), cut.unwrap_or_default());
+        object.insert("model".into(), self.model.as_str().into());
+        object.insert("output".into(), self.items.clone().into());
+        for (key, value) in [
+            ("parallel_tool_calls", json!(true)),
+            ("tool_choice", json!("auto")),
+            ("tools", json!([])),
+            ("metadata", json!({})),
+            ("store", json!(false)),
+        ] {
+            object.insert(key.into(), value);
+        }
+        object.extend(self.echoed.clone());
+        let s = &self.spent;
+        let usage = json!({
+            "input_tokens": s.prompt,
+            "input_tokens_details": { "cached_tokens": s.cached },
+            "output_tokens": s.generated,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": s.prompt + s.generated,
+        });
+        object.insert("usage".into(), if status == "in_progress" { Value::Null } else { usage });
+        Value::Object(object)
+    }
+
+    fn status(&self) -> &'static str {
+        if self.ending == Ending::Length { "incomplete" } else { "completed" }
+    }
+
+    fn end(&mut self, ending: Ending, spent: Spent, out: &mut String) {
+        for delta in self.parser.finish() {
+            self.delta(delta, out);
+        }
+        self.close(out);
+        (self.ending, self.spent) = (ending, spent);
+    }
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Reasoning => "reasoning_text",
+        Kind::Message => "output_text",
+    }
+}
+
+fn part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+impl Protocol for Responses {
+    fn streams(&self) -> bool {
+        self.stream
+    }
+
+    fn start(&mut self, out: &mut String) {
+        let response = self.response("in_progress");
+        self.send(out, "response.created", json!({ "response": response }));
+        self.send(out, "response.in_progress", json!({ "response": response }));
+    }
+
+    fn heard(&mut self, heard: Heard, out: &mut String) {
+        match heard {
+            Heard::Text { text, .. } => {
+                for delta in self.parser.push(&text) {
+                    self.delta(delta, out);
+                }
+            }
+            Heard::End { ending, spent, .. } => self.end(ending, spent, out),
+            Heard::Progress { .. } | Heard::Failed { .. } => {}
+        }
+    }
+
+    fn finish(&mut self, out: &mut String) {
+        let status = self.status();
+        let response = self.response(status);
+        self.send(out, &format!("response.{status}"), json!({ "response": response }));
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut String) {
+        let mut response = self.response("failed");
+        response["error"] = json!({ "code": "server_error", "message": error.message });
+        self.send(out, "response.failed", json!({ "response": response }));
+    }
+
+    fn whole(&mut self, texts: Vec<Said>) -> Value {
+        // The events are for nobody; what stays are the items.
+        let out = &mut String::new();
+        for said in texts {
+            for delta in self.parser.push(&said.text) {
+                self.delta(delta, out);
+            }
+            self.end(said.ending.unwrap_or(Ending::Length), said.spent, out);
+        }
+        self.response(self.status())
+    }
+}

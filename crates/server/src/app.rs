@@ -1,0 +1,358 @@
+//! What all requests share: the model once it is there, the settings, the counters.
+
+use crate::error::ApiError;
+use crate::grammar::Grammars;
+use crate::metrics::{Compat, Metrics};
+use crate::speech::Heard;
+use model::chat::ChatTemplate;
+use model::sampler::SamplerConfig;
+use model::scheduler::worker::Worker;
+use model::tokenizer::Tokenizer;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How the server behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses to listen on.
+    pub hosts: Vec<String>,
+    /// The port; 0 takes a free one and says which.
+    pub port: u16,
+    /// Keys of which a request must show one; none lets everybody in.
+    pub api_keys: Vec<String>,
+    /// Origins whose pages may ask: none is all, `*` too, and `localhost` is every port of this machine.
+    pub origins: Vec<String>,
+    /// Whether `/metrics` is there.
+    pub metrics: bool,
+    /// Names of metrics for dashboards of others.
+    pub compat: Compat,
+    /// Whether `/slots` is there.
+    pub slots: bool,
+    /// Bytes of a body at most.
+    pub body_limit: usize,
+    /// Silence after which a stream sends a comment.
+    pub ping: Duration,
+    /// How long a request may take in all.
+    pub timeout: Duration,
+    /// How long requests may go on after the server was told to end.
+    pub drain: Duration,
+    /// Whether each request writes a line to stderr.
+    pub log: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            hosts: vec!["127.0.0.1".into()],
+            port: 8080,
+            api_keys: vec![],
+            origins: vec![],
+            metrics: true,
+            compat: Compat::default(),
+            slots: true,
+            body_limit: 64 << 20,
+            ping: Duration::from_secs(30),
+            timeout: Duration::from_secs(3600),
+            drain: Duration::from_secs(30),
+            log: true,
+        }
+    }
+}
+
+/// What is said about a model.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Where it came from.
+    pub path: String,
+    /// Names under which clients may ask for it; the first is its name. Any other name gets it too.
+    pub names: Vec<String>,
+    /// Words that clients may group models by.
+    pub tags: Vec<String>,
+    /// Number of weights.
+    pub parameters: u64,
+    /// Bytes of the weights.
+    pub bytes: u64,
+    /// Positions that it was made for.
+    pub trained_context: u64,
+    /// Length of its hidden state.
+    pub width: u64,
+}
+
+/// What a request gets when it does not say.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// How tokens are chosen.
+    pub sampling: SamplerConfig,
+    /// The seed; another one each time if there is none.
+    pub seed: Option<u64>,
+    /// Most tokens to generate.
+    pub limit: Option<usize>,
+}
+
+/// A model that answers.
+pub struct Model {
+    /// Runs the requests.
+    pub worker: Worker,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// Conversations to text; or why that cannot be.
+    pub template: Result<ChatTemplate, String>,
+    /// What is said about it.
+    pub facts: Facts,
+    /// What requests get when they do not say.
+    pub defaults: Defaults,
+    /// Made when a request first asks for one.
+    grammars: OnceLock<Result<Grammars, String>>,
+}
+
+impl Model {
+    /// A model that answers through this worker.
+    pub fn new(
+        worker: Worker,
+        tokenizer: Tokenizer,
+        template: Result<ChatTemplate, String>,
+        facts: Facts,
+        defaults: Defaults,
+    ) -> Model {
+        Model { worker, tokenizer, template, facts, defaults, grammars: OnceLock::new() }
+    }
+
+    /// What reads grammars for its vocabulary.
+    ///
+    /// # Errors
+    /// 501 if its vocabulary cannot be ruled.
+    pub fn grammars(&self) -> Result<&Grammars, ApiError> {
+        let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer));
+        made.as_ref().map_err(|why| ApiError::unsupported(format!("this model cannot follow a grammar: {why}")))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.facts.names.first().map_or("model", String::as_str)
+    }
+
+    /// The tokens that end a text.
+    pub fn ends(&self) -> Arc<[u32]> {
+        Arc::from(self.tokenizer.end_tokens())
+    }
+}
+
+/// What all requests share.
+pub struct App {
+    /// How the server behaves.
+    pub options: Options,
+    /// The counters.
+    pub metrics: Metrics,
+    model: OnceLock<Arc<Model>>,
+    draining: AtomicBool,
+    active: AtomicUsize,
+    next: AtomicU64,
+    started: SystemTime,
+    /// Makes ids differ from one start to the next.
+    salt: u64,
+}
+
+impl App {
+    /// A server whose model is still loading.
+    pub fn new(options: Options) -> App {
+        let started = SystemTime::now();
+        let salt = started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+        App {
+            options,
+            metrics: Metrics::default(),
+            model: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            active: AtomicUsize::new(0),
+            next: AtomicU64::new(1),
+            started,
+            salt,
+        }
+    }
+
+    /// The model is there.
+    pub fn ready(&self, model: Model) {
+        let _ = self.model.set(Arc::new(model));
+    }
+
+    /// The model, if requests for it are taken.
+    ///
+    /// # Errors
+    /// 503 while it loads, and when the server is about to end.
+    pub fn model(&self) -> Result<Arc<Model>, ApiError> {
+        if self.is_draining() {
+            return Err(ApiError::unavailable("the server is shutting down"));
+        }
+        let model = self.loaded().ok_or_else(|| ApiError::unavailable("Loading model"))?;
+        if model.worker.is_ended() {
+            return Err(ApiError::unavailable("the engine has stopped; restart the server"));
+        }
+        Ok(model)
+    }
+
+    /// The model, if it is there.
+    pub fn loaded(&self) -> Option<Arc<Model>> {
+        self.model.get().cloned()
+    }
+
+    /// Takes no more requests.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether requests are refused.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Answers under way.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Counts an answer as long as the guard lives.
+    pub fn enter(self: &Arc<App>) -> Active {
+        self.active.fetch_add(1, Ordering::SeqCst);
+        Active(self.clone())
+    }
+
+    /// A number that no other request of this process has.
+    pub fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An id such as `chatcmpl-…`.
+    pub fn id(&self, prefix: &str) -> String {
+        let (number, salt) = (self.next(), self.salt);
+        let mixed = (salt ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        format!("{prefix}{:016x}{:08x}", mixed ^ mixed >> 33, number as u32)
+    }
+
+    /// When the server started.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+}
+
+/// An answer under way.
+pub struct Active(Arc<App>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
+}
+
+/// What one request did, written as one line when it is over.
+pub struct Account {
+    app: Arc<App>,
+    /// The id that the client knows.
+    pub request: String,
+    path: String,
+    began: Instant,
+    /// The status of the response.
+    pub status: u16,
+    /// How its text ended; without, its client left.
+    pub finish: Option<&'static str>,
+    /// What its sequences took together.
+    pub spent: model::scheduler::Spent,
+    /// From the request to the first token.
+    pub first_token: Option<Duration>,
+    _active: Active,
+}
+
+impl Account {
+    /// Begins an account.
+    pub fn open(app: &Arc<App>, path: &str, request: String) -> Account {
+        Account {
+            request,
+            path: path.to_owned(),
+            began: Instant::now(),
+            status: 200,
+            finish: None,
+            spent: model::scheduler::Spent::default(),
+            first_token: None,
+            _active: app.enter(),
+            app: app.clone(),
+        }
+    }
+
+    /// Whether errors are to be told in Anthropic's form.
+    pub fn is_anthropic(&self) -> bool {
+        crate::router::is_anthropic(&self.path)
+    }
+
+    /// Takes down what was heard.
+    pub fn note(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Text { .. } => {
+                self.first_token.get_or_insert_with(|| self.began.elapsed());
+            }
+            Heard::End { ending, spent, .. } => {
+                self.finish = Some(ending.reason());
+                self.add(spent);
+            }
+            Heard::Progress { .. } | Heard::Failed { .. } => {}
+        }
+    }
+
+    fn add(&mut self, spent: &model::scheduler::Spent) {
+        let all = &mut self.spent;
+        all.prompt += spent.prompt;
+        all.cached += spent.cached;
+        all.generated += spent.generated;
+        all.waited = all.waited.max(spent.waited);
+        all.prompt_time = all.prompt_time.max(spent.prompt_time);
+        all.decode_time = all.decode_time.max(spent.decode_time);
+    }
+
+    /// The request was refused or failed.
+    pub fn fail(&mut self, error: &ApiError) {
+        self.status = error.status.as_u16();
+        self.finish = Some(error.kind);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        use crate::metrics::Outcome;
+        let total = self.began.elapsed();
+        let outcome = match (self.finish, self.status) {
+            (None, _) => Outcome::Cancelled,
+            (_, 429 | 503) => Outcome::Rejected,
+            (_, 400..) => Outcome::Failed,
+            _ => Outcome::Finished,
+        };
+        self.app.metrics.request(outcome, total);
+        if !self.app.options.log {
+            return;
+        }
+        let s = &self.spent;
+        let rate = |count: usize, time: Duration| {
+            let seconds = time.as_secs_f64();
+            if seconds > 0.0 { (count as f64 / seconds * 100.0).round() / 100.0 } else { 0.0 }
+        };
+        let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
+        let line = serde_json::json!({
+            "time": now(),
+            "request": self.request,
+            "path": self.path,
+            "status": self.status,
+            "end": self.finish.unwrap_or("cancelled"),
+            "prompt_cached": s.cached,
+            "prompt_new": s.prompt - s.cached,
+            "generated": s.generated,
+            "prefill_per_second": rate(s.prompt - s.cached, s.prompt_time),
+            "decode_per_second": rate(s.generated.saturating_sub(1), s.decode_time),
+            "queue_ms": ms(s.waited),
+            "first_token_ms": self.first_token.map(ms),
+            "total_ms": ms(total),
+        });
+        eprintln!("{line}");
+    }
+}

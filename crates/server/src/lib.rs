@@ -1,0 +1,24 @@
+//! The HTTP API: what OpenAI's, Anthropic's and llama-server's clients expect, over the scheduler of `model`.
+//!
+//! A request goes through [`router`] (keys, origins, ids, body), is understood by a file of [`api`] with the help of
+//! [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or as a stream
+//! ([`stream`]). [`run()`] is a whole server with signals; [`router::router`] is for whoever has a server already.
+//!
+//! Nothing here knows of tensors, and the engine knows nothing of HTTP: between them are tokens and a sink for events.
+
+pub mod api;
+pub mod app;
+pub mod error;
+pub mod fields;
+pub mod gbnf;
+pub mod grammar;
+pub mod metrics;
+pub mod router;
+pub mod run;
+pub mod settings;
+pub mod speech;
+pub mod stream;
+
+pub use app::{App, Defaults, Facts, Model, Options};
+pub use metrics::Compat;
+pub use run::{ServeError, check, run};

@@ -1,0 +1,246 @@
+//! The routes, and what is done to every request: ids, keys, origins, bodies.
+
+use crate::api::{chat, completions, info, messages, native, responses};
+use crate::app::{Account, App, Model};
+use crate::error::ApiError;
+use crate::stream::{Begin, answer, json_response};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of a request, for handlers.
+#[derive(Clone, Debug)]
+struct RequestId(String);
+
+type Shared = State<Arc<App>>;
+
+/// All routes.
+pub fn router(app: Arc<App>) -> Router {
+    let generate = |begin: Begin| post(move |state: Shared, request: Request| generate(state, request, begin));
+    let compute = |run: Compute| post(move |state: Shared, request: Request| compute(state, request, run));
+    Router::new()
+        .route("/health", get(async |State(app): Shared| say(info::health(&app))))
+        .route("/v1/health", get(async |State(app): Shared| say(info::health(&app))))
+        .route("/models", get(async |State(app): Shared| say(info::models(&app))))
+        .route("/v1/models", get(async |State(app): Shared| say(info::models(&app))))
+        .route("/v1/models/{*id}", get(async |State(app): Shared, Path(id): Path<String>| say(info::model(&app, &id))))
+        .route("/props", get(async |State(app): Shared| say(info::props(&app))))
+        .route("/slots", get(slots))
+        .route("/metrics", get(metrics))
+        .route("/v1/chat/completions", generate(chat::begin))
+        .route("/chat/completions", generate(chat::begin))
+        .route("/v1/completions", generate(completions::begin))
+        .route("/completion", generate(native::completion))
+        .route("/completions", generate(native::completion))
+        .route("/v1/responses", generate(responses::begin))
+        .route("/responses", generate(responses::begin))
+        .route("/v1/messages", generate(messages::begin))
+        .route("/v1/messages/count_tokens", compute(messages::count_tokens))
+        .route("/v1/embeddings", post(async || ApiError::unsupported("this server has no embeddings yet")))
+        .route("/v1/chat/completions/input_tokens", compute(native::input_tokens))
+        .route("/tokenize", compute(native::tokenize))
+        .route("/detokenize", compute(native::detokenize))
+        .route("/apply-template", compute(native::apply_template))
+        .fallback(async || ApiError::not_found("there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "this path takes another method")
+        })
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+fn say(result: Result<Value, ApiError>) -> Response {
+    result.map_or_else(IntoResponse::into_response, |value| json_response(&value))
+}
+
+async fn slots(State(app): Shared, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    say(info::slots(&app, query.split('&').any(|pair| pair == "fail_on_no_slot=1")))
+}
+
+async fn metrics(State(app): Shared) -> Response {
+    let text = match info::metrics(&app) {
+        Ok(text) => text,
+        Err(error) => return error.into_response(),
+    };
+    let started = app.started().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    let mut response = Response::new(Body::from(text));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    headers.insert("process-start-time-unix", started.into());
+    response
+}
+
+async fn generate(State(app): Shared, request: Request, begin: Begin) -> Response {
+    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+    let account = Account::open(&app, request.uri().path(), id);
+    let body = read(&app, request).await;
+    answer(app, account, body, begin).await
+}
+
+/// Answers from the model without running it.
+type Compute = fn(&Model, &Value) -> Result<Value, ApiError>;
+
+async fn compute(State(app): Shared, request: Request, run: Compute) -> Response {
+    let anthropic = is_anthropic(request.uri().path());
+    let result = async {
+        let body = read(&app, request).await?;
+        let model = app.model()?;
+        let ran = tokio::task::spawn_blocking(move || run(&model, &body)).await;
+        ran.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")))
+    };
+    match result.await {
+        Err(error) if anthropic => error.respond(&error.anthropic()),
+        result => say(result),
+    }
+}
+
+/// The body as JSON.
+async fn read(app: &App, request: Request) -> Result<Value, ApiError> {
+    let limit = app.options.body_limit;
+    let too_long = || {
+        let message = format!("the body is longer than {limit} bytes (--body-limit)");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
+    };
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limit as u64) {
+        return Err(too_long());
+    }
+    let bytes = tokio::time::timeout(app.options.timeout, to_bytes(request.into_body(), limit));
+    let bytes = match bytes.await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => return Err(too_long()),
+        Err(_) => {
+            let kind = "invalid_request_error";
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, kind, "the body did not come in time"));
+        }
+    };
+    serde_json::from_slice(&bytes).map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
+}
+
+/// What every request goes through.
+async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response {
+    let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= 200).cloned();
+    let id = given.unwrap_or_else(|| HeaderValue::from_str(&app.id("req-")).unwrap_or(HeaderValue::from_static("req")));
+    request.extensions_mut().insert(RequestId(String::from_utf8_lossy(id.as_bytes()).into_owned()));
+    let origin = request.headers().get(header::ORIGIN).filter(|o| may_ask(&app.options.origins, o)).cloned();
+    let mut response = if request.method() == Method::OPTIONS {
+        preflight(request.headers())
+    } else if is_public(request.uri().path()) || has_key(&app.options.api_keys, request.headers()) {
+        next.run(request).await
+    } else {
+        let anthropic = is_anthropic(request.uri().path());
+        let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "Invalid API Key");
+        if anthropic { error.respond(&error.anthropic()) } else { error.into_response() }
+    };
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    response
+}
+
+/// Whether pages of an origin may ask.
+fn may_ask(origins: &[String], origin: &HeaderValue) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+    let host = match host.rsplit_once(':') {
+        Some((before, port)) if port.bytes().all(|b| b.is_ascii_digit()) => before,
+        _ => host,
+    };
+    let local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+    origins.is_empty() || origins.iter().any(|o| o == "*" || o == origin || o == "localhost" && local)
+}
+
+/// What a browser asks before a request.
+fn preflight(headers: &HeaderMap) -> Response {
+    let mut response = Response::new(Body::empty());
+    let allow = response.headers_mut();
+    allow.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+    // Browsers write names in lower case and want each of them back, since a star does not cover the key. Whoever
+    // writes them in another way is no browser and gets what llama-server says.
+    let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    let echoed = asked.filter(|names| !names.as_bytes().iter().any(u8::is_ascii_uppercase)).cloned();
+    allow.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, echoed.unwrap_or(HeaderValue::from_static("*")));
+    allow.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// Whether errors are to be told in Anthropic's form.
+pub fn is_anthropic(path: &str) -> bool {
+    path.starts_with("/v1/messages")
+}
+
+/// Paths that need no key.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/health" | "/v1/health")
+}
+
+/// Whether the headers show one of the keys.
+fn has_key(keys: &[String], headers: &HeaderMap) -> bool {
+    if keys.is_empty() {
+        return true;
+    }
+    let bearer = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|v| v.strip_prefix(b"Bearer "));
+    let plain = headers.get("x-api-key").map(HeaderValue::as_bytes);
+    let shown = [bearer, plain];
+    shown.into_iter().flatten().any(|shown| keys.iter().any(|key| same(key.as_bytes(), shown)))
+}
+
+/// Compares in a time that does not tell how much agrees.
+fn same(key: &[u8], shown: &[u8]) -> bool {
+    let differences = key.iter().zip(shown).fold(key.len() ^ shown.len(), |d, (a, b)| d | usize::from(a ^ b));
+    differences == 0 && !key.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins() {
+        let may = |list: &[&str], origin: &'static str| {
+            let list: Vec<String> = list.iter().map(|&o| o.to_owned()).collect();
+            may_ask(&list, &HeaderValue::from_static(origin))
+        };
+        assert!(may(&[], "http://a.example") && may(&["*"], "http://a.example"));
+        assert!(may(&["http://a.example"], "http://a.example") && !may(&["http://a.example"], "http://b.example"));
+        for local in
+            ["http://localhost", "http://localhost:8080", "https://127.0.0.1:3000", "http://[::1]", "http://[::1]:3000"]
+        {
+            assert!(may(&["localhost"], local), "{local}");
+        }
+        for other in ["http://notlocalhost", "http://localhost.evil.com", "http://evil.com:80", "null"] {
+            assert!(!may(&["localhost"], other), "{other}");
+        }
+    }
+
+    #[test]
+    fn keys() {
+        let keys = ["alpha".to_owned(), "beta".to_owned()];
+        let headers = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            headers
+        };
+        assert!(has_key(&[], &HeaderMap::new()) && !has_key(&keys, &HeaderMap::new()));
+        assert!(has_key(&keys, &headers("authorization", "Bearer beta")));
+        assert!(has_key(&keys, &headers("x-api-key", "alpha")));
+        for wrong in ["Bearer alph", "Bearer alphaa", "alpha", "Bearer ", "Basic alpha"] {
+            assert!(!has_key(&keys, &headers("authorization", wrong)), "{wrong}");
+        }
+        assert!(!has_key(&[String::new()], &headers("authorization", "Bearer ")));
+    }
+}

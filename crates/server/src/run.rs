@@ -1,0 +1,216 @@
+//! A server from its first address to its last answer.
+
+use crate::app::{App, Model, Options};
+use crate::router::router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// How long a client may take for the head of a request.
+const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address that cannot be had.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// An address that everybody can reach, and no key.
+    #[error("{0} can be reached from outside and there is no key; give --api-key, or --insecure if that is meant")]
+    Open(String),
+    /// The system.
+    #[error("the server cannot run: {0}")]
+    System(#[from] io::Error),
+    /// The model could not be loaded; whoever loads it has said why.
+    #[error("{0}")]
+    Load(String),
+}
+
+/// Whether an address cannot be reached from other machines.
+fn is_local(host: &str) -> bool {
+    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Refuses what would let everybody in by accident.
+///
+/// # Errors
+/// [`ServeError::Open`].
+pub fn check(options: &Options, insecure: bool) -> Result<(), ServeError> {
+    let open = options.hosts.iter().find(|host| !is_local(host));
+    match open {
+        Some(host) if options.api_keys.is_empty() && !insecure => Err(ServeError::Open(host.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// Listens, loads the model meanwhile, and serves until SIGTERM or Ctrl-C. `listening` hears of the addresses. From the
+/// signal on nothing new is taken; what is under way may go on for [`Options::drain`]. A second signal ends at once.
+///
+/// # Errors
+/// Addresses that cannot be had, and what `load` says.
+pub fn run(
+    options: Options,
+    listening: impl FnOnce(&[SocketAddr]),
+    load: impl FnOnce() -> Result<Model, String> + Send + 'static,
+) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(serve(Arc::new(App::new(options)), listening, load));
+    // Connections that never end, and bodies that nobody waits for, end with the program.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}
+
+async fn serve(
+    app: Arc<App>,
+    listening: impl FnOnce(&[SocketAddr]),
+    load: impl FnOnce() -> Result<Model, String> + Send + 'static,
+) -> Result<(), ServeError> {
+    let (end, ended) = watch::channel(false);
+    let mut addresses = vec![];
+    let mut servers = vec![];
+    let mut port = app.options.port;
+    for host in &app.options.hosts {
+        let host = host.trim_matches(['[', ']']);
+        let failed = |error| ServeError::Listen { address: format!("{host}:{port}"), error };
+        let listener = TcpListener::bind((host, port)).await.map_err(failed)?;
+        let address = listener.local_addr()?;
+        port = address.port();
+        addresses.push(address);
+        servers.push(tokio::spawn(accept(listener, app.clone(), ended.clone())));
+    }
+    listening(&addresses);
+    let loading = app.clone();
+    let loaded = tokio::task::spawn_blocking(move || load().map(|model| loading.ready(model)));
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        loaded = loaded => match loaded {
+            Ok(Ok(())) => signals.next().await,
+            Ok(Err(problem)) => return Err(ServeError::Load(problem)),
+            Err(_) => return Err(ServeError::Load("the model could not be loaded (internal error)".into())),
+        },
+        () = signals.next() => {}
+    }
+    tokio::select! {
+        () = drain(&app) => {}
+        () = signals.next() => {}
+    }
+    let _ = end.send(true);
+    // Answers that were cut short are told so; idle connections are not waited for.
+    for server in servers {
+        let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
+    }
+    Ok(())
+}
+
+/// Takes connections until the end.
+async fn accept(listener: TcpListener, app: Arc<App>, ended: watch::Receiver<bool>) {
+    let router = router(app);
+    let mut http = http1::Builder::new();
+    // Names of headers are written as they always were: some scripts compare them letter by letter.
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).title_case_headers(true);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = over(ended.clone()) => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors, or a client that was too quick: both pass.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let ended = ended.clone();
+        tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = over(ended) => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+        });
+    }
+}
+
+async fn over(mut ended: watch::Receiver<bool>) {
+    let _ = ended.wait_for(|over| *over).await;
+}
+
+/// Waits until all answers are given, or cuts them short when the time is over.
+async fn drain(app: &Arc<App>) {
+    app.drain();
+    let deadline = tokio::time::Instant::now() + app.options.drain;
+    while app.active() > 0 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let Some(model) = app.loaded() else { return };
+    model.worker.abort();
+    for _ in 0..100 {
+        if model.worker.is_ended() && app.active() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The signals that end a server.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        }
+        #[cfg(not(unix))]
+        Ok(Signals {})
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_addresses_need_a_key_or_a_word() {
+        let on = |host: &str| Options { hosts: vec![host.into()], ..Options::default() };
+        for host in ["127.0.0.1", "localhost", "::1", "[::1]", "127.8.9.1"] {
+            assert!(check(&on(host), false).is_ok(), "{host}");
+        }
+        for host in ["0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.evil.com"] {
+            assert!(check(&on(host), false).unwrap_err().to_string().contains(host));
+            assert!(check(&on(host), true).is_ok());
+            assert!(check(&Options { api_keys: vec!["k".into()], ..on(host) }, false).is_ok());
+        }
+    }
+}

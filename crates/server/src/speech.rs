@@ -1,0 +1,293 @@
+//! From tokens on the engine's thread to text for a connection.
+//!
+//! The engine's side (`Speech`) turns tokens into whole characters and ends the text at a stop string, so that no
+//! token is computed after it. The connection's side ([`Answer`]) waits for what was heard. When a connection goes, its
+//! answer is dropped, and the engine finds the request closed before its next step.
+
+use crate::app::{App, Model};
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use model::generate::Finish;
+use model::sampler::{Logprob, StopStrings};
+use model::scheduler::{Event, Failure, Request, Sink, Spent};
+use model::tokenizer::Detokenizer;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::settings::Settings;
+
+/// A token with its log-probability and those of the likeliest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// The token.
+    pub token: Logprob,
+    /// The likeliest, likeliest first.
+    pub top: Vec<Logprob>,
+}
+
+/// Why a text ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The model ended it.
+    Model,
+    /// A stop string.
+    Word(String),
+    /// As many tokens as were asked for, or as fit.
+    Length,
+}
+
+impl Ending {
+    /// In OpenAI's words.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Ending::Model | Ending::Word(_) => "stop",
+            Ending::Length => "length",
+        }
+    }
+}
+
+/// What happened to one of the texts of a request.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    /// So much of the prompt is done.
+    Progress {
+        /// Which text.
+        index: usize,
+        /// Tokens that the cache held.
+        cached: usize,
+        /// Tokens done.
+        done: usize,
+        /// Tokens of the prompt.
+        total: usize,
+        /// Milliseconds since the text got its place.
+        time_ms: f64,
+    },
+    /// More text.
+    Text {
+        /// Which text.
+        index: usize,
+        /// Whole characters; empty if the tokens are wanted and complete none.
+        text: String,
+        /// The tokens that it is made of, with those that printed nothing before.
+        tokens: Vec<u32>,
+        /// With their log-probabilities, if those are wanted.
+        scores: Vec<Scored>,
+        /// What was spent so far.
+        spent: Spent,
+    },
+    /// A text is over.
+    End {
+        /// Which text.
+        index: usize,
+        /// Why.
+        ending: Ending,
+        /// What it took.
+        spent: Spent,
+    },
+    /// A text cannot go on.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// The engine's side.
+struct Speech {
+    index: usize,
+    model: Arc<Model>,
+    app: Arc<App>,
+    sender: UnboundedSender<Heard>,
+    detokenizer: Detokenizer,
+    stops: StopStrings,
+    words: Vec<String>,
+    stopped: Option<usize>,
+    tokens: Vec<u32>,
+    scores: Vec<Scored>,
+    wants_progress: bool,
+    began: Instant,
+    placed: Option<Instant>,
+    last_token: Option<Instant>,
+    spent: Spent,
+}
+
+impl Speech {
+    fn tell(&self, heard: Heard) -> ControlFlow<()> {
+        if self.sender.send(heard).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn say(&mut self, text: String) -> ControlFlow<()> {
+        if text.is_empty() && self.scores.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let (tokens, scores) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.scores));
+        self.tell(Heard::Text { index: self.index, text, tokens, scores, spent: self.spent })
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.app.metrics
+    }
+
+    fn token(&mut self, id: u32) -> ControlFlow<()> {
+        let now = Instant::now();
+        match self.last_token.replace(now) {
+            None => {
+                self.metrics().first_token(now - self.began);
+                self.spent.prompt_time = self.placed.map_or_else(Default::default, |placed| now - placed);
+                self.placed = Some(now);
+            }
+            Some(last) => self.metrics().next_token(now - last),
+        }
+        self.spent.generated += 1;
+        self.spent.decode_time = self.placed.map_or_else(Default::default, |first| now - first);
+        self.tokens.push(id);
+        let piece = self.detokenizer.push(&self.model.tokenizer, id);
+        let (text, stopped) = self.stops.push(piece);
+        let text = text.to_owned();
+        self.stopped = stopped.map(|stopped| stopped.string);
+        self.say(text)?;
+        if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl Sink for Speech {
+    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Prompt { cached, done, total } => {
+                let now = Instant::now();
+                let placed = *self.placed.get_or_insert(now);
+                self.spent.prompt = total;
+                self.spent.cached = cached;
+                self.spent.waited = placed - self.began;
+                if !self.wants_progress {
+                    return ControlFlow::Continue(());
+                }
+                let time_ms = (now - placed).as_secs_f64() * 1e3;
+                self.tell(Heard::Progress { index: self.index, cached, done, total, time_ms })
+            }
+            Event::Token { sampled, top } => {
+                if let Some(logprob) = sampled.logprob {
+                    self.scores.push(Scored { token: Logprob { id: sampled.id, logprob }, top: top.to_vec() });
+                }
+                self.token(sampled.id)
+            }
+            Event::Finished(finish, spent) => {
+                self.metrics().spent(&spent);
+                self.spent = spent;
+                let rest = if self.stopped.is_some() {
+                    String::new()
+                } else {
+                    let last = self.detokenizer.finish().to_owned();
+                    let (text, stopped) = self.stops.push(&last);
+                    let text = text.to_owned();
+                    self.stopped = stopped.map(|stopped| stopped.string);
+                    if self.stopped.is_some() { text } else { text + self.stops.finish() }
+                };
+                self.say(rest)?;
+                let ending = match (self.stopped, finish) {
+                    (Some(word), _) => Ending::Word(self.words[word].clone()),
+                    (None, Finish::End | Finish::Stopped) => Ending::Model,
+                    (None, Finish::Limit | Finish::ContextFull) => Ending::Length,
+                };
+                self.tell(Heard::End { index: self.index, ending, spent })
+            }
+            Event::Failed(failure) => self.tell(Heard::Failed { failure }),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// The connection's side: what the texts of a request say.
+pub struct Answer {
+    receiver: UnboundedReceiver<Heard>,
+    /// Texts that are not over.
+    left: usize,
+    deadline: tokio::time::Instant,
+}
+
+impl Answer {
+    /// Puts the prompts into the queue, each as often as the settings say.
+    ///
+    /// # Errors
+    /// What the queue refuses.
+    pub fn of(
+        app: &Arc<App>,
+        model: &Arc<Model>,
+        prompts: Vec<Vec<u32>>,
+        settings: &Settings,
+    ) -> Result<Answer, ApiError> {
+        let (sender, receiver) = unbounded_channel();
+        let mut requests = vec![];
+        for prompt in prompts {
+            for choice in 0..settings.choices {
+                let index = requests.len();
+                let mut sampling = settings.sampling.clone();
+                // Texts of one prompt differ, and differ in the same way each time.
+                sampling.seed = sampling.seed.wrapping_add(choice as u64);
+                let speech = Speech {
+                    index,
+                    model: model.clone(),
+                    app: app.clone(),
+                    sender: sender.clone(),
+                    detokenizer: if settings.special { Detokenizer::with_special() } else { Detokenizer::new() },
+                    stops: StopStrings::new(&settings.stops),
+                    words: settings.stops.clone(),
+                    stopped: None,
+                    tokens: vec![],
+                    scores: vec![],
+                    wants_progress: settings.progress,
+                    began: Instant::now(),
+                    placed: None,
+                    last_token: None,
+                    spent: Spent::default(),
+                };
+                requests.push(Request {
+                    id: app.next(),
+                    prompt: prompt.clone(),
+                    sampling,
+                    limit: settings.limit,
+                    ends: if settings.ignore_ends { Arc::from([]) } else { model.ends() },
+                    constraint: settings.constraint(),
+                    sink: Box::new(speech),
+                });
+            }
+        }
+        let left = requests.len();
+        model.worker.submit_all(requests)?;
+        let deadline = tokio::time::Instant::now() + app.options.timeout;
+        Ok(Answer { receiver, left, deadline })
+    }
+
+    /// What comes next; `None` when all texts are over.
+    ///
+    /// # Errors
+    /// A text that cannot go on, an engine that is gone, or too much time. The answer is then over.
+    pub async fn next(&mut self) -> Result<Option<Heard>, ApiError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let heard = match tokio::time::timeout_at(self.deadline, self.receiver.recv()).await {
+            Err(_) => Err(ApiError::new(
+                axum::http::StatusCode::REQUEST_TIMEOUT,
+                "timeout_error",
+                "the request took longer than the server allows (--timeout)",
+            )),
+            Ok(None) => Err(ApiError::server("the engine gave the request up")),
+            Ok(Some(Heard::Failed { failure })) => Err(failure.into()),
+            Ok(Some(heard)) => Ok(Some(heard)),
+        };
+        match &heard {
+            Err(_) => {
+                self.left = 0;
+                self.receiver.close();
+            }
+            Ok(Some(Heard::End { .. })) => self.left -= 1,
+            Ok(_) => {}
+        }
+        heard
+    }
+}

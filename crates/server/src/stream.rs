@@ -1,0 +1,217 @@
+//! From an answer to a response: one JSON object, or a stream of server-sent events.
+
+use crate::app::{Account, App, Model};
+use crate::error::ApiError;
+use crate::speech::{Answer, Ending, Heard, Scored};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use model::scheduler::Spent;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One text as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// The text.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// With their log-probabilities, if those were wanted.
+    pub scores: Vec<Scored>,
+    /// Why it ended.
+    pub ending: Option<Ending>,
+    /// What it took.
+    pub spent: Spent,
+}
+
+/// How an API says what was heard.
+pub trait Protocol: Send {
+    /// Whether it wants a stream.
+    fn streams(&self) -> bool;
+
+    /// What a stream begins with.
+    fn start(&mut self, out: &mut String);
+
+    /// An event of a stream.
+    fn heard(&mut self, heard: Heard, out: &mut String);
+
+    /// What a stream ends with.
+    fn finish(&mut self, out: &mut String);
+
+    /// What a stream ends with after an error.
+    fn fail(&mut self, error: &ApiError, out: &mut String) {
+        event(out, None, &json!({ "error": error.body() }));
+    }
+
+    /// Everything as one object; one entry for each text.
+    fn whole(&mut self, texts: Vec<Said>) -> Value;
+}
+
+/// Writes an event; with a name, it goes on a line before.
+pub fn event(out: &mut String, name: Option<&str>, data: &Value) {
+    if let Some(name) = name {
+        let _ = writeln!(out, "event: {name}");
+    }
+    let _ = write!(out, "data: {data}\n\n");
+}
+
+/// An answer that has begun, and how to tell it.
+pub struct Begun {
+    /// The answer.
+    pub answer: Answer,
+    /// How to tell it.
+    pub protocol: Box<dyn Protocol>,
+}
+
+/// Begins the answer to a body. May take long, and waits for nothing.
+pub type Begin = fn(&Arc<App>, &Arc<Model>, &Value) -> Result<Begun, ApiError>;
+
+/// Answers a request.
+pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Value, ApiError>, begin: Begin) -> Response {
+    match begun(&app, body, begin).await {
+        Ok(begun) if begun.protocol.streams() => stream(begun, account, app.options.ping).await,
+        Ok(begun) => whole(begun, account).await,
+        Err(error) => refuse(&error, &mut account),
+    }
+}
+
+async fn begun(app: &Arc<App>, body: Result<Value, ApiError>, begin: Begin) -> Result<Begun, ApiError> {
+    let body = body?;
+    let model = app.model()?;
+    let app = app.clone();
+    // Templates and tokenizers take their time with long texts; connections must not wait for that.
+    let begun = tokio::task::spawn_blocking(move || begin(&app, &model, &body));
+    begun.await.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")))
+}
+
+fn refuse(error: &ApiError, account: &mut Account) -> Response {
+    use axum::response::IntoResponse;
+    account.fail(error);
+    match account.is_anthropic() {
+        true => error.respond(&error.anthropic()),
+        false => error.clone().into_response(),
+    }
+}
+
+/// A JSON body.
+pub fn json_response(value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    let kind = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+async fn whole(begun: Begun, mut account: Account) -> Response {
+    let Begun { mut answer, mut protocol } = begun;
+    let mut texts: Vec<Said> = vec![];
+    loop {
+        match answer.next().await {
+            Err(error) => return refuse(&error, &mut account),
+            Ok(None) => break,
+            Ok(Some(heard)) => {
+                account.note(&heard);
+                add(&mut texts, heard);
+            }
+        }
+    }
+    let body = protocol.whole(texts);
+    json_response(&body)
+}
+
+fn add(texts: &mut Vec<Said>, heard: Heard) {
+    let (Heard::Progress { index, .. } | Heard::Text { index, .. } | Heard::End { index, .. }) = heard else { return };
+    if texts.len() <= index {
+        texts.resize_with(index + 1, Said::default);
+    }
+    let said = &mut texts[index];
+    match heard {
+        Heard::Text { text, tokens, scores, .. } => {
+            said.text.push_str(&text);
+            said.tokens.extend(tokens);
+            said.scores.extend(scores);
+        }
+        Heard::End { ending, spent, .. } => {
+            said.ending = Some(ending);
+            said.spent = spent;
+        }
+        Heard::Progress { .. } | Heard::Failed { .. } => {}
+    }
+}
+
+struct Stream {
+    begun: Begun,
+    account: Account,
+    /// Text that is ready to be sent.
+    ready: String,
+    over: bool,
+    ping: Duration,
+}
+
+/// A stream. Its status is that of the first thing heard: an error before any text is an error like any other.
+async fn stream(begun: Begun, mut account: Account, ping: Duration) -> Response {
+    let Begun { mut answer, mut protocol } = begun;
+    let mut ready = String::new();
+    let mut over = false;
+    match answer.next().await {
+        Err(error) => return refuse(&error, &mut account),
+        Ok(first) => {
+            protocol.start(&mut ready);
+            match first {
+                Some(heard) => {
+                    account.note(&heard);
+                    protocol.heard(heard, &mut ready);
+                }
+                None => {
+                    protocol.finish(&mut ready);
+                    over = true;
+                }
+            }
+        }
+    }
+    let stream = Stream { begun: Begun { answer, protocol }, account, ready, over, ping };
+    let body = Body::from_stream(futures_util::stream::unfold(stream, |mut stream| async move {
+        let bytes = stream.next().await?;
+        Some((Ok::<Bytes, Infallible>(bytes), stream))
+    }));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl Stream {
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        while self.ready.is_empty() {
+            if self.over {
+                return None;
+            }
+            let Ok(heard) = tokio::time::timeout(self.ping, self.begun.answer.next()).await else {
+                self.ready.push_str(":\n\n");
+                break;
+            };
+            match heard {
+                Ok(Some(heard)) => {
+                    self.account.note(&heard);
+                    self.begun.protocol.heard(heard, &mut self.ready);
+                }
+                Ok(None) => {
+                    self.begun.protocol.finish(&mut self.ready);
+                    self.over = true;
+                }
+                Err(error) => {
+                    self.account.fail(&error);
+                    self.begun.protocol.fail(&error, &mut self.ready);
+                    self.over = true;
+                }
+            }
+        }
+        Some(Bytes::from(std::mem::take(&mut self.ready)))
+    }
+}
