@@ -1,7 +1,7 @@
 //! The command line: all commands, and the flags that several share.
 
 use crate::failure::Usage;
-use crate::{bench, completions, detokenize, logits, perplexity, profile, run, show, synth, tokenize};
+use crate::{bench, completions, detokenize, logits, perplexity, profile, quantize, run, serve, show, synth, tokenize};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,9 @@ pub enum Command {
     /// Answer a prompt, or chat
     #[command(visible_alias = "cli")]
     Run(run::Arguments),
+    /// Serve a model over HTTP, for clients of OpenAI and llama-server
+    #[command(visible_alias = "server")]
+    Serve(Box<serve::Arguments>),
     /// Measure prompt and decoding speed, as llama-bench does
     Bench(bench::Arguments),
     /// Write the logits of a list of tokens to a file
@@ -36,6 +39,8 @@ pub enum Command {
     Show(show::Arguments),
     /// Write a model of a real shape with random weights
     Synth(synth::Arguments),
+    /// Write a model in another quantisation
+    Quantize(quantize::Arguments),
     /// Show where the time of decoding goes, kernel by kernel
     Profile(profile::Arguments),
     /// List the compiler's passes, which --without can leave out
@@ -78,6 +83,25 @@ impl Classic {
         words.push(path);
         let parsed = Arguments::try_parse_from(words).map_err(|e| Usage(crate::failure::one_line(&e.to_string())))?;
         Ok(parsed.command)
+    }
+}
+
+/// A model file, in its place or behind `-m`; without one, the model that comes with the program.
+#[derive(Args, Clone, Debug)]
+#[group(multiple = false)]
+pub struct ModelOrDemo {
+    /// GGUF file; of a split model, the first [default: kernloom-demo, the small model that comes with the program]
+    #[arg(value_name = "MODEL")]
+    place: Option<PathBuf>,
+    /// GGUF file; of a split model, the first
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+}
+
+impl ModelOrDemo {
+    pub fn path(&self) -> &Path {
+        let path = self.model.as_ref().or(self.place.as_ref());
+        path.map_or(Path::new(demo::NAME), PathBuf::as_path)
     }
 }
 
@@ -154,7 +178,7 @@ pub struct EngineFlags {
     pub without: Vec<String>,
     /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; each with those before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,
-          value_parser = clap::value_parser!(u8).range(0..=6))]
+          value_parser = clap::value_parser!(u8).range(0..=5))]
     pub debug: u8,
     /// Instruction level of the kernels [default: the best of this machine]
     #[arg(long, value_name = "NAME", hide_short_help = true)]

@@ -3,17 +3,17 @@
 //! Only steps are timed: no tokenizer, no sampler. Tokens are random, from a fixed seed. Depth is filled once a test;
 //! each repetition overwrites what the one before wrote behind it.
 
+mod batched;
 mod block;
 mod report;
 
-use crate::arguments::{EngineFlags, MeasureFlags, ModelFile};
+use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt::{self, Watch};
 use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
 use crate::peaks;
 use crate::terminal;
-use anyhow::bail;
 use model::step::Class;
 use report::{Format, Report, Row};
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use std::time::Instant;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    model: ModelFile,
+    model: ModelOrDemo,
     /// Lengths of prompts; 0 is none
     #[arg(short = 'p', long, value_name = "N", default_value = "512")]
     n_prompt: Counts,
@@ -39,9 +39,9 @@ pub struct Arguments {
     /// Repetitions
     #[arg(short, long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10000))]
     repetitions: u32,
-    /// Sequences decoded at a time (-np)
-    #[arg(long, value_name = "N", default_value = "1")]
-    parallel: Counts,
+    /// Decode so many sequences at a time, with the columns of llama-batched-bench (-np)
+    #[arg(long, value_name = "N", conflicts_with_all = ["n_depth", "prompt_and_gen", "block"])]
+    parallel: Option<Counts>,
     /// Form of the result
     #[arg(short, long, value_enum, default_value = "md")]
     output: Format,
@@ -94,8 +94,8 @@ impl Test {
 
 /// Measures.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
-    if args.parallel.0.iter().any(|&n| n != 1) {
-        bail!("-np above 1 is not available yet: the engine decodes one sequence at a time");
+    if let Some(parallel) = &args.parallel {
+        return batched::run(&args, &parallel.0);
     }
     let tests = tests(&args);
     if tests.is_empty() && !args.block {
@@ -200,8 +200,13 @@ pub struct Random(pub u64);
 impl Random {
     /// A token of the vocabulary.
     pub fn token(&mut self, opened: &Opened) -> u32 {
+        self.below(opened.engine.config().vocab as u64)
+    }
+
+    /// A number below another.
+    pub fn below(&mut self, limit: u64) -> u32 {
         // Knuth's MMIX generator; the high bits are the good ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % opened.engine.config().vocab as u64) as u32
+        ((self.0 >> 33) % limit.max(1)) as u32
     }
 }

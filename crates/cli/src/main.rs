@@ -19,12 +19,15 @@ mod passes;
 mod peaks;
 mod perplexity;
 mod profile;
+mod quantize;
 mod run;
+mod serve;
 mod show;
 mod spelling;
 mod synth;
 mod terminal;
 mod tokenize;
+mod writing;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -59,6 +62,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
     };
     match command {
         Command::Run(args) => run::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Logits(args) => logits::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
@@ -66,6 +70,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Detokenize(args) => detokenize::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Passes => passes::run(),
         Command::Completions(args) => completions::run(&args),

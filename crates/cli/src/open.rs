@@ -11,7 +11,7 @@ use device::{Cpu, CpuConfig, Device, Isa, Null};
 use gguf::Gguf;
 use ir::DType;
 use model::config::Config;
-use model::engine::{Engine, EngineOptions};
+use model::engine::{Engine, EngineOptions, Sharing};
 use model::interpreter::Interpreter;
 use model::plan::{Bytes, Plan, TooLarge};
 use model::step::Class;
@@ -23,8 +23,11 @@ use std::sync::Arc;
 /// Positions of the cache when nothing is said.
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// Opens a model file.
+/// Opens a model file, or the model that comes with the program under its name.
 pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
+    if path == Path::new(demo::NAME) {
+        return Ok(Arc::new(Gguf::parse(demo::GGUF.to_vec())?));
+    }
     if path.is_dir() {
         bail!("{} is a folder, not a model; name a GGUF file in it", path.display());
     }
@@ -87,7 +90,7 @@ pub fn compiler_options(flags: &EngineFlags, isa: Isa) -> Result<Options, Usage>
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
     };
-    let names = crate::passes::names();
+    let names = compiler::compile::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
@@ -132,14 +135,30 @@ pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     Ok(Arc::new(cpu))
 }
 
-/// Opens a model and checks that it fits. Nothing is compiled for the machine yet.
+/// Opens a model for one sequence and checks that it fits. Nothing is compiled for the machine yet.
 pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool) -> anyhow::Result<Opened> {
+    shared_engine(path, flags, positions, None, talk)
+}
+
+/// As [`engine`], for sequences that share a cache; `positions` are those of one.
+pub fn shared_engine(
+    path: &Path,
+    flags: &EngineFlags,
+    positions: Positions,
+    sharing: Option<Sharing>,
+    talk: bool,
+) -> anyhow::Result<Opened> {
     let file = self::file(path)?;
     let config = config(&file, path)?;
+    if talk && path == Path::new(demo::NAME) {
+        terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
+    }
     let cache = cache_type(flags)?;
     let context = context(&config, positions)?;
-    refuse(Plan::of_cache(&config, context, cache, model::plan::file_bytes(&file)).check())?;
-    let chunk = i64::from(flags.ubatch_size).min(context as i64);
+    let sharing = sharing.unwrap_or(Sharing { sequences: 1, positions: context as i64 });
+    let all = (sharing.positions as usize).max(context);
+    refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
+    let chunk = i64::from(flags.ubatch_size).min(all as i64);
     let options = |isa| -> anyhow::Result<EngineOptions> {
         let compiler = compiler_options(flags, isa)?;
         Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
@@ -150,11 +169,11 @@ pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool
         if talk {
             terminal::line("device: interpreter");
         }
-        let interpreter = Interpreter::new(file.clone(), options.clone()).with_context(at_path)?;
-        (Engine::new(file, Arc::new(Null), options), Runner::Interpreter(Box::new(interpreter)))
+        let interpreter = Interpreter::shared(file.clone(), options.clone(), sharing).with_context(at_path)?;
+        (Engine::shared(file, Arc::new(Null), options, sharing), Runner::Interpreter(Box::new(interpreter)))
     } else {
         let cpu = cpu(flags, talk)?;
-        (Engine::new(file, cpu.clone(), options(cpu.target().isa)?), Runner::Cpu(cpu))
+        (Engine::shared(file, cpu.clone(), options(cpu.target().isa)?, sharing), Runner::Cpu(cpu))
     };
     let engine = engine.with_context(at_path)?;
     Ok(Opened { engine, runner, path: path.to_owned(), talk, flags: flags.clone() })
@@ -189,6 +208,14 @@ impl Opened {
         match &mut self.runner {
             Runner::Cpu(_) => &mut self.engine,
             Runner::Interpreter(interpreter) => interpreter.as_mut(),
+        }
+    }
+
+    /// What runs steps of many sequences.
+    pub fn into_batches(self) -> Box<dyn model::batch::Batches + Send> {
+        match self.runner {
+            Runner::Cpu(_) => Box::new(self.engine),
+            Runner::Interpreter(interpreter) => interpreter,
         }
     }
 

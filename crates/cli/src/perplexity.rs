@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::{Context, bail};
-use model::perplexity::base::{BaseReader, BaseWriter};
+use model::perplexity::base_logits::{BaseReader, BaseWriter};
 use model::perplexity::{Distance, Score, Windows, score};
 use model::step::Class;
 use std::io::{Read, Write};

@@ -3,7 +3,7 @@
 mod marks;
 mod trace;
 
-use crate::arguments::{EngineFlags, MeasureFlags, ModelFile};
+use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::bench::Random;
 use crate::failure::Usage;
 use crate::interrupt;
@@ -26,7 +26,7 @@ const ORIGIN_SHOWN: usize = 70;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    model: ModelFile,
+    model: ModelOrDemo,
     /// Steps to take the mean of
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
@@ -353,6 +353,7 @@ impl View<'_> {
             "depth": self.args.depth,
             "steps": total.steps,
             "lines": total.lines.iter().filter(|l| self.is_shown(l)).map(line).collect::<Vec<_>>(),
+            "rest_ns": total.per_step(total.rest_ns),
             "sum_ns": total.per_step(total.sum_ns()),
             "wall_ns": total.per_step(total.host_ns),
             "sum_is_whole": self.sum_is_whole(),

@@ -3,7 +3,7 @@
 //! Text goes to stdout as it comes. What a model thinks before it answers is dimmed on a terminal and left out of a
 //! pipe. One line of timing goes to stderr at the end.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::chat;
 use crate::failure::Interrupted;
 use crate::interrupt;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    pub model: ModelFile,
+    pub model: ModelOrDemo,
     /// The prompt; without it, stdin is the prompt, and on a terminal a chat begins
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Answer the prompt and leave (-st); given with a prompt anyway
     #[arg(long, hide = true)]
     pub single_turn: bool,
+    /// Ask the model to think before it answers, where its template has a switch for it
+    #[arg(long)]
+    pub think: bool,
     /// Show what the model thinks; auto does so on a terminal only
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "show", "hide"])]
     pub reasoning: String,
@@ -154,6 +157,7 @@ pub struct Speaker {
     pub opened: Opened,
     pub tokenizer: Tokenizer,
     pub template: Option<ChatTemplate>,
+    think: bool,
     pub sampling: SamplerConfig,
     pub limit: Option<usize>,
     stop: Vec<String>,
@@ -218,6 +222,7 @@ impl Speaker {
             opened,
             tokenizer,
             template,
+            think: args.think,
             sampling,
             limit: usize::try_from(args.predict).ok(),
             stop: args.sampling.stop.clone(),
@@ -253,7 +258,9 @@ impl Speaker {
     /// The tokens of a conversation, and whether the answer begins inside a thought.
     pub fn render(&self, messages: Vec<Value>) -> anyhow::Result<(Vec<u32>, bool)> {
         let Some(template) = &self.template else { bail!("there is no chat template") };
-        let prompt = template.render(&Conversation::new(messages)).context("the chat template")?;
+        let mut conversation = Conversation::new(messages);
+        conversation.enable_thinking = self.think.then_some(true);
+        let prompt = template.render(&conversation).context("the chat template")?;
         Ok((self.tokenizer.encode(prompt.text, true, true), prompt.opens_reasoning))
     }
 

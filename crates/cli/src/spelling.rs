@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 7] = [
+const SHORT: [(&str, &str); 10] = [
     ("-np", "--parallel"),
+    ("-kvu", "--kv-unified"),
+    ("-cb", "--cont-batching"),
+    ("-ngl", "--n-gpu-layers"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),

@@ -1,14 +1,11 @@
 //! `synth`: a model file of a real shape with random weights.
 
-use crate::failure::{Interrupted, Usage};
-use crate::interrupt;
+use crate::failure::Usage;
 use crate::open::bytes;
-use crate::terminal;
-use model::synth::{Plan, Quant, SynthError, SynthOptions, shapes};
+use crate::writing::with_progress;
+use model::synth::{Plan, Quant, SynthOptions, shapes};
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// What to write.
 #[derive(clap::Args, Debug)]
@@ -46,29 +43,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let options =
         SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
     let plan = Plan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
-    let start = Instant::now();
-    let mut shown = Instant::now();
-    let watch = interrupt::watch();
-    let write = || {
-        plan.write(&args.out, |done, total| {
-            if watch.is_hit() {
-                // Unwinding removes the unfinished file.
-                resume_unwind(Box::new(Interrupted));
-            }
-            if shown.elapsed().as_millis() >= 100 {
-                shown = Instant::now();
-                terminal::progress(&format!("{} of {}", bytes(done), bytes(total)));
-            }
-        })
-    };
-    let written: Result<(), SynthError> =
-        catch_unwind(AssertUnwindSafe(write)).map_err(|reason| match reason.downcast::<Interrupted>() {
-            Ok(interrupted) => *interrupted,
-            Err(reason) => resume_unwind(reason),
-        })?;
-    written?;
-    terminal::wipe();
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

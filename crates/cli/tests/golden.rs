@@ -1,8 +1,10 @@
 //! `kernloom logits` against reference logits: every file, both policies, steps of 1, 7 and 64 tokens; and the first
-//! tokens of every file through the interpreter.
+//! tokens of one file of each model and of each quantisation through the interpreter.
 
 mod support;
 
+use device::Isa;
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{Golden, floats, folder, golden, list, run, text};
@@ -23,6 +25,8 @@ struct Case<'a> {
     batch: usize,
     device: &'static str,
     tokens: usize,
+    /// The instruction level and the C compiler, if they are not those that the program would choose.
+    built: Option<(Isa, &'static str)>,
 }
 
 #[test]
@@ -30,18 +34,47 @@ fn logits_of_every_file() {
     let files = golden();
     let of_file = |file| {
         let tokens = usize::MAX;
-        let case = move |numerics, batch| Case { file, numerics, batch, device: "cpu", tokens };
+        let case = move |numerics, batch| Case { file, numerics, batch, device: "cpu", tokens, built: None };
         ["exact", "int8"].into_iter().flat_map(move |numerics| BATCHES.map(|batch| case(numerics, batch)))
     };
+    assert!(!files.is_empty(), "no golden files");
     check(&files, &files.iter().flat_map(of_file).collect::<Vec<_>>(), "the logits command");
 }
 
 #[test]
+fn interpreted_logits_of_every_kind() {
+    // The first file of each model and of each quantisation.
+    let (mut models, mut quants) = (BTreeSet::new(), BTreeSet::new());
+    let mut files = golden();
+    files.retain(|file| models.insert(file.model.clone()) | quants.insert(file.quant.clone()));
+    interpreted(&files);
+}
+
+#[test]
+#[ignore = "half a minute; .ci/run --full runs it"]
 fn interpreted_logits_of_every_file() {
-    let files = golden();
-    let case = |file, numerics| Case { file, numerics, batch: 7, device: "interpreter", tokens: INTERPRETED };
+    interpreted(&golden());
+}
+
+fn interpreted(files: &[Golden]) {
+    let case =
+        |file, numerics| Case { file, numerics, batch: 7, device: "interpreter", tokens: INTERPRETED, built: None };
     let cases: Vec<Case<'_>> = files.iter().flat_map(|file| ["exact", "int8"].map(|n| case(file, n))).collect();
-    check(&files, &cases, "the interpreter");
+    check(files, &cases, "the interpreter");
+}
+
+#[test]
+fn logits_at_every_instruction_level() {
+    let files: Vec<Golden> = golden().into_iter().filter(|file| file.name == "tiny-llama-Q4_0.gguf").collect();
+    let file = files.first().expect("a file that is part of the repository");
+    let there = |cc: &&str| std::process::Command::new(cc).arg("--version").output().is_ok_and(|o| o.status.success());
+    let (compilers, missing): (Vec<&str>, Vec<&str>) = ["gcc", "clang"].into_iter().partition(there);
+    missing.iter().for_each(|cc| println!("{cc} is not installed: no logits through it"));
+    let case =
+        |isa, cc| Case { file, numerics: "int8", batch: 7, device: "cpu", tokens: usize::MAX, built: Some((isa, cc)) };
+    let levels = Isa::available();
+    let cases: Vec<Case<'_>> = compilers.iter().flat_map(|cc| levels.iter().map(|isa| case(*isa, *cc))).collect();
+    check(&files, &cases, &format!("{} at {} instruction levels", compilers.join(" and "), levels.len()));
 }
 
 fn check(files: &[Golden], cases: &[Case<'_>], through: &str) {
@@ -50,8 +83,9 @@ fn check(files: &[Golden], cases: &[Case<'_>], through: &str) {
     let worker = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Some(problem) = problem(case) {
-                let Case { file, numerics, batch, .. } = case;
-                let problem = format!("{} {numerics} in steps of {batch}: {problem}", file.name);
+                let Case { file, numerics, batch, built, .. } = case;
+                let built = built.map_or(String::new(), |(isa, cc)| format!(" at {isa} with {cc}"));
+                let problem = format!("{} {numerics} in steps of {batch}{built}: {problem}", file.name);
                 println!("{problem}");
                 problems.lock().expect("no panic above").push(problem);
             }
@@ -59,19 +93,21 @@ fn check(files: &[Golden], cases: &[Case<'_>], through: &str) {
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
-    println!("{} golden files ran through {through}, {} runs", files.len(), cases.len());
+    println!("golden: {} files ran through {through}, {} runs", files.len(), cases.len());
     let problems = problems.into_inner().expect("no panic above");
     assert!(problems.is_empty(), "{} of {} runs:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
 /// What is wrong with the logits of a file, if anything.
 fn problem(case: &Case<'_>) -> Option<String> {
-    let Case { file, numerics, batch, device, tokens } = *case;
-    let out = folder().join(format!("golden-{}-{numerics}-{batch}-{device}.f32", file.name));
+    let Case { file, numerics, batch, device, tokens, built } = *case;
+    let levels = built.map_or(vec![], |(isa, cc)| vec!["--isa", isa.name(), "--cc", cc]);
+    let name = format!("golden-{}-{numerics}-{batch}-{device}{}.f32", file.name, levels.concat());
+    let out = folder().join(name);
     let all: Vec<u32> = file.prompt.iter().chain(&file.greedy).copied().take(tokens).collect();
     let (ids, batch) = (list(all.iter()), batch.to_string());
     let args = ["logits", "-m", text(&file.path), "--tokens", &ids, "--batch", &batch, "-t", "1", "--device", device];
-    let ran = run(&[&args[..], &["--numerics", numerics, "--out", text(&out)]].concat());
+    let ran = run(&[&args[..], &["--numerics", numerics, "--out", text(&out)], &levels].concat());
     if ran.code != 0 {
         return Some(ran.err.lines().last().unwrap_or_default().to_owned());
     }

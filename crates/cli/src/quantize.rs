@@ -1,0 +1,49 @@
+//! `quantize`: a model file in another quantisation.
+
+use crate::failure::Usage;
+use crate::open::{self, bytes};
+use crate::writing::with_progress;
+use anyhow::Context;
+use model::quantize::{Plan, QUANTS, QuantizeOptions};
+use model::synth::Quant;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// What to write.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// GGUF file with F32, F16 or BF16 matrices
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// File to write
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Quantisation: q4_0, q8_0, q4_k_m or q6_k, types mixed as llama.cpp does
+    #[arg(value_name = "TYPE")]
+    quant: String,
+    /// Take a Q8_0 file as input too; it loses more than quantising the original
+    #[arg(long)]
+    allow_requantize: bool,
+}
+
+/// Writes the file.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let unknown = || {
+        let known: Vec<_> = QUANTS.iter().map(|q| q.name()).collect();
+        Usage(format!("there is no quantisation '{}' to write (quantisations: {})", args.quant, known.join(", ")))
+    };
+    let quant = Quant::named(&args.quant).ok_or_else(unknown)?;
+    let file = open::file(&args.input)?;
+    let same = |a: &PathBuf, b: &PathBuf| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
+    if same(&args.input, &args.out) {
+        return Err(Usage(format!("{} is the input; give the output another name", args.out.display())).into());
+    }
+    let options = QuantizeOptions { allow_requantize: args.allow_requantize };
+    let plan = Plan::new(&file, quant, options).with_context(|| args.input.display().to_string())?;
+    let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
+    let before: u64 = file.tensors().iter().map(|tensor| tensor.bytes).sum();
+    let mut out = std::io::stdout().lock();
+    let name = args.out.display();
+    writeln!(out, "{name}: {}, {} instead of {}, in {seconds:.1} s", quant.name(), bytes(plan.bytes()), bytes(before))?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,273 @@
+//! `serve`: an HTTP server that clients of OpenAI, Anthropic and llama-server use unchanged.
+//!
+//! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
+//! after that is the `server` crate's.
+
+use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::failure::{self, Usage};
+use crate::interrupt;
+use crate::open::{self, Positions};
+use crate::run::Sampling;
+use crate::terminal;
+use anyhow::Context;
+use clap::ValueEnum;
+use model::chat::{ChatTemplate, Family};
+use model::engine::Sharing;
+use model::sampler::Sampler;
+use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
+use model::step::Class;
+use server::{Compat, Defaults, Facts, Model, Options};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Sequences at a time when nothing is said.
+const DEFAULT_PLACES: u16 = 4;
+
+/// Positions of the cache when nothing is said.
+const DEFAULT_POSITIONS: usize = 16_384;
+
+/// What to serve, and how.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelFile,
+    /// Addresses to listen on
+    #[arg(long, value_name = "IP", value_delimiter = ',', default_value = "127.0.0.1", env = "LLAMA_ARG_HOST")]
+    host: Vec<String>,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value = "8080", env = "LLAMA_ARG_PORT")]
+    port: u16,
+    /// Keys of which a request must show one
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', env = "LLAMA_API_KEY", hide_env_values = true)]
+    api_key: Vec<String>,
+    /// File with a key a line
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Let everybody in who can reach a public address
+    #[arg(long)]
+    insecure: bool,
+    /// Pages of these origins may ask: `localhost`, or `http://host:port` [default: all]
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',', env = "LLAMA_ARG_CORS_ORIGINS")]
+    cors_origins: Vec<String>,
+    /// Names of the model, of which clients see the first in order of the alphabet [default: that of the file]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', env = "LLAMA_ARG_ALIAS")]
+    alias: Vec<String>,
+    /// Words that clients may group models by
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', hide_short_help = true)]
+    tags: Vec<String>,
+    #[command(flatten)]
+    context: ContextFlag,
+    /// Sequences at a time [default: 4] (-np)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), env = "LLAMA_ARG_N_PARALLEL")]
+    parallel: Option<u16>,
+    /// Let each sequence use all of the context, as long as there is room, rather than its share of it
+    #[arg(long, alias = "kvu")]
+    kv_unified: bool,
+    /// Most tokens to generate when a request does not say; -1 goes on until the end
+    #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value = "-1",
+          allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    predict: i64,
+    /// Requests that may wait for a place; more get 429
+    #[arg(long, value_name = "N", default_value = "256")]
+    max_queue: usize,
+    /// Tokens of prompts in a step that also decodes
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    prefill_beside: u32,
+    /// Compute every prompt anew
+    #[arg(long)]
+    no_prefix_cache: bool,
+    /// Seconds that a request may take
+    #[arg(long, value_name = "S", default_value = "3600", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+    /// Seconds that requests may go on after SIGTERM
+    #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    drain_timeout: u64,
+    /// Bytes of a request at most
+    #[arg(long, value_name = "BYTES", default_value = "67108864")]
+    body_limit: usize,
+    /// Seconds of silence after which a stream sends a comment
+    #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    sse_ping_interval: u64,
+    /// Have /metrics
+    #[arg(long)]
+    metrics: bool,
+    /// Names of metrics for dashboards of others
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',')]
+    metrics_compat: Vec<Names>,
+    /// Have /slots (the default)
+    #[arg(long, hide = true)]
+    slots: bool,
+    /// Have no /slots
+    #[arg(long, conflicts_with = "slots")]
+    no_slots: bool,
+    /// Use the built-in template of the model's family instead of the model's
+    #[arg(long, conflicts_with = "chat_template_file")]
+    no_jinja: bool,
+    /// File with a chat template instead of the model's
+    #[arg(long, value_name = "FILE")]
+    chat_template_file: Option<PathBuf>,
+    /// Write no line for each request
+    #[arg(long)]
+    log_disable: bool,
+    #[command(flatten)]
+    ignored: Ignored,
+    #[command(flatten)]
+    sampling: Sampling,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Flags of llama-server that ask for what is so anyway.
+#[derive(clap::Args, Debug)]
+struct Ignored {
+    #[arg(long, hide = true)]
+    jinja: bool,
+    #[arg(long, hide = true, alias = "cb")]
+    cont_batching: bool,
+    #[arg(long, hide = true)]
+    offline: bool,
+    #[arg(long, hide = true)]
+    no_webui: bool,
+    #[arg(long, hide = true)]
+    no_ui: bool,
+    #[arg(short, long, hide = true)]
+    verbose: bool,
+    #[arg(long, hide = true)]
+    no_mmproj: bool,
+    #[arg(long, hide = true, value_name = "N")]
+    n_gpu_layers: Option<String>,
+    #[arg(long, hide = true, value_name = "MIB", allow_negative_numbers = true)]
+    cache_ram: Option<i64>,
+}
+
+/// Whose names metrics also have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Names {
+    Vllm,
+    Llamacpp,
+}
+
+/// Serves until a signal.
+pub fn run(mut args: Arguments) -> anyhow::Result<()> {
+    if let Some(path) = &args.api_key_file {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        args.api_key.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    args.api_key.retain(|key| !key.is_empty());
+    let options = args.options();
+    server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
+    // What can be refused is refused before anybody listens.
+    let path = args.model.path().to_owned();
+    let file = open::file(&path)?;
+    open::config(&file, &path)?;
+    drop(file);
+    // A signal ends the server in order, and not the program at once.
+    let _watch = interrupt::watch();
+    let listening = |addresses: &[std::net::SocketAddr]| {
+        for address in addresses {
+            terminal::line(&format!("listening on http://{address}"));
+        }
+    };
+    let load = move || load(&args).map_err(|error| failure::message(&error));
+    server::run(options, listening, load).map_err(Into::into)
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        let compat = |names| self.metrics_compat.contains(&names);
+        Options {
+            hosts: self.host.clone(),
+            port: self.port,
+            api_keys: self.api_key.clone(),
+            origins: self.cors_origins.clone(),
+            metrics: self.metrics || !self.metrics_compat.is_empty(),
+            // Who asks for metrics as llama-server's users do finds their names.
+            compat: Compat { vllm: compat(Names::Vllm), llamacpp: compat(Names::Llamacpp) || self.metrics },
+            slots: !self.no_slots,
+            body_limit: self.body_limit,
+            ping: Duration::from_secs(self.sse_ping_interval),
+            timeout: Duration::from_secs(self.timeout),
+            drain: Duration::from_secs(self.drain_timeout),
+            log: !self.log_disable,
+        }
+    }
+
+    /// Positions of one sequence and of all.
+    fn positions(&self, made_for: usize) -> (usize, usize) {
+        let all = match self.context.ctx_size {
+            None => DEFAULT_POSITIONS,
+            Some(0) => made_for,
+            Some(n) => n as usize,
+        };
+        let one = match self.parallel {
+            Some(places) if !self.kv_unified => (all / usize::from(places)).max(1),
+            _ => all,
+        };
+        (one.min(made_for), all)
+    }
+}
+
+/// Opens the model and starts its engine.
+fn load(args: &Arguments) -> anyhow::Result<Model> {
+    let path = args.model.path();
+    let file = open::file(path)?;
+    let config = open::config(&file, path)?;
+    let tokenizer = open::tokenizer(&file, path)?;
+    let text = |id: Option<u32>| {
+        String::from_utf8_lossy(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default()).into_owned()
+    };
+    let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+    let template = match &args.chat_template_file {
+        Some(path) => {
+            let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            ChatTemplate::parse(&source, &bos, &eos)
+        }
+        None if args.no_jinja => ChatTemplate::of_family(Family::of(&tokenizer), &bos, &eos),
+        None => ChatTemplate::of_model(&tokenizer),
+    };
+    let template = template.map_err(|error| error.to_string());
+    if let Err(problem) = &template {
+        terminal::line(&format!("warning: no chat, as the template cannot be used: {problem}"));
+    }
+    let mut sampling = args.sampling.config();
+    sampling.seed = 0;
+    Sampler::new(sampling.clone(), config.vocab as usize)?;
+    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
+    let (one, all) = args.positions(made_for);
+    let places = args.parallel.unwrap_or(DEFAULT_PLACES);
+    let sharing = Sharing { sequences: i64::from(places), positions: all as i64 };
+    let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), Some(sharing), true)?;
+    // Whatever the mix of requests, no step waits for a compiler.
+    opened.prepare(&[Class::Many, Class::Few, Class::One])?;
+    let facts = Facts {
+        path: path.display().to_string(),
+        names: names(args, path),
+        tags: args.tags.clone(),
+        parameters: open::parameters(&file),
+        bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
+        trained_context: made_for as u64,
+        width: config.hidden as u64,
+    };
+    let options =
+        Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };
+    let limits = opened.engine.limits();
+    let (worker, _) = Worker::start(Scheduler::new(opened.into_batches(), options)).context("no engine thread")?;
+    terminal::line(&format!(
+        "ready: {} with {places} places of {} positions, {} in all",
+        facts.names[0],
+        limits.context,
+        limits.pages * model::step::PAGE as usize
+    ));
+    let defaults = Defaults { sampling, seed: args.sampling.seed, limit: usize::try_from(args.predict).ok() };
+    Ok(Model::new(worker, tokenizer, template, facts, defaults))
+}
+
+/// The names of the model: those given, or that of its file.
+fn names(args: &Arguments, path: &std::path::Path) -> Vec<String> {
+    if !args.alias.is_empty() {
+        let mut names = args.alias.clone();
+        names.sort();
+        return names;
+    }
+    vec![path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())]
+}

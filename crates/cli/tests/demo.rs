@@ -1,0 +1,146 @@
+//! The model that comes with the program: its text, how well it predicts, and what quantising it costs.
+//!
+//! What is expected lies in `demo/golden.json`; after the model has changed,
+//! `cargo test --release -p kernloom-cli --test demo -- --ignored` writes it anew.
+
+mod support;
+
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use support::{run, text};
+
+/// The name of the model on the command line.
+const MODEL: &str = "kernloom-demo";
+
+/// Tokens of an answer in the golden file.
+const LENGTH: &str = "40";
+
+/// How far a perplexity may be from the one that is expected.
+const TOLERANCE: f64 = 0.01;
+
+fn demo(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../demo").join(name)
+}
+
+fn golden() -> Value {
+    serde_json::from_slice(&std::fs::read(demo("golden.json")).expect("golden text")).expect("JSON")
+}
+
+/// The likeliest answer to a prompt.
+fn answer(prompt: &str, numerics: &str, tokens: &str) -> String {
+    // Without a name, `run` takes this model.
+    let run = run(&["run", "-p", prompt, "--temp", "0", "-n", tokens, "--numerics", numerics]).ok();
+    run.text().trim_end().to_owned()
+}
+
+/// The perplexity of the held-out stories.
+fn perplexity(model: &str, numerics: &str) -> f64 {
+    let held_out = demo("held-out.txt");
+    let run = run(&["perplexity", "-m", model, "-f", text(&held_out), "-c", "512", "--numerics", numerics]).ok();
+    let value = run.text().strip_prefix("PPL = ").and_then(|rest| rest.split(' ').next()).map(str::parse);
+    value.expect("a perplexity").expect("a number")
+}
+
+/// The model in another quantisation.
+fn quantised(quant: &str) -> PathBuf {
+    let path = support::folder().join(format!("demo-{quant}.gguf"));
+    run(&["quantize", MODEL, text(&path), quant, "--allow-requantize"]).ok();
+    path
+}
+
+#[test]
+fn answers_are_those_of_the_golden_file() {
+    let golden = golden();
+    let answers = golden["answers"].as_object().expect("answers");
+    assert_eq!(answers.len(), 10);
+    for (prompt, expected) in answers {
+        let expected = expected.as_str().expect("a text");
+        assert_eq!(answer(prompt, "exact", LENGTH), expected, "{prompt}");
+        let start = answer(prompt, "int8", "20");
+        assert!(!start.is_empty() && expected.starts_with(&start), "{prompt}: {start} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_thought_comes_before_the_answer_when_it_is_asked_for() {
+    let arguments = ["run", "-p", "What is 5 + 6?", "--temp", "0", "--think", "--reasoning", "show"];
+    let both = run(&arguments).ok();
+    let (thought, said) = both.text().split_once("\n\n").expect("a thought and an answer");
+    assert!(thought.contains("5 + 6") && said.trim_end() == "5 + 6 = 11.", "{thought} / {said}");
+}
+
+#[test]
+fn perplexity_is_as_expected_under_both_policies() {
+    let golden = golden();
+    for numerics in ["exact", "int8"] {
+        near(perplexity(MODEL, numerics), &golden["perplexity"][numerics], numerics);
+    }
+}
+
+#[test]
+fn quantising_it_again_costs_what_it_did() {
+    let golden = golden();
+    for quant in ["q4_0", "q4_k_m", "q6_k"] {
+        let path = quantised(quant);
+        near(perplexity(text(&path), "exact"), &golden["perplexity"][quant], quant);
+    }
+}
+
+fn near(found: f64, expected: &Value, what: &str) {
+    let expected = expected.as_f64().unwrap_or(f64::NAN);
+    // Written so that NaN fails.
+    let close = (found / expected - 1.0).abs() <= TOLERANCE;
+    assert!(close, "perplexity of {what}: {found}, expected {expected}");
+}
+
+#[test]
+fn q8_0_is_refused_without_the_flag_and_kept_with_it() {
+    let out = support::folder().join("demo-refused.gguf");
+    let refused = run(&["quantize", MODEL, text(&out), "q4_0"]);
+    assert!(refused.error(1).contains("--allow-requantize"), "{}", refused.err);
+    assert!(!out.exists());
+    let unknown = run(&["quantize", MODEL, text(&out), "q9_9"]);
+    assert!(unknown.error(2).contains("q4_k_m"), "{}", unknown.err);
+    let kept = gguf::Gguf::open(quantised("q8_0")).expect("a model");
+    let shipped = gguf::Gguf::parse(demo::GGUF.to_vec()).expect("a model");
+    assert!(shipped.tensors().len() > 60);
+    for tensor in shipped.tensors() {
+        let same = kept.tensor(&tensor.name).expect("every tensor");
+        assert!(same.ty == tensor.ty && kept.data(same) == shipped.data(tensor), "{}", tensor.name);
+    }
+}
+
+#[test]
+fn types_are_mixed_as_they_are_elsewhere() {
+    use gguf::GgmlType::{F32, Q4_0, Q4_K, Q5_0, Q6_K};
+    for (quant, name, ty) in [
+        ("q4_0", "blk.1.attn_k_b.weight", Q4_0),
+        ("q4_0", "output.weight", Q6_K),
+        ("q4_0", "blk.1.ffn_gate_inp.weight", F32),
+        ("q4_k_m", "blk.1.attn_k_b.weight", Q5_0),
+        ("q4_k_m", "blk.3.ffn_down_exps.weight", Q6_K),
+        ("q4_k_m", "blk.0.ffn_down.weight", Q4_K),
+        ("q4_k_m", "token_embd.weight", Q4_K),
+    ] {
+        let file = gguf::Gguf::open(quantised(quant)).expect("a model");
+        assert_eq!(file.tensor(name).expect("the tensor").ty, ty, "{quant} {name}");
+    }
+}
+
+#[test]
+#[ignore = "writes demo/golden.json, when the model has changed"]
+fn write_the_golden_file() {
+    let prompts = std::fs::read_to_string(demo("prompts.txt")).expect("prompts");
+    let answers: Map<String, Value> =
+        prompts.lines().map(|prompt| (prompt.to_owned(), answer(prompt, "exact", LENGTH).into())).collect();
+    let mut perplexities = Map::new();
+    for numerics in ["exact", "int8"] {
+        perplexities.insert(numerics.into(), perplexity(MODEL, numerics).into());
+    }
+    for quant in ["q4_0", "q4_k_m", "q6_k"] {
+        perplexities.insert(quant.into(), perplexity(text(&quantised(quant)), "exact").into());
+    }
+    let golden = json!({ "answers": answers, "perplexity": perplexities });
+    let text = serde_json::to_string_pretty(&golden).expect("JSON");
+    std::fs::write(demo("golden.json"), text + "\n").expect("a file");
+}

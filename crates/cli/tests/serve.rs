@@ -1,0 +1,538 @@
+//! `serve` over real connections: what clients send, what they get, and what happens when they go.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Command};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use support::{command, run, text, tiny};
+
+/// A server on a port of its own; it ends with the value.
+struct Server {
+    child: Child,
+    port: u16,
+    log: mpsc::Receiver<String>,
+}
+
+impl Server {
+    /// Starts a server and waits until it takes requests.
+    fn start(flags: &[&str]) -> Server {
+        let server = Server::start_loading("tiny-llama", flags);
+        server.wait_until_ready();
+        server
+    }
+
+    fn start_loading(shape: &str, flags: &[&str]) -> Server {
+        let path = tiny(shape, "q4_0");
+        let base = ["serve", text(&path), "--port", "0", "-t", "1", "-c", "1024", "--kv-unified", "--metrics"];
+        let mut child = command(&[&base[..], flags].concat()).spawn().expect("the server starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut heard = vec![];
+        let port = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("no address in {heard:?}")).expect("a line");
+            match line.rsplit_once("listening on http://127.0.0.1:") {
+                Some((_, port)) => break port.trim().parse().expect("a port"),
+                None => heard.push(line),
+            }
+        };
+        let (sender, log) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Server { child, port, log }
+    }
+
+    fn wait_until_ready(&self) {
+        let end = Instant::now() + Duration::from_secs(500);
+        while self.get("/health").status != 200 {
+            assert!(Instant::now() < end, "it never gets ready: {:?}", self.log.try_iter().collect::<Vec<_>>());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("the head is taken");
+        // A server that refuses a body closes early.
+        let _ = stream.write_all(body);
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Response {
+        Response::read(self.open(method, path, headers, body))
+    }
+
+    fn get(&self, path: &str) -> Response {
+        self.ask("GET", path, "", b"")
+    }
+
+    fn post(&self, path: &str, body: Value) -> Response {
+        self.ask("POST", path, "", body.to_string().as_bytes())
+    }
+
+    /// The number of a metric.
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").body;
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}"));
+        line.rsplit(' ').next().expect("a number").parse().expect("a number")
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill").success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Response {
+    fn read(mut stream: TcpStream) -> Response {
+        let mut bytes = vec![];
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { panic!("no response: {text:?}") };
+        let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+        let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { dechunked(body) } else { body.to_owned() };
+        Response { status, head: head.to_lowercase(), body }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// The data of all events.
+    fn events(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{self:?}");
+        assert!(self.head.contains("text/event-stream"), "{}", self.head);
+        let data = self.body.split("\n\n").filter_map(|event| event.lines().find_map(|l| l.strip_prefix("data: ")));
+        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).expect("JSON")).collect()
+    }
+
+    /// The type of an error, which must have this status.
+    fn error(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        let error = self.json()["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{self:?}");
+        error["type"].as_str().expect("a type").to_owned()
+    }
+}
+
+fn dechunked(mut rest: &str) -> String {
+    let mut out = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
+        if size == 0 {
+            break;
+        }
+        out.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    out
+}
+
+fn chat(more: Value) -> Value {
+    let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 6, "temperature": 0 });
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    body
+}
+
+/// One server for all that needs nothing special: starting one takes longer than asking it.
+#[test]
+fn what_clients_ask_for() {
+    let server = &Server::start(&["-np", "3", "--alias", "first,second", "--metrics-compat", "vllm"]);
+    models_and_properties(server);
+    chat_whole_and_streamed(server);
+    completions_of_every_form(server);
+    tokens_and_templates(server);
+    responses_and_messages(server);
+    schemas(server);
+    errors(server);
+    hostile_bodies(server);
+    clients_that_leave(server);
+    origins(server);
+    metrics(server);
+}
+
+fn models_and_properties(server: &Server) {
+    let models = server.get("/v1/models").json();
+    assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("first")));
+    assert_eq!(server.get("/v1/models/second").json()["object"], "model");
+    assert_eq!(server.get("/v1/models/third").error(404), "not_found_error");
+    let props = server.get("/props").json();
+    assert_eq!((&props["total_slots"], &props["default_generation_settings"]["n_ctx"]), (&json!(3), &json!(1024)));
+    let slots = server.get("/slots").json();
+    assert_eq!(slots.as_array().expect("a list").len(), 3);
+    assert_eq!(server.get("/slots?fail_on_no_slot=1").status, 200);
+}
+
+fn chat_whole_and_streamed(server: &Server) {
+    let whole = server.post("/v1/chat/completions", chat(json!({ "model": "mine", "seed": 1 })));
+    assert!(whole.head.contains("x-request-id: "), "{}", whole.head);
+    let whole = whole.json();
+    let message = &whole["choices"][0]["message"];
+    let content = message["content"].as_str().expect("text");
+    assert_eq!(
+        (&message["role"], &whole["model"], &whole["object"]),
+        (&json!("assistant"), &json!("mine"), &json!("chat.completion"))
+    );
+    assert_eq!(
+        (&whole["usage"]["completion_tokens"], &whole["choices"][0]["finish_reason"]),
+        (&json!(6), &json!("length"))
+    );
+    // Streamed, it is the same text in the order that clients expect.
+    let stream =
+        json!({ "stream": true, "stream_options": { "include_usage": true }, "logprobs": true, "top_logprobs": 2 });
+    let response = server.post("/v1/chat/completions", chat(stream));
+    assert!(response.body.ends_with("data: [DONE]\n\n"));
+    let events = response.events();
+    assert_eq!(events[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": null }));
+    let deltas = || events.iter().filter_map(|e| e["choices"][0]["delta"]["content"].as_str());
+    assert_eq!(deltas().collect::<String>(), content);
+    assert!(events[1..].iter().all(|e| e["choices"][0]["delta"].get("role").is_none() && e["id"] == events[0]["id"]));
+    let [.., last, usage] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&last["choices"][0]["finish_reason"], &last["choices"][0]["delta"]), (&json!("length"), &json!({})));
+    assert_eq!(usage["choices"], json!([]));
+    assert!(usage["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().is_some_and(|n| n > 0), "{usage}");
+    let pieces = events.iter().filter_map(|e| e["choices"][0]["logprobs"]["content"].as_array()).flatten();
+    let bytes: Vec<u8> = pieces
+        .flat_map(|p| p["bytes"].as_array().expect("bytes").clone())
+        .map(|b| b.as_u64().expect("a byte") as u8)
+        .collect();
+    assert_eq!(String::from_utf8_lossy(&bytes), content);
+    // Several texts, and a stop string that is not part of them.
+    let several = server.post("/v1/chat/completions", chat(json!({ "n": 2, "temperature": 1.5, "seed": 5 }))).json();
+    assert_eq!(
+        (several["choices"].as_array().expect("a list").len(), &several["usage"]["completion_tokens"]),
+        (2, &json!(12))
+    );
+    assert_ne!(several["choices"][0]["message"], several["choices"][1]["message"]);
+    let again = server.post("/v1/chat/completions", chat(json!({ "n": 2, "temperature": 1.5, "seed": 5 }))).json();
+    assert_eq!(several["choices"], again["choices"]);
+    let stop: String = content.chars().skip(2).take(2).collect();
+    let stopped = server.post("/v1/chat/completions", chat(json!({ "stop": [stop] }))).json();
+    assert_eq!(stopped["choices"][0]["finish_reason"], "stop");
+    assert_eq!(stopped["choices"][0]["message"]["content"], content.split_once(&stop).expect("a stop").0);
+    // A token that is forbidden does not come.
+    let first = events[1]["choices"][0]["logprobs"]["content"][0]["id"].as_u64().expect("an id");
+    let biased = server
+        .post("/v1/chat/completions", chat(json!({ "logit_bias": { first.to_string(): -100 }, "logprobs": true })))
+        .json();
+    assert_ne!(biased["choices"][0]["logprobs"]["content"][0]["id"], first);
+    // Roles, parts, nulls, and everything that clients send and nobody here knows.
+    let odd = json!({
+        "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hi" }] }, { "role": "assistant", "content": null, "tool_calls": [
+            { "id": "1", "type": "function", "function": { "name": "f", "arguments": "{not json" } }] },
+            { "role": "tool", "tool_call_id": "1", "content": "x" }],
+        "tools": [{ "type": "web_search" }, { "type": "function", "function": { "name": "f", "description": null } }],
+        "store": false, "prompt_cache_key": "k", "max_tokens": 2, "unknown": { "a": [] }, "stop": null, "stream_options": null,
+    });
+    assert_eq!(server.post("/v1/chat/completions", odd).status, 200);
+}
+
+fn completions_of_every_form(server: &Server) {
+    let body = json!({ "prompt": ["Hello", "World"], "max_tokens": 3, "temperature": 0, "logprobs": 2 });
+    let two = server.post("/v1/completions", body).json();
+    assert_eq!(two["choices"].as_array().expect("a list").len(), 2);
+    assert_eq!(two["choices"][1]["logprobs"]["tokens"].as_array().expect("a list").len(), 3);
+    let ids = server.post("/tokenize", json!({ "content": "Hello", "add_special": true })).json()["tokens"].clone();
+    let of_ids = server
+        .post("/v1/completions", json!({ "prompt": ids, "max_tokens": 3, "temperature": 0, "echo": true }))
+        .json();
+    let expected = format!("Hello{}", two["choices"][0]["text"].as_str().expect("text"));
+    assert_eq!(of_ids["choices"][0]["text"], expected);
+    let stream =
+        server.post("/v1/completions", json!({ "prompt": "Hello", "max_tokens": 3, "temperature": 0, "stream": true }));
+    let text: String =
+        stream.events().iter().filter_map(|e| e["choices"][0]["text"].as_str().map(str::to_owned)).collect();
+    assert_eq!(text, two["choices"][0]["text"].as_str().expect("text"));
+    let native = server
+        .post("/completion", json!({ "prompt": "Hello", "n_predict": 3, "temperature": 0, "return_tokens": true }))
+        .json();
+    assert_eq!((native["content"].as_str(), &native["stop_type"]), (Some(&*text), &json!("limit")));
+    assert_eq!(native["tokens"].as_array().expect("a list").len(), 3);
+    assert!(native["timings"].as_object().expect("times").values().all(|t| t.as_f64().is_some_and(|t| t >= 0.0)));
+    // The context ends a text, and says so.
+    let long = json!({ "prompt": "a b c d e f g h ".repeat(40), "ignore_eos": true, "n_predict": 5000 });
+    let full = server.post("/completion", long).json();
+    let (read, written) =
+        (full["tokens_evaluated"].as_u64().expect("a count"), full["tokens_predicted"].as_u64().expect("a count"));
+    assert_eq!((&full["stop_type"], read + written), (&json!("limit"), 1025));
+}
+
+fn tokens_and_templates(server: &Server) {
+    let ids = server.post("/tokenize", json!({ "content": "Hello, World" })).json()["tokens"].clone();
+    assert_eq!(server.post("/detokenize", json!({ "tokens": ids })).json()["content"], "Hello, World");
+    let pieces = server.post("/tokenize", json!({ "content": "Hi", "with_pieces": true })).json();
+    assert!(pieces["tokens"][0]["piece"].is_string());
+    let prompt = server.post("/apply-template", chat(json!({}))).json()["prompt"].as_str().expect("text").to_owned();
+    assert!(prompt.contains("Hello") && prompt.contains("assistant"), "{prompt}");
+}
+
+fn responses_and_messages(server: &Server) {
+    let body = json!({ "input": "Hello", "instructions": "Be brief", "max_output_tokens": 6, "temperature": 0 });
+    let whole = server.post("/v1/responses", body.clone()).json();
+    assert_eq!((&whole["object"], &whole["status"]), (&json!("response"), &json!("incomplete")));
+    let text = whole["output"][0]["content"][0]["text"].as_str().expect("text").to_owned();
+    let mut streamed = body;
+    streamed["stream"] = true.into();
+    streamed["tools"] = json!([{ "type": "namespace", "name": "n" }, { "type": "web_search" }]);
+    let response = server.post("/v1/responses", streamed);
+    assert!(response.body.starts_with("event: response.created\ndata: ") && !response.body.contains("[DONE]"));
+    let events = response.events();
+    assert!(events.iter().enumerate().all(|(at, e)| e["sequence_number"] == at));
+    let delta =
+        |e: &Value| (e["type"] == "response.output_text.delta").then(|| e["delta"].as_str().expect("text").to_owned());
+    assert_eq!(events.iter().filter_map(delta).collect::<String>(), text);
+    assert_eq!(events.last().expect("an end")["response"]["output"][0]["content"][0]["text"], text);
+
+    let body = json!({ "model": "m", "max_tokens": 6, "temperature": 0, "system": [{ "type": "text", "text": "Be brief" }],
+        "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hello" }] }] });
+    let whole = server.post("/v1/messages", body.clone()).json();
+    assert_eq!((&whole["type"], &whole["stop_reason"]), (&json!("message"), &json!("max_tokens")));
+    assert_eq!(whole["usage"]["output_tokens"], 6);
+    let counted = server.post("/v1/messages/count_tokens", body.clone()).json()["input_tokens"].as_u64();
+    let usage = &whole["usage"];
+    let read = usage["input_tokens"].as_u64().zip(usage["cache_read_input_tokens"].as_u64()).map(|(a, b)| a + b);
+    assert_eq!(counted, read);
+    let mut streamed = body;
+    streamed["stream"] = true.into();
+    let events = server.post("/v1/messages", streamed).events();
+    let kinds: Vec<&str> = events.iter().map(|e| e["type"].as_str().expect("a type")).collect();
+    assert_eq!(kinds[..2], ["message_start", "content_block_start"]);
+    assert_eq!(kinds[kinds.len() - 3..], ["content_block_stop", "message_delta", "message_stop"]);
+    let text: String = events.iter().filter_map(|e| e["delta"]["text"].as_str()).collect();
+    assert_eq!(text, whole["content"][0]["text"].as_str().expect("text"));
+    let wrong = server.post("/v1/messages", json!({ "messages": 5 }));
+    assert_eq!((wrong.status, &wrong.json()["type"]), (400, &json!("error")));
+}
+
+fn schemas(server: &Server) {
+    let schema = json!({ "type": "object", "additionalProperties": false, "required": ["colour", "ok"],
+        "properties": { "colour": { "enum": ["red", "green"] }, "ok": { "type": "boolean" } } });
+    for seed in 0..3 {
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "strict": true, "schema": schema } });
+        let body = json!({ "response_format": format, "temperature": 1.5, "seed": seed, "max_tokens": 200 });
+        let reply = server.post("/v1/chat/completions", chat(body)).json();
+        let content = reply["choices"][0]["message"]["content"].as_str().expect("text");
+        let object: Value = serde_json::from_str(content).unwrap_or_else(|_| panic!("{reply}"));
+        assert!(
+            object["ok"].is_boolean() && ["red", "green"].contains(&object["colour"].as_str().expect("text")),
+            "{object}"
+        );
+        assert_eq!(reply["choices"][0]["finish_reason"], "stop");
+    }
+    let bad =
+        json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": { "type": "nonsense" } } } });
+    assert_eq!(server.post("/v1/chat/completions", chat(bad)).error(400), "invalid_request_error");
+    let grammar = "root ::= list\nlist ::= \"[\" (\"x\" | list)? \"]\"";
+    let nested = server.post("/completion", json!({ "prompt": "x", "grammar": grammar, "n_predict": 300 })).json();
+    let content = nested["content"].as_str().expect("text");
+    assert!(content.starts_with('[') && content.chars().all(|c| "[]x".contains(c)), "{content}");
+    let wrong = server.post("/completion", json!({ "prompt": "x", "grammar": "root ::= <token>" }));
+    assert_eq!(wrong.error(400), "invalid_request_error");
+    assert!(wrong.body.contains("single tokens"), "{wrong:?}");
+}
+
+fn errors(server: &Server) {
+    assert_eq!(server.get("/nothing").error(404), "not_found_error");
+    assert_eq!(server.get("/v1/chat/completions").error(405), "invalid_request_error");
+    for (body, word) in [
+        (json!({}), "messages"),
+        (json!({ "messages": [] }), "messages"),
+        (json!({ "messages": [{ "content": "x" }] }), "role"),
+        (chat(json!({ "temperature": "hot" })), "temperature"),
+        (chat(json!({ "top_p": 7 })), "top_p"),
+        (chat(json!({ "n": 0 })), "n:"),
+        (chat(json!({ "stop": [1] })), "stop"),
+        (chat(json!({ "logit_bias": { "999999": 1 } })), "999999"),
+        (chat(json!({ "top_logprobs": 3 })), "logprobs"),
+        (
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": { "url": "x" } }] }] }),
+            "image_url",
+        ),
+        (chat(json!({ "tool_choice": { "function": { "name": "g" } } })), "'g'"),
+    ] {
+        for stream in [false, true] {
+            let mut body = body.clone();
+            body["stream"] = stream.into();
+            let refused = server.post("/v1/chat/completions", body);
+            assert_eq!(refused.error(400), "invalid_request_error");
+            assert!(refused.body.contains(word), "{word}: {refused:?}");
+        }
+    }
+    let long = server.post("/v1/completions", json!({ "prompt": "word ".repeat(3000) }));
+    assert_eq!(long.error(400), "exceed_context_size_error");
+    let error = &long.json()["error"];
+    assert_eq!((&error["code"], &error["n_ctx"]), (&json!("context_length_exceeded"), &json!(1024)));
+}
+
+fn hostile_bodies(server: &Server) {
+    let deep = [b"[".repeat(100_000), b"]".repeat(100_000)].concat();
+    let bodies: [&[u8]; 7] = [b"", b"{", b"\xff\xfe{}", b"null", &deep, b"{\"messages\": 1e999}", b"{\"prompt\": -5}"];
+    for body in bodies {
+        for path in ["/v1/chat/completions", "/v1/completions", "/tokenize", "/v1/messages", "/v1/responses"] {
+            let status = server.ask("POST", path, "", body).status;
+            assert!(status == 400 || path == "/tokenize", "{path}: {status}");
+        }
+    }
+    for number in ["1e308", "-1", "99999999999999999999999", "0.5", "true"] {
+        for key in ["max_tokens", "seed", "n", "top_k", "temperature", "repeat_last_n", "top_p"] {
+            let body = format!("{{\"prompt\": \"a\", \"max_tokens\": 1, \"{key}\": {number}}}");
+            let status = server.ask("POST", "/v1/completions", "", body.as_bytes()).status;
+            let endless = key == "max_tokens" && number == "-1";
+            assert!(endless || status == 200 || status == 400, "{body}: {status}");
+        }
+    }
+    // Refused by its length, before anything is read.
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    stream.write_all(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n").expect("a head");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 413");
+    assert_eq!(server.get("/health").status, 200);
+}
+
+fn clients_that_leave(server: &Server) {
+    let idle = || server.get("/slots").json().as_array().expect("a list").iter().all(|s| s["is_processing"] == false);
+    let before = server.metric("kernloom_requests_cancelled_total");
+    let endless = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 1000, "stream": true });
+    let mut whole = endless.clone();
+    whole["stream"] = false.into();
+    // More than there are places: some leave while they wait.
+    let streams: Vec<TcpStream> = (0..6)
+        .map(|i| {
+            server.open("POST", "/completion", "", (if i % 2 == 0 { &endless } else { &whole }).to_string().as_bytes())
+        })
+        .collect();
+    server.wait_for("the places are taken", || !idle());
+    for stream in &streams {
+        stream.shutdown(Shutdown::Both).expect("a connection");
+    }
+    drop(streams);
+    server.wait_for("all places are free", idle);
+    assert_eq!(server.metric("kernloom_requests_waiting"), 0.0);
+    assert_eq!(server.metric("kernloom_cache_usage_ratio"), 0.0);
+    assert!(server.metric("kernloom_requests_cancelled_total") > before);
+    assert_eq!(server.post("/v1/chat/completions", chat(json!({}))).status, 200);
+}
+
+fn origins(server: &Server) {
+    let asked = "Origin: http://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,x-stainless-os\r\n";
+    let head = server.ask("OPTIONS", "/v1/chat/completions", asked, b"").head;
+    for line in
+        ["access-control-allow-origin: http://a.example", "access-control-allow-headers: authorization,x-stainless-os"]
+    {
+        assert!(head.contains(line), "{head}");
+    }
+    let head = server.ask("GET", "/health", "X-Request-Id: mine\r\n", b"").head;
+    assert!(head.contains("x-request-id: mine") && !head.contains("allow-origin"), "{head}");
+}
+
+fn metrics(server: &Server) {
+    let response = server.get("/metrics");
+    assert!(response.head.contains("process-start-time-unix: "));
+    for name in [
+        "kernloom_time_to_first_token_seconds_bucket",
+        "vllm:num_requests_waiting{model_name=\"first\"}",
+        "llamacpp:n_decode_total",
+    ] {
+        assert!(response.body.contains(name), "{name}");
+    }
+    let line = server.log.try_iter().find(|line| line.starts_with('{')).expect("a line for each request");
+    let line: Value = serde_json::from_str(&line).expect("JSON");
+    assert!(line["path"].is_string() && line["prompt_new"].is_u64(), "{line}");
+}
+
+#[test]
+fn keys_queue_and_loading() {
+    let server =
+        Server::start_loading("tiny-llama", &["-np", "1", "--max-queue", "1", "--api-key", "alpha,beta", "--no-slots"]);
+    let key = "Authorization: Bearer beta\r\n";
+    // While it loads there is a word for it, whoever asks.
+    let early = server.ask("POST", "/v1/chat/completions", key, chat(json!({})).to_string().as_bytes());
+    assert!(early.status == 200 || early.error(503) == "unavailable_error");
+    server.wait_until_ready();
+    let body = chat(json!({})).to_string();
+    for headers in ["", "Authorization: Bearer gamma\r\n", "Authorization: Bearer bet\r\n", "X-Api-Key: betaa\r\n"] {
+        assert_eq!(
+            server.ask("POST", "/v1/chat/completions", headers, body.as_bytes()).error(401),
+            "authentication_error"
+        );
+    }
+    assert_eq!(server.ask("GET", "/metrics", "", b"").status, 401);
+    for headers in [key, "X-Api-Key: alpha\r\n"] {
+        assert_eq!(server.ask("POST", "/v1/chat/completions", headers, body.as_bytes()).status, 200);
+    }
+    assert_eq!(server.ask("OPTIONS", "/v1/models", "", b"").status, 200);
+    assert_eq!(server.ask("GET", "/slots", key, b"").error(501), "not_supported_error");
+    // One runs, one waits, the third is told to come back.
+    let endless = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 1000, "stream": true }).to_string();
+    let held: Vec<TcpStream> = (0..8).map(|_| server.open("POST", "/completion", key, endless.as_bytes())).collect();
+    let statuses: Vec<u16> = held
+        .into_iter()
+        .map(|mut stream| {
+            let mut head = [0; 12];
+            stream.read_exact(&mut head).expect("an answer");
+            String::from_utf8_lossy(&head[9..]).parse().expect("a status")
+        })
+        .collect();
+    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
+}
+
+#[test]
+fn a_server_told_to_end_finishes_what_it_does() {
+    let mut server = Server::start(&["-np", "2"]);
+    let long = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 400, "stream": true });
+    let stream = server.open("POST", "/completion", "", long.to_string().as_bytes());
+    server.wait_for("it runs", || server.metric("kernloom_requests_running") > 0.0);
+    server.signal("-TERM");
+    let answer = Response::read(stream);
+    let last = answer.events().pop().expect("an end");
+    assert_eq!((&last["stop"], &last["tokens_predicted"]), (&json!(true), &json!(400)));
+    let end = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        match server.child.try_wait().expect("a child") {
+            Some(status) => break status,
+            None => assert!(Instant::now() < end, "it does not end"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let path = tiny("tiny-llama", "q4_0");
+    let open = run(&["serve", text(&path), "--host", "0.0.0.0", "--port", "0"]);
+    assert!(open.error(2).contains("--api-key"), "{}", open.err);
+    assert!(run(&["serve", "/nothing.gguf"]).error(1).contains("no file"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    assert!(run(&["serve", text(&path), "--port", &port]).error(1).contains("cannot listen"));
+}
