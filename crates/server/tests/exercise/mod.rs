@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
 
-const CONTEXT: usize = 96;
+const CONTEXT: usize = 512;
 
 /// Routes that take a body.
 pub const ROUTES: [&str; 13] = [
@@ -107,7 +107,7 @@ impl Exercise {
         };
         let app = Arc::new(App::new(options));
         let tokenizer = tokenizer();
-        let limits = Limits { vocab: tokenizer.vocab_len(), tokens: 64, segments: 4, context: CONTEXT, pages: 8 };
+        let limits = Limits { vocab: tokenizer.vocab_len(), tokens: 64, segments: 4, context: CONTEXT, pages: 16 };
         let engine = Turns { limits, out: vec![] };
         let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
         let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
