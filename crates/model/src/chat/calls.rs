@@ -410,17 +410,31 @@ fn tell(call: ToolCall, out: &mut Vec<Delta>) {
     out.push(Delta::Arguments(call.arguments));
 }
 
-/// Where the closing tag of a call is: what stands in a string of an object is none.
+/// Where the closing tag of a call is: what stands in a string of an object, or in a value of a pair, is none.
 fn end_of_call(text: &str) -> Option<usize> {
-    let is_object = text.trim_start().starts_with('{');
+    let mut ends = text.match_indices(CLOSE).map(|(at, _)| at);
+    if !text.trim_start().starts_with('{') {
+        return ends.find(|&at| !ends_in_value(&text[..at]));
+    }
     let (mut scan, mut from) = (Nesting::default(), 0);
-    text.match_indices(CLOSE).map(|(at, _)| at).find(|&at| {
-        if is_object && !scan.over {
+    ends.find(|&at| {
+        if !scan.over {
             let _ = scan.end(&text[from..at]);
             from = at;
         }
         !scan.in_string
     })
+}
+
+/// Whether pairs break off in a value.
+fn ends_in_value(mut pairs: &str) -> bool {
+    while let Some((_, rest)) = pairs.split_once(VALUE.0) {
+        match rest.split_once(VALUE.1) {
+            Some((_, rest)) => pairs = rest,
+            None => return true,
+        }
+    }
+    false
 }
 
 /// A value without a type of its own: text if the schema says so, else JSON if it is some.

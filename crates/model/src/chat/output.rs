@@ -213,6 +213,12 @@ mod tests {
             "",
             &[("weather", json!({ "city": "</tool_call>" }))],
         );
+        check(
+            "<tool_call>weather<arg_key>city</arg_key><arg_value></tool_call><arg_value></arg_value></tool_call>",
+            "",
+            "",
+            &[("weather", json!({ "city": "</tool_call><arg_value>" }))],
+        );
         // The closing tag may be missing, arguments may be text.
         check("<tool_call>{\"name\": \"now\", \"arguments\": \"{}\"}", "", "", &[("now", json!({}))]);
     }
