@@ -2,7 +2,7 @@
 
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
 use crate::open::{self, Positions, bytes};
-use device::{Device, Isa, Null};
+use device::{Device, Null, Target};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
 use model::engine::{Engine, EngineOptions};
@@ -65,8 +65,8 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let config = Config::read(file)?;
         let cache = open::cache_type(&args.engine)?;
         let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
-        let isa = open::isa(&args.engine)?.unwrap_or_else(Isa::detect);
-        let compiler = open::compiler_options(&args.engine, isa)?;
+        let target = Target::detect(open::isa(&args.engine)?)?;
+        let compiler = open::compiler_options(&args.engine, &target)?;
         let chunk = i64::from(args.engine.ubatch_size).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let device: Arc<dyn Device> = Arc::new(Null);
