@@ -16,11 +16,14 @@ use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, PRODUCT, ReduceOp, Type};
 
-/// Elements of a panel at most: those of 256 tokens take 512 KiB.
-const PANEL: i64 = 1024;
+/// Elements of a panel at most: those of 256 tokens take 256 KiB, those of a block of rows 32.
+const PANEL: i64 = 512;
 
 /// Elements of the longest block of any format; a panel holds whole blocks.
 const BLOCK: i64 = 256;
+
+/// Fewer tokens than this are multiplied one by one.
+const FEW: i64 = 3;
 
 /// Rows and tokens of a block, and elements of a step.
 const SIDE: i64 = PRODUCT as i64;
@@ -77,18 +80,38 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if t.most(g, token) < 2 {
         return None;
     }
-    let panels = panels(elements)?;
-    let panel = t.counted(g, panels);
-    let tile = Tile { outer, item, of_row, of_token, row, token, k, panel, depth: elements / panels };
-    let stmts = tile.statements(t, g, panels)?;
+    let mut stmts = panels(elements).find_map(|panels| {
+        let panel = t.counted(g, panels);
+        let depth = elements / panels;
+        Tile { item, of_row, of_token, row, token, outer: outer.clone(), k, panel, depth }.statements(t, g, panels)
+    })?;
+    let extent = g.src(token)[0];
+    if bounds(g, extent).0 < FEW {
+        // Few tokens do not pay for blocks.
+        let plain = Item { dims: vec![token, row], ..item.clone() };
+        let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;
+        let (few, last) = (g.int(FEW), g.int(FEW - 1));
+        let conditions = [g.binary(BinOp::Lt, extent, few), g.binary(BinOp::Lt, last, extent)];
+        stmts = [(conditions[0], plain), (conditions[1], stmts)]
+            .into_iter()
+            .map(|(condition, body)| {
+                let src = [vec![condition], body].concat();
+                g.make(Op::If, DType::Index, vec![], src)
+            })
+            .collect();
+    }
     let around: Vec<Id> = item.dims.iter().copied().filter(|&d| d != row && d != token).collect();
     Some(t.nest(g, &around, stmts))
 }
 
-/// Into how many panels an inner product is cut.
-fn panels(elements: i64) -> Option<i64> {
-    let whole = |n: &i64| elements % n == 0 && elements / n <= PANEL && elements / n % BLOCK == 0;
-    (1..=elements / SIDE).find(whole).or((elements <= 2 * PANEL).then_some(1))
+/// Into how many panels an inner product may be cut, best first: panels of whole blocks of any format, of any steps,
+/// or all of a short sum.
+fn panels(elements: i64) -> impl Iterator<Item = i64> {
+    let cut = move |unit: i64| {
+        (1..=elements / SIDE).find(move |n| elements % n == 0 && elements / n <= PANEL && elements / n % unit == 0)
+    };
+    let whole = (elements <= 4 * PANEL).then_some(1);
+    [cut(BLOCK), cut(SIDE), whole].into_iter().flatten()
 }
 
 /// Whether a value is read from bytes: the codes of a block format.
@@ -132,14 +155,6 @@ impl Tile<'_> {
             stmts = stmts.into_iter().map(|s| replace(g, s, self.panel, only)).collect();
         }
         stmts.extend(self.results(t, g, sums, rows, tokens));
-        // Rows are not unpacked for nothing.
-        let extent = g.src(self.token)[0];
-        if bounds(g, extent).0 < 1 {
-            let none = g.int(0);
-            let mut some = vec![g.binary(BinOp::Lt, none, extent)];
-            some.extend(stmts);
-            stmts = vec![g.make(Op::If, DType::Index, vec![], some)];
-        }
         Some(stmts)
     }
 

@@ -294,7 +294,7 @@ impl Tiler {
     }
 
     /// Lanes along the innermost summed dimension, several sums side by side.
-    fn lanes_along_reduction(&mut self, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+    pub(crate) fn lanes_along_reduction(&mut self, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
         let src = g.src(item.value).to_vec();
         let (body, ranges) = (src[0], &src[1..]);
         if has_reduction(g, body) || self.plan.vector_bytes == 0 {
