@@ -7,6 +7,7 @@ mod support;
 use rexpect::process::WaitStatus;
 use rexpect::session::{Options, PtySession, spawn_with_options};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use support::{command, folder, text};
 
 /// More than any answer takes, also while the kernels are compiled.
@@ -29,7 +30,9 @@ struct Chat(PtySession);
 impl Chat {
     fn begin(home: &Path, arguments: &[&str]) -> Chat {
         let mut command = command(&[&["run", "--temp", "0"], arguments].concat());
-        command.stdin(std::process::Stdio::inherit()).env("XDG_STATE_HOME", home).env("TERM", "xterm");
+        // All three are the terminal.
+        command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+        command.env("XDG_STATE_HOME", home).env("TERM", "xterm");
         let options = Options::new().timeout_ms(Some(PATIENCE));
         let mut chat = Chat(spawn_with_options(command, options).expect("the program starts"));
         chat.until("/help lists commands");
