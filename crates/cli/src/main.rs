@@ -1,6 +1,7 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
-//! One file a command. What several share: [`arguments`] (flags), [`open`] (a file becomes an engine), [`terminal`]
+//! One file a command. What several share: [`arguments`] (flags), [`models`] (a name becomes a file),
+//! [`open`] (a file becomes an engine), [`terminal`]
 //! (stderr), [`interrupt`] (Ctrl-C), [`failure`] (errors to one line and an exit code). Results go to stdout, everything
 //! else to stderr. Nothing here decides how a model is computed.
 
@@ -13,13 +14,17 @@ mod detokenize;
 mod failure;
 mod interrupt;
 mod logits;
+mod ls;
+mod models;
 mod numbers;
 mod open;
 mod passes;
 mod peaks;
 mod perplexity;
 mod profile;
+mod pull;
 mod quantize;
+mod rm;
 mod run;
 mod serve;
 mod show;
@@ -68,6 +73,9 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Detokenize(args) => detokenize::run(&args),
+        Command::Pull(args) => pull::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Rm(args) => rm::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Quantize(args) => quantize::run(&args),
