@@ -30,7 +30,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     for name in &args.names {
         let pulled = hub.pull(name)?;
         if pulled.downloaded == 0 {
-            terminal::line(&format!("{name} is here and the newest version ({})", bytes(pulled.bytes)));
+            let state = match hub.settings().offline {
+                true => "not looked for a newer version".to_owned(),
+                false => format!("the newest version, {}", bytes(pulled.bytes)),
+            };
+            terminal::line(&format!("{name} is here: {state}"));
         }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", pulled.path.display())?;

@@ -125,8 +125,6 @@ struct Ignored {
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
     #[arg(long, hide = true)]
-    offline: bool,
-    #[arg(long, hide = true)]
     no_webui: bool,
     #[arg(long, hide = true)]
     no_ui: bool,

@@ -28,7 +28,9 @@ pub enum Error {
         text: String,
     },
     /// It would have to be downloaded, and must not be.
-    #[error("{name} is not in the cache ({cache}), and --offline forbids a download; `kernloom pull {name}` gets it")]
+    #[error(
+        "{name} is not in the cache ({cache}), and --offline (or HF_HUB_OFFLINE) forbids a download; `kernloom pull {name}` without it gets it"
+    )]
     Offline {
         /// The model.
         name: String,

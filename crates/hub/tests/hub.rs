@@ -184,6 +184,19 @@ impl Watch for Stumble {
 }
 
 #[test]
+fn servers_that_fall_silent() {
+    let (local, cache) = (LocalHub::start(), Folder::new());
+    let model = bytes(40, 300_000);
+    local.add("a/b", "m-Q4_0.gguf", &model);
+    local.fault(Faults { cut: Some((100_000, 1)), silence: Duration::from_secs(60), ..Faults::default() });
+    let mut settings = settings(&local, &cache);
+    settings.patience.silence = Duration::from_secs(2);
+    let path = Hub::new(settings, Box::new(Silent)).pull("a/b").expect("resumed").path;
+    assert_eq!(std::fs::read(path).expect("the model"), model);
+    assert_eq!(ranges(&local.seen()), ["-", "bytes=100000-"]);
+}
+
+#[test]
 fn servers_without_ranges() {
     let (local, cache) = (LocalHub::start(), Folder::new());
     let model = bytes(5, 400_000);
@@ -389,9 +402,11 @@ fn split_models_and_new_versions() {
 fn disks_that_are_too_small() {
     let (local, cache) = (LocalHub::start(), Folder::new());
     local.add("a/b", "m-Q4_0.gguf", &bytes(15, 5000));
-    let free = hub::download::free(&cache.0).expect("free bytes");
-    let error = Error::Disk { needed: 17_200_000_000, free, folder: cache.0.clone() }.to_string();
-    assert!(error.contains("17.2 GB") && error.contains("HF_HOME"), "{error}");
+    local.fault(Faults { size: Some(1 << 60), ..Faults::default() });
+    let error = hub(&local, &cache).pull("a/b").expect_err("no room").to_string();
+    assert!(error.contains("1152921.5 TB are needed") && error.contains("HF_HOME"), "{error}");
+    assert_eq!(ranges(&local.seen()), [""; 0], "nothing was fetched");
+    local.fault(Faults::default());
     // A folder that cannot be made.
     let blocked = cache.0.join("file");
     std::fs::write(&blocked, b"").expect("a file");

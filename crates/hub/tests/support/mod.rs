@@ -55,6 +55,10 @@ pub struct Seen {
 pub struct Faults {
     /// Bodies of the store break off after so many bytes, so many times.
     pub cut: Option<(usize, usize)>,
+    /// Bodies that are cut do not end, but fall silent for so long.
+    pub silence: std::time::Duration,
+    /// The listing says that files are as large as this.
+    pub size: Option<u64>,
     /// Ranges are not known.
     pub no_ranges: bool,
     /// So many bodies of the store have a wrong byte.
@@ -165,6 +169,10 @@ impl LocalHub {
         let path = path.replace("%20", " ");
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (seen.server, &*parts) {
+            ("hub", ["api", "models", user, name]) => state.listing(&format!("{user}/{name}"), "main", seen),
+            ("hub", ["api", "models", user, name, "tree", revision]) => {
+                state.tree(&format!("{user}/{name}"), revision, seen)
+            }
             ("hub", ["api", "models", user, name, "revision", revision]) => {
                 state.listing(&format!("{user}/{name}"), revision, seen)
             }
@@ -187,6 +195,7 @@ impl LocalHub {
         if seen.method == "HEAD" {
             return Ok(());
         }
+        let mut silence = std::time::Duration::ZERO;
         if is_stored {
             let mut state = self.state();
             if state.faults.wrong > 0 && !body.is_empty() {
@@ -199,9 +208,12 @@ impl LocalHub {
             {
                 *times -= 1;
                 body.truncate(*bytes);
+                silence = state.faults.silence;
             }
         }
-        stream.write_all(&body)
+        stream.write_all(&body)?;
+        std::thread::sleep(silence);
+        Ok(())
     }
 }
 
@@ -265,6 +277,7 @@ impl State {
                 file["blobId"] = git(bytes).into();
                 if bytes.len() > LARGE {
                     file["lfs"] = json!({ "sha256": hex(&sha256(bytes)), "size": bytes.len(), "pointerSize": 130 });
+                    file["lfs"]["size"] = self.faults.size.unwrap_or(bytes.len() as u64).into();
                 }
             }
             file
@@ -272,6 +285,22 @@ impl State {
         let siblings: Vec<Value> = repo.files.iter().map(file).collect();
         Response::json(&json!({ "_id": "1", "id": id, "modelId": id, "sha": repo.commit, "private": false,
             "gated": false, "disabled": false, "tags": [], "downloads": 0, "likes": 0, "siblings": siblings }))
+    }
+
+    /// The same as `huggingface_hub` asks for it.
+    fn tree(&self, id: &str, revision: &str, seen: &Seen) -> Response {
+        let repo = match self.repo(id, revision, seen) {
+            Ok(repo) => repo,
+            Err(response) => return response,
+        };
+        let file = |(path, bytes): (&String, &Vec<u8>)| {
+            let mut file = json!({ "type": "file", "path": path, "size": bytes.len(), "oid": git(bytes) });
+            if bytes.len() > LARGE {
+                file["lfs"] = json!({ "oid": hex(&sha256(bytes)), "size": bytes.len(), "pointerSize": 130 });
+            }
+            file
+        };
+        Response::json(&repo.files.iter().map(file).collect())
     }
 
     fn file(&self, id: &str, revision: &str, path: &str, seen: &Seen, store: &str) -> Response {
