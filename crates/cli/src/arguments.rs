@@ -112,7 +112,7 @@ struct AnyName {
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
     /// The same
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
@@ -141,7 +141,7 @@ struct OneName {
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
     /// The same
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
@@ -162,7 +162,7 @@ impl ModelFile {
 #[derive(Args, Clone, Debug)]
 pub struct ModelFlag {
     /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     fetch: FetchFlags,

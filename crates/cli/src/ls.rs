@@ -69,8 +69,12 @@ fn in_text(hub: &Hub, all: bool) -> String {
     if all {
         let mut rows = vec![["SHORT NAME", "ALSO", "QUANTS", "REPOSITORY", ""].map(str::to_owned)];
         rows.extend(MODELS.iter().map(|model| {
-            let mut quants: Vec<&str> = model.files.iter().map(|file| file.quant).collect();
-            quants.dedup();
+            let mut quants: Vec<&str> = vec![];
+            for file in model.files {
+                if !quants.contains(&file.quant) {
+                    quants.push(file.quant);
+                }
+            }
             let file = model.default_file();
             let mark = if model.files.iter().all(|file| file.checked) { "" } else { "unchecked" };
             let repo = file.map_or("", |file| file.repo);

@@ -43,7 +43,10 @@ pub fn not_here(name: &Path) -> anyhow::Result<Option<Row>> {
     match table::find(text) {
         Some(choice) => Ok(Some(Row(choice.model))),
         // Showing a model is no reason to download it.
-        None => Err(hub::Error::NotHere { name: text.to_owned(), cache: hub.cache().root().to_owned() }.into()),
+        None => {
+            let (name, cache) = (text.to_owned(), hub.cache().root().to_owned());
+            Err(hub::Error::NotHere { name, cache, gets: "`kernloom pull` gets it, and " }.into())
+        }
     }
 }
 

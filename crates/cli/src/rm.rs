@@ -7,7 +7,7 @@ use crate::terminal;
 use anyhow::Context;
 use hub::error::bytes;
 use hub::remove::Removal;
-use hub::{Entry, Hub, table};
+use hub::{Entry, Hub};
 use std::io::{IsTerminal, Write};
 
 /// What to remove.
@@ -48,7 +48,6 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 
 /// The repository and its models that a name means, and whether it means all of it.
 fn entries(hub: &Hub, name: &str) -> anyhow::Result<(String, Vec<Entry>, bool)> {
-    let not_here = || hub::Error::NotHere { name: name.to_owned(), cache: hub.cache().root().to_owned() };
     let whole = hub.entries().into_iter().filter(|entry| entry.repo.eq_ignore_ascii_case(name)).collect::<Vec<_>>();
     let partial = hub.partials().into_iter().find(|partial| partial.repo.eq_ignore_ascii_case(name));
     if let Some(repo) = whole.first().map(|entry| entry.repo.clone()).or(partial.map(|partial| partial.repo)) {
@@ -56,11 +55,11 @@ fn entries(hub: &Hub, name: &str) -> anyhow::Result<(String, Vec<Entry>, bool)> 
     }
     let mut named = hub.cache().named(name);
     if named.is_empty() {
-        let path = if table::find(name).is_some() || name.contains('/') { hub.locate(name)? } else { None };
+        let path = hub.locate(name)?;
         named = hub.entries().into_iter().filter(|entry| path.as_ref() == Some(&entry.path)).collect();
     }
     match &*named {
-        [] => Err(not_here().into()),
+        [] => Err(hub::Error::NotHere { name: name.to_owned(), cache: hub.cache().root().to_owned(), gets: "" }.into()),
         [entry] => Ok((entry.repo.clone(), named, false)),
         several => {
             let models = several.iter().map(Entry::name).collect();

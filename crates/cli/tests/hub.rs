@@ -117,8 +117,10 @@ fn downloads_that_fail_are_one_line() {
     assert!(error(&["serve", "a/b:Q9_0"]).contains("it has: Q4_0"));
     assert!(error(&["bench", "-m", "a/none"]).contains("no repository a/none"));
     assert!(error(&["pull", "glm-4.7-flash"]).contains("table of short names"));
-    assert!(error(&["show", "a/b"]).contains("kernloom pull a/b"));
+    assert!(error(&["show", "a/b"]).contains("`kernloom pull` gets it"));
     assert!(error(&["quantize", "a/hidden", "x.gguf", "q8_0"]).contains("HF_TOKEN"));
+    assert!(error(&["rm", "-y", "glm-4.7-flsh"]).contains("did you mean"));
+    assert!(error(&["rm", "-y", "a/b"]).contains("not in the cache"));
     place.run(&["pull", "kernloom-demo"]).error(2);
     place.run(&["pull", "./m.gguf"]).error(2);
 

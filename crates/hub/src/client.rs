@@ -87,6 +87,11 @@ impl Client {
             let roots = RootCerts::Specific(std::sync::Arc::new(certificates.collect()));
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
+        let hub = host(&settings.endpoint);
+        if ["127.0.0.1", "localhost", "[::1]"].contains(&hub.rsplit_once(':').map_or(&*hub, |(name, _)| name)) {
+            // No proxy leads back to this machine.
+            config = config.proxy(None);
+        }
         Ok(Client {
             agent: config.build().new_agent(),
             endpoint: settings.endpoint.clone(),
@@ -174,6 +179,10 @@ impl Client {
             ureq::Error::HostNotFound => "its name is not known".to_owned(),
             ureq::Error::ConnectionFailed => "no connection".to_owned(),
             other => other.to_string().trim_start_matches("io: ").to_owned(),
+        };
+        let reason = match reason.contains("certificate") {
+            true => format!("{reason} (SSL_CERT_FILE names the certificates that are trusted)"),
+            false => reason,
         };
         let certain = matches!(error, ureq::Error::Rustls(_) | ureq::Error::Tls(_) | ureq::Error::BadUri(_));
         let no_way = matches!(error, ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Io(_));

@@ -38,14 +38,14 @@ pub enum Error {
         cache: PathBuf,
     },
     /// It is not in the cache.
-    #[error(
-        "{name} is not in the cache ({cache}); `kernloom pull {name}` gets it, and `kernloom ls` shows what is there"
-    )]
+    #[error("{name} is not in the cache ({cache}); {gets}`kernloom ls` shows what is there")]
     NotHere {
         /// The model.
         name: String,
         /// The cache.
         cache: PathBuf,
+        /// What gets it, for whoever wants it.
+        gets: &'static str,
     },
     /// The hub knows no such repository, or hides it.
     #[error("{host} has no repository {repo}, or it is private: check the name{}", match token {
