@@ -1,8 +1,8 @@
 //! The command line: all commands, and the flags that several share.
 
 use crate::failure::{self, Usage};
-use crate::{bench, classic, completions, config, detokenize, doctor, logits, man, perplexity, profile, quantize, run};
-use crate::{serve, settings, show, smoke, spelling, synth, tokenize};
+use crate::{bench, classic, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile};
+use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,13 @@ pub enum Command {
     Tokenize(tokenize::Arguments),
     /// Turn token ids into text
     Detokenize(detokenize::Arguments),
+    /// Download models
+    Pull(pull::Arguments),
+    /// List the models that are here
+    #[command(visible_alias = "list")]
+    Ls(ls::Arguments),
+    /// Remove models that were downloaded
+    Rm(rm::Arguments),
     /// Show what is in a model file and what it needs
     #[command(visible_alias = "info")]
     Show(show::Arguments),
@@ -77,42 +84,93 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, ExitCod
     Arguments::try_parse_from(&completed.words).map_err(|error| failure::of_usage(&error, completed.blame(&error)))
 }
 
-/// A model file, in its place or behind `-m`; without one, the model that comes with the program.
+/// A model in its place or behind `-m`; without one, the model that comes with the program.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct ModelOrDemo {
+    #[command(flatten)]
+    name: AnyName,
+    #[command(flatten)]
+    pub fetch: FetchFlags,
+}
+
 #[derive(Args, Clone, Debug)]
 #[group(multiple = false)]
-pub struct ModelOrDemo {
-    /// GGUF file; of a split model, the first [default: kernloom-demo, the small model that comes with the program]
+struct AnyName {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded [default:
+    /// kernloom-demo, the small model that comes with the program]
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
-    /// GGUF file; of a split model, the first
-    #[arg(short, long, value_name = "MODEL")]
+    /// The same
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
 impl ModelOrDemo {
-    pub fn path(&self) -> &Path {
-        let path = self.model.as_ref().or(self.place.as_ref());
-        path.map_or(Path::new(demo::NAME), PathBuf::as_path)
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        let name = self.name.model.as_ref().or(self.name.place.as_ref());
+        models::resolve(name.map_or(Path::new(demo::NAME), PathBuf::as_path), &self.fetch)
     }
 }
 
-/// A model file, in its place or behind `-m`.
+/// A model in its place or behind `-m`.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct ModelFile {
+    #[command(flatten)]
+    name: OneName,
+    #[command(flatten)]
+    pub fetch: FetchFlags,
+}
+
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub struct ModelFile {
-    /// GGUF file; of a split model, the first
+struct OneName {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
-    /// GGUF file; of a split model, the first
-    #[arg(short, long, value_name = "MODEL")]
+    /// The same
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
 impl ModelFile {
-    pub fn path(&self) -> &Path {
-        let path = self.model.as_ref().or(self.place.as_ref());
-        path.map_or(Path::new(""), PathBuf::as_path)
+    /// As it was given.
+    pub fn name(&self) -> &Path {
+        let name = self.name.model.as_ref().or(self.name.place.as_ref());
+        name.map_or(Path::new(""), PathBuf::as_path)
     }
+
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        models::resolve(self.name(), &self.fetch)
+    }
+}
+
+/// A model behind `-m`.
+#[derive(Args, Clone, Debug)]
+pub struct ModelFlag {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
+    model: PathBuf,
+    #[command(flatten)]
+    fetch: FetchFlags,
+}
+
+impl ModelFlag {
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        models::resolve(&self.model, &self.fetch)
+    }
+}
+
+/// Whether models may be downloaded.
+#[derive(Args, Clone, Debug)]
+pub struct FetchFlags {
+    /// Leave the network alone: a model that is not here is an error
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// How numbers are represented.

@@ -1,7 +1,8 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
-//! One file a command. What several share: [`arguments`] (flags), [`open`] (a file becomes an engine), [`terminal`]
-//! (stderr), [`settings`] (flags from elsewhere), [`interrupt`] (Ctrl-C), [`failure`] (errors to one line and an exit code). Results go to stdout, everything
+//! One file a command. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
+//! name becomes a file), [`open`] (a file becomes an engine), [`terminal`] (stderr), [`interrupt`] (Ctrl-C),
+//! [`failure`] (errors to one line and an exit code). Results go to stdout, everything
 //! else to stderr. Nothing here decides how a model is computed.
 
 mod arguments;
@@ -17,7 +18,9 @@ mod failure;
 mod folders;
 mod interrupt;
 mod logits;
+mod ls;
 mod man;
+mod models;
 mod numbers;
 mod open;
 mod passes;
@@ -25,7 +28,9 @@ mod peaks;
 mod perplexity;
 mod printer;
 mod profile;
+mod pull;
 mod quantize;
+mod rm;
 mod run;
 mod serve;
 mod settings;
@@ -67,6 +72,9 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Detokenize(args) => detokenize::run(&args),
+        Command::Pull(args) => pull::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Rm(args) => rm::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Quantize(args) => quantize::run(&args),

@@ -125,8 +125,6 @@ struct Ignored {
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
     #[arg(long, hide = true)]
-    offline: bool,
-    #[arg(long, hide = true)]
     no_webui: bool,
     #[arg(long, hide = true)]
     no_ui: bool,
@@ -157,7 +155,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
     let options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = args.model.path().to_owned();
+    let path = args.model.resolve()?;
     let file = open::file(&path)?;
     open::config(&file, &path)?;
     drop(file);
@@ -209,7 +207,7 @@ impl Arguments {
 
 /// Opens the model and starts its engine.
 fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = args.model.path();
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let tokenizer = open::tokenizer(&file, path)?;

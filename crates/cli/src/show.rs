@@ -1,6 +1,7 @@
 //! `show`: what is in a model file, and what it needs of the machine. Reads no weights.
 
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::models;
 use crate::open::{self, Positions, bytes};
 use device::{Device, Null, Target};
 use gguf::{Array, Gguf, Value as Meta};
@@ -32,7 +33,10 @@ pub struct Arguments {
 
 /// Shows a file.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.path();
+    if let Some(row) = models::not_here(args.model.name())? {
+        return row.print(args.json);
+    }
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let needs = needs(args, &file);
     let text = match args.json {

@@ -92,7 +92,7 @@ impl Speaker {
     /// Opens a model for text.
     pub fn open(args: &Arguments) -> anyhow::Result<Speaker> {
         let began = Instant::now();
-        let path = args.model.path();
+        let path = &args.model.resolve()?;
         let positions = Positions::Flag(args.context.ctx_size);
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.

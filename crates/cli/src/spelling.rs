@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 10] = [
+const SHORT: [(&str, &str); 13] = [
+    ("-hf", "--model"),
+    ("-hfr", "--model"),
+    ("-mu", "--model"),
     ("-np", "--parallel"),
     ("-kvu", "--kv-unified"),
     ("-cb", "--cont-batching"),
