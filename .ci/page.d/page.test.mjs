@@ -55,6 +55,7 @@ onPage('an answer streams, with its speed and the filling of the context', async
     new MutationObserver(look).observe(document.querySelector('#log'), { subtree: true, childList: true });
   });
   assert.equal(await page.textContent('#model'), (await props()).model_alias);
+  await changing(page, () => ({ ignore_eos: true, max_tokens: 600 }));
   await say(page, 'Tell me a story about a fox.');
   await settled(page);
   assert.ok((await page.evaluate(() => lengths.size)) > 3, 'it came piece by piece');
@@ -145,7 +146,7 @@ onPage('chats are found, renamed, exported, imported and deleted', async (page) 
   await page.click('#rename');
   await page.fill('#ask-field', 'Hot & <b>cold</b>');
   await page.click('#ask-ok');
-  assert.equal(await page.textContent('#title'), 'Hot & <b>cold</b>');
+  await until('it has its name', async () => (await page.textContent('#title')) === 'Hot & <b>cold</b>');
 
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#export-all')]);
   assert.match(download.suggestedFilename(), /^kernloom-chats-\d{4}-\d\d-\d\d\.json$/);

@@ -1,5 +1,6 @@
 // The page and servers that are killed, want a key, or have no page.
 import assert from 'node:assert/strict';
+import { createServer, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { Server, browse, changing, lastAnswer, open, say, settled, until } from './support.mjs';
 
@@ -25,12 +26,12 @@ test('a killed server gives one clear message, and a retry when it is back', asy
     await settled(page);
     assert.deepEqual((await alerts(page)).map((text) => text.split('\n')[0]), ['The connection to the server was lost in the middle of the answer.']);
     assert.ok((await lastAnswer(page)).length > 0, 'what had come is kept');
-    await page.click('text=Try again');
+    await page.click('.message >> text=Try again');
     await settled(page);
     assert.deepEqual((await alerts(page)).map((text) => text.split('\n')[0]), ['The server cannot be reached. Is it running?']);
     await page.unroute('**/v1/chat/completions');
     server = await Server.ready([], port);
-    await page.click('text=Try again');
+    await page.click('.message >> text=Try again');
     await settled(page);
     assert.deepEqual(await alerts(page), []);
     assert.ok((await lastAnswer(page)).length > 0);
@@ -85,13 +86,42 @@ test('a server that wants a key gets it, for the tab or for good', async () => {
     await give(third, '', false);
     await third.locator('#key').waitFor();
     await third.click('#key-cancel');
-    assert.match((await alerts(third))[0], /wants an API key/);
+    await until('it says so', async () => /wants an API key/.test((await alerts(third)).join()));
     await third.click('#banner-retry');
     await give(third, 'other', false);
     await isReady(third);
     assert.deepEqual(await alerts(third), []);
   } finally {
     await page.context().close();
+    await server.kill();
+  }
+});
+
+test('below a path of a proxy', async () => {
+  const server = await Server.ready();
+  const proxy = createServer((asked, answer) => {
+    if (!asked.url.startsWith('/chat/')) return answer.writeHead(404).end();
+    const { method, headers } = asked;
+    const passed = request(server.url + asked.url.slice(5), { method, headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer);
+    });
+    asked.pipe(passed);
+  });
+  await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const page = await open(browser, `http://127.0.0.1:${proxy.address().port}/chat/`);
+  try {
+    await say(page, 'Hello');
+    await settled(page);
+    assert.ok((await lastAnswer(page)).length > 0);
+    await page.reload();
+    assert.match(new URL(page.url()).pathname, /^\/chat\/$/);
+    assert.ok((await lastAnswer(page)).length > 0);
+    assert.deepEqual(page.complaints, []);
+  } finally {
+    await page.context().close();
+    proxy.closeAllConnections();
+    proxy.close();
     await server.kill();
   }
 });

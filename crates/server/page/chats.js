@@ -24,7 +24,7 @@ export class Chats {
   running = new Map();
   #timers = new Map();
 
-  /** `view` has `changed()`, `streamed(conversation, message)`, `failed(error, retry)` and `answered()`. */
+  /** `view` has `changed()`, `streamed(conversation, message)`, `failed(error, retry)`, `answered()` and `storageFailed(error)`. */
   constructor(view) {
     this.view = view;
     history.onChange((id) => this.#reload(id));
@@ -61,12 +61,12 @@ export class Chats {
   }
 
   /** The same answer again, after a failure. */
-  retry(message) {
-    if (this.isRunning()) return;
+  retry(message, conversation = this.current) {
+    if (this.running.has(conversation.id) || !find(conversation, message.id)) return;
     Object.assign(message, { content: '', reasoning: '' });
     delete message.spent;
-    show(this.current, message);
-    this.#answer(this.current, message);
+    show(conversation, message);
+    this.#answer(conversation, message);
   }
 
   /** Another wording of a message: a question is answered anew. */
@@ -118,7 +118,7 @@ export class Chats {
     conversation.updated = Date.now();
     if (this.all.includes(conversation)) this.keep(conversation);
     this.view.changed();
-    if (failure) this.view.failed(failure, () => this.retry(message));
+    if (failure) this.view.failed(failure, () => this.retry(message, conversation));
     else this.view.answered();
   }
 
@@ -145,7 +145,7 @@ export class Chats {
     for (const { id } of gone) {
       clearTimeout(this.#timers.get(id));
       this.running.get(id)?.abort();
-      await history.remove(id);
+      await history.remove(id).catch((error) => this.view.storageFailed(error));
     }
     if (gone.has(this.current)) this.current = newConversation(preferences.get('system'));
     this.view.changed();
@@ -186,7 +186,4 @@ export class Chats {
 
   /** The last answer. */
   lastAnswer = () => path(this.current).findLast((message) => message.role === 'assistant');
-
-  /** Whether a message is part of the shown conversation. */
-  shows = (conversation, message) => conversation === this.current && find(conversation, message.id) !== undefined;
 }

@@ -23,7 +23,8 @@ class MessageView {
     this.versions = element('span', { class: 'versions', hidden: true });
     this.tools = element('div', { class: 'tools quiet' }, this.versions, this.buttons(), this.spent);
     this.node = element('article', { class: `message ${message.role}`, 'data-id': message.id });
-    this.node.append(this.name, this.folded, this.wait, this.body, this.problem, this.tools);
+    const answers = message.role === 'assistant' ? [this.folded, this.wait] : [];
+    this.node.append(this.name, ...answers, this.body, this.problem, this.tools);
   }
 
   buttons() {

@@ -31,7 +31,8 @@ const overlays = () => getComputedStyle(byId('close-side')).display !== 'none';
 export function open(wanted) {
   document.body.classList.toggle('side-open', wanted);
   byId('open-side').setAttribute('aria-expanded', wanted);
-  document.querySelector('main').inert = wanted && overlays();
+  // The header stays: without its title a reader of screens would have a page without one.
+  for (const part of document.querySelectorAll('main > :not(header)')) part.inert = wanted && overlays();
   if (wanted) byId('new-chat').focus();
 }
 
