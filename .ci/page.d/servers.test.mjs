@@ -21,7 +21,7 @@ test('a killed server gives one clear message, and a retry when it is back', asy
   try {
     await changing(page, () => ({ ignore_eos: true }));
     await say(page, 'Tell me a story.');
-    await page.locator('.running .markdown p').waitFor();
+    await page.locator('.running .markdown p').first().waitFor();
     await server.kill();
     await settled(page);
     assert.deepEqual((await alerts(page)).map((text) => text.split('\n')[0]), ['The connection to the server was lost in the middle of the answer.']);

@@ -28,12 +28,27 @@ export class Chats {
   constructor(view) {
     this.view = view;
     history.onChange((id) => this.#reload(id));
-    addEventListener('pagehide', () => this.all.filter(({ id }) => this.running.has(id)).forEach((one) => this.#put(one)));
+    addEventListener('pagehide', () => this.#leave());
   }
 
   /** Reads what was written down. Throws if the browser keeps nothing. */
   async load() {
     this.all = (await history.open()).map(asRead);
+    for (const { id, message } of preferences.takeUnfinished()) {
+      const conversation = this.all.find((one) => one.id === id);
+      const known = conversation && find(conversation, message.id);
+      if (!known || known.state !== 'stopped') continue;
+      Object.assign(known, message);
+      settle(known, 'stopped');
+      this.keep(conversation);
+    }
+  }
+
+  /** Writes down what runs. The database would take longer than a page has that goes. */
+  #leave() {
+    const running = this.all.filter(({ id }) => this.running.has(id));
+    const messages = running.flatMap(({ id, messages }) => messages.filter(({ state }) => state === 'running').map((message) => ({ id, message })));
+    if (messages.length) preferences.setUnfinished(messages);
   }
 
   /** Shows a conversation, or a new one if there is none of this id. */

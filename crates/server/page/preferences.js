@@ -58,6 +58,22 @@ export function setKey(value, forGood) {
   if (value) (forGood ? local : session).setItem('kernloom.key', value);
 }
 
+/** Keeps answers that the page leaves in the middle, for its next life in this tab. */
+export function setUnfinished(messages) {
+  try {
+    session.setItem('kernloom.unfinished', JSON.stringify(messages));
+  } catch {
+    // Too long: what the database has must do.
+  }
+}
+
+/** What was kept by `setUnfinished`, once. */
+export function takeUnfinished() {
+  const kept = session.getItem('kernloom.unfinished') ?? '[]';
+  session.removeItem('kernloom.unfinished');
+  return JSON.parse(kept);
+}
+
 /** Dark, light, or as the system (empty). */
 export function setTheme(theme) {
   set('theme', theme);

@@ -105,9 +105,9 @@ fn respond(file: &'static File, asked: &HeaderMap) -> Response {
 
 /// What tells versions of a file apart: FNV-1a of its text.
 fn tag(text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     format!("\"{hash:016x}\"")
 }
 
@@ -159,7 +159,9 @@ mod tests {
                 assert!(!file.text.contains(never), "{}: {never}", file.path);
             }
         }
-        assert!(INDEX.text.contains("page/main.js") && !INDEX.text.contains(" style=") && !INDEX.text.contains("<style"));
+        assert!(
+            INDEX.text.contains("page/main.js") && !INDEX.text.contains(" style=") && !INDEX.text.contains("<style")
+        );
         let scripts = INDEX.text.split("<script").skip(1);
         assert!(scripts.clone().count() > 0 && scripts.into_iter().all(|script| script.contains("></script>")));
     }
