@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
 /** How long anything may take: a guard, not a measurement. */
-export const PATIENCE = 60_000;
+export const PATIENCE = 120_000;
 
 /** Waits until something holds. */
 export async function until(what, holds) {
