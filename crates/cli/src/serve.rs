@@ -100,6 +100,9 @@ pub struct Arguments {
     /// Have no /slots
     #[arg(long, conflicts_with = "slots")]
     no_slots: bool,
+    /// Have no chat page at /
+    #[arg(long, alias = "no-ui")]
+    no_webui: bool,
     /// Use the built-in template of the model's family instead of the model's
     #[arg(long, conflicts_with = "chat_template_file")]
     no_jinja: bool,
@@ -124,10 +127,6 @@ struct Ignored {
     jinja: bool,
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
-    #[arg(long, hide = true)]
-    no_webui: bool,
-    #[arg(long, hide = true)]
-    no_ui: bool,
     #[arg(short, long, hide = true)]
     verbose: bool,
     #[arg(long, hide = true)]
@@ -182,6 +181,7 @@ impl Arguments {
             // Who asks for metrics as llama-server's users do finds their names.
             compat: Compat { vllm: compat(Names::Vllm), llamacpp: compat(Names::Llamacpp) || self.metrics },
             slots: !self.no_slots,
+            page: !self.no_webui,
             body_limit: self.body_limit,
             ping: Duration::from_secs(self.sse_ping_interval),
             timeout: Duration::from_secs(self.timeout),

@@ -29,6 +29,8 @@ pub struct Options {
     pub compat: Compat,
     /// Whether `/slots` is there.
     pub slots: bool,
+    /// Whether the chat page is there.
+    pub page: bool,
     /// Bytes of a body at most.
     pub body_limit: usize,
     /// Silence after which a stream sends a comment.
@@ -51,6 +53,7 @@ impl Default for Options {
             metrics: true,
             compat: Compat::default(),
             slots: true,
+            page: true,
             body_limit: 64 << 20,
             ping: Duration::from_secs(30),
             timeout: Duration::from_secs(3600),
