@@ -80,6 +80,10 @@ def main() -> None:
         tool_cases(r, split)
         for turn in draw(r, skills.draw, lambda turn: True, EACH):
             print(json.dumps({"skill": "thinking", "split": split, "user": turn.user, "think": True, "accept": accepted(turn)}))
+    for wanted, users in held_out.SECOND.items():
+        for user in users:
+            kind = "refusals" if wanted == "beyond" else "small talk"
+            print(json.dumps({"skill": f"{kind}, a second set", "split": "held out", "user": user, "accept": ANSWERS[wanted]}))
 
 
 if __name__ == "__main__":

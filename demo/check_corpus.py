@@ -25,7 +25,7 @@ def patterns() -> list[tuple[str, dict[str, list[str]]]]:
 
 
 def main() -> None:
-    held = [user for users in held_out.REQUESTS.values() for user in users]
+    held = [user for requests in (held_out.REQUESTS, held_out.SECOND) for users in requests.values() for user in users]
     found = [user for user in held for pattern, slots in patterns() if re.fullmatch(expression(pattern, slots) + r"[\s.!?]*", user, re.IGNORECASE)]
     r, seen, counts, letters = Draw(99), set(), Counter(), Counter()
     for _ in range(DOCUMENTS):
