@@ -43,11 +43,11 @@ pub use compiler::{self, Numerics};
 pub use device;
 pub use gguf;
 pub use ir;
+pub use model;
 pub use model::chat::{ChatTemplate, ToolCall};
 pub use model::generate::{Finish, Timing};
 pub use model::sampler::SamplerConfig;
 pub use model::tokenizer::Tokenizer;
-pub use model;
 
 /// Code in the guides is compiled and run as tests.
 #[cfg(doctest)]
