@@ -95,22 +95,13 @@ pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options,
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
-    let mut options = Options::cpu(numerics, vector_bytes(isa));
+    let mut options = Options::cpu(numerics, isa.vector_bytes());
     options.plan.product = target.extras.contains(&Extra::AmxBf16);
     if isa == Isa::Scalar {
         options.plan = compiler::tile::Plan::scalar();
     }
     options.without = flags.without.clone();
     Ok(options)
-}
-
-fn vector_bytes(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 | Isa::Avx512Vnni => 64,
-        Isa::Avx2 | Isa::AvxVnni => 32,
-        Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => 16,
-        _ => 0,
-    }
 }
 
 /// The instruction level that was asked for.

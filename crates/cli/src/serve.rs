@@ -3,7 +3,7 @@
 //! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
 //! after that is the `server` crate's.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
 use crate::open::{self, Positions};
@@ -30,7 +30,7 @@ const DEFAULT_POSITIONS: usize = 16_384;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    model: ModelFile,
+    model: ModelOrDemo,
     /// Addresses to listen on
     #[arg(long, value_name = "IP", value_delimiter = ',', default_value = "127.0.0.1", env = "LLAMA_ARG_HOST")]
     host: Vec<String>,

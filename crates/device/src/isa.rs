@@ -83,6 +83,16 @@ impl Isa {
         }
     }
 
+    /// Bytes of a vector; 0 where there are none.
+    pub fn vector_bytes(self) -> usize {
+        match self {
+            Isa::Scalar => 0,
+            Isa::Avx2 | Isa::AvxVnni => 32,
+            Isa::Avx512 | Isa::Avx512Vnni => 64,
+            Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => 16,
+        }
+    }
+
     /// Whether this machine and its operating system run code of this level.
     pub fn is_available(self) -> bool {
         available(self)
