@@ -3,7 +3,7 @@
 //! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
 //! after that is the `server` crate's.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
 use crate::open::{self, Positions};
@@ -30,7 +30,7 @@ const DEFAULT_POSITIONS: usize = 16_384;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    model: ModelFile,
+    model: ModelOrDemo,
     /// Addresses to listen on
     #[arg(long, value_name = "IP", value_delimiter = ',', default_value = "127.0.0.1", env = "LLAMA_ARG_HOST")]
     host: Vec<String>,
@@ -109,6 +109,9 @@ pub struct Arguments {
     /// Have no /slots
     #[arg(long, conflicts_with = "slots")]
     no_slots: bool,
+    /// Have no chat page at /
+    #[arg(long, alias = "no-ui")]
+    no_webui: bool,
     /// Use the built-in template of the model's family instead of the model's
     #[arg(long, conflicts_with = "chat_template_file")]
     no_jinja: bool,
@@ -145,12 +148,6 @@ struct Ignored {
     jinja: bool,
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
-    #[arg(long, hide = true)]
-    offline: bool,
-    #[arg(long, hide = true)]
-    no_webui: bool,
-    #[arg(long, hide = true)]
-    no_ui: bool,
     #[arg(long, hide = true)]
     no_mmproj: bool,
     #[arg(long, hide = true)]
@@ -205,7 +202,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
     let options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = args.model.path().to_owned();
+    let path = args.model.resolve()?;
     let file = open::file(&path)?;
     open::config(&file, &path)?;
     drop(file);
@@ -237,6 +234,7 @@ impl Arguments {
                 Pooled::Mean => Pooling::Mean,
                 Pooled::Last => Pooling::Last,
             }),
+            page: !self.no_webui,
             body_limit: self.body_limit,
             ping: Duration::from_secs(self.sse_ping_interval),
             timeout: Duration::from_secs(self.timeout),
@@ -262,7 +260,7 @@ impl Arguments {
 
 /// Opens the model and starts its engine.
 fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = args.model.path();
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let tokenizer = open::tokenizer(&file, path)?;

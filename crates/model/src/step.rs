@@ -122,7 +122,11 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     if sizes.output == Output::Hidden {
         name.push_str("_hidden");
     }
-    Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, options)?)
+    let options = match sizes.class {
+        Class::One | Class::Few => options.clone(),
+        Class::Many => options.for_many_tokens(),
+    };
+    Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
 }
 
 struct Step<'a> {

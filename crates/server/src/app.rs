@@ -34,6 +34,8 @@ pub struct Options {
     pub verbose: bool,
     /// How embeddings are made, if they are.
     pub embeddings: Option<Pooling>,
+    /// Whether the chat page is there.
+    pub page: bool,
     /// Bytes of a body at most.
     pub body_limit: usize,
     /// Silence after which a stream sends a comment.
@@ -58,6 +60,7 @@ impl Default for Options {
             slots: true,
             verbose: false,
             embeddings: None,
+            page: true,
             body_limit: 64 << 20,
             ping: Duration::from_secs(30),
             timeout: Duration::from_secs(3600),

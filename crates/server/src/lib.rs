@@ -2,7 +2,7 @@
 //!
 //! A request goes through [`router`] (keys, origins, ids, body), is understood by a file of [`api`] with the help of
 //! [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or as a stream
-//! ([`stream`]). [`run()`] is a whole server with signals; [`router::router`] is for whoever has a server already.
+//! ([`stream`]). [`page`] is the chat page. [`run()`] is a whole server with signals; [`router::router`] is for whoever has a server already.
 //!
 //! Nothing here knows of tensors, and the engine knows nothing of HTTP: between them are tokens and a sink for events.
 
@@ -13,6 +13,7 @@ pub mod fields;
 pub mod gbnf;
 pub mod grammar;
 pub mod metrics;
+pub mod page;
 pub mod router;
 pub mod run;
 pub mod settings;

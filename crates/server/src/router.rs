@@ -3,6 +3,7 @@
 use crate::api::{chat, completions, embeddings, info, messages, native, responses};
 use crate::app::{Account, App, Model};
 use crate::error::ApiError;
+use crate::page;
 use crate::stream::{Begin, answer, json_response};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -27,7 +28,8 @@ type Shared = State<Arc<App>>;
 pub fn router(app: Arc<App>) -> Router {
     let generate = |begin: Begin| post(move |state: Shared, request: Request| generate(state, request, begin));
     let compute = |run: Compute| post(move |state: Shared, request: Request| compute(state, request, run));
-    Router::new()
+    let routes = if app.options.page { page::add(Router::new()) } else { Router::new() };
+    routes
         .route("/health", get(async |State(app): Shared| say(info::health(&app))))
         .route("/v1/health", get(async |State(app): Shared| say(info::health(&app))))
         .route("/models", get(async |State(app): Shared| say(info::models(&app))))
@@ -188,7 +190,7 @@ pub fn is_anthropic(path: &str) -> bool {
 
 /// Paths that need no key.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/health" | "/v1/health")
+    matches!(path, "/health" | "/v1/health") || page::is_part(path)
 }
 
 /// Whether the headers show one of the keys.
