@@ -2,7 +2,7 @@
 
 use crate::{Engine, Error};
 use compiler::{Numerics, Options, tile};
-use device::{Cpu, CpuConfig, Isa};
+use device::{Cpu, CpuConfig, Extra, Isa, Target};
 use gguf::Gguf;
 use ir::DType;
 use model::chat::ChatTemplate;
