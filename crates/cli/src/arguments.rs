@@ -220,7 +220,7 @@ pub struct EngineFlags {
     pub cache_type_k: Option<CacheType>,
     /// Tokens of a prompt that are computed in one step at most
     #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "512",
-          value_parser = clap::value_parser!(u32).range(1..=8192))]
+          overrides_with = "ubatch_size", value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub ubatch_size: u32,
     /// Passes of the compiler to leave out, see `kernloom passes`
     #[arg(long, value_name = "PASSES", value_delimiter = ',')]

@@ -14,7 +14,7 @@ use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::interpreter::Interpreter;
 use model::plan::{Bytes, Plan, TooLarge};
-use model::step::Class;
+use model::step::{Class, Variant};
 use model::steps::Steps;
 use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
@@ -233,12 +233,13 @@ impl Opened {
         }
     }
 
-    /// Compiles the programs of these classes, checks that they fit together, and loads them.
-    pub fn prepare(&mut self, classes: &[Class]) -> anyhow::Result<()> {
-        for &class in classes {
+    /// Compiles these programs, checks that they fit together, and loads them.
+    pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
+        for variant in variants.iter().map(|&variant| variant.into()) {
+            let class = variant.class;
             terminal::progress(&format!("compiling the program for {}", tokens_of(class)));
             let path = &self.path;
-            self.engine.compile(class).with_context(|| path.display().to_string())?;
+            self.engine.compile(variant).with_context(|| path.display().to_string())?;
         }
         let plan = Plan::of_engine(&self.engine, self.workers());
         refuse(plan.check())?;
@@ -248,16 +249,17 @@ impl Opened {
         if plan.weights_spill() {
             terminal::line("warning: the weights do not fit in memory; every token reads some of them from disk");
         }
-        for &class in classes {
+        for variant in variants.iter().map(|&variant| variant.into()) {
+            let class = variant.class;
             if self.flags.debug > 0 {
-                debug::print(class, self.engine.compile(class)?, self.flags.debug);
+                debug::print(class, self.engine.compile(variant)?, self.flags.debug);
             }
-            self.engine.prepare(class)?;
+            self.engine.prepare(variant)?;
             if let Runner::Interpreter(interpreter) = &mut self.runner {
                 interpreter.prepare(class_tokens(class))?;
                 continue;
             }
-            if let Some(report) = self.engine.report(class) {
+            if let Some(report) = self.engine.report(variant) {
                 report.warnings.iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
                 if self.talk && report.compiled > 0 {
                     let seconds = report.time.as_secs_f64();

@@ -14,8 +14,8 @@ use clap::ValueEnum;
 use model::chat::{ChatTemplate, Family};
 use model::engine::Sharing;
 use model::sampler::Sampler;
-use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
-use model::step::Class;
+use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
+use model::step::{Class, Output, Variant};
 use server::{Compat, Defaults, Facts, Model, Options};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,6 +73,15 @@ pub struct Arguments {
     /// Tokens of prompts in a step that also decodes
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=8192))]
     prefill_beside: u32,
+    /// Give each request the same text, bit for bit, whatever runs beside it; decoding is slower
+    #[arg(long)]
+    batch_invariant: bool,
+    /// Make embeddings too (/v1/embeddings)
+    #[arg(long, alias = "embedding")]
+    embeddings: bool,
+    /// How the hidden states of a prompt become its embedding
+    #[arg(long, value_enum, value_name = "HOW", default_value = "mean")]
+    pooling: Pooled,
     /// Compute every prompt anew
     #[arg(long)]
     no_prefix_cache: bool,
@@ -109,6 +118,18 @@ pub struct Arguments {
     /// File with a chat template instead of the model's
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
+    /// A built-in template by name (chatml, llama3, glm4, deepseek2, ...), or a template itself
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["chat_template_file"])]
+    chat_template: Option<String>,
+    /// Whether models that can think do so when a request does not say
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    reasoning: Reasoning,
+    /// Where thoughts are told: in reasoning_content, or with `none` in the text
+    #[arg(long, value_enum, value_name = "FORM", default_value = "auto")]
+    reasoning_format: ReasoningFormat,
+    /// Show the prompt in answers of chats (`__verbose`)
+    #[arg(short, long)]
+    verbose: bool,
     /// Write no line for each request
     #[arg(long)]
     log_disable: bool,
@@ -127,14 +148,41 @@ struct Ignored {
     jinja: bool,
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
-    #[arg(short, long, hide = true)]
-    verbose: bool,
     #[arg(long, hide = true)]
     no_mmproj: bool,
+    #[arg(long, hide = true)]
+    swa_full: bool,
+    #[arg(long, hide = true)]
+    no_cache_idle_slots: bool,
+    #[arg(long, hide = true, alias = "backend_sampling")]
+    backend_sampling: bool,
     #[arg(long, hide = true, value_name = "N")]
     n_gpu_layers: Option<String>,
     #[arg(long, hide = true, value_name = "MIB", allow_negative_numbers = true)]
     cache_ram: Option<i64>,
+}
+
+/// Whether models think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Reasoning {
+    On,
+    Off,
+    Auto,
+}
+
+/// Where thoughts are told; llama-server has two names for the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReasoningFormat {
+    Auto,
+    Deepseek,
+    None,
+}
+
+/// How an embedding is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pooled {
+    Mean,
+    Last,
 }
 
 /// Whose names metrics also have.
@@ -181,6 +229,11 @@ impl Arguments {
             // Who asks for metrics as llama-server's users do finds their names.
             compat: Compat { vllm: compat(Names::Vllm), llamacpp: compat(Names::Llamacpp) || self.metrics },
             slots: !self.no_slots,
+            verbose: self.verbose,
+            embeddings: self.embeddings.then_some(match self.pooling {
+                Pooled::Mean => Pooling::Mean,
+                Pooled::Last => Pooling::Last,
+            }),
             page: !self.no_webui,
             body_limit: self.body_limit,
             ping: Duration::from_secs(self.sse_ping_interval),
@@ -220,6 +273,14 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
             let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             ChatTemplate::parse(&source, &bos, &eos)
         }
+        None if args.chat_template.is_some() => {
+            let given = args.chat_template.as_deref().unwrap_or_default();
+            match Family::named(given) {
+                Some(family) => ChatTemplate::of_family(family, &bos, &eos),
+                None if given.contains('{') => ChatTemplate::parse(given, &bos, &eos),
+                None => return Err(Usage(format!("there is no built-in template '{given}'")).into()),
+            }
+        }
         None if args.no_jinja => ChatTemplate::of_family(Family::of(&tokenizer), &bos, &eos),
         None => ChatTemplate::of_model(&tokenizer),
     };
@@ -236,7 +297,16 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let sharing = Sharing { sequences: i64::from(places), positions: all as i64 };
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), Some(sharing), true)?;
     // Whatever the mix of requests, no step waits for a compiler.
-    opened.prepare(&[Class::Many, Class::Few, Class::One])?;
+    let classes = [Class::Many, Class::Few, Class::One];
+    let mut classes = &classes[..];
+    if args.batch_invariant {
+        opened.engine.make_batch_invariant();
+        classes = &classes[..1];
+    }
+    let outputs = [Output::Logits, Output::Hidden];
+    let outputs = &outputs[..if args.embeddings { 2 } else { 1 }];
+    let variants = outputs.iter().flat_map(|&output| classes.iter().map(move |&class| Variant { class, output }));
+    opened.prepare(&variants.collect::<Vec<_>>())?;
     let facts = Facts {
         path: path.display().to_string(),
         names: names(args, path),
@@ -256,7 +326,17 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         limits.context,
         limits.pages * model::step::PAGE as usize
     ));
-    let defaults = Defaults { sampling, seed: args.sampling.seed, limit: usize::try_from(args.predict).ok() };
+    let defaults = Defaults {
+        sampling,
+        seed: args.sampling.seed,
+        limit: usize::try_from(args.predict).ok(),
+        thinking: match args.reasoning {
+            Reasoning::On => Some(true),
+            Reasoning::Off => Some(false),
+            Reasoning::Auto => None,
+        },
+        raw_reasoning: args.reasoning_format == ReasoningFormat::None,
+    };
     Ok(Model::new(worker, tokenizer, template, facts, defaults))
 }
 

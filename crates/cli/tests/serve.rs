@@ -165,16 +165,20 @@ fn chat(more: Value) -> Value {
 /// One server for all that needs nothing special: starting one takes longer than asking it.
 #[test]
 fn what_clients_ask_for() {
-    let server = &Server::start(&["-np", "3", "--alias", "first,second", "--metrics-compat", "vllm"]);
+    let server = &Server::start(&["-np", "3", "--alias", "first,second", "--metrics-compat", "vllm", "--embeddings"]);
     models_and_properties(server);
     chat_whole_and_streamed(server);
     completions_of_every_form(server);
     tokens_and_templates(server);
     responses_and_messages(server);
     schemas(server);
+    required_calls(server);
+    begun_answers(server);
+    embeddings(server);
     errors(server);
     hostile_bodies(server);
     clients_that_leave(server);
+    clients_that_do_not_read(server);
     origins(server);
     metrics(server);
 }
@@ -359,6 +363,133 @@ fn schemas(server: &Server) {
     assert!(wrong.body.contains("single tokens"), "{wrong:?}");
 }
 
+/// A call is all that a model can write that is told to call; streamed, its arguments come in pieces.
+fn required_calls(server: &Server) {
+    let schema = json!({ "type": "object", "required": ["city", "ok"], "additionalProperties": false,
+        "properties": { "city": { "enum": ["Oslo", "Reykjavik"] }, "ok": { "type": "boolean" } } });
+    let check = |name: &str, arguments: &str| {
+        let object: Value = serde_json::from_str(arguments).unwrap_or_else(|_| panic!("{arguments}"));
+        assert!(name == "weather" && object["ok"].is_boolean(), "{name} {object}");
+        assert!(["Oslo", "Reykjavik"].contains(&object["city"].as_str().expect("text")), "{object}");
+    };
+    let function = json!({ "name": "weather", "description": null, "parameters": schema });
+    let other = json!({ "type": "function", "function": { "name": "other" } });
+    let named = json!({ "type": "function", "function": { "name": "weather" } });
+    for (choice, more) in [(json!("required"), vec![]), (named, vec![other])] {
+        let tools = [vec![json!({ "type": "function", "function": function })], more].concat();
+        let body = json!({ "tools": tools, "tool_choice": choice, "parallel_tool_calls": false, "max_tokens": 200 });
+        let whole = server.post("/v1/chat/completions", chat(body.clone())).json();
+        let message = &whole["choices"][0]["message"];
+        assert_eq!((&whole["choices"][0]["finish_reason"], &message["content"]), (&json!("tool_calls"), &Value::Null));
+        let call = &message["tool_calls"][0]["function"];
+        check(call["name"].as_str().expect("a name"), call["arguments"].as_str().expect("text"));
+        let mut streamed = chat(body);
+        streamed["stream"] = true.into();
+        let events = server.post("/v1/chat/completions", streamed).events();
+        let calls: Vec<&Value> =
+            events.iter().filter_map(|e| e["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+        assert!(calls.len() > 3 && calls[0]["id"].is_string() && calls[0]["function"]["arguments"] == "", "{calls:?}");
+        let text: String = calls.iter().filter_map(|call| call["function"]["arguments"].as_str()).collect();
+        check(calls[0]["function"]["name"].as_str().expect("a name"), &text);
+        let values = [&text, call["arguments"].as_str().expect("text")].map(serde_json::from_str::<Value>);
+        assert_eq!(values[0].as_ref().expect("JSON"), values[1].as_ref().expect("JSON"));
+    }
+    let body = json!({ "max_tokens": 200, "messages": [{ "role": "user", "content": "Hello" }], "stream": true,
+        "tools": [{ "name": "weather", "input_schema": schema }],
+        "tool_choice": { "type": "any", "disable_parallel_tool_use": true } });
+    let events = server.post("/v1/messages", body).events();
+    assert_eq!(events[1]["content_block"]["type"], "tool_use");
+    let pieces: Vec<&str> = events.iter().filter_map(|e| e["delta"]["partial_json"].as_str()).collect();
+    assert!(pieces.len() > 2, "{pieces:?}");
+    check("weather", &pieces.concat());
+    assert!(events.iter().any(|e| e["delta"]["stop_reason"] == "tool_use"));
+    let body = json!({ "max_output_tokens": 200, "input": "Hello", "tool_choice": "required", "stream": true,
+        "parallel_tool_calls": false, "tools": [{ "type": "function", "name": "weather", "parameters": schema }] });
+    let events = server.post("/v1/responses", body).events();
+    let done = events.iter().find(|e| e["type"] == "response.function_call_arguments.done").expect("an end");
+    check("weather", done["arguments"].as_str().expect("text"));
+    let item = &events.last().expect("an end")["response"]["output"][0];
+    assert_eq!((&item["type"], &item["arguments"]), (&json!("function_call"), &done["arguments"]));
+    let none = chat(json!({ "tool_choice": "required" }));
+    assert_eq!(server.post("/v1/chat/completions", none).error(400), "invalid_request_error");
+}
+
+/// A conversation that ends with the assistant's words goes on from there.
+fn begun_answers(server: &Server) {
+    let messages = json!([{ "role": "user", "content": "Hello" }, { "role": "assistant", "content": "Well th" }]);
+    let ask = |more: Value| {
+        let mut body = json!({ "messages": messages, "max_tokens": 2, "verbose": true });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body
+    };
+    let prompt = |body: Value| server.post("/v1/chat/completions", body).json()["__verbose"]["prompt"].clone();
+    for more in [json!({}), json!({ "add_generation_prompt": false, "continue_final_message": true })] {
+        let prompt = prompt(ask(more));
+        assert!(prompt.as_str().is_some_and(|prompt| prompt.ends_with("Well th")), "{prompt}");
+    }
+    let closed = prompt(ask(json!({ "add_generation_prompt": false })));
+    assert!(closed.as_str().is_some_and(|prompt| !prompt.ends_with("Well th")), "{closed}");
+    let both = ask(json!({ "add_generation_prompt": true, "continue_final_message": true }));
+    assert_eq!(server.post("/v1/chat/completions", both).error(400), "invalid_request_error");
+}
+
+fn embeddings(server: &Server) {
+    let long = "a long text ".repeat(40);
+    let body = json!({ "input": ["Hello", long, "Hello"], "model": "mine" });
+    let whole = server.post("/v1/embeddings", body.clone()).json();
+    let vectors: Vec<Vec<f64>> = whole["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|entry| {
+            entry["embedding"].as_array().expect("a vector").iter().map(|x| x.as_f64().expect("a number")).collect()
+        })
+        .collect();
+    let length = |vector: &[f64]| vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+    assert!(vectors.iter().all(|vector| vector.len() > 8 && (length(vector) - 1.0).abs() < 1e-4));
+    let distance = |a: &[f64], b: &[f64]| length(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>());
+    assert!(distance(&vectors[0], &vectors[2]) < 1e-2 && distance(&vectors[0], &vectors[1]) > 0.1);
+    assert_eq!(whole["usage"]["prompt_tokens"], whole["usage"]["total_tokens"]);
+    let mut packed = body;
+    packed["encoding_format"] = "base64".into();
+    let packed = server.post("/v1/embeddings", packed).json();
+    let bytes = unpacked(packed["data"][1]["embedding"].as_str().expect("text"));
+    let floats: Vec<f64> =
+        bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect();
+    assert!(floats.len() == vectors[1].len() && distance(&floats, &vectors[1]) < 1e-2);
+    let native = server.post("/embedding", json!({ "content": "Hello", "embd_normalize": -1 })).json();
+    assert_eq!(native[0]["embedding"][0].as_array().expect("a vector").len(), vectors[0].len());
+    for wrong in [
+        json!({}),
+        json!({ "input": [] }),
+        json!({ "input": "x", "encoding_format": "int8" }),
+        json!({ "input": "x", "dimensions": 3 }),
+        json!({ "input": { "content": [{ "type": "image_url" }] } }),
+    ] {
+        assert_eq!(server.post("/v1/embeddings", wrong).error(400), "invalid_request_error");
+    }
+    assert_eq!(
+        server.post("/v1/embeddings", json!({ "input": "x ".repeat(3000) })).error(400),
+        "exceed_context_size_error"
+    );
+}
+
+/// Base64 as bytes.
+fn unpacked(text: &str) -> Vec<u8> {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => u32::from(c - b'A'),
+        b'a'..=b'z' => u32::from(c - b'a') + 26,
+        b'0'..=b'9' => u32::from(c - b'0') + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => 0,
+    };
+    let four = |c: &[u8]| c.iter().fold(0, |all, &c| all << 6 | value(c)).to_be_bytes()[1..].to_vec();
+    let mut bytes: Vec<u8> = text.as_bytes().chunks_exact(4).flat_map(four).collect();
+    bytes.truncate(bytes.len() - text.bytes().rev().take_while(|&c| c == b'=').count());
+    bytes
+}
+
 fn errors(server: &Server) {
     assert_eq!(server.get("/nothing").error(404), "not_found_error");
     assert_eq!(server.get("/v1/chat/completions").error(405), "invalid_request_error");
@@ -394,7 +525,18 @@ fn errors(server: &Server) {
 
 fn hostile_bodies(server: &Server) {
     let deep = [b"[".repeat(100_000), b"]".repeat(100_000)].concat();
-    let bodies: [&[u8]; 7] = [b"", b"{", b"\xff\xfe{}", b"null", &deep, b"{\"messages\": 1e999}", b"{\"prompt\": -5}"];
+    let deeper = [&b"{\"messages\": "[..], &deep, b"}"].concat();
+    let bodies: [&[u8]; 9] = [
+        b"",
+        b"{",
+        b"\xff\xfe{}",
+        b"{\"prompt\": \"\xff\"}",
+        b"null",
+        &deep,
+        &deeper,
+        b"{\"messages\": 1e999}",
+        b"{\"prompt\": -5}",
+    ];
     for body in bodies {
         for path in ["/v1/chat/completions", "/v1/completions", "/tokenize", "/v1/messages", "/v1/responses"] {
             let status = server.ask("POST", path, "", body).status;
@@ -415,7 +557,28 @@ fn hostile_bodies(server: &Server) {
     let mut head = [0; 12];
     stream.read_exact(&mut head).expect("an answer");
     assert_eq!(&head, b"HTTP/1.1 413");
+    // Or, when its length is not told, as soon as it is too long.
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    stream.write_all(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").expect("a head");
+    let chunk = [&b"100000\r\n"[..], &vec![b' '; 1 << 20], b"\r\n"].concat();
+    let sent = (0..100).take_while(|_| stream.write_all(&chunk).is_ok()).count();
+    let mut head = [0; 12];
+    let answered = stream.read_exact(&mut head).is_ok();
+    assert!(sent < 100 || answered, "100 MB were taken");
+    assert!(!answered || &head == b"HTTP/1.1 413", "{}", String::from_utf8_lossy(&head));
     assert_eq!(server.get("/health").status, 200);
+}
+
+/// Whoever does not read what was asked for holds up nobody, and no place for longer than the text takes.
+fn clients_that_do_not_read(server: &Server) {
+    let idle = || server.get("/slots").json().as_array().expect("a list").iter().all(|s| s["is_processing"] == false);
+    let endless = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 900, "stream": true, "n_probs": 20 });
+    let deaf: Vec<TcpStream> =
+        (0..3).map(|_| server.open("POST", "/completion", "", endless.to_string().as_bytes())).collect();
+    server.wait_for("the places are taken", || !idle());
+    assert_eq!(server.post("/v1/chat/completions", chat(json!({}))).status, 200);
+    server.wait_for("the texts come to their ends", idle);
+    drop(deaf);
 }
 
 fn clients_that_leave(server: &Server) {
@@ -491,6 +654,7 @@ fn keys_queue_and_loading() {
     }
     assert_eq!(server.ask("OPTIONS", "/v1/models", "", b"").status, 200);
     assert_eq!(server.ask("GET", "/slots", key, b"").error(501), "not_supported_error");
+    assert_eq!(server.ask("POST", "/v1/embeddings", key, b"{\"input\": \"x\"}").error(501), "not_supported_error");
     // One runs, one waits, the third is told to come back.
     let endless = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 1000, "stream": true }).to_string();
     let held: Vec<TcpStream> = (0..8).map(|_| server.open("POST", "/completion", key, endless.as_bytes())).collect();

@@ -5,7 +5,7 @@
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
 use crate::engine::EngineError;
-use crate::step::PAGE;
+use crate::step::{Class, Output, PAGE, Variant};
 use std::ops::Range;
 
 /// What a step can take.
@@ -54,6 +54,7 @@ pub struct Batch {
     /// Page table, `[segments, row_pages]`.
     table: Vec<i32>,
     segments: usize,
+    output: Output,
 }
 
 impl Batch {
@@ -66,6 +67,7 @@ impl Batch {
             rows: Vec::with_capacity(limits.tokens),
             table: vec![0; limits.segments * limits.row_pages()],
             segments: 0,
+            output: Output::Logits,
             limits,
         }
     }
@@ -82,6 +84,22 @@ impl Batch {
         self.segment.clear();
         self.rows.clear();
         self.segments = 0;
+        self.output = Output::Logits;
+    }
+
+    /// Asks for something else than logits in the rows.
+    pub fn set_output(&mut self, output: Output) {
+        self.output = output;
+    }
+
+    /// What the rows hold.
+    pub fn output(&self) -> Output {
+        self.output
+    }
+
+    /// The program that runs it.
+    pub fn variant(&self) -> Variant {
+        Variant { class: Class::of(self.token.len()), output: self.output }
     }
 
     /// Adds tokens of a sequence that begin at position `start`; position `p` lies in `pages[p / 64]`. Every position
@@ -206,7 +224,7 @@ pub trait Batches {
     /// Of the compiler and of the device.
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError>;
 
-    /// Runs a batch that was made for [`Batches::limits`] and returns the logits of the rows it asks for, row after
+    /// Runs a batch that was made for [`Batches::limits`] and returns its output for the rows it asks for, row after
     /// row.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::{Config, ConfigError};
-use crate::step::{Class, PAGE, Sizes, StepError, build};
+use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
 use compiler::compile::{Compiled, Log, Options};
 use compiler::program::{Buffer, BufferKind, Program};
 use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
@@ -66,11 +66,12 @@ impl Sharing {
     }
 
     /// The sizes that programs are compiled for.
-    pub(crate) fn sizes(&self, class: Class, options: &EngineOptions) -> Sizes {
+    pub(crate) fn sizes(&self, variant: Variant, options: &EngineOptions) -> Sizes {
         let pages_of = |positions: i64| (positions + PAGE - 1) / PAGE;
         let row_pages = pages_of(options.context);
         Sizes {
-            class,
+            class: variant.class,
+            output: variant.output,
             // A step has room for a token of each sequence.
             most_tokens: options.chunk.max(self.sequences),
             segments: self.sequences,
@@ -82,7 +83,7 @@ impl Sharing {
 
     /// What a step of such programs takes.
     pub(crate) fn limits(&self, config: &Config, options: &EngineOptions) -> Limits {
-        let sizes = self.sizes(Class::Many, options);
+        let sizes = self.sizes(Class::Many.into(), options);
         Limits {
             vocab: config.vocab as usize,
             tokens: sizes.most_tokens as usize,
@@ -105,10 +106,12 @@ pub struct Engine {
     single: Batch,
     single_pages: Vec<u32>,
     /// Programs that were compiled and not loaded yet.
-    compiled: HashMap<Class, Compiled>,
-    programs: HashMap<Class, Loaded>,
+    compiled: HashMap<Variant, Compiled>,
+    programs: HashMap<Variant, Loaded>,
     /// Names of the states, which are the cache.
     caches: Vec<String>,
+    /// Whether every step is run by the program for many tokens.
+    batch_invariant: bool,
 }
 
 struct Loaded {
@@ -155,7 +158,21 @@ impl Engine {
             compiled: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
+            batch_invariant: false,
         })
+    }
+
+    /// Gives each token the same bits whatever is in the step beside it. Programs for few tokens and for many sum in
+    /// another order; what that costs is that the one for many then runs every step.
+    pub fn make_batch_invariant(&mut self) {
+        self.batch_invariant = true;
+    }
+
+    /// The program that runs steps of so many tokens.
+    fn variant(&self, batch: &Batch) -> Variant {
+        let variant = batch.variant();
+        let class = if self.batch_invariant { Class::Many } else { variant.class };
+        Variant { class, ..variant }
     }
 
     /// The model.
@@ -188,18 +205,19 @@ impl Engine {
         &self.device
     }
 
-    /// Compiles the program of a class as far as its kernels' source. Takes no
+    /// Compiles a program, by its class if it is for logits, as far as its kernels' source. Takes no
     /// memory on the device; [`Engine::prepare`] then loads it.
     ///
     /// # Errors
     /// Of the compiler.
-    pub fn compile(&mut self, class: Class) -> Result<&Compiled, EngineError> {
-        let sizes = self.sharing.sizes(class, &self.options);
-        let compiled = match self.compiled.remove(&class) {
+    pub fn compile(&mut self, variant: impl Into<Variant>) -> Result<&Compiled, EngineError> {
+        let variant = variant.into();
+        let sizes = self.sharing.sizes(variant, &self.options);
+        let compiled = match self.compiled.remove(&variant) {
             Some(compiled) => compiled,
             None => build(&self.file, &self.config, &sizes, &self.options.compiler)?,
         };
-        Ok(self.compiled.entry(class).or_insert(compiled))
+        Ok(self.compiled.entry(variant).or_insert(compiled))
     }
 
     /// What the programs that were compiled or loaded take together on so many
@@ -210,32 +228,33 @@ impl Engine {
         MemoryPlan::of(&compiled.chain(loaded).collect::<Vec<_>>(), workers)
     }
 
-    /// How the kernels of a class were compiled, if it was loaded.
-    pub fn report(&self, class: Class) -> Option<&CompileReport> {
-        self.programs.get(&class).map(|p| p.exe.report())
+    /// How the kernels of a program were compiled, if it was loaded.
+    pub fn report(&self, variant: impl Into<Variant>) -> Option<&CompileReport> {
+        self.programs.get(&variant.into()).map(|p| p.exe.report())
     }
 
-    /// Compiles the program of a class, if it is not there yet.
+    /// Compiles a program, if it is not there yet.
     ///
     /// # Errors
     /// Of the compiler and of the device.
-    pub fn prepare(&mut self, class: Class) -> Result<(), EngineError> {
-        if self.programs.contains_key(&class) {
+    pub fn prepare(&mut self, variant: impl Into<Variant>) -> Result<(), EngineError> {
+        let variant = variant.into();
+        if self.programs.contains_key(&variant) {
             return Ok(());
         }
-        self.compile(class)?;
-        let compiled = self.compiled.remove(&class).expect("compiled above");
+        self.compile(variant)?;
+        let compiled = self.compiled.remove(&variant).expect("compiled above");
         let vars: Vec<String> = compiled.program.vars.iter().map(|v| v.name.clone()).collect();
         self.caches = states(&compiled.program);
         let exe = self.device.load(Arc::new(compiled.program), &mut self.memory)?;
         let values = vec![0; vars.len()];
-        self.programs.insert(class, Loaded { exe, log: compiled.log, vars, values });
+        self.programs.insert(variant, Loaded { exe, log: compiled.log, vars, values });
         Ok(())
     }
 
     /// The program of a class, if it was compiled.
     pub fn program(&self, class: Class) -> Option<(&Program, &Log)> {
-        self.programs.get(&class).map(|p| (p.exe.program(), &p.log))
+        self.programs.get(&class.into()).map(|p| (p.exe.program(), &p.log))
     }
 
     /// Runs tokens of the only sequence from position `start` on, and returns the
@@ -245,7 +264,7 @@ impl Engine {
     /// A token or position out of range, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: std::ops::Range<usize>) -> Result<&[f32], EngineError> {
         self.run_single(tokens, start, rows.clone(), false)?;
-        self.logits(rows.len())
+        self.output(Output::Logits, rows.len())
     }
 
     /// As [`Engine::step`], with times instead of logits.
@@ -256,18 +275,18 @@ impl Engine {
         Ok(self.run_single(tokens, start, tokens.len() - 1..tokens.len(), true)?.expect("a profile"))
     }
 
-    /// Runs a batch that was made for [`Engine::limits`], and returns the logits
-    /// of its rows, row after row.
+    /// Runs a batch that was made for [`Engine::limits`], and returns its output
+    /// for its rows, row after row.
     ///
     /// # Errors
     /// An empty batch, or a failure of the device.
     pub fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         self.run_batch(batch, false)?;
-        self.logits(batch.rows())
+        self.output(batch.output(), batch.rows())
     }
 
-    fn logits(&self, rows: usize) -> Result<&[f32], EngineError> {
-        Ok(&self.memory.output::<f32>("logits")?[..rows * self.config.vocab as usize])
+    fn output(&self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
+        Ok(&self.memory.output::<f32>(output.name())?[..rows * output.width(&self.config)])
     }
 
     fn run_single(
@@ -289,10 +308,10 @@ impl Engine {
 
     fn run_batch(&mut self, batch: &Batch, profile: bool) -> Result<Option<Profile>, EngineError> {
         if batch.rows() == 0 {
-            return Err(EngineError::Batch("a batch of which no logits are wanted".into()));
+            return Err(EngineError::Batch("a batch of which no rows are wanted".into()));
         }
-        let class = Class::of(batch.tokens());
-        self.prepare(class)?;
+        let variant = self.variant(batch);
+        self.prepare(variant)?;
         // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
         let rows = self.limits().pages * PAGE as usize;
         let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
@@ -307,7 +326,7 @@ impl Engine {
                 all[..input.len()].copy_from_slice(input);
             }
         }
-        let p = self.programs.get_mut(&class).expect("prepared above");
+        let p = self.programs.get_mut(&variant).expect("prepared above");
         for (name, value) in p.vars.iter().zip(&mut p.values) {
             *value = batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
         }

@@ -6,7 +6,7 @@
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::Config;
 use crate::engine::{EngineError, EngineOptions, Sharing};
-use crate::step::{Class, build};
+use crate::step::{Class, Variant, build};
 use crate::steps::Steps;
 use compiler::Compiled;
 use compiler::program::BufferKind;
@@ -58,12 +58,12 @@ pub struct Interpreter {
     config: Config,
     options: EngineOptions,
     sharing: Sharing,
-    programs: HashMap<Class, Interpreted>,
+    programs: HashMap<Variant, Interpreted>,
     /// Weights in planes, by name.
     packed: HashMap<String, Vec<u8>>,
     /// What lives from step to step, by name.
     states: HashMap<String, Vec<u8>>,
-    logits: Vec<f32>,
+    out: Vec<f32>,
 }
 
 struct Interpreted {
@@ -88,7 +88,7 @@ impl Interpreter {
     pub fn shared(file: Arc<Gguf>, options: EngineOptions, sharing: Sharing) -> Result<Interpreter, EngineError> {
         let config = Config::read(&file)?;
         let (programs, packed, states) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Ok(Interpreter { file, config, options, sharing, programs, packed, states, logits: vec![] })
+        Ok(Interpreter { file, config, options, sharing, programs, packed, states, out: vec![] })
     }
 
     /// A weight with its rows in planes, as a GPU would hold it.
@@ -103,12 +103,12 @@ impl Interpreter {
         }
     }
 
-    fn load(&mut self, class: Class) -> Result<(), EngineError> {
-        if self.programs.contains_key(&class) {
+    fn load(&mut self, variant: Variant) -> Result<(), EngineError> {
+        if self.programs.contains_key(&variant) {
             return Ok(());
         }
         let compiled =
-            build(&self.file, &self.config, &self.sharing.sizes(class, &self.options), &self.options.compiler)?;
+            build(&self.file, &self.config, &self.sharing.sizes(variant, &self.options), &self.options.compiler)?;
         for buffer in &compiled.program.buffers {
             if let BufferKind::Planes { name, planes } = &buffer.kind
                 && !self.packed.contains_key(name)
@@ -128,7 +128,7 @@ impl Interpreter {
             };
             kernels.push(Kernel::compile(&compiled.graph, body.root).map_err(fail)?);
         }
-        self.programs.insert(class, Interpreted { compiled, kernels });
+        self.programs.insert(variant, Interpreted { compiled, kernels });
         Ok(())
     }
 }
@@ -147,7 +147,7 @@ impl Steps for Interpreter {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.load(Class::of(tokens))
+        self.load(Class::of(tokens).into())
     }
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
@@ -166,20 +166,20 @@ impl Batches for Interpreter {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.load(Class::of(tokens))
+        self.load(Class::of(tokens).into())
     }
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
-        let class = Class::of(batch.tokens());
-        self.load(class)?;
+        let variant = batch.variant();
+        self.load(variant)?;
         let input = |name: &str| batch.input(name).unwrap_or_else(|| unreachable!("input {name}")).to_vec();
         let value = |name: &str| batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
-        let wanted = batch.rows() * self.config.vocab as usize;
-        let outputs = self.programs[&class].run(&self.file, &self.packed, &mut self.states, &input, &value)?;
-        let logits = outputs.into_iter().find(|(name, _)| name == "logits").map(|(_, bytes)| bytes).unwrap_or_default();
-        self.logits.clear();
-        self.logits.extend(logits.chunks_exact(4).take(wanted).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        Ok(&self.logits)
+        let (name, wanted) = (batch.output().name(), batch.rows() * batch.output().width(&self.config));
+        let outputs = self.programs[&variant].run(&self.file, &self.packed, &mut self.states, &input, &value)?;
+        let out = outputs.into_iter().find(|(output, _)| output == name).map(|(_, bytes)| bytes).unwrap_or_default();
+        self.out.clear();
+        self.out.extend(out.chunks_exact(4).take(wanted).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+        Ok(&self.out)
     }
 }
 

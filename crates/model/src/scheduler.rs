@@ -16,13 +16,13 @@
 mod request;
 pub mod worker;
 
-pub use request::{Constraint, Event, Failure, Rejected, Request, Sink, Spent};
+pub use request::{Constraint, Event, Failure, Pooling, Rejected, Request, Sink, Spent};
 
 use crate::batch::{Batch, Batches, Limits};
 use crate::generate::Finish;
 use crate::pages::{Lease, Pages};
 use crate::sampler::Sampler;
-use crate::step::PAGE;
+use crate::step::{Output, PAGE};
 use request::Sequence;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -209,8 +209,11 @@ impl Scheduler {
         let mut at = 0;
         while self.running.len() < self.limits.segments && at < self.queue.len() {
             let tokens = self.queue[at].tokens.len();
-            let (mut lease, cached) = self.pages.acquire(&self.queue[at].tokens);
-            if self.options.reuse && self.is_being_computed(&self.queue[at].tokens, cached) {
+            // Of a vector, every token counts: none was computed before.
+            let fresh = self.queue[at].pooling().is_some();
+            let known = if fresh { &[] } else { &self.queue[at].tokens[..] };
+            let (mut lease, cached) = self.pages.acquire(known);
+            if self.options.reuse && !fresh && self.is_being_computed(&self.queue[at].tokens, cached) {
                 self.pages.release(lease, &self.queue[at].tokens[..cached]);
                 at += 1;
                 continue;
@@ -253,14 +256,17 @@ impl Scheduler {
     /// Chooses the tokens of the next step; `false` if there are none.
     fn fill(&mut self) -> bool {
         self.make_room();
+        let output = self.turn();
         self.batch.clear();
+        self.batch.set_output(output);
         self.parts.clear();
         let room = self.limits.tokens;
-        let decoding = self.running.iter().filter(|(_, s)| s.pending() == 1).count();
-        let prompts = self.running.len() - decoding;
+        let taking_part = || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output);
+        let decoding = taking_part().filter(|(_, (_, s))| s.pending() == 1).count();
+        let prompts = taking_part().count() - decoding;
         let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };
         let mut others = prompts;
-        for (at, (_, s)) in self.running.iter().enumerate() {
+        for (at, (_, s)) in taking_part() {
             let pending = s.pending();
             let share = match pending {
                 1 => 1,
@@ -284,9 +290,7 @@ impl Scheduler {
                 // No room in this step.
                 continue;
             }
-            if s.computed + count == s.tokens.len() {
-                self.batch.want_last();
-            }
+            self.batch.want(self.batch.tokens() - s.rows(count)..self.batch.tokens());
             self.parts.push((at, count));
         }
         if self.batch.tokens() > 0 && self.batch.rows() == 0 {
@@ -294,6 +298,16 @@ impl Scheduler {
             self.batch.want_last();
         }
         self.batch.tokens() > 0
+    }
+
+    /// What the next step computes: those who want text and those who want vectors take turns.
+    fn turn(&self) -> Output {
+        let wanted = |output: Output| self.running.iter().any(|(_, s)| s.output() == output);
+        match self.batch.output() {
+            Output::Logits if wanted(Output::Hidden) => Output::Hidden,
+            Output::Hidden if !wanted(Output::Logits) => Output::Hidden,
+            _ => Output::Logits,
+        }
     }
 
     /// Sees to it that every sequence has a page for its next token.
@@ -319,8 +333,8 @@ impl Scheduler {
     /// Runs the batch and gives each sequence what it got.
     fn run(&mut self) -> bool {
         let began = Instant::now();
-        let logits = match self.engine.run(&self.batch) {
-            Ok(logits) => logits,
+        let out = match self.engine.run(&self.batch) {
+            Ok(out) => out,
             Err(error) => {
                 let failure = Failure::Engine(error.to_string());
                 for (_, mut sequence) in std::mem::take(&mut self.running) {
@@ -333,11 +347,14 @@ impl Scheduler {
             }
         };
         let elapsed = began.elapsed();
-        let mut rows = logits.chunks_exact(self.limits.vocab);
+        let mut rows = out.chunks_exact((out.len() / self.batch.rows()).max(1));
         let mut ended = vec![];
         let mut prompt_tokens = 0;
         for &(at, count) in &self.parts {
             let sequence = &mut self.running[at].1;
+            if sequence.pooling().is_some() {
+                rows.by_ref().take(sequence.rows(count)).for_each(|row| sequence.pool(row));
+            }
             prompt_tokens += sequence.advance(count);
             self.pages.computed(&mut sequence.lease, &sequence.tokens[..sequence.computed]);
             self.stats.longest = self.stats.longest.max(sequence.computed as u64);
@@ -345,6 +362,11 @@ impl Scheduler {
                 if sequence.report_progress().is_break() {
                     ended.push((at, Ok(Finish::Stopped)));
                 }
+                continue;
+            }
+            if sequence.pooling().is_some() {
+                sequence.tell_vector();
+                ended.push((at, Ok(Finish::End)));
                 continue;
             }
             let Some(row) = rows.next() else { continue };

@@ -38,11 +38,57 @@ impl Class {
     }
 }
 
+/// What a program computes of the rows that are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Logits, `[rows, vocab]`.
+    #[default]
+    Logits,
+    /// What the head would read: the hidden state after the last norm, `[rows, hidden]`.
+    Hidden,
+}
+
+impl Output {
+    /// The name of the buffer.
+    pub fn name(self) -> &'static str {
+        match self {
+            Output::Logits => "logits",
+            Output::Hidden => "hidden",
+        }
+    }
+
+    /// Length of a row.
+    pub fn width(self, config: &Config) -> usize {
+        let width = match self {
+            Output::Logits => config.vocab,
+            Output::Hidden => config.hidden,
+        };
+        width as usize
+    }
+}
+
+/// One of the programs of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// Tokens of a step.
+    pub class: Class,
+    /// What comes out.
+    pub output: Output,
+}
+
+impl From<Class> for Variant {
+    fn from(class: Class) -> Variant {
+        Variant { class, output: Output::Logits }
+    }
+}
+
 /// Sizes that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
     /// Tokens of a step.
     pub class: Class,
+    /// What comes out.
+    pub output: Output,
     /// Most tokens of a step of [`Class::Many`].
     pub most_tokens: i64,
     /// Sequences that have a row in the page table.
@@ -70,14 +116,17 @@ pub enum StepError {
 pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, StepError> {
     let builder = Builder::new();
     let step = Step::new(file, config, sizes, &builder);
-    let (logits, caches) = step.forward()?;
+    let (out, caches) = step.forward(sizes.output)?;
     let effects: Vec<&Tensor> = caches.iter().collect();
-    let name = format!("{:?}", sizes.class).to_lowercase();
+    let mut name = format!("{:?}", sizes.class).to_lowercase();
+    if sizes.output == Output::Hidden {
+        name.push_str("_hidden");
+    }
     let options = match sizes.class {
         Class::One | Class::Few => options.clone(),
         Class::Many => options.for_many_tokens(),
     };
-    Ok(compile(&builder, &name, &[("logits", &logits)], &effects, &options)?)
+    Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
 }
 
 struct Step<'a> {
@@ -192,7 +241,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn forward(&self) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
+    fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = embed.gather(&self.token);
@@ -202,11 +251,15 @@ impl<'a> Step<'a> {
         }
         let x = x.gather(&self.rows);
         let norm = self.w.get("output_norm.weight", &[c.hidden])?;
+        let x = x.rms_norm(&norm, c.eps);
+        if output == Output::Hidden {
+            return Ok((x, caches));
+        }
         let head = match self.w.find("output.weight", &[c.vocab, c.hidden])? {
             Some(h) => h,
             None => embed,
         };
-        Ok((x.rms_norm(&norm, c.eps).linear(&head), caches))
+        Ok((x.linear(&head), caches))
     }
 
     /// `x + attention(norm(x))`, then `+ feed_forward(norm(x))`.

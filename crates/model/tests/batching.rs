@@ -66,6 +66,10 @@ fn together(
 ) -> Vec<Vec<f32>> {
     let sharing = Sharing { sequences: 3, positions: 64 * 9 };
     let mut engine = Engine::shared(file.clone(), cpu.clone(), options(numerics), sharing).expect("an engine");
+    together_in(&mut engine, texts, steps)
+}
+
+fn together_in(engine: &mut Engine, texts: &[Vec<u32>], steps: &[[usize; 3]]) -> Vec<Vec<f32>> {
     let vocab = engine.limits().vocab;
     let pages = [[7, 0, 4], [2, 8, 5], [1, 6, 3]];
     let mut batch = Batch::new(engine.limits());
@@ -123,6 +127,68 @@ fn batch_mates_make_no_difference_with_latent_attention_and_experts() {
 fn batch_mates_make_little_difference_with_integers() {
     for (s, nmse) in check("tiny-qwen3", "q4_0", Numerics::Int8).into_iter().enumerate() {
         assert!(nmse <= 1e-4, "sequence {s}: nmse {nmse:.2e}");
+    }
+}
+
+/// Where it is promised, not a bit differs, be a token computed alone, in a prompt or beside others.
+#[test]
+fn batch_mates_make_no_difference_at_all_if_that_is_asked_for() {
+    for (shape, quant) in [("tiny-qwen3", "q4_0"), ("tiny-mla-moe", "q4_k_m")] {
+        let (cpu, file) = (cpu(), file(shape, quant));
+        let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
+        let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
+        let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
+        let sharing = Sharing { sequences: 3, positions: 64 * 9 };
+        let engine = || {
+            let made = Engine::shared(file.clone(), cpu.clone(), options(Numerics::Int8), sharing);
+            let mut engine = made.expect("an engine");
+            engine.make_batch_invariant();
+            engine
+        };
+        let batched = together_in(&mut engine(), &texts, &STEPS);
+        for (s, text) in texts.iter().enumerate() {
+            for n in [1, 7, 40] {
+                let (mut engine, mut out, mut at) = (engine(), vec![], 0);
+                while at < text.len() {
+                    let count = n.min(text.len() - at);
+                    let mut batch = Batch::new(engine.limits());
+                    batch.add(&text[at..at + count], at, &[3, 1, 5]).expect("it fits");
+                    batch.want(0..count);
+                    out.extend_from_slice(engine.run(&batch).expect("a step"));
+                    at += count;
+                }
+                let differ = out.iter().zip(&batched[s]).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+                assert_eq!(differ, 0, "{shape}, sequence {s} in steps of {n}: {differ} of {}", out.len());
+            }
+        }
+    }
+}
+
+/// The hidden state is what the head reads: its product with the head's rows is the logits.
+#[test]
+fn hidden_states_times_the_head_are_the_logits() {
+    let (cpu, file) = (cpu(), file("tiny-llama", "q8_0"));
+    let config = model::config::Config::read(&file).expect("a model");
+    let (vocab, hidden) = (config.vocab as usize, config.hidden as usize);
+    let name = if file.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" };
+    let head = weights::values(&file, file.tensor(name).expect("a head"));
+    for count in [1, 5, 30] {
+        let text = tokens(4, count, vocab as u32);
+        let logits = alone(&file, &cpu, Numerics::Exact, &text, &[count]);
+        let mut engine = Engine::new(file.clone(), cpu.clone(), options(Numerics::Exact)).expect("an engine");
+        let mut batch = Batch::new(engine.limits());
+        batch.add(&text, 0, &[0, 1, 2, 3]).expect("it fits");
+        batch.want(0..count);
+        batch.set_output(model::step::Output::Hidden);
+        let rows = engine.run(&batch).expect("a step");
+        assert_eq!(rows.len(), count * hidden);
+        let row = |x: &[f32]| {
+            let dot = |w: &[f32]| x.iter().zip(w).map(|(a, b)| f64::from(a * b)).sum::<f64>() as f32;
+            head.chunks_exact(hidden).map(dot).collect::<Vec<f32>>()
+        };
+        let product: Vec<f32> = rows.chunks_exact(hidden).flat_map(row).collect();
+        let nmse = nmse(&product, &logits);
+        assert!(nmse <= EXACT_NMSE, "{count} tokens: nmse {nmse:.2e}");
     }
 }
 

@@ -85,7 +85,15 @@ fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
     let config = Config::read(&file).expect("a model");
     let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
     let pages = 256 / PAGE;
-    let sizes = Sizes { class, most_tokens: 64, segments: 1, pages, row_pages: pages, cache };
+    let sizes = Sizes {
+        class,
+        output: model::step::Output::Logits,
+        most_tokens: 64,
+        segments: 1,
+        pages,
+        row_pages: pages,
+        cache,
+    };
     build(&file, &config, &sizes, &Options::gpu(numerics)).expect("a program")
 }
 

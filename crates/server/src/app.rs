@@ -6,6 +6,7 @@ use crate::metrics::{Compat, Metrics};
 use crate::speech::Heard;
 use model::chat::ChatTemplate;
 use model::sampler::SamplerConfig;
+use model::scheduler::Pooling;
 use model::scheduler::worker::Worker;
 use model::tokenizer::Tokenizer;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,10 @@ pub struct Options {
     pub compat: Compat,
     /// Whether `/slots` is there.
     pub slots: bool,
+    /// Whether answers of chats show their prompts.
+    pub verbose: bool,
+    /// How embeddings are made, if they are.
+    pub embeddings: Option<Pooling>,
     /// Whether the chat page is there.
     pub page: bool,
     /// Bytes of a body at most.
@@ -53,6 +58,8 @@ impl Default for Options {
             metrics: true,
             compat: Compat::default(),
             slots: true,
+            verbose: false,
+            embeddings: None,
             page: true,
             body_limit: 64 << 20,
             ping: Duration::from_secs(30),
@@ -91,6 +98,10 @@ pub struct Defaults {
     pub seed: Option<u64>,
     /// Most tokens to generate.
     pub limit: Option<usize>,
+    /// Whether to think; `None` leaves it to the template.
+    pub thinking: Option<bool>,
+    /// Whether reasoning stays in the text.
+    pub raw_reasoning: bool,
 }
 
 /// A model that answers.
@@ -300,7 +311,7 @@ impl Account {
                 self.finish = Some(ending.reason());
                 self.add(spent);
             }
-            Heard::Progress { .. } | Heard::Failed { .. } => {}
+            Heard::Progress { .. } | Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 

@@ -19,6 +19,7 @@ pub mod run;
 pub mod settings;
 pub mod speech;
 pub mod stream;
+pub mod tools;
 
 pub use app::{App, Defaults, Facts, Model, Options};
 pub use metrics::Compat;

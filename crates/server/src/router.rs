@@ -1,6 +1,6 @@
 //! The routes, and what is done to every request: ids, keys, origins, bodies.
 
-use crate::api::{chat, completions, info, messages, native, responses};
+use crate::api::{chat, completions, embeddings, info, messages, native, responses};
 use crate::app::{Account, App, Model};
 use crate::error::ApiError;
 use crate::page;
@@ -47,8 +47,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/responses", generate(responses::begin))
         .route("/v1/messages", generate(messages::begin))
         .route("/v1/messages/count_tokens", compute(messages::count_tokens))
-        .route("/v1/embeddings", post(async || ApiError::unsupported("this server has no embeddings yet")))
+        .route("/v1/embeddings", generate(embeddings::begin))
+        .route("/embedding", generate(embeddings::native))
+        .route("/embeddings", generate(embeddings::native))
         .route("/v1/chat/completions/input_tokens", compute(native::input_tokens))
+        .route("/chat/completions/input_tokens", compute(native::input_tokens))
         .route("/tokenize", compute(native::tokenize))
         .route("/detokenize", compute(native::detokenize))
         .route("/apply-template", compute(native::apply_template))

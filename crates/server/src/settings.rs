@@ -1,11 +1,12 @@
 //! How a request wants its text: the fields that all of the APIs share.
 
+use crate::api::chat::Rendered;
 use crate::app::{Defaults, Model};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
 use crate::grammar::Grammar;
 use model::sampler::SamplerConfig;
-use model::scheduler::Constraint;
+use model::scheduler::{Constraint, Pooling};
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
 
@@ -43,6 +44,8 @@ pub struct Settings {
     pub special: bool,
     /// What the text has to follow.
     pub grammar: Option<Grammar>,
+    /// Instead of text, a vector of the prompt.
+    pub pooling: Option<Pooling>,
 }
 
 impl Settings {
@@ -92,6 +95,7 @@ impl Settings {
             ignore_ends: false,
             special: false,
             grammar: None,
+            pooling: None,
         }
     }
 
@@ -154,6 +158,7 @@ impl Settings {
             Some(_) => fields.integer_in("logprobs", 0..=MOST_LOGPROBS)?,
         };
         self.sampling.logprobs = number.map(|n| n as usize);
+        self.sampling.logprobs_of_draw = fields.flag("post_sampling_probs")?.unwrap_or(false);
         Ok(())
     }
 
@@ -165,6 +170,20 @@ impl Settings {
         let asks = ["response_format", "text", "json_schema", "grammar"].iter().any(|name| fields.get(name).is_some());
         if asks {
             self.grammar = model.grammars()?.read(fields, after_thought)?;
+        }
+        Ok(())
+    }
+
+    /// Allows nothing but calls of tools, if one is required.
+    ///
+    /// # Errors
+    /// Tools whose parameters cannot be followed.
+    pub fn read_calls(&mut self, rendered: &Rendered, model: &Model) -> Result<(), ApiError> {
+        // Tags of calls may be control tokens.
+        self.special = !rendered.tools.functions.is_empty();
+        if rendered.tools.required {
+            let after_thought = rendered.prompt.opens_reasoning;
+            self.grammar = Some(model.grammars()?.of_tools(&rendered.tools, rendered.form, after_thought)?);
         }
         Ok(())
     }

@@ -77,6 +77,13 @@ pub enum Heard {
         /// What was spent so far.
         spent: Spent,
     },
+    /// Instead of text, the vector of a prompt.
+    Vector {
+        /// Which prompt.
+        index: usize,
+        /// As the model made it.
+        vector: Vec<f32>,
+    },
     /// A text is over.
     End {
         /// Which text.
@@ -172,6 +179,7 @@ impl Sink for Speech {
                 }
                 self.token(sampled.id)
             }
+            Event::Vector(vector) => self.tell(Heard::Vector { index: self.index, vector: vector.to_vec() }),
             Event::Finished(finish, spent) => {
                 self.metrics().spent(&spent);
                 self.spent = spent;
@@ -252,6 +260,7 @@ impl Answer {
                     limit: settings.limit,
                     ends: if settings.ignore_ends { Arc::from([]) } else { model.ends() },
                     constraint: settings.constraint(),
+                    pooling: settings.pooling,
                     sink: Box::new(speech),
                 });
             }

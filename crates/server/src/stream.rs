@@ -22,6 +22,8 @@ pub struct Said {
     pub tokens: Vec<u32>,
     /// With their log-probabilities, if those were wanted.
     pub scores: Vec<Scored>,
+    /// Instead of text, the vector of the prompt.
+    pub vector: Vec<f32>,
     /// Why it ended.
     pub ending: Option<Ending>,
     /// What it took.
@@ -123,7 +125,13 @@ async fn whole(begun: Begun, mut account: Account) -> Response {
 }
 
 fn add(texts: &mut Vec<Said>, heard: Heard) {
-    let (Heard::Progress { index, .. } | Heard::Text { index, .. } | Heard::End { index, .. }) = heard else { return };
+    let (Heard::Progress { index, .. }
+    | Heard::Text { index, .. }
+    | Heard::Vector { index, .. }
+    | Heard::End { index, .. }) = heard
+    else {
+        return;
+    };
     if texts.len() <= index {
         texts.resize_with(index + 1, Said::default);
     }
@@ -134,6 +142,7 @@ fn add(texts: &mut Vec<Said>, heard: Heard) {
             said.tokens.extend(tokens);
             said.scores.extend(scores);
         }
+        Heard::Vector { vector, .. } => said.vector = vector,
         Heard::End { ending, spent, .. } => {
             said.ending = Some(ending);
             said.spent = spent;

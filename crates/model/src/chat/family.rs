@@ -45,6 +45,22 @@ impl Family {
         }
     }
 
+    /// A family by the name that llama.cpp or its own authors gave its format.
+    pub fn named(name: &str) -> Option<Family> {
+        Some(match name {
+            "glm-4.7-flash" | "glm-flash" => Family::GlmFlash,
+            "glm4" | "chatglm4" => Family::Glm4,
+            "deepseek" | "deepseek2" => Family::DeepseekV2,
+            "youtu" => Family::Youtu,
+            "chatml" => Family::ChatMl,
+            "llama3" => Family::Llama3,
+            "mistral" | "mistral-v1" | "mistral-v3" => Family::Mistral,
+            "llama2" | "llama2-sys" => Family::Llama2,
+            "plain" => Family::Plain,
+            _ => return None,
+        })
+    }
+
     /// The template of the family.
     pub fn template(self) -> &'static str {
         match self {

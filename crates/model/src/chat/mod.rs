@@ -4,18 +4,20 @@
 //! knows. The prompt that comes out is to be encoded with `parse_special`; the tokenizer adds no
 //! second beginning-of-text token to one that the template wrote.
 
+mod calls;
 mod family;
 mod jinja;
 mod messages;
 mod output;
 mod reasoning;
 
+pub use calls::CallForm;
 pub use family::Family;
 pub use jinja::{Limit, Limits, TemplateError};
-pub use output::{Delta, OutputParser, ToolCall};
+pub use output::{Delta, OutputParser};
 pub use reasoning::{ReasoningSplitter, Split};
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::time::SystemTime;
 use thiserror::Error;
 
@@ -99,6 +101,7 @@ pub struct ChatTemplate {
     /// Whether the vocabulary has a `<think>` token.
     thinks: bool,
     forms: Forms,
+    calls: CallForm,
     limits: Limits,
     family: Option<Family>,
 }
@@ -144,6 +147,7 @@ impl ChatTemplate {
             eos: eos.to_owned(),
             thinks: true,
             forms: Forms::default(),
+            calls: CallForm::default(),
             limits: Limits::default(),
             family: None,
         };
@@ -154,6 +158,7 @@ impl ChatTemplate {
             template.run(messages, &conversation, limits).ok()
         };
         template.forms = Forms::of(probe);
+        template.calls = template.form_of_calls();
         Ok(template)
     }
 
@@ -166,6 +171,25 @@ impl ChatTemplate {
     /// The built-in family, if the template is not the file's own.
     pub fn family(&self) -> Option<Family> {
         self.family
+    }
+
+    /// How the model writes calls of tools, as far as the template shows it.
+    pub fn call_form(&self) -> CallForm {
+        self.calls
+    }
+
+    fn form_of_calls(&self) -> CallForm {
+        const NAME: &str = "probe_name";
+        let function = json!({ "name": NAME, "arguments": { "pin": "x" } });
+        let messages = [
+            json!({ "role": "user", "content": "x" }),
+            json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "call00001", "type": "function", "function": function }] }),
+            json!({ "role": "tool", "tool_call_id": "call00001", "name": NAME, "content": "x" }),
+        ];
+        let mut conversation = Conversation::new(vec![]);
+        conversation.now = SystemTime::UNIX_EPOCH;
+        let rendered = self.forms.apply(&messages).ok().and_then(|m| self.run(&m, &conversation, PROBE_LIMITS).ok());
+        rendered.map_or_else(CallForm::default, |prompt| CallForm::of(&prompt, NAME))
     }
 
     /// The prompt of a conversation.

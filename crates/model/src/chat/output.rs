@@ -1,16 +1,8 @@
 //! A model's output told apart as it streams: what it thinks, what it says, which tools it calls.
-//!
-//! Calls come in two forms. Between `<tool_call>` and `</tool_call>` there is a JSON object (Qwen, Hermes, Youtu) or a
-//! name with `<arg_key>` and `<arg_value>` pairs (GLM); a Llama 3 answers with nothing but the object, which has
-//! `parameters` for `arguments`. A call is passed on when it is complete and makes sense; what does not is text, word
-//! for word. Values of GLM carry no type: the tool's schema says which it is.
 
+use super::calls::Calls;
 use super::reasoning::ReasoningSplitter;
-use serde_json::{Map, Value as Json};
-
-const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
-const PYTHON: &str = "<|python_tag|>";
+use serde_json::Value as Json;
 
 /// The next piece of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +11,10 @@ pub enum Delta {
     Reasoning(String),
     /// What the model says.
     Content(String),
-    /// A call of a tool.
-    Call(ToolCall),
-}
-
-/// A complete call of a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolCall {
-    /// The tool.
-    pub name: String,
-    /// A JSON object as text.
-    pub arguments: String,
+    /// A call of this tool begins.
+    Call(String),
+    /// Arguments of the call that began last: all pieces together are a JSON object as text, unless the output was cut.
+    Arguments(String),
 }
 
 /// Tells the parts of an output apart.
@@ -42,28 +27,45 @@ pub struct ToolCall {
 /// let mut output = OutputParser::new(true, &tools);
 /// assert_eq!(output.push("hm</think>\n\nIt is "), [Delta::Reasoning("hm".into()), Delta::Content("It is".into())]);
 /// assert_eq!(output.push("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}</too"), []);
-/// let Delta::Call(call) = &output.push("l_call>")[0] else { panic!() };
-/// assert_eq!((call.name.as_str(), call.arguments.as_str()), ("add", "{\"a\":1}"));
+/// assert_eq!(output.push("l_call>"), [Delta::Call("add".into()), Delta::Arguments("{\"a\":1}".into())]);
 /// ```
 #[derive(Debug, Clone)]
 pub struct OutputParser {
     splitter: Option<ReasoningSplitter>,
     /// None if there are no tools: then everything is text.
     calls: Option<Calls>,
+    most_calls: usize,
+    begun_calls: usize,
 }
 
 impl OutputParser {
-    /// A parser for output after a prompt that `opened` the thinking tag, or not, and offered these tools.
+    /// A parser for output after a prompt that `opened` the thinking tag, or not, and offered these tools. A call comes
+    /// when it is complete.
     pub fn new(opened: bool, tools: &[Json]) -> OutputParser {
         OutputParser {
             splitter: Some(ReasoningSplitter::new(opened)),
-            calls: (!tools.is_empty()).then(|| Calls { tools: tools.to_vec(), ..Calls::default() }),
+            calls: (!tools.is_empty()).then(|| Calls::new(tools)),
+            most_calls: usize::MAX,
+            begun_calls: 0,
         }
     }
 
     /// Leaves reasoning in the text, tags and all.
     pub fn without_reasoning(self) -> OutputParser {
         OutputParser { splitter: None, ..self }
+    }
+
+    /// Passes calls on as they come. What turns out to be no call only after its arguments have begun stays one.
+    pub fn in_pieces(mut self) -> OutputParser {
+        if let Some(calls) = &mut self.calls {
+            calls.pieces = true;
+        }
+        self
+    }
+
+    /// Leaves out all calls but the first.
+    pub fn with_one_call(self) -> OutputParser {
+        OutputParser { most_calls: 1, ..self }
     }
 
     /// Takes the next text and returns what is decided.
@@ -78,7 +80,7 @@ impl OutputParser {
             }
         };
         self.say(&content, &mut out);
-        out
+        self.bounded(out)
     }
 
     /// Ends the output and returns what was held back.
@@ -92,7 +94,7 @@ impl OutputParser {
         if let Some(calls) = &mut self.calls {
             calls.finish(&mut out);
         }
-        out
+        self.bounded(out)
     }
 
     fn say(&mut self, content: &str, out: &mut Vec<Delta>) {
@@ -101,178 +103,23 @@ impl OutputParser {
             None => add(out, Delta::Content(content.to_owned())),
         }
     }
+
+    fn bounded(&mut self, mut deltas: Vec<Delta>) -> Vec<Delta> {
+        deltas.retain(|delta| {
+            self.begun_calls += usize::from(matches!(delta, Delta::Call(_)));
+            self.begun_calls <= self.most_calls || !matches!(delta, Delta::Call(_) | Delta::Arguments(_))
+        });
+        deltas
+    }
 }
 
-fn add(out: &mut Vec<Delta>, delta: Delta) {
+pub(super) fn add(out: &mut Vec<Delta>, delta: Delta) {
     match (&delta, out.last_mut()) {
-        (Delta::Content(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
+        (Delta::Content(text) | Delta::Reasoning(text) | Delta::Arguments(text), _) if text.is_empty() => {}
         (Delta::Content(text), Some(Delta::Content(last))) => last.push_str(text),
+        (Delta::Arguments(text), Some(Delta::Arguments(last))) => last.push_str(text),
         _ => out.push(delta),
     }
-}
-
-/// Finds calls in what the model says.
-#[derive(Debug, Clone, Default)]
-struct Calls {
-    tools: Vec<Json>,
-    state: State,
-    held: String,
-    /// Whether a call or text came before.
-    begun: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
-    /// Text, in which a call may begin.
-    #[default]
-    Text,
-    /// After the opening tag.
-    Call,
-    /// All of the output may be one object.
-    Bare,
-}
-
-impl Calls {
-    fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
-        self.held.push_str(text);
-        loop {
-            match self.state {
-                State::Text => {
-                    if !self.begun && self.is_bare() {
-                        self.state = State::Bare;
-                        return;
-                    }
-                    let Some(at) = self.held.find(OPEN) else {
-                        self.pass_on(out);
-                        return;
-                    };
-                    let before = self.held[..at].trim_end().to_owned();
-                    self.begun = true;
-                    add(out, Delta::Content(before));
-                    self.held.drain(..at + OPEN.len());
-                    self.state = State::Call;
-                }
-                State::Call => {
-                    let Some(at) = self.held.find(CLOSE) else { return };
-                    let body = self.held[..at].to_owned();
-                    self.held.drain(..at + CLOSE.len());
-                    self.state = State::Text;
-                    match self.read(&body) {
-                        Some(call) => out.push(Delta::Call(call)),
-                        None => add(out, Delta::Content(format!("{OPEN}{body}{CLOSE}"))),
-                    }
-                }
-                State::Bare => return,
-            }
-        }
-    }
-
-    /// Whether the output begins as a bare object.
-    fn is_bare(&self) -> bool {
-        let start = self.held.trim_start();
-        start.starts_with('{') || start.starts_with(PYTHON)
-    }
-
-    /// Passes on text that can be no part of a tag, nor white space before one.
-    fn pass_on(&mut self, out: &mut Vec<Delta>) {
-        let start = self.held.trim_start();
-        if !self.begun && (start.is_empty() || PYTHON.starts_with(start)) {
-            return;
-        }
-        let tag = (1..OPEN.len()).rev().find(|&n| self.held.ends_with(&OPEN[..n])).unwrap_or(0);
-        let text = self.held[..self.held.len() - tag].trim_end().len();
-        self.begun |= text > 0;
-        let text: String = self.held.drain(..text).collect();
-        add(out, Delta::Content(text));
-    }
-
-    fn finish(&mut self, out: &mut Vec<Delta>) {
-        let held = std::mem::take(&mut self.held);
-        match std::mem::take(&mut self.state) {
-            State::Text => add(out, Delta::Content(held)),
-            // Some models end their turn without closing the tag.
-            State::Call => match self.read(&held) {
-                Some(call) => out.push(Delta::Call(call)),
-                None => add(out, Delta::Content(format!("{OPEN}{held}"))),
-            },
-            State::Bare => {
-                let body = held.trim_start().trim_start_matches(PYTHON);
-                match self.read_all(body) {
-                    Some(calls) => out.extend(calls.into_iter().map(Delta::Call)),
-                    None => add(out, Delta::Content(held)),
-                }
-            }
-        }
-    }
-
-    /// Objects one after the other, with semicolons or white space between them.
-    fn read_all(&self, text: &str) -> Option<Vec<ToolCall>> {
-        let mut calls = vec![];
-        let mut rest = text.trim();
-        while !rest.is_empty() {
-            let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<Json>();
-            let object = objects.next()?.ok()?;
-            calls.push(self.of_object(&object)?);
-            rest = rest[objects.byte_offset()..].trim_start_matches(|c: char| c == ';' || c.is_whitespace());
-        }
-        (!calls.is_empty()).then_some(calls)
-    }
-
-    fn read(&self, body: &str) -> Option<ToolCall> {
-        let body = body.trim();
-        if body.starts_with('{') {
-            return self.of_object(&serde_json::from_str(body).ok()?);
-        }
-        self.of_pairs(body)
-    }
-
-    fn of_object(&self, object: &Json) -> Option<ToolCall> {
-        let object = object.get("function").filter(|f| f.is_object()).unwrap_or(object);
-        let name = object.get("name")?.as_str()?;
-        self.tool(name)?;
-        let arguments = match object.get("arguments").or_else(|| object.get("parameters")) {
-            None | Some(Json::Null) => "{}".to_owned(),
-            Some(arguments @ Json::Object(_)) => arguments.to_string(),
-            // Arguments as text, as the API has them.
-            Some(Json::String(text)) => {
-                serde_json::from_str::<Map<String, Json>>(text).ok()?;
-                text.clone()
-            }
-            Some(_) => return None,
-        };
-        Some(ToolCall { name: name.to_owned(), arguments })
-    }
-
-    fn of_pairs(&self, body: &str) -> Option<ToolCall> {
-        let (name, mut rest) = match body.find("<arg_key>") {
-            Some(at) => body.split_at(at),
-            None => (body, ""),
-        };
-        let name = name.trim();
-        let tool = self.tool(name)?;
-        let mut arguments = Map::new();
-        while !rest.trim().is_empty() {
-            let (key, after) = rest.trim_start().strip_prefix("<arg_key>")?.split_once("</arg_key>")?;
-            let (value, after) = after.trim_start().strip_prefix("<arg_value>")?.split_once("</arg_value>")?;
-            let key = key.trim();
-            let kind = &tool["function"]["parameters"]["properties"][key]["type"];
-            arguments.insert(key.to_owned(), typed(value, kind));
-            rest = after;
-        }
-        Some(ToolCall { name: name.to_owned(), arguments: Json::Object(arguments).to_string() })
-    }
-
-    fn tool(&self, name: &str) -> Option<&Json> {
-        self.tools.iter().find(|tool| tool["function"]["name"] == name)
-    }
-}
-
-/// A value without a type of its own: text if the schema says so, else JSON if it is some.
-fn typed(value: &str, kind: &Json) -> Json {
-    if kind == "string" {
-        return Json::from(value);
-    }
-    serde_json::from_str(value.trim()).unwrap_or_else(|_| Json::from(value))
 }
 
 #[cfg(test)]
@@ -291,7 +138,10 @@ mod tests {
 
     /// Reasoning, content and calls.
     fn run(pieces: &[&str]) -> (String, String, Vec<(String, String)>) {
-        let mut parser = OutputParser::new(false, &tools());
+        run_with(OutputParser::new(false, &tools()), pieces)
+    }
+
+    fn run_with(mut parser: OutputParser, pieces: &[&str]) -> (String, String, Vec<(String, String)>) {
         let mut deltas: Vec<Delta> = pieces.iter().flat_map(|piece| parser.push(piece)).collect();
         deltas.extend(parser.finish());
         let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), vec![]);
@@ -299,17 +149,27 @@ mod tests {
             match delta {
                 Delta::Reasoning(text) => reasoning += &text,
                 Delta::Content(text) => content += &text,
-                Delta::Call(ToolCall { name, arguments }) => calls.push((name, arguments)),
+                Delta::Call(name) => calls.push((name, String::new())),
+                Delta::Arguments(piece) => calls.last_mut().expect("a call before its arguments").1 += &piece,
             }
         }
         (reasoning, content, calls)
     }
 
     fn check(output: &str, reasoning: &str, content: &str, calls: &[(&str, Json)]) {
+        check_whole(output, reasoning, content, calls);
+        check_with(&OutputParser::new(false, &tools()).in_pieces(), output, reasoning, content, calls);
+    }
+
+    fn check_whole(output: &str, reasoning: &str, content: &str, calls: &[(&str, Json)]) {
+        check_with(&OutputParser::new(false, &tools()), output, reasoning, content, calls);
+    }
+
+    fn check_with(parser: &OutputParser, output: &str, reasoning: &str, content: &str, calls: &[(&str, Json)]) {
         let letters: Vec<String> = output.chars().map(String::from).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
         for pieces in [vec![output], letters] {
-            let got = run(&pieces);
+            let got = run_with(parser.clone(), &pieces);
             assert_eq!((got.0.as_str(), got.1.as_str()), (reasoning, content), "{output:?}");
             let parsed: Vec<(&str, Json)> =
                 got.2.iter().map(|(name, text)| (name.as_str(), serde_json::from_str(text).unwrap())).collect();
@@ -346,6 +206,19 @@ mod tests {
             &[("weather", oslo.clone()), ("now", json!({}))],
         );
         check("<|python_tag|>{\"name\": \"now\"}", "", "", &[("now", json!({}))]);
+        // A tag in a string is text.
+        check(
+            "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"</tool_call>\"}}</tool_call>",
+            "",
+            "",
+            &[("weather", json!({ "city": "</tool_call>" }))],
+        );
+        check(
+            "<tool_call>weather<arg_key>city</arg_key><arg_value></tool_call><arg_value></arg_value></tool_call>",
+            "",
+            "",
+            &[("weather", json!({ "city": "</tool_call><arg_value>" }))],
+        );
         // The closing tag may be missing, arguments may be text.
         check("<tool_call>{\"name\": \"now\", \"arguments\": \"{}\"}", "", "", &[("now", json!({}))]);
     }
@@ -354,9 +227,7 @@ mod tests {
     fn what_is_no_call_is_text() {
         for text in [
             "plain < text with <tool_calls>",
-            "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": }}</tool_call>",
             "<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call> and more",
-            "<tool_call>weather<arg_key>city</arg_key></tool_call>",
             "{\"answer\": 42}",
             "{ not json",
             "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>",
@@ -366,6 +237,53 @@ mod tests {
             "",
         ] {
             check(text, "", text, &[]);
+        }
+    }
+
+    #[test]
+    fn arguments_that_break_off_are_text_unless_they_were_told() {
+        let pairs = "<tool_call>weather<arg_key>city</arg_key></tool_call>";
+        check_whole(pairs, "", pairs, &[]);
+        check_with(&OutputParser::new(false, &tools()).in_pieces(), pairs, "", "", &[("weather", json!({}))]);
+        let object = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": }}</tool_call>";
+        check_whole(object, "", object, &[]);
+        let got = run_with(OutputParser::new(false, &tools()).in_pieces(), &[object]);
+        assert_eq!(got.2, [("weather".into(), "{\"city\": }".into())]);
+    }
+
+    #[test]
+    fn arguments_come_as_they_are_written() {
+        let told = |text: &str| {
+            let mut parser = OutputParser::new(false, &tools()).in_pieces();
+            text.chars().flat_map(|c| parser.push(&c.to_string())).collect::<Vec<_>>()
+        };
+        let join = |deltas: &[Delta]| {
+            let mut all = String::new();
+            for delta in deltas {
+                match delta {
+                    Delta::Call(name) => all += &format!("[{name}]"),
+                    Delta::Arguments(text) => all += text,
+                    other => panic!("{other:?}"),
+                }
+            }
+            all
+        };
+        let object = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"a } \\\" </tool_call>\", \"da";
+        let deltas = told(object);
+        assert!(deltas.len() > 20, "{deltas:?}");
+        assert_eq!(join(&deltas), "[weather]{\"city\": \"a } \\\" </tool_call>\", \"da");
+        let pairs = "<tool_call>weather<arg_key>city</arg_key><arg_value>a \"é\" </arg</arg_value><arg_key>days</arg_key><arg_value>3";
+        assert_eq!(join(&told(pairs)), "[weather]{\"city\": \"a \\\"é\\\" </arg\", \"days\": ");
+        let bare = "{\"name\": \"weather\", \"parameters\": {\"city\": \"Os";
+        assert_eq!(join(&told(bare)), "[weather]{\"city\": \"Os");
+    }
+
+    #[test]
+    fn of_several_calls_only_the_first_may_be_wanted() {
+        let one = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
+        for parser in [OutputParser::new(false, &tools()), OutputParser::new(false, &tools()).in_pieces()] {
+            let got = run_with(parser.with_one_call(), &[one, "\n", one, " and text"]);
+            assert_eq!(got, (String::new(), " and text".into(), vec![("now".into(), "{}".into())]));
         }
     }
 
@@ -383,7 +301,8 @@ mod tests {
         fn pieces_make_no_difference(
             words in prop::collection::vec(prop::sample::select(vec![
                 "<tool_call>", "</tool_call>", "{\"name\": \"now\"}", "now", "<", " ", "\n", "é", "<think>", "</think>",
-                "<arg_key>", "{", "<|python_tag|>", "tool_call>",
+                "<arg_key>", "{", "<|python_tag|>", "tool_call>", "<tool_call>weather<arg_key>city", "</arg_key><arg_value>",
+                "</arg_value>", "{\"name\": \"now\", \"arguments\": {", "}", "\"", ";",
             ]), 0..10),
             cuts in prop::collection::vec(1usize..9, 60),
         ) {
@@ -398,6 +317,8 @@ mod tests {
             pieces.push(String::from_iter(&characters[at..]));
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
             prop_assert_eq!(run(&pieces), run(&[&whole]));
+            let parser = || OutputParser::new(false, &tools()).in_pieces();
+            prop_assert_eq!(run_with(parser(), &pieces), run_with(parser(), &[&whole]));
         }
     }
 }

@@ -361,3 +361,16 @@ fn a_model_speaks_its_own_template_or_its_familys() {
     let error = ChatTemplate::of_model(&broken).unwrap_err();
     assert!(matches!(error, ChatError::Template(TemplateError::Syntax { line: 1, .. })));
 }
+
+#[test]
+fn the_form_of_calls_is_what_the_template_repeats() {
+    for (family, form) in [
+        (Family::GlmFlash, CallForm::Pairs),
+        (Family::Youtu, CallForm::Tagged),
+        (Family::ChatMl, CallForm::TaggedLines),
+        (Family::Llama3, CallForm::Bare),
+        (Family::Plain, CallForm::Tagged),
+    ] {
+        assert_eq!(of(family).call_form(), form, "{family:?}");
+    }
+}

@@ -30,6 +30,8 @@ pub struct SamplerConfig {
     pub seed: u64,
     /// Report log-probabilities: of the token taken and of this many of the likeliest.
     pub logprobs: Option<usize>,
+    /// Of these, report what the token was drawn by, after all cuts and the temperature, and not what the model said.
+    pub logprobs_of_draw: bool,
 }
 
 impl Default for SamplerConfig {
@@ -47,6 +49,7 @@ impl Default for SamplerConfig {
             logit_bias: Vec::new(),
             seed: 0,
             logprobs: None,
+            logprobs_of_draw: false,
         }
     }
 }

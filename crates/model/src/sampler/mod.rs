@@ -93,8 +93,16 @@ impl Sampler {
             self.logits[id as usize] += bias;
         }
         self.window.apply(&self.config, &mut self.logits);
+        let draw = (self.config.logprobs_of_draw && self.config.logprobs.is_some()).then(|| self.drawn_from());
         let id = self.choose().ok_or(SamplerError::NoCandidate)?;
-        let logprob = self.config.logprobs.map(|count| self.log_probabilities(logits, id, count));
+        let logprob = match (self.config.logprobs, draw) {
+            (Some(count), Some(draw)) => {
+                self.top_logprobs.clear();
+                self.top_logprobs.extend(draw.iter().take(count));
+                draw.iter().find(|c| c.id == id).map(|c| c.logprob)
+            }
+            (count, _) => count.map(|count| self.log_probabilities(logits, id, count)),
+        };
         self.step += 1;
         Ok(Sampled { id, logprob })
     }
@@ -146,6 +154,27 @@ impl Sampler {
             bar = Some(Candidate { logit: floor, id: u32::MAX });
         }
         candidates::draw_above(&mut self.logits, best.logit, bar, temperature, uniform)
+    }
+
+    /// The tokens that one is drawn from, likeliest first.
+    fn drawn_from(&self) -> Vec<Logprob> {
+        let SamplerConfig { temperature, top_k, top_p, min_p, .. } = self.config;
+        let Some(best) = candidates::best(&self.logits) else { return vec![] };
+        if temperature == 0.0 || top_k == 1 {
+            return vec![Logprob { id: best.id, logprob: 0.0 }];
+        }
+        let mut ranked = vec![];
+        rank(&self.logits, if top_k == 0 { self.logits.len() } else { top_k }, &mut ranked);
+        if top_p < 1.0 {
+            ranked.truncate(candidates::top_p(&ranked, top_p));
+        }
+        let floor = candidates::min_p_floor(best.logit, min_p);
+        ranked.truncate(ranked.partition_point(|c| c.logit >= floor));
+        let scaled = |c: &Candidate| {
+            if c.logit == best.logit { 0.0 } else { f64::from(c.logit - best.logit) / f64::from(temperature) }
+        };
+        let total = ranked.iter().map(|c| scaled(c).exp()).sum::<f64>().ln();
+        ranked.iter().map(|c| Logprob { id: c.id, logprob: (scaled(c) - total) as f32 }).collect()
     }
 
     /// Lists the likeliest tokens and returns the log-probability of `id`.

@@ -200,6 +200,7 @@ fn any_config() -> impl Strategy<Value = SamplerConfig> {
                 logit_bias: vec![(1, f32::NEG_INFINITY), (2, 1.0)],
                 seed,
                 logprobs,
+                logprobs_of_draw: false,
             }
         })
 }
@@ -238,4 +239,26 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn probabilities_of_the_draw_are_those_after_the_cuts() {
+    let logits = [1.0, 3.0, f32::NEG_INFINITY, 2.0, 0.0];
+    let config = SamplerConfig {
+        top_k: 2,
+        temperature: 0.5,
+        logprobs: Some(4),
+        logprobs_of_draw: true,
+        ..SamplerConfig::default()
+    };
+    let mut sampler = Sampler::new(config.clone(), logits.len()).unwrap();
+    let sampled = sampler.sample(&logits).unwrap();
+    let share = 1.0 / (1.0 + (-2.0f32).exp());
+    let told: Vec<(u32, f32)> = sampler.top_logprobs().iter().map(|l| (l.id, l.logprob.exp())).collect();
+    assert_eq!(told.iter().map(|t| t.0).collect::<Vec<_>>(), [1, 3]);
+    assert!((told[0].1 - share).abs() < 1e-5 && (told[0].1 + told[1].1 - 1.0).abs() < 1e-5, "{told:?}");
+    let own = told.iter().find(|t| t.0 == sampled.id).unwrap().1;
+    assert_eq!(sampled.logprob.unwrap().exp(), own);
+    let mut greedy = Sampler::new(SamplerConfig { temperature: 0.0, ..config }, logits.len()).unwrap();
+    assert_eq!(greedy.sample(&logits).unwrap().logprob, Some(0.0));
 }

@@ -1,6 +1,6 @@
 //! One request: what it wants, what it hears, and where it is.
 
-use super::{Lease, Limits, Sampler};
+use super::{Lease, Limits, Output, Sampler};
 use crate::generate::Finish;
 use crate::sampler::{Logprob, Sampled, SamplerConfig, SamplerError};
 use std::ops::ControlFlow;
@@ -22,8 +22,19 @@ pub struct Request {
     pub ends: Arc<[u32]>,
     /// What restricts the tokens, if anything does.
     pub constraint: Option<Box<dyn Constraint>>,
+    /// Instead of text, one vector for the prompt: [`Event::Vector`].
+    pub pooling: Option<Pooling>,
     /// Hears of everything.
     pub sink: Box<dyn Sink>,
+}
+
+/// How the hidden states of a prompt become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// That of the last token.
+    Last,
 }
 
 /// Hears what becomes of a request, on the thread that runs the steps: it must not wait for anything. Dropping it
@@ -71,6 +82,8 @@ pub enum Event<'a> {
         /// The likeliest, if log-probabilities are wanted.
         top: &'a [Logprob],
     },
+    /// The hidden states of the prompt after the last norm, pooled; not normalised.
+    Vector(&'a [f32]),
     /// It is over. For a request that was closed, nobody hears it.
     Finished(Finish, Spent),
     /// It cannot go on.
@@ -175,6 +188,8 @@ pub(super) struct Sequence {
     /// Made when it first gets a place.
     sampler: Option<Sampler>,
     masked: Vec<f32>,
+    /// The sum of the rows that are pooled.
+    pooled: Vec<f64>,
     submitted: Instant,
     started: Instant,
     first_token: Option<Instant>,
@@ -192,6 +207,7 @@ impl Sequence {
             spent: Spent::default(),
             sampler: None,
             masked: vec![],
+            pooled: vec![],
             submitted: now,
             started: now,
             first_token: None,
@@ -214,6 +230,7 @@ impl Sequence {
 
     /// It has a place; so many tokens were in the cache.
     pub fn begin(&mut self, cached: usize, vocab: usize) -> Result<(), super::Failure> {
+        self.pooled.clear();
         if self.sampler.is_some() {
             // It had to make room and comes back.
             return Ok(());
@@ -241,6 +258,39 @@ impl Sequence {
         }
         let (cached, done, total) = (self.spent.cached, self.computed, self.prompt);
         self.request.sink.event(Event::Prompt { cached, done, total })
+    }
+
+    /// How its rows are pooled, if it wants a vector.
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.request.pooling
+    }
+
+    /// What its steps have to compute.
+    pub fn output(&self) -> Output {
+        if self.request.pooling.is_some() { Output::Hidden } else { Output::Logits }
+    }
+
+    /// Of its next `count` tokens, those at the end whose rows it wants.
+    pub fn rows(&self, count: usize) -> usize {
+        match self.request.pooling {
+            Some(Pooling::Mean) => count,
+            _ => usize::from(self.computed + count == self.tokens.len()),
+        }
+    }
+
+    /// Adds a row to the vector.
+    pub fn pool(&mut self, row: &[f32]) {
+        self.pooled.resize(row.len(), 0.0);
+        self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+
+    /// Passes the vector on.
+    pub fn tell_vector(&mut self) {
+        self.spent.prompt_time = self.started.elapsed();
+        let count = if self.request.pooling == Some(Pooling::Mean) { self.prompt } else { 1 };
+        let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
+        // It is over whatever the sink says.
+        let _ = self.request.sink.event(Event::Vector(&vector));
     }
 
     /// Chooses the next token. Says how it ended, if it did.

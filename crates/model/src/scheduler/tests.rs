@@ -68,7 +68,12 @@ impl Batches for Paged {
         for &row in input("rows") {
             let row = row as usize;
             let likely = next((0..=position[row]).map(|at| self.cache[place(segment[row], at)] as u32));
-            self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }));
+            match batch.output() {
+                Output::Logits => {
+                    self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }))
+                }
+                Output::Hidden => self.logits.extend([likely as f32, position[row] as f32]),
+            }
         }
         Ok(&self.logits)
     }
@@ -77,6 +82,7 @@ impl Batches for Paged {
 #[derive(Default)]
 struct Heard {
     tokens: Vec<u32>,
+    vector: Vec<f32>,
     cached: usize,
     progress: usize,
     end: Option<Result<(Finish, Spent), Failure>>,
@@ -105,6 +111,7 @@ impl Sink for Ear {
                     return ControlFlow::Break(());
                 }
             }
+            Event::Vector(vector) => heard.vector = vector.to_vec(),
             Event::Finished(finish, spent) => heard.end = Some(Ok((finish, spent))),
             Event::Failed(failure) => heard.end = Some(Err(failure)),
         }
@@ -152,6 +159,7 @@ fn request(prompt: &[u32], limit: usize, ear: &Ear) -> Request {
         limit: Some(limit),
         ends: Arc::from([END]),
         constraint: None,
+        pooling: None,
         sink: Box::new(ear.clone()),
     }
 }
@@ -341,6 +349,33 @@ fn a_sink_may_stop_its_text() {
     bench.scheduler.submit(request(&text, 9, &ear)).unwrap();
     bench.finish();
     assert_eq!((ear.tokens(), ear.finish()), (alone(&text, 4, 512), Some(Finish::Stopped)));
+}
+
+#[test]
+fn vectors_are_pooled_over_whole_prompts_beside_texts() {
+    // Few pages: the prompts come one after the other, in pieces, and give way to texts.
+    let mut bench = bench(16, 3, 256, 6, Options::default());
+    let text = prompt(1, 70);
+    let told = bench.add(&text, 20);
+    let long = prompt(2, 150);
+    let ask = |bench: &mut Bench, tokens: &[u32], pooling| {
+        let ear = Ear::default();
+        bench.scheduler.submit(Request { pooling: Some(pooling), ..request(tokens, 5, &ear) }).unwrap();
+        ear
+    };
+    // The second time the cache has the prompt, and every row counts none the less.
+    let means = [ask(&mut bench, &long, Pooling::Mean), ask(&mut bench, &long, Pooling::Mean)];
+    let (last, one) = (ask(&mut bench, &long, Pooling::Last), ask(&mut bench, &[5], Pooling::Mean));
+    bench.finish();
+    assert_eq!(told.tokens(), alone(&text, 20, 256));
+    let rows: Vec<f32> = (1..=150).map(|n| next(long[..n].iter().copied()) as f32).collect();
+    for ear in means {
+        let vector = ear.heard.lock().unwrap().vector.clone();
+        assert!((vector[0] - rows.iter().sum::<f32>() / 150.0).abs() < 1e-4 && vector[1] == 149.0 / 2.0, "{vector:?}");
+        assert_eq!(ear.finish(), Some(Finish::End));
+    }
+    assert_eq!(last.heard.lock().unwrap().vector, [rows[149], 149.0]);
+    assert_eq!(one.heard.lock().unwrap().vector, [next([5]) as f32, 0.0]);
 }
 
 #[test]

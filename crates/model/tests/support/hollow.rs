@@ -139,7 +139,15 @@ impl<'a> Hollow<'a> {
         let config = Config::read(&file).expect("a known model");
         let cache = if self.numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
         let pages = self.context / PAGE;
-        let sizes = Sizes { class, most_tokens: 64, segments: 1, pages, row_pages: pages, cache };
+        let sizes = Sizes {
+            class,
+            output: model::step::Output::Logits,
+            most_tokens: 64,
+            segments: 1,
+            pages,
+            row_pages: pages,
+            cache,
+        };
         build(&file, &config, &sizes, options).map_err(|e| e.to_string())
     }
 }

@@ -97,7 +97,15 @@ impl Machine {
         }
         let Setup { numerics, cache, chunk, pages, table } = self.setup;
         let (segments, row_pages) = (table.0 as i64, table.1 as i64);
-        let sizes = Sizes { class, most_tokens: chunk, segments, pages: pages as i64, row_pages, cache };
+        let sizes = Sizes {
+            class,
+            output: model::step::Output::Logits,
+            most_tokens: chunk,
+            segments,
+            pages: pages as i64,
+            row_pages,
+            cache,
+        };
         let options = Options::cpu(numerics, 64);
         let program = Arc::new(build(&self.file, &self.config, &sizes, &options).expect("a program").program);
         self.programs.insert(class, program.clone());

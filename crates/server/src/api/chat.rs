@@ -1,13 +1,15 @@
 //! `/v1/chat/completions`.
 
+use super::native::generation_settings;
 use super::usage::{chat_logprob, timings, usage};
 use crate::app::{App, Model, now};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
-use crate::stream::{Begun, Protocol, Said, event};
-use model::chat::{Conversation, Delta, OutputParser, Prompt, ToolCall};
+use crate::stream::{self, Protocol, Said, event};
+use crate::tools::{Tools, without_nulls};
+use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -19,15 +21,19 @@ pub struct Rendered {
     /// Its tokens.
     pub tokens: Vec<u32>,
     /// The tools that the model may call.
-    pub tools: Vec<Value>,
+    pub tools: Tools,
+    /// How it writes that.
+    pub form: CallForm,
     /// Whether reasoning stays in the text.
     pub raw_reasoning: bool,
 }
 
 impl Rendered {
-    /// What tells the parts of the output apart.
-    pub fn parser(&self) -> OutputParser {
-        let parser = OutputParser::new(self.prompt.opens_reasoning, &self.tools);
+    /// What tells the parts of the output apart, for a stream in pieces.
+    pub fn parser(&self, in_pieces: bool) -> OutputParser {
+        let parser = OutputParser::new(self.prompt.opens_reasoning, &self.tools.functions);
+        let parser = if in_pieces { parser.in_pieces() } else { parser };
+        let parser = if self.tools.one_call { parser.with_one_call() } else { parser };
         if self.raw_reasoning { parser.without_reasoning() } else { parser }
     }
 }
@@ -50,10 +56,16 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
             ));
         }
     }
-    let tools = tools(fields)?;
+    let tools = Tools::of_openai(fields, functions(fields)?)?;
     let mut conversation = Conversation::new(messages.to_vec());
-    conversation.tools.clone_from(&tools);
-    conversation.add_generation_prompt = fields.flag("add_generation_prompt")?.unwrap_or(true);
+    conversation.tools.clone_from(&tools.functions);
+    let (generate, go_on) = (fields.flag("add_generation_prompt")?, fields.flag("continue_final_message")?);
+    if generate == Some(true) && go_on == Some(true) {
+        let problem = "it and add_generation_prompt exclude each other";
+        return Err(ApiError::field("continue_final_message", problem));
+    }
+    conversation.add_generation_prompt = generate.unwrap_or(true);
+    let begun = go_on.or(generate).unwrap_or(true).then(|| Begun::take(&mut conversation)).flatten();
     if let Some(variables) = fields.object("chat_template_kwargs")? {
         conversation.variables = variables.0.clone();
         conversation.enable_thinking = variables.get("enable_thinking").and_then(Value::as_bool);
@@ -64,8 +76,48 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         }
         conversation.variables.entry("reasoning_effort").or_insert_with(|| effort.into());
     }
-    let raw_reasoning = fields.text("reasoning_format")?.is_some_and(|format| format == "none");
-    render_conversation(&conversation, tools, raw_reasoning, model)
+    let format = fields.text("reasoning_format")?;
+    let raw_reasoning = format.map_or(model.defaults.raw_reasoning, |format| format == "none");
+    render_conversation(&conversation, begun, tools, raw_reasoning, model)
+}
+
+/// What the assistant has said already, for it to go on from there: the last message, if it is the assistant's.
+#[derive(Debug, Default)]
+pub struct Begun {
+    reasoning: String,
+    content: String,
+}
+
+impl Begun {
+    /// Takes the message out of a conversation.
+    pub fn take(conversation: &mut Conversation) -> Option<Begun> {
+        let last = conversation.messages.last()?;
+        let calls = last["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
+        if last["role"] != "assistant" || calls {
+            return None;
+        }
+        let content = match &last["content"] {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => parts.iter().filter_map(|p| p["text"].as_str()).collect::<Vec<_>>().join("\n\n"),
+            _ => String::new(),
+        };
+        let reasoning = last["reasoning_content"].as_str().unwrap_or_default().to_owned();
+        conversation.messages.pop();
+        conversation.add_generation_prompt = true;
+        Some(Begun { reasoning, content })
+    }
+
+    /// Writes it behind the prompt, thoughts only where the prompt lets the model think.
+    fn write(&self, prompt: &mut Prompt) {
+        if prompt.opens_reasoning {
+            prompt.text.push_str(&self.reasoning);
+            if !self.content.is_empty() {
+                prompt.text.push_str("</think>");
+                prompt.opens_reasoning = false;
+            }
+        }
+        prompt.text.push_str(&self.content);
+    }
 }
 
 /// Renders a conversation.
@@ -74,7 +126,8 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
 /// As [`render`].
 pub fn render_conversation(
     conversation: &Conversation,
-    tools: Vec<Value>,
+    begun: Option<Begun>,
+    tools: Tools,
     raw_reasoning: bool,
     model: &Model,
 ) -> Result<Rendered, ApiError> {
@@ -82,64 +135,52 @@ pub fn render_conversation(
         .template
         .as_ref()
         .map_err(|why| ApiError::unsupported(format!("the chat template of this model cannot be used: {why}")))?;
-    let prompt = template.render(conversation)?;
-    let tokens = model.tokenizer.encode(&prompt.text, true, true);
-    Ok(Rendered { prompt, tokens, tools, raw_reasoning })
-}
-
-/// The functions among the tools, unless none may be called. Tools of other kinds are nothing that a model could use.
-fn tools(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
-    let tools = fields.list("tools")?.unwrap_or_default();
-    let choice = fields.get("tool_choice");
-    if choice.and_then(Value::as_str) == Some("none") {
-        return Ok(vec![]);
-    }
-    let wanted = choice.and_then(|choice| choice["function"]["name"].as_str());
-    let mut out = vec![];
-    for tool in tools.iter().filter(|tool| tool["type"] == "function" || tool.get("type").is_none()) {
-        let Some(name) = tool["function"]["name"].as_str() else {
-            return Err(ApiError::field("tools", "a function without a name"));
-        };
-        if wanted.is_none_or(|wanted| wanted == name) {
-            out.push(without_nulls(tool));
+    let mut prompt = match (conversation.enable_thinking, model.defaults.thinking) {
+        (None, thinking @ Some(_)) => {
+            template.render(&Conversation { enable_thinking: thinking, ..conversation.clone() })?
         }
+        _ => template.render(conversation)?,
+    };
+    if let Some(begun) = begun {
+        begun.write(&mut prompt);
     }
-    match wanted {
-        Some(name) if out.is_empty() => Err(ApiError::field("tool_choice", format!("there is no function '{name}'"))),
-        _ => Ok(out),
-    }
+    let tokens = model.tokenizer.encode(&prompt.text, true, true);
+    Ok(Rendered { prompt, tokens, tools, form: template.call_form(), raw_reasoning })
 }
 
-/// Templates print what is null as text.
-fn without_nulls(tool: &Value) -> Value {
-    let mut tool = tool.clone();
-    if let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) {
-        function.retain(|_, value| !value.is_null());
-    }
-    tool
+/// The functions among the tools. Tools of other kinds are nothing that a model could use.
+fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
+    let tools = fields.list("tools")?.unwrap_or_default();
+    let functions = tools.iter().filter(|tool| tool["type"] == "function" || tool.get("type").is_none());
+    let function = |tool: &Value| match tool["function"]["name"].is_string() {
+        true => Ok(without_nulls(tool)),
+        false => Err(ApiError::field("tools", "a function without a name")),
+    };
+    functions.map(function).collect()
 }
 
 /// Begins an answer.
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<stream::Begun, ApiError> {
     let fields = Fields::of(body)?;
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.special = !rendered.tools.is_empty();
+    settings.read_calls(&rendered, model)?;
     let chat = Chat {
         head: Head::new(app.id("chatcmpl-"), fields, model)?,
         model: model.clone(),
-        choices: (0..settings.choices).map(|_| Choice::new(rendered.parser())).collect(),
-        parallel_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
+        choices: (0..settings.choices).map(|_| Choice::new(rendered.parser(settings.stream))).collect(),
+        verbose: (app.options.verbose || fields.flag("verbose")?.unwrap_or(false))
+            .then(|| rendered.prompt.text.clone()),
         settings: settings.clone(),
         ids: app.id("call_"),
     };
     let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(Begun { answer, protocol: Box::new(chat) })
+    Ok(stream::Begun { answer, protocol: Box::new(chat) })
 }
 
 /// What every chunk begins with.
@@ -177,7 +218,8 @@ impl Head {
 
 /// What tells builds apart.
 pub fn fingerprint() -> String {
-    format!("kernloom-{}", env!("CARGO_PKG_VERSION"))
+    // Some clients of llama-server look for its "b" and a number.
+    format!("b{}-kernloom", env!("CARGO_PKG_VERSION"))
 }
 
 struct Choice {
@@ -197,9 +239,10 @@ struct Chat {
     model: Arc<Model>,
     settings: Settings,
     choices: Vec<Choice>,
-    parallel_calls: bool,
     /// What the ids of calls begin with.
     ids: String,
+    /// The prompt, if it is to be shown.
+    verbose: Option<String>,
 }
 
 impl Chat {
@@ -223,6 +266,14 @@ impl Chat {
         Some(json!({ "content": content }))
     }
 
+    /// What whoever looks for a mistake wants to see.
+    fn show(&self, object: &mut Map<String, Value>) {
+        if let Some(prompt) = &self.verbose {
+            let shown = json!({ "prompt": prompt, "generation_settings": generation_settings(&self.settings) });
+            object.insert("__verbose".into(), shown);
+        }
+    }
+
     fn call_id(&self, index: usize, call: usize) -> String {
         format!("{}{index:x}{call:02x}", self.ids)
     }
@@ -234,18 +285,18 @@ impl Chat {
             match delta {
                 Delta::Reasoning(text) => self.chunk(out, index, json!({ "reasoning_content": text }), None, more),
                 Delta::Content(text) => self.chunk(out, index, json!({ "content": text }), None, more),
-                Delta::Call(ToolCall { name, arguments }) => {
+                Delta::Call(name) => {
                     let at = self.choices[index].calls;
-                    if at > 0 && !self.parallel_calls {
-                        continue;
-                    }
                     self.choices[index].calls += 1;
                     let id = self.call_id(index, at);
                     let function = json!({ "name": name, "arguments": "" });
                     let start = json!([{ "index": at, "id": id, "type": "function", "function": function }]);
                     self.chunk(out, index, json!({ "tool_calls": start }), None, more);
-                    let piece = json!([{ "index": at, "function": { "arguments": arguments } }]);
-                    self.chunk(out, index, json!({ "tool_calls": piece }), None, Map::new());
+                }
+                Delta::Arguments(text) => {
+                    let at = self.choices[index].calls.saturating_sub(1);
+                    let piece = json!([{ "index": at, "function": { "arguments": text } }]);
+                    self.chunk(out, index, json!({ "tool_calls": piece }), None, more);
                 }
             }
         }
@@ -299,10 +350,11 @@ impl Protocol for Chat {
                 if !self.settings.include_usage {
                     more.insert("timings".into(), timings(&spent));
                 }
+                self.show(&mut more);
                 let reason = finish_reason(&ending, self.choices[index].calls);
                 self.chunk(out, index, json!({}), Some(reason), more);
             }
-            Heard::Failed { .. } => {}
+            Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 
@@ -319,7 +371,7 @@ impl Protocol for Chat {
     fn whole(&mut self, texts: Vec<Said>) -> Value {
         let mut choices = vec![];
         for (index, said) in texts.iter().enumerate() {
-            let message = Message::of(&mut self.choices[index].parser, &said.text, self.parallel_calls);
+            let message = Message::of(&mut self.choices[index].parser, &said.text);
             let ending = said.ending.as_ref().unwrap_or(&Ending::Length);
             let calls: Vec<Value> = message
                 .calls
@@ -351,6 +403,7 @@ impl Protocol for Chat {
         let mut object = self.head.object("chat.completion", choices.into());
         object.insert("usage".into(), chat_usage(texts.iter().map(|said| &said.spent)));
         object.insert("timings".into(), timings(&texts.first().map(|said| said.spent).unwrap_or_default()));
+        self.show(&mut object);
         Value::Object(object)
     }
 }
@@ -375,16 +428,25 @@ pub struct Message {
     pub calls: Vec<ToolCall>,
 }
 
+/// A complete call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The tool.
+    pub name: String,
+    /// A JSON object as text.
+    pub arguments: String,
+}
+
 impl Message {
     /// Tells the parts of a whole text apart.
-    pub fn of(parser: &mut OutputParser, text: &str, parallel_calls: bool) -> Message {
+    pub fn of(parser: &mut OutputParser, text: &str) -> Message {
         let mut message = Message::default();
         for delta in parser.push(text).into_iter().chain(parser.finish()) {
             match delta {
                 Delta::Reasoning(text) => message.reasoning += &text,
                 Delta::Content(text) => message.content += &text,
-                Delta::Call(call) if parallel_calls || message.calls.is_empty() => message.calls.push(call),
-                Delta::Call(_) => {}
+                Delta::Call(name) => message.calls.push(ToolCall { name, arguments: String::new() }),
+                Delta::Arguments(text) => message.calls.last_mut().into_iter().for_each(|c| c.arguments += &text),
             }
         }
         message

@@ -31,7 +31,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, model, false)?;
-    let prompts = prompt::prompts(fields.get("prompt"), model)?;
+    let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
     let of_prompt = |prompt: &Vec<u32>| {
         let text = if echo { model.tokenizer.decode(prompt, false) } else { vec![] };
@@ -105,7 +105,7 @@ impl Protocol for Completion {
                 self.spent[index] = spent;
                 self.chunk(out, index, "", Value::Null, Some((ending.reason(), &spent)));
             }
-            Heard::Failed { .. } => {}
+            Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 

@@ -1,13 +1,14 @@
 //! Anthropic's `/v1/messages` and `/v1/messages/count_tokens`.
 
-use super::chat::{Message, Rendered, render_conversation};
+use super::chat::{self, Message, Rendered, render_conversation};
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
-use model::chat::{Conversation, Delta, OutputParser, ToolCall};
+use crate::tools::{Choice, Tools};
+use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -21,11 +22,11 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.special = !rendered.tools.is_empty();
+    settings.read_calls(&rendered, model)?;
     let messages = Messages {
         id: app.id("msg_"),
         model: fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned(),
-        parser: rendered.parser(),
+        parser: rendered.parser(settings.stream),
         stream: settings.stream,
         prompt: rendered.tokens.len(),
         blocks: 0,
@@ -63,9 +64,7 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     for message in given {
         add_message(&mut messages, message)?;
     }
-    let choice = fields.object("tool_choice")?;
-    let none = choice.map(|c| c.text("type")).transpose()?.flatten() == Some("none");
-    let tools = if none { &[] } else { fields.list("tools")?.unwrap_or_default() };
+    let tools = fields.list("tools")?.unwrap_or_default();
     let mut functions = vec![];
     // Tools of other kinds have no schema: somebody else runs them.
     for tool in tools.iter().filter(|tool| tool.get("input_schema").is_some()) {
@@ -81,13 +80,33 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         functions.push(json!({ "type": "function", "function": function }));
     }
     let mut conversation = Conversation::new(messages);
-    conversation.tools.clone_from(&functions);
+    let tools = choose(fields, functions)?;
+    conversation.tools.clone_from(&tools.functions);
     match fields.object("thinking")?.map(|thinking| thinking.text("type")).transpose()?.flatten() {
         Some("disabled") => conversation.enable_thinking = Some(false),
         Some("enabled" | "adaptive") => conversation.enable_thinking = Some(true),
         _ => {}
     }
-    render_conversation(&conversation, functions, false, model)
+    let begun = chat::Begun::take(&mut conversation);
+    render_conversation(&conversation, begun, tools, false, model)
+}
+
+/// What `tool_choice` leaves of the functions.
+fn choose(fields: Fields<'_>, functions: Vec<Value>) -> Result<Tools, ApiError> {
+    let Some(asked) = fields.object("tool_choice")? else { return Tools::choose(functions, Choice::Auto) };
+    let choice = match asked.text("type")? {
+        Some("none") => Choice::None,
+        Some("auto") | None => Choice::Auto,
+        Some("any") => Choice::Any,
+        Some("tool") => {
+            let name = asked.text("name")?;
+            Choice::One(name.ok_or_else(|| ApiError::field("tool_choice", "a tool without a name"))?)
+        }
+        Some(other) => return Err(ApiError::field("tool_choice", format!("there is no type '{other}'"))),
+    };
+    let mut tools = Tools::choose(functions, choice)?;
+    tools.one_call |= asked.flag("disable_parallel_tool_use")?.unwrap_or(false);
+    Ok(tools)
 }
 
 /// The text of content.
@@ -169,6 +188,7 @@ struct Messages {
 enum Kind {
     Thinking,
     Text,
+    Call,
 }
 
 impl Messages {
@@ -201,13 +221,16 @@ impl Messages {
         let kind = match &delta {
             Delta::Reasoning(_) => Kind::Thinking,
             Delta::Content(_) => Kind::Text,
-            Delta::Call(ToolCall { name, arguments }) => {
+            Delta::Call(name) => {
                 self.close(out);
                 let id = self.call_id(self.calls);
                 self.calls += 1;
                 self.begin(json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), out);
-                self.add(json!({ "type": "input_json_delta", "partial_json": arguments }), out);
-                Self::send(out, &json!({ "type": "content_block_stop", "index": self.blocks - 1 }));
+                self.open = Some(Kind::Call);
+                return;
+            }
+            Delta::Arguments(text) => {
+                self.add(json!({ "type": "input_json_delta", "partial_json": text }), out);
                 return;
             }
         };
@@ -215,7 +238,7 @@ impl Messages {
             self.close(out);
             let block = match kind {
                 Kind::Thinking => json!({ "type": "thinking", "thinking": "", "signature": "" }),
-                Kind::Text => json!({ "type": "text", "text": "" }),
+                Kind::Text | Kind::Call => json!({ "type": "text", "text": "" }),
             };
             self.begin(block, out);
             self.open = Some(kind);
@@ -223,7 +246,7 @@ impl Messages {
         match delta {
             Delta::Reasoning(text) => self.add(json!({ "type": "thinking_delta", "thinking": text }), out),
             Delta::Content(text) => self.add(json!({ "type": "text_delta", "text": text }), out),
-            Delta::Call(_) => {}
+            Delta::Call(_) | Delta::Arguments(_) => {}
         }
     }
 
@@ -275,7 +298,7 @@ impl Protocol for Messages {
                 self.close(out);
                 (self.ending, self.spent) = (ending, spent);
             }
-            Heard::Progress { .. } | Heard::Failed { .. } => {}
+            Heard::Progress { .. } | Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 
@@ -292,7 +315,7 @@ impl Protocol for Messages {
 
     fn whole(&mut self, texts: Vec<Said>) -> Value {
         let said = texts.into_iter().next().unwrap_or_default();
-        let message = Message::of(&mut self.parser, &said.text, true);
+        let message = Message::of(&mut self.parser, &said.text);
         let mut content = vec![];
         if !message.reasoning.is_empty() {
             content.push(json!({ "type": "thinking", "thinking": message.reasoning, "signature": "" }));

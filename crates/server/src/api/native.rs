@@ -2,7 +2,7 @@
 
 use super::chat::render;
 use super::prompt;
-use super::usage::{chat_logprob, timings};
+use super::usage::{chat_logprob, native_prob, timings};
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -18,6 +18,8 @@ struct Completion {
     settings: Settings,
     prompts: Vec<Value>,
     return_tokens: bool,
+    /// Paths of the fields that are wanted, if not all of them are.
+    response_fields: Vec<String>,
     /// For each text, whether a line has ended in it.
     has_new_line: Vec<bool>,
 }
@@ -31,7 +33,7 @@ pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Be
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, model, false)?;
-    let prompts = prompt::prompts(fields.get("prompt"), model)?;
+    let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     let texts = prompts.iter().flat_map(|prompt| {
         let text = String::from_utf8_lossy(&model.tokenizer.decode(prompt, true)).into_owned();
         std::iter::repeat_n(Value::from(text), settings.choices)
@@ -41,6 +43,7 @@ pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Be
         settings: settings.clone(),
         prompts: texts.collect(),
         return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
+        response_fields: fields.texts("response_fields")?,
         has_new_line: vec![false; prompts.len() * settings.choices],
     };
     let answer = Answer::of(app, model, prompts, &settings)?;
@@ -64,7 +67,9 @@ impl Completion {
         object.insert("id_slot".into(), index.into());
         object.insert("tokens_predicted".into(), generated.into());
         if self.settings.sampling.logprobs.is_some() {
-            let all: Vec<Value> = scores.iter().map(|s| chat_logprob(&self.model.tokenizer, s)).collect();
+            let of_draw = self.settings.sampling.logprobs_of_draw;
+            let entry = if of_draw { native_prob } else { chat_logprob };
+            let all: Vec<Value> = scores.iter().map(|s| entry(&self.model.tokenizer, s)).collect();
             object.insert("completion_probabilities".into(), all.into());
         }
         object
@@ -125,7 +130,7 @@ impl Protocol for Completion {
                 self.end(&mut object, index, &ending, &spent);
                 object
             }
-            Heard::Failed { .. } => return,
+            Heard::Vector { .. } | Heard::Failed { .. } => return,
         };
         event(out, None, &Value::Object(object));
     }
@@ -139,11 +144,23 @@ impl Protocol for Completion {
         let whole = |(index, said): (usize, &Said)| {
             let mut object = self.chunk(index, &said.text, &said.tokens, &said.scores, said.spent.generated);
             self.end(&mut object, index, said.ending.as_ref().unwrap_or(&Ending::Length), &said.spent);
-            Value::Object(object)
+            only(Value::Object(object), &self.response_fields)
         };
         let mut all: Vec<Value> = texts.iter().enumerate().map(whole).collect();
         if all.len() == 1 { all.remove(0) } else { all.into() }
     }
+}
+
+/// The values at these paths, such as `generation_settings/seed`, by the last word of each; without any, everything.
+fn only(object: Value, paths: &[String]) -> Value {
+    if paths.is_empty() {
+        return object;
+    }
+    let found = paths.iter().filter_map(|path| {
+        let value = object.pointer(&format!("/{path}"))?.clone();
+        Some((path.rsplit('/').next().unwrap_or(path).to_owned(), value))
+    });
+    Value::Object(found.collect())
 }
 
 /// The settings of a request in llama-server's words.

@@ -7,12 +7,13 @@ use serde_json::Value;
 /// Prompts of a request at most.
 const MOST_PROMPTS: usize = 128;
 
-/// The token sequences of `prompt`: a string, a list of tokens (and strings between them), or a list of such.
+/// The token sequences of a field such as `prompt`: a string, a list of tokens (and strings between them), or a list of
+/// such.
 ///
 /// # Errors
 /// Anything else.
-pub fn prompts(value: Option<&Value>, model: &Model) -> Result<Vec<Vec<u32>>, ApiError> {
-    let wrong = |problem: &str| ApiError::field("prompt", problem);
+pub fn prompts(field: &str, value: Option<&Value>, model: &Model) -> Result<Vec<Vec<u32>>, ApiError> {
+    let wrong = |problem: &str| ApiError::field(field, problem);
     let all = match value {
         None | Some(Value::Null) => return Err(wrong("it is missing")),
         Some(Value::Array(list)) if list.is_empty() => return Err(wrong("the list is empty")),
@@ -23,11 +24,11 @@ pub fn prompts(value: Option<&Value>, model: &Model) -> Result<Vec<Vec<u32>>, Ap
     if all.len() > MOST_PROMPTS {
         return Err(wrong(&format!("more than {MOST_PROMPTS} prompts")));
     }
-    all.into_iter().map(|prompt| tokens(prompt, model)).collect()
+    all.into_iter().map(|prompt| tokens(field, prompt, model)).collect()
 }
 
-fn tokens(prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiError> {
-    let wrong = |problem: String| ApiError::field("prompt", problem);
+fn tokens(field: &str, prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiError> {
+    let wrong = |problem: String| ApiError::field(field, problem);
     let id = |value: &Value| {
         let vocab = model.worker.limits().vocab;
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab);
@@ -45,11 +46,17 @@ fn tokens(prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiError> {
             }
             Ok(out)
         }
-        // As llama-server has it.
-        Value::Object(fields) => match fields.get("prompt_string").and_then(Value::as_str) {
-            Some(text) => Ok(model.tokenizer.encode(text, true, true)),
-            None => Err(wrong("it is an object without prompt_string".into())),
-        },
+        // As llama-server has it: text, or a list of parts that are text.
+        Value::Object(fields) => {
+            let parts = fields.get("content").and_then(Value::as_array).filter(|parts| !parts.is_empty());
+            let part = |part: &Value| part["text"].as_str().filter(|_| part["type"] == "text").map(str::to_owned);
+            let text = match fields.get("prompt_string").and_then(Value::as_str) {
+                Some(text) => Some(text.to_owned()),
+                None => parts.and_then(|parts| parts.iter().map(part).collect::<Option<String>>()),
+            };
+            let text = text.ok_or_else(|| wrong("it is an object without prompt_string or content of text".into()))?;
+            Ok(model.tokenizer.encode(&text, true, true))
+        }
         _ => Err(wrong("it is neither a string nor a list of tokens".into())),
     }
 }

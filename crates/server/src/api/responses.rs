@@ -10,6 +10,7 @@ use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
+use crate::tools::Tools;
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     settings.choices = 1;
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.special = !rendered.tools.is_empty();
+    settings.read_calls(&rendered, model)?;
     let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned();
     let echoed = [
         "instructions",
@@ -46,7 +47,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
         model: name,
         created: now(),
         echoed: echoed.collect(),
-        parser: rendered.parser(),
+        parser: rendered.parser(settings.stream),
         stream: settings.stream,
         sequence: 0,
         items: vec![],
@@ -75,8 +76,7 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::field("input", "there is no message in it"));
     }
-    let none = fields.get("tool_choice").and_then(Value::as_str) == Some("none");
-    let tools = if none { &[] } else { fields.list("tools")?.unwrap_or_default() };
+    let tools = fields.list("tools")?.unwrap_or_default();
     let mut functions = vec![];
     for tool in tools.iter().filter(|tool| tool["type"] == "function") {
         if !tool["name"].is_string() {
@@ -91,12 +91,13 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         functions.push(json!({ "type": "function", "function": function }));
     }
     let mut conversation = Conversation::new(messages);
-    conversation.tools.clone_from(&functions);
+    let tools = Tools::of_openai(fields, functions)?;
+    conversation.tools.clone_from(&tools.functions);
     if let Some(effort) = fields.object("reasoning")?.map(|r| r.text("effort")).transpose()?.flatten() {
         conversation.enable_thinking = (effort == "none").then_some(false);
         conversation.variables.insert("reasoning_effort".into(), effort.into());
     }
-    render_conversation(&conversation, functions, false, model)
+    render_conversation(&conversation, None, tools, false, model)
 }
 
 /// Adds an item of the input to the messages.
@@ -163,10 +164,12 @@ struct Responses {
 }
 
 /// Items that text flows into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Reasoning,
     Message,
+    /// A call of this tool.
+    Call(String),
 }
 
 impl Responses {
@@ -183,79 +186,89 @@ impl Responses {
         format!("{prefix}_{}{:02x}", self.ids, self.items.len())
     }
 
-    fn item(&self, kind: Kind, text: &str, status: &str) -> Value {
+    fn item(&self, kind: &Kind, text: &str, status: &str) -> Value {
+        let id = self.open_id(kind);
         match kind {
             Kind::Reasoning => json!({
-                "id": self.item_id("rs"), "type": "reasoning", "summary": [], "status": status,
+                "id": id, "type": "reasoning", "summary": [], "status": status,
                 "content": [{ "type": "reasoning_text", "text": text }],
             }),
             Kind::Message => json!({
-                "id": self.item_id("msg"), "type": "message", "role": "assistant", "status": status,
-                "content": [part(text)],
+                "id": id, "type": "message", "role": "assistant", "status": status, "content": [part(text)],
+            }),
+            Kind::Call(name) => json!({
+                "id": id, "type": "function_call", "call_id": self.item_id("call"), "name": name,
+                "arguments": text, "status": status,
             }),
         }
+    }
+
+    fn open_id(&self, kind: &Kind) -> String {
+        self.item_id(match kind {
+            Kind::Reasoning => "rs",
+            Kind::Message => "msg",
+            Kind::Call(_) => "fc",
+        })
     }
 
     fn delta(&mut self, delta: Delta, out: &mut String) {
         let (kind, text) = match delta {
             Delta::Reasoning(text) => (Kind::Reasoning, text),
             Delta::Content(text) => (Kind::Message, text),
-            Delta::Call(call) => {
-                self.close(out);
-                let at = self.items.len();
-                let (id, call_id) = (self.item_id("fc"), self.item_id("call"));
-                let item = |arguments: &str, status: &str| {
-                    json!({
-                        "id": id, "type": "function_call", "call_id": call_id, "name": call.name,
-                        "arguments": arguments, "status": status,
-                    })
-                };
-                let added = json!({ "output_index": at, "item": item("", "in_progress") });
-                self.send(out, "response.output_item.added", added);
-                let delta = json!({ "item_id": id, "output_index": at, "delta": call.arguments });
-                self.send(out, "response.function_call_arguments.delta", delta);
-                let done = json!({ "item_id": id, "output_index": at, "arguments": call.arguments });
-                self.send(out, "response.function_call_arguments.done", done);
-                let item = item(&call.arguments, "completed");
-                self.send(out, "response.output_item.done", json!({ "output_index": at, "item": item }));
-                self.items.push(item);
+            Delta::Call(name) => {
+                self.begin(Kind::Call(name), out);
+                return;
+            }
+            Delta::Arguments(text) => {
+                self.go_on(&text, out);
                 return;
             }
         };
         if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
-            self.close(out);
-            let mut item = self.item(kind, "", "in_progress");
-            item["content"] = json!([]);
-            let at = self.items.len();
-            self.send(out, "response.output_item.added", json!({ "output_index": at, "item": item }));
-            if kind == Kind::Message {
-                let part = json!({ "item_id": item["id"], "output_index": at, "content_index": 0, "part": part("") });
-                self.send(out, "response.content_part.added", part);
-            }
-            self.open = Some((kind, String::new()));
+            self.begin(kind, out);
         }
-        let (at, id) = (self.items.len(), self.open_id(kind));
-        if let Some((_, held)) = &mut self.open {
-            held.push_str(&text);
-        }
-        let delta = json!({ "item_id": id, "output_index": at, "content_index": 0, "delta": text, "logprobs": [] });
-        self.send(out, &format!("response.{}.delta", name(kind)), delta);
+        self.go_on(&text, out);
     }
 
-    fn open_id(&self, kind: Kind) -> String {
-        self.item_id(match kind {
-            Kind::Reasoning => "rs",
-            Kind::Message => "msg",
-        })
+    /// Begins an item that text flows into.
+    fn begin(&mut self, kind: Kind, out: &mut String) {
+        self.close(out);
+        let mut item = self.item(&kind, "", "in_progress");
+        if !matches!(kind, Kind::Call(_)) {
+            item["content"] = json!([]);
+        }
+        let at = self.items.len();
+        self.send(out, "response.output_item.added", json!({ "output_index": at, "item": item }));
+        if kind == Kind::Message {
+            let part = json!({ "item_id": item["id"], "output_index": at, "content_index": 0, "part": part("") });
+            self.send(out, "response.content_part.added", part);
+        }
+        self.open = Some((kind, String::new()));
+    }
+
+    /// More of the item that text flows into.
+    fn go_on(&mut self, text: &str, out: &mut String) {
+        let Some((kind, mut held)) = self.open.take() else { return };
+        held.push_str(text);
+        let mut delta = json!({ "item_id": self.open_id(&kind), "output_index": self.items.len(), "delta": text });
+        if !matches!(kind, Kind::Call(_)) {
+            delta["content_index"] = json!(0);
+            delta["logprobs"] = json!([]);
+        }
+        self.send(out, &format!("response.{}.delta", name(&kind)), delta);
+        self.open = Some((kind, held));
     }
 
     /// Ends the item that text flows into.
     fn close(&mut self, out: &mut String) {
         let Some((kind, text)) = self.open.take() else { return };
-        let (at, id) = (self.items.len(), self.open_id(kind));
-        let item = self.item(kind, &text, "completed");
-        let done = json!({ "item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": [] });
-        self.send(out, &format!("response.{}.done", name(kind)), done);
+        let (at, id) = (self.items.len(), self.open_id(&kind));
+        let item = self.item(&kind, &text, "completed");
+        let done = match kind {
+            Kind::Call(_) => json!({ "item_id": id, "output_index": at, "arguments": text }),
+            _ => json!({ "item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": [] }),
+        };
+        self.send(out, &format!("response.{}.done", name(&kind)), done);
         if kind == Kind::Message {
             let part = json!({ "item_id": id, "output_index": at, "content_index": 0, "part": part(&text) });
             self.send(out, "response.content_part.done", part);
@@ -310,10 +323,11 @@ impl Responses {
     }
 }
 
-fn name(kind: Kind) -> &'static str {
+fn name(kind: &Kind) -> &'static str {
     match kind {
         Kind::Reasoning => "reasoning_text",
         Kind::Message => "output_text",
+        Kind::Call(_) => "function_call_arguments",
     }
 }
 
@@ -340,7 +354,7 @@ impl Protocol for Responses {
                 }
             }
             Heard::End { ending, spent, .. } => self.end(ending, spent, out),
-            Heard::Progress { .. } | Heard::Failed { .. } => {}
+            Heard::Progress { .. } | Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 

@@ -65,6 +65,17 @@ pub fn chat_logprob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
     Value::Object(object)
 }
 
+/// As [`chat_logprob`], with probabilities: llama-server's form for those that a token was drawn by.
+pub fn native_prob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
+    let entry = |token: &model::sampler::Logprob| {
+        let (text, bytes) = text(tokenizer, token.id);
+        json!({ "id": token.id, "token": text, "bytes": bytes, "prob": token.logprob.exp() })
+    };
+    let mut object = entry(&scored.token);
+    object["top_probs"] = scored.top.iter().filter(|token| token.logprob.exp() > 0.0).map(entry).collect();
+    object
+}
+
 /// `logprobs` of the older completions API; `offset` is that of the first token in the text.
 pub fn completion_logprobs(tokenizer: &Tokenizer, scores: &[Scored], offset: &mut usize) -> Value {
     let (mut tokens, mut logprobs, mut tops, mut offsets) = (vec![], vec![], vec![], vec![]);

@@ -1,0 +1,145 @@
+//! `/v1/embeddings`, and `/embedding` as llama-server has it: one vector for each prompt.
+
+use super::prompt;
+use crate::app::{App, Model};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::settings::Settings;
+use crate::speech::{Answer, Heard};
+use crate::stream::{Begun, Protocol, Said};
+use base64::Engine;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How vectors are told.
+enum Form {
+    OpenAi { base64: bool },
+    Native,
+}
+
+struct Embeddings {
+    form: Form,
+    model: String,
+    norm: Norm,
+}
+
+/// Begins an answer in OpenAI's form.
+///
+/// # Errors
+/// A server without embeddings, a request that makes no sense, and what the queue refuses.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+    let base64 = match Fields::of(body)?.text("encoding_format")? {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(other) => {
+            let problem = format!("there is no format '{other}'; there are float and base64");
+            return Err(ApiError::field("encoding_format", problem));
+        }
+    };
+    begin_in(Form::OpenAi { base64 }, app, model, body)
+}
+
+/// Begins an answer in llama-server's form.
+///
+/// # Errors
+/// As [`begin`].
+pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+    begin_in(Form::Native, app, model, body)
+}
+
+fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+    let Some(pooling) = app.options.embeddings else {
+        return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
+    };
+    let fields = Fields::of(body)?;
+    let name = if fields.get("input").is_none() && fields.get("content").is_some() { "content" } else { "input" };
+    let prompts = prompt::prompts(name, fields.get(name), model)?;
+    if let Some(wanted) = fields.integer("dimensions")?
+        && wanted != model.facts.width as i64
+    {
+        let problem = format!("vectors of this model have {} dimensions and cannot be cut", model.facts.width);
+        return Err(ApiError::field("dimensions", problem));
+    }
+    let embeddings = Embeddings {
+        form,
+        model: fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned(),
+        norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(2))?,
+    };
+    let mut settings = Settings::of_defaults(&model.defaults);
+    settings.pooling = Some(pooling);
+    let answer = Answer::of(app, model, prompts, &settings)?;
+    Ok(Begun { answer, protocol: Box::new(embeddings) })
+}
+
+/// What makes vectors comparable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Norm {
+    None,
+    /// The root of the sum of squares is 1, and so on for other powers.
+    Power(i32),
+}
+
+impl Norm {
+    fn of(number: i64) -> Result<Norm, ApiError> {
+        match number {
+            n if n < 0 => Ok(Norm::None),
+            1..=16 => Ok(Norm::Power(number as i32)),
+            _ => Err(ApiError::field("embd_normalize", format!("{number} is not -1 (none) or between 1 and 16"))),
+        }
+    }
+
+    fn apply(self, vector: &[f32]) -> Vec<f32> {
+        let Norm::Power(power) = self else { return vector.to_vec() };
+        let sum: f64 = vector.iter().map(|&x| f64::from(x).abs().powi(power)).sum();
+        let length = sum.powf(1.0 / f64::from(power));
+        let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+        vector.iter().map(|&x| (f64::from(x) * scale) as f32).collect()
+    }
+}
+
+impl Protocol for Embeddings {
+    fn streams(&self) -> bool {
+        false
+    }
+
+    fn start(&mut self, _: &mut String) {}
+
+    fn heard(&mut self, _: Heard, _: &mut String) {}
+
+    fn finish(&mut self, _: &mut String) {}
+
+    fn whole(&mut self, texts: Vec<Said>) -> Value {
+        let one = |(index, said): (usize, &Said)| {
+            let vector = self.norm.apply(&said.vector);
+            match self.form {
+                Form::Native => json!({ "index": index, "embedding": [vector] }),
+                Form::OpenAi { base64: false } => json!({ "object": "embedding", "index": index, "embedding": vector }),
+                Form::OpenAi { base64: true } => {
+                    let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+                    let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+                    json!({ "object": "embedding", "index": index, "embedding": text, "encoding_format": "base64" })
+                }
+            }
+        };
+        let data: Vec<Value> = texts.iter().enumerate().map(one).collect();
+        if matches!(self.form, Form::Native) {
+            return data.into();
+        }
+        let tokens: usize = texts.iter().map(|said| said.spent.prompt).sum();
+        let usage = json!({ "prompt_tokens": tokens, "total_tokens": tokens });
+        json!({ "object": "list", "model": self.model, "data": data, "usage": usage })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn norms() {
+        let norm = |number: i64| Norm::of(number).unwrap().apply(&[3.0, -4.0]);
+        assert_eq!((norm(2), norm(-1), norm(1)), (vec![0.6, -0.8], vec![3.0, -4.0], vec![3.0 / 7.0, -4.0 / 7.0]));
+        assert_eq!(Norm::Power(2).apply(&[0.0, 0.0]), [0.0, 0.0]);
+        assert!(Norm::of(0).is_err() && Norm::of(99).is_err());
+    }
+}

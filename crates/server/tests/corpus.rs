@@ -1,0 +1,98 @@
+//! Replays the corpus of the fuzzer of requests, and makes the seeds that it started from.
+
+mod exercise;
+
+use exercise::{Exercise, ROUTES};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/request")
+}
+
+#[test]
+fn corpus_is_survived() {
+    let exercise = Exercise::new();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let statuses: Vec<u16> = paths.iter().map(|path| exercise.ask(&std::fs::read(path).unwrap()).0).collect();
+    let taken = statuses.iter().filter(|status| **status == 200).count();
+    println!("{} requests replayed, {taken} of them were answered", paths.len());
+    assert!(paths.len() > 20 && taken > 10, "{} requests, {taken} taken", paths.len());
+}
+
+#[test]
+fn seeds_are_taken() {
+    let exercise = Exercise::new();
+    for (route, body) in seeds() {
+        let (status, text) = exercise.ask(&input(route, &body));
+        assert_eq!(status, 200, "{route}: {body}: {text}");
+    }
+}
+
+fn input(route: &str, body: &Value) -> Vec<u8> {
+    let at = ROUTES.iter().position(|r| *r == route).expect("a route") as u8;
+    [&[at][..], body.to_string().as_bytes()].concat()
+}
+
+/// One request for each thing that can be asked for.
+fn seeds() -> Vec<(&'static str, Value)> {
+    let ask = |more: Value| {
+        let mut body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 9 });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body
+    };
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] });
+    let tool = json!({ "type": "function", "function": { "name": "f", "parameters": schema } });
+    let (chat, messages) = ("/v1/chat/completions", "/v1/messages");
+    vec![
+        (chat, ask(json!({ "stream": true, "stream_options": { "include_usage": true }, "n": 2, "seed": 3 }))),
+        (chat, ask(json!({ "logprobs": true, "top_logprobs": 2, "logit_bias": { "9": -100 }, "stop": ["a", "b"] }))),
+        (chat, ask(json!({ "tools": [tool], "tool_choice": "required", "stream": true }))),
+        (chat, ask(json!({ "tools": [tool], "tool_choice": { "type": "function", "function": { "name": "f" } } }))),
+        (chat, ask(json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } }))),
+        (
+            chat,
+            json!({ "messages": [{ "role": "system", "content": [{ "type": "text", "text": "x" }] },
+            { "role": "assistant", "content": null, "tool_calls": [{ "id": "1", "type": "function",
+              "function": { "name": "f", "arguments": "{}" } }] }, { "role": "tool", "tool_call_id": "1", "content": "y" }] }),
+        ),
+        (
+            chat,
+            ask(json!({ "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repeat_penalty": 1.1,
+            "frequency_penalty": 0.1, "presence_penalty": 0.1, "chat_template_kwargs": { "enable_thinking": false } })),
+        ),
+        ("/v1/completions", json!({ "prompt": ["a", [9, 10]], "max_tokens": 3, "echo": true, "logprobs": 1 })),
+        ("/completion", json!({ "prompt": ["a", 9, "b"], "n_predict": 3, "stream": true, "n_probs": 2 })),
+        ("/completion", json!({ "prompt": "a", "grammar": "root ::= [a-c]+ (\"x\" | \"y\")", "n_predict": 5 })),
+        ("/v1/responses", json!({ "input": "Hi", "instructions": "x", "stream": true, "max_output_tokens": 5 })),
+        (
+            "/v1/responses",
+            json!({ "input": [{ "role": "user", "content": [{ "type": "input_text", "text": "a" }] },
+            { "type": "function_call", "call_id": "1", "name": "f", "arguments": "{}" },
+            { "type": "function_call_output", "call_id": "1", "output": "x" }], "max_output_tokens": 5 }),
+        ),
+        (messages, ask(json!({ "system": "x", "stream": true, "stop_sequences": ["q"] }))),
+        (
+            messages,
+            ask(json!({ "tools": [{ "name": "f", "input_schema": schema }], "tool_choice": { "type": "any" } })),
+        ),
+        ("/v1/messages/count_tokens", ask(json!({}))),
+        ("/v1/embeddings", json!({ "input": ["a", "bc"], "encoding_format": "base64" })),
+        ("/embedding", json!({ "content": "abc", "embd_normalize": -1 })),
+        ("/v1/chat/completions/input_tokens", ask(json!({}))),
+        ("/tokenize", json!({ "content": "ab\u{e9}", "add_special": true, "with_pieces": true })),
+        ("/detokenize", json!({ "tokens": [9, 10] })),
+        ("/apply-template", ask(json!({ "tools": [tool] }))),
+    ]
+}
+
+/// Run by hand before a new campaign: `cargo test -p kernloom-server --test corpus -- --ignored`.
+#[test]
+#[ignore = "writes the seeds into the corpus"]
+fn write_seeds() {
+    std::fs::create_dir_all(corpus()).unwrap();
+    for (at, (route, body)) in seeds().iter().enumerate() {
+        std::fs::write(corpus().join(format!("seed-{at:02}")), input(route, body)).unwrap();
+    }
+}
