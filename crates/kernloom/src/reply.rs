@@ -153,7 +153,8 @@ impl<'a> Reply<'a> {
             match delta {
                 Delta::Reasoning(text) => self.reasoning.push_str(&text),
                 Delta::Content(text) => piece.push_str(&text),
-                Delta::Call(call) => self.calls.push(call),
+                Delta::Call(name) => self.calls.push(ToolCall { name, arguments: String::new() }),
+                Delta::Arguments(text) => self.calls.last_mut().into_iter().for_each(|call| call.arguments += &text),
             }
         }
         self.said.push_str(&piece);

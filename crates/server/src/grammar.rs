@@ -277,8 +277,11 @@ mod tests {
             };
             let ends: Vec<&u32> = may.iter().filter(short).collect();
             let take = (random >> 33) as usize;
-            let id =
-                if !ends.is_empty() && take % 4 == 0 { *ends[take / 4 % ends.len()] } else { may[take % may.len()] };
+            let id = if !ends.is_empty() && take.is_multiple_of(4) {
+                *ends[take / 4 % ends.len()]
+            } else {
+                may[take % may.len()]
+            };
             constraint.accept(id).expect("it may come");
             text.extend_from_slice(tokenizer.token_bytes(id).unwrap_or_default());
         }

@@ -4,7 +4,7 @@
 //! text, word for word. In *pieces* it is passed on as soon as its tool is known and its arguments have begun, and then
 //! as it comes. Values of GLM carry no type: the tool's schema says which it is.
 
-use super::output::{Delta, add};
+use super::output::{Delta, ToolCall, add};
 use serde_json::{Map, Value as Json};
 
 pub(super) const OPEN: &str = "<tool_call>";
@@ -396,13 +396,6 @@ impl Calls {
     fn name(&self, tool: usize) -> String {
         self.tools[tool]["function"]["name"].as_str().unwrap_or_default().to_owned()
     }
-}
-
-/// A complete call of a tool.
-struct ToolCall {
-    name: String,
-    /// A JSON object as text.
-    arguments: String,
 }
 
 fn tell(call: ToolCall, out: &mut Vec<Delta>) {

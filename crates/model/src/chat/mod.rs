@@ -14,7 +14,7 @@ mod reasoning;
 pub use calls::CallForm;
 pub use family::Family;
 pub use jinja::{Limit, Limits, TemplateError};
-pub use output::{Delta, OutputParser};
+pub use output::{Delta, OutputParser, ToolCall};
 pub use reasoning::{ReasoningSplitter, Split};
 
 use serde_json::{Map, Value as Json, json};

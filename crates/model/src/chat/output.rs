@@ -17,6 +17,15 @@ pub enum Delta {
     Arguments(String),
 }
 
+/// A complete call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The tool.
+    pub name: String,
+    /// A JSON object as text.
+    pub arguments: String,
+}
+
 /// Tells the parts of an output apart.
 ///
 /// ```

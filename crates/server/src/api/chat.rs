@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use crate::stream::{self, Protocol, Said, event};
 use crate::tools::{Tools, without_nulls};
-use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt};
+use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -426,15 +426,6 @@ pub struct Message {
     pub content: String,
     /// The tools it called.
     pub calls: Vec<ToolCall>,
-}
-
-/// A complete call of a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolCall {
-    /// The tool.
-    pub name: String,
-    /// A JSON object as text.
-    pub arguments: String,
 }
 
 impl Message {
