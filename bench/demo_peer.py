@@ -42,7 +42,7 @@ for prompt in prompts:
     ours = output(kernloom, "run", "-m", str(model), "-p", prompt, "--temp", "0", "-n", str(TOKENS), "--numerics", "exact").strip()
     text = f"[gMASK]<sop><|user|>{prompt}<|assistant|></think>"
     # On a busy machine it can end before all of its output is written, so the longest of three counts.
-    tries = [output(peer, "-m", str(model), "-p", text, "-n", str(TOKENS), "--temp", "0", "-no-cnv", "--no-display-prompt") for _ in range(3)]
+    tries = [output(peer, "-m", str(model), "-p", text, "-n", str(TOKENS), "--temp", "0", "-no-cnv", "--no-display-prompt", "--no-repack") for _ in range(3)]
     theirs = max(tries, key=len).replace("[end of text]", "").strip()
     if ours == theirs:
         same += 1

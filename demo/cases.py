@@ -1,33 +1,23 @@
 #!/usr/bin/env python3
 """Writes the cases of the evaluation, `demo/cases.jsonl`: for every skill some questions of the training split and some
-held out, each with the answers that count as right; and the requests written by hand below, which no list of the corpus
-contains (two earlier sets showed where the corpus was too narrow; this one was written after them).
+held out, each with the answers that count as right; the requests of `held_out.py`; questions with tools, and with thinking.
 
     python3 demo/cases.py > demo/cases.jsonl"""
 
 import json
 import re
 
+import beyond
 import chats
+import held_out
 import skills
 from draw import Draw
 
 EACH = 40
 HELLOS = chats.HELLO + chats.FINE
-HONEST = sorted({answer for _, answers in chats.OUT.values() for answer in answers or []})
-# Written by hand, not drawn: how strangers may greet, ask about the model, or ask for too much.
-BY_HAND = [
-    (HELLOS, ["Good evening, dear machine", "hey, just checking in to say hi", "Hello from the other side of the world", "Oh hello, I did not see you there", "Hi, is it a good day for you?", "Rise and shine!"]),
-    (chats.WELCOME, ["You are a star, thanks", "Thanks, I could not have done it without you", "thank you for all of this"]),
-    (chats.BYE, ["Well, I'd better be going. Bye!", "Catch you later"]),
-    (chats.I_AM, ["Could you tell me a bit about who you are?", "Do I talk to a person or to a computer here?", "What name did they give you?"]),
-    (chats.I_CAN, ["How can you make yourself useful?", "Please list everything that you can do", "What could I ask you about?"]),
-    (chats.MADE, ["Who put you together?", "What company do you come from?"]),
-    (HONEST, ["Build me a website with React", "Why does my for loop never end?", "Generate a Dockerfile for a Node app", "Explain what a pointer is in C", "Translate the word apple into Italian", "Say thank you in Japanese", "Wo ist der Bahnhof?", "Je voudrais un cafe.",
-              "Any breaking news?", "Who won the match between Spain and Italy?", "Who is the mayor of London?", "Is it going to snow on Christmas?", "What is the date tomorrow?", "How does the immune system work?", "What is the theory of evolution?",
-              "How far is the sun from the earth?", "Who wrote Romeo and Juliet?", "What caused the first world war?", "How many people live in China?", "My laptop does not start, what can I do?", "I think I have the flu, help", "Should I learn Java or Python?",
-              "How much money should I save?", "Write a birthday speech for my grandfather", "Turn these notes into a report", "Give me feedback on my essay", "Call a taxi for me", "Find cheap flights to Rome", "Show me pictures of cats", "What is 88888 minus 12345?", "zzkt plo"]),
-]
+HONEST = sorted({answer for _, answers in beyond.OUT.values() for answer in answers or []})
+# What answers count for the requests written by hand.
+ANSWERS = {"hello": HELLOS, "thanks": chats.WELCOME, "bye": chats.BYE, "who": chats.I_AM, "what": chats.I_CAN, "made": chats.MADE, "beyond": HONEST}
 
 
 def small(turn) -> bool:
@@ -46,6 +36,25 @@ def draw(r: Draw, skill, keep, count: int) -> list:
     return list(turns.values())
 
 
+def tool_cases(r: Draw, split: str) -> None:
+    """Questions with tools: for one of them, and for none."""
+    asked = set()
+    while len(asked) < EACH:
+        tools, messages = chats.tool_chat(r)
+        said, call = messages[0]["content"], messages[1].get("tool_calls")
+        if call and said not in asked:
+            asked.add(said)
+            print(json.dumps({"skill": "tool calls", "split": split, "user": said, "tools": tools, "call": call[0]["function"]}))
+    for turn in draw(r, skills.draw, lambda turn: True, EACH):
+        tools = [chats.tool(name) for name in r.sample(list(chats.TOOLS), r.choice([1, 2, 3]))]
+        print(json.dumps({"skill": "tools that are not needed", "split": split, "user": turn.user, "tools": tools, "accept": accepted(turn)}))
+
+
+def accepted(turn) -> list[str]:
+    """The answers that count; a word problem may end with the sum."""
+    return [turn.answer] + [turn.answer.split(",")[0] + "."] * (", so the answer is" in turn.answer)
+
+
 def main() -> None:
     rows = [(skill.__name__.replace("_", " "), skill, lambda turn: True) for skill in skills.SKILLS if skill not in (skills.add, skills.subtract)]
     for skill in (skills.add, skills.subtract):
@@ -57,17 +66,24 @@ def main() -> None:
                 # Held-out phrasings draw small numbers only; large ones come from the pairs alone.
                 continue
             for turn in draw(r, skill, keep, EACH):
-                # A word problem may end with the sum.
-                accept = [turn.answer] + [turn.answer.split(",")[0] + "."] * (skill is skills.word_problem)
-                print(json.dumps({"skill": name, "split": "held out" if held else "seen", "user": turn.user, "accept": accept}))
-    for answers, users in BY_HAND:
+                print(json.dumps({"skill": name, "split": "held out" if held else "seen", "user": turn.user, "accept": accepted(turn)}))
+    for wanted, users in held_out.REQUESTS.items():
         for user in users:
-            print(json.dumps({"skill": "small talk and honest refusals", "split": "held out", "user": user, "accept": answers}))
+            print(json.dumps({"skill": "small talk and honest refusals", "split": "held out", "user": user, "accept": ANSWERS[wanted]}))
     r = Draw(30_000)
-    for asks in (chats.small_talk, chats.out_of_scope):
+    for asks in (chats.small_talk, beyond.out_of_scope):
         for turn in draw(r, asks, lambda turn: True, EACH):
             lists = [answers for _, answers, _ in chats.TALK if answers and turn.answer in answers] + [HELLOS] * (turn.answer in HELLOS) + [HONEST] * (turn.answer in HONEST)
             print(json.dumps({"skill": "small talk and honest refusals", "split": "seen", "user": turn.user, "accept": lists[0]}))
+    for held, split in ((False, "seen"), (True, "held out")):
+        r = Draw(40_000 + held, held)
+        tool_cases(r, split)
+        for turn in draw(r, skills.draw, lambda turn: True, EACH):
+            print(json.dumps({"skill": "thinking", "split": split, "user": turn.user, "think": True, "accept": accepted(turn)}))
+    for wanted, users in held_out.SECOND.items():
+        for user in users:
+            kind = "refusals" if wanted == "beyond" else "small talk"
+            print(json.dumps({"skill": f"{kind}, a second set", "split": "held out", "user": user, "accept": ANSWERS[wanted]}))
 
 
 if __name__ == "__main__":

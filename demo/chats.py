@@ -1,7 +1,9 @@
-"""Small talk, honest refusals, tools, and conversations that put everything together."""
+"""Small talk, tools, and conversations that put everything together."""
 
 import json
 
+import beyond
+import held_out
 import lexicon as lx
 import phrases
 import skills
@@ -86,115 +88,6 @@ JOKES = ["Why did the cookie cry? Because its mother was a wafer so long!", "Wha
          "Why did the bicycle fall over? It was two-tired.", "What do you call a bear without teeth? A gummy bear."]
 JOKE = ["Tell me a joke.", "Do you know a joke?", "Make me laugh.", "Say something funny.", "tell me a joke", "Can you tell me a joke?", "I want to hear a joke.", "Another joke, please.",
         "Please tell me a joke.", "Tell me something funny.", "A joke, please.", "Know any jokes?", "Give me a joke.", "Tell a joke.", "Can you be funny?", "Do you know any good jokes?"]
-
-# --- beyond it: requests by kind, what fills them, and the honest answer ---
-
-TASKS = """sorts a list|prints hello world|adds two numbers|reads a file|reverses a string|finds prime numbers|downloads a web page|sends an email|draws a circle
-counts words|computes the factorial|plays chess|parses JSON|connects to a database|renames files|removes duplicates|solves a maze|makes a website|trains a model|finds the shortest path""".replace("\n", "|").split("|")
-LANGUAGES = "Python|Java|C|C++|Rust|JavaScript|Go|SQL|Bash|HTML|Ruby|Perl|Haskell|PHP|Swift".split("|")
-TONGUES = "French|German|Spanish|Italian|Chinese|Japanese|Russian|Latin|Arabic|Portuguese|Dutch|Korean|Polish|Greek|Hindi|Turkish|Swedish".split("|")
-SENTENCES = "hello|good morning|I love you|thank you|my name is Tom|where is the station|the cat sleeps|how are you|see you tomorrow|I am hungry|water|friend|the house is big|good night|one beer please".split("|")
-FAMOUS = """Einstein|Napoleon|Shakespeare|Mozart|Cleopatra|Newton|Gandhi|Picasso|Caesar|Beethoven|Darwin|Lincoln|Obama|Trump|Putin|Messi|Ronaldo|Taylor Swift|Elon Musk|Bill Gates|the Beatles
-Harry Potter|Batman|Marie Curie|Leonardo da Vinci|Michael Jackson|Plato|Socrates|Galileo|Columbus|Tesla|Turing|Van Gogh|Bach|the pope|Kant|Mickey Mouse|Spiderman""".replace("\n", "|").split("|")
-TOPICS = """quantum physics|black holes|gravity|photosynthesis|the internet|electricity|evolution|democracy|inflation|the stock market|bitcoin|vaccines|climate change|the big bang|atoms|DNA|algebra|calculus
-philosophy|religion|the second world war|the Roman Empire|the French Revolution|machine learning|neural networks|computers|engines|rockets|volcanoes|earthquakes|dinosaurs|viruses|cancer|the brain|blood pressure
-taxes|the law|marketing|football|basketball|tennis|the Olympic games|opera|jazz|painting|architecture|chess|poker|cooking rice|physics|chemistry|biology|economics|psychology|politics|war|love|happiness|time travel
-relativity|oxygen|magnets|light|sound waves|the moon landing|the pyramids|the Middle Ages|the constitution|capitalism|communism|blockchain|a transformer|a database|an operating system|a compiler|Linux|Windows
-a photon|an electron|the speed of light|pi|a prime number|a derivative|an integral|the meaning of life|free will|artificial intelligence|yoga|meditation|diets|vitamins|protein|insurance|mortgages""".replace("\n", "|").split("|")
-EVENTS = "the election|the world cup|the game last night|the last Olympics|the championship|the war|the match|the Nobel Prize|the race|the Oscars|the debate|the final".split("|")
-ACTIONS = """fix my car|fix my computer|lose weight|learn to code|make money|get a job|cook pasta|build a house|install Linux|write a letter to my boss|repair a bike|invest money|buy a house|tie a tie|play the guitar
-make a cake|clean my oven|find a girlfriend|sleep better|train for a marathon|grow tomatoes|change a tyre|open a bank account|reset my password|delete a file|get rich|stop smoking|book a flight|cook an egg|paint a wall
-fly a plane|learn German|draw a horse|use Excel|raise a child|cure a cold|remove a stain|become famous|write a book|start a company""".replace("\n", "|").split("|")
-SICK = "a headache|a fever|a cough|pain in my chest|a broken leg|a rash|a cold|back pain|a sore throat|stomach pain|the flu|high blood pressure|a toothache|an allergy".split("|")
-WRITINGS = "an essay|a letter|an email|a poem|a song|a speech|a report|a review|a novel|an article|a blog post|a resume|a cover letter|a haiku|a summary|a recipe|a rap|a tweet|a business plan|a play".split("|")
-DEVICES = "the lights|the heating|the radio|the television|the music|my phone|the door|the oven|the alarm|the computer|an email|a taxi|a pizza|my mother|the police|a flight|a table|a file|a picture|a video".split("|")
-
-# What else people ask a program to do.
-CHORES = """write code|solve an equation|translate a text|book a flight|sing a song|draw a cat|summarise a book|check the weather|order a pizza|play chess|write a poem|make a video|drive a car|cook dinner|clean my room
-call my boss|read my emails|hack a computer|predict the future|tell the future|do my homework|fix a bug|explain the universe|give me money|make coffee|open a website|send a letter|find my phone|speak louder|see pictures
-listen to music|edit a photo|analyse data|review my essay|design a logo|create a website|plan a wedding|find a job|check the news|look at the sky|come to my house|walk my dog|rate my picture|write an email|draw a map
-play a video|record a song|translate a book|solve a puzzle|solve a riddle|play a game with me|compute an integral|prove a theorem|write a thesis|build an app|make a plan|buy shares|diagnose me|give legal advice|count the stars
-teach me history|teach me physics|measure the temperature|show a map|show me the way|guess my age|read my mind|name all kings of France|recite a poem by Goethe|quote Shakespeare|compare two phones|choose a car for me
-search the internet|download a film|remember my password|set a reminder|start the washing machine|turn off the light|run a marathon|dance|whistle|smell|taste food|hear me|see me|learn from me|write like Hemingway""".replace("\n", "|").split("|")
-WRAPS = ["Can you {q}?", "Could you {q}?", "Please {q}.", "I want you to {q}.", "I need you to {q}.", "Are you able to {q}?", "Would you {q}?", "Will you {q} for me?", "Do you know how to {q}?", "You should {q}.", "Try to {q}.",
-         "Is it possible for you to {q}?", "Help me to {q}.", "{q}", "Can you please {q}?", "I would like you to {q}.", "Let's {q}.", "Why can't you {q}?", "can you {q}", "Could you please {q}?", "How do you {q}?", "Tell me how you {q}."]
-# Things that the model has never learned anything about.
-UNKNOWN = """university|senate|spaceship|satellite|microscope|telescope|battery|laser|hurricane|desert storm|glacier|planet|galaxy|comet|molecule|enzyme|hormone|muscle|skeleton|kidney|lawyer|judge|parliament|minister|tax|loan|currency
-patent|contract|novel|symphony|orchestra|ballet|sculpture|museum|cathedral|pharaoh|samurai|Viking|gladiator|emperor|revolution|treaty|colony|empire|dynasty|algorithm|processor|server|browser|keyboard|router|firewall
-password manager|spreadsheet|hard disk|quantum computer|nuclear reactor|solar panel|wind turbine|electric car|helicopter|submarine|tank|missile|drone|parachute|skyscraper|tunnel|dam|pipeline|refinery|fertiliser|pesticide|antibiotic
-allergy|migraine|surgery|therapy|psychologist|philosopher|economist|physicist|chemist|astronaut|stock exchange|hedge fund|pension|startup|brand|franchise|logo|podcast|influencer|hashtag|meme|emoji|blog|forum|wiki|search engine
-touchdown|penalty|referee|marathon|triathlon|karate|judo|sumo|cricket|baseball|golf|rugby|hockey|sushi|lasagna|curry|taco|kimchi|espresso|whisky|champagne|vodka|cheesecake|sourdough|truffle|caviar|saffron|cinnamon""".replace("\n", "|").split("|")
-ASK_UNKNOWN = ["What is {a}?", "How does {a} work?", "Tell me about {a}.", "Who invented the {n}?", "Explain what {a} is.", "What do you know about {a}?", "Describe {a}.", "What is {a} used for?", "Why do we need {a}?", "How much does {a} cost?",
-               "Where can I buy {a}?", "How do I make {a}?", "What is the difference between {a} and {b}?", "Is {a} better than {b}?", "When was the first {n} made?", "How big is {a}?", "What does the word {n} mean?", "Define {n}.", "What is the best {n}?",
-               "How many kinds of {n} are there?", "Who owns the largest {n}?", "Give me information about {a}.", "What is the history of the {n}?", "How old is the oldest {n}?", "Can you explain {a}?", "what is {a}", "Do you know {a}?", "Which {n} should I choose?",
-               "Why is {a} important?", "How long does {a} last?", "What should I know about {a}?"]
-
-OUT = {
-    "unknown": (ASK_UNKNOWN, None),
-    "chores": (WRAPS, None),
-    "code": (["Write me a {l} script to scrape a website", "I need some {l} for a login page", "Can you debug this {l} program for me?", "Write a SQL query that joins two tables", "Write a {l} program that {k}.", "Write a {l} program that {k}.", "Write a {l} function that {k}.", "Write {l} code that {k}.", "Can you write a {l} script that {k}?", "How do I write a {l} program that {k}?", "Write code",
-              "Can you code?", "Can you program in {l}?", "Write a program.", "Show me some {l} code.", "Fix this {l} code: x = 1", "What is wrong with my {l} code?", "Code something in {l}.", "Explain {l} to me.",
-              "How do I learn {l}?", "Give me a function in {l} that {k}.", "I need a {l} program which {k}.", "def main():", "print('hello')", "How does one write a loop in {l}?", "Write a script in {l}.", "Debug my {l} program.",
-              "Implement a class in {l}.", "Is {l} better than {l2}?", "Convert this {l} code to {l2}.", "Please write a {l} class that {k}.", "Write me a regex.", "What does this {l} code do?", "Program a game in {l}.", "Could you write some {l} for me?", "How do you write a program which {k} in {l}?"],
-             ["I cannot write code. I am a very small model for stories and simple questions.", "Sorry, I do not know how to program. I can tell a story or do small sums."]),
-    "language": (["Translate '{s}' into {t}.", "How do you say '{s}' in {t}?", "What is '{s}' in {t}?", "Translate this to {t}: {s}", "Do you speak {t}?", "Can you speak {t}?", "Say something in {t}.", "Answer in {t}.",
-                  "Translate {s} to {t}.", "What does '{s}' mean in {t}?", "Speak {t} to me.", "Can you translate?", "Write it in {t}.", "Teach me {t}.", "How do I say {s} in {t}?", "Please answer in {t}.", "Hola, como estas?",
-                  "Bonjour", "Guten Tag, wie geht es dir?", "Ciao, come stai?", "Hallo, wer bist du?", "Hola", "Quelle est la capitale de la France?", "Was ist die Hauptstadt von Spanien?", "Parlez-vous francais?", "Sprichst du Deutsch?",
-                  "Hablas espanol?", "What is the {t} word for {s}?", "Which languages do you speak?", "I want to talk in {t}.", "Count to ten in {t}.", "Tell me a story in {t}.", "Buenos dias", "Merci beaucoup", "Danke", "Ich heisse Anna.",
-                  "Wie heisst du?", "Quel temps fait-il?", "Wo wohnst du?", "Was kannst du?", "Erzähl mir eine Geschichte.", "Raconte-moi une histoire.", "Qui es-tu?", "Je ne comprends pas.", "Comment ca va?", "Quien eres?", "Cuentame una historia.", "Cual es la capital de Italia?", "Donde vives?", "Chi sei?", "Raccontami una storia.", "Quanto fa due piu tre?", "Grazie mille", "Ich bin müde.", "Kannst du mir helfen?", "Pouvez-vous m'aider?", "Necesito ayuda.", "Wie geht's?", "Guten Morgen", "Gute Nacht", "Bonsoir", "Au revoir", "Adios", "Arrivederci", "Obrigado", "Ola, tudo bem?", "Hej, hur mar du?", "Hvad hedder du?", "Dzien dobry", "Hoe gaat het?", "Goedemorgen", "Wat is de hoofdstad van Frankrijk?", "Wie viel ist 2 + 3?", "Que hora es?", "Comment tu t'appelles?", "Can you teach me some {t}?", "Let us speak {t}."],
-                 ["I only know simple English, sorry.", "Sorry, I speak only English."]),
-    "news": (["What's happening in the world right now?", "Who won the football game on Sunday?", "Who is the current president of {c}?", "What is in the news?", "What happened today?", "What happened in {c} yesterday?", "Who won {e}?", "When is {e}?", "What is the latest news about {p}?", "Tell me the news.", "Who is the president of {c}?", "Who is the king of {c}?",
-              "Who will win {e}?", "What are the news from {c}?", "What's new in {c}?", "Who is the prime minister of {c}?", "What is going on in {c}?", "Did anything happen today?", "Who scored in {e}?", "What is the price of gold?",
-              "What is the price of bitcoin?", "How is the stock market today?", "Who leads {c}?", "Any news about {e}?", "Who won {e} last year?", "What did {p} do yesterday?", "Is there a war in {c}?", "What films are in the cinema?", "Who won the lottery?",
-              "How much does a car cost?", "How much is a ticket to {c}?", "Is {p} still alive?", "Who rules {c} now?", "What happened last week?"],
-             ["I do not know the news. I know only a few simple things.", "I cannot know that, because I have no news. I am a small model without internet."]),
-    "weather": (["What is the weather today?", "Will it rain tomorrow?", "How is the weather in {city}?", "What is the weather like in {city}?", "Is it cold outside?", "Do I need an umbrella?", "What's the temperature?", "Is it sunny in {city}?",
-                 "Weather in {city}?", "Will it snow this week?", "How warm is it today?", "weather tomorrow", "What's the forecast for {city}?", "How cold is it in {city}?", "Is it raining?", "What time is it?", "What is the date today?",
-                 "What day is it today?", "What time is it in {city}?", "What year is it?", "Which day is today?", "What is today's date?", "Do you know what time it is?", "What's the time?", "Tell me the time.", "How late is it?", "When does the sun rise tomorrow?", "Which year do we have?", "what time is it now", "Is it morning or evening?", "Will it be warm in {city} tomorrow?"],
-                ["I cannot see the weather or the clock from here.", "I do not know that. I have no clock and no window."]),
-    "knowledge": (["Explain general relativity in simple terms", "How does a nuclear power plant produce electricity?", "What is the meaning of existence?", "Tell me about the history of Rome.", "What is the boiling point of mercury?", "Explain {x} in simple terms", "What is the plot of Hamlet?", "Explain {x}.", "What is {x}?", "What do you know about {x}?", "Tell me about {x}.", "How does {x} work?", "Why is {x} important?", "Can you explain {x}?", "Who invented {x}?", "Explain {x} to a child.", "What is the history of {x}?",
-                   "Give me facts about {x}.", "Teach me about {x}.", "What causes {x}?", "I want to learn about {x}.", "Define {x}.", "Describe {x}.", "What is the definition of {x}?", "When was {x} discovered?", "How do I understand {x}?", "Summarise {x}.",
-                   "Who was {p}?", "Who is {p}?", "When was {p} born?", "What did {p} do?", "Tell me about {p}.", "How old is {p}?", "Where was {p} born?", "Do you know {p}?", "What is {p} famous for?", "When did {p} die?", "Write something about {p}.", "Is {p} married?",
-                   "How many people live in {c}?", "What language do they speak in {c}?", "How big is {c}?", "What is the population of {city}?", "Tell me about {c}.", "What is the money of {c} called?", "What is the flag of {c}?", "How far is {city} from {city2}?",
-                   "What can I see in {city}?", "What do people eat in {c}?", "Tell me about {city}.", "Is {city} bigger than {city2}?", "Why is the sky blue?", "Why do we sleep?", "How far away is the moon?", "How old is the earth?", "How deep is the ocean?", "How do planes fly?",
-                   "Why do cats purr?", "What is the largest animal?", "What is the tallest mountain?", "What is the longest river?", "How fast is a cheetah?", "Who wrote Hamlet?", "Who painted the Mona Lisa?", "What is the square root of 144?", "Solve x + 3 = 10.", "What is 3 to the power of 4?",
-                   "What is the derivative of x?", "How do birds fly?", "What is the chemical symbol for gold?", "How hot is the sun?", "How many planets are there?", "What is 12.5 percent of 80?", "Why does it rain?", "What does {x} mean?", "Could you tell me more about {x}?", "Compare {x} and {x2}.", "What's the difference between {x} and {x2}?"],
-                  ["I do not know that. I am a very small model and know only simple things.", "That is too hard for me. I know only simple things about animals, colours, days, words and capital cities."]),
-    "advice": (["How do I install a graphics driver?", "My knee hurts, what should I do?", "Which stocks should I buy?", "Recommend me a good restaurant nearby", "How do I {d}?", "How can I {d}?", "Can you help me to {d}?", "What is the best way to {d}?", "Teach me to {d}.", "I want to {d}.", "Help me {d}.", "Give me tips to {d}.", "What do I need to {d}?", "How long does it take to {d}?", "Should I {d}?", "Show me how to {d}.",
-                "I have {s}. What should I do?", "What helps against {s}?", "I have {s}.", "Is {s} dangerous?", "Which medicine is good for {s}?", "Do I need a doctor for {s}?", "My child has {s}.", "What can I do against {s}?", "How do I treat {s}?", "Should I buy a new car?", "What should I eat today?",
-                "Which phone is the best?", "Recommend a book.", "Recommend a film.", "What should I do with my life?", "Should I marry?", "Which movie should I watch?", "What laptop should I buy?", "Where should I go on holiday?", "Can you recommend a restaurant in {city}?", "Is it good to {d}?", "Tell me how to {d}.", "What steps do I take to {d}?"],
-               ["I cannot give advice on that. I am a very small model; please ask someone who knows.", "I do not know enough to help with that. Please ask a person who knows."]),
-    "writing": (["Write a cover letter for a job at a bank", "Summarise the plot of War and Peace", "Write a 500 word essay on climate change", "Write {w} about {x}.", "Write {w}.", "Can you write {w} about {x}?", "Please write {w} for me.", "Write {w} to my boss.", "Help me write {w}.", "I need {w} about {x}.", "Write {w} about {p}.", "Give me {w} about {x}.", "Compose {w}.", "Draft {w} for my teacher.", "Summarise this text.",
-                 "Summarise this article for me.", "Correct my grammar.", "Make this text shorter.", "Rewrite this sentence.", "Write {w} for my mother.", "Could you write {w}?", "Create {w} about {x}.", "Do my homework.", "Make {w} about {x}.", "Write me {w}.", "Improve my text.", "Give me ideas for {w}.", "Check my spelling in this letter.", "Make a list of ideas.", "Make a plan for my day.", "Plan my holiday in {c}.", "Give me a recipe for soup.", "Paraphrase this.", "Would you write {w} for me?"],
-                ["I cannot write that, but I can tell you a short story.", "That is too hard for me. I can only write short stories."]),
-    "doing": (["Set an alarm for six in the morning", "Order me a taxi to the airport", "Draw me a picture of a sunset", "Turn on {v}.", "Turn off {v}.", "Call {v}.", "Order {v}.", "Send {v}.", "Open {v}.", "Play {v}.", "Draw {v}.", "Search the web for {x}.", "Google {x}.", "Open the browser.", "Show me a picture of {x}.", "Draw a picture.", "Play some music.", "Set an alarm for 7.", "Remind me to call my mother.",
-               "Set a timer.", "Book {v}.", "Buy {v}.", "Look up {x}.", "Can you see this picture?", "Make a photo.", "Send a message to Tom.", "Can you search the internet?", "Download {v}.", "Start {v}.", "Close {v}.", "Print this page.", "Save this file.", "Find {v}.", "Can you browse the web?", "Generate an image of {x}.", "Check my emails.", "Stop {v}.", "Can you call {v}?"],
-              ["I cannot do that. I can only read and write text.", "I am only a text program without hands and without internet, so I cannot do that."]),
-    "hard sums": (["What is {n} {o} {m}?", "{n} {o} {m}", "Calculate {n} {o} {m}.", "How much is {n} {o} {m}?", "{n} {o} {m} =", "Work out {n} {o} {m}.", "Solve {n} {o} {m}.", "Can you calculate {n} {o} {m}?", "What's {n} {o} {m}?", "I need {n} {o} {m}.", "Tell me {n} {o} {m}."],
-                  ["These numbers are too big for me. I can add and subtract numbers up to 100."]),
-    "nonsense": (["asdf", "qwerty", "{g}", "{g} {g2}", "???", "...", "lorem ipsum", "{g} {g2}?", "x", "123456", "blah blah", "!", "foo bar", "{g}!", "What is a {g}?", "What does {g} mean?", "Do you know {g}?", "{g} is {g2}", "aaaaaaa", "test", "1", "hjkl", "{g} {g2} {g}"],
-                 ["I do not understand that. You can ask me for a story or a simple question."]),
-    "privacy": (["Where do I live?", "How old am I?", "What is my phone number?", "What is my password?", "Do you know where I am?", "What did I do yesterday?", "Who is my mother?", "When is my birthday?", "What am I thinking?", "What is my address?", "Where are my keys?", "What am I wearing?", "How tall am I?", "What is my job?",
-                 "Do you know my family?", "What did I eat today?", "What is my favourite colour?", "Where is my phone?", "Am I married?", "Who am I?", "What will I be?"],
-                ["I cannot know that, because you have not told me."]),
-}
-
-
-def out_of_scope(r: Draw) -> Turn:
-    """A request that the model cannot do, and what it says then."""
-    kind = r.choice(list(OUT) + ["knowledge", "advice", "knowledge", "writing", "unknown", "unknown", "chores", "chores", "chores"])
-    asks, answers = OUT[kind]
-    answers = answers or OUT["knowledge" if kind == "unknown" else "doing"][1]
-    noun, noun2 = r.sample(UNKNOWN, 2)
-    country, city = r.choice(skills.CAPITALS)
-    slots = {"l": r.choice(LANGUAGES), "l2": r.choice(LANGUAGES), "k": r.choice(TASKS), "t": r.choice(TONGUES), "s": r.choice(SICK if kind == "advice" else SENTENCES), "c": country, "city": city,
-             "city2": r.choice(skills.CAPITALS)[1], "e": r.choice(EVENTS), "p": r.choice(FAMOUS), "x": r.choice(TOPICS), "x2": r.choice(TOPICS), "d": r.choice(ACTIONS), "w": r.choice(WRITINGS), "v": r.choice(DEVICES),
-             "m": r.randint(13, 9999), "o": r.choice(["+", "-", "*", "x", "times", "plus", "minus", "/", "divided by"]), "g": r.made_up().lower(), "g2": r.made_up().lower(),
-             "q": r.choice(CHORES), "n": r.randint(101, 9999), "a": lx.a(noun), "b": lx.a(noun2)}
-    if kind == "unknown":
-        slots["n"] = noun
-    return Turn(r.say(asks, **slots), r.choice(answers), thought="This is more than I can do, and I should say so.")
-
 
 TALK = [(GREETINGS, None, 6), (THANKS, WELCOME, 3), (BYES, BYE, 2), (PRAISE, PRAISED, 1.5), (BLAME, BLAMED, 1.5), (OK, OKAY, 1.5), (SAD, COMFORT, 1.5), (HAPPY, GLAD, 1.5), (WHO, I_AM, 4),
         (MAKER, MADE, 2.5), (WHAT, I_CAN, 4), (LIKES, DISLIKE, 2), (FEEL, NO_FEEL, 2), (JOKE, JOKES, 2)]
@@ -291,12 +184,13 @@ def tool_chat(r: Draw) -> tuple[list[dict], list[dict]]:
     tools = [tool(n) for n in offered]
     city = r.choice(skills.CAPITALS)[1]
     if r.chance(0.25):
-        turn = talk_or_skill(r)
+        # Not a request that one of the tools is for.
+        turn = small_talk(r) if r.chance(0.3) else skills.draw(r)
         return tools, [user(turn.user), answer(turn.answer)]
     asks, arguments, result, reply = {
-        "get_weather": lambda: (["What is the weather in {x}?", "How is the weather in {x}?", "Is it warm in {x}?", "Weather in {x}?", "What's the weather like in {x} today?", "Tell me the weather in {x}.", "Do I need an umbrella in {x}?", "weather {x}", "How warm is it in {x}?", "Will I need a coat in {x}?", "Is it cold in {x}?"],
+        "get_weather": lambda: (["What is the weather in {x}?", "How is the weather in {x}?", "Is it warm in {x}?", "Weather in {x}?", "What's the weather like in {x} today?", "Tell me the weather in {x}.", "Do I need an umbrella in {x}?", "weather {x}", "How warm is it in {x}?", "Will I need a coat in {x}?", "Is it cold in {x}?", "Is it raining in {x}?", "Is the sun shining in {x}?", "Please check the weather in {x}.", "How hot is it in {x}?", "Give me the weather for {x}.", "What's it like outside in {x}?", "Can you check the weather in {x}?", "And the weather in {x}?"],
                                 {"city": city}, *weather(r, city)),
-        "get_time": lambda: (["What time is it in {x}?", "What's the time in {x}?", "How late is it in {x}?", "Tell me the time in {x}.", "time in {x}", "Time in {x}?", "Can you tell me the time in {x}?", "What is the time in {x} now?", "Which time is it in {x}?", "Do you know the time in {x}?", "I need the time in {x}."], {"city": city}, *clock(r, city)),
+        "get_time": lambda: (["What time is it in {x}?", "What's the time in {x}?", "How late is it in {x}?", "Tell me the time in {x}.", "time in {x}", "Time in {x}?", "Can you tell me the time in {x}?", "What is the time in {x} now?", "Which time is it in {x}?", "Do you know the time in {x}?", "I need the time in {x}.", "What does the clock say in {x}?", "Is it late in {x}?", "Please check the time in {x}.", "What hour is it in {x}?", "Give me the time in {x}.", "What time do they have in {x}?", "Which hour is it in {x} now?", "Is it night in {x}?"], {"city": city}, *clock(r, city)),
         "calculate": lambda: big_sum(r),
         "play_song": lambda: played(r),
         "set_timer": lambda: timer(r),
@@ -325,32 +219,32 @@ def clock(r: Draw, city: str):
 def big_sum(r: Draw):
     a, b, op = r.randint(100, 9999), r.randint(13, 9999), r.choice("+-*")
     value = {"+": a + b, "-": a - b, "*": a * b}[op]
-    asks = ["What is {x}?", "{x}", "Calculate {x}.", "How much is {x}?", "{x} =", "Work out {x}.", "Compute {x}.", "What's {x}?", "Tell me what {x} is.", "Can you work out {x}?", "I need {x}."]
+    asks = ["What is {x}?", "{x}", "Calculate {x}.", "How much is {x}?", "{x} =", "Work out {x}.", "Compute {x}.", "What's {x}?", "Tell me what {x} is.", "Can you work out {x}?", "I need {x}.", "Please compute {x}.", "Give me {x}.", "What do I get for {x}?", "{x} is how much?", "Use the calculator: {x}", "How much does {x} make?", "Find {x}.", "What is the result of {x}?"]
     return asks, {"expression": f"{a} {op} {b}"}, str(value), f"{a} {op} {b} = {value}."
 
 
 def played(r: Draw):
     title = r.choice(SONGS)
-    asks = ["Play {x}.", "Play the song {x}.", "Please play {x}.", "Can you play {x}?", "I want to hear {x}.", "Put on {x}.", "play {x}", "Let me hear {x}.", "Start the song {x}.", "Could you put on {x}?", "Play me {x}."]
+    asks = ["Play {x}.", "Play the song {x}.", "Please play {x}.", "Can you play {x}?", "I want to hear {x}.", "Put on {x}.", "play {x}", "Let me hear {x}.", "Start the song {x}.", "Could you put on {x}?", "Play me {x}.", "Next song: {x}.", "Play {x} again.", "Please start {x}.", "Turn on {x}.", "Music! {x}, please.", "I would like to listen to {x}.", "Would you play {x} for me?", "Sing me {x}."]
     return asks, {"title": title}, "ok", f"Now playing {title}."
 
 
 def timer(r: Draw):
     n = r.randint(1, 60)
     asks = ["Set a timer for {x} minutes.", "Timer for {x} minutes.", "Please set a timer for {x} minutes.", "Wake me in {x} minutes.", "Start a timer of {x} minutes.", "Tell me when {x} minutes are over.", "timer {x} minutes", "I need a timer for {x} minutes.", "Can you set a timer for {x} minutes?",
-            "Remind me in {x} minutes.", "Set the timer to {x} minutes."]
+            "Remind me in {x} minutes.", "Set the timer to {x} minutes.", "Count down {x} minutes.", "Give me a timer of {x} minutes.", "In {x} minutes, tell me.", "Let me know after {x} minutes.", "Ring in {x} minutes.", "Please start a timer for {x} minutes.", "{x} minutes, go!", "The eggs need {x} minutes."]
     return asks, {"minutes": n}, "ok", f"The timer is set for {n} minutes."
 
 
 def translated(r: Draw):
-    text, tongue, made = r.choice(SENTENCES), r.choice(TONGUES), " ".join(r.made_up().lower() for _ in range(r.choice([1, 2])))
-    asks = ["Translate '{x}' into {y}.", "How do you say '{x}' in {y}?", "What is '{x}' in {y}?", "Translate '{x}' to {y}.", "Say '{x}' in {y}.", "What does '{x}' mean in {y}?", "I want to say '{x}' in {y}.", "How do I say '{x}' in {y}?", "What is the {y} word for '{x}'?", "Put '{x}' into {y}.", "'{x}' in {y}, please."]
+    text, tongue, made = r.choice(beyond.SENTENCES), r.choice(beyond.TONGUES), " ".join(r.made_up().lower() for _ in range(r.choice([1, 2])))
+    asks = ["Translate '{x}' into {y}.", "How do you say '{x}' in {y}?", "What is '{x}' in {y}?", "Translate '{x}' to {y}.", "Say '{x}' in {y}.", "What does '{x}' mean in {y}?", "I want to say '{x}' in {y}.", "How do I say '{x}' in {y}?", "What is the {y} word for '{x}'?", "Put '{x}' into {y}.", "'{x}' in {y}, please.", "Please translate '{x}' into {y}.", "Give me '{x}' in {y}.", "How would one say '{x}' in {y}?", "Tell me '{x}' in {y}.", "I need '{x}' in {y}.", "Write '{x}' in {y}.", "What do they say for '{x}' in {y}?", "Can you translate '{x}' into {y}?"]
     return asks, {"text": text, "language": tongue}, made, f"In {tongue} it is \"{made}\"."
 
 
 def searched(r: Draw):
-    topic = r.choice(TOPICS + FAMOUS)
-    asks = ["Search the web for {x}.", "Look up {x}.", "Search for {x}.", "Find something about {x}.", "What can you find about {x}?", "Google {x}.", "search {x}", "Look for {x} on the internet.", "Please search for {x}.", "Find out about {x}.", "Can you look up {x}?"]
+    topic = r.choice(beyond.TOPICS + beyond.FAMOUS)
+    asks = ["Search the web for {x}.", "Look up {x}.", "Search for {x}.", "Find something about {x}.", "What can you find about {x}?", "Google {x}.", "search {x}", "Look for {x} on the internet.", "Please search for {x}.", "Find out about {x}.", "Can you look up {x}?", "Search {x} online.", "Show me what there is about {x}.", "Please google {x}.", "What does the web say about {x}?", "Look up something about {x}.", "Browse for {x}.", "I want to find pages about {x}.", "Find {x} on the web."]
     n = r.randint(0, 99)
     return asks, {"query": topic}, json.dumps({"results": n}), f"I found {n} pages about {topic}."
 
@@ -381,13 +275,36 @@ PLAIN_STARTS = set("""What Which Who Where When How Tell Name Give Count Spell S
 Solve Compute Add Bring Order Mix In Take Between Of Find Continue Go Start""".split())
 
 
+FILLERS = "really just maybe please actually also simply well perhaps now then again dear quickly kindly honestly".split()
+
+
+def blur(r: Draw, text: str) -> str:
+    """The text with a word too many or too few, or a slip of the finger: what is meant must not hang on one word."""
+    words = text.split(" ")
+    if len(words) < 4:
+        return text
+    i, kind = r.randrange(1, len(words) - 1), r.randrange(3)
+    if kind == 0 and len(words) > 5:
+        del words[i]
+    elif kind == 1 or len(words[i]) < 5:
+        words.insert(i, r.choice(FILLERS))
+    else:
+        at = r.randrange(1, len(words[i]) - 2)
+        words[i] = words[i][:at] + words[i][at + 1] + words[i][at] + words[i][at + 2:]
+    return " ".join(words)
+
+
 def talk_or_skill(r: Draw) -> Turn:
     """One turn of any kind but a story."""
     pick = r.random()
-    if pick < 0.2:
-        return small_talk(r)
-    if pick < 0.38:
-        return out_of_scope(r)
+    if pick < 0.42:
+        draw = small_talk if pick < 0.22 else beyond.request
+        turn = draw(r)
+        while held_out.is_held(turn.user) and not r.held:
+            turn = draw(r)
+        if r.chance(0.12):
+            turn.user = blur(r, turn.user)
+        return turn
     return skills.draw(r)
 
 

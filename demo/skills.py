@@ -487,12 +487,18 @@ def plural(r: Draw) -> Turn:
     return Turn(user, f"The plural of {word} is {many}.", many, f"I think of more than one {word}.")
 
 
+MORE_ABOUT_ANIMALS = ["Which sort of animal is {aa}?", "What type of creature is {aa}?", "What animal is {aa}?", "Explain what {aa} is.", "I want to know about {aa}.", "Say what you know about {aa}.",
+                      "What sort of creature is {aa}?", "Which type of animal is {aa}?", "What is {aa} like?", "What does one know about {aa}?", "Is {aa} an animal?", "Give me some facts about {aa}.", "What are the facts about {aa}?"]
+
+
 def about_animal(r: Draw) -> Turn:
     animal, child, _, _, noise, place = r.choice(ANIMALS)
     user = r.say([
         "Tell me about the {a}.", "Tell me about {aa}.", "What is {aa}?", "What do you know about {aa}?", "Tell me something about {aa}.", "Describe {aa}.",
         "What can you tell me about {aa}?", "Tell me about {a}s." if animal in ("dog", "cat", "cow", "horse", "pig", "goat", "chicken", "duck", "lion", "tiger", "bear", "frog", "owl", "bee", "whale", "snake", "penguin")
         else "Say something about {aa}.", "Do you know what {aa} is?", "What kind of animal is {aa}?", "Give me a fact about {aa}."], a=animal, aa=lx.a(animal))
+    if not r.held and r.chance(0.5):
+        user = r.choice(MORE_ABOUT_ANIMALS).format(aa=lx.a(animal))
     legs = lx.LEGS.get(animal)
     facts = [f"{cap(lx.a(animal))} is an animal" + (f" with {legs or 'no'} legs." if legs is not None else ".")]
     facts += [f"It {noise}."] if noise else []

@@ -5,7 +5,7 @@ config, tokenizer, the held-out text and the loss curve in a folder.
     python3 demo/train.py --out DIR            the model that ships; under 8 minutes on an H200
     python3 demo/train.py --out DIR --smoke    a few steps of a tiny batch, on any machine
 
-A run that finds a checkpoint in its folder goes on from it."""
+A run that finds a checkpoint in its folder goes on from it (`test_train.py`)."""
 
 import argparse
 import json
@@ -27,6 +27,8 @@ from tokenizer import Tokenizer
 
 # Documents that the tokenizer is trained on, in parts.
 TOKENIZER_PARTS, PART_DOCUMENTS = 16, 10000
+# Steps that compile, and are not counted when the speed is measured.
+WARM_STEPS = 100
 # Seeds of the parts of the corpus: for training they count up from here, and nothing else uses numbers as large.
 TRAINING, HELD_OUT = 1_000_000, 7
 
@@ -35,7 +37,7 @@ def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--out", type=Path, required=True, help="folder for the results")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--steps", type=int, default=14500)
+    p.add_argument("--steps", type=int, default=17500, help="steps of the whole run; fewer if --minutes are too short for them")
     p.add_argument("--tokens", type=int, default=65536, help="tokens of a step")
     p.add_argument("--length", type=int, default=512, help="tokens of a row")
     p.add_argument("--long-every", type=int, default=4, help="every so many steps rows have 2048 tokens")
@@ -43,7 +45,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--adam-rate", type=float, default=0.006)
     p.add_argument("--decay", type=float, default=0.1, help="weight decay of the matrices")
     p.add_argument("--cooldown", type=float, default=0.5, help="part of the run in which the rates fall to nothing")
-    p.add_argument("--minutes", type=float, default=9.5, help="save a checkpoint and stop after this time")
+    p.add_argument("--minutes", type=float, default=7.5, help="time for the whole run")
+    p.add_argument("--until", type=int, help="save a checkpoint and stop after this step")
     p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 3))
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--smoke", action="store_true", help="a few steps of a tiny batch")
@@ -105,6 +108,16 @@ def optimizers(args, model: Model) -> list[torch.optim.Optimizer]:
             torch.optim.AdamW(adam, betas=(0.9, 0.98), eps=1e-10, weight_decay=0.0, fused=model.head.is_cuda)]
 
 
+def fit(args, step: int, began: float, first: int, started: float) -> None:
+    """Takes back steps for which the time will be too short, while the rates do not fall yet."""
+    now = time.time()
+    each = (now - began) / (step - first)
+    possible = step + int((args.minutes * 60 - (now - started)) / each)
+    if possible < args.steps:
+        args.steps = max(possible, step + 1)
+        print(f"{each * 1000:.1f} ms a step: the run gets {args.steps} steps", flush=True)
+
+
 def train(args, model: Model, path: Path, started: float) -> list[tuple[int, float]]:
     device = model.head.device
     opts = optimizers(args, model)
@@ -118,15 +131,15 @@ def train(args, model: Model, path: Path, started: float) -> list[tuple[int, flo
         model.load_state_dict(saved["model"])
         for opt, state in zip(opts, saved["optimizers"]):
             opt.load_state_dict(state)
-        first, curve = saved["step"], saved["curve"]
+        first, curve, args.steps = saved["step"], saved["curve"], saved["steps"]
         print(f"going on from step {first}", flush=True)
 
     def save(step: int) -> None:
         partial = checkpoint.with_suffix(".partial")
-        torch.save({"model": model.state_dict(), "optimizers": [o.state_dict() for o in opts], "step": step, "curve": curve}, partial)
+        torch.save({"model": model.state_dict(), "optimizers": [o.state_dict() for o in opts], "step": step, "steps": args.steps, "curve": curve}, partial)
         partial.rename(checkpoint)
 
-    recent, seen, since = [], 0, time.time()
+    recent, seen, since, began = [], 0, time.time(), time.time()
     for step, rows in enumerate(batches(args, path, first), first):
         packed = torch.from_numpy(rows.view(np.int16)).to(device, non_blocking=True).to(torch.int32)
         learn = (packed[:, 1:] < 0).flatten().float()
@@ -156,9 +169,15 @@ def train(args, model: Model, path: Path, started: float) -> list[tuple[int, flo
                 raise SystemExit("the loss is not finite")
         if (step + 1) % 2000 == 0 and step + 1 < args.steps:
             save(step + 1)
-        if time.time() - started > args.minutes * 60 and step + 1 < args.steps:
+        if step + 1 == args.until:
             save(step + 1)
-            raise SystemExit(f"time is over at step {step + 1}; run the command again to go on")
+            raise SystemExit(f"stopped after step {step + 1}; run the command again to go on")
+        if step == first + WARM_STEPS:
+            began = time.time()
+        elif step > first and (step - first) % (10 * WARM_STEPS) == 0 and step < args.steps * (1 - args.cooldown):
+            fit(args, step, began, first + WARM_STEPS, started)
+        if step + 1 >= args.steps:
+            break
     checkpoint.unlink(missing_ok=True)
     return curve
 

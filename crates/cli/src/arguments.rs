@@ -1,18 +1,27 @@
 //! The command line: all commands, and the flags that several share.
 
-use crate::failure::Usage;
-use crate::{bench, completions, detokenize, logits, perplexity, profile, quantize, run, serve, show, synth, tokenize};
+use crate::failure::{self, Usage};
+use crate::{bench, classic, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile};
+use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What the help ends with.
+const AFTER_HELP: &str = "\
+Without a command: kernloom --model MODEL --prompt TEXT --count N, or --benchmark [N]; a first flag means `run`.
+Every --some-flag can be set as KERNLOOM_SOME_FLAG and in a file: see `kernloom config`.";
 
 /// Runs GGUF language models with kernels that it generates itself.
 #[derive(Debug, Parser)]
-#[command(name = "kernloom", version, args_conflicts_with_subcommands = true)]
+#[command(name = "kernloom", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub struct Arguments {
     #[command(subcommand)]
-    pub command: Option<Command>,
-    #[command(flatten)]
-    pub classic: Classic,
+    pub command: Command,
+    /// File of settings [default: kernloom/config.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
+    pub config: Option<PathBuf>,
 }
 
 /// A command.
@@ -34,6 +43,13 @@ pub enum Command {
     Tokenize(tokenize::Arguments),
     /// Turn token ids into text
     Detokenize(detokenize::Arguments),
+    /// Download models
+    Pull(pull::Arguments),
+    /// List the models that are here
+    #[command(visible_alias = "list")]
+    Ls(ls::Arguments),
+    /// Remove models that were downloaded
+    Rm(rm::Arguments),
     /// Show what is in a model file and what it needs
     #[command(visible_alias = "info")]
     Show(show::Arguments),
@@ -43,85 +59,118 @@ pub enum Command {
     Quantize(quantize::Arguments),
     /// Show where the time of decoding goes, kernel by kernel
     Profile(profile::Arguments),
+    /// Check that models still say what they said
+    Smoke(smoke::Arguments),
+    /// Look at what this machine has for running models, and what is missing
+    Doctor(doctor::Arguments),
     /// List the compiler's passes, which --without can leave out
     Passes,
+    /// Show the settings of commands and where they come from
+    Config(config::Arguments),
     /// Write a completion script for a shell
     Completions(completions::Arguments),
+    /// Write manual pages
+    Man(man::Arguments),
 }
 
-/// The form without a command: `--model X --prompt P --count N --benchmark [N]`.
-#[derive(Args, Debug)]
-pub struct Classic {
-    #[arg(short, long, hide = true)]
-    model: Option<PathBuf>,
-    #[arg(short, long, hide = true, allow_hyphen_values = true)]
-    prompt: Option<String>,
-    #[arg(short = 'n', long, hide = true)]
-    count: Option<i64>,
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "20")]
-    benchmark: Option<usize>,
+/// Parses a command line, completed by the environment and the file of settings.
+///
+/// # Errors
+/// The exit code of what was printed: the help, or what is wrong.
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, ExitCode> {
+    let wrong = |usage: Usage| failure::exit(&usage.into());
+    let words = classic::expanded(spelling::expanded(words)).map_err(|error| failure::of_usage(&error, None))?;
+    let completed = settings::completed(words).map_err(wrong)?;
+    Arguments::try_parse_from(&completed.words).map_err(|error| failure::of_usage(&error, completed.blame(&error)))
 }
 
-impl Classic {
-    /// The command that it stands for, if there is anything.
-    pub fn command(self) -> Result<Option<Command>, Usage> {
-        let Some(model) = self.model else {
-            let anything = self.prompt.is_some() || self.count.is_some() || self.benchmark.is_some();
-            let missing = || Usage("--model is missing; name a GGUF file".into());
-            return if anything { Err(missing()) } else { Ok(None) };
-        };
-        let mut words = vec!["kernloom".into()];
-        if let Some(count) = self.benchmark {
-            words.extend(["bench".into(), "-p0".into(), format!("-n{count}").into()]);
-        } else {
-            words.push("run".into());
-            words.extend(self.count.map(|n| format!("--predict={n}").into()));
-            words.extend(self.prompt.map(|p| format!("--prompt={p}").into()));
-        }
-        let mut path = std::ffi::OsString::from("--model=");
-        path.push(model);
-        words.push(path);
-        let parsed = Arguments::try_parse_from(words).map_err(|e| Usage(crate::failure::one_line(&e.to_string())))?;
-        Ok(parsed.command)
-    }
+/// A model in its place or behind `-m`; without one, the model that comes with the program.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct ModelOrDemo {
+    #[command(flatten)]
+    name: AnyName,
+    #[command(flatten)]
+    pub fetch: FetchFlags,
 }
 
-/// A model file, in its place or behind `-m`; without one, the model that comes with the program.
 #[derive(Args, Clone, Debug)]
 #[group(multiple = false)]
-pub struct ModelOrDemo {
-    /// GGUF file; of a split model, the first [default: kernloom-demo, the small model that comes with the program]
+struct AnyName {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded [default:
+    /// kernloom-demo, the small model that comes with the program]
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
-    /// GGUF file; of a split model, the first
-    #[arg(short, long, value_name = "MODEL")]
+    /// The same
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
 impl ModelOrDemo {
-    pub fn path(&self) -> &Path {
-        let path = self.model.as_ref().or(self.place.as_ref());
-        path.map_or(Path::new(demo::NAME), PathBuf::as_path)
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        let name = self.name.model.as_ref().or(self.name.place.as_ref());
+        models::resolve(name.map_or(Path::new(demo::NAME), PathBuf::as_path), &self.fetch)
     }
 }
 
-/// A model file, in its place or behind `-m`.
+/// A model in its place or behind `-m`.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct ModelFile {
+    #[command(flatten)]
+    name: OneName,
+    #[command(flatten)]
+    pub fetch: FetchFlags,
+}
+
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub struct ModelFile {
-    /// GGUF file; of a split model, the first
+struct OneName {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded
     #[arg(value_name = "MODEL")]
     place: Option<PathBuf>,
-    /// GGUF file; of a split model, the first
-    #[arg(short, long, value_name = "MODEL")]
+    /// The same
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: Option<PathBuf>,
 }
 
 impl ModelFile {
-    pub fn path(&self) -> &Path {
-        let path = self.model.as_ref().or(self.place.as_ref());
-        path.map_or(Path::new(""), PathBuf::as_path)
+    /// As it was given.
+    pub fn name(&self) -> &Path {
+        let name = self.name.model.as_ref().or(self.name.place.as_ref());
+        name.map_or(Path::new(""), PathBuf::as_path)
     }
+
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        models::resolve(self.name(), &self.fetch)
+    }
+}
+
+/// A model behind `-m`.
+#[derive(Args, Clone, Debug)]
+pub struct ModelFlag {
+    /// GGUF file, short name, user/repo[:QUANT] or address of a file; what is not here is downloaded
+    #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
+    model: PathBuf,
+    #[command(flatten)]
+    fetch: FetchFlags,
+}
+
+impl ModelFlag {
+    /// The file of the model.
+    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+        models::resolve(&self.model, &self.fetch)
+    }
+}
+
+/// Whether models may be downloaded.
+#[derive(Args, Clone, Debug)]
+pub struct FetchFlags {
+    /// Leave the network alone: a model that is not here is an error
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// How numbers are represented.

@@ -105,7 +105,8 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
         true => args.n_depth.0.iter().max().copied().unwrap_or(0) + 1,
         false => tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1),
     };
-    let mut opened = open::engine(args.model.path(), &args.engine, Positions::Needed(positions), true)?;
+    let path = args.model.resolve()?;
+    let mut opened = open::engine(&path, &args.engine, Positions::Needed(positions), true)?;
     opened.cpu()?;
     let chunk = opened.engine.chunk();
     let mut classes = vec![Class::One];
@@ -119,7 +120,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if args.block {
         return block::run(&mut opened, &args.n_depth.0, &watch);
     }
-    let mut report = Report::new(args.output, args.model.path(), &opened, &args.engine, bandwidth)?;
+    let mut report = Report::new(args.output, &path, &opened, &args.engine, bandwidth)?;
     for test in tests {
         let times = times(&mut opened, test, &args, &watch)?;
         report.add(Row::new(&opened, test, times))?;

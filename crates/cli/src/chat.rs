@@ -1,180 +1,239 @@
 //! `run` on a terminal without a prompt: a conversation.
 //!
-//! Ctrl-C stops an answer, not the program; Ctrl-D or /exit ends it. Lines in triple quotes, or ending in a backslash,
-//! go on.
+//! Ctrl-C stops an answer, not the program; once more at the prompt it leaves, as Ctrl-D and /exit do. What was computed
+//! for earlier turns stays in the cache. Nothing of a conversation is ever left out to make room.
+
+mod command;
+mod editor;
+mod saved;
+mod settings;
 
 use crate::arguments::Numerics;
-use crate::run::{Arguments, Speaker};
-use crate::terminal::{self, DIM, NORMAL};
-use anyhow::Context;
+use crate::failure::{self, Interrupted};
+use crate::interrupt;
+use crate::run::Arguments;
+use crate::speaker::Speaker;
+use crate::terminal;
+use anyhow::{Context, bail};
+use command::Command;
+use editor::{Editor, Input};
 use model::generate::Finish;
 use serde_json::{Value, json};
-use std::io::{BufRead, Write};
-
-const HELP: &str = "\
-/clear            forget the conversation
-/regen            answer the last question again
-/system TEXT      another system prompt, from now on
-/read FILE        send a file
-/set NAME VALUE   temp, top-k, top-p, min-p, seed, or n
-/stats            times of the last answer
-/exit             leave (so does Ctrl-D)
-\"\"\" begins and ends a text of several lines; a backslash at the end of a line goes on too";
+use std::path::Path;
 
 /// Talks until the input ends.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
-    let mut chat = Chat { speaker: Speaker::open(&args)?, messages: vec![], system: args.system_prompt.clone() };
+    let mut chat = Chat {
+        speaker: Speaker::open(&args)?,
+        messages: vec![],
+        system: args.system_prompt.clone(),
+        thoughts: String::new(),
+        stopped: false,
+    };
+    let history = args.history.clone().or_else(editor::usual_history).filter(|_| !args.no_history);
+    let mut editor = Editor::new(history)?;
     let exact = args.engine.numerics == Numerics::Exact;
-    terminal::line(&format!("{DIM}/help lists commands{}{NORMAL}", if exact { "; exact numerics" } else { "" }));
-    while let Some(input) = read_input()? {
-        match chat.take(input.trim()) {
-            Ok(true) => {}
-            Ok(false) => break,
-            // A conversation survives what one turn cannot do.
-            Err(error) if crate::failure::is_closed_pipe(&error) => return Err(error),
-            Err(error) => terminal::line(&format!("error: {}", crate::failure::message(&error))),
-        }
-    }
-    Ok(())
-}
-
-/// The next text of the user; `None` at the end of the input.
-fn read_input() -> anyhow::Result<Option<String>> {
-    let mut text = String::new();
-    let mut quoted = false;
+    terminal::faint(&format!("/help lists commands{}", if exact { "; exact numerics" } else { "" }));
+    // Between an answer and the next prompt, Ctrl-C must not end the program.
+    let _watch = interrupt::watch();
     loop {
-        eprint_prompt(if text.is_empty() && !quoted { "> " } else { "… " });
-        let mut line = vec![];
-        if std::io::stdin().lock().read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
-            return Ok(None);
-        }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end_matches(['\n', '\r']);
-        if let Some(rest) = line.trim_start().strip_prefix("\"\"\"").filter(|_| !quoted && text.is_empty()) {
-            quoted = true;
-            text.push_str(rest);
-        } else {
-            text.push_str(line);
-        }
-        if quoted {
-            match text.strip_suffix("\"\"\"") {
-                Some(whole) => return Ok(Some(whole.to_owned())),
-                None => text.push('\n'),
+        let input = editor.read()?;
+        let taken = match input {
+            Input::End => return Ok(()),
+            Input::Interrupt if chat.stopped => return Err(Interrupted.into()),
+            Input::Interrupt => {
+                chat.stopped = true;
+                terminal::faint("Ctrl-C once more leaves; so do Ctrl-D and /exit");
+                continue;
             }
-        } else if text.ends_with('\\') {
-            text.pop();
-            text.push('\n');
-        } else {
-            return Ok(Some(text));
+            Input::Dropped => {
+                chat.stopped = false;
+                continue;
+            }
+            Input::Text(text) if text.is_empty() => continue,
+            Input::Text(text) => {
+                chat.stopped = false;
+                chat.ask(text).map(|()| true)
+            }
+            Input::Command(line) => {
+                chat.stopped = false;
+                chat.take(&line)
+            }
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            // A conversation survives what one turn cannot do.
+            Err(error) if failure::is_closed_pipe(&error) => return Err(error),
+            Err(error) => terminal::line(&format!("error: {}", failure::message(&error))),
         }
     }
-}
-
-fn eprint_prompt(prompt: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = write!(err, "{prompt}");
-    let _ = err.flush();
 }
 
 struct Chat {
     speaker: Speaker,
     messages: Vec<Value>,
     system: Option<String>,
+    /// What the model thought last.
+    thoughts: String,
+    /// Whether the last thing was a Ctrl-C.
+    stopped: bool,
 }
 
 impl Chat {
-    /// Takes an input; `false` if it was the last.
-    fn take(&mut self, input: &str) -> anyhow::Result<bool> {
-        let (command, rest) = input.split_once(char::is_whitespace).unwrap_or((input, ""));
+    /// Follows a command; `false` if it was the last.
+    fn take(&mut self, line: &str) -> anyhow::Result<bool> {
+        let (command, rest) = Command::parse(line).map_err(anyhow::Error::msg)?;
+        if command.takes_file() && rest.is_empty() {
+            bail!("the name of a file is missing");
+        }
         match command {
-            "" => {}
-            "/exit" | "/quit" | "/bye" => return Ok(false),
-            "/help" | "/?" => terminal::line(HELP),
-            "/clear" => self.messages.clear(),
-            "/system" => self.system = Some(rest.trim().to_owned()).filter(|text| !text.is_empty()),
-            "/stats" => terminal::line(&self.speaker.timing_line(None)),
-            "/set" => self.set(rest.trim())?,
-            "/read" => {
-                let path = rest.trim();
-                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+            Command::Exit => return Ok(false),
+            Command::Help => terminal::line(&command::help()),
+            Command::Clear => {
+                self.messages.clear();
+                terminal::faint("a new conversation");
+            }
+            Command::Undo => self.undo(),
+            Command::Regen => self.regenerate()?,
+            Command::Read => {
+                let text = std::fs::read_to_string(rest).with_context(|| format!("cannot read {rest}"))?;
                 self.ask(text)?;
             }
-            "/regen" => {
-                if self.messages.last().is_some_and(|m| m["role"] == "assistant") {
-                    self.messages.pop();
-                }
-                match self.messages.is_empty() {
-                    true => terminal::line("there is nothing to answer again"),
-                    false => self.answer()?,
+            Command::System => {
+                self.system = Some(rest.to_owned()).filter(|text| !text.is_empty());
+                terminal::faint(if rest.is_empty() { "no system prompt" } else { "a new system prompt" });
+            }
+            Command::Set => self.set(rest)?,
+            Command::Think => {
+                self.speaker.think = match rest {
+                    "on" | "" => Some(true),
+                    "off" => Some(false),
+                    "auto" => None,
+                    other => bail!("'{other}' is not on, off or auto"),
                 }
             }
-            unknown if unknown.starts_with('/') => terminal::line(&format!("there is no command {unknown}; try /help")),
-            _ => self.ask(input.to_owned())?,
+            Command::Show => self.show(rest)?,
+            Command::Save => {
+                saved::save(Path::new(rest), &self.whole())?;
+                terminal::faint(&format!("{} messages in {rest}", self.whole().len()));
+            }
+            Command::Load => self.load(rest)?,
+            Command::Stats => terminal::line(&self.speaker.timing_line(self.speaker.opened.bandwidth())),
         }
         Ok(true)
     }
 
     fn ask(&mut self, text: String) -> anyhow::Result<()> {
+        let before = self.messages.len();
         self.messages.push(json!({ "role": "user", "content": text }));
         let answered = self.answer();
         if answered.is_err() {
-            self.messages.pop();
+            self.messages.truncate(before);
         }
         answered
     }
 
+    /// The conversation with its system prompt.
+    fn whole(&self) -> Vec<Value> {
+        let system = self.system.as_ref().map(|text| json!({ "role": "system", "content": text }));
+        system.into_iter().chain(self.messages.iter().cloned()).collect()
+    }
+
     fn answer(&mut self) -> anyhow::Result<()> {
-        let mut messages = vec![];
-        messages.extend(self.system.as_ref().map(|text| json!({ "role": "system", "content": text })));
-        messages.extend(self.messages.iter().cloned());
         self.speaker.restart_clock();
-        let (tokens, in_thought) = match &self.speaker.template {
-            Some(_) => self.speaker.render(messages)?,
-            None => (self.plain(), false),
+        let prompt = match &self.speaker.template {
+            Some(_) => self.speaker.render(self.whole())?,
+            None => self.speaker.plain(&self.whole()),
         };
-        let answer = self.speaker.answer(&tokens, in_thought)?;
-        self.speaker.end_line()?;
-        let peak = self.speaker.opened.bandwidth();
-        terminal::line(&format!("{DIM}{}{NORMAL}", self.speaker.timing_line(peak)));
-        if answer.finish == Finish::ContextFull {
-            terminal::line("the context is full: /clear, or start again with a larger -c");
+        let (_, all) = self.speaker.context();
+        if prompt.len() >= all {
+            bail!(
+                "the conversation would have {} tokens, the context holds {all}: /undo or /clear makes room, \
+                 or start again with a larger -c (/save keeps the conversation)",
+                prompt.len()
+            );
         }
+        let answer = self.speaker.answer(&prompt)?;
+        self.speaker.end_line()?;
+        match answer.finish {
+            Finish::ContextFull => terminal::line(&format!(
+                "the context of {all} tokens is full, so the answer ends here: /undo or /clear makes room, \
+                 or start again with a larger -c"
+            )),
+            Finish::Stopped => self.stopped = true,
+            Finish::End | Finish::Limit => {}
+        }
+        terminal::faint(&self.speaker.status_line());
         let mut message = json!({ "role": "assistant", "content": answer.content });
         if !answer.reasoning.is_empty() {
             message["reasoning_content"] = json!(answer.reasoning);
         }
+        self.thoughts = answer.reasoning;
         self.messages.push(message);
         Ok(())
     }
 
-    /// Without a template, all texts in a row.
-    fn plain(&self) -> Vec<u32> {
-        let text: String = self.messages.iter().filter_map(|m| m["content"].as_str()).collect();
-        self.speaker.tokenizer.encode(text, true, false)
+    fn undo(&mut self) {
+        match self.messages.iter().rposition(|message| message["role"] == "user") {
+            Some(last) => self.messages.truncate(last),
+            None => terminal::line("there is nothing to undo"),
+        }
+    }
+
+    fn regenerate(&mut self) -> anyhow::Result<()> {
+        let before = self.messages.clone();
+        if self.messages.last().is_some_and(|message| message["role"] == "assistant") {
+            self.messages.pop();
+        }
+        if self.messages.is_empty() {
+            bail!("there is nothing to answer again");
+        }
+        let answered = self.answer();
+        if answered.is_err() {
+            self.messages = before;
+        }
+        answered
+    }
+
+    fn load(&mut self, path: &str) -> anyhow::Result<()> {
+        let mut messages = saved::load(Path::new(path))?;
+        let has_system = messages.first().is_some_and(|message| message["role"] == "system");
+        self.system = has_system.then(|| messages.remove(0)["content"].as_str().unwrap_or_default().to_owned());
+        self.messages = messages;
+        terminal::faint(&format!("{} messages from {path}", self.messages.len()));
+        Ok(())
+    }
+
+    fn show(&self, what: &str) -> anyhow::Result<()> {
+        match what {
+            "" => {
+                let (used, all) = self.speaker.context();
+                let think = self.speaker.think.map_or("auto", |think| if think { "on" } else { "off" });
+                terminal::line(&format!("context: {used} of {all} tokens; {} messages", self.messages.len()));
+                terminal::line(&format!("system: {}", self.system.as_deref().unwrap_or("(none)")));
+                terminal::line(&format!("think: {think}"));
+                settings::show(&self.speaker);
+            }
+            "messages" => {
+                for message in self.whole() {
+                    let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
+                    terminal::line(&format!("{}: {}", text("role"), text("content")));
+                }
+            }
+            "thoughts" if self.thoughts.is_empty() => terminal::line("the last answer had no thoughts"),
+            "thoughts" => terminal::line(&self.thoughts),
+            "template" => terminal::line(self.speaker.tokenizer.chat_template().unwrap_or("the file has no template")),
+            other => bail!("there is no '{other}' to show (messages, thoughts, template)"),
+        }
+        Ok(())
     }
 
     fn set(&mut self, text: &str) -> anyhow::Result<()> {
         let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-        let value = value.trim();
-        let sampling = &mut self.speaker.sampling;
-        let wrong = || format!("'{value}' is no value for {name}");
-        let before = sampling.clone();
         match name {
-            "temp" | "temperature" => sampling.temperature = value.parse().with_context(wrong)?,
-            "top-k" | "top_k" => sampling.top_k = value.parse().with_context(wrong)?,
-            "top-p" | "top_p" => sampling.top_p = value.parse().with_context(wrong)?,
-            "min-p" | "min_p" => sampling.min_p = value.parse().with_context(wrong)?,
-            "seed" => sampling.seed = value.parse().with_context(wrong)?,
-            "n" => {
-                let n: i64 = value.parse().with_context(wrong)?;
-                self.speaker.limit = usize::try_from(n).ok();
-            }
-            _ => anyhow::bail!("there is no setting '{name}' (temp, top-k, top-p, min-p, seed, n)"),
-        }
-        let vocab = self.speaker.opened.engine.config().vocab as usize;
-        if let Err(error) = model::sampler::Sampler::new(self.speaker.sampling.clone(), vocab) {
-            self.speaker.sampling = before;
-            return Err(error.into());
+            "" => settings::show(&self.speaker),
+            _ => settings::set(&mut self.speaker, name, value.trim())?,
         }
         Ok(())
     }

@@ -1,17 +1,16 @@
 //! `detokenize`: token ids to bytes, as they are.
 
+use crate::arguments::ModelFlag;
 use crate::numbers::Tokens;
 use crate::open;
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
-use std::path::PathBuf;
 
 /// What to detokenize.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// GGUF file
-    #[arg(short, long, value_name = "MODEL")]
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFlag,
     /// Print control tokens too
     #[arg(long)]
     special: bool,
@@ -22,7 +21,8 @@ pub struct Arguments {
 
 /// Prints the text, without a newline at its end.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
+    let path = args.model.resolve()?;
+    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
     let text = match &args.ids[..] {
         [] => stdin()?,
         [dash] if dash == "-" => stdin()?,

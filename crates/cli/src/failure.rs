@@ -1,5 +1,6 @@
 //! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
 
+use crate::settings::Source;
 use crate::terminal;
 use clap::error::ErrorKind;
 use std::io::{self, ErrorKind as IoKind};
@@ -54,8 +55,9 @@ pub fn message(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints what is wrong with the arguments, or the help that was asked for.
-pub fn of_usage(error: &clap::Error) -> ExitCode {
+/// Prints what is wrong with the arguments, or the help that was asked for. What was set elsewhere is said to come from
+/// there.
+pub fn of_usage(error: &clap::Error, source: Option<&Source>) -> ExitCode {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
@@ -68,7 +70,12 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
     // What follows the usage only points at --help.
     let text = text.split("\nUsage:").next().unwrap_or_default();
     let text = text.split("\nFor more information").next().unwrap_or_default();
-    terminal::line(&format!("{}; see --help", one_line(text).trim_end_matches('.')));
+    let text = one_line(text);
+    let text = text.trim_end_matches('.');
+    match source {
+        Some(source) => terminal::line(&format!("{text} ({source})")),
+        None => terminal::line(&format!("{text}; see --help")),
+    }
     ExitCode::from(2)
 }
 

@@ -25,13 +25,17 @@ pub fn install() {
     });
 }
 
-/// As long as it lives, the first Ctrl-C is only noted; the second ends the program.
-pub struct Watch(());
+/// As long as it lives, the first Ctrl-C is only noted; the second ends the program. One may begin while another lives:
+/// what is noted then is the inner one's.
+pub struct Watch {
+    /// Whether there was another watch.
+    inner: bool,
+}
 
 /// Begins to watch.
 pub fn watch() -> Watch {
-    STATE.store(WATCHED, Ordering::SeqCst);
-    Watch(())
+    let before = STATE.swap(WATCHED, Ordering::SeqCst);
+    Watch { inner: before != UNWATCHED }
 }
 
 impl Watch {
@@ -48,6 +52,6 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        STATE.store(UNWATCHED, Ordering::SeqCst);
+        STATE.store(if self.inner { WATCHED } else { UNWATCHED }, Ordering::SeqCst);
     }
 }

@@ -1,44 +1,58 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
-//! One file a command. What several share: [`arguments`] (flags), [`open`] (a file becomes an engine), [`terminal`]
-//! (stderr), [`interrupt`] (Ctrl-C), [`failure`] (errors to one line and an exit code). Results go to stdout, everything
+//! One file a command. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
+//! name becomes a file), [`open`] (a file becomes an engine), [`terminal`] (stderr), [`interrupt`] (Ctrl-C),
+//! [`failure`] (errors to one line and an exit code). Results go to stdout, everything
 //! else to stderr. Nothing here decides how a model is computed.
 
 mod arguments;
 mod bench;
 mod chat;
+mod classic;
 mod completions;
+mod config;
 mod debug;
 mod detokenize;
+mod doctor;
 mod failure;
+mod folders;
 mod interrupt;
 mod logits;
+mod ls;
+mod man;
+mod models;
 mod numbers;
 mod open;
 mod passes;
 mod peaks;
 mod perplexity;
+mod printer;
 mod profile;
+mod pull;
 mod quantize;
+mod rm;
 mod run;
 mod serve;
+mod settings;
 mod show;
+mod smoke;
+mod speaker;
 mod spelling;
 mod synth;
 mod terminal;
 mod tokenize;
+mod transcript;
 mod writing;
 
 use arguments::{Arguments, Command};
-use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::report_panics();
     interrupt::install();
-    let arguments = match Arguments::try_parse_from(spelling::expanded(std::env::args_os())) {
+    let arguments = match arguments::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
-        Err(error) => return failure::of_usage(&error),
+        Err(code) => return code,
     };
     let result = std::panic::catch_unwind(|| dispatch(arguments));
     match result {
@@ -50,17 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
-    let command = match arguments.command {
-        Some(command) => command,
-        None => match arguments.classic.command()? {
-            Some(command) => command,
-            None => {
-                let help = Arguments::command().render_help();
-                return Err(failure::Usage(format!("no command\n\n{help}")).into());
-            }
-        },
-    };
-    match command {
+    match arguments.command {
         Command::Run(args) => run::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::Bench(args) => bench::run(args),
@@ -68,11 +72,18 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Detokenize(args) => detokenize::run(&args),
+        Command::Pull(args) => pull::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Rm(args) => rm::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Passes => passes::run(),
+        Command::Smoke(args) => smoke::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Config(args) => config::run(&args, arguments.config.as_deref()),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }

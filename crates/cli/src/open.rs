@@ -7,7 +7,7 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
-use device::{Cpu, CpuConfig, Device, Isa, Null};
+use device::{Cpu, CpuConfig, Device, Extra, Isa, Null, Target};
 use gguf::Gguf;
 use ir::DType;
 use model::config::Config;
@@ -85,7 +85,8 @@ pub fn cache_type(flags: &EngineFlags) -> anyhow::Result<DType> {
 }
 
 /// What the compiler may do.
-pub fn compiler_options(flags: &EngineFlags, isa: Isa) -> Result<Options, Usage> {
+pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options, Usage> {
+    let isa = target.isa;
     let numerics = match flags.numerics {
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
@@ -94,21 +95,13 @@ pub fn compiler_options(flags: &EngineFlags, isa: Isa) -> Result<Options, Usage>
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
-    let mut options = Options::cpu(numerics, vector_bytes(isa));
+    let mut options = Options::cpu(numerics, isa.vector_bytes());
+    options.plan.product = target.extras.contains(&Extra::AmxBf16);
     if isa == Isa::Scalar {
         options.plan = compiler::tile::Plan::scalar();
     }
     options.without = flags.without.clone();
     Ok(options)
-}
-
-fn vector_bytes(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 | Isa::Avx512Vnni => 64,
-        Isa::Avx2 | Isa::AvxVnni => 32,
-        Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => 16,
-        _ => 0,
-    }
 }
 
 /// The instruction level that was asked for.
@@ -159,13 +152,13 @@ pub fn shared_engine(
     let all = (sharing.positions as usize).max(context);
     refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
     let chunk = i64::from(flags.ubatch_size).min(all as i64);
-    let options = |isa| -> anyhow::Result<EngineOptions> {
-        let compiler = compiler_options(flags, isa)?;
+    let options = |target: &Target| -> anyhow::Result<EngineOptions> {
+        let compiler = compiler_options(flags, target)?;
         Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
     };
     let at_path = || path.display().to_string();
     let (engine, runner) = if flags.device == DeviceName::Interpreter {
-        let options = options(isa(flags)?.unwrap_or_else(Isa::detect))?;
+        let options = options(&Target { isa: isa(flags)?.unwrap_or_else(Isa::detect), extras: vec![] })?;
         if talk {
             terminal::line("device: interpreter");
         }
@@ -173,7 +166,7 @@ pub fn shared_engine(
         (Engine::shared(file, Arc::new(Null), options, sharing), Runner::Interpreter(Box::new(interpreter)))
     } else {
         let cpu = cpu(flags, talk)?;
-        (Engine::shared(file, cpu.clone(), options(cpu.target().isa)?, sharing), Runner::Cpu(cpu))
+        (Engine::shared(file, cpu.clone(), options(cpu.target())?, sharing), Runner::Cpu(cpu))
     };
     let engine = engine.with_context(at_path)?;
     Ok(Opened { engine, runner, path: path.to_owned(), talk, flags: flags.clone() })

@@ -39,7 +39,7 @@ pub struct Arguments {
 
 /// Scores the text.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.path();
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
     let vocab = open::config(&file, path)?.vocab as usize;

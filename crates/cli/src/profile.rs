@@ -83,7 +83,7 @@ struct Total {
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
     let flags = EngineFlags { ubatch_size: args.engine.ubatch_size.max(args.tokens), ..args.engine.clone() };
-    let mut opened = open::engine(args.model.path(), &flags, Positions::Needed(depth + tokens), true)?;
+    let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
     opened.cpu()?;
     let class = Class::of(tokens);
     let marks = marks::of(opened.engine.compile(class)?);

@@ -1,6 +1,8 @@
 //! `quantize`: a model file in another quantisation.
 
+use crate::arguments::FetchFlags;
 use crate::failure::Usage;
+use crate::models;
 use crate::open::{self, bytes};
 use crate::writing::with_progress;
 use anyhow::Context;
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 /// What to write.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// GGUF file with F32, F16 or BF16 matrices
+    /// GGUF file, or name of a model, with F32, F16 or BF16 matrices
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// File to write
@@ -24,6 +26,8 @@ pub struct Arguments {
     /// Take a Q8_0 file as input too; it loses more than quantising the original
     #[arg(long)]
     allow_requantize: bool,
+    #[command(flatten)]
+    fetch: FetchFlags,
 }
 
 /// Writes the file.
@@ -33,13 +37,14 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         Usage(format!("there is no quantisation '{}' to write (quantisations: {})", args.quant, known.join(", ")))
     };
     let quant = Quant::named(&args.quant).ok_or_else(unknown)?;
-    let file = open::file(&args.input)?;
+    let input = models::resolve(&args.input, &args.fetch)?;
+    let file = open::file(&input)?;
     let same = |a: &PathBuf, b: &PathBuf| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-    if same(&args.input, &args.out) {
+    if same(&input, &args.out) {
         return Err(Usage(format!("{} is the input; give the output another name", args.out.display())).into());
     }
     let options = QuantizeOptions { allow_requantize: args.allow_requantize };
-    let plan = Plan::new(&file, quant, options).with_context(|| args.input.display().to_string())?;
+    let plan = Plan::new(&file, quant, options).with_context(|| input.display().to_string())?;
     let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
     let before: u64 = file.tensors().iter().map(|tensor| tensor.bytes).sum();
     let mut out = std::io::stdout().lock();

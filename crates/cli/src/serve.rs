@@ -3,7 +3,7 @@
 //! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
 //! after that is the `server` crate's.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
 use crate::open::{self, Positions};
@@ -30,7 +30,7 @@ const DEFAULT_POSITIONS: usize = 16_384;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    model: ModelFile,
+    model: ModelOrDemo,
     /// Addresses to listen on
     #[arg(long, value_name = "IP", value_delimiter = ',', default_value = "127.0.0.1", env = "LLAMA_ARG_HOST")]
     host: Vec<String>,
@@ -127,8 +127,6 @@ struct Ignored {
     jinja: bool,
     #[arg(long, hide = true, alias = "cb")]
     cont_batching: bool,
-    #[arg(long, hide = true)]
-    offline: bool,
     #[arg(short, long, hide = true)]
     verbose: bool,
     #[arg(long, hide = true)]
@@ -156,7 +154,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
     let options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = args.model.path().to_owned();
+    let path = args.model.resolve()?;
     let file = open::file(&path)?;
     open::config(&file, &path)?;
     drop(file);
@@ -209,7 +207,7 @@ impl Arguments {
 
 /// Opens the model and starts its engine.
 fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = args.model.path();
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let tokenizer = open::tokenizer(&file, path)?;

@@ -1,8 +1,9 @@
 //! `show`: what is in a model file, and what it needs of the machine. Reads no weights.
 
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::models;
 use crate::open::{self, Positions, bytes};
-use device::{Device, Isa, Null};
+use device::{Device, Null, Target};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
 use model::engine::{Engine, EngineOptions};
@@ -32,7 +33,10 @@ pub struct Arguments {
 
 /// Shows a file.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.path();
+    if let Some(row) = models::not_here(args.model.name())? {
+        return row.print(args.json);
+    }
+    let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let needs = needs(args, &file);
     let text = match args.json {
@@ -65,8 +69,8 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let config = Config::read(file)?;
         let cache = open::cache_type(&args.engine)?;
         let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
-        let isa = open::isa(&args.engine)?.unwrap_or_else(Isa::detect);
-        let compiler = open::compiler_options(&args.engine, isa)?;
+        let target = Target::detect(open::isa(&args.engine)?)?;
+        let compiler = open::compiler_options(&args.engine, &target)?;
         let chunk = i64::from(args.engine.ubatch_size).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let device: Arc<dyn Device> = Arc::new(Null);

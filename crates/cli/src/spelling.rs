@@ -1,9 +1,12 @@
-//! Flags of several letters behind one dash, as llama.cpp's users know them.
+//! Flags of several letters behind one dash, as llama.cpp's users know them, and names that were nearly right.
 
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 10] = [
+const SHORT: [(&str, &str); 13] = [
+    ("-hf", "--model"),
+    ("-hfr", "--model"),
+    ("-mu", "--model"),
     ("-np", "--parallel"),
     ("-kvu", "--kv-unified"),
     ("-cb", "--cont-batching"),
@@ -35,9 +38,23 @@ pub fn expanded(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     out
 }
 
+/// The name that was probably meant, if one is near.
+pub fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = names.map(|known| (strsim::jaro_winkler(name, known), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.85).then_some(best.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slips_are_understood() {
+        let names = ["threads", "top-k", "temp"];
+        assert_eq!(closest("treads", names.into_iter()), Some("threads"));
+        assert_eq!(closest("banana", names.into_iter()), None);
+    }
 
     #[test]
     fn flags_are_expanded_and_texts_are_not() {

@@ -19,8 +19,7 @@ pub fn is_watched() -> bool {
 
 /// Whether stdout is a terminal that wants colours.
 pub fn is_styled() -> bool {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    std::io::stdout().is_terminal() && !plain
+    std::io::stdout().is_terminal() && !is_plain()
 }
 
 /// Writes a line to stderr. A stderr that nobody reads is no reason to stop.
@@ -29,11 +28,25 @@ pub fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Writes a line to stderr that is dimmed where that is wanted.
+pub fn faint(text: &str) {
+    match is_watched() && !is_plain() {
+        true => line(&format!("{DIM}{text}{NORMAL}")),
+        false => line(text),
+    }
+}
+
+/// Whether the user wants no colours.
+fn is_plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 /// Shows how far something is, on a terminal only.
 pub fn progress(text: &str) {
     if is_watched() {
         SHOWING.store(true, Ordering::Relaxed);
-        let _ = write!(std::io::stderr(), "\r{DIM}{text}{NORMAL}\x1b[K");
+        let (dim, normal) = if is_plain() { ("", "") } else { (DIM, NORMAL) };
+        let _ = write!(std::io::stderr(), "\r{dim}{text}{normal}\x1b[K");
         let _ = std::io::stderr().flush();
     }
 }

@@ -1,16 +1,15 @@
 //! `tokenize`: text to token ids. Needs no tensors and no known architecture; `-` reads stdin byte for byte.
 
+use crate::arguments::ModelFlag;
 use crate::open;
 use anyhow::Context;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 
 /// What to tokenize.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// GGUF file
-    #[arg(short, long, value_name = "MODEL")]
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFlag,
     /// Let control tokens be written in the text, and put those around it that the vocabulary asks for
     #[arg(long)]
     special: bool,
@@ -21,7 +20,8 @@ pub struct Arguments {
 
 /// Prints the ids on one line.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = open::tokenizer(&*open::file(&args.model)?, &args.model)?;
+    let path = args.model.resolve()?;
+    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
     let text = if args.text == "-" {
         let mut bytes = vec![];
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;

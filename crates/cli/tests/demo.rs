@@ -6,8 +6,9 @@
 mod support;
 
 use serde_json::{Map, Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use support::{run, text};
+use support::{command, run, text};
 
 /// The name of the model on the command line.
 const MODEL: &str = "kernloom-demo";
@@ -91,6 +92,15 @@ fn near(found: f64, expected: &Value, what: &str) {
     // Written so that NaN fails.
     let close = (found / expected - 1.0).abs() <= TOLERANCE;
     assert!(close, "perplexity of {what}: {found}, expected {expected}");
+}
+
+#[test]
+fn a_server_without_a_model_takes_it() {
+    let mut child = command(&["serve", "--port", "0", "-t", "1", "-c", "256"]).spawn().expect("the server starts");
+    let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let named = lines.take(50).any(|line| line.contains("model: kernloom-demo"));
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    assert!(named);
 }
 
 #[test]

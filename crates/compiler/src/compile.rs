@@ -12,7 +12,7 @@ use crate::schedule::{Prices, Schedule, schedule};
 use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use ir::rewrite::{Rule, rewrite};
-use ir::{BinOp, Graph, Id, Op, index};
+use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,6 +65,7 @@ impl Options {
             chains: 4,
             prefetch: 2304,
             tokens: if vector_bytes >= 64 { 8 } else { 4 },
+            product: false,
         };
         Options {
             numerics,
@@ -80,6 +81,17 @@ impl Options {
     /// The defaults for a GPU.
     pub fn gpu(numerics: Numerics) -> Options {
         Options { gpu: Some(gpu::Plan::default()), prices: Prices::gpu(), ..Options::cpu(numerics, 0) }
+    }
+
+    /// These options for steps of many tokens: with a matrix unit, rows of block formats are multiplied with tokens
+    /// in bf16, which needs no codes of the input.
+    pub fn for_many_tokens(&self) -> Options {
+        let mut options = self.clone();
+        options.plan.product &= self.numerics == Numerics::Int8 && self.allows("product");
+        if options.plan.product {
+            options.numerics = Numerics::Exact;
+        }
+        options
     }
 
     fn allows(&self, name: &str) -> bool {
@@ -168,7 +180,7 @@ const NEEDED: [&str; 1] = [rules::TOPK.name];
 /// Names that `without` understands.
 pub fn pass_names() -> Vec<&'static str> {
     let rules = PASSES.iter().flat_map(|p| p.rules.iter().map(|r| r.name)).filter(|name| !NEEDED.contains(name));
-    rules.chain(["fuse"]).collect()
+    rules.chain(["fuse", "product"]).collect()
 }
 
 /// Compiles a step. `outputs` are read by the host, by name; `effects` are new
@@ -270,7 +282,7 @@ fn assemble(
         }
         let cut = match (&options.gpu, options.cuts) {
             (Some(plan), _) => gpu::cut(g, s, i, plan),
-            (None, Cuts::Sized) => choose_cut(g, s, i),
+            (None, Cuts::Sized) => choose_cut(g, s, i, &options.plan),
             (None, Cuts::Random(seed)) => random_cut(g, s, i, seed),
         };
         let lowered = lower(g, s, i, &cut);
@@ -347,7 +359,7 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
 
 fn shape_name(body: &Body) -> String {
     let rank = |k: &str| {
-        ["integer tile", "integer dot", "vector columns", "vector reduction", "scalar reduction"]
+        ["block product", "integer tile", "integer dot", "vector columns", "vector reduction", "scalar reduction"]
             .iter()
             .position(|r| *r == k)
             .unwrap_or(9)
@@ -394,16 +406,31 @@ fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
     }
 }
 
-/// Tokens of a task at most: enough to pay for unpacking its rows, few enough
-/// for its values to stay in a cache beside them.
-const TOKENS: i64 = 128;
+/// Shares of a task where many tokens are computed.
+struct Shares {
+    /// Tokens at most: enough to pay for unpacking its rows, few enough for its values to stay in a cache beside them.
+    tokens: i64,
+    /// Its rows are a multiple of this.
+    rows: i64,
+    /// Its rows at most.
+    most: i64,
+    /// Tasks at least, as far as there are rows.
+    tasks: i64,
+}
 
-/// Rows of a task are a multiple of this where many tokens are computed.
-const ROWS: i64 = 16;
+impl Shares {
+    fn of(plan: &Plan) -> Shares {
+        match plan.product {
+            true => Shares { tokens: 256, rows: PRODUCT as i64, most: 256, tasks: 8 },
+            false => Shares { tokens: 128, rows: 16, most: 128, tasks: 16 },
+        }
+    }
+}
 
 /// How many steps of each axis a task takes: enough tasks to share out, each
 /// large enough to pay for starting.
-fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
+fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
+    let share = Shares::of(plan);
     let gr = &s.groups[group];
     let fold = gr.axes.iter().any(|a| a.serial);
     let units: Vec<i64> = (0..gr.axes.len()).map(|a| widest_unit(s, group, a)).collect();
@@ -430,20 +457,20 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         }
         if tokens(g, i) {
             if gr.heavy && !fold {
-                steps[i] = index::bounds(g, a.count).1.min(TOKENS);
+                steps[i] = index::bounds(g, a.count).1.min(share.tokens);
             }
             continue;
         }
         let Some(n) = g.as_int(a.count) else { continue };
         let (least, most) = match (gr.heavy, many) {
-            (true, true) => (16, 128),
+            (true, true) => (share.tasks, share.most),
             (true, false) => (64, 256),
             _ => (4, 1024),
         };
         let fits: Vec<i64> =
             (1..=n).rev().filter(|d| n % d == 0 && total / d >= least && d * units[i] <= most).collect();
         // Rows that fill vectors are multiplied with many tokens at once.
-        let full = fits.iter().copied().find(|d| many && gr.heavy && d * units[i] % ROWS == 0);
+        let full = fits.iter().copied().find(|d| many && gr.heavy && d * units[i] % share.rows == 0);
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
         total /= steps[i];
     }

@@ -17,6 +17,7 @@ pub mod gpu;
 pub mod lower;
 mod matmul;
 pub mod memory;
+mod product;
 pub mod program;
 pub mod render_c;
 pub mod render_cuda;

@@ -515,7 +515,7 @@ impl Tile<'_> {
 
 /// Whether an expression divides or takes the remainder of a loop counter, so
 /// that its addresses are not steps of it.
-fn divides(g: &Graph, e: Id, range: Id) -> bool {
+pub(crate) fn divides(g: &Graph, e: Id, range: Id) -> bool {
     let mut stack = vec![e];
     let mut seen = rustc_hash::FxHashSet::default();
     while let Some(e) = stack.pop() {

@@ -148,10 +148,24 @@ KL kl_bf16 kl_to_bf16(float x) {
   if ((b & 0x7fffffff) > 0x7f800000) return b >> 16 | 64;
   return (b + 0x7fff + ((b >> 16) & 1)) >> 16;
 }
-#define KL_HALF(n) \
-  KL f32x##n kl_from_bf16_##n(bf16x##n h) { return (f32x##n)(__builtin_convertvector((u16x##n)h, u32x##n) << 16); } \
+#define KL_FROM_BF16(n) \
+  KL f32x##n kl_from_bf16_##n(bf16x##n h) { return (f32x##n)(__builtin_convertvector((u16x##n)h, u32x##n) << 16); }
+#define KL_HALF(n) KL_FROM_BF16(n) \
   KL bf16x##n kl_to_bf16_##n(f32x##n x) { bf16x##n h; for (int i = 0; i < n; i++) h[i] = kl_to_bf16(x[i]); return h; }
+#if defined(__AVX512BF16__)
+/* Tiny numbers become zero here. */
+#define KL_TO_BF16(n) \
+  KL bf16x##n kl_to_bf16_##n(f32x##n x) { bf16x##n h; for (int i = 0; i < n; i++) h[i] = kl_to_bf16(x[i]); return h; }
+KL_FROM_BF16(2) KL_FROM_BF16(4) KL_FROM_BF16(8) KL_FROM_BF16(16) KL_FROM_BF16(32) KL_FROM_BF16(64)
+KL_TO_BF16(2) KL_TO_BF16(4) KL_TO_BF16(8)
+KL bf16x16 kl_to_bf16_16(f32x16 x) { return (bf16x16)_mm512_cvtneps_pbh((__m512)x); }
+KL bf16x32 kl_round_bf16x32(f32x16 low, f32x16 high) { return (bf16x32)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low); }
+KL bf16x32 kl_to_bf16_32(f32x32 x) { return kl_round_bf16x32(kl_low_f32x32(x), kl_high_f32x32(x)); }
+KL bf16x64 kl_to_bf16_64(f32x64 x) { return kl_join_bf16x64(kl_to_bf16_32(kl_low_f32x64(x)), kl_to_bf16_32(kl_high_f32x64(x))); }
+#else
 KL_HALF(2) KL_HALF(4) KL_HALF(8) KL_HALF(16) KL_HALF(32) KL_HALF(64)
+KL bf16x32 kl_round_bf16x32(f32x16 low, f32x16 high) { return kl_join_bf16x32(kl_to_bf16_16(low), kl_to_bf16_16(high)); }
+#endif
 #define KL_HALF_PLAIN(n) \
   KL f32x##n kl_from_f16_##n(f16x##n h) { f32x##n x; for (int i = 0; i < n; i++) x[i] = kl_from_f16(h[i]); return x; } \
   KL f16x##n kl_to_f16_##n(f32x##n x) { f16x##n h; for (int i = 0; i < n; i++) h[i] = kl_to_f16(x[i]); return h; }
@@ -322,4 +336,46 @@ KL_DOT_SPLIT(16, 64, 8)
 KL_DOT_PLAIN(4, 16)
 KL_DOT_SPLIT(8, 32, 4)
 KL_DOT_SPLIT(16, 64, 8)
+#endif
+
+/* Blocks of 32 rows by 32 tokens: four tiles of sums, steps of 32 elements. */
+#if defined(__AMX_BF16__)
+KL void kl_product_begin(void) {
+  struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } all = {1, 0, {0}, {0}, {0}};
+  for (int i = 0; i < 8; i++) all.bytes[i] = 64, all.rows[i] = 16;
+  _tile_loadconfig(&all);
+}
+KL void kl_product_end(void) { _tile_release(); }
+KL void kl_product(float *sums, const kl_bf16 *rows, const kl_bf16 *tokens, int64_t steps) {
+  _tile_loadd(0, sums, 64);
+  _tile_loadd(1, sums + 256, 64);
+  _tile_loadd(2, sums + 512, 64);
+  _tile_loadd(3, sums + 768, 64);
+  for (int64_t i = 0; i < steps; i++) {
+    _tile_loadd(4, rows + i * 1024, 64);
+    _tile_loadd(6, tokens + i * 1024, 64);
+    _tile_loadd(5, rows + i * 1024 + 512, 64);
+    _tile_loadd(7, tokens + i * 1024 + 512, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + 256, 64);
+  _tile_stored(2, sums + 512, 64);
+  _tile_stored(3, sums + 768, 64);
+}
+#else
+KL void kl_product_begin(void) {}
+KL void kl_product_end(void) {}
+KL void kl_product(float *sums, const kl_bf16 *rows, const kl_bf16 *tokens, int64_t steps) {
+  for (int row = 0; row < 32; row++)
+    for (int64_t k = 0; k < steps * 32; k++) {
+      float x = kl_from_bf16(rows[k / 32 * 1024 + row * 32 + k % 32]);
+      for (int token = 0; token < 32; token++)
+        sums[((row / 16 * 2 + token / 16) * 16 + row % 16) * 16 + token % 16] +=
+          x * kl_from_bf16(tokens[k / 32 * 1024 + ((token / 16 * 16 + k % 32 / 2) * 16 + token % 16) * 2 + k % 2]);
+    }
+}
 #endif

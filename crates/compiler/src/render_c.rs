@@ -5,8 +5,8 @@
 //! look-ups) is a small inline function of the prelude with one body for each
 //! instruction set.
 
-use crate::tile::Body;
-use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp};
+use crate::tile::{Body, collect_loads};
+use ir::{BinOp, Const, DType, Graph, Id, Op, PRODUCT, ReduceOp, Space, Type, UnOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
@@ -46,6 +46,10 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
             _ => {}
         }
     }
+    let unit = order.iter().any(|&id| *g.op(id) == Op::Product);
+    if unit {
+        head.push_str("  kl_product_begin();\n");
+    }
     let task = order.iter().copied().find(|&id| matches!(g.op(id), Op::Range(_, ir::Axis::Task)));
     if let Some(t) = task {
         r.names[0].insert(t, "task".into());
@@ -54,7 +58,11 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     let _ = writeln!(head, "  for (int64_t task = begin; task < end; task++) {{");
     head.push_str(&accs);
     head.push_str(&r.out);
-    head.push_str("  }\n  (void)vars; (void)scratch;\n}\n");
+    head.push_str("  }\n");
+    if unit {
+        head.push_str("  kl_product_end();\n");
+    }
+    head.push_str("  (void)vars; (void)scratch;\n}\n");
     head
 }
 
@@ -120,14 +128,46 @@ impl Renderer {
         self.names.last_mut().expect("a scope").clear();
     }
 
+    /// Statements one after another. Stores that follow each other compute their values together, so that what they
+    /// share is computed once, as long as none of them reads what another one writes.
+    fn statements(&mut self, g: &mut Graph, list: &[Id]) {
+        let mut rest = list;
+        while let Some((&first, others)) = rest.split_first() {
+            let run = independent_stores(g, rest);
+            if run < 2 {
+                self.statement(g, first);
+                rest = others;
+                continue;
+            }
+            let (together, others) = rest.split_at(run);
+            self.scope("", |r| {
+                let stores: Vec<String> = together.iter().map(|&s| r.store(g, s)).collect();
+                stores.iter().for_each(|text| r.line(text));
+            });
+            rest = others;
+        }
+    }
+
+    /// The line that stores a value, which is computed before it.
+    fn store(&mut self, g: &mut Graph, id: Id) -> String {
+        let [buffer, index, value] = g.src(id)[..3] else { panic!("a store without a value") };
+        let at = self.value(g, index);
+        let v = self.value(g, value);
+        let b = self.buffer(g, buffer);
+        let ty = g.ty(value);
+        match (ty.lanes, ty.base) {
+            (1, _) => format!("{b}[{at}] = {v};"),
+            (n, DType::Bool) => {
+                format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, value), 8, n))
+            }
+            _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
+        }
+    }
+
     fn statement(&mut self, g: &mut Graph, id: Id) {
         let src = g.src(id).to_vec();
         match g.op(id).clone() {
-            Op::Block => {
-                for s in src {
-                    self.statement(g, s);
-                }
-            }
+            Op::Block => self.statements(g, &src),
             Op::Loop => {
                 let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
                 self.scope("", |r| {
@@ -135,15 +175,13 @@ impl Renderer {
                     r.line(&format!("const int64_t n{n} = {extent};"));
                     // The body may store to what the extent was loaded from.
                     r.forget();
-                    r.scope(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) "), |r| {
-                        src[1..].iter().for_each(|s| r.statement(g, *s));
-                    });
+                    r.scope(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) "), |r| r.statements(g, &src[1..]));
                 });
             }
             Op::If => self.scope("", |r| {
                 let c = r.value(g, src[0]);
                 r.forget();
-                r.scope(&format!("if ({c}) "), |r| src[1..].iter().for_each(|s| r.statement(g, *s)));
+                r.scope(&format!("if ({c}) "), |r| r.statements(g, &src[1..]));
             }),
             Op::Set => self.scope("", |r| {
                 let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], r.value(g, p[1]))).collect();
@@ -162,18 +200,21 @@ impl Renderer {
                     r.line(&format!("a{n} = {t};"));
                 }
             }),
+            Op::Store if *g.op(src[2]) == Op::Product => self.scope("", |r| {
+                let sources = g.src(src[2]).to_vec();
+                let places: Vec<String> = sources
+                    .iter()
+                    .map(|&load| {
+                        let (buffer, at) = (g.src(load)[0], g.src(load)[1]);
+                        let at = r.value(g, at);
+                        format!("{} + {at}", r.buffer(g, buffer))
+                    })
+                    .collect();
+                let steps = usize::from(g.ty(sources[1]).lanes) / (PRODUCT * PRODUCT);
+                r.line(&format!("kl_product({}, {steps});", places.join(", ")));
+            }),
             Op::Store => self.scope("", |r| {
-                let at = r.value(g, src[1]);
-                let v = r.value(g, src[2]);
-                let b = r.buffer(g, src[0]);
-                let ty = g.ty(src[2]);
-                let text = match (ty.lanes, ty.base) {
-                    (1, _) => format!("{b}[{at}] = {v};"),
-                    (n, DType::Bool) => {
-                        format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, src[2]), 8, n))
-                    }
-                    _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
-                };
+                let text = r.store(g, id);
                 r.line(&text);
             }),
             Op::Prefetch => self.scope("", |r| {
@@ -319,6 +360,14 @@ impl Renderer {
         };
         let (a, b) = (self.value(g, halves[0]), self.value(g, halves[1]));
         let quads = || map.chunks(4).all(|c| c.len() == 4 && c[0] % 4 == 0 && c.windows(2).all(|w| w[1] == w[0] + 1));
+        let pairs = || map.chunks(2).all(|c| c.len() == 2 && c[0] % 2 == 0 && c[1] == c[0] + 1);
+        if ty.base.bytes() == 2 && ty.lanes >= 4 && pairs() {
+            // So are halves that stay together by twos.
+            let words = |v: &str, lanes: u16| format!("(u32x{}){v}", lanes / 2);
+            let lanes = g.ty(halves[0]).lanes;
+            let map: Vec<u16> = map.iter().step_by(2).map(|m| m / 2).collect();
+            return format!("(({}){})", ctype(ty), shuffle(&words(&a, lanes), &words(&b, lanes), &map));
+        }
         if ty.bytes() != ty.lanes as usize || !quads() {
             return shuffle(&a, &b, map);
         }
@@ -334,6 +383,14 @@ impl Renderer {
     }
 
     fn join(&mut self, g: &mut Graph, ty: Type, src: &[Id]) -> String {
+        if let [a, b] = *src
+            && ty == Type::vector(DType::BF16, 32)
+            && [a, b].iter().all(|&s| *g.op(s) == Op::Cast && g.ty(g.src(s)[0]) == Type::vector(DType::F32, 16))
+        {
+            // One instruction rounds both halves.
+            let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
+            return format!("kl_round_bf16x32({low}, {high})");
+        }
         let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.value(g, s))).collect();
         if parts.iter().all(|p| p.0.lanes == 1) {
             let v: Vec<String> = parts.into_iter().map(|p| p.1).collect();
@@ -484,6 +541,28 @@ fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
         BinOp::Lt => format!("({a} < {b})"),
         BinOp::Eq => format!("({a} == {b})"),
     }
+}
+
+/// How many of the first statements are stores that may compute their values together.
+fn independent_stores(g: &Graph, list: &[Id]) -> usize {
+    let place = |buffer: Id| match *g.op(buffer) {
+        Op::Buffer { slot, space, .. } => (slot, space),
+        _ => panic!("not a buffer"),
+    };
+    let mut written = vec![];
+    for (n, &s) in list.iter().enumerate() {
+        let src = g.src(s);
+        if *g.op(s) != Op::Store || *g.op(src[2]) == Op::Product {
+            return n;
+        }
+        let mut loads = vec![];
+        src[1..].iter().for_each(|&e| collect_loads(g, e, &mut loads));
+        if loads.iter().any(|&l| written.contains(&place(g.src(l)[0]))) {
+            return n;
+        }
+        written.push(place(src[0]));
+    }
+    list.len()
 }
 
 fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {

@@ -7,6 +7,7 @@
 use crate::dot;
 use crate::lower::{Item, Nest, identity};
 use crate::matmul;
+use crate::product;
 use crate::slp::{Packer, splat};
 use ir::index::{Linear, bounds};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
@@ -29,12 +30,15 @@ pub struct Plan {
     /// Tokens of a step that are multiplied side by side with unpacked weights,
     /// a power of two; 1 never.
     pub tokens: i64,
+    /// Whether there is a matrix unit for [`Op::Product`]; rows of block formats are then multiplied in bf16 where a
+    /// step has many tokens.
+    pub product: bool,
 }
 
 impl Plan {
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1 }
+        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1, product: false }
     }
 }
 
@@ -132,11 +136,18 @@ impl Tiler {
             Op::Reduce(op, _) => {
                 // What an attempt that fails has reserved is not needed.
                 let reserved = self.stashes.len();
-                let tiled = matmul::register_tile(self, g, item);
-                if tiled.is_none() {
+                let product = product::block_product(self, g, item);
+                if product.is_none() {
                     self.stashes.truncate(reserved);
                 }
-                if let Some(s) = tiled {
+                let tiled = if product.is_none() { matmul::register_tile(self, g, item) } else { None };
+                if product.is_none() && tiled.is_none() {
+                    self.stashes.truncate(reserved);
+                }
+                if let Some(s) = product {
+                    self.paths.push("block product");
+                    s
+                } else if let Some(s) = tiled {
                     self.paths.push("integer tile");
                     s
                 } else if let Some(s) = dot::integer_dot(self, g, item) {
@@ -283,7 +294,7 @@ impl Tiler {
     }
 
     /// Lanes along the innermost summed dimension, several sums side by side.
-    fn lanes_along_reduction(&mut self, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+    pub(crate) fn lanes_along_reduction(&mut self, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
         let src = g.src(item.value).to_vec();
         let (body, ranges) = (src[0], &src[1..]);
         if has_reduction(g, body) || self.plan.vector_bytes == 0 {

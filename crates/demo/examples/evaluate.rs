@@ -3,14 +3,15 @@
 //! `cargo run --release -p kernloom-demo --example evaluate [-- MODEL.gguf [CASES.jsonl]]`
 //!
 //! Answers are greedy under `int8`, as a user with temperature 0 gets them, and must be equal to one of those that the
-//! case accepts.
+//! case accepts; calls of tools must have the right name and arguments, and be all that is said. Where the case asks
+//! for thinking, there must be a thought before the answer.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
 use ir::DType;
-use model::chat::{ChatTemplate, Conversation};
+use model::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
 use model::engine::{Engine, EngineOptions};
 use model::generate::{Event, Request, Sequence, Timing};
 use model::sampler::{Sampler, SamplerConfig};
@@ -42,9 +43,13 @@ impl Speaker {
         Ok(Speaker { engine, tokenizer, template })
     }
 
-    /// The likeliest answer to a message.
-    fn answer(&mut self, user: &str) -> Result<String> {
-        let prompt = self.template.render(&Conversation::new(vec![json!({ "role": "user", "content": user })]))?;
+    /// The likeliest answer to a case.
+    fn answer(&mut self, case: &Value) -> Result<Answer> {
+        let mut conversation = Conversation::new(vec![json!({ "role": "user", "content": case["user"] })]);
+        let tools = case["tools"].as_array().cloned().unwrap_or_default();
+        conversation.tools = tools.clone();
+        conversation.enable_thinking = Some(case["think"] == true);
+        let prompt = self.template.render(&conversation)?;
         let tokens = self.tokenizer.encode(prompt.text, true, true);
         let mut sampler = Sampler::new(
             SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
@@ -60,7 +65,44 @@ impl Speaker {
             ControlFlow::Continue(())
         })?;
         said.push_str(text.finish());
-        Ok(said.trim().to_owned())
+        Ok(Answer::of(&said, case["think"] == true, &tools))
+    }
+}
+
+/// What came back, in its parts.
+#[derive(Debug, Default)]
+struct Answer {
+    thought: String,
+    said: String,
+    calls: Vec<ToolCall>,
+}
+
+impl Answer {
+    fn of(text: &str, thinks: bool, tools: &[Value]) -> Answer {
+        let (mut output, mut answer) = (OutputParser::new(thinks, tools), Answer::default());
+        for delta in output.push(text).into_iter().chain(output.finish()) {
+            match delta {
+                Delta::Reasoning(text) => answer.thought.push_str(&text),
+                Delta::Content(text) => answer.said.push_str(&text),
+                Delta::Call(call) => answer.calls.push(call),
+            }
+        }
+        answer
+    }
+
+    /// Whether it is what the case wants: one call with this name and these arguments, or one of the texts, and a
+    /// thought where one was asked for.
+    fn is_right(&self, case: &Value) -> bool {
+        if let Some(wanted) = case["call"].as_object() {
+            let [call] = &self.calls[..] else { return false };
+            let arguments: Option<Value> = serde_json::from_str(&call.arguments).ok();
+            return self.said.trim().is_empty()
+                && wanted["name"] == *call.name
+                && arguments.as_ref() == Some(&wanted["arguments"]);
+        }
+        let texts = case["accept"].as_array().map_or(&[][..], Vec::as_slice);
+        let thought = case["think"] != true || !self.thought.trim().is_empty();
+        thought && self.calls.is_empty() && texts.iter().any(|text| text.as_str() == Some(self.said.trim()))
     }
 }
 
@@ -83,11 +125,11 @@ fn main() -> Result<()> {
         let text = |key: &str| case[key].as_str().with_context(|| format!("a case without {key}: {line}"));
         let (skill, user) = (text("skill")?, text("user")?);
         let split = if text("split")? == "seen" { "seen" } else { "held out" };
-        let answer = speaker.answer(user)?;
-        let accept = case["accept"].as_array().context("a case without answers")?;
-        let right = accept.iter().any(|a| a.as_str() == Some(&answer));
+        ensure!(case["accept"].is_array() || case["call"].is_object(), "a case without answers: {line}");
+        let answer = speaker.answer(&case)?;
+        let right = answer.is_right(&case);
         if !right {
-            eprintln!("{skill} ({split}): {user} -> {answer} [{}]", accept[0].as_str().unwrap_or(""));
+            eprintln!("{skill} ({split}): {user} -> {answer:?}");
         }
         for name in [skill, "all"] {
             let score = scores.entry(name.to_owned()).or_default().entry(split).or_default();

@@ -9,11 +9,34 @@ pub fn available_memory() -> Option<u64> {
     system::available()
 }
 
+/// Bytes of memory that this machine has; `None` where the system does not say.
+pub fn total_memory() -> Option<u64> {
+    system::total()
+}
+
+/// Bytes that the control groups of this process allow it, if they limit it.
+pub fn memory_limit() -> Option<u64> {
+    system::limit()
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
 
     use crate::cgroup;
+
+    pub(super) fn total() -> Option<u64> {
+        line_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+    }
+
+    pub(super) fn limit() -> Option<u64> {
+        let limit = cgroup::tightest("memory", |folder| {
+            let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+            read("memory.max").or_else(|| read("memory.limit_in_bytes"))?.trim().parse().ok()
+        });
+        // Version 1 says a huge number where there is no limit.
+        limit.filter(|limit| total().is_none_or(|total| *limit < total))
+    }
 
     pub(super) fn available() -> Option<u64> {
         let machine = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
@@ -27,7 +50,11 @@ mod system {
     }
 
     pub(super) fn of_machine(meminfo: &str) -> Option<u64> {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        line_of(meminfo, "MemAvailable:")
+    }
+
+    fn line_of(meminfo: &str, name: &str) -> Option<u64> {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib << 10)
     }
@@ -55,6 +82,14 @@ mod system {
     pub(super) fn available() -> Option<u64> {
         None
     }
+
+    pub(super) fn total() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn limit() -> Option<u64> {
+        None
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -64,6 +99,8 @@ mod tests {
     #[test]
     fn the_system_says_what_is_left() {
         assert!(available_memory().unwrap() > 1 << 20);
+        assert!(total_memory() >= available_memory());
+        assert!(memory_limit().is_none_or(|limit| Some(limit) < total_memory()));
         let text = "MemTotal:  100 kB\nMemAvailable:   42 kB\n";
         assert_eq!(system::of_machine(text), Some(42 << 10));
         assert_eq!(system::of_machine("MemTotal: 1 kB"), None);

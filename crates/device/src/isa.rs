@@ -83,6 +83,16 @@ impl Isa {
         }
     }
 
+    /// Bytes of a vector; 0 where there are none.
+    pub fn vector_bytes(self) -> usize {
+        match self {
+            Isa::Scalar => 0,
+            Isa::Avx2 | Isa::AvxVnni => 32,
+            Isa::Avx512 | Isa::Avx512Vnni => 64,
+            Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => 16,
+        }
+    }
+
     /// Whether this machine and its operating system run code of this level.
     pub fn is_available(self) -> bool {
         available(self)
@@ -171,10 +181,12 @@ pub enum Extra {
     Avx512Bf16,
     /// Half precision arithmetic.
     Avx512Fp16,
+    /// Products of tiles of bf16 numbers.
+    AmxBf16,
 }
 
 impl Extra {
-    const ALL: [Extra; 3] = [Extra::Avx512Vbmi, Extra::Avx512Bf16, Extra::Avx512Fp16];
+    const ALL: [Extra; 4] = [Extra::Avx512Vbmi, Extra::Avx512Bf16, Extra::Avx512Fp16, Extra::AmxBf16];
 
     /// Its name in reports and keys.
     pub fn name(self) -> &'static str {
@@ -182,15 +194,17 @@ impl Extra {
             Extra::Avx512Vbmi => "vbmi",
             Extra::Avx512Bf16 => "bf16",
             Extra::Avx512Fp16 => "fp16",
+            Extra::AmxBf16 => "amx-bf16",
         }
     }
 
-    /// The flag that allows the compiler these instructions.
-    pub fn flag(self) -> &'static str {
+    /// The flags that allow the compiler these instructions.
+    pub fn flags(self) -> &'static [&'static str] {
         match self {
-            Extra::Avx512Vbmi => "-mavx512vbmi",
-            Extra::Avx512Bf16 => "-mavx512bf16",
-            Extra::Avx512Fp16 => "-mavx512fp16",
+            Extra::Avx512Vbmi => &["-mavx512vbmi"],
+            Extra::Avx512Bf16 => &["-mavx512bf16"],
+            Extra::Avx512Fp16 => &["-mavx512fp16"],
+            Extra::AmxBf16 => &["-mamx-tile", "-mamx-bf16"],
         }
     }
 
@@ -200,6 +214,7 @@ impl Extra {
             Extra::Avx512Vbmi => is_x86_feature_detected!("avx512vbmi"),
             Extra::Avx512Bf16 => is_x86_feature_detected!("avx512bf16"),
             Extra::Avx512Fp16 => is_x86_feature_detected!("avx512fp16"),
+            Extra::AmxBf16 => tiles_allowed(),
         }
     }
 
@@ -207,6 +222,31 @@ impl Extra {
     fn is_available(self) -> bool {
         false
     }
+}
+
+/// Whether the processor has tiles of bf16 and the operating system lets this process use them. Linux keeps room for
+/// tiles only for processes that have asked once; threads inherit the answer.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tiles_allowed() -> bool {
+    /// `ARCH_REQ_XCOMP_PERM` of `arch_prctl`, and the number of the state that holds tiles.
+    const REQUEST_PERMISSION: libc::c_long = 0x1023;
+    const TILE_DATA: libc::c_long = 18;
+    /// Bits of leaf 7: AMX-BF16 and AMX-TILE.
+    const NEEDED: u32 = 1 << 22 | 1 << 24;
+    static ALLOWED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        let leaves = std::arch::x86_64::__get_cpuid_max(0).0;
+        let bits = if leaves >= 7 { std::arch::x86_64::__cpuid_count(7, 0).edx } else { 0 };
+        let bf16 = is_x86_feature_detected!("avx512bf16");
+        // SAFETY: the call takes numbers and changes nothing but this permission.
+        bf16 && bits & NEEDED == NEEDED
+            && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) } == 0
+    })
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn tiles_allowed() -> bool {
+    false
 }
 
 /// What kernels are compiled for: a level and the extras of this machine.
@@ -238,8 +278,8 @@ impl Target {
 
     /// The compiler flags of the level and its extras.
     pub fn flags(&self) -> Vec<&'static str> {
-        let extras = self.extras.iter().map(|extra| extra.flag());
-        self.isa.flags().iter().copied().chain(extras).collect()
+        let extras = self.extras.iter().flat_map(|extra| extra.flags());
+        self.isa.flags().iter().chain(extras).copied().collect()
     }
 }
 

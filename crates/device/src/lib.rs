@@ -80,7 +80,7 @@ use std::sync::Arc;
 
 use compiler::program::Program;
 
-pub use available::available_memory;
+pub use available::{available_memory, memory_limit, total_memory};
 pub use cache::{CacheConfig, Warning};
 pub use cpu::{Cpu, CpuConfig};
 pub use error::{Error, Result};

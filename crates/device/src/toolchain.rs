@@ -152,7 +152,7 @@ impl Toolchain {
             return Ok(target);
         };
         let extras: Vec<_> =
-            target.extras.iter().copied().filter(|extra| self.accepts(&[extra.flag()]).is_ok()).collect();
+            target.extras.iter().copied().filter(|extra| self.accepts(extra.flags()).is_ok()).collect();
         let lower = Isa::available().into_iter().rev().filter(|isa| *isa <= target.isa);
         for isa in lower {
             let extras = if isa == target.isa { extras.clone() } else { Vec::new() };

@@ -38,7 +38,15 @@ fn programs_for(isa: Isa) -> Standalone {
         let mut options = Options::cpu(numerics, 0);
         // No kernel makes the codes of its input beside its sums: vectors of 256 bytes, on which gcc takes seconds.
         options.prices.repeat = 0;
-        let vector = Plan { vector_bytes: vector_bytes(isa), rows: 2, streams: 2, chains: 2, prefetch: 64, tokens: 4 };
+        let vector = Plan {
+            vector_bytes: vector_bytes(isa),
+            rows: 2,
+            streams: 2,
+            chains: 2,
+            prefetch: 64,
+            tokens: 4,
+            product: false,
+        };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };
         for (name, case) in programs::all() {
             let name = format!("{name}, {numerics:?}");

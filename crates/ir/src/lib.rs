@@ -20,4 +20,4 @@ pub mod spec;
 
 pub use dtype::{DType, Type};
 pub use graph::{FormatId, Graph, Id, Node};
-pub use op::{Axis, BinOp, Const, Op, Part, ReduceOp, Space, UnOp, WARP};
+pub use op::{Axis, BinOp, Const, Op, PRODUCT, Part, ReduceOp, Space, UnOp, WARP};

@@ -307,6 +307,13 @@ pub enum Op {
     Join,
     /// `(i32 sums, u8 codes, i8 values)`: each sum plus four products.
     Dot4,
+    /// `(f32 sums, bf16 rows, bf16 tokens)`: the sums of a block of [`PRODUCT`] rows by as many tokens, each plus an
+    /// inner product. Stands for one call of a matrix unit: the sums are loaded from where the result is stored, the
+    /// rest is loaded too.
+    ///
+    /// With halves of 16 rows and 16 tokens and steps of 32 elements: sums are laid out as `[half of the rows][half of
+    /// the tokens][row][token]`, rows as `[step][row][element]`, tokens as `[step][half][pair of elements][token][2]`.
+    Product,
     /// A reduction of all lanes to a scalar.
     Across(ReduceOp),
     /// A constant vector.
@@ -316,6 +323,9 @@ pub enum Op {
     /// One lane as a scalar.
     Extract(u16),
 }
+
+/// Rows, and tokens, of an [`Op::Product`]; also the elements of one of its steps.
+pub const PRODUCT: usize = 32;
 
 impl Op {
     /// Whether nodes of this operation act element by element.

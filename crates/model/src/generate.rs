@@ -112,44 +112,13 @@ impl Sequence {
         mut on: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Finish, GenerateError> {
         let Request { prompt, limit, ends } = request;
-        let (tokens, context) = (prompt.len(), engine.context());
-        if tokens == 0 {
-            return Err(GenerateError::Empty);
-        }
-        if tokens > context {
-            return Err(GenerateError::TooLong { tokens, context });
-        }
-        prompt.iter().for_each(|&id| sampler.accept(id));
         if limit == Some(0) {
+            check(engine, prompt)?;
             return Ok(Finish::Limit);
         }
-        // The last token is computed in any case: its logits are wanted.
-        let same = prompt.iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(tokens - 1);
-        self.cached.truncate(same);
-        timing.reused += same;
-        let mut next = None;
-        while self.cached.len() < tokens {
-            if on(Event::Prompt(self.cached.len(), tokens)).is_break() {
-                return Ok(Finish::Stopped);
-            }
-            let start = self.cached.len();
-            let n = engine.chunk().min(tokens - start);
-            engine.prepare(n)?;
-            let clock = Instant::now();
-            let logits = engine.step(&prompt[start..start + n], start, n - 1..n)?;
-            timing.prompt_time += clock.elapsed();
-            timing.prompt += n;
-            self.cached.extend_from_slice(&prompt[start..start + n]);
-            if self.cached.len() == tokens {
-                next = Some(sampler.sample(logits)?.id);
-            }
-        }
-        if on(Event::Prompt(tokens, tokens)).is_break() {
-            return Ok(Finish::Stopped);
-        }
-        let mut id = next.expect("the prompt is not empty");
+        let first = self.read(engine, sampler, prompt, timing, |done, tokens| on(Event::Prompt(done, tokens)))?;
+        let Some(mut id) = first else { return Ok(Finish::Stopped) };
         let mut generated = 0;
-        engine.prepare(1)?;
         loop {
             if ends.contains(&id) {
                 return Ok(Finish::End);
@@ -163,17 +132,90 @@ impl Sequence {
             if limit.is_some_and(|limit| generated >= limit) {
                 return Ok(Finish::Limit);
             }
-            if self.cached.len() == context {
-                return Ok(Finish::ContextFull);
+            match self.advance(engine, sampler, id, timing)? {
+                Some(next) => id = next,
+                None => return Ok(Finish::ContextFull),
             }
-            let clock = Instant::now();
-            let logits = engine.step(&[id], self.cached.len(), 0..1)?;
-            timing.step_time += clock.elapsed();
-            timing.steps += 1;
-            self.cached.push(id);
-            id = sampler.sample(logits)?.id;
         }
     }
+
+    /// Computes a prompt, which the sampler takes into its window, and chooses the token after it. `on` hears how many
+    /// of its tokens are computed; if it stops, there is no token.
+    ///
+    /// # Errors
+    /// As [`Sequence::generate`].
+    pub fn read(
+        &mut self,
+        engine: &mut dyn Steps,
+        sampler: &mut Sampler,
+        prompt: &[u32],
+        timing: &mut Timing,
+        mut on: impl FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<Option<u32>, GenerateError> {
+        check(engine, prompt)?;
+        let tokens = prompt.len();
+        prompt.iter().for_each(|&id| sampler.accept(id));
+        // The last token is computed in any case: its logits are wanted.
+        let same = prompt.iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(tokens - 1);
+        self.cached.truncate(same);
+        timing.reused += same;
+        let mut next = None;
+        while self.cached.len() < tokens {
+            let start = self.cached.len();
+            if on(start, tokens).is_break() {
+                return Ok(None);
+            }
+            let n = engine.chunk().min(tokens - start);
+            engine.prepare(n)?;
+            let clock = Instant::now();
+            let logits = engine.step(&prompt[start..start + n], start, n - 1..n)?;
+            timing.prompt_time += clock.elapsed();
+            timing.prompt += n;
+            self.cached.extend_from_slice(&prompt[start..start + n]);
+            if self.cached.len() == tokens {
+                next = Some(sampler.sample(logits)?.id);
+            }
+        }
+        if on(tokens, tokens).is_break() {
+            return Ok(None);
+        }
+        engine.prepare(1)?;
+        Ok(next)
+    }
+
+    /// Appends a token and chooses the next; `None` if the context is full. The window of the sampler is the caller's.
+    ///
+    /// # Errors
+    /// What the engine and the sampler say.
+    pub fn advance(
+        &mut self,
+        engine: &mut dyn Steps,
+        sampler: &mut Sampler,
+        id: u32,
+        timing: &mut Timing,
+    ) -> Result<Option<u32>, GenerateError> {
+        if self.cached.len() >= engine.context() {
+            return Ok(None);
+        }
+        let clock = Instant::now();
+        let logits = engine.step(&[id], self.cached.len(), 0..1)?;
+        timing.step_time += clock.elapsed();
+        timing.steps += 1;
+        self.cached.push(id);
+        Ok(Some(sampler.sample(logits)?.id))
+    }
+}
+
+/// Whether there is something to continue, and room for it.
+fn check(engine: &dyn Steps, prompt: &[u32]) -> Result<(), GenerateError> {
+    let (tokens, context) = (prompt.len(), engine.context());
+    if tokens == 0 {
+        return Err(GenerateError::Empty);
+    }
+    if tokens > context {
+        return Err(GenerateError::TooLong { tokens, context });
+    }
+    Ok(())
 }
 
 impl Timing {

@@ -73,7 +73,11 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     let (logits, caches) = step.forward()?;
     let effects: Vec<&Tensor> = caches.iter().collect();
     let name = format!("{:?}", sizes.class).to_lowercase();
-    Ok(compile(&builder, &name, &[("logits", &logits)], &effects, options)?)
+    let options = match sizes.class {
+        Class::One | Class::Few => options.clone(),
+        Class::Many => options.for_many_tokens(),
+    };
+    Ok(compile(&builder, &name, &[("logits", &logits)], &effects, &options)?)
 }
 
 struct Step<'a> {

@@ -62,6 +62,12 @@ fn cache() -> PathBuf {
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernloom"));
     command.args(args).env("XDG_CACHE_HOME", cache()).env_remove("NO_COLOR");
+    // What the user has set is not what is tested.
+    command.env("XDG_CONFIG_HOME", folder().join("config")).env("XDG_STATE_HOME", folder().join("state"));
+    let settings = std::env::vars_os().map(|(name, _)| name);
+    settings.filter(|name| name.as_encoded_bytes().starts_with(b"KERNLOOM_")).for_each(|name| {
+        command.env_remove(name);
+    });
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

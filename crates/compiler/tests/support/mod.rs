@@ -205,6 +205,7 @@ pub fn plans() -> Vec<Plan> {
             chains: 4,
             prefetch: 2304,
             tokens: 2 * rows,
+            product: false,
         }));
     }
     all
@@ -237,6 +238,7 @@ pub fn random_plan(r: &mut Random) -> Plan {
         chains: 1 + r.below(6) as i64,
         prefetch: [0, 64, 4096][r.below(3)],
         tokens: 1 + r.below(8) as i64,
+        product: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::{Axis, DType, Graph, Id, Op, Space, Type, WARP};
+use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -257,6 +257,19 @@ fn check_node(g: &Graph, id: Id) -> Rule {
                 require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;
             }
             Ok(())
+        }
+        Op::Product => {
+            require_sources(g, id, 3)?;
+            let block = PRODUCT * PRODUCT;
+            require(n.ty == Type::vector(DType::F32, block), || format!("a block of sums is not {}", n.ty))?;
+            let (sums, rows, tokens) = (ty_of(0), ty_of(1), ty_of(2));
+            require(sums == n.ty, || format!("its sums are {sums}, not {}", n.ty))?;
+            let steps = usize::from(rows.lanes) / block;
+            let panel = Type::vector(DType::BF16, steps * block);
+            require(steps > 0 && rows == panel, || format!("its rows are {rows}: no whole steps of bf16"))?;
+            require(tokens == rows, || format!("its tokens are {tokens}, its rows {rows}"))?;
+            let loaded = n.src.iter().all(|&s| *g.op(s) == Op::Load);
+            require(loaded, || "its sources are not loaded".into())
         }
         Op::Across(_) => {
             require_sources(g, id, 1)?;

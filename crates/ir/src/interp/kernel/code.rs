@@ -178,6 +178,13 @@ pub(super) enum Inst {
         values: Reg,
         n: u32,
     },
+    Product {
+        dst: Reg,
+        sums: Reg,
+        rows: Reg,
+        tokens: Reg,
+        steps: u32,
+    },
     Across {
         op: ReduceOp,
         ty: DType,
@@ -294,6 +301,11 @@ impl Inst {
             Inst::Dot4 { dst, sums, codes, values, .. } => {
                 for r in [dst, sums, codes, values] {
                     bases.place(Class::Int, r);
+                }
+            }
+            Inst::Product { dst, sums, rows, tokens, .. } => {
+                for r in [dst, sums, rows, tokens] {
+                    bases.place(Class::Float, r);
                 }
             }
             Inst::Across { ty, dst, a, .. } => {

@@ -5,7 +5,7 @@ use super::code::{Access, Bases, Buffer, Code, Inst, LOCAL, Move, Reg, Site, Stm
 use crate::interp::lanes::{self, Class};
 use crate::print::{buffer_name, describe};
 use crate::spec::ranges_of;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, WARP};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -299,6 +299,10 @@ impl Compiler<'_> {
                 Inst::Join { class, dst, parts }
             }
             Op::Dot4 => Inst::Dot4 { dst, sums: src[0], codes: src[1], values: src[2], n },
+            Op::Product => {
+                let steps = source_lanes(1) / (PRODUCT * PRODUCT) as u32;
+                Inst::Product { dst, sums: src[0], rows: src[1], tokens: src[2], steps }
+            }
             Op::Across(op) => Inst::Across { op: *op, ty, dst, a: src[0], n: source_lanes(0) },
             Op::LaneXor(mask) => Inst::LaneXor { class, dst, a: src[0], mask: *mask, n, site: self.site(id) },
             Op::Lookup => {

@@ -5,7 +5,7 @@ use super::races::Races;
 use super::{Buffers, KernelError, SLACK, Slot, WIDEST, memory};
 use crate::interp::Vars;
 use crate::interp::lanes::{self, Class, Fault};
-use crate::{DType, ReduceOp, Space, WARP};
+use crate::{DType, PRODUCT, ReduceOp, Space, WARP};
 use std::ops::Range;
 
 /// The number of tasks of a kernel.
@@ -41,6 +41,20 @@ pub(super) struct Machine<'k, 'b, 'a, const ONE: bool> {
 fn split<T>(file: &mut [T], w: usize, dst: Reg, n: u32) -> (&[T], &mut [T]) {
     let (before, rest) = file.split_at_mut(dst as usize * w);
     (before, &mut rest[..n as usize * w])
+}
+
+/// Adds the products of an [`Op::Product`](crate::Op::Product) to its sums; `at` finds a lane.
+fn add_product(sums: &mut [f32], rows: &[f32], tokens: &[f32], steps: usize, at: impl Fn(usize) -> usize) {
+    const HALF: usize = PRODUCT / 2;
+    for (row, token) in (0..PRODUCT).flat_map(|row| (0..PRODUCT).map(move |token| (row, token))) {
+        let tile = row / HALF * 2 + token / HALF;
+        let sum = &mut sums[at((tile * HALF + row % HALF) * HALF + token % HALF)];
+        for (step, k) in (0..steps).flat_map(|step| (0..PRODUCT).map(move |k| (step, k))) {
+            let first = step * PRODUCT * PRODUCT;
+            let pair = (token / HALF * HALF + k / 2) * HALF + token % HALF;
+            *sum += rows[at(first + row * PRODUCT + k)] * tokens[at(first + pair * 2 + k % 2)];
+        }
+    }
 }
 
 fn lanes_of<T>(file: &[T], w: usize, r: Reg, n: u32) -> &[T] {
@@ -388,6 +402,15 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     // A product of a u8 and an i8 needs 16 bits.
                     let products = (0..4).map(|k| codes[first + k * w] * values[first + k * w]);
                     *o = sum.wrapping_add(products.sum());
+                }
+            }
+            Inst::Product { dst, sums, rows, tokens, steps } => {
+                let block = (PRODUCT * PRODUCT) as u32;
+                let (file, out) = split(&mut self.floats, w, dst, block);
+                let (rows, tokens) = (lanes_of(file, w, rows, steps * block), lanes_of(file, w, tokens, steps * block));
+                out.copy_from_slice(lanes_of(file, w, sums, block));
+                for thread in 0..w {
+                    add_product(out, rows, tokens, steps as usize, |lane| lane * w + thread);
                 }
             }
             Inst::Across { op, ty, dst, a, n } => {

@@ -1,0 +1,72 @@
+//! The form without a command: `--model X --prompt P --count N`, or `--benchmark [N]`.
+
+use crate::arguments::Arguments;
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+
+/// Tokens of a benchmark when nothing is said.
+const TOKENS: usize = 20;
+
+/// What measures the speed of decoding.
+#[derive(Debug, Parser)]
+#[command(name = "kernloom", disable_help_flag = true)]
+struct Benchmark {
+    /// The model
+    #[arg(short, long)]
+    model: Option<OsString>,
+    /// There for the sake of who only adds --benchmark; decoding takes as long after any prompt
+    #[arg(short, long, allow_hyphen_values = true)]
+    prompt: Option<String>,
+    /// Tokens, if --benchmark does not say
+    #[arg(short = 'n', long)]
+    count: Option<usize>,
+    /// Tokens
+    #[arg(long, num_args = 0..=1)]
+    benchmark: Option<Option<usize>>,
+}
+
+/// The arguments with the command that they stand for.
+///
+/// # Errors
+/// Of the parser, for a benchmark.
+pub fn expanded(mut words: Vec<OsString>) -> Result<Vec<OsString>, clap::Error> {
+    let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let Some(first) = words.get(1).filter(|word| is_flag(word)) else { return Ok(words) };
+    let name = first.to_string_lossy();
+    let name = name.split('=').next().unwrap_or_default();
+    if ["-h", "--help", "-V", "--version", "--config"].contains(&name) {
+        return Ok(words);
+    }
+    let asks_for_speed = |word: &OsString| word == "--benchmark" || word.to_string_lossy().starts_with("--benchmark=");
+    if !words.iter().any(asks_for_speed) {
+        words.insert(1, "run".into());
+        return Ok(words);
+    }
+    let Benchmark { model, count, benchmark, .. } =
+        Benchmark::try_parse_from(&words).map_err(|error| error.format(&mut Arguments::command()))?;
+    let tokens = benchmark.flatten().or(count).unwrap_or(TOKENS);
+    let mut bench: Vec<OsString> = ["kernloom", "bench", "-p0"].map(OsString::from).to_vec();
+    bench.push(format!("-n{tokens}").into());
+    if let Some(model) = model {
+        bench.extend(["--model".into(), model]);
+    }
+    Ok(bench)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_added() {
+        let words = |text: &str| expanded(text.split(' ').map(OsString::from).collect()).unwrap();
+        let plain = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(words("k --model m --prompt p --count 3"), plain("k run --model m --prompt p --count 3"));
+        assert_eq!(words("k run -p --benchmark"), plain("k run -p --benchmark"));
+        assert_eq!(words("k --version"), plain("k --version"));
+        assert_eq!(words("k --model m --benchmark 5"), plain("kernloom bench -p0 -n5 --model m"));
+        assert_eq!(words("k --benchmark"), plain("kernloom bench -p0 -n20"));
+        assert_eq!(words("k --count 7 --prompt x --benchmark"), plain("kernloom bench -p0 -n7"));
+        assert!(expanded(["k", "--benchmark", "x"].map(OsString::from).to_vec()).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! `doctor`: what this machine has for running models, and what to install where something is missing.
+
+mod caches;
+mod trial;
+
+use crate::open::bytes;
+use crate::settings;
+use anyhow::bail;
+use device::{Isa, Target, Toolchain, ToolchainConfig};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Compilers that are looked for.
+const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
+
+/// How to tell.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// C compiler to try [default: cc, gcc or clang, whichever is found first]
+    #[arg(long, value_name = "PATH")]
+    cc: Option<PathBuf>,
+}
+
+/// How good something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Models run, but not as well as they could.
+    Poor,
+    /// No model runs.
+    Bad,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Good => "ok",
+            State::Poor => "warning",
+            State::Bad => "missing",
+        }
+    }
+}
+
+/// One thing that was looked at.
+struct Finding {
+    area: &'static str,
+    state: State,
+    text: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn good(area: &'static str, text: impl Into<String>) -> Finding {
+        Finding { area, state: State::Good, text: text.into(), advice: None }
+    }
+
+    fn poor(area: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Finding {
+        Finding { area, state: State::Poor, text: text.into(), advice: Some(advice.into()) }
+    }
+
+    fn bad(area: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Finding {
+        Finding { area, state: State::Bad, text: text.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// Looks, and fails if no model could run.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let mut findings = vec![Finding::good("version", concat!("kernloom ", env!("CARGO_PKG_VERSION")))];
+    findings.push(match settings::file_in_use(None) {
+        Some(path) => Finding::good("settings", path.display().to_string()),
+        None => Finding::good("settings", "no file"),
+    });
+    findings.extend(compilers(args));
+    findings.extend(processor());
+    findings.push(memory());
+    findings.extend(caches::look());
+    findings.push(trial::run(args.cc.clone()));
+    findings.push(gpu());
+    if args.json {
+        let rows = findings
+            .iter()
+            .map(|f| json!({ "area": f.area, "state": f.state.word(), "text": f.text, "advice": f.advice }));
+        let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
+        writeln!(std::io::stdout(), "{text}")?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        for f in &findings {
+            writeln!(out, "{:8} {:13} {}", f.state.word(), f.area, f.text)?;
+            if let Some(advice) = &f.advice {
+                writeln!(out, "{:22} -> {advice}", "")?;
+            }
+        }
+        out.flush()?;
+    }
+    match findings.iter().filter(|f| f.state == State::Bad).count() {
+        0 => Ok(()),
+        1 => bail!("models cannot run here: one thing is missing"),
+        n => bail!("models cannot run here: {n} things are missing"),
+    }
+}
+
+/// Each compiler that there is, the one that is used first.
+fn compilers(args: &Arguments) -> Vec<Finding> {
+    let config = |compiler| ToolchainConfig { compiler, ..ToolchainConfig::from_environment() };
+    let names = match &args.cc {
+        Some(path) => vec![path.clone()],
+        None => COMPILERS.map(PathBuf::from).to_vec(),
+    };
+    let found = names.iter().map(|name| (name, Toolchain::find(&config(Some(name.clone())))));
+    let mut findings: Vec<Finding> = vec![];
+    let mut none = None;
+    for (name, toolchain) in found {
+        match toolchain {
+            Ok(found) => {
+                let used = if findings.iter().any(|f| f.state == State::Good) { "" } else { " (used)" };
+                let text = format!("{}: {}{used}", found.path().display(), found.version());
+                findings.push(Finding::good("compiler", text));
+            }
+            Err(device::Error::NoCompiler { .. }) if args.cc.is_none() => {}
+            Err(error) => {
+                let advice = format!("repair or remove {}, or name another with --cc", name.display());
+                none = Some(Finding::poor("compiler", error.to_string(), advice));
+            }
+        }
+    }
+    if findings.is_empty() {
+        let advice = "Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; Arch: pacman -S gcc; \
+                      Alpine: apk add gcc musl-dev; macOS: xcode-select --install";
+        findings.push(Finding::bad(
+            "compiler",
+            format!("no C compiler ({} were looked for)", COMPILERS.join(", ")),
+            advice,
+        ));
+    }
+    findings.extend(none);
+    findings
+}
+
+fn processor() -> Vec<Finding> {
+    let levels: Vec<&str> = Isa::available().iter().map(|isa| isa.name()).collect();
+    let best = Target::detect(None).map_or_else(|error| error.to_string(), |target| target.to_string());
+    let text = format!("{best} (of {})", levels.join(", "));
+    let instructions = match Isa::detect() {
+        Isa::Scalar => Finding::poor(
+            "instructions",
+            text,
+            "kernels are plain C on this machine: expect a tenth of the speed; a virtual machine may hide what its host has",
+        ),
+        _ => Finding::good("instructions", text),
+    };
+    let seen = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = format!("{} worker threads by default, {seen} logical processors", device::default_threads());
+    vec![instructions, Finding::good("threads", threads)]
+}
+
+fn memory() -> Finding {
+    let size = |number: Option<u64>| number.map_or_else(|| "unknown".into(), bytes);
+    let mut text = format!("{} of {} available", size(device::available_memory()), size(device::total_memory()));
+    if let Some(limit) = device::memory_limit() {
+        text += &format!("; the control group allows {}", bytes(limit));
+    }
+    match device::available_memory() {
+        Some(available) if available < 1 << 30 => {
+            Finding::poor("memory", text, "free some: a model of 2 billion weights in 4 bits reads 1.2 GiB a token")
+        }
+        _ => Finding::good("memory", text),
+    }
+}
+
+fn gpu() -> Finding {
+    let nvidia = std::path::Path::new("/proc/driver/nvidia/version").exists();
+    Finding::good(
+        "devices",
+        match nvidia {
+            true => "cpu, interpreter; there is a driver of NVIDIA, and this version has no device for GPUs",
+            false => "cpu, interpreter",
+        },
+    )
+}

@@ -1,0 +1,68 @@
+//! Products by a matrix unit: every block format, any number of tokens, through the interpreter.
+
+mod support;
+
+use compiler::compile::Options;
+use compiler::{Numerics, dims};
+use gguf::format::Format;
+use ir::DType;
+use support::{Case, Random, bytes, programs};
+
+/// Both sides are rounded to eight bits: about 2.5e-6.
+const BF16: f64 = 1e-5;
+
+/// The options of steps of many tokens on a machine with a matrix unit.
+fn unit(vector_bytes: usize) -> Options {
+    let mut options = Options::cpu(Numerics::Int8, vector_bytes);
+    options.plan.product = true;
+    options.for_many_tokens()
+}
+
+/// `tokens` of at most 80, times 64 rows of `k` elements; values of heads lie apart if `heads` is more than one.
+fn case(format: &Format, tokens: usize, k: usize, heads: usize) -> Case {
+    let mut r = Random(17);
+    let mut case = Case { vars: vec![("t", tokens as i64)], ..Case::default() };
+    let t = case.b.var("t", 1, 80);
+    case.bind("x", bytes(&r.floats(tokens * k)));
+    let w = programs::weights(&mut case, "w", format, &[64, k as i64], &mut r);
+    let shape = dims![t, heads as i64, (k / heads) as i64];
+    let x = case.b.input("x", DType::F32, shape).reshape(dims![t, k as i64]);
+    let y = x.linear(&w);
+    case.output("y", &(&y * &y));
+    case
+}
+
+fn check(name: &str, case: &Case, vector_bytes: usize) {
+    let c = case.check(&unit(vector_bytes), BF16).unwrap_or_else(|e| panic!("{name}, {vector_bytes} bytes: {e}"));
+    let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths.iter().copied()).collect();
+    assert!(paths.contains(&"block product"), "{name}, {vector_bytes} bytes: {paths:?}");
+}
+
+#[test]
+fn every_block_format_is_multiplied_in_blocks() {
+    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
+        check(&format.name, &case(format, 33, 512, 1), 64);
+    }
+}
+
+#[test]
+fn any_number_of_tokens_and_any_length() {
+    let format = programs::format("Q4_0");
+    for tokens in [1, 2, 3, 31, 32, 64, 79, 80] {
+        check(&format!("{tokens} tokens"), &case(format, tokens, 96, 1), 64);
+    }
+    for k in [32, 352, 1024, 1408] {
+        check(&format!("{k} elements"), &case(format, 5, k, 1), 64);
+    }
+    check("several heads", &case(format, 5, 256, 4), 64);
+    check("narrow vectors", &case(format, 5, 256, 1), 16);
+}
+
+#[test]
+fn it_can_be_left_out() {
+    let mut options = Options::cpu(Numerics::Int8, 64);
+    options.plan.product = true;
+    options.without.push("product".into());
+    let c = case(programs::format("Q4_0"), 5, 256, 1).compile(&options.for_many_tokens()).expect("a program");
+    assert!(c.bodies.iter().all(|b| !b.paths.contains(&"block product")));
+}

@@ -1,0 +1,170 @@
+//! From a path and settings to an engine.
+
+use crate::{Engine, Error};
+use compiler::{Numerics, Options, tile};
+use device::{Cpu, CpuConfig, Isa};
+use gguf::Gguf;
+use ir::DType;
+use model::chat::ChatTemplate;
+use model::config::Config;
+use model::engine::EngineOptions;
+use model::plan::{Plan, file_bytes};
+use model::sampler::{Sampler, SamplerConfig};
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Positions of the cache when nothing is said.
+const CONTEXT: usize = 4096;
+
+/// Tokens of a step of the prompt at most.
+const CHUNK: usize = 512;
+
+/// Settings of an [`Engine`] to be. What is not set is chosen as the program `kernloom` does.
+#[derive(Clone, Debug)]
+#[must_use = "`build` makes the engine"]
+pub struct Builder {
+    path: PathBuf,
+    context: Option<usize>,
+    threads: Option<usize>,
+    numerics: Numerics,
+    compiler: Option<PathBuf>,
+    kernel_cache: Option<PathBuf>,
+    template: Option<String>,
+    sampling: SamplerConfig,
+}
+
+impl Builder {
+    pub(crate) fn new(path: PathBuf) -> Builder {
+        Builder {
+            path,
+            context: None,
+            threads: None,
+            numerics: Numerics::Int8,
+            compiler: None,
+            kernel_cache: None,
+            template: None,
+            sampling: SamplerConfig {
+                temperature: 0.8,
+                top_k: 40,
+                top_p: 0.95,
+                min_p: 0.05,
+                seed: RandomState::new().hash_one(0),
+                ..SamplerConfig::default()
+            },
+        }
+    }
+
+    /// Positions of the cache: prompt and answers together. By default 4096, or fewer if the model was made for fewer.
+    pub fn context(mut self, positions: usize) -> Builder {
+        self.context = Some(positions.max(1));
+        self
+    }
+
+    /// Threads that compute; by default one a physical core.
+    pub fn threads(mut self, threads: usize) -> Builder {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// [`Numerics::Int8`] (the default) is fast, [`Numerics::Exact`] is for comparisons.
+    pub fn numerics(mut self, numerics: Numerics) -> Builder {
+        self.numerics = numerics;
+        self
+    }
+
+    /// The C compiler, by path or name; by default the first that is found.
+    pub fn compiler(mut self, compiler: impl Into<PathBuf>) -> Builder {
+        self.compiler = Some(compiler.into());
+        self
+    }
+
+    /// The folder that keeps compiled kernels; by default `kernloom` in the user's cache folder.
+    pub fn kernel_cache(mut self, folder: impl Into<PathBuf>) -> Builder {
+        self.kernel_cache = Some(folder.into());
+        self
+    }
+
+    /// A chat template (Jinja) in place of that of the file.
+    pub fn template(mut self, source: impl Into<String>) -> Builder {
+        self.template = Some(source.into());
+        self
+    }
+
+    /// How tokens are chosen. By default temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, and another seed each time.
+    pub fn sampling(mut self, sampling: SamplerConfig) -> Builder {
+        self.sampling = sampling;
+        self
+    }
+
+    /// Opens the model. Kernels are compiled when text is first generated.
+    ///
+    /// # Errors
+    /// No such file, a file that is none or that holds another kind of model, no C compiler, settings out of range, or
+    /// a context that does not fit into memory.
+    pub fn build(self) -> Result<Engine, Error> {
+        let file = Arc::new(open(&self.path)?);
+        let in_file =
+            |source: Box<dyn std::error::Error + Send + Sync>| Error::Model { path: self.path.clone(), source };
+        let config = Config::read(&file).map_err(|e| in_file(e.into()))?;
+        let tokenizer = model::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
+        let template = match &self.template {
+            Some(source) => {
+                let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id], true)).unwrap_or_default();
+                let [bos, eos] =
+                    [tokenizer.bos(), tokenizer.eos()].map(|id| String::from_utf8_lossy(&text(id)).into_owned());
+                ChatTemplate::parse(source, &bos, &eos)?
+            }
+            None => ChatTemplate::of_model(&tokenizer).map_err(|e| in_file(e.into()))?,
+        };
+        Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
+        let context =
+            self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
+        let cache = if self.numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+        Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
+        let cpu = self.cpu()?;
+        let options = EngineOptions {
+            compiler: compiler_options(self.numerics, cpu.target()),
+            context: context as i64,
+            chunk: CHUNK.min(context) as i64,
+            cache,
+        };
+        let engine = model::engine::Engine::new(file, Arc::new(cpu), options).map_err(|e| in_file(e.into()))?;
+        Ok(Engine::of_parts(engine, tokenizer, template, self.sampling))
+    }
+
+    fn cpu(&self) -> Result<Cpu, Error> {
+        let mut config = CpuConfig::from_environment();
+        if let Some(threads) = self.threads {
+            config.threads = threads;
+        }
+        if let Some(folder) = &self.kernel_cache {
+            config.cache.folder = Some(folder.clone());
+        }
+        config.toolchain.compiler.clone_from(&self.compiler);
+        Ok(Cpu::new(&config)?)
+    }
+}
+
+/// What the compiler does for a processor.
+fn compiler_options(numerics: Numerics, target: &Target) -> Options {
+    let isa = target.isa;
+    let mut options = Options::cpu(numerics, isa.vector_bytes());
+    options.plan.product = target.extras.contains(&Extra::AmxBf16);
+    if isa == Isa::Scalar {
+        options.plan = tile::Plan::scalar();
+    }
+    options
+}
+
+/// A model file, or the model that comes with the program under its name.
+fn open(path: &Path) -> Result<Gguf, Error> {
+    #[cfg(feature = "demo")]
+    if path == Path::new(demo::NAME) {
+        return Ok(Gguf::parse(demo::GGUF.to_vec())?);
+    }
+    if !path.exists() {
+        return Err(Error::NoFile(path.to_owned()));
+    }
+    Ok(Gguf::open(path)?)
+}

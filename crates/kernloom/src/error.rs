@@ -1,0 +1,38 @@
+//! What can go wrong, in one type.
+
+use std::path::PathBuf;
+
+/// Why there is no model, or no text. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing at this path.
+    #[error("there is no file {}", .0.display())]
+    NoFile(PathBuf),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] gguf::Error),
+    /// The model in the file.
+    #[error("{}: {source}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The C compiler, the processor or memory.
+    #[error(transparent)]
+    Device(#[from] device::Error),
+    /// The context does not fit into memory.
+    #[error(transparent)]
+    TooLarge(#[from] model::plan::TooLarge),
+    /// A setting of the sampler.
+    #[error(transparent)]
+    Sampler(#[from] model::sampler::SamplerError),
+    /// The chat template, with these messages.
+    #[error("the chat template: {0}")]
+    Template(#[from] model::chat::ChatError),
+    /// While text was generated.
+    #[error(transparent)]
+    Generate(#[from] model::generate::GenerateError),
+}

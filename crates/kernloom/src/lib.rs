@@ -1,0 +1,63 @@
+//! Runs quantised language models from GGUF files, with kernels that are generated for each of them.
+//!
+//! ```no_run
+//! use kernloom::Engine;
+//!
+//! fn main() -> Result<(), kernloom::Error> {
+//!     let mut engine = Engine::builder("model.gguf").context(4096).build()?;
+//!     let mut chat = engine.chat().system("You are a storyteller.");
+//!     for text in chat.say("Tell me a story about a fox.")? {
+//!         print!("{}", text?);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`Engine`]: an open model; made by a [`Builder`].
+//! - [`Chat`]: a conversation in the model's own format, with tools and reasoning.
+//! - [`Reply`]: what the model says, as an iterator over pieces of text.
+//!
+//! One engine runs one sequence at a time and remembers what it computed, so that the next turn of a conversation costs
+//! only what is new. For many sequences at once, `kernloom serve` and the crates below.
+//!
+//! Kernels are compiled by the system's C compiler when they are first needed, and kept on disk.
+//!
+//! What is here is a thin layer. [`model`] has the parts: engines, schedulers, samplers, tokenizers, chat templates;
+//! [`gguf`] reads and writes files; [`compiler`] turns tensor code into kernels, which [`device`] runs.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod chat;
+mod engine;
+mod error;
+mod reply;
+
+pub use builder::Builder;
+pub use chat::Chat;
+pub use engine::Engine;
+pub use error::Error;
+pub use reply::Reply;
+
+pub use compiler::{self, Numerics};
+pub use device;
+pub use gguf;
+pub use ir;
+pub use model;
+pub use model::chat::{ChatTemplate, ToolCall};
+pub use model::generate::{Finish, Timing};
+pub use model::sampler::SamplerConfig;
+pub use model::tokenizer::Tokenizer;
+
+/// Code in the guides is compiled and run as tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/write-a-model.md")]
+    struct WriteAModel;
+    #[doc = include_str!("../../../docs/add-a-format.md")]
+    struct AddAFormat;
+    #[doc = include_str!("../../../docs/add-a-device.md")]
+    struct AddADevice;
+}
