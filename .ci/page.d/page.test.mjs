@@ -389,7 +389,7 @@ onPage('everything stays over a reload, in the middle of an answer too', async (
 
 onPage('all of it works from the keyboard', async (page) => {
   const focus = () => page.evaluate(() => document.activeElement.id || document.activeElement.textContent);
-  assert.equal(await focus(), 'prompt');
+  await until('the field has the focus', async () => (await focus()) === 'prompt');
   await page.keyboard.type('What is 5 plus 5?');
   await page.keyboard.press('Shift+Enter');
   await page.keyboard.type('Quick!');

@@ -20,7 +20,7 @@ try {
   await page.click('#close-settings');
   await say(page, 'Tell me a story about a fox.');
   await settled(page);
-  await page.locator('details.thoughts summary').click();
+  await page.locator('details.thoughts summary').first().click();
   await page.evaluate(() => (document.querySelector('#log').scrollTop = 0));
   await page.locator('#to-end').evaluate((node) => (node.hidden = true));
   await page.focus('#prompt');

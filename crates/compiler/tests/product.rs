@@ -18,16 +18,17 @@ fn unit(vector_bytes: usize) -> Options {
     options.for_many_tokens()
 }
 
-/// `tokens` of at most 80, times 64 rows of `k` elements; values of heads lie apart if `heads` is more than one.
+/// `tokens` of at most 80, times 256 rows of `k` elements; values of heads lie apart if `heads` is more than one.
 fn case(format: &Format, tokens: usize, k: usize, heads: usize) -> Case {
     let mut r = Random(17);
     let mut case = Case { vars: vec![("t", tokens as i64)], ..Case::default() };
     let t = case.b.var("t", 1, 80);
     case.bind("x", bytes(&r.floats(tokens * k)));
-    let w = programs::weights(&mut case, "w", format, &[64, k as i64], &mut r);
+    let w = programs::weights(&mut case, "w", format, &[256, k as i64], &mut r);
     let shape = dims![t, heads as i64, (k / heads) as i64];
     let x = case.b.input("x", DType::F32, shape).reshape(dims![t, k as i64]);
-    let y = x.linear(&w);
+    // What is an input itself has no kernel of its own.
+    let y = x.silu().linear(&w);
     case.output("y", &(&y * &y));
     case
 }

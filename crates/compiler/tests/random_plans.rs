@@ -30,6 +30,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             chains,
             prefetch,
             tokens,
+            product: false,
         },
     )
 }

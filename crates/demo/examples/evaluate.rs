@@ -84,7 +84,8 @@ impl Answer {
             match delta {
                 Delta::Reasoning(text) => answer.thought.push_str(&text),
                 Delta::Content(text) => answer.said.push_str(&text),
-                Delta::Call(call) => answer.calls.push(call),
+                Delta::Call(name) => answer.calls.push(ToolCall { name, arguments: String::new() }),
+                Delta::Arguments(text) => answer.calls.last_mut().into_iter().for_each(|call| call.arguments += &text),
             }
         }
         answer
