@@ -47,6 +47,11 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::field("messages", "the list is empty"));
     }
+    let is_text = |content: &Value| matches!(content, Value::String(_) | Value::Array(_) | Value::Null);
+    if let Some(message) = messages.iter().find(|message| !is_text(&message["content"])) {
+        let problem = format!("content is {}, not a string or a list of parts", message["content"]);
+        return Err(ApiError::field("messages", problem));
+    }
     for part in messages.iter().filter_map(|message| message["content"].as_array()).flatten() {
         let kind = part["type"].as_str().unwrap_or("text");
         if !matches!(kind, "text" | "input_text" | "output_text" | "refusal") {
@@ -66,6 +71,9 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     }
     conversation.add_generation_prompt = generate.unwrap_or(true);
     let begun = go_on.or(generate).unwrap_or(true).then(|| Begun::take(&mut conversation)).flatten();
+    if begun.is_some() && conversation.messages.last().is_some_and(|message| message["role"] == "assistant") {
+        return Err(ApiError::field("messages", "the assistant cannot go on from two messages in a row"));
+    }
     if let Some(variables) = fields.object("chat_template_kwargs")? {
         conversation.variables = variables.0.clone();
         conversation.enable_thinking = variables.get("enable_thinking").and_then(Value::as_bool);

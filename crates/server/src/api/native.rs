@@ -181,9 +181,9 @@ pub fn generation_settings(settings: &Settings) -> Value {
         "n_predict": settings.limit.map_or(-1, |n| n as i64),
         "n_probs": s.logprobs.unwrap_or(0),
         "ignore_eos": settings.ignore_ends,
-        // JSON has no infinity: what is forbidden is -100, as clients write it.
+        // JSON has no infinity: what is forbidden is null.
         "logit_bias": s.logit_bias.iter()
-            .map(|&(token, bias)| json!({ "token": token, "bias": bias.max(-100.0) }))
+            .map(|&(token, bias)| json!({ "token": token, "bias": bias.is_finite().then_some(bias) }))
             .collect::<Vec<_>>(),
         "stream": settings.stream,
         "timings_per_token": settings.timings,

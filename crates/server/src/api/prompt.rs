@@ -47,6 +47,9 @@ fn tokens(field: &str, prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiErr
             Ok(out)
         }
         // As llama-server has it: text, or a list of parts that are text.
+        Value::Object(fields) if fields.contains_key("multimodal_data") => {
+            Err(wrong("this model reads text only, and there is multimodal_data".into()))
+        }
         Value::Object(fields) => {
             let parts = fields.get("content").and_then(Value::as_array).filter(|parts| !parts.is_empty());
             let part = |part: &Value| part["text"].as_str().filter(|_| part["type"] == "text").map(str::to_owned);
