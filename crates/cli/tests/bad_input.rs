@@ -201,7 +201,7 @@ fn wrong_usage() {
         &["synth", "gpt-5", "--out", &long],
         &["synth", "tiny-llama", "--quant", "q9", "--out", &long],
         &["synth", "tiny-llama", "--layers", "0", "--out", &long],
-        &["--benchmark", "5"],
+        &["--benchmark", "x"],
         &["nonsense"],
     ] {
         let ran = run(args);

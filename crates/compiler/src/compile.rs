@@ -94,6 +94,13 @@ impl Options {
         options
     }
 
+    /// These options for steps of few tokens, which do without the matrix unit.
+    pub fn for_few_tokens(&self) -> Options {
+        let mut options = self.clone();
+        options.plan.product = false;
+        options
+    }
+
     fn allows(&self, name: &str) -> bool {
         NEEDED.contains(&name) || !self.without.iter().any(|w| w == name)
     }

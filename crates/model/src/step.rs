@@ -123,7 +123,7 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
         name.push_str("_hidden");
     }
     let options = match sizes.class {
-        Class::One | Class::Few => options.clone(),
+        Class::One | Class::Few => options.for_few_tokens(),
         Class::Many => options.for_many_tokens(),
     };
     Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
