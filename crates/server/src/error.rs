@@ -68,8 +68,8 @@ impl ApiError {
     /// The prompt does not fit.
     pub fn context(tokens: usize, context: usize) -> ApiError {
         let message = format!(
-            "the request is too large: it has {tokens} tokens and the context holds {context}; shorten it, or start the server with a \
-             larger context (-c)"
+            "the request is too large: it has {tokens} tokens and the context holds {context}; shorten it, or start \
+             the server with a larger context (-c)"
         );
         let code = Some("context_length_exceeded");
         let kind = "exceed_context_size_error";
