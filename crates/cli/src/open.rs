@@ -7,7 +7,7 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
-use device::{Cpu, CpuConfig, Device, Extra, Isa, Null, Target};
+use device::{Cpu, CpuConfig, Device, Isa, Null, Target};
 use gguf::Gguf;
 use ir::DType;
 use model::config::Config;
@@ -86,7 +86,6 @@ pub fn cache_type(flags: &EngineFlags) -> anyhow::Result<DType> {
 
 /// What the compiler may do.
 pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options, Usage> {
-    let isa = target.isa;
     let numerics = match flags.numerics {
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
@@ -95,11 +94,7 @@ pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options,
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
-    let mut options = Options::cpu(numerics, isa.vector_bytes());
-    options.plan.product = target.extras.contains(&Extra::AmxBf16);
-    if isa == Isa::Scalar {
-        options.plan = compiler::tile::Plan::scalar();
-    }
+    let mut options = target.options(numerics);
     options.without = flags.without.clone();
     Ok(options)
 }

@@ -131,23 +131,23 @@ impl Tiler {
         dims.iter().rev().fold(body, |b, &d| vec![make_loop(g, d, b)])
     }
 
+    /// What `f` makes; if it makes nothing, the scratch that it has reserved is given back.
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Tiler) -> Option<T>) -> Option<T> {
+        let reserved = self.stashes.len();
+        let made = f(self);
+        if made.is_none() {
+            self.stashes.truncate(reserved);
+        }
+        made
+    }
+
     fn item(&mut self, g: &mut Graph, item: &Item, out: &mut Vec<Id>) {
         let stmts = match g.op(item.value).clone() {
             Op::Reduce(op, _) => {
-                // What an attempt that fails has reserved is not needed.
-                let reserved = self.stashes.len();
-                let product = product::block_product(self, g, item);
-                if product.is_none() {
-                    self.stashes.truncate(reserved);
-                }
-                let tiled = if product.is_none() { matmul::register_tile(self, g, item) } else { None };
-                if product.is_none() && tiled.is_none() {
-                    self.stashes.truncate(reserved);
-                }
-                if let Some(s) = product {
+                if let Some(s) = self.attempt(|t| product::block_product(t, g, item)) {
                     self.paths.push("block product");
                     s
-                } else if let Some(s) = tiled {
+                } else if let Some(s) = self.attempt(|t| matmul::register_tile(t, g, item)) {
                     self.paths.push("integer tile");
                     s
                 } else if let Some(s) = dot::integer_dot(self, g, item) {

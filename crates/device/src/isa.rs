@@ -7,6 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use compiler::tile::Plan;
+use compiler::{Numerics, Options};
+
 use crate::error::{Error, Result};
 
 /// The flags of AVX2, then of AVX-VNNI.
@@ -274,6 +277,16 @@ impl Target {
             _ => Vec::new(),
         };
         Ok(Target { isa, extras })
+    }
+
+    /// What the compiler of kernels does for this target by default.
+    pub fn options(&self, numerics: Numerics) -> Options {
+        let mut options = Options::cpu(numerics, self.isa.vector_bytes());
+        options.plan.product = self.extras.contains(&Extra::AmxBf16);
+        if self.isa == Isa::Scalar {
+            options.plan = Plan::scalar();
+        }
+        options
     }
 
     /// The compiler flags of the level and its extras.

@@ -22,15 +22,6 @@ const EXACT: f64 = 1e-11;
 /// As [`EXACT`], where it may move an activation by a code.
 const INT8: f64 = 1e-5;
 
-/// Bytes of the vectors of a level.
-fn vector_bytes(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 | Isa::Avx512Vnni => 64,
-        Isa::Avx2 | Isa::AvxVnni => 32,
-        _ => 16,
-    }
-}
-
 /// All programs under both policies.
 fn programs_for(isa: Isa) -> Standalone {
     let mut all = Standalone::new();
@@ -39,7 +30,7 @@ fn programs_for(isa: Isa) -> Standalone {
         // No kernel makes the codes of its input beside its sums: vectors of 256 bytes, on which gcc takes seconds.
         options.prices.repeat = 0;
         let vector = Plan {
-            vector_bytes: vector_bytes(isa),
+            vector_bytes: isa.vector_bytes(),
             rows: 2,
             streams: 2,
             chains: 2,

@@ -1,8 +1,8 @@
 //! From a path and settings to an engine.
 
 use crate::{Engine, Error};
-use compiler::{Numerics, Options, tile};
-use device::{Cpu, CpuConfig, Extra, Isa, Target};
+use compiler::Numerics;
+use device::{Cpu, CpuConfig};
 use gguf::Gguf;
 use ir::DType;
 use model::chat::ChatTemplate;
@@ -124,7 +124,7 @@ impl Builder {
         Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
         let cpu = self.cpu()?;
         let options = EngineOptions {
-            compiler: compiler_options(self.numerics, cpu.target()),
+            compiler: cpu.target().options(self.numerics),
             context: context as i64,
             chunk: CHUNK.min(context) as i64,
             cache,
@@ -144,17 +144,6 @@ impl Builder {
         config.toolchain.compiler.clone_from(&self.compiler);
         Ok(Cpu::new(&config)?)
     }
-}
-
-/// What the compiler does for a processor.
-fn compiler_options(numerics: Numerics, target: &Target) -> Options {
-    let isa = target.isa;
-    let mut options = Options::cpu(numerics, isa.vector_bytes());
-    options.plan.product = target.extras.contains(&Extra::AmxBf16);
-    if isa == Isa::Scalar {
-        options.plan = tile::Plan::scalar();
-    }
-    options
 }
 
 /// A model file, or the model that comes with the program under its name.
