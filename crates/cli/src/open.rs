@@ -230,12 +230,10 @@ impl Opened {
 
     /// Compiles these programs, checks that they fit together, and loads them.
     pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
-        for variant in variants.iter().map(|&variant| variant.into()) {
-            let class = variant.class;
-            terminal::progress(&format!("compiling the program for {}", tokens_of(class)));
-            let path = &self.path;
-            self.engine.compile(variant).with_context(|| path.display().to_string())?;
-        }
+        let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
+        let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
+        terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
+        self.engine.compile_all(&variants).with_context(|| self.path.display().to_string())?;
         let plan = Plan::of_engine(&self.engine, self.workers());
         refuse(plan.check())?;
         if self.talk {
@@ -244,7 +242,7 @@ impl Opened {
         if plan.weights_spill() {
             terminal::line("warning: the weights do not fit in memory; every token reads some of them from disk");
         }
-        for variant in variants.iter().map(|&variant| variant.into()) {
+        for variant in variants {
             let class = variant.class;
             if self.flags.debug > 0 {
                 debug::print(class, self.engine.compile(variant)?, self.flags.debug);

@@ -13,7 +13,7 @@ use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -526,7 +526,7 @@ pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
 /// A name for reports: the layer and the tensors that a kernel reads.
 fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     let mut names: Vec<String> = vec![];
-    for p in params(g, s, group) {
+    for p in params(g, s, group).0 {
         let (Op::Param { name } | Op::State { name }) = g.op(p) else { continue };
         let short = name.strip_suffix(".weight").unwrap_or(name).to_string();
         if !names.contains(&short) {
@@ -536,9 +536,10 @@ fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     names.join(" ")
 }
 
-fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
+/// The tensors that a group reads, and the nodes between them and its members.
+fn params(g: &Graph, s: &Schedule, group: usize) -> (Vec<Id>, FxHashSet<Id>) {
     let mut out = vec![];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     let mut stack: Vec<Id> = s.groups[group].members.iter().flat_map(|&m| g.src(m).to_vec()).collect();
     while let Some(id) = stack.pop() {
         if !seen.insert(id) || s.home.contains_key(&id) {
@@ -550,35 +551,32 @@ fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
         stack.extend_from_slice(g.src(id));
     }
     out.sort_unstable();
-    out
+    seen.extend(&s.groups[group].members);
+    (out, seen)
 }
 
 /// Bytes of weights that one step reads in this kernel: all of a matrix, or
 /// the selected rows of a stack.
 fn read_bytes(g: &mut Graph, s: &Schedule, group: usize, inputs: &BTreeSet<String>) -> i64 {
     let mut total = 0;
-    for p in params(g, s, group) {
+    let (params, within) = params(g, s, group);
+    for p in params {
         if !matches!(g.op(p), Op::Param { name } if !inputs.contains(name)) {
             continue;
         }
         let shape = g.shape(p).to_vec();
         let elems: i64 = shape.iter().map(|&d| index::bounds(g, d).1).product();
         let all = elems * g.dtype(p).bytes() as i64;
-        let picked = s
-            .roles
-            .users
-            .get(&p)
-            .into_iter()
-            .flatten()
-            .chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten()))
-            .find_map(|&u| {
-                if *g.op(u) != Op::Gather {
-                    return None;
-                }
-                let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
-                let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
-                Some(all / rows * n.min(rows))
-            });
+        let users = |id: Id| s.roles.users.get(&id).into_iter().flatten().copied().filter(|u| within.contains(u));
+        let mut readers = users(p).chain(users(p).flat_map(users));
+        let picked = readers.find_map(|u| {
+            if *g.op(u) != Op::Gather {
+                return None;
+            }
+            let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
+            let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
+            Some(all / rows * n.min(rows))
+        });
         total += picked.unwrap_or(all);
     }
     total

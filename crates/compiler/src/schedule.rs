@@ -11,6 +11,7 @@ use crate::axes::{Along, Obstacle, backward, forward, unify};
 use crate::classify::{Roles, base, is_view, volume};
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 mod absorb;
@@ -107,6 +108,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
             stored: Default::default(),
             notes: vec![],
         },
+        depths: RefCell::default(),
     };
     let live = s.out.roles.live.clone();
     s.place_folds(g, &live);
@@ -125,6 +127,8 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
 struct Scheduler {
     prices: Prices,
     out: Schedule,
+    /// Stages before each group, as far as they are known.
+    depths: RefCell<Vec<Option<usize>>>,
 }
 
 impl Schedule {
@@ -206,21 +210,32 @@ impl Scheduler {
         for r in self.out.reads(g, id) {
             let h = self.out.home[&r];
             if h != group {
-                self.out.groups[group].deps.insert(h);
+                self.depend(group, h);
             }
+        }
+    }
+
+    /// Lets a group run after another.
+    fn depend(&mut self, group: usize, on: usize) {
+        self.out.groups[group].deps.insert(on);
+        let known = self.depths.borrow().get(group).copied().flatten();
+        // What depends on a group that moves back moves with it.
+        if known.is_some_and(|d| d <= self.depth(on)) {
+            self.depths.borrow_mut().clear();
         }
     }
 
     /// Whether group `from` needs group `on`, directly or not.
     fn needs(&self, from: usize, on: usize) -> bool {
+        let depth = self.depth(on);
         let mut stack = vec![from];
         let mut seen = FxHashSet::default();
         while let Some(x) = stack.pop() {
             if x == on {
                 return true;
             }
-            if seen.insert(x) {
-                // Dependencies mostly point to older groups; merged ones may not.
+            // All that a group needs lies before it.
+            if self.depth(x) > depth && seen.insert(x) {
                 stack.extend(self.out.groups[x].deps.iter().copied());
             }
         }
@@ -384,17 +399,16 @@ impl Scheduler {
         self.seed(g, id, false);
     }
 
+    /// The longest chain of groups that a group needs.
     fn depth(&self, group: usize) -> usize {
-        let mut memo = FxHashMap::default();
-        self.depth_of(group, &mut memo)
-    }
-
-    fn depth_of(&self, group: usize, memo: &mut FxHashMap<usize, usize>) -> usize {
-        if let Some(&d) = memo.get(&group) {
+        if let Some(&Some(d)) = self.depths.borrow().get(group) {
             return d;
         }
-        let d = self.out.groups[group].deps.iter().map(|&x| self.depth_of(x, memo) + 1).max().unwrap_or(0);
-        memo.insert(group, d);
+        let d = self.out.groups[group].deps.iter().map(|&x| self.depth(x) + 1).max().unwrap_or(0);
+        let mut depths = self.depths.borrow_mut();
+        let len = depths.len().max(group + 1);
+        depths.resize(len, None);
+        depths[group] = Some(d);
         d
     }
 
@@ -406,15 +420,27 @@ impl Scheduler {
             Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
             Err(_) => {}
         }
-        let axes = self.out.groups[group].axes.clone();
-        let maps: Vec<((usize, Id), Vec<Along>)> =
-            self.out.maps.iter().filter(|(k, _)| k.0 == group).map(|(k, m)| (*k, m.clone())).collect();
+        let cut = self.cut_of(group);
         let joined = self.adapt(g, id, group);
         if joined.is_err() {
-            self.out.groups[group].axes = axes;
-            self.out.maps.extend(maps);
+            self.restore(group, cut);
         }
         joined
+    }
+
+    /// How a group is cut: its axes, and the maps of its members.
+    fn cut_of(&self, group: usize) -> (Vec<AxisInfo>, Vec<Vec<Along>>) {
+        let gr = &self.out.groups[group];
+        (gr.axes.clone(), gr.members.iter().map(|&m| self.out.maps[&(group, m)].clone()).collect())
+    }
+
+    /// Cuts a group as it was before.
+    fn restore(&mut self, group: usize, (axes, maps): (Vec<AxisInfo>, Vec<Vec<Along>>)) {
+        let gr = &mut self.out.groups[group];
+        gr.axes = axes;
+        for (&m, map) in gr.members.iter().zip(maps) {
+            self.out.maps.insert((group, m), map);
+        }
     }
 
     /// Changes the axes of a group until a node fits.
@@ -485,14 +511,12 @@ impl Scheduler {
             return Err(format!("only {tasks} tasks would be left"));
         }
         self.out.groups[group].axes[axis].count = g.int(n / by);
-        for ((gr, _), m) in self.out.maps.iter_mut() {
-            if *gr == group {
-                for a in m.iter_mut() {
-                    if let Along::Axis { axis: x, unit } = a
-                        && *x == axis
-                    {
-                        *unit *= by;
-                    }
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if let Along::Axis { axis: x, unit } = a
+                    && *x == axis
+                {
+                    *unit *= by;
                 }
             }
         }
@@ -526,12 +550,10 @@ impl Scheduler {
             return Err(format!("only {tasks} tasks would be left"));
         }
         self.out.groups[group].axes[axis].inner = true;
-        for ((gr, _), m) in self.out.maps.iter_mut() {
-            if *gr == group {
-                for a in m.iter_mut() {
-                    if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
-                        *a = Along::Inner;
-                    }
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
+                    *a = Along::Inner;
                 }
             }
         }
@@ -553,9 +575,9 @@ impl Scheduler {
                 if self.out.groups[a].axes.iter().chain(&self.out.groups[b].axes).any(|x| x.serial) {
                     continue;
                 }
-                let saved = (self.out.groups.clone(), self.out.maps.clone());
+                let saved = [a, b].map(|x| (x, self.cut_of(x)));
                 if let Err(why) = self.merge(g, id, a, b) {
-                    (self.out.groups, self.out.maps) = saved;
+                    saved.into_iter().for_each(|(x, cut)| self.restore(x, cut));
                     self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
                 } else {
                     self.out.notes.push(format!("kernels {a} and {b} merged for {id:?}"));
@@ -606,6 +628,7 @@ impl Scheduler {
                 gr.deps.insert(a);
             }
         }
+        self.depths.borrow_mut().clear();
         Ok(())
     }
 
@@ -658,17 +681,16 @@ impl Scheduler {
                     let Op::State { name } = g.op(s) else { unreachable!() };
                     return Err(StateOrder(name.clone()));
                 }
-                self.out.groups[writer].deps.insert(reader);
+                self.depend(writer, reader);
             }
         }
         Ok(())
     }
 
     fn find_levels(&mut self) {
-        let mut memo = FxHashMap::default();
         for i in 0..self.out.groups.len() {
             if !self.out.groups[i].dead {
-                self.out.groups[i].level = self.depth_of(i, &mut memo);
+                self.out.groups[i].level = self.depth(i);
             }
         }
     }

@@ -215,6 +215,7 @@ impl Scheduler {
                 gr.deps.insert(reader);
             }
         }
+        self.depths.borrow_mut().clear();
     }
 
     /// Lets every reader compute a small kernel again.
@@ -275,5 +276,6 @@ impl Scheduler {
             // Any of the readers is as good a home as another: none stores it.
             self.out.home.insert(*m, readers[0]);
         }
+        self.depths.borrow_mut().clear();
     }
 }
