@@ -89,7 +89,7 @@ fn what_changes_code_changes_the_key() {
     other.kernels[0].source.push('\n');
     assert_eq!(load(other, &plain), 1);
     let mut scalar = plain.clone();
-    scalar.isa = Some(device::Isa::Scalar);
+    scalar.target = Some(device::Target::detect(Some(device::Isa::Scalar)).unwrap());
     let expected = usize::from(device::Isa::detect() != device::Isa::Scalar);
     assert_eq!(load(base(), &scalar), expected);
     let mut renamed = base();
