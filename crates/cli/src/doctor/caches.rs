@@ -6,9 +6,9 @@ use device::CacheConfig;
 use std::path::{Path, PathBuf};
 
 /// Kernels, and the user's state.
-pub fn look() -> Vec<Finding> {
-    let kernels = match CacheConfig::from_environment().folder {
-        Some(folder) => of_kernels(&folder),
+pub fn look(config: &CacheConfig) -> Vec<Finding> {
+    let kernels = match &config.folder {
+        Some(folder) => of_kernels(folder),
         None => Finding::poor(
             "kernel cache",
             "no folder: neither XDG_CACHE_HOME nor HOME is set",
