@@ -28,7 +28,7 @@ pub fn run(cc: Option<PathBuf>, kernels: &CacheConfig, ready: &[String]) -> Find
             Finding::bad("kernels", error.to_string(), "install a C compiler, or use kernels that were built elsewhere")
         }
         Err(error @ Error::NoExec { .. }) => {
-            Finding::bad("kernels", error.to_string(), "set XDG_CACHE_HOME to a folder that code may be loaded from")
+            Finding::bad("kernels", error.to_string(), "name a folder that code may be loaded from with --kernel-cache")
         }
         Err(error) => Finding::bad("kernels", error.to_string(), "check the compiler and the folder of kernels"),
     }
