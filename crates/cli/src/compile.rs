@@ -4,12 +4,12 @@ use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo};
 use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::Context;
-use device::{Ahead, Null, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
-use gguf::Gguf;
-use model::engine::{Engine, EngineOptions, Sharing};
-use model::step::{Class, Output, Variant};
+use compiler::Options;
+use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
+use model::config::Config;
+use model::step::{Class, Output, PAGE, Sizes, build};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,6 +46,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         args.target.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
     let path = args.model.resolve()?;
     let file = open::file(&path)?;
+    let config = open::config(&file, &path)?;
     let jobs = args.threads.map_or_else(device::default_threads, usize::from);
     for target in &targets {
         let start = Instant::now();
@@ -54,12 +55,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         });
         let ahead = Ahead::new(target, &toolchain, &args.out, jobs, Some(progress))?;
         let mut built = 0;
-        for engine in &mut engines(args, &path, &file, target)? {
-            for variant in variants() {
-                built += ahead
-                    .build(&engine.compile(variant).with_context(|| path.display().to_string())?.program)?
-                    .compiled;
-            }
+        for (sizes, options) in programs(args, &config, target)? {
+            let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
+            built += ahead.build(&program)?.compiled;
         }
         // The line that `run` ends with says how near it comes to what the memory can do.
         for program in bandwidth::programs() {
@@ -87,40 +85,33 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
     Ok(target)
 }
 
-/// Every program that a command may run.
-fn variants() -> impl Iterator<Item = Variant> {
-    let classes = [Class::Many, Class::Few, Class::One];
-    let of = move |output| classes.into_iter().map(move |class| Variant { class, output });
-    [Output::Logits, Output::Hidden].into_iter().flat_map(of)
-}
-
-/// Engines that have, between them, all kernels. Of the sizes that an engine has, only the number of tokens of a step is
-/// in kernels, and that is less than `--ubatch-size` where the context is.
-fn engines(args: &Arguments, path: &Path, file: &Arc<Gguf>, target: &Target) -> anyhow::Result<Vec<Engine>> {
-    let config = open::config(file, path)?;
-    let context = open::context(&config, Positions::Flag(args.context.ctx_size))? as i64;
+/// Every program that a command may run. Of its sizes only the number of tokens of a step is in kernels, and that is less
+/// than `--ubatch-size` where the context is.
+fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Result<Vec<(Sizes, Options)>> {
+    let context = open::context(config, Positions::Flag(args.context.ctx_size))? as i64;
     let most = i64::from(args.kernels.ubatch_size);
-    let mut chunks = vec![most.min(context)];
+    let mut steps = vec![most.min(context)];
     if args.context.ctx_size.is_none() && most > context {
         // The sequences of a server have more room together.
-        chunks.push(most);
+        steps.push(most);
     }
-    let compiler = open::compiler_options(&args.kernels, target)?;
+    let options = open::compiler_options(&args.kernels, target)?;
     let cache = open::cache_type(&args.kernels)?;
-    let mut engines = vec![];
-    for chunk in chunks {
-        let open = || {
-            let options = EngineOptions { compiler: compiler.clone(), context, chunk, cache };
-            let sharing = Sharing::none(&options);
-            Engine::shared(file.clone(), Arc::new(Null), options, sharing).with_context(|| path.display().to_string())
-        };
-        engines.push(open()?);
-        if compiler.plan.product {
-            // A server with --batch-invariant has other kernels then.
-            let mut invariant = open()?;
-            invariant.make_batch_invariant();
-            engines.push(invariant);
+    let pages = (context + PAGE - 1) / PAGE;
+    let mut programs = vec![];
+    for output in [Output::Logits, Output::Hidden] {
+        for class in [Class::Many, Class::Few, Class::One] {
+            for &most_tokens in &steps {
+                let sizes = Sizes { class, output, most_tokens, segments: 1, pages, row_pages: pages, cache };
+                programs.push((sizes, options.clone()));
+                if class == Class::Many && options.plan.product {
+                    // A server with --batch-invariant does without.
+                    let mut without = options.clone();
+                    without.plan.product = false;
+                    programs.push((sizes, without));
+                }
+            }
         }
     }
-    Ok(engines)
+    Ok(programs)
 }

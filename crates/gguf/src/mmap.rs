@@ -110,9 +110,8 @@ impl Map {
             }
             // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; the advice
             // changes no contents.
-            let done = unsafe {
-                libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_POPULATE_READ)
-            };
+            let done =
+                unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_POPULATE_READ) };
             if done == 0 {
                 return;
             }
