@@ -1,7 +1,9 @@
 //! The command line: all commands, and the flags that several share.
 
 use crate::failure::{self, Usage};
-use crate::{bench, classic, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile};
+use crate::{
+    bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile,
+};
 use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -57,6 +59,8 @@ pub enum Command {
     Synth(synth::Arguments),
     /// Write a model in another quantisation
     Quantize(quantize::Arguments),
+    /// Build the kernels of a model ahead of time, for this machine or another
+    Compile(compile::Arguments),
     /// Show where the time of decoding goes, kernel by kernel
     Profile(profile::Arguments),
     /// Check that models still say what they said
@@ -202,19 +206,13 @@ pub enum CacheType {
     Q8_0,
 }
 
-/// How a model is run.
+/// What the kernels of a model depend on.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]
-pub struct EngineFlags {
-    /// Worker threads [default: physical cores that this process may use]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
+pub struct KernelFlags {
     /// How numbers are represented
     #[arg(long, value_enum, default_value = "int8")]
     pub numerics: Numerics,
-    /// What runs the model
-    #[arg(long, value_enum, default_value = "auto")]
-    pub device: DeviceName,
     /// Element type of the cache [default: f32 for exact, f16 for int8]
     #[arg(long, alias = "cache-type-v", value_enum, value_name = "TYPE")]
     pub cache_type_k: Option<CacheType>,
@@ -225,16 +223,34 @@ pub struct EngineFlags {
     /// Passes of the compiler to leave out, see `kernloom passes`
     #[arg(long, value_name = "PASSES", value_delimiter = ',')]
     pub without: Vec<String>,
+    /// C compiler [default: cc, gcc or clang, whichever is found first]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    pub cc: Option<PathBuf>,
+}
+
+/// How a model is run.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Engine")]
+pub struct EngineFlags {
+    /// Worker threads [default: physical cores that this process may use]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub kernels: KernelFlags,
+    /// What runs the model
+    #[arg(long, value_enum, default_value = "auto")]
+    pub device: DeviceName,
     /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; each with those before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,
           value_parser = clap::value_parser!(u8).range(0..=5))]
     pub debug: u8,
+    /// Folder of compiled kernels; those of `kernloom compile` need no compiler [default: kernloom in the user's cache
+    /// folder]
+    #[arg(long, value_name = "DIR")]
+    pub kernel_cache: Option<PathBuf>,
     /// Instruction level of the kernels [default: the best of this machine]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub isa: Option<String>,
-    /// C compiler [default: cc, gcc or clang, whichever is found first]
-    #[arg(long, value_name = "PATH", hide_short_help = true)]
-    pub cc: Option<PathBuf>,
 }
 
 /// How much of the bandwidth is used, and who may measure.

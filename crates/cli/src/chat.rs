@@ -32,7 +32,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let history = args.history.clone().or_else(editor::usual_history).filter(|_| !args.no_history);
     let mut editor = Editor::new(history)?;
-    let exact = args.engine.numerics == Numerics::Exact;
+    let exact = args.engine.kernels.numerics == Numerics::Exact;
     terminal::faint(&format!("/help lists commands{}", if exact { "; exact numerics" } else { "" }));
     // Between an answer and the next prompt, Ctrl-C must not end the program.
     let _watch = interrupt::watch();

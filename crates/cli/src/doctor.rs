@@ -3,7 +3,7 @@
 mod caches;
 mod trial;
 
-use crate::open::bytes;
+use crate::open::{self, bytes};
 use crate::settings;
 use anyhow::bail;
 use device::{Isa, Target, Toolchain, ToolchainConfig};
@@ -23,6 +23,9 @@ pub struct Arguments {
     /// C compiler to try [default: cc, gcc or clang, whichever is found first]
     #[arg(long, value_name = "PATH")]
     cc: Option<PathBuf>,
+    /// Folder of compiled kernels [default: kernloom in the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    kernel_cache: Option<PathBuf>,
 }
 
 /// How good something is.
@@ -75,11 +78,14 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         Some(path) => Finding::good("settings", path.display().to_string()),
         None => Finding::good("settings", "no file"),
     });
-    findings.extend(compilers(args));
+    let kernels = open::kernels(args.kernel_cache.as_ref());
+    let ready: Vec<String> =
+        kernels.targets().iter().filter(|target| target.is_available()).map(Target::to_string).collect();
+    findings.extend(compilers(args, &ready));
     findings.extend(processor());
     findings.push(memory());
-    findings.extend(caches::look());
-    findings.push(trial::run(args.cc.clone()));
+    findings.extend(caches::look(&kernels));
+    findings.push(trial::run(args.cc.clone(), &kernels, &ready));
     findings.push(gpu());
     if args.json {
         let rows = findings
@@ -104,8 +110,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Each compiler that there is, the one that is used first.
-fn compilers(args: &Arguments) -> Vec<Finding> {
+/// Each compiler that there is, the one that is used first. Without one, models run whose kernels are `ready`.
+fn compilers(args: &Arguments, ready: &[String]) -> Vec<Finding> {
     let config = |compiler| ToolchainConfig { compiler, ..ToolchainConfig::from_environment() };
     let names = match &args.cc {
         Some(path) => vec![path.clone()],
@@ -131,11 +137,11 @@ fn compilers(args: &Arguments) -> Vec<Finding> {
     if findings.is_empty() {
         let advice = "Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; Arch: pacman -S gcc; \
                       Alpine: apk add gcc musl-dev; macOS: xcode-select --install";
-        findings.push(Finding::bad(
-            "compiler",
-            format!("no C compiler ({} were looked for)", COMPILERS.join(", ")),
-            advice,
-        ));
+        let text = format!("no C compiler ({} were looked for)", COMPILERS.join(", "));
+        findings.push(match ready.is_empty() {
+            true => Finding::bad("compiler", text, advice),
+            false => Finding::poor("compiler", text, advice),
+        });
     }
     findings.extend(none);
     findings

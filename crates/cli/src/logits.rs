@@ -36,7 +36,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         bail!("--tokens is empty; give token ids separated by commas");
     }
     let batch = args.batch as usize;
-    let flags = EngineFlags { ubatch_size: args.batch.min(tokens.len() as u32), ..args.engine.clone() };
+    let mut flags = args.engine.clone();
+    flags.kernels.ubatch_size = args.batch.min(tokens.len() as u32);
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(tokens.len()), true)?;
     let vocab = opened.engine.config().vocab;
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {

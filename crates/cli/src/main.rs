@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod chat;
 mod classic;
+mod compile;
 mod completions;
 mod config;
 mod debug;
@@ -78,6 +79,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Quantize(args) => quantize::run(&args),
+        Command::Compile(args) => compile::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Passes => passes::run(),
         Command::Smoke(args) => smoke::run(&args),

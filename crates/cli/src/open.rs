@@ -1,13 +1,13 @@
 //! From a path and flags to an engine: the file, the device, the memory plan, the compiled programs.
 
-use crate::arguments::{CacheType, DeviceName, EngineFlags, Numerics};
+use crate::arguments::{CacheType, DeviceName, EngineFlags, KernelFlags, Numerics};
 use crate::debug;
 use crate::failure::Usage;
 use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
-use device::{Cpu, CpuConfig, Device, Isa, Null, Target};
+use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Isa, Null, Target, Warning};
 use gguf::Gguf;
 use ir::DType;
 use model::config::Config;
@@ -74,7 +74,7 @@ enum Runner {
 }
 
 /// The element type of the cache.
-pub fn cache_type(flags: &EngineFlags) -> anyhow::Result<DType> {
+pub fn cache_type(flags: &KernelFlags) -> anyhow::Result<DType> {
     Ok(match (flags.cache_type_k, flags.numerics) {
         (Some(CacheType::F32), _) | (None, Numerics::Exact) => DType::F32,
         (Some(CacheType::F16), _) | (None, Numerics::Int8) => DType::F16,
@@ -85,7 +85,7 @@ pub fn cache_type(flags: &EngineFlags) -> anyhow::Result<DType> {
 }
 
 /// What the compiler may do.
-pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options, Usage> {
+pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options, Usage> {
     let numerics = match flags.numerics {
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
@@ -99,9 +99,25 @@ pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options,
     Ok(options)
 }
 
-/// The instruction level that was asked for.
-pub fn isa(flags: &EngineFlags) -> anyhow::Result<Option<Isa>> {
-    Ok(flags.isa.as_deref().map(str::parse).transpose()?)
+/// What `--isa` asks for: a level, with what this machine has beyond it, or exactly a target.
+pub fn target(flags: &EngineFlags) -> anyhow::Result<Option<Target>> {
+    let Some(name) = flags.isa.as_deref() else { return Ok(None) };
+    Ok(Some(match name.parse::<Isa>() {
+        Ok(isa) => Target::detect(Some(isa))?,
+        Err(_) => name.parse()?,
+    }))
+}
+
+/// Where kernels are kept, and where those lie that came with the program.
+pub fn kernels(folder: Option<&PathBuf>) -> CacheConfig {
+    let mut config = CacheConfig::from_environment();
+    if let Some(folder) = folder {
+        config.folder = Some(folder.clone());
+    }
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+    let ready = program.and_then(|program| Some(program.parent()?.parent()?.join("lib/kernloom")));
+    config.ready.extend(ready.filter(|folder| folder.is_dir()));
+    config
 }
 
 /// The processor as a device.
@@ -110,15 +126,16 @@ pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     if let Some(threads) = flags.threads {
         config.threads = threads.into();
     }
-    config.isa = isa(flags)?;
-    config.toolchain.compiler.clone_from(&flags.cc);
+    config.target = target(flags)?;
+    config.cache = kernels(flags.kernel_cache.as_ref());
+    config.toolchain.compiler.clone_from(&flags.kernels.cc);
     config.progress = Some(Arc::new(|done, total| {
         terminal::progress(&format!("compiling kernels: {done} of {total}"));
     }));
     let cpu = Cpu::new(&config)?;
     cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
     if talk {
-        terminal::line(&format!("device: {}; {}", cpu.name(), cpu.compiler()));
+        terminal::line(&format!("device: {}", cpu.name()));
     }
     Ok(Arc::new(cpu))
 }
@@ -141,19 +158,21 @@ pub fn shared_engine(
     if talk && path == Path::new(demo::NAME) {
         terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
     }
-    let cache = cache_type(flags)?;
+    let cache = cache_type(&flags.kernels)?;
     let context = context(&config, positions)?;
     let sharing = sharing.unwrap_or(Sharing { sequences: 1, positions: context as i64 });
     let all = (sharing.positions as usize).max(context);
     refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
-    let chunk = i64::from(flags.ubatch_size).min(all as i64);
+    let chunk = i64::from(flags.kernels.ubatch_size).min(all as i64);
     let options = |target: &Target| -> anyhow::Result<EngineOptions> {
-        let compiler = compiler_options(flags, target)?;
+        let compiler = compiler_options(&flags.kernels, target)?;
         Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
     };
     let at_path = || path.display().to_string();
     let (engine, runner) = if flags.device == DeviceName::Interpreter {
-        let options = options(&Target { isa: isa(flags)?.unwrap_or_else(Isa::detect), extras: vec![] })?;
+        // It runs the kernels of any machine.
+        let isa = flags.isa.as_deref().map_or_else(|| Ok(Isa::detect()), |name| name.parse().map(|t: Target| t.isa))?;
+        let options = options(&Target { isa, extras: vec![] })?;
         if talk {
             terminal::line("device: interpreter");
         }
@@ -242,6 +261,7 @@ impl Opened {
         if plan.weights_spill() {
             terminal::line("warning: the weights do not fit in memory; every token reads some of them from disk");
         }
+        let mut warned: Vec<Warning> = vec![];
         for variant in variants {
             let class = variant.class;
             if self.flags.debug > 0 {
@@ -253,15 +273,12 @@ impl Opened {
                 continue;
             }
             if let Some(report) = self.engine.report(variant) {
-                report.warnings.iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
+                for warning in report.warnings.iter().filter(|warning| !warned.contains(warning)) {
+                    terminal::line(&format!("warning: {warning}"));
+                }
+                warned.extend(report.warnings.clone());
                 if self.talk && report.compiled > 0 {
-                    let seconds = report.time.as_secs_f64();
-                    terminal::line(&format!(
-                        "compiled {} of {} kernels for {} in {seconds:.1} s",
-                        report.compiled,
-                        report.kernels,
-                        tokens_of(class)
-                    ));
+                    terminal::line(&compiled(report, class));
                 }
             }
         }
@@ -276,9 +293,16 @@ impl Opened {
 
     /// Bytes of the cache that a token at this position reads, over all layers.
     pub fn cache_bytes(&self, positions: f64) -> f64 {
-        let cache = cache_type(&self.flags).unwrap_or(DType::F16);
+        let cache = cache_type(&self.flags.kernels).unwrap_or(DType::F16);
         model::plan::cache_bytes(self.engine.config(), cache) as f64 * positions
     }
+}
+
+/// What was compiled.
+pub fn compiled(report: &CompileReport, class: Class) -> String {
+    let CompileReport { compiled, kernels, time, compiler, .. } = report;
+    let by = compiler.as_ref().map_or(String::new(), |compiler| format!(" by {compiler}"));
+    format!("compiled {compiled} of {kernels} kernels for {} in {:.1} s{by}", tokens_of(class), time.as_secs_f64())
 }
 
 /// A number of tokens of the class.

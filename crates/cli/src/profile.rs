@@ -82,7 +82,8 @@ struct Total {
 /// Profiles.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
-    let flags = EngineFlags { ubatch_size: args.engine.ubatch_size.max(args.tokens), ..args.engine.clone() };
+    let mut flags = args.engine.clone();
+    flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
     opened.cpu()?;
     let class = Class::of(tokens);

@@ -67,11 +67,11 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
     let in_one_line = |error: anyhow::Error| crate::failure::message(&error);
     let of_engine = || -> anyhow::Result<Needs> {
         let config = Config::read(file)?;
-        let cache = open::cache_type(&args.engine)?;
+        let cache = open::cache_type(&args.engine.kernels)?;
         let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
-        let target = Target::detect(open::isa(&args.engine)?)?;
-        let compiler = open::compiler_options(&args.engine, &target)?;
-        let chunk = i64::from(args.engine.ubatch_size).min(context as i64);
+        let target = open::target(&args.engine)?.map_or_else(|| Target::detect(None), Ok)?;
+        let compiler = open::compiler_options(&args.engine.kernels, &target)?;
+        let chunk = i64::from(args.engine.kernels.ubatch_size).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let device: Arc<dyn Device> = Arc::new(Null);
         let mut engine = Engine::new(file.clone(), device, options)?;

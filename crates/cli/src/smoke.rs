@@ -182,7 +182,7 @@ fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
     })?;
     watch.check()?;
     let text = String::from_utf8_lossy(&tokenizer.decode(&tokens, true)).into_owned();
-    let numerics = numerics(args.engine.numerics);
+    let numerics = numerics(args.engine.kernels.numerics);
     Ok((Reference { bytes, numerics, prompt, tokens, text }, timing))
 }
 

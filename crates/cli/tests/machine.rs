@@ -91,7 +91,9 @@ fn doctor_finds_what_there_is() {
 
 #[test]
 fn doctor_says_what_to_install() {
-    let ran = finished(command(&["doctor"]).env("PATH", "").output().expect("the program starts"));
+    let nothing = folder().join("no-kernels");
+    let doctor = ["doctor", "--kernel-cache", text(&nothing)];
+    let ran = finished(command(&doctor).env("PATH", "").output().expect("the program starts"));
     assert!(ran.error(1).contains("missing"), "{}", ran.err);
     assert!(ran.text().contains("apt install gcc"), "{}", ran.text());
     let bad = run(&["doctor", "--cc", "/nowhere/cc"]);

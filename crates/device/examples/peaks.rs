@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example peaks`
 
-use device::{Cpu, CpuConfig, Isa, MachineLock, bandwidth, default_threads};
+use device::{Cpu, CpuConfig, Isa, MachineLock, Target, bandwidth, default_threads};
 
 fn main() -> device::Result<()> {
     let _alone = MachineLock::acquire(&MachineLock::default_path(), |holder| {
@@ -11,7 +11,11 @@ fn main() -> device::Result<()> {
     println!("level         threads   GB/s  int8 GMAC/s  f32 GMAC/s");
     for isa in Isa::available() {
         for threads in 1..=default_threads() {
-            let cpu = Cpu::new(&CpuConfig { threads, isa: Some(isa), ..CpuConfig::from_environment() })?;
+            let cpu = Cpu::new(&CpuConfig {
+                threads,
+                target: Some(Target::detect(Some(isa))?),
+                ..CpuConfig::from_environment()
+            })?;
             let peaks = bandwidth::measure(&cpu, bandwidth::READ_BYTES)?;
             println!(
                 "{:12}  {threads:7}  {:5.1}  {:11.0}  {:10.0}",

@@ -64,6 +64,13 @@ pub fn measure(cpu: &Cpu, bytes: usize) -> Result<Peaks> {
     })
 }
 
+/// The programs that [`measure`] runs, for who builds their kernels ahead of time.
+pub fn programs() -> Vec<Arc<Program>> {
+    let read = ["fill", "stream"].map(|function| program(function, 1, READ_TASK));
+    let products = ["integer_dot", "multiply_add"].map(|function| program(function, 1, RESULT));
+    read.into_iter().chain(products).collect()
+}
+
 fn read(cpu: &Cpu, bytes: usize) -> Result<f64> {
     let tasks = bytes.div_ceil(READ_TASK).max(1);
     let mut memory = Memory::new();

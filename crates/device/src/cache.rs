@@ -1,36 +1,41 @@
 //! The folder of compiled kernels.
 //!
-//! Shared objects are named by the digest of their own bytes, so an object
+//! Each target has a folder in it, named after the target. Shared objects
+//! there are named by the digest of their own bytes, so an object
 //! proves itself before it is opened, and two processes that write one write
 //! the same. A small *reference* per kernel says which object holds it. Every
 //! file appears by a rename: a reader sees all of it or nothing.
+//!
+//! Nothing is written before a kernel was compiled, so that a folder with all
+//! that a model needs may lie on a read-only file system.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
+use crate::folder::{self, BuildFolder, PRIVATE, PUBLIC, trusted, unique_name};
+use crate::isa::Target;
 
 /// Changes whenever files of older versions would be misread.
-const LAYOUT: &str = "kernels-1";
+const LAYOUT: &str = "kernels-2";
 
-/// How the names of files and folders that live for a moment begin.
-const BUILD: &str = "build";
-const PROBE: &str = "probe";
+/// Names of references end in it; until they are whole, they begin with it.
 const REFERENCE: &str = "ref";
 
-/// Older ones belong to nobody.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+/// Names of folders in which something is built begin with it.
+const BUILD: &str = "build";
 
 /// Where compiled kernels are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// The folder to keep them in; `None` keeps them for this process only.
     pub folder: Option<PathBuf>,
+    /// Folders of kernels that were built ahead of time; nothing is written there.
+    pub ready: Vec<PathBuf>,
     /// Where a folder for this process is made if `folder` cannot be written.
     pub temporary: PathBuf,
 }
@@ -44,8 +49,40 @@ impl CacheConfig {
             path.is_absolute().then_some(path)
         };
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        CacheConfig { folder: caches.map(|folder| folder.join("kernloom")), temporary: std::env::temp_dir() }
+        CacheConfig {
+            folder: caches.map(|folder| folder.join("kernloom")),
+            ready: vec![],
+            temporary: std::env::temp_dir(),
+        }
     }
+
+    /// All of them, in the order in which they are looked at.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folder.iter().chain(&self.ready)
+    }
+
+    /// The targets that kernels are kept for, of whatever machines; best first.
+    pub fn targets(&self) -> Vec<Target> {
+        let kept = self.folders().flat_map(|folder| fs::read_dir(folder.join(LAYOUT)).into_iter().flatten().flatten());
+        let mut targets: Vec<Target> = kept.filter_map(|entry| kept_for(&entry.path())).collect();
+        targets.sort_by(|a, b| b.cmp(a));
+        targets.dedup();
+        targets
+    }
+}
+
+/// The name of the folder of a target.
+fn name_of(target: &Target) -> String {
+    format!("{}-{target}", target.isa.architecture())
+}
+
+/// The target of a folder that has kernels for one.
+fn kept_for(folder: &Path) -> Option<Target> {
+    let name = folder.file_name()?.to_str()?;
+    let target: Target = name.split_once('-')?.1.parse().ok()?;
+    let mut files = fs::read_dir(folder).ok()?.flatten();
+    let reference = |entry: fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == REFERENCE);
+    (name_of(&target) == name && trusted(folder).is_ok() && files.any(reference)).then_some(target)
 }
 
 /// Something the user should know although the work went on.
@@ -88,81 +125,106 @@ pub(crate) enum Found {
     Missing,
 }
 
-/// An open cache folder, and the place that new objects go to.
+/// The kernels of one target in all folders, and the place that new ones go to.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// Where objects are looked for.
-    folder: Option<PathBuf>,
-    /// Where objects are written to; the same folder unless it refused.
-    output: PathBuf,
+    folders: Vec<PathBuf>,
+    /// The folder to keep new ones in.
+    own: Option<PathBuf>,
+    temporary: PathBuf,
+    /// Whether others read what is written, and nothing else will do.
+    ahead: bool,
+    output: Mutex<Option<Arc<Output>>>,
+}
+
+/// Where new objects go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    folder: PathBuf,
     /// Where the sources of kernels that do not compile are left.
     failures: PathBuf,
-    /// Removed when the cache is dropped.
+    /// Why it is not the folder that was wanted.
+    warning: Option<Warning>,
+    /// Removed when nobody needs the output any more.
     _temporary: Option<BuildFolder>,
 }
 
 impl Cache {
-    /// Opens the folder, making it if needed; falls back to a folder for this
-    /// process, with a warning, if it cannot be written or trusted.
-    pub(crate) fn open(config: &CacheConfig) -> Result<(Cache, Option<Warning>)> {
-        let mut warning = None;
-        let mut readable = None;
-        if let Some(parent) = &config.folder {
-            let parent = &std::path::absolute(parent).unwrap_or_else(|_| parent.clone());
-            let folder = parent.join(LAYOUT);
-            let reason = match prepare(&folder) {
-                Ok(()) => {
-                    sweep(&folder);
-                    let cache = Cache {
-                        folder: Some(folder.clone()),
-                        failures: folder.clone(),
-                        output: folder,
-                        _temporary: None,
-                    };
-                    return Ok((cache, None));
-                }
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    return Err(Error::DiskFull { folder });
-                }
-                Err(error) => error.to_string(),
-            };
-            if folder.is_dir() && trusted(&folder).is_ok() {
-                readable = Some(folder);
-            }
-            warning = Some(Warning::CacheUnusable { folder: parent.clone(), reason });
-        }
-        let temporary = BuildFolder::new(&config.temporary, "kernloom")?;
-        let cache = Cache {
-            folder: readable,
-            output: temporary.0.clone(),
-            failures: config.temporary.clone(),
-            _temporary: Some(temporary),
+    /// Looks where there are folders for a target; makes none. Those that cannot be trusted are left out.
+    pub(crate) fn open(config: &CacheConfig, target: &Target) -> Cache {
+        let place = |folder: &PathBuf| {
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            folder.join(LAYOUT).join(name_of(target))
         };
-        Ok((cache, warning))
+        Cache {
+            folders: config.folders().map(place).filter(|folder| folder.is_dir() && trusted(folder).is_ok()).collect(),
+            own: config.folder.as_ref().map(place),
+            temporary: config.temporary.clone(),
+            ahead: false,
+            output: Mutex::new(None),
+        }
     }
 
-    /// The folder that new objects are built in.
-    pub(crate) fn output(&self) -> &Path {
-        &self.output
+    /// A folder to build in ahead of time: others may read it, and no other takes its place.
+    pub(crate) fn ahead(folder: &Path, target: &Target) -> Cache {
+        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], temporary: folder.into() };
+        Cache { ahead: true, ..Cache::open(&config, target) }
     }
 
-    /// The folder for sources that did not compile; it outlives this value.
-    pub(crate) fn failures(&self) -> &Path {
-        &self.failures
+    /// The place that new objects go to: the wanted folder, made if needed,
+    /// or one for this process, with a warning, if that cannot be written or trusted.
+    pub(crate) fn output(&self) -> Result<Arc<Output>> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(output) = &*output {
+            return Ok(output.clone());
+        }
+        let fresh = Arc::new(self.make_output()?);
+        *output = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    fn make_output(&self) -> Result<Output> {
+        let mut warning = None;
+        if let Some(folder) = &self.own {
+            match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }) {
+                Ok(()) => {
+                    folder::sweep(folder, &[BUILD, REFERENCE]);
+                    let (folder, failures) = (folder.clone(), folder.clone());
+                    return Ok(Output { folder, failures, warning: None, _temporary: None });
+                }
+                Err(error) if self.ahead => return Err(Error::cache("write", folder, error)),
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    return Err(Error::DiskFull { folder: folder.clone() });
+                }
+                Err(error) => {
+                    let folder = folder.ancestors().nth(2).unwrap_or(folder).to_path_buf();
+                    warning = Some(Warning::CacheUnusable { folder, reason: error.to_string() });
+                }
+            }
+        }
+        let temporary = BuildFolder::new(&self.temporary, "kernloom")?;
+        Ok(Output {
+            folder: temporary.path().to_path_buf(),
+            failures: self.temporary.clone(),
+            warning,
+            _temporary: Some(temporary),
+        })
     }
 
     /// The object that holds the kernel of this key. Objects in `proved` are
     /// not read again; the one that is found is added to it.
     pub(crate) fn find(&self, key: &Digest, proved: &mut HashSet<PathBuf>) -> Found {
-        let places = [self.folder.as_deref(), Some(self.output.as_path())];
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let output = output.as_ref().map(|output| &output.folder);
         let mut damaged = None;
-        for folder in places.into_iter().flatten() {
-            let Ok(name) = fs::read_to_string(folder.join(format!("{key}.ref"))) else {
+        for folder in self.folders.iter().chain(output) {
+            let Ok(name) = fs::read_to_string(folder.join(format!("{key}.{REFERENCE}"))) else {
                 continue;
             };
             // The name comes from a file: it must not lead out of the folder.
             if name.len() != 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
-                damaged = Some(folder.join(format!("{key}.ref")));
+                damaged = Some(folder.join(format!("{key}.{REFERENCE}")));
                 continue;
             }
             let object = folder.join(format!("{name}.so"));
@@ -180,17 +242,34 @@ impl Cache {
         }
         damaged.map_or(Found::Missing, Found::Damaged)
     }
+}
+
+impl Output {
+    /// Why it is not the folder that was wanted.
+    pub(crate) fn warning(&self) -> Option<&Warning> {
+        self.warning.as_ref()
+    }
+
+    /// The folder that new objects are built in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder for sources that did not compile; it outlives this value.
+    pub(crate) fn failures(&self) -> &Path {
+        &self.failures
+    }
 
     /// Keeps a freshly built object that holds the kernels of these keys, and
     /// returns its place.
     pub(crate) fn keep(&self, built: &Path, keys: &[Digest]) -> Result<PathBuf> {
         let bytes = fs::read(built).map_err(|error| Error::cache("read", built, error))?;
         let name = digest::of_bytes(&bytes);
-        let object = self.output.join(format!("{name}.so"));
+        let object = self.folder.join(format!("{name}.so"));
         fs::rename(built, &object).map_err(|error| Error::cache("write", &object, error))?;
         for key in keys {
-            let reference = self.output.join(format!("{key}.ref"));
-            let fresh = self.output.join(unique_name(REFERENCE));
+            let reference = self.folder.join(format!("{key}.{REFERENCE}"));
+            let fresh = self.folder.join(unique_name(REFERENCE));
             fs::write(&fresh, &name)
                 .and_then(|()| fs::rename(&fresh, &reference))
                 .map_err(|error| Error::cache("write", &reference, error))?;
@@ -200,114 +279,39 @@ impl Cache {
 
     /// A folder to build in, on the file system of the objects.
     pub(crate) fn build_folder(&self) -> Result<BuildFolder> {
-        BuildFolder::new(&self.output, BUILD)
-    }
-}
-
-fn unique_name(prefix: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Process ids repeat across containers that share a folder; time does not.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    format!("{prefix}-{}-{now:x}-{next}", std::process::id())
-}
-
-/// Removes what processes that were killed have left behind.
-fn sweep(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let passing = [BUILD, PROBE, REFERENCE].iter().any(|prefix| {
-            let name = name.as_encoded_bytes();
-            name.starts_with(prefix.as_bytes()) && name.get(prefix.len()) == Some(&b'-')
-        });
-        let age = entry.metadata().and_then(|data| data.modified());
-        let age = age.map(|time| time.elapsed().unwrap_or_default());
-        if passing && age.is_ok_and(|age| age > ABANDONED) {
-            let path = entry.path();
-            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
-        }
-    }
-}
-
-/// Makes the folder, and checks that it is ours and can be written.
-fn prepare(folder: &Path) -> io::Result<()> {
-    make_private(folder, true)?;
-    trusted(folder)?;
-    let probe = folder.join(unique_name(PROBE));
-    fs::write(&probe, b"kernloom")?;
-    fs::remove_file(&probe)
-}
-
-#[cfg(unix)]
-fn make_private(folder: &Path, recursive: bool) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(recursive).mode(0o700).create(folder)
-}
-
-#[cfg(not(unix))]
-fn make_private(folder: &Path, recursive: bool) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(recursive).create(folder)
-}
-
-/// Code is loaded from the folder, so nobody else may write it.
-#[cfg(unix)]
-fn trusted(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = fs::metadata(folder)?;
-    // SAFETY: geteuid reads one number and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if metadata.uid() != user && metadata.uid() != 0 {
-        return Err(io::Error::other("it belongs to another user"));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::other("other users can write to it"));
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn trusted(folder: &Path) -> io::Result<()> {
-    fs::metadata(folder).map(|_| ())
-}
-
-/// A fresh private folder that lives as long as this value.
-#[derive(Debug)]
-pub(crate) struct BuildFolder(PathBuf);
-
-impl BuildFolder {
-    fn new(parent: &Path, prefix: &str) -> Result<Self> {
-        let folder = parent.join(unique_name(prefix));
-        // Not recursive: a folder that is already there is somebody else's.
-        make_private(&folder, false).map_err(|error| Error::cache("make", &folder, error))?;
-        Ok(BuildFolder(folder))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for BuildFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        BuildFolder::new(&self.folder, BUILD)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::Isa;
 
     fn here(name: &str) -> (BuildFolder, CacheConfig) {
         let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();
-        let config = CacheConfig { folder: Some(folder.0.join(name)), temporary: folder.0.clone() };
+        let config = CacheConfig {
+            folder: Some(folder.path().join(name)),
+            ready: vec![],
+            temporary: folder.path().to_path_buf(),
+        };
         (folder, config)
     }
 
+    fn target() -> Target {
+        Target { isa: Isa::Scalar, extras: vec![] }
+    }
+
+    fn open(config: &CacheConfig) -> Cache {
+        Cache::open(config, &target())
+    }
+
     fn keep(cache: &Cache, bytes: &[u8], key: &str) -> PathBuf {
-        let folder = cache.build_folder().unwrap();
+        let output = cache.output().unwrap();
+        let folder = output.build_folder().unwrap();
         let built = folder.path().join("kernels.so");
         fs::write(&built, bytes).unwrap();
-        cache.keep(&built, &[key.to_string()]).unwrap()
+        output.keep(&built, &[key.to_string()]).unwrap()
     }
 
     fn find(cache: &Cache, key: &Digest) -> Found {
@@ -317,31 +321,71 @@ mod tests {
     #[test]
     fn what_was_kept_is_found_also_by_another_process() {
         let (_folder, config) = here("cache");
-        let (cache, warning) = Cache::open(&config).unwrap();
-        assert_eq!(warning, None);
+        let cache = open(&config);
         let key = digest::of_bytes(b"kernel");
         assert!(matches!(find(&cache, &key), Found::Missing));
         let object = keep(&cache, b"object", &key);
-        let (other, _) = Cache::open(&config).unwrap();
-        assert!(matches!(find(&other, &key), Found::Object(path) if path == object));
+        assert_eq!(cache.output().unwrap().warning(), None);
+        assert!(matches!(find(&cache, &key), Found::Object(path) if path == object));
+        assert!(matches!(find(&open(&config), &key), Found::Object(path) if path == object));
+    }
+
+    #[test]
+    fn nothing_is_written_before_something_is_kept() {
+        let (folder, config) = here("cache");
+        let cache = open(&config);
+        assert!(matches!(find(&cache, &digest::of_bytes(b"kernel")), Found::Missing));
+        drop(cache);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn kernels_that_are_ready_are_found_and_left_alone() {
+        let (folder, config) = here("cache");
+        let key = digest::of_bytes(b"kernel");
+        let ready = folder.path().join("ready");
+        let object = keep(&Cache::ahead(&ready, &target()), b"object", &key);
+        let config = CacheConfig { ready: vec![ready.clone()], ..config };
+        assert_eq!(config.targets(), [target()]);
+        let cache = open(&config);
+        assert!(matches!(find(&cache, &key), Found::Object(path) if path == object));
+        let new = keep(&cache, b"other", &digest::of_bytes(b"another"));
+        assert!(!new.starts_with(&ready), "{new:?}");
+        let other = Target { isa: Isa::Neon, extras: vec![] };
+        assert!(matches!(find(&Cache::open(&config, &other), &key), Found::Missing));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn others_may_read_what_was_built_ahead() {
+        use std::os::unix::fs::PermissionsExt;
+        let (folder, config) = here("cache");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let own = keep(&open(&config), b"object", "key");
+        assert_eq!(mode(own.parent().unwrap()), 0o700);
+        let ahead = keep(&Cache::ahead(&folder.path().join("ahead"), &target()), b"object", "key");
+        assert_eq!(mode(ahead.parent().unwrap()) & 0o055, 0o055);
+        fs::write(folder.path().join("file"), "in the way").unwrap();
+        assert!(Cache::ahead(&folder.path().join("file"), &target()).output().is_err());
     }
 
     #[test]
     #[cfg(unix)]
     fn what_a_killed_process_left_is_removed_a_day_later() {
         let (_folder, config) = here("cache");
-        let (cache, _) = Cache::open(&config).unwrap();
+        let cache = open(&config);
         let key = digest::of_bytes(b"kernel");
         keep(&cache, b"object", &key);
-        let old = cache.output().join("build-1-2-3");
-        let new = cache.output().join("build-4-5-6");
+        let kept = cache.output().unwrap().folder().to_path_buf();
+        let (old, new) = (kept.join("build-1-2-3"), kept.join("build-4-5-6"));
         for folder in [&old, &new] {
             fs::create_dir(folder).unwrap();
             fs::write(folder.join("kernels.c"), "").unwrap();
         }
-        let yesterday = std::time::SystemTime::now() - ABANDONED - Duration::from_secs(60);
+        let yesterday = std::time::SystemTime::now() - folder::ABANDONED - std::time::Duration::from_secs(60);
         fs::File::open(&old).and_then(|file| file.set_modified(yesterday)).unwrap();
-        let (cache, _) = Cache::open(&config).unwrap();
+        let cache = open(&config);
+        cache.output().unwrap();
         assert!(!old.exists() && new.exists());
         assert!(matches!(find(&cache, &key), Found::Object(_)));
     }
@@ -349,7 +393,7 @@ mod tests {
     #[test]
     fn a_damaged_object_is_noticed_and_replaced() {
         let (_folder, config) = here("cache");
-        let (cache, _) = Cache::open(&config).unwrap();
+        let cache = open(&config);
         let key = digest::of_bytes(b"kernel");
         let object = keep(&cache, b"object", &key);
         fs::write(&object, b"obj").unwrap();
@@ -361,9 +405,9 @@ mod tests {
     #[test]
     fn a_reference_cannot_lead_out_of_the_folder() {
         let (_folder, config) = here("cache");
-        let (cache, _) = Cache::open(&config).unwrap();
+        let cache = open(&config);
         let key = digest::of_bytes(b"kernel");
-        fs::write(cache.output().join(format!("{key}.ref")), "../../evil").unwrap();
+        fs::write(cache.output().unwrap().folder().join(format!("{key}.ref")), "../../evil").unwrap();
         assert!(matches!(find(&cache, &key), Found::Damaged(_)));
     }
 
@@ -372,26 +416,32 @@ mod tests {
     fn a_folder_that_others_can_write_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let (_folder, config) = here("cache");
-        let inner = config.folder.as_ref().unwrap().join(LAYOUT);
-        fs::create_dir_all(&inner).unwrap();
-        fs::set_permissions(&inner, fs::Permissions::from_mode(0o777)).unwrap();
-        let (cache, warning) = Cache::open(&config).unwrap();
-        let warning = warning.unwrap().to_string();
+        let key = digest::of_bytes(b"kernel");
+        let object = keep(&open(&config), b"object", &key);
+        let inner = object.parent().unwrap();
+        fs::set_permissions(inner, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(config.targets(), []);
+        let cache = open(&config);
+        assert!(matches!(find(&cache, &key), Found::Missing));
+        let output = cache.output().unwrap();
+        let warning = output.warning().unwrap().to_string();
         assert!(warning.contains("other users can write"), "{warning}");
-        assert_ne!(cache.output(), inner);
+        assert_ne!(output.folder(), inner);
     }
 
     #[test]
     fn a_folder_that_cannot_be_made_gives_a_warning_and_a_temporary_one() {
         let (folder, config) = here("file");
         fs::write(config.folder.as_ref().unwrap(), b"in the way").unwrap();
-        let (cache, warning) = Cache::open(&config).unwrap();
-        assert!(matches!(warning, Some(Warning::CacheUnusable { .. })));
-        let output = cache.output().to_path_buf();
-        assert!(output.starts_with(&folder.0) && output.is_dir());
+        let cache = open(&config);
+        let output = cache.output().unwrap();
+        let wanted = config.folder.clone().unwrap();
+        assert!(matches!(output.warning(), Some(Warning::CacheUnusable { folder, .. }) if *folder == wanted));
+        let place = output.folder().to_path_buf();
+        assert!(place.starts_with(folder.path()) && place.is_dir());
         keep(&cache, b"object", &digest::of_bytes(b"kernel"));
-        drop(cache);
-        assert!(!output.exists());
+        drop((cache, output));
+        assert!(!place.exists());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use compiler::program::Program;
 
-use crate::cache::{CacheConfig, Warning};
+use crate::cache::{Cache, CacheConfig, Warning};
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Target};
 use crate::memory::{Memory, Place};
@@ -16,7 +16,7 @@ use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
 use crate::pool::{Pool, SPIN, Stages, Work};
 use crate::profile::{Profile, Stopwatch};
 use crate::threads::default_threads;
-use crate::toolchain::{Toolchain, ToolchainConfig};
+use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
 use crate::{Device, Executable, units, validate};
 
 /// How to use the processor.
@@ -24,8 +24,8 @@ use crate::{Device, Executable, units, validate};
 pub struct CpuConfig {
     /// Workers, the calling thread included.
     pub threads: usize,
-    /// Compile for this level; `None` takes the best of the machine.
-    pub isa: Option<Isa>,
+    /// Compile for this; `None` takes the best of the machine.
+    pub target: Option<Target>,
     /// The C compiler.
     pub toolchain: ToolchainConfig,
     /// Where compiled kernels are kept.
@@ -43,7 +43,7 @@ impl CpuConfig {
         let threads = default_threads();
         CpuConfig {
             threads,
-            isa: None,
+            target: None,
             toolchain: ToolchainConfig::from_environment(),
             cache: CacheConfig::from_environment(),
             compile_jobs: threads,
@@ -55,46 +55,29 @@ impl CpuConfig {
 /// The processor.
 pub struct Cpu {
     target: Target,
-    compiler: String,
     objects: Objects,
     pool: Arc<Pool>,
     warnings: Vec<Warning>,
 }
 
 impl Cpu {
-    /// Finds the compiler, opens the cache and starts the workers.
+    /// Chooses what to compile for, and starts the workers. The compiler is looked for when a kernel is missing; where
+    /// there is none, the best of the targets that kernels are there for is taken.
     ///
     /// # Errors
     /// [`Error::NoCompiler`], [`Error::BadCompiler`],
-    /// [`Error::CompilerTooOld`], [`Error::IsaUnavailable`],
-    /// [`Error::Threads`], and errors of the cache folder.
+    /// [`Error::CompilerTooOld`], [`Error::IsaUnavailable`], [`Error::OtherTargets`],
+    /// [`Error::Threads`].
     pub fn new(config: &CpuConfig) -> Result<Cpu> {
-        let machine = Target::detect(config.isa)?;
-        let toolchain = Toolchain::find(&config.toolchain)?;
-        let target = toolchain.narrow(machine.clone())?;
-        let mut warnings = Vec::new();
-        if target != machine {
-            warnings.push(Warning::OldCompiler {
-                compiler: toolchain.version().into(),
-                machine: machine.to_string(),
-                target: target.to_string(),
-            });
-        }
-        let compiler = toolchain.version().to_string();
-        let (objects, warning) =
-            Objects::open(toolchain, &target, &config.cache, config.compile_jobs, config.progress.clone())?;
-        warnings.extend(warning);
-        Ok(Cpu { target, compiler, objects, pool: Arc::new(Pool::new(config.threads, SPIN)?), warnings })
+        let Choice { target, compiler, named, warnings } = choose(config)?;
+        let cache = Cache::open(&config.cache, &target);
+        let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
+        Ok(Cpu { target, objects, pool: Arc::new(Pool::new(config.threads, SPIN)?), warnings })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
     pub fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// The version line of the compiler.
-    pub fn compiler(&self) -> &str {
-        &self.compiler
     }
 
     /// Workers, the calling thread included.
@@ -106,6 +89,63 @@ impl Cpu {
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
+}
+
+/// What kernels are for, and who compiles them.
+struct Choice {
+    target: Target,
+    compiler: Lazy,
+    /// The version of a compiler that was named.
+    named: Option<String>,
+    warnings: Vec<Warning>,
+}
+
+fn choose(config: &CpuConfig) -> Result<Choice> {
+    let wanted = config.target.clone().map_or_else(|| Target::detect(None), Ok)?;
+    if !wanted.is_available() {
+        return Err(Error::IsaUnavailable { wanted: wanted.to_string(), available: Isa::available_names() });
+    }
+    let kept = config.cache.targets();
+    let later = |target: Target| {
+        let compiler = Lazy::new(&config.toolchain, &target);
+        Choice { target, compiler, named: None, warnings: vec![] }
+    };
+    let is_named = config.toolchain.compiler.is_some();
+    if !is_named && !config.toolchain.is_there() && !kept.is_empty() {
+        let within = |target: &&Target| match &config.target {
+            Some(wanted) => target.is_within(wanted),
+            None => target.is_available(),
+        };
+        return match kept.iter().find(within) {
+            Some(target) => Ok(later(target.clone())),
+            None => Err(other_targets(config, &kept, &wanted)),
+        };
+    }
+    if !is_named && kept.contains(&wanted) {
+        return Ok(later(wanted));
+    }
+    let toolchain = Toolchain::find(&config.toolchain)?;
+    let target = toolchain.narrow(wanted.clone())?;
+    let mut warnings = Vec::new();
+    if target != wanted {
+        warnings.push(Warning::OldCompiler {
+            compiler: toolchain.version().into(),
+            machine: wanted.to_string(),
+            target: target.to_string(),
+        });
+    }
+    let named = is_named.then(|| toolchain.version().to_string());
+    Ok(Choice { compiler: Lazy::found(toolchain, &target), target, named, warnings })
+}
+
+fn other_targets(config: &CpuConfig, kept: &[Target], wanted: &Target) -> Error {
+    let folders: Vec<_> = config.cache.folders().map(|folder| folder.display().to_string()).collect();
+    let built: Vec<_> = kept.iter().map(Target::to_string).collect();
+    let runs = match &config.target {
+        Some(_) => format!("{wanted}, as was asked for"),
+        None => Isa::available_names(),
+    };
+    Error::OtherTargets { folders: folders.join(" and "), built: built.join(", "), runs }
 }
 
 impl Device for Cpu {

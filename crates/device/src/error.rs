@@ -18,6 +18,41 @@ pub enum Error {
         /// The names that were tried.
         looked_for: String,
     },
+    /// There is no compiler for another architecture.
+    #[error("no C compiler for {architecture} found (looked for {looked_for}); {advice}, or name one with --cc")]
+    NoCrossCompiler {
+        /// The architecture.
+        architecture: String,
+        /// The names that were tried.
+        looked_for: String,
+        /// What to install.
+        advice: String,
+    },
+    /// Kernels were built ahead of time, for other machines than this one.
+    #[error(
+        "the kernels in {folders} were built for {built}, and this machine runs {runs}; build them for it with \
+         `kernloom compile`, or install a C compiler here (Debian, Ubuntu: apt install gcc)"
+    )]
+    OtherTargets {
+        /// Where they were looked for.
+        folders: String,
+        /// The targets that there are.
+        built: String,
+        /// The levels that this machine has, lowest first.
+        runs: String,
+    },
+    /// Some kernels were built ahead of time, and those of this program are not among them.
+    #[error("{missing} of {kernels} kernels of this model were not built ahead for {target}: {source}")]
+    NotBuilt {
+        /// Kernels that are missing.
+        missing: usize,
+        /// Kernels of the program.
+        kernels: usize,
+        /// What for.
+        target: String,
+        /// Why they cannot be built now.
+        source: Box<Error>,
+    },
     /// The compiler is there but does not answer as a C compiler does.
     #[error("{} is not a usable C compiler: {reason}", path.display())]
     BadCompiler {
@@ -79,12 +114,18 @@ pub enum Error {
         source: io::Error,
     },
     /// A compiled kernel could not be opened.
-    #[error("cannot load compiled kernels from {}: {reason} (a folder mounted noexec cannot hold the kernel cache)", object.display())]
+    #[error("cannot load compiled kernels from {}: {reason}", object.display())]
     Open {
         /// The shared object.
         object: PathBuf,
         /// The reason given by the dynamic linker.
         reason: String,
+    },
+    /// The file system of compiled kernels does not let code be loaded.
+    #[error("kernels cannot be loaded from {}: it is mounted noexec; name another folder with --kernel-cache", folder.display())]
+    NoExec {
+        /// The folder.
+        folder: PathBuf,
     },
     /// A program that breaks its own contract.
     #[error("program {program} is malformed: {reason}")]

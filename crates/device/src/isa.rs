@@ -96,6 +96,15 @@ impl Isa {
         }
     }
 
+    /// The architecture that it is a level of, as in [`std::env::consts::ARCH`].
+    pub fn architecture(self) -> &'static str {
+        match self {
+            Isa::Scalar => std::env::consts::ARCH,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512 | Isa::Avx512Vnni => "x86_64",
+            Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => "aarch64",
+        }
+    }
+
     /// Whether this machine and its operating system run code of this level.
     pub fn is_available(self) -> bool {
         available(self)
@@ -104,6 +113,11 @@ impl Isa {
     /// The levels that this machine runs, lowest first; never empty.
     pub fn available() -> Vec<Isa> {
         Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
+    }
+
+    /// Their names, for people.
+    pub(crate) fn available_names() -> String {
+        names(&Isa::available())
     }
 
     /// The highest level that this machine runs.
@@ -211,8 +225,9 @@ impl Extra {
         }
     }
 
+    /// Whether this machine has them.
     #[cfg(target_arch = "x86_64")]
-    fn is_available(self) -> bool {
+    pub fn is_available(self) -> bool {
         match self {
             Extra::Avx512Vbmi => is_x86_feature_detected!("avx512vbmi"),
             Extra::Avx512Bf16 => is_x86_feature_detected!("avx512bf16"),
@@ -221,8 +236,9 @@ impl Extra {
         }
     }
 
+    /// Whether this machine has them.
     #[cfg(not(target_arch = "x86_64"))]
-    fn is_available(self) -> bool {
+    pub fn is_available(self) -> bool {
         false
     }
 }
@@ -252,14 +268,17 @@ fn tiles_allowed() -> bool {
     false
 }
 
-/// What kernels are compiled for: a level and the extras of this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What kernels are compiled for: a level and extras. Of two targets, the greater one is the better one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// The level.
     pub isa: Isa,
-    /// What the machine has beyond the level, in the order of [`Extra`].
+    /// What a machine has beyond the level, in the order of [`Extra`].
     pub extras: Vec<Extra>,
 }
+
+/// Names that others have for levels.
+const LEVELS_OF_OTHERS: [(&str, Isa); 2] = [("x86-64-v3", Isa::Avx2), ("x86-64-v4", Isa::Avx512)];
 
 impl Target {
     /// The best target of this machine, or the one at exactly the level
@@ -270,13 +289,23 @@ impl Target {
     pub fn detect(limit: Option<Isa>) -> Result<Target> {
         let isa = limit.unwrap_or_else(Isa::detect);
         if !isa.is_available() {
-            return Err(Error::IsaUnavailable { wanted: isa.name().into(), available: names(&Isa::available()) });
+            return Err(Error::IsaUnavailable { wanted: isa.name().into(), available: Isa::available_names() });
         }
         let extras = match isa {
             Isa::Avx512 | Isa::Avx512Vnni => Extra::ALL.into_iter().filter(|extra| extra.is_available()).collect(),
             _ => Vec::new(),
         };
         Ok(Target { isa, extras })
+    }
+
+    /// Whether this machine runs code for it.
+    pub fn is_available(&self) -> bool {
+        self.isa.is_available() && self.extras.iter().all(|extra| extra.is_available())
+    }
+
+    /// Whether it is at the level of another target, and has no more than that.
+    pub(crate) fn is_within(&self, other: &Target) -> bool {
+        self.isa == other.isa && self.extras.iter().all(|extra| other.extras.contains(extra))
     }
 
     /// What the compiler of kernels does for this target by default.
@@ -306,6 +335,32 @@ impl fmt::Display for Target {
     }
 }
 
+impl FromStr for Target {
+    type Err = Error;
+
+    /// From what [`fmt::Display`] writes, or from a level of the x86-64 ABI: `x86-64-v3` is AVX2, `x86-64-v4` AVX-512.
+    fn from_str(name: &str) -> Result<Target> {
+        let mut words = name.split('+');
+        let level = words.next().unwrap_or_default();
+        let other = LEVELS_OF_OTHERS.iter().find(|(other, _)| *other == level);
+        let isa = other.map_or_else(|| level.parse(), |(_, isa)| Ok(*isa))?;
+        let extra = |word: &str| Extra::ALL.into_iter().find(|extra| extra.name() == word);
+        let extras: Option<Vec<Extra>> = words.map(extra).collect();
+        match extras {
+            Some(mut extras) if extras.is_empty() || matches!(isa, Isa::Avx512 | Isa::Avx512Vnni) => {
+                extras.sort();
+                extras.dedup();
+                Ok(Target { isa, extras })
+            }
+            _ => {
+                let extras = Extra::ALL.map(Extra::name).join(", +");
+                let known = format!("{}; AVX-512 can have +{extras}", names(&Isa::ALL));
+                Err(Error::UnknownIsa { name: name.into(), known })
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +372,22 @@ mod tests {
         }
         let error = "avx9".parse::<Isa>().unwrap_err().to_string();
         assert!(error.contains("avx9") && error.contains("avx512-vnni"));
+    }
+
+    #[test]
+    fn names_of_targets_parse_back() {
+        let native = Target::detect(None).unwrap();
+        assert!(native.is_available());
+        let all = Target { isa: Isa::Avx512Vnni, extras: Extra::ALL.to_vec() };
+        for target in [native, all, Target { isa: Isa::Neon, extras: vec![] }] {
+            assert_eq!(target.to_string().parse::<Target>().unwrap(), target);
+        }
+        assert_eq!("x86-64-v3".parse::<Target>().unwrap().isa, Isa::Avx2);
+        assert_eq!("avx512+bf16+vbmi".parse::<Target>().unwrap().to_string(), "avx512+vbmi+bf16");
+        for wrong in ["x86-64-v5", "avx2+bf16", "avx512+", "avx512+sse", ""] {
+            let error = wrong.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! - [`cpu`]: C kernels, the system's compiler, a pool of threads;
 //! - [`null`]: runs nothing.
 //!
+//! Kernels can also be built without a device, for this machine or another: [`ahead`].
+//!
 //! ```
 //! use std::sync::Arc;
 //!
@@ -48,6 +50,7 @@
 //! # Ok::<(), device::Error>(())
 //! ```
 
+pub mod ahead;
 pub mod available;
 pub mod bandwidth;
 pub mod cache;
@@ -56,6 +59,7 @@ mod cgroup;
 pub mod cpu;
 mod digest;
 pub mod error;
+pub mod folder;
 pub mod isa;
 pub mod lock;
 mod mapped;
@@ -80,6 +84,7 @@ use std::sync::Arc;
 
 use compiler::program::Program;
 
+pub use ahead::Ahead;
 pub use available::{available_memory, memory_limit, total_memory};
 pub use cache::{CacheConfig, Warning};
 pub use cpu::{Cpu, CpuConfig};

@@ -16,17 +16,21 @@ use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
 
-use crate::cache::{BuildFolder, Cache, CacheConfig, Found, Warning};
+use crate::cache::{Cache, Found, Output, Warning};
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
+use crate::folder::{self, BuildFolder};
 use crate::isa::Target;
-use crate::toolchain::{FLAGS, Toolchain};
+use crate::toolchain::{FLAGS, Lazy, Toolchain};
 
 /// Part of every key; changes when the way kernels are compiled changes.
-const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 1");
+const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 2");
 
 /// Units per compile job: more balance the jobs, fewer read headers less often.
 const UNITS_PER_JOB: usize = 2;
+
+/// Units of a program that is built ahead of time.
+const UNITS_AHEAD: usize = 8;
 
 /// The function of a kernel; see [`Program`] for its arguments.
 pub(crate) type KernelFunction = unsafe extern "C" fn(*const *mut c_void, *const i64, i64, i64, *mut c_void);
@@ -40,6 +44,8 @@ pub struct CompileReport {
     pub compiled: usize,
     /// Translation units that they were compiled in.
     pub units: usize,
+    /// The version line of what compiled them, if there was something to compile.
+    pub compiler: Option<String>,
     /// Wall time of looking up, compiling and opening.
     pub time: Duration,
     /// What the user should know.
@@ -60,81 +66,131 @@ pub(crate) struct Loaded {
 
 /// Compiles kernels, or finds them compiled.
 pub(crate) struct Objects {
-    toolchain: Toolchain,
+    compiler: Lazy,
+    /// The version line of the compiler, if it was named: other kernels than its own will not do.
+    named: Option<String>,
+    target: Target,
     flags: Vec<&'static str>,
     cache: Cache,
     jobs: usize,
+    /// Translation units of a program at most.
+    units: usize,
     progress: Option<Progress>,
 }
 
 impl Objects {
+    /// Kernels of a target. They come from `compiler`, unless a folder of `cache` has them, and if it was `named` in any
+    /// case.
     pub(crate) fn open(
-        toolchain: Toolchain,
+        compiler: Lazy,
+        named: Option<String>,
         target: &Target,
-        cache: &CacheConfig,
+        cache: Cache,
         jobs: usize,
         progress: Option<Progress>,
-    ) -> Result<(Objects, Option<Warning>)> {
-        let (cache, warning) = Cache::open(cache)?;
-        let objects = Objects {
-            toolchain,
+    ) -> Objects {
+        let jobs = jobs.max(1);
+        Objects {
+            compiler,
+            named,
+            target: target.clone(),
             flags: FLAGS.into_iter().chain(target.flags()).collect(),
             cache,
-            jobs: jobs.max(1),
+            jobs,
+            units: jobs * UNITS_PER_JOB,
             progress,
-        };
-        Ok((objects, warning))
+        }
+    }
+
+    /// As [`Objects::open`], in units of which the machine knows nothing, so that all machines build the same objects.
+    pub(crate) fn ahead(
+        compiler: Lazy,
+        target: &Target,
+        cache: Cache,
+        jobs: usize,
+        progress: Option<Progress>,
+    ) -> Objects {
+        Objects { units: UNITS_AHEAD, ..Objects::open(compiler, None, target, cache, jobs, progress) }
     }
 
     /// The functions of all kernels of the program.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded> {
+        let mut open = OpenObjects::default();
+        let mut functions: Vec<Option<KernelFunction>> = vec![None; program.kernels.len()];
+        let report = self.provide(program, |i, object, key| {
+            functions[i] = Some(open.function(object, key)?);
+            Ok(())
+        })?;
+        Ok(Loaded {
+            report,
+            functions: functions.into_iter().flatten().collect(),
+            _libraries: open.libraries.into_values().collect(),
+        })
+    }
+
+    /// Sees to it that all kernels of the program are in the cache; runs nothing.
+    pub(crate) fn build(&self, program: &Program) -> Result<CompileReport> {
+        self.provide(program, |_, _, _| Ok(()))
+    }
+
+    /// Finds or compiles the kernels of a program, and gives each object to `take`. One that was found and is refused is
+    /// compiled anew.
+    fn provide(
+        &self,
+        program: &Program,
+        mut take: impl FnMut(usize, &Path, &Digest) -> Result<()>,
+    ) -> Result<CompileReport> {
         let start = Instant::now();
         let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
-        let mut open = OpenObjects::default();
-        let mut functions: Vec<Option<KernelFunction>> = vec![None; keys.len()];
         let mut proved = HashSet::new();
         let mut warnings = Vec::new();
         let mut missing = Vec::new();
         for (i, key) in keys.iter().enumerate() {
-            match self.cache.find(key, &mut proved) {
-                // An object that does not open is built again like a missing
-                // one; should that not help, opening it then fails for good.
-                Found::Object(object) => functions[i] = open.function(&object, key).ok(),
-                Found::Damaged(object) => {
-                    let warning = Warning::Damaged { object };
-                    if !warnings.contains(&warning) {
-                        warnings.push(warning);
-                    }
+            let damaged = match self.cache.find(key, &mut proved) {
+                Found::Object(object) => match take(i, &object, key) {
+                    Ok(()) => continue,
+                    // Another would not do either.
+                    Err(error @ Error::NoExec { .. }) => return Err(error),
+                    // It is built again like a missing one; should that not
+                    // help, opening it then fails for good.
+                    Err(_) => None,
+                },
+                Found::Damaged(object) => Some(Warning::Damaged { object }),
+                Found::Missing => None,
+            };
+            warnings.extend(damaged.filter(|warning| !warnings.contains(warning)));
+            missing.push(i);
+        }
+        let mut report =
+            CompileReport { kernels: keys.len(), compiled: missing.len(), warnings, ..CompileReport::default() };
+        if !missing.is_empty() {
+            let (compiler, output) = (self.compiler(&report)?, self.cache.output()?);
+            let units = self.partition(program, &missing);
+            let job = Job { objects: self, program, keys: &keys, compiler, output: &output };
+            for (unit, object) in job.build(&units)? {
+                for i in unit {
+                    take(i, &object, &keys[i])?;
                 }
-                Found::Missing => {}
             }
-            if functions[i].is_none() {
-                missing.push(i);
-            }
+            report.units = units.len();
+            report.compiler = Some(compiler.version().into());
+            report.warnings.extend(output.warning().cloned());
         }
-        let units = self.partition(program, &missing);
-        let done = AtomicUsize::new(0);
-        let tell = |kernels: usize| {
-            let done = done.fetch_add(kernels, Ordering::Relaxed) + kernels;
-            if let Some(progress) = &self.progress {
-                progress(done, missing.len());
-            }
-        };
-        for (unit, object) in self.build(program, &keys, &units, &tell)? {
-            for i in unit {
-                functions[i] = Some(open.function(&object, &keys[i])?);
-            }
-        }
-        Ok(Loaded {
-            report: CompileReport {
-                kernels: keys.len(),
-                compiled: missing.len(),
-                units: units.len(),
-                time: start.elapsed(),
-                warnings,
+        report.time = start.elapsed();
+        Ok(report)
+    }
+
+    /// The compiler, now that there is something to compile.
+    fn compiler(&self, report: &CompileReport) -> Result<&Toolchain> {
+        self.compiler.get().map_err(|source| match report.compiled {
+            // Nothing was built ahead, so nothing is missing of it.
+            all if all == report.kernels && !matches!(source, Error::NoCompiler { .. }) => source,
+            missing => Error::NotBuilt {
+                missing,
+                kernels: report.kernels,
+                target: self.target.to_string(),
+                source: Box::new(source),
             },
-            functions: functions.into_iter().flatten().collect(),
-            _libraries: open.libraries.into_values().collect(),
         })
     }
 
@@ -142,7 +198,8 @@ impl Objects {
         let flags = self.flags.join(" ");
         digest::of_parts([
             VERSION.as_bytes(),
-            self.toolchain.version().as_bytes(),
+            self.target.isa.architecture().as_bytes(),
+            self.named.as_deref().unwrap_or_default().as_bytes(),
             flags.as_bytes(),
             prelude.as_bytes(),
             kernel.symbol.as_bytes(),
@@ -152,7 +209,7 @@ impl Objects {
 
     /// Spreads kernels over units of about equal length of source.
     fn partition(&self, program: &Program, missing: &[usize]) -> Vec<Vec<usize>> {
-        let count = missing.len().min(self.jobs * UNITS_PER_JOB);
+        let count = missing.len().min(self.units);
         let length = |i: usize| program.kernels[i].source.len();
         let mut order = missing.to_vec();
         order.sort_by_key(|&i| (std::cmp::Reverse(length(i)), i));
@@ -165,15 +222,28 @@ impl Objects {
         }
         units.into_iter().map(|unit| unit.1).collect()
     }
+}
 
+/// The compilation of the kernels that a program lacks.
+struct Job<'a> {
+    objects: &'a Objects,
+    program: &'a Program,
+    keys: &'a [Digest],
+    compiler: &'a Toolchain,
+    output: &'a Output,
+}
+
+impl Job<'_> {
     /// Compiles all units, several at a time.
-    fn build(
-        &self,
-        program: &Program,
-        keys: &[Digest],
-        units: &[Vec<usize>],
-        tell: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+    fn build(&self, units: &[Vec<usize>]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+        let all = units.iter().map(Vec::len).sum();
+        let done = AtomicUsize::new(0);
+        let tell = |kernels: usize| {
+            let done = done.fetch_add(kernels, Ordering::Relaxed) + kernels;
+            if let Some(progress) = &self.objects.progress {
+                progress(done, all);
+            }
+        };
         let next = AtomicUsize::new(0);
         let built = Mutex::new(Vec::new());
         let failed = Mutex::new(None);
@@ -183,7 +253,7 @@ impl Objects {
                 let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) else {
                     break;
                 };
-                match self.build_unit(program, keys, unit) {
+                match self.build_unit(unit) {
                     Ok(mut objects) => {
                         let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
                         built.append(&mut objects);
@@ -197,7 +267,7 @@ impl Objects {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..self.jobs.min(units.len()) {
+            for _ in 1..self.objects.jobs.min(units.len()) {
                 scope.spawn(job);
             }
             job();
@@ -210,36 +280,30 @@ impl Objects {
 
     /// Compiles one unit; if it fails, its kernels one by one, to find the
     /// one to blame.
-    fn build_unit(&self, program: &Program, keys: &[Digest], unit: &[usize]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
-        let text = unit_source(program, keys, unit);
-        let folder = self.cache.build_folder()?;
+    fn build_unit(&self, unit: &[usize]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+        let text = unit_source(self.program, self.keys, unit);
+        let folder = self.output.build_folder()?;
         match self.compile(&text, &folder)? {
             Ok(built) => {
-                let keys: Vec<_> = unit.iter().map(|&i| keys[i].clone()).collect();
-                let object = self.cache.keep(&built, &keys)?;
+                let keys: Vec<_> = unit.iter().map(|&i| self.keys[i].clone()).collect();
+                let object = self.output.keep(&built, &keys)?;
                 Ok(vec![(unit.to_vec(), object)])
             }
-            Err(_) => unit
-                .iter()
-                .map(|&i| {
-                    let object = self.build_alone(program, keys, i)?;
-                    Ok((vec![i], object))
-                })
-                .collect(),
+            Err(_) => unit.iter().map(|&i| Ok((vec![i], self.build_alone(i)?))).collect(),
         }
     }
 
-    fn build_alone(&self, program: &Program, keys: &[Digest], i: usize) -> Result<PathBuf> {
-        let kernel = &program.kernels[i];
-        let text = unit_source(program, keys, &[i]);
-        let folder = self.cache.build_folder()?;
+    fn build_alone(&self, i: usize) -> Result<PathBuf> {
+        let kernel = &self.program.kernels[i];
+        let text = unit_source(self.program, self.keys, &[i]);
+        let folder = self.output.build_folder()?;
         let message = match self.compile(&text, &folder)? {
-            Ok(built) => return self.cache.keep(&built, &keys[i..=i]),
+            Ok(built) => return self.output.keep(&built, &self.keys[i..=i]),
             Err(message) => message,
         };
         let name: String = kernel.symbol.chars().take(100).collect();
-        let name = format!("kernloom-failed-{name}-{}.c", &keys[i][..8]);
-        let source_path = self.cache.failures().join(name);
+        let name = format!("kernloom-failed-{name}-{}.c", &self.keys[i][..8]);
+        let source_path = self.output.failures().join(name);
         fs::write(&source_path, text).map_err(|error| Error::cache("write", &source_path, error))?;
         Err(Error::Compile { kernel: kernel.symbol.clone(), message, source_path })
     }
@@ -252,9 +316,9 @@ impl Objects {
         let source = folder.path().join("kernels.c");
         let object = folder.path().join("kernels.so");
         fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
-        match self.toolchain.compile(folder.path(), &self.flags) {
+        match self.compiler.compile(folder.path(), &self.objects.flags) {
             Ok(()) => Ok(Ok(object)),
-            Err(failure) if failure.disk_full => Err(Error::DiskFull { folder: self.cache.output().to_path_buf() }),
+            Err(failure) if failure.disk_full => Err(Error::DiskFull { folder: self.output.folder().to_path_buf() }),
             Err(failure) => Ok(Err(failure.first_error)),
         }
     }
@@ -283,7 +347,10 @@ struct OpenObjects {
 
 impl OpenObjects {
     fn function(&mut self, object: &Path, key: &Digest) -> Result<KernelFunction> {
-        let failed = |error: libloading::Error| Error::Open { object: object.to_path_buf(), reason: error.to_string() };
+        let failed = |error: libloading::Error| match object.parent() {
+            Some(folder) if folder::forbids_code(folder) => Error::NoExec { folder: folder.to_path_buf() },
+            _ => Error::Open { object: object.to_path_buf(), reason: error.to_string() },
+        };
         if !self.libraries.contains_key(object) {
             // SAFETY: the object was compiled from kernels, which have no
             // initialisers, by this process or by one that could write to a

@@ -1,11 +1,13 @@
 //! The system's C compiler: finding it, knowing it, calling it.
 //!
-//! It is called with explicit flags only, and its identity is part of the key
-//! of everything that it builds.
+//! It is called with explicit flags only. Which one it is is part of the key
+//! of what it builds only if it was named: kernels that any compiler built are
+//! good for all, so that a machine without one can look them up.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Target};
@@ -33,7 +35,21 @@ pub const FLAGS: [&str; 14] = [
 ];
 
 /// Names that are tried when none is configured.
-const USUAL_NAMES: [&str; 3] = ["cc", "gcc", "clang"];
+const USUAL_NAMES: &[&str] = &["cc", "gcc", "clang"];
+
+/// As [`USUAL_NAMES`], with the architecture that they compile for on machines of another, and what to install.
+const CROSS_NAMES: [(&str, &[&str], &str); 2] = [
+    (
+        "aarch64",
+        &["aarch64-linux-gnu-gcc"],
+        "install one (Debian, Ubuntu: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross)",
+    ),
+    (
+        "x86_64",
+        &["x86_64-linux-gnu-gcc"],
+        "install one (Debian, Ubuntu: apt install gcc-x86-64-linux-gnu libc6-dev-amd64-cross)",
+    ),
+];
 
 /// Which compiler to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +65,14 @@ impl ToolchainConfig {
     pub fn from_environment() -> Self {
         let search = env::var_os("PATH").unwrap_or_default();
         ToolchainConfig { compiler: None, search: env::split_paths(&search).collect() }
+    }
+
+    /// Whether a file with the name of a compiler is there; it is not asked what it is.
+    pub(crate) fn is_there(&self) -> bool {
+        match &self.compiler {
+            Some(name) => self.locate(name).is_some(),
+            None => USUAL_NAMES.iter().any(|name| self.locate(Path::new(name)).is_some()),
+        }
     }
 
     fn locate(&self, name: &Path) -> Option<PathBuf> {
@@ -78,24 +102,36 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// Finds and identifies the compiler.
+    /// Finds and identifies the compiler for this machine.
     ///
     /// # Errors
     /// [`Error::NoCompiler`] if there is none, [`Error::BadCompiler`] if it
     /// does not run or is neither gcc nor clang.
     pub fn find(config: &ToolchainConfig) -> Result<Toolchain> {
-        let usual = USUAL_NAMES.map(Path::new);
-        let names: &[&Path] = match &config.compiler {
-            Some(name) => &[name.as_path()],
-            None => &usual,
+        Toolchain::find_for(config, env::consts::ARCH)
+    }
+
+    /// As [`Toolchain::find`], for an architecture. A compiler that is named is taken at its word.
+    ///
+    /// # Errors
+    /// Also [`Error::NoCrossCompiler`].
+    pub fn find_for(config: &ToolchainConfig, architecture: &str) -> Result<Toolchain> {
+        let cross = CROSS_NAMES.iter().find(|(other, ..)| *other == architecture && *other != env::consts::ARCH);
+        let names: Vec<&Path> = match &config.compiler {
+            Some(name) => vec![name.as_path()],
+            None => cross.map_or(USUAL_NAMES, |(_, names, _)| names).iter().map(Path::new).collect(),
         };
-        match names.iter().find_map(|name| config.locate(name)) {
+        if let Some(path) = names.iter().find_map(|name| config.locate(name)) {
             // It is run in other folders.
-            Some(path) => Toolchain::identify(std::path::absolute(&path).unwrap_or(path)),
-            None => Err(Error::NoCompiler {
-                looked_for: names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", "),
-            }),
+            return Toolchain::identify(std::path::absolute(&path).unwrap_or(path));
         }
+        let looked_for = names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", ");
+        Err(match cross {
+            Some((_, _, advice)) => {
+                Error::NoCrossCompiler { architecture: architecture.into(), looked_for, advice: (*advice).into() }
+            }
+            None => Error::NoCompiler { looked_for },
+        })
     }
 
     fn identify(path: PathBuf) -> Result<Toolchain> {
@@ -137,7 +173,7 @@ impl Toolchain {
         self.family
     }
 
-    /// Its version line; part of the key of compiled kernels.
+    /// Its version line.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -163,6 +199,17 @@ impl Toolchain {
             }
         }
         Err(Error::CompilerTooOld { compiler: self.version.clone(), target: target.to_string(), reason })
+    }
+
+    /// The compiler itself, if it has the flags of a target.
+    ///
+    /// # Errors
+    /// [`Error::CompilerTooOld`] if not.
+    pub(crate) fn able_to(self, target: &Target) -> Result<Toolchain> {
+        match self.accepts(&target.flags()) {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(Error::CompilerTooOld { compiler: self.version, target: target.to_string(), reason }),
+        }
     }
 
     /// Whether it takes these flags; its first complaint if not.
@@ -194,6 +241,38 @@ impl Toolchain {
                 Err(Failure { first_error: format!("cannot run {}: {error}", self.path.display()), disk_full: false })
             }
         }
+    }
+}
+
+/// A compiler that is looked for when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Lazy {
+    config: ToolchainConfig,
+    target: Target,
+    found: OnceLock<Toolchain>,
+}
+
+impl Lazy {
+    pub(crate) fn new(config: &ToolchainConfig, target: &Target) -> Lazy {
+        Lazy { config: config.clone(), target: target.clone(), found: OnceLock::new() }
+    }
+
+    /// One that was found already, and has the flags of the target.
+    pub(crate) fn found(toolchain: Toolchain, target: &Target) -> Lazy {
+        Lazy { config: ToolchainConfig::default(), target: target.clone(), found: toolchain.into() }
+    }
+
+    /// The compiler.
+    ///
+    /// # Errors
+    /// As [`Toolchain::find_for`] and [`Toolchain::able_to`].
+    pub(crate) fn get(&self) -> Result<&Toolchain> {
+        if let Some(found) = self.found.get() {
+            return Ok(found);
+        }
+        let architecture = self.target.isa.architecture();
+        let toolchain = Toolchain::find_for(&self.config, architecture)?.able_to(&self.target)?;
+        Ok(self.found.get_or_init(|| toolchain))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use compiler::program::{BufferKind, Count, Program};
-use device::{Cpu, Device, Error, Memory, ToolchainConfig, Warning};
+use device::{Ahead, Cpu, Device, Error, Memory, ToolchainConfig, Warning};
 use support::{Builder, Folder, check_counting, config, counting, cpu};
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
@@ -89,7 +89,7 @@ fn what_changes_code_changes_the_key() {
     other.kernels[0].source.push('\n');
     assert_eq!(load(other, &plain), 1);
     let mut scalar = plain.clone();
-    scalar.isa = Some(device::Isa::Scalar);
+    scalar.target = Some(device::Target::detect(Some(device::Isa::Scalar)).unwrap());
     let expected = usize::from(device::Isa::detect() != device::Isa::Scalar);
     assert_eq!(load(base(), &scalar), expected);
     let mut renamed = base();
@@ -216,10 +216,12 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     let folder = Folder::new();
     fs::write(folder.join("cache"), "in the way").unwrap();
     let cpu = Cpu::new(&config(&folder, 1)).unwrap();
-    let warning = cpu.warnings()[0].to_string();
-    assert!(warning.contains("compiled again at every start"), "{warning}");
+    assert!(cpu.warnings().is_empty(), "nothing was compiled yet");
     let program = counting("count", 5, 8);
-    assert_eq!(check_counting(&cpu, &program, 5).compiled, 1);
+    let report = check_counting(&cpu, &program, 5);
+    let warning = report.warnings[0].to_string();
+    assert!(warning.contains("compiled again at every start"), "{warning}");
+    assert_eq!(report.compiled, 1);
     // Within this process the kernels are still kept.
     assert_eq!(check_counting(&cpu, &program, 5).compiled, 0);
     drop(cpu);
@@ -292,4 +294,74 @@ fn both_compilers_work_where_they_are_installed() {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// A configuration without a compiler, for kernels of a folder.
+fn without_compiler(folder: &Folder, ready: &Path) -> device::CpuConfig {
+    let mut config = config(folder, 1);
+    config.toolchain.search.clear();
+    config.cache.ready = vec![ready.into()];
+    config
+}
+
+#[test]
+fn kernels_built_ahead_run_without_a_compiler() {
+    let (folder, ready) = (Folder::new(), Folder::new());
+    let toolchain = ToolchainConfig::from_environment();
+    // Not all that the machine has: what is there is taken.
+    let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
+    let ahead = Ahead::new(&target, &toolchain, &ready.0, 2, None).unwrap();
+    let program = counting("count", 5, 8);
+    assert_eq!(ahead.build(&program).unwrap().compiled, 1);
+    assert_eq!(ahead.build(&program).unwrap().compiled, 0);
+    let cpu = Cpu::new(&without_compiler(&folder, &ready.0)).unwrap();
+    assert_eq!(*cpu.target(), target);
+    let report = check_counting(&cpu, &program, 5);
+    assert_eq!((report.compiled, report.compiler), (0, None));
+    let error = cpu.load(counting("count", 6, 8), &mut Memory::new()).err().unwrap();
+    assert!(matches!(error, Error::NotBuilt { missing: 1, kernels: 1, .. }), "{error}");
+    assert!(files(&folder.0, "so").is_empty(), "nothing is written");
+    // Where there is a compiler, the best of the machine is taken.
+    let mut config = without_compiler(&folder, &ready.0);
+    config.toolchain = toolchain;
+    assert_eq!(Cpu::new(&config).unwrap().target().isa, device::Isa::detect());
+}
+
+#[test]
+fn kernels_built_ahead_do_not_depend_on_the_machine_that_builds() {
+    let objects = |jobs: usize| {
+        let ready = Folder::new();
+        let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
+        let ahead = Ahead::new(&target, &ToolchainConfig::from_environment(), &ready.0, jobs, None).unwrap();
+        ahead.build(&many(20)).unwrap();
+        let mut names: Vec<_> =
+            files(&ready.0, "so").iter().filter_map(|path| Some(path.file_name()?.to_owned())).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(objects(1), objects(5));
+}
+
+#[test]
+fn kernels_of_other_machines_are_refused() {
+    let (folder, ready) = (Folder::new(), Folder::new());
+    let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
+    let place = ready.0.join("kernels-2").join(foreign);
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("some.ref"), "").unwrap();
+    let error = Cpu::new(&without_compiler(&folder, &ready.0)).err().unwrap();
+    assert!(matches!(&error, Error::OtherTargets { .. }), "{error}");
+    let line = error.to_string();
+    assert!(line.contains(foreign.split_once('-').unwrap().1) && line.contains(&*ready.0.to_string_lossy()), "{line}");
+}
+
+#[test]
+fn kernels_of_a_named_compiler_are_its_own() {
+    let folder = Folder::new();
+    let program = counting("count", 5, 8);
+    assert_eq!(check_counting(&cpu(&folder, 1), &program, 5).compiled, 1);
+    let mut named = config(&folder, 1);
+    named.toolchain.compiler = Some("cc".into());
+    assert_eq!(check_counting(&Cpu::new(&named).unwrap(), &program, 5).compiled, 1);
+    assert_eq!(check_counting(&Cpu::new(&named).unwrap(), &program, 5).compiled, 0);
 }

@@ -259,7 +259,7 @@ fn every_level_of_this_machine_runs_and_has_its_own_kernels() {
     let levels = Isa::available();
     for (i, isa) in levels.iter().enumerate() {
         let mut config = config(&folder, 2);
-        config.isa = Some(*isa);
+        config.target = Some(device::Target::detect(Some(*isa)).unwrap());
         let cpu = device::Cpu::new(&config).unwrap();
         if cpu.target().isa != *isa {
             continue; // The compiler is older than the machine.

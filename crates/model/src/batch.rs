@@ -207,6 +207,7 @@ impl Batch {
             "rows" => self.rows.len(),
             "pages" => self.limits.pages,
             "row_pages" => self.limits.row_pages(),
+            "table" => self.limits.segments * self.limits.row_pages(),
             _ => return None,
         };
         Some(value as i64)
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(batch.input("segment").unwrap(), [0, 0, 1]);
         assert_eq!(batch.input("rows").unwrap(), [1, 2]);
         assert_eq!(batch.input("page_table").unwrap(), [1, 2, 0, 0]);
-        assert_eq!(batch.variable("row_pages"), Some(2));
+        assert_eq!((batch.variable("row_pages"), batch.variable("table")), (Some(2), Some(4)));
         assert_eq!((batch.input("other"), batch.variable("other")), (None, None));
     }
 }

@@ -177,7 +177,9 @@ impl<'a> Step<'a> {
         let token = b.input("token", DType::I32, &[t]);
         let position = b.input("position", DType::I32, &[t]);
         let segment = b.input("segment", DType::I32, &[t]);
-        let table = b.input("page_table", DType::I32, &[Dim::Const(sizes.segments), Dim::Sym(row_pages)]);
+        // Row after row. As their number is not part of any kernel, all numbers of segments share kernels.
+        let entries = b.var("table", 1, sizes.segments * sizes.row_pages);
+        let table = b.input("page_table", DType::I32, &[Dim::Sym(entries)]);
         let most = match sizes.class {
             Class::One => 1,
             Class::Few => 8,
@@ -186,13 +188,12 @@ impl<'a> Step<'a> {
         let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, most))]);
         // The page of a position: page_table[segment, position / PAGE].
         let pick = |tile: &Tensor| -> Tensor {
-            // Row-major index into the flattened table.
             let n = b.tensor(row_pages).cast(DType::I32);
             let base = segment.binary(BinOp::Mul, &n);
             let mut shape = vec![t];
             shape.resize(tile.rank(), Dim::Const(1));
             let index = base.reshape(&shape).binary(BinOp::Add, tile);
-            table.reshape(&[flat_elements(b, sizes.segments, row_pages)]).gather(&index)
+            table.gather(&index)
         };
         let page_len = b.int32(PAGE);
         let tile_of = position.binary(BinOp::Div, &page_len);
@@ -562,8 +563,4 @@ fn rotations(b: &Builder, rope: &Rope, position: &Tensor) -> (Tensor, Tensor) {
 fn index_div_up(b: &Builder, x: Id, k: i64) -> Id {
     let up = b.index(BinOp::Add, x, k - 1);
     b.index(BinOp::Div, up, k)
-}
-
-fn flat_elements(b: &Builder, segments: i64, row_pages: Id) -> Dim {
-    Dim::Sym(b.index(BinOp::Mul, row_pages, segments))
 }

@@ -14,7 +14,7 @@ const CONTEXTS: [i64; 2] = [4096, 65536];
 fn work(c: &Compiled, context: i64) -> Vec<(String, i64, i64)> {
     let program = &c.program;
     let value = |name: &str| match name {
-        "pages" | "row_pages" => context / PAGE,
+        "pages" | "row_pages" | "table" => context / PAGE,
         "tokens" | "rows" => 1,
         other => panic!("no value for {other}"),
     };

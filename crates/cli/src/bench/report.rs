@@ -92,7 +92,7 @@ impl Report {
     ) -> anyhow::Result<Report> {
         let file = opened.engine.file();
         let description = open::description(file);
-        let cache = format!("{:?}", open::cache_type(flags)?).to_lowercase();
+        let cache = format!("{:?}", open::cache_type(&flags.kernels)?).to_lowercase();
         let size: u64 = file.tensors().iter().map(|t| t.bytes).sum();
         let fixed = json!({
             "build_commit": option_env!("KERNLOOM_COMMIT").unwrap_or("unknown"),
@@ -104,14 +104,14 @@ impl Report {
             "model_type": description,
             "model_size": size,
             "model_n_params": open::parameters(file),
-            "n_batch": flags.ubatch_size,
-            "n_ubatch": flags.ubatch_size,
+            "n_batch": flags.kernels.ubatch_size,
+            "n_ubatch": flags.kernels.ubatch_size,
             "n_threads": opened.workers(),
             "type_k": cache,
             "type_v": cache,
             "n_gpu_layers": 0,
             "engine": format!("kernloom {}", env!("CARGO_PKG_VERSION")),
-            "numerics": match flags.numerics { Numerics::Exact => "exact", Numerics::Int8 => "int8" },
+            "numerics": match flags.kernels.numerics { Numerics::Exact => "exact", Numerics::Int8 => "int8" },
             "device": opened.engine.device().name(),
             "bandwidth": bandwidth,
         });

@@ -6,9 +6,9 @@ use device::CacheConfig;
 use std::path::{Path, PathBuf};
 
 /// Kernels, and the user's state.
-pub fn look() -> Vec<Finding> {
-    let kernels = match CacheConfig::from_environment().folder {
-        Some(folder) => of_kernels(&folder),
+pub fn look(config: &CacheConfig) -> Vec<Finding> {
+    let kernels = match &config.folder {
+        Some(folder) => of_kernels(folder),
         None => Finding::poor(
             "kernel cache",
             "no folder: neither XDG_CACHE_HOME nor HOME is set",
@@ -27,11 +27,11 @@ fn of_kernels(folder: &Path) -> Finding {
     };
     let mount = mount(&there);
     if mount.as_ref().is_some_and(|mount| mount.noexec) {
-        let advice = "it is mounted noexec: set XDG_CACHE_HOME to a folder that code may be loaded from";
+        let advice = "it is mounted noexec: name a folder that code may be loaded from with --kernel-cache";
         return Finding::bad("kernel cache", text, advice);
     }
     if !writable(&there) {
-        let advice = "it cannot be written: set XDG_CACHE_HOME to another folder, or every start compiles again";
+        let advice = "it cannot be written: name another one with --kernel-cache, or every start compiles again";
         return Finding::poor("kernel cache", text, advice);
     }
     match mount {

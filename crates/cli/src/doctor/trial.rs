@@ -6,13 +6,13 @@ use device::{CacheConfig, Cpu, CpuConfig, Device, Error, Memory};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Tries.
-pub fn run(cc: Option<PathBuf>) -> Finding {
+/// Tries, beside the kernels that there are, and says which targets are `ready` if it cannot.
+pub fn run(cc: Option<PathBuf>, kernels: &CacheConfig, ready: &[String]) -> Finding {
     let mut config = CpuConfig::from_environment();
     config.threads = 1;
     config.toolchain.compiler = cc;
     // Beside the kernels, so that what a mount forbids is noticed, and not among them.
-    let folder = config.cache.folder.take().map(|folder| folder.join(format!("doctor-{}", std::process::id())));
+    let folder = kernels.folder.as_ref().map(|folder| folder.join(format!("doctor-{}", std::process::id())));
     config.cache = CacheConfig { folder: folder.clone(), ..config.cache };
     let tried = double(&config);
     if let Some(folder) = folder {
@@ -20,11 +20,15 @@ pub fn run(cc: Option<PathBuf>) -> Finding {
     }
     match tried {
         Ok(text) => Finding::good("kernels", text),
+        Err(Error::NoCompiler { .. }) if !ready.is_empty() => {
+            let text = format!("there are some for {}; new ones cannot be compiled", ready.join(" and "));
+            Finding::poor("kernels", text, "install a C compiler to run other models and, on most machines, faster")
+        }
         Err(error @ Error::NoCompiler { .. }) => {
             Finding::bad("kernels", error.to_string(), "install a C compiler, or use kernels that were built elsewhere")
         }
-        Err(error @ Error::Open { .. }) => {
-            Finding::bad("kernels", error.to_string(), "set XDG_CACHE_HOME to a folder that code may be loaded from")
+        Err(error @ Error::NoExec { .. }) => {
+            Finding::bad("kernels", error.to_string(), "name a folder that code may be loaded from with --kernel-cache")
         }
         Err(error) => Finding::bad("kernels", error.to_string(), "check the compiler and the folder of kernels"),
     }

@@ -36,9 +36,9 @@ impl Drop for Folder {
 pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
     CpuConfig {
         threads,
-        isa: None,
+        target: None,
         toolchain: ToolchainConfig::from_environment(),
-        cache: CacheConfig { folder: Some(folder.join("cache")), temporary: folder.0.clone() },
+        cache: CacheConfig { folder: Some(folder.join("cache")), ready: vec![], temporary: folder.0.clone() },
         compile_jobs: 2,
         progress: None,
     }

@@ -133,6 +133,7 @@ impl Machine {
             "rows" => rows.len(),
             "pages" => self.setup.pages,
             "row_pages" => self.setup.table.1,
+            "table" => self.table.len(),
             other => panic!("no value for {other}"),
         };
         let values: Vec<i64> = step.program().vars.iter().map(|v| value(&v.name) as i64).collect();

@@ -1,0 +1,144 @@
+//! `compile`, and running what it built on machines without a compiler.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use support::{Run, command, finished, folder, run, text, tiny};
+
+/// The levels that everybody has names for, of this architecture.
+const TARGET: &str = if cfg!(target_arch = "aarch64") { "neon" } else { "x86-64-v3" };
+const LEVEL: &str = if cfg!(target_arch = "aarch64") { "neon" } else { "avx2" };
+
+/// A folder with the kernels of a small model, made once.
+fn ready() -> (PathBuf, PathBuf) {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one = MAKING.lock().unwrap_or_else(|e| e.into_inner());
+    let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("ready"));
+    let built = run(&["compile", "-m", text(&model), "--target", TARGET, "--out", text(&out)]).ok();
+    assert!(built.text().contains(&format!("kernels for {LEVEL} in")), "{}", built.text());
+    (model, out)
+}
+
+/// Whether this machine runs what is built.
+fn runs_here() -> bool {
+    let here = LEVEL.parse::<device::Isa>().expect("a level").is_available();
+    if !here {
+        println!("this machine has no {LEVEL}: nothing ran");
+    }
+    here
+}
+
+/// The program, where there is no compiler and nothing was ever run.
+fn bare(args: &[&str]) -> Command {
+    let mut command = command(args);
+    command.env("PATH", "").env("XDG_CACHE_HOME", folder().join("empty-cache"));
+    command
+}
+
+fn run_bare(args: &[&str]) -> Run {
+    finished(bare(args).output().expect("the program starts"))
+}
+
+#[test]
+fn what_is_ready_needs_no_compiler_and_gives_the_same_bits() {
+    let (model, out) = ready();
+    if !runs_here() {
+        return;
+    }
+    // As many as a step takes: fewer have kernels of their own.
+    let tokens = (0..520).map(|i| (i % 50).to_string()).collect::<Vec<_>>().join(",");
+    let logits = |name: &str, arguments: &[&str], bare: bool| {
+        let file = folder().join(name);
+        let args = [&["logits", "-m", text(&model), "--tokens", &tokens, "--out", text(&file)], arguments].concat();
+        let ran = if bare { run_bare(&args) } else { run(&args) }.ok();
+        assert!(!bare || !ran.err.contains("compiled"), "{}", ran.err);
+        std::fs::read(file).expect("logits")
+    };
+    let here = logits("compiled.f32", &["--isa", LEVEL], false);
+    assert_eq!(logits("ready.f32", &["--kernel-cache", text(&out)], true), here);
+    // Other sizes of the cache are no other kernels.
+    let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "4", "-c", "3000"];
+    run_bare(&[&args[..], &["--kernel-cache", text(&out)]].concat()).ok();
+    // A setting like others.
+    let by_variable = bare(&args).env("KERNLOOM_KERNEL_CACHE", &out).output().expect("the program starts");
+    finished(by_variable).ok();
+    assert!(!folder().join("empty-cache").exists(), "nothing is written where nothing is compiled");
+    let again = run(&["compile", "-m", text(&model), "--target", TARGET, "--out", text(&out)]).ok();
+    assert!(again.text().contains("built 0 kernels"), "{}", again.text());
+}
+
+#[test]
+fn what_is_not_ready_is_one_line() {
+    let (_, out) = ready();
+    let other = tiny("tiny-qwen2", "q4_0");
+    let args = ["run", "-m", text(&other), "--no-template", "-p", "a", "-n", "1", "--kernel-cache"];
+    if runs_here() {
+        let missing = run_bare(&[&args[..], &[text(&out)]].concat());
+        let line = missing.error(1);
+        assert!(line.contains("were not built ahead for") && line.contains("apt install gcc"), "{line}");
+    }
+    // Made on a machine of another kind.
+    let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
+    let (elsewhere, level) = (folder().join("elsewhere"), foreign.split_once('-').expect("a level").1);
+    let _ = std::fs::remove_dir_all(&elsewhere);
+    let kernels = elsewhere.join("kernels-2").join(foreign);
+    std::fs::create_dir_all(&kernels).expect("a folder");
+    std::fs::write(kernels.join("some.ref"), "").expect("a file");
+    let refused = run_bare(&[&args[..], &[text(&elsewhere)]].concat());
+    let line = refused.error(1);
+    assert!(line.contains(&format!("were built for {level}")) && line.contains("kernloom compile"), "{line}");
+    // With a compiler they are in nobody's way.
+    run(&[&args[..], &[text(&elsewhere)]].concat()).ok();
+}
+
+#[test]
+fn what_cannot_be_built_is_one_line() {
+    let out = folder().join("nothing");
+    let build = |target: &str| bare(&["compile", "--target", target, "--out", text(&out)]).output();
+    let cross = if cfg!(target_arch = "aarch64") { ("x86-64-v3", "x86_64") } else { ("neon", "aarch64") };
+    let missing = finished(build(cross.0).expect("the program starts"));
+    let line = missing.error(1);
+    assert!(line.contains(&format!("no C compiler for {}", cross.1)) && line.contains("apt install gcc-"), "{line}");
+    let unknown = finished(build("x86-64-v9").expect("the program starts"));
+    assert!(unknown.error(1).contains("x86-64-v9"), "{}", unknown.err);
+    assert!(!out.exists());
+    let unwritable = run(&["compile", "--out", "/proc/kernels"]);
+    assert!(unwritable.error(1).contains("/proc/kernels"), "{}", unwritable.err);
+}
+
+/// Runs a script of a shell with mounts of its own, if this machine allows that.
+#[cfg(target_os = "linux")]
+fn with_mounts(script: &str, arguments: &[&Path]) -> Option<Run> {
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--map-root-user", "sh", "-c", script, "sh"]);
+        command
+    };
+    if !unshare("mount -t tmpfs none /mnt").output().is_ok_and(|output| output.status.success()) {
+        println!("no mounts of our own here: nothing ran");
+        return None;
+    }
+    Some(finished(unshare(script).args(arguments).output().expect("a shell")))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_read_only_root_and_a_folder_that_forbids_code() {
+    let (model, out) = ready();
+    if !runs_here() {
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_kernloom"));
+    let run = "PATH= XDG_CACHE_HOME=/mnt/cache exec \"$1\" run -m \"$2\" --no-template -p a -n 2 --kernel-cache";
+    let read_only = format!(
+        "set -e; mount -t tmpfs -o ro none /mnt; mount --bind \"$3\" \"$3\"; mount -o remount,bind,ro \"$3\"; {run} \"$3\""
+    );
+    let Some(ran) = with_mounts(&read_only, &[program, &model, &out]) else { return };
+    let ran = ran.ok();
+    assert!(!ran.err.contains("warning"), "{}", ran.err);
+    let noexec = format!("set -e; mount -t tmpfs -o noexec none /mnt; cp -r \"$3\" /mnt/kernels; {run} /mnt/kernels");
+    let refused = with_mounts(&noexec, &[program, &model, &out]).expect("mounts");
+    assert!(refused.error(1).contains("noexec") && refused.err.contains("--kernel-cache"), "{}", refused.err);
+}

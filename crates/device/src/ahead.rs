@@ -1,0 +1,45 @@
+//! Kernels built ahead of time, for this machine or for others.
+
+use std::path::Path;
+
+use compiler::program::Program;
+
+use crate::cache::Cache;
+use crate::error::Result;
+use crate::isa::Target;
+use crate::objects::{CompileReport, Objects, Progress};
+use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
+
+/// Builds kernels into a folder that [`crate::CacheConfig`] can name; runs nothing.
+///
+/// What is in the folder depends on the kernels, the target and the compiler, not on the machine that builds.
+pub struct Ahead {
+    objects: Objects,
+}
+
+impl Ahead {
+    /// Finds a compiler for the target. `jobs` is how many of them run at the same time.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoCompiler`] and [`crate::Error::NoCrossCompiler`], [`crate::Error::BadCompiler`],
+    /// [`crate::Error::CompilerTooOld`].
+    pub fn new(
+        target: &Target,
+        toolchain: &ToolchainConfig,
+        folder: &Path,
+        jobs: usize,
+        progress: Option<Progress>,
+    ) -> Result<Ahead> {
+        let compiler = Toolchain::find_for(toolchain, target.isa.architecture())?.able_to(target)?;
+        let (compiler, cache) = (Lazy::found(compiler, target), Cache::ahead(folder, target));
+        Ok(Ahead { objects: Objects::ahead(compiler, target, cache, jobs, progress) })
+    }
+
+    /// Builds the kernels of a program that are not in the folder yet.
+    ///
+    /// # Errors
+    /// A folder that cannot be written, and kernels that do not compile.
+    pub fn build(&self, program: &Program) -> Result<CompileReport> {
+        self.objects.build(program)
+    }
+}

@@ -1,0 +1,122 @@
+//! Folders that code is loaded from, and folders that live for a moment.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// Permissions of folders for this user, and for all.
+pub(crate) const PRIVATE: u32 = 0o700;
+pub(crate) const PUBLIC: u32 = 0o755;
+
+/// What was made for a moment and is older belongs to nobody.
+pub(crate) const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+/// How the names of files begin that show whether a folder can be written.
+const PROBE: &str = "probe";
+
+/// Whether the file system of a folder forbids to load code from it.
+#[cfg(target_os = "linux")]
+pub fn forbids_code(folder: &Path) -> bool {
+    use rustix::fs::StatVfsMountFlags;
+    rustix::fs::statvfs(folder).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
+/// Whether the file system of a folder forbids to load code from it.
+#[cfg(not(target_os = "linux"))]
+pub fn forbids_code(_: &Path) -> bool {
+    false
+}
+
+/// A name that nobody else has.
+pub(crate) fn unique_name(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Process ids repeat across containers that share a folder; time does not.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    format!("{prefix}-{}-{now:x}-{next}", std::process::id())
+}
+
+/// Removes what processes that were killed have left behind, under names that begin so.
+pub(crate) fn sweep(folder: &Path, prefixes: &[&str]) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let passing = prefixes.iter().chain(&[PROBE]).any(|prefix| {
+            let name = name.as_encoded_bytes();
+            name.starts_with(prefix.as_bytes()) && name.get(prefix.len()) == Some(&b'-')
+        });
+        let age = entry.metadata().and_then(|data| data.modified());
+        let age = age.map(|time| time.elapsed().unwrap_or_default());
+        if passing && age.is_ok_and(|age| age > ABANDONED) {
+            let path = entry.path();
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        }
+    }
+}
+
+/// Makes the folder, and checks that it is ours and can be written.
+pub(crate) fn prepare(folder: &Path, mode: u32) -> io::Result<()> {
+    make(folder, true, mode)?;
+    trusted(folder)?;
+    let probe = folder.join(unique_name(PROBE));
+    fs::write(&probe, b"kernloom")?;
+    fs::remove_file(&probe)
+}
+
+#[cfg(unix)]
+fn make(folder: &Path, recursive: bool, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(recursive).mode(mode).create(folder)
+}
+
+#[cfg(not(unix))]
+fn make(folder: &Path, recursive: bool, _mode: u32) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(recursive).create(folder)
+}
+
+/// Code is loaded from the folder, so nobody else may write to it.
+#[cfg(unix)]
+pub(crate) fn trusted(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(folder)?;
+    // SAFETY: geteuid reads one number and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if metadata.uid() != user && metadata.uid() != 0 {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::other("other users can write to it"));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn trusted(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(|_| ())
+}
+
+/// A fresh private folder that lives as long as this value.
+#[derive(Debug)]
+pub(crate) struct BuildFolder(PathBuf);
+
+impl BuildFolder {
+    pub(crate) fn new(parent: &Path, prefix: &str) -> Result<Self> {
+        let folder = parent.join(unique_name(prefix));
+        // Not recursive: a folder that is already there is somebody else's.
+        make(&folder, false, PRIVATE).map_err(|error| Error::cache("make", &folder, error))?;
+        Ok(BuildFolder(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for BuildFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
