@@ -37,7 +37,7 @@ pub enum Pooling {
     Last,
 }
 
-/// Hears what becomes of a request, on the thread that runs the steps: it must not wait for anything. Dropping it
+/// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it
 /// without [`Event::Finished`] or [`Event::Failed`] means that the request was given up because it was closed.
 pub trait Sink: Send {
     /// Something happened. [`ControlFlow::Break`] ends the request with [`Finish::Stopped`].
@@ -252,7 +252,7 @@ impl Sequence {
         if self.spent.generated == 0 { count } else { 0 }
     }
 
-    pub fn report_progress(&mut self) -> ControlFlow<()> {
+    fn report_progress(&mut self) -> ControlFlow<()> {
         if self.spent.generated > 0 {
             return ControlFlow::Continue(());
         }
@@ -279,13 +279,13 @@ impl Sequence {
     }
 
     /// Adds a row to the vector.
-    pub fn pool(&mut self, row: &[f32]) {
+    fn pool(&mut self, row: &[f32]) {
         self.pooled.resize(row.len(), 0.0);
         self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     /// Passes the vector on.
-    pub fn tell_vector(&mut self) {
+    fn tell_vector(&mut self) {
         self.spent.prompt_time = self.started.elapsed();
         let count = if self.request.pooling == Some(Pooling::Mean) { self.prompt } else { 1 };
         let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
@@ -293,9 +293,21 @@ impl Sequence {
         let _ = self.request.sink.event(Event::Vector(&vector));
     }
 
-    /// Chooses the next token. Says how it ended, if it did.
-    pub fn take(&mut self, logits: &[f32], context: usize) -> Option<Result<Finish, Failure>> {
-        match self.choose(logits) {
+    /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
+    /// ended, if it did.
+    pub fn take(&mut self, rows: &[f32], width: usize, context: usize) -> Option<Result<Finish, Failure>> {
+        let pools = self.request.pooling.is_some();
+        if pools {
+            rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
+        }
+        if self.pending() > 0 {
+            return self.report_progress().is_break().then_some(Ok(Finish::Stopped));
+        }
+        if pools {
+            self.tell_vector();
+            return Some(Ok(Finish::End));
+        }
+        match self.choose(rows) {
             Err(failure) => Some(Err(failure)),
             Ok(sampled) => self.go_on(sampled, context).err().map(Ok),
         }

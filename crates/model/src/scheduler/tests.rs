@@ -5,6 +5,8 @@ use super::*;
 use crate::engine::EngineError;
 use crate::sampler::{Sampled, SamplerConfig};
 use crate::step::PAGE;
+use compiler::program::Program;
+use device::{Executable, Memory};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +78,34 @@ impl Batches for Paged {
             }
         }
         Ok(&self.logits)
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        Arc::new(Threads)
+    }
+}
+
+/// A thread for each call.
+struct Threads;
+
+impl Device for Threads {
+    fn name(&self) -> String {
+        "threads".into()
+    }
+
+    fn load(&self, _: Arc<Program>, _: &mut Memory) -> device::Result<Box<dyn Executable>> {
+        unreachable!("nobody loads anything")
+    }
+
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> device::Result<()> {
+        let panicked = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|i| scope.spawn(move || job(i))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().err()).count()
+        });
+        match panicked {
+            0 => Ok(()),
+            n => Err(device::Error::WorkerPanicked { message: format!("{n} calls") }),
+        }
     }
 }
 
@@ -438,6 +468,35 @@ fn constraints_choose_and_may_give_up() {
     assert_eq!(ear.tokens().len(), 3);
     let end = ear.heard.lock().unwrap().end.clone();
     assert_eq!(end, Some(Err(Failure::Constraint("nothing is allowed".into()))));
+}
+
+/// Panics when it is asked.
+struct Broken;
+
+impl Constraint for Broken {
+    fn mask(&mut self, _: &mut [f32]) -> Result<(), String> {
+        panic!("a test")
+    }
+
+    fn accept(&mut self, _: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_of_a_choice_ends_what_runs_and_nothing_else() {
+    let mut bench = bench(64, 2, 512, 16, Options::default());
+    let (broken, beside) = (Ear::default(), Ear::default());
+    let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Broken));
+    bench.scheduler.submit(Request { constraint, ..request(&prompt(1, 30), 10, &broken) }).unwrap();
+    bench.scheduler.submit(request(&prompt(2, 30), 10, &beside)).unwrap();
+    let later = bench.add(&prompt(3, 30), 10);
+    bench.finish();
+    for ear in [broken, beside] {
+        let end = ear.heard.lock().unwrap().end.clone();
+        assert_eq!(end, Some(Err(Failure::Engine("a worker panicked: 1 calls".into()))));
+    }
+    assert_eq!(later.tokens(), alone(&prompt(3, 30), 10, 512));
 }
 
 #[test]
