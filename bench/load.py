@@ -142,7 +142,7 @@ class Load:
             if chunk.get("tokens"):
                 if last is None:
                     self.first.append(now - began)
-                else:
+                elif kind == "stream":
                     self.between.append((now - last) / len(chunk["tokens"]))
                 last = now
                 tokens += chunk["tokens"]

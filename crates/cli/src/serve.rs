@@ -183,6 +183,8 @@ enum ReasoningFormat {
 enum Pooled {
     Mean,
     Last,
+    /// A vector for each token, on /embedding only
+    None,
 }
 
 /// Whose names metrics also have.
@@ -233,6 +235,7 @@ impl Arguments {
             embeddings: self.embeddings.then_some(match self.pooling {
                 Pooled::Mean => Pooling::Mean,
                 Pooled::Last => Pooling::Last,
+                Pooled::None => Pooling::Each,
             }),
             page: !self.no_webui,
             body_limit: self.body_limit,

@@ -35,6 +35,8 @@ pub enum Pooling {
     Mean,
     /// That of the last token.
     Last,
+    /// None: each by itself, one after the other.
+    Each,
 }
 
 /// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it
@@ -82,7 +84,8 @@ pub enum Event<'a> {
         /// The likeliest, if log-probabilities are wanted.
         top: &'a [Logprob],
     },
-    /// The hidden states of the prompt after the last norm, pooled; not normalised.
+    /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with
+    /// [`Pooling::Each`] one for each token.
     Vector(&'a [f32]),
     /// It is over. For a request that was closed, nobody hears it.
     Finished(Finish, Spent),
@@ -188,7 +191,7 @@ pub(super) struct Sequence {
     /// Made when it first gets a place.
     sampler: Option<Sampler>,
     masked: Vec<f32>,
-    /// The sum of the rows that are pooled.
+    /// The sum of the rows that are pooled, or all of them.
     pooled: Vec<f64>,
     submitted: Instant,
     started: Instant,
@@ -273,13 +276,16 @@ impl Sequence {
     /// Of its next `count` tokens, those at the end whose rows it wants.
     pub fn rows(&self, count: usize) -> usize {
         match self.request.pooling {
-            Some(Pooling::Mean) => count,
+            Some(Pooling::Mean | Pooling::Each) => count,
             _ => usize::from(self.computed + count == self.tokens.len()),
         }
     }
 
     /// Adds a row to the vector.
     fn pool(&mut self, row: &[f32]) {
+        if self.request.pooling == Some(Pooling::Each) {
+            return self.pooled.extend(row.iter().map(|&value| f64::from(value)));
+        }
         self.pooled.resize(row.len(), 0.0);
         self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
     }

@@ -396,6 +396,7 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
     // The second time the cache has the prompt, and every row counts none the less.
     let means = [ask(&mut bench, &long, Pooling::Mean), ask(&mut bench, &long, Pooling::Mean)];
     let (last, one) = (ask(&mut bench, &long, Pooling::Last), ask(&mut bench, &[5], Pooling::Mean));
+    let each = ask(&mut bench, &long, Pooling::Each);
     bench.finish();
     assert_eq!(told.tokens(), alone(&text, 20, 256));
     let rows: Vec<f32> = (1..=150).map(|n| next(long[..n].iter().copied()) as f32).collect();
@@ -405,6 +406,8 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
         assert_eq!(ear.finish(), Some(Finish::End));
     }
     assert_eq!(last.heard.lock().unwrap().vector, [rows[149], 149.0]);
+    let all: Vec<f32> = rows.iter().enumerate().flat_map(|(at, &row)| [row, at as f32]).collect();
+    assert_eq!(each.heard.lock().unwrap().vector, all);
     assert_eq!(one.heard.lock().unwrap().vector, [next([5]) as f32, 0.0]);
 }
 
