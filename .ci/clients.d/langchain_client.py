@@ -36,7 +36,7 @@ def now(hour: bool) -> str:
     return "noon"
 
 
-called = llm.model_copy(update={"max_tokens": 200}).bind_tools([now], tool_choice="now").invoke(talk)
+called = llm.model_copy(update={"max_tokens": 200}).bind_tools([now], tool_choice="now", strict=True).invoke(talk)
 assert called.tool_calls[0]["name"] == "now" and isinstance(called.tool_calls[0]["args"]["hour"], bool), called
 after = llm.bind_tools([now]).invoke([*talk, AIMessage("", tool_calls=called.tool_calls),
                                       ToolMessage("noon", tool_call_id=called.tool_calls[0]["id"])])
