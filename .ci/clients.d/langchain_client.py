@@ -16,7 +16,7 @@ whole = llm.invoke(talk)
 assert whole.usage_metadata["output_tokens"] == 8, whole
 chunks = list(llm.stream(talk, stream_usage=True))
 text = "".join(chunk.text for chunk in chunks)
-assert text == whole.text, (text, whole)
+assert text == whole.text != "", (text, whole)
 assert sum(chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata) == 8, chunks
 assert len(llm.batch([talk, talk, talk])) == 3
 

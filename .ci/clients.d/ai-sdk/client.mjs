@@ -12,6 +12,7 @@ const asked = { model: provider('any'), prompt: 'Hello', temperature: 0, maxOutp
 const whole = await generateText(asked);
 assert.equal(whole.usage.outputTokens, 8);
 assert.equal(whole.finishReason, 'length');
+assert.ok(whole.text.length > 0);
 
 const stream = streamText(asked);
 let text = '';
