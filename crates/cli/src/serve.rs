@@ -158,6 +158,8 @@ struct Ignored {
     backend_sampling: bool,
     #[arg(long, hide = true, value_name = "N")]
     n_gpu_layers: Option<String>,
+    #[arg(long, hide = true, value_name = "WHEN", num_args = 0..=1)]
+    flash_attn: Option<Option<String>>,
     #[arg(long, hide = true, value_name = "MIB", allow_negative_numbers = true)]
     cache_ram: Option<i64>,
 }
