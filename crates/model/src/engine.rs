@@ -389,4 +389,8 @@ impl Batches for Engine {
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         Engine::run(self, batch)
     }
+
+    fn device(&self) -> Arc<dyn Device> {
+        self.device.clone()
+    }
 }
