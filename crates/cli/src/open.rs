@@ -90,7 +90,7 @@ pub fn compiler_options(flags: &EngineFlags, target: &Target) -> Result<Options,
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
     };
-    let names = compiler::compile::pass_names();
+    let names = compiler::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
