@@ -34,6 +34,11 @@ def label(row):
     return f"{name} @ d{depth}" if depth else name
 
 
+def longest(numbers):
+    """The largest number of a list such as 64,256."""
+    return max(int(number) for number in numbers.split(","))
+
+
 def parsed(text, command):
     """The JSON, or the lines of JSON, that a program printed."""
     try:
@@ -93,7 +98,8 @@ class Batch(Speed):
 
     def theirs(self, setting):
         repack, fa = setting
-        cells = int(self.sequences) * (int(self.prompt) + int(self.gen))
+        # The peer gives each sequence a whole number of 256 cells.
+        cells = int(self.sequences) * -(-(longest(self.prompt) + longest(self.gen)) // 256) * 256
         command = [self.args.bin("llama-batched-bench"), "-m", str(self.model), "-c", str(cells), "-npp", self.prompt,
                    "-ntg", self.gen, "-npl", self.sequences, "-t", self.args.threads, "-ngl", "0", "-fa",
                    "on" if fa == "1" else "off", "--repack" if repack == "1" else "--no-repack", "--output-format",
@@ -101,13 +107,17 @@ class Batch(Speed):
         return self.timed(command, runs.measuring_lock)
 
     def timed(self, command, lock):
-        with lock():
-            reading = runs.read_into_page_cache(self.model)
-            text, counted = runs.run(command)
-        rows = [row for row in parsed(text, command) if "speed_tg" in row]
-        if not rows:
+        # On a busy machine the peer can end before all of its output is written.
+        for _ in range(3):
+            with lock():
+                reading = runs.read_into_page_cache(self.model)
+                text, counted = runs.run(command)
+            rows = [row for row in parsed(text, command) if "speed_tg" in row]
+            if rows:
+                break
+        else:
             raise Failed(f"{pathlib.Path(command[0]).name} printed no speed")
-        values = {f"tg{row['tg']} x {row['pl']}": row["speed_tg"] for row in rows}
+        values = {f"tg{row['tg']} x {row['pl']} @ d{row['pp']}": row["speed_tg"] for row in rows}
         return {"values": values, "page_cache_seconds": round(reading, 3), **counted}
 
 
@@ -118,13 +128,14 @@ class FirstToken(Speed):
 
     def __init__(self, args, model, prompt, gen, depth):
         super().__init__(args, model, prompt, gen, depth)
-        self.text, self.tokens = self.of_tokens(int(prompt))
+        self.text, self.tokens = self.of_tokens(longest(prompt))
 
     def of_tokens(self, wanted):
         """A text of so many tokens, or of the next number that there is."""
         words = "The engine reads a prompt and then it says one word after the other until it has nothing to say. "
-        for end in range(1, len(words) * 4):
-            text = (words * 4)[:end]
+        words *= wanted // 16 + 1
+        for end in range(1, len(words), wanted // 16 + 1):
+            text = words[:end]
             ids, _ = runs.run([self.args.kernloom, "tokenize", "-m", str(self.model), text])
             if len(ids.split()) >= wanted:
                 return text, len(ids.split())

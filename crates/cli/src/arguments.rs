@@ -225,9 +225,10 @@ pub struct EngineFlags {
     /// Passes of the compiler to leave out, see `kernloom passes`
     #[arg(long, value_name = "PASSES", value_delimiter = ',')]
     pub without: Vec<String>,
-    /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; each with those before it
+    /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR, 6 assembly; each with those
+    /// before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,
-          value_parser = clap::value_parser!(u8).range(0..=5))]
+          value_parser = clap::value_parser!(u8).range(0..=6))]
     pub debug: u8,
     /// Instruction level of the kernels [default: the best of this machine]
     #[arg(long, value_name = "NAME", hide_short_help = true)]

@@ -247,7 +247,11 @@ impl Opened {
         for variant in variants.iter().map(|&variant| variant.into()) {
             let class = variant.class;
             if self.flags.debug > 0 {
-                debug::print(class, self.engine.compile(variant)?, self.flags.debug);
+                let compiled = self.engine.compile(variant)?;
+                debug::print(class, compiled, self.flags.debug);
+                if let (6, Runner::Cpu(cpu)) = (self.flags.debug, &self.runner) {
+                    terminal::line(&cpu.assembly(&compiled.program)?);
+                }
             }
             self.engine.prepare(variant)?;
             if let Runner::Interpreter(interpreter) = &mut self.runner {

@@ -625,6 +625,7 @@ impl Scheduler {
         let ga = &mut self.out.groups[a];
         ga.members.extend(moved.members);
         ga.members.sort_unstable();
+        ga.members.dedup();
         ga.deps.extend(moved.deps);
         for gr in &mut self.out.groups {
             if gr.deps.remove(&b) {

@@ -76,7 +76,8 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
         };
         rows.push(Row { switch: *switch, counts, turns });
     }
-    let outcome = Outcome { tests, whole: Counts::of(&with), rows, model: open::description(with.engine.file()), rounds };
+    let outcome =
+        Outcome { tests, whole: Counts::of(&with), rows, model: open::description(with.engine.file()), rounds };
     if let Some((path, text)) = file {
         std::fs::write(path, outcome.filled(&text)?).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -242,7 +243,8 @@ mod tests {
     fn figures_go_behind_the_switch() {
         let tests = [Test { prompt: 0, generated: 8, depth: 0 }];
         let turns = Turns { a: vec![10.0], b: vec![5.0] };
-        let row = |name, turns| Row { switch: Switch { name, what: "" }, counts: Counts { kernels: 9, stages: 7 }, turns };
+        let row =
+            |name, turns| Row { switch: Switch { name, what: "" }, counts: Counts { kernels: 9, stages: 7 }, turns };
         let rows = vec![row("merge", Some(vec![turns])), row("planes", None)];
         let whole = Counts { kernels: 8, stages: 6 };
         let outcome = Outcome { tests: &tests, whole, rows, model: "m".into(), rounds: 1 };
