@@ -13,7 +13,7 @@ use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -516,7 +516,7 @@ pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
 /// A name for reports: the layer and the tensors that a kernel reads.
 fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     let mut names: Vec<String> = vec![];
-    for p in params(g, s, group) {
+    for p in params(g, s, group).0 {
         let (Op::Param { name } | Op::State { name }) = g.op(p) else { continue };
         let short = name.strip_suffix(".weight").unwrap_or(name).to_string();
         if !names.contains(&short) {
@@ -526,12 +526,13 @@ fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     names.join(" ")
 }
 
-fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
+/// The parameters and states that a kernel reads, and everything that it computes or repeats.
+fn params(g: &Graph, s: &Schedule, group: usize) -> (Vec<Id>, FxHashSet<Id>) {
     let mut out = vec![];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     let mut stack: Vec<Id> = s.groups[group].members.iter().flat_map(|&m| g.src(m).to_vec()).collect();
     while let Some(id) = stack.pop() {
-        if !seen.insert(id) || s.home.contains_key(&id) {
+        if s.home.contains_key(&id) || !seen.insert(id) {
             continue;
         }
         if matches!(g.op(id), Op::Param { .. } | Op::State { .. }) {
@@ -540,14 +541,16 @@ fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
         stack.extend_from_slice(g.src(id));
     }
     out.sort_unstable();
-    out
+    seen.extend(&s.groups[group].members);
+    (out, seen)
 }
 
 /// Bytes of weights that one step reads in this kernel: all of a matrix, or
 /// the selected rows of a stack.
 fn read_bytes(g: &mut Graph, s: &Schedule, group: usize, inputs: &BTreeSet<String>) -> i64 {
     let mut total = 0;
-    for p in params(g, s, group) {
+    let (params, inside) = params(g, s, group);
+    for p in params {
         if !matches!(g.op(p), Op::Param { name } if !inputs.contains(name)) {
             continue;
         }
@@ -562,7 +565,7 @@ fn read_bytes(g: &mut Graph, s: &Schedule, group: usize, inputs: &BTreeSet<Strin
             .flatten()
             .chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten()))
             .find_map(|&u| {
-                if *g.op(u) != Op::Gather {
+                if *g.op(u) != Op::Gather || !inside.contains(&u) {
                     return None;
                 }
                 let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();

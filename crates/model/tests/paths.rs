@@ -1,7 +1,5 @@
 //! Every matrix product of every golden model takes a path that was made for it, and the compiler can say which.
 
-mod support;
-
 use compiler::compile::Compiled;
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
@@ -10,6 +8,7 @@ use gguf::Gguf;
 use ir::DType;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
+use model::synth::{Plan, SynthOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +89,23 @@ fn no_product_of_a_golden_model_takes_a_generic_path() {
     println!("{products} products of {} golden models", files.len());
     assert!(products > 100 * files.len(), "{products} products were found");
     assert!(found.is_empty(), "{} of {products}:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn a_step_counts_the_bytes_of_each_weight_once() {
+    for shape in
+        ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-glm4", "tiny-mla-moe", "tiny-mla-dense"]
+    {
+        let plan = Plan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
+        let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"));
+        let compiler = Options::cpu(Numerics::Int8, 64);
+        let options = EngineOptions { compiler, context: 128, chunk: 64, cache: DType::F32 };
+        let mut engine = Engine::new(file, Arc::new(Null), options).expect("a model");
+        engine.prepare(Class::One).expect("a program");
+        let (counted, planned) = (model::plan::step_bytes(&engine).expect("bytes") as f64, plan.step_bytes() as f64);
+        // Norm weights are read by several kernels.
+        assert!((0.99..1.03).contains(&(counted / planned)), "{shape}: {counted} bytes instead of {planned}");
+    }
 }
 
 #[test]
