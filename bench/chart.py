@@ -11,6 +11,7 @@ from html import escape
 WIDTH, LEFT, RIGHT, ROW, TOP = 860, 330, 150, 26, 64
 
 STYLE = """
+  .ground { fill: #ffffff }
   text { font: 13px system-ui, sans-serif; fill: #1c2733 }
   .title { font-size: 16px; font-weight: 600 }
   .quiet { fill: #5b6875 }
@@ -19,6 +20,7 @@ STYLE = """
   .less { fill: #b3541e }
   .spread { stroke: #1c2733 }
   @media (prefers-color-scheme: dark) {
+    .ground { fill: #14191f }
     text { fill: #e6ebf0 }
     .quiet { fill: #9fadba }
     .line { stroke: #66727e }
@@ -44,11 +46,11 @@ def chart(result):
     if machine[0].get("read_gb_per_s"):
         about.insert(2, f"{machine[0]['read_gb_per_s']:.1f} GB/s")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-           'aria-label="Ratios of kernloom to llama.cpp">', f"<style>{STYLE}</style>",
+           'aria-label="Ratios of kernloom to llama.cpp">', f"<style>{STYLE}</style>", f'<rect class="ground" width="{WIDTH}" height="{height}" rx="8"/>',
            '<text class="title" x="12" y="24">kernloom over llama.cpp at its best settings</text>',
            f'<text class="quiet" x="12" y="44">{escape(", ".join(part for part in about if part))}</text>']
     bottom = TOP + ROW * len(rows)
-    step = 1 if most <= 6 else 2
+    step = max(1, round(most / 6))
     for tick in range(0, int(most) + 1, step):
         x = LEFT + tick * scale
         out.append(f'<line class="line" x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{bottom}"/>')
@@ -67,7 +69,7 @@ def chart(result):
                 f'<line class="spread" x1="{LEFT + row["least"] * scale:.1f}" y1="{middle}" '
                 f'x2="{LEFT + row["most"] * scale:.1f}" y2="{middle}"/>',
                 f'<text x="{max(end, LEFT + row["most"] * scale) + 8:.1f}" y="{middle + 4.5:.1f}">{ratio:.2f}x'
-                f'<tspan class="quiet"> {values}</tspan></text>']
+                f'<tspan class="quiet" dx="8">{values}</tspan></text>']
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

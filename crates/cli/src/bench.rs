@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Measure by turns with other flags of the engine: --ab '--without merge'
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, conflicts_with_all = ["parallel", "block", "machine"])]
     ab: Option<String>,
-    /// Measure by turns with each pass left out, as `kernloom passes` lists them
+    /// Measure by turns with each pass left out, as `kernloom passes` lists them; with -p 0 -n 0 only count kernels
     #[arg(long, conflicts_with_all = ["parallel", "block", "ab", "machine"])]
     each_off: bool,
     /// Turns of --ab and --each-off [default: as many as repetitions]
@@ -120,7 +120,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
         return batched::run(&args, &parallel.0);
     }
     let tests = tests(&args);
-    if tests.is_empty() && !args.block {
+    if tests.is_empty() && !args.block && !args.each_off {
         return Err(Usage("nothing to measure: -p and -n are 0".into()).into());
     }
     if let Some(setting) = &args.ab {

@@ -144,15 +144,16 @@ impl Outcome<'_> {
     /// What the figures are and where they come from.
     fn caption(&self) -> String {
         let speeds = self.tests.iter().enumerate().map(|(at, &test)| format!("{} {:.1}", name(test), self.speed(at)));
+        let Counts { kernels, stages } = self.whole;
+        let counts = format!("With everything: {kernels} kernels in {stages} stages a token");
+        let (model, cpu, rounds) = (&self.model, peaks::cpu_name(), self.rounds);
+        if self.tests.is_empty() {
+            return format!("{counts}. {model}, {cpu}.");
+        }
+        let speeds = speeds.collect::<Vec<_>>().join(", ");
         format!(
-            "With everything: {} kernels in {} stages; tok/s {}. {}, {}; medians of {} turns, in brackets the ratio to \
-             everything and its spread.",
-            self.whole.kernels,
-            self.whole.stages,
-            speeds.collect::<Vec<_>>().join(", "),
-            self.model,
-            peaks::cpu_name(),
-            self.rounds
+            "{counts}; tok/s {speeds}. {model}, {cpu}; medians of {rounds} turns, in brackets the ratio to everything \
+             and its spread."
         )
     }
 
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(lines[4], "| a | `merge` | 9 | 7 | 5.0 (0.50; 0.50..0.50) |");
         assert_eq!(lines[5], "| b | none | - | - | - |");
         assert_eq!(lines[6], "| c | `planes` | the same program | - | - |");
-        assert!(lines[8].starts_with("With everything: 8 kernels in 6 stages; tok/s tg8 10.0."), "{filled}");
+        assert!(lines[8].starts_with("With everything: 8 kernels in 6 stages a token; tok/s tg8 10.0."), "{filled}");
         assert!(filled.starts_with("before\n") && filled.ends_with(&format!("{END}\nafter\n")));
         // What was filled can be filled again.
         assert_eq!(outcome.filled(&filled).expect("a table"), filled);
