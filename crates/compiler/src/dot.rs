@@ -13,6 +13,9 @@ use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+
 /// The parts of `dot * factors plus rests`.
 pub(crate) struct Pattern {
     /// u8 codes, by group and element.
@@ -286,14 +289,11 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
             }
             if t.plan.prefetch > 0 && q.groups * width >= 128 {
                 let mut loads = vec![];
-                let c0 = sub(g, q.steps[0].0);
-                collect_loads(g, c0, &mut loads);
-                if let Some(&l) = loads.first() {
-                    let (b, i) = (g.src(l)[0], g.src(l)[1]);
-                    let ahead = g.int(t.plan.prefetch);
-                    let i = g.add(i, ahead);
-                    fetch.push(g.make(Op::Prefetch, DType::Index, vec![], vec![b, i]));
+                for (code, ..) in &q.steps {
+                    let code = sub(g, *code);
+                    collect_loads(g, code, &mut loads);
                 }
+                fetch.extend(prefetches(g, &loads, t.plan.prefetch));
             }
         }
         fetch.push(t.set(g, update));
@@ -317,6 +317,29 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     let stmts = t.nest(g, &dims, stmts);
     before.extend(stmts);
     Some(t.nest(g, &x_dims, before))
+}
+
+/// Asks for every line that the loads will touch so many bytes ahead.
+fn prefetches(g: &mut Graph, loads: &[Id], ahead: i64) -> Vec<Id> {
+    let Some(&first) = loads.first() else { return vec![] };
+    let buffer = g.src(first)[0];
+    let base = Linear::of(g, g.src(first)[1]);
+    let mut lines: Vec<i64> = loads
+        .iter()
+        .filter(|&&l| g.src(l)[0] == buffer)
+        .map(|&l| Linear::of(g, g.src(l)[1]))
+        .filter(|at| at.terms == base.terms)
+        .map(|at| at.constant.div_euclid(LINE))
+        .collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines
+        .into_iter()
+        .map(|line| {
+            let at = Linear { terms: base.terms.clone(), constant: line * LINE + ahead }.build(g);
+            g.make(Op::Prefetch, DType::Index, vec![], vec![buffer, at])
+        })
+        .collect()
 }
 
 /// Lane `i` of the result is the factor of group `map[i]`.

@@ -326,7 +326,8 @@ impl Lowering<'_> {
                 _ => return None,
             }
         }
-        if self.is_member(counts) {
+        // A task may have counted its own; those of others it reads where they are stored.
+        if self.is_member(counts) && !self.stash.contains_key(&counts) {
             return None;
         }
         let count = self.value(g, counts, &at);

@@ -99,6 +99,25 @@ KL_HALVES_64(f32)
 KL_HALVES_64(f16)
 KL_HALVES_64(bf16)
 
+/* A vector of twice the lanes; the upper ones are whatever costs nothing. */
+#define KL_TWICE_COPY(name, n, m) KL name##x##m kl_twice_##name##x##m(name##x##n v) { return kl_join_##name##x##m(v, v); }
+#if defined(__AVX2__)
+#define KL_TWICE_16(name, n, m) KL name##x##m kl_twice_##name##x##m(name##x##n v) { return (name##x##m)_mm256_castsi128_si256((__m128i)v); }
+#else
+#define KL_TWICE_16(name, n, m) KL_TWICE_COPY(name, n, m)
+#endif
+#if defined(__AVX512F__)
+#define KL_TWICE_32(name, n, m) KL name##x##m kl_twice_##name##x##m(name##x##n v) { return (name##x##m)_mm512_castsi256_si512((__m256i)v); }
+#else
+#define KL_TWICE_32(name, n, m) KL_TWICE_COPY(name, n, m)
+#endif
+#define KL_TWICE_WORDS(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_16(name, 4, 8) KL_TWICE_32(name, 8, 16) KL_TWICE_COPY(name, 16, 32)
+#define KL_TWICE_HALVES(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_COPY(name, 4, 8) KL_TWICE_16(name, 8, 16) KL_TWICE_32(name, 16, 32)
+#define KL_TWICE_BYTES(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_COPY(name, 4, 8) KL_TWICE_COPY(name, 8, 16) KL_TWICE_16(name, 16, 32) KL_TWICE_32(name, 32, 64)
+KL_TWICE_WORDS(f32) KL_TWICE_WORDS(i32) KL_TWICE_WORDS(u32)
+KL_TWICE_HALVES(f16) KL_TWICE_HALVES(bf16) KL_TWICE_HALVES(i16) KL_TWICE_HALVES(u16)
+KL_TWICE_BYTES(i8) KL_TWICE_BYTES(u8)
+
 KL uint32_t kl_load_u32(const void *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 KL float kl_load_f32(const void *p) { float v; memcpy(&v, p, 4); return v; }
 KL kl_f16 kl_load_f16(const void *p) { kl_f16 v; memcpy(&v, p, 2); return v; }

@@ -359,27 +359,43 @@ impl Renderer {
             _ => vec![src; 2],
         };
         let (a, b) = (self.value(g, halves[0]), self.value(g, halves[1]));
-        let quads = || map.chunks(4).all(|c| c.len() == 4 && c[0] % 4 == 0 && c.windows(2).all(|w| w[1] == w[0] + 1));
-        let pairs = || map.chunks(2).all(|c| c.len() == 2 && c[0] % 2 == 0 && c[1] == c[0] + 1);
-        if ty.base.bytes() == 2 && ty.lanes >= 4 && pairs() {
-            // So are halves that stay together by twos.
-            let words = |v: &str, lanes: u16| format!("(u32x{}){v}", lanes / 2);
-            let lanes = g.ty(halves[0]).lanes;
-            let map: Vec<u16> = map.iter().step_by(2).map(|m| m / 2).collect();
-            return format!("(({}){})", ctype(ty), shuffle(&words(&a, lanes), &words(&b, lanes), &map));
+        let lanes = g.ty(halves[0]).lanes;
+        // Bytes that stay together by fours are words, and so are halves that do by twos.
+        let per = 4 / ty.base.bytes().min(4) as u16;
+        let together = |c: &[u16]| c.len() == per.into() && c[0] % per == 0 && c.windows(2).all(|w| w[1] == w[0] + 1);
+        if per == 1 || !map.chunks(per.into()).all(together) {
+            return self.permute(ty, [a, b], lanes, map);
         }
-        if ty.bytes() != ty.lanes as usize || !quads() {
+        let words = Type::vector(DType::U32, usize::from(ty.lanes / per));
+        if lanes == per {
+            return format!("(({})kl_splat_{}(kl_load_u32(&{a})))", ctype(ty), ctype(words));
+        }
+        let map: Vec<u16> = map.iter().step_by(per.into()).map(|m| m / per).collect();
+        let sources = [a, b].map(|v| format!("(u32x{}){v}", lanes / per));
+        format!("(({}){})", ctype(ty), self.permute(words, sources, lanes / per, &map))
+    }
+
+    /// Lanes of two vectors of `lanes` each. A compiler goes through memory where the result is wider than they are, so
+    /// the source is widened first.
+    fn permute(&mut self, ty: Type, [a, b]: [String; 2], lanes: u16, map: &[u16]) -> String {
+        if lanes >= ty.lanes {
             return shuffle(&a, &b, map);
         }
-        // Bytes that stay together by fours are words.
-        let n = ty.lanes / 4;
-        if g.ty(src).lanes == 4 {
-            return format!("(({})kl_splat_u32x{n}(kl_load_u32(&{a})))", ctype(ty));
+        // Bytes find a copy of a source of 16 in their own part of a register.
+        let copies = ty.base.bytes() == 1 && lanes == 16;
+        let mut wide = a;
+        let mut n = lanes;
+        while n < ty.lanes {
+            n *= 2;
+            let to = ctype(Type::vector(ty.base, n.into()));
+            let t = self.temp();
+            let text = if copies { format!("kl_join_{to}({wide}, {wide})") } else { format!("kl_twice_{to}({wide})") };
+            self.line(&format!("const {to} {t} = {text};"));
+            wide = t;
         }
-        let words = |v: &str, lanes: u16| format!("(u32x{}){v}", lanes / 4);
-        let lanes = g.ty(halves[0]).lanes;
-        let map: Vec<u16> = map.iter().step_by(4).map(|m| m / 4).collect();
-        format!("(({}){})", ctype(ty), shuffle(&words(&a, lanes), &words(&b, lanes), &map))
+        let own = |(i, m): (usize, &u16)| if copies { i as u16 / 16 * 16 + m } else { *m };
+        let map: Vec<u16> = map.iter().enumerate().map(own).collect();
+        shuffle(&wide, &wide, &map)
     }
 
     fn join(&mut self, g: &mut Graph, ty: Type, src: &[Id]) -> String {

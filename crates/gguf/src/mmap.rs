@@ -97,6 +97,29 @@ impl Map {
         }
     }
 
+    /// Maps a range of bytes whole, so that no page of it costs a fault later; reads what is not in memory. Where the
+    /// system has no call for that, asks it to read ahead. A hint: errors are ignored.
+    pub(crate) fn bring_in(&self, range: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        {
+            let page = page_size();
+            let start = range.start.min(self.len) / page * page;
+            let end = range.end.min(self.len);
+            if start >= end {
+                return;
+            }
+            // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; the advice
+            // changes no contents.
+            let done = unsafe {
+                libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_POPULATE_READ)
+            };
+            if done == 0 {
+                return;
+            }
+        }
+        self.will_need(range);
+    }
+
     /// Checks that the file still has the length and time of change that it had when it was mapped.
     ///
     /// # Errors

@@ -263,6 +263,21 @@ impl Gguf {
         }
     }
 
+    /// Maps all of the file's data, piece by piece while it is `wanted`, so that its first use costs no faults; what is
+    /// not in memory is read from disk. A hint; does nothing for models in memory.
+    pub fn bring_in(&self, wanted: impl Fn() -> bool) {
+        const PIECE: usize = 64 << 20;
+        for shard in &self.shards {
+            let Bytes::Map(map) = &*shard.bytes else { continue };
+            for start in (0..map.bytes().len()).step_by(PIECE) {
+                if !wanted() {
+                    return;
+                }
+                map.bring_in(start..start + PIECE);
+            }
+        }
+    }
+
     /// Checks that no file was changed on disk since it was opened. A model whose file shrinks while it is mapped
     /// crashes the process at the next touch: call this before a long use.
     ///

@@ -1,5 +1,6 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
+use crate::ahead::Ahead;
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::{Config, ConfigError};
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
@@ -112,6 +113,8 @@ pub struct Engine {
     caches: Vec<String>,
     /// Whether every step is run by the program for many tokens.
     batch_invariant: bool,
+    /// Brings in the weights.
+    _ahead: Option<Ahead>,
 }
 
 struct Loaded {
@@ -145,6 +148,7 @@ impl Engine {
         let config = Config::read(&file)?;
         let mut memory = Memory::new();
         memory.add_file(&file)?;
+        let ahead = Ahead::start(&file);
         let limits = sharing.limits(&config, &options);
         Ok(Engine {
             single: Batch::new(limits),
@@ -159,6 +163,7 @@ impl Engine {
             programs: HashMap::new(),
             caches: vec![],
             batch_invariant: false,
+            _ahead: ahead,
         })
     }
 

@@ -1,5 +1,6 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
+mod ahead;
 pub mod batch;
 pub mod chat;
 pub mod config;
