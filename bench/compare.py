@@ -259,13 +259,37 @@ def processor():
     return platform.processor() or platform.machine()
 
 
+def result(args, now, machines, measured, failures):
+    """Everything, as it goes into the file."""
+    rows = []
+    for job, of_job, _ in measured:
+        add_shares(args, of_job, job, machines)
+        rows += of_job + (kept(of_job) if of_job[0]["row"] == "long-prefill" else [])
+    every = [pair for _, _, pairs in measured for pair in pairs]
+    faults = {side: sum(pair[side]["major_faults"] for pair in every) for side in ("kernloom", "llama.cpp")}
+    return {"date": now.isoformat(timespec="seconds"), "processor": processor(), "system": platform.platform(),
+            "cores": len(os.sched_getaffinity(0)), "threads": int(args.threads), "repeat": int(args.repeat),
+            "rounds": args.rounds, "machine": machines, "major_faults": faults,
+            "rows": [row for row in rows if row["best"]], "other_settings": [row for row in rows if not row["best"]],
+            "failures": failures,
+            "runs": [{"row": of_job[0]["row"], "model": of_job[0]["model"], "pairs": pairs}
+                     for _, of_job, pairs in measured]}
+
+
 def main():
     args = arguments()
     now = datetime.datetime.now(datetime.timezone.utc)
     path = pathlib.Path(args.json or pathlib.Path(args.folder) / f"compare-{now:%Y%m%d-%H%M%S}.json")
+    svg = pathlib.Path(args.svg) if args.svg else path.with_suffix(".svg")
     path.parent.mkdir(parents=True, exist_ok=True)
-    machines = [machine(args)]
-    measured, failures = [], []
+    machines, measured, failures = [machine(args)], [], []
+
+    def save():
+        whole = result(args, now, machines, measured, failures)
+        path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        svg.write_text(chart.chart(whole), encoding="utf-8")
+        return whole
+
     for name, model, job in work(args):
         try:
             pairs = alternate(args, name, model, job)
@@ -273,25 +297,13 @@ def main():
         except Failed as failure:
             failures.append(f"{name}, {model.name}: {failure}")
             print(f"  {failures[-1]}", flush=True)
+        # What was measured is there even if the rest never is.
+        save()
     machines.append(machine(args))
-    rows = []
-    for job, of_job, _ in measured:
-        add_shares(args, of_job, job, machines)
-        rows += of_job + (kept(of_job) if of_job[0]["row"] == "long-prefill" else [])
-    report(rows)
-    every = [pair for _, _, pairs in measured for pair in pairs]
-    ours, theirs = (sum(pair[side]["major_faults"] for pair in every) for side in ("kernloom", "llama.cpp"))
-    whole = {"date": now.isoformat(timespec="seconds"), "processor": processor(), "system": platform.platform(),
-             "cores": len(os.sched_getaffinity(0)), "threads": int(args.threads), "repeat": int(args.repeat),
-             "rounds": args.rounds, "machine": machines, "major_faults": {"kernloom": ours, "llama.cpp": theirs},
-             "rows": [row for row in rows if row["best"]], "other_settings": [row for row in rows if not row["best"]],
-             "failures": failures,
-             "runs": [{"row": of_job[0]["row"], "model": of_job[0]["model"], "pairs": pairs}
-                      for _, of_job, pairs in measured]}
-    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    svg = pathlib.Path(args.svg) if args.svg else path.with_suffix(".svg")
-    svg.write_text(chart.chart(whole), encoding="utf-8")
+    whole = save()
+    report(whole["rows"] + whole["other_settings"])
     print(f"every run: {path}\nchart: {svg}")
+    ours, theirs = whole["major_faults"]["kernloom"], whole["major_faults"]["llama.cpp"]
     print(f"major faults in timed runs: kernloom {ours}, llama.cpp {theirs}")
     if theirs:
         print("llama.cpp waited for the disk: its copy and the file may not fit into memory together; do not quote a "

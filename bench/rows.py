@@ -113,10 +113,10 @@ class Batch(Speed):
                 reading = runs.read_into_page_cache(self.model)
                 text, counted = runs.run(command)
             rows = [row for row in parsed(text, command) if "speed_tg" in row]
-            if rows:
+            if len(rows) == len(self.prompt.split(",")) * len(self.gen.split(",")):
                 break
         else:
-            raise Failed(f"{pathlib.Path(command[0]).name} printed no speed")
+            raise Failed(f"{pathlib.Path(command[0]).name} did not print all speeds")
         values = {f"tg{row['tg']} x {row['pl']} @ d{row['pp']}": row["speed_tg"] for row in rows}
         return {"values": values, "page_cache_seconds": round(reading, 3), **counted}
 
