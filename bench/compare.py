@@ -219,17 +219,20 @@ def add_shares(args, rows, job, peaks):
             row["share"] = row["kernloom"] * kinds.linear_products(show) / most
 
 
-def kept(rows):
-    """What the longest prompt keeps of the speed of the shortest, on both sides."""
+def kept(rows, pairs):
+    """What the longest prompt keeps of the speed of the shortest, on both sides, the peer at its best for the longest."""
     prompts = [row for row in rows if row["best"] and row["test"].startswith("pp")]
     prompts.sort(key=lambda row: int(row["test"][2:]))
     if len(prompts) < 2:
         return []
-    first, last = prompts[0], prompts[-1]
-    ours, theirs = (last[side] / first[side] for side in ("kernloom", "llama.cpp"))
-    ratios = [last[key] / first["ratio"] for key in ("least", "most")]
-    return [{**last, "test": f"{last['test']} over {first['test']}", "unit": "of the speed", "kernloom": ours,
-             "llama.cpp": theirs, "ratio": ours / theirs, "least": min(ratios), "most": max(ratios), "share": None}]
+    short, long = prompts[0]["test"], prompts[-1]["test"]
+    shares = [[pair[side]["values"][long] / pair[side]["values"][short] for side in ("kernloom", "llama.cpp")]
+              for pair in pairs if pair["setting"] == prompts[-1]["setting"]]
+    ratios = [ours / theirs for ours, theirs in shares]
+    return [{**prompts[-1], "test": f"{long} over {short}", "unit": "of the speed", "share": None,
+             "kernloom": statistics.median(ours for ours, _ in shares),
+             "llama.cpp": statistics.median(theirs for _, theirs in shares),
+             "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}]
 
 
 def report(rows):
@@ -262,9 +265,9 @@ def processor():
 def result(args, now, machines, measured, failures):
     """Everything, as it goes into the file."""
     rows = []
-    for job, of_job, _ in measured:
+    for job, of_job, pairs in measured:
         add_shares(args, of_job, job, machines)
-        rows += of_job + (kept(of_job) if of_job[0]["row"] == "long-prefill" else [])
+        rows += of_job + (kept(of_job, pairs) if of_job[0]["row"] == "long-prefill" else [])
     every = [pair for _, _, pairs in measured for pair in pairs]
     faults = {side: sum(pair[side]["major_faults"] for pair in every) for side in ("kernloom", "llama.cpp")}
     return {"date": now.isoformat(timespec="seconds"), "processor": processor(), "system": platform.platform(),
