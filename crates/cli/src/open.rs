@@ -90,7 +90,7 @@ pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options,
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
     };
-    let names = compiler::compile::pass_names();
+    let names = compiler::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
@@ -265,7 +265,11 @@ impl Opened {
         for variant in variants {
             let class = variant.class;
             if self.flags.debug > 0 {
-                debug::print(class, self.engine.compile(variant)?, self.flags.debug);
+                let compiled = self.engine.compile(variant)?;
+                debug::print(class, compiled, self.flags.debug);
+                if let (6, Runner::Cpu(cpu)) = (self.flags.debug, &self.runner) {
+                    terminal::line(&cpu.assembly(&compiled.program)?);
+                }
             }
             self.engine.prepare(variant)?;
             if let Runner::Interpreter(interpreter) = &mut self.runner {

@@ -26,17 +26,42 @@ pub struct Prices {
     pub repeat: i64,
     /// One kernel for each operation: no fusion.
     pub unfused: bool,
+    /// What is done otherwise.
+    pub fusions: Fusions,
+}
+
+/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fusions {
+    /// Kernels that a value combines become one.
+    pub merge: bool,
+    /// Values join the kernel that produces what they read.
+    pub epilogue: bool,
+    /// Small kernels move into their readers.
+    pub absorb: bool,
+    /// The tiles of a fold are computed inside its loop.
+    pub fold: bool,
+    /// Rows that a computed index chooses are read in place.
+    pub in_place: bool,
+    /// Sines and cosines are computed once, and not by each reader.
+    pub tables: bool,
+}
+
+impl Default for Fusions {
+    fn default() -> Fusions {
+        Fusions { merge: true, epilogue: true, absorb: true, fold: true, in_place: true, tables: true }
+    }
 }
 
 impl Prices {
     /// A CPU with a spinning pool: a stage costs a quarter of a microsecond.
     pub fn cpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false }
+        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
     }
 
     /// A GPU: a stage costs about a microsecond, and a task is a block of threads.
     pub fn gpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false }
+        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
     }
 }
 
@@ -97,7 +122,7 @@ pub struct StateOrder(pub String);
 /// # Errors
 /// A state whose old version is read after, or while, a step overwrites it.
 pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule, StateOrder> {
-    let roles = Roles::of(g, roots);
+    let roles = Roles::of(g, roots, &prices.fusions);
     let mut s = Scheduler {
         prices: prices.clone(),
         out: Schedule {
@@ -115,7 +140,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     for &id in &live {
         s.place(g, id);
     }
-    if !s.prices.unfused {
+    if !s.prices.unfused && s.prices.fusions.absorb {
         s.absorb_small(g, roots);
     }
     s.find_stored(g, roots);
@@ -306,7 +331,7 @@ impl Scheduler {
 
     /// Nodes that have the folded dimension, with their maps.
     fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
-        if self.prices.unfused {
+        if self.prices.unfused || !self.prices.fusions.fold {
             return vec![];
         }
         let serial = lead[axis];
@@ -365,7 +390,7 @@ impl Scheduler {
         homes.sort_unstable();
         homes.dedup();
         // Siblings: kernels cut the same way that do not need each other.
-        if homes.len() > 1 {
+        if homes.len() > 1 && self.prices.fusions.merge {
             self.merge_siblings(g, id, &mut homes);
         }
         // The latest producer first: the others are then read from memory.
@@ -377,7 +402,7 @@ impl Scheduler {
             .map(|r| self.out.home[r])
             .collect();
         for &h in &homes {
-            if written.contains(&h) {
+            if written.contains(&h) || !self.prices.fusions.epilogue {
                 continue;
             }
             // Joining must not delay what the kernel computes already.
@@ -622,6 +647,7 @@ impl Scheduler {
         let ga = &mut self.out.groups[a];
         ga.members.extend(moved.members);
         ga.members.sort_unstable();
+        ga.members.dedup();
         ga.deps.extend(moved.deps);
         for gr in &mut self.out.groups {
             if gr.deps.remove(&b) {

@@ -81,6 +81,14 @@ impl Cpu {
         &self.target
     }
 
+    /// The kernels of a program as the assembly that they are compiled to.
+    ///
+    /// # Errors
+    /// As [`Device::load`] where it compiles.
+    pub fn assembly(&self, program: &Program) -> Result<String> {
+        self.objects.assembly(program)
+    }
+
     /// Workers, the calling thread included.
     pub fn threads(&self) -> usize {
         self.pool.workers()
