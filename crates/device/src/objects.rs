@@ -198,7 +198,7 @@ impl Objects {
     pub(crate) fn assembly(&self, program: &Program) -> Result<String> {
         let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
         let all: Vec<usize> = (0..keys.len()).collect();
-        let folder = self.cache.build_folder()?;
+        let folder = self.cache.output()?.build_folder()?;
         let (source, assembly) = (folder.path().join("kernels.c"), folder.path().join("kernels.s"));
         fs::write(&source, unit_source(program, &keys, &all)).map_err(|e| Error::cache("write", &source, e))?;
         match self.compiler.get()?.assembly(folder.path(), &self.flags) {
