@@ -2,7 +2,7 @@
 
 use super::report::{Format, name};
 use super::{Arguments, Test, median, ready};
-use crate::arguments::EngineFlags;
+use crate::arguments::{EngineFlags, KernelFlags};
 use crate::failure::Usage;
 use crate::interrupt::Watch;
 use crate::open::Opened;
@@ -35,16 +35,20 @@ pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
     let matches = Setting::command().try_get_matches_from(words).map_err(wrong)?;
     let new = Setting::from_arg_matches(&matches).map_err(wrong)?.engine;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let (was, kernels) = (&flags.kernels, new.kernels);
     Ok(EngineFlags {
         threads: if given("threads") { new.threads } else { flags.threads },
-        numerics: if given("numerics") { new.numerics } else { flags.numerics },
+        kernels: KernelFlags {
+            numerics: if given("numerics") { kernels.numerics } else { was.numerics },
+            cache_type_k: if given("cache_type_k") { kernels.cache_type_k } else { was.cache_type_k },
+            ubatch_size: if given("ubatch_size") { kernels.ubatch_size } else { was.ubatch_size },
+            without: if given("without") { kernels.without } else { was.without.clone() },
+            cc: if given("cc") { kernels.cc } else { was.cc.clone() },
+        },
         device: if given("device") { new.device } else { flags.device },
-        cache_type_k: if given("cache_type_k") { new.cache_type_k } else { flags.cache_type_k },
-        ubatch_size: if given("ubatch_size") { new.ubatch_size } else { flags.ubatch_size },
-        without: if given("without") { new.without } else { flags.without.clone() },
         debug: if given("debug") { new.debug } else { flags.debug },
+        kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
         isa: if given("isa") { new.isa } else { flags.isa.clone() },
-        cc: if given("cc") { new.cc } else { flags.cc.clone() },
     })
 }
 
