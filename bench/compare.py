@@ -1,205 +1,257 @@
 #!/usr/bin/env python3
-"""Speed of kernloom beside llama-bench on the same files, alternating.
+"""Speed of kernloom beside llama.cpp on the same files, alternating.
 
-For each model, and for each setting of the peer (repack x flash attention), the two programs take turns: A, B, A, B.
-Before each timed run the model file is read into the page cache, since the peer's repacked copy may have pushed it
-out. Major page faults of each run are reported: where they are not 0, the run measured the disk. One run of each side
-comes first and is not counted; it fills kernloom's kernel cache and brings both programs into memory.
+For each row and each setting of the peer (repack x flash attention) the two programs take turns: A, B, A, B. Before
+each timed run the model file is read into the page cache, since the peer's repacked copy may have pushed it out. Major
+page faults of each run are reported: where they are not 0, the run measured the disk. One run of each side comes first
+and is not counted; it fills kernloom's kernel cache and brings both programs into memory.
 
-Usually started by compare.sh, which builds both programs. Exit code: 0, or 1 if a timed run of kernloom had major
-faults or a program failed.
+Rows (--rows all, or a list):
+  decode        tokens one by one, nothing in the cache
+  formats       the same in other block formats
+  depth         the same behind 4096 and 16384 tokens
+  prefill       a prompt of 512 tokens
+  long-prefill  prompts of 512 and 4096 tokens, and what the longer keeps of the speed of the shorter
+  batch         8 sequences that decode together, all their tokens a second (llama-batched-bench)
+  first         process start to first text, after a prompt of 16 tokens, in seconds (llama-completion)
+  neighbour     share of the speed that is left beside a process that spins; each side against itself
+Without --rows, the test is what -p, -n and -d say. What the machine can do is measured by `kernloom bench --machine`
+before and after, and shares refer to it: bytes of decoding to read bandwidth, products of linear layers in prompts to
+8/11 of the integer peak (or to the matrix unit, where there is one).
+
+Usually started by compare.sh, which builds both programs. Writes JSON and an SVG chart. Exit code: 0, or 1 if a timed
+run of kernloom had major faults or a program failed.
 """
 
 import argparse
 import contextlib
 import datetime
-import fcntl
 import itertools
 import json
 import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 
-# The lock that `kernloom bench` takes; the peer runs under it too, so that nobody measures at the same time.
-LOCK = pathlib.Path("/tmp/kernloom-measuring.lock")
-
-
-class Failed(Exception):
-    """A program did not do what it was asked for."""
+import chart
+import rows as kinds
+import runs
+from runs import Failed
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="bench/compare.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernloom", help="the program (compare.sh gives it)")
-    parser.add_argument("--llama-bench", help="the peer's program (compare.sh gives it)")
+    parser.add_argument("--peer", help="a build folder of llama.cpp, with bin/llama-bench and its like (compare.sh "
+                                       "builds one if none is given)")
     parser.add_argument("--folder", default="target/compare", help="where models and results go")
+    parser.add_argument("--rows", help=f"all, or some of {', '.join(kinds.ROWS)}")
     parser.add_argument("--model", action="append", default=[], metavar="ARCH:QUANT",
-                        help="a model to make with `kernloom synth`; may be repeated (default glm-4.7-flash:q4_0, 17 GB)")
+                        help="a model to make with `kernloom synth` instead of those of the rows; may be repeated")
     parser.add_argument("--file", action="append", default=[], metavar="GGUF", help="a model file that is there already")
-    parser.add_argument("-p", "--prompt", default="0", help="prompt tokens of the prefill test, 0 for none (default 0)")
-    parser.add_argument("-n", "--gen", default="32", help="tokens of the decode test, 0 for none (default 32)")
-    parser.add_argument("-d", "--depth", default="0", help="tokens in the cache before a test; a list such as 0,4096")
+    parser.add_argument("-p", "--prompt", help="prompt tokens, 0 for none; a list is possible")
+    parser.add_argument("-n", "--gen", help="tokens to decode, 0 for none (default 32)")
+    parser.add_argument("-d", "--depth", help="tokens in the cache before a test; a list such as 0,4096")
+    parser.add_argument("--sequences", default="8", help="sequences of the row batch (default 8)")
     parser.add_argument("-r", "--repeat", default="3", help="repetitions of a test inside one run (default 3)")
     parser.add_argument("-t", "--threads", default="2", help="threads of both (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair takes turns (default 3)")
     parser.add_argument("--repack", default="1,0", help="settings of the peer's --repack (default 1,0)")
     parser.add_argument("--fa", default="0,1", help="settings of the peer's -fa (default 0,1)")
+    parser.add_argument("--best", action="store_true",
+                        help="try each setting of the peer once, uncounted, and alternate with the best of a test only")
     parser.add_argument("--json", help="where the result goes (default a dated file in the folder)")
-    return parser.parse_args()
+    parser.add_argument("--svg", help="where the chart goes (default beside the JSON)")
+    args = parser.parse_args()
+    if not args.kernloom or not args.peer:
+        raise Failed("--kernloom and --peer are missing; bench/compare.sh builds both and gives them")
+    args.bin = lambda name: str(pathlib.Path(args.peer) / "bin" / name)
+    return args
 
 
-def read_into_page_cache(path):
-    """Reads a file to the end; seconds that it took."""
-    started = time.monotonic()
-    with open(path, "rb", buffering=0) as file:
-        buffer = bytearray(16 << 20)
-        while file.readinto(buffer):
-            pass
-    return time.monotonic() - started
+def work(args):
+    """The rows to measure: name, model, and the object that measures."""
+    if args.rows is None:
+        wanted = [("custom", (args.model or ([] if args.file else [kinds.GLM]), "0", "32", "0"))]
+    else:
+        names = list(kinds.ROWS) if args.rows == "all" else args.rows.split(",")
+        unknown = [name for name in names if name not in kinds.ROWS]
+        if unknown:
+            raise Failed(f"--rows {unknown[0]}: there is no such row ({', '.join(kinds.ROWS)})")
+        wanted = [(name, kinds.ROWS[name]) for name in names]
+    for name, (models, prompt, gen, depth) in wanted:
+        models = args.model if args.model or args.file else models
+        for path in [*(made(args, model) for model in models), *map(there, args.file)]:
+            kind = kinds.KINDS.get(name, kinds.Speed)
+            # What a row is about is not replaced by an option for all rows: no prompt in a row about decoding.
+            given = [option if option is not None and default != "0" or name == "custom" and option else default
+                     for option, default in ((args.prompt, prompt), (args.gen, gen), (args.depth, depth))]
+            yield name, path, kind(args, path, *given)
 
 
-@contextlib.contextmanager
-def measuring_lock():
-    """One measurement at a time on this machine."""
-    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def made(args, name):
+    """The file of a model that `synth` makes, made now if it is not there."""
+    arch, _, quant = name.partition(":")
+    if not quant:
+        raise Failed(f"--model {name}: expected ARCH:QUANT, for example {kinds.GLM}")
+    path = pathlib.Path(args.folder) / f"{arch}-{quant}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        runs.run([args.kernloom, "synth", arch, "--quant", quant, "--out", str(part)])
+        part.rename(path)
+    return path
 
 
-def run(command):
-    """Runs a program; its output and what the system counted for it and the programs that it waited for. The peak has
-    mapped pages of the model in it, and is never below that of this script."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        if process.returncode != 0:
-            last = "\n".join(err.read().decode(errors="replace").splitlines()[-10:])
-            raise Failed(f"{pathlib.Path(command[0]).name} ended with {process.returncode}:\n{last}")
-        counted = {"seconds": round(seconds, 3), "major_faults": usage.ru_majflt, "minor_faults": usage.ru_minflt,
-                   "peak_mib": usage.ru_maxrss // 1024, "involuntary_switches": usage.ru_nivcsw}
-        return out.read().decode(), counted
-
-
-def label(row):
-    """A test by llama-bench's name for it, for example `tg128 @ d4096`."""
-    prompt, gen, depth = (int(row.get(key) or 0) for key in ("n_prompt", "n_gen", "n_depth"))
-    name = "+".join(text for text, n in ((f"pp{prompt}", prompt), (f"tg{gen}", gen)) if n)
-    return f"{name} @ d{depth}" if depth else name
-
-
-def speeds(text, command):
-    """Median tokens a second of each test in the JSON of a bench command."""
-    try:
-        rows = json.loads(text)
-        return {label(row): statistics.median(row.get("samples_ts") or [row["avg_ts"]]) for row in rows}
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failed(f"{pathlib.Path(command[0]).name} printed no bench table in JSON: {error}") from error
-
-
-class Bench:
-    """The two programs on one model."""
-
-    def __init__(self, args, model):
-        self.args, self.model = args, model
-        self.tests = ["-m", str(model), "-p", args.prompt, "-n", args.gen, "-d", args.depth, "-t", args.threads,
-                      "-o", "json"]
-
-    def kernloom(self, repeat):
-        # It takes the lock itself.
-        return self.timed([self.args.kernloom, "bench", *self.tests, "-r", repeat], contextlib.nullcontext())
-
-    def peer(self, setting, repeat):
-        repack, fa = setting
-        command = [self.args.llama_bench, *self.tests, "-r", repeat, "--repack", repack, "-fa", fa, "-ngl", "0"]
-        return self.timed(command, measuring_lock())
-
-    def timed(self, command, lock):
-        with lock:
-            reading = read_into_page_cache(self.model)
-            text, counted = run(command)
-        return {"speeds": speeds(text, command), "page_cache_seconds": round(reading, 3), **counted}
+def there(name):
+    path = pathlib.Path(name)
+    if not path.is_file():
+        raise Failed(f"--file {name}: there is no such file")
+    return path
 
 
 def name_of(setting):
     return f"repack {setting[0]} fa {setting[1]}"
 
 
-def line(side, result):
-    tests = "  ".join(f"{test} {speed:.2f}" for test, speed in result["speeds"].items())
-    print(f"  {side:<24} {tests} tok/s   major faults {result['major_faults']}, peak {result['peak_mib']} MiB, "
+def line(side, result, unit):
+    tests = "  ".join(f"{test} {value:.3g}" for test, value in result["values"].items())
+    print(f"  {side:<24} {tests} {unit}   major faults {result['major_faults']}, peak {result['peak_mib']} MiB, "
           f"{result['seconds']:.1f} s", flush=True)
 
 
-def compare(args, model):
-    """All runs of one model, in the order in which they ran."""
-    bench = Bench(args, model)
-    settings = list(itertools.product(args.repack.split(","), args.fa.split(",")))
-    print(f"{model.name}, {model.stat().st_size / 1e9:.2f} GB, {args.threads} threads", flush=True)
-    line("kernloom, not counted", bench.kernloom("1"))
-    line("llama.cpp, not counted", bench.peer(settings[0], "1"))
+def is_better(job, one, other):
+    return one > other if job.more_is_better else one < other
+
+
+def settings_that_work(args, job):
+    """Settings of the peer, each tried once; with --best those that are the best of some test."""
+    tried = {}
+    for setting in itertools.product(args.repack.split(","), args.fa.split(",")):
+        if tried and not args.best:
+            tried[setting] = None
+            continue
+        try:
+            tried[setting] = job.theirs(setting)
+            line(f"{name_of(setting)}, not counted", tried[setting], job.unit)
+        except Failed as failure:
+            print(f"  {name_of(setting)} fails: {' '.join(str(failure).split())[:200]}", flush=True)
+    if not tried:
+        raise Failed("the peer runs with none of its settings")
+    if not args.best:
+        return list(tried)
+    best = {}
+    for setting, result in tried.items():
+        for test, value in result["values"].items():
+            if test not in best or is_better(job, value, best[test][0]):
+                best[test] = (value, setting)
+    return list(dict.fromkeys(setting for _, setting in best.values()))
+
+
+def alternate(args, name, model, job):
+    """All runs of one row, in the order in which they ran."""
+    print(f"{name}: {model.name}, {model.stat().st_size / 1e9:.2f} GB, {args.threads} threads", flush=True)
+    line("kernloom, not counted", job.ours(), job.unit)
+    settings = settings_that_work(args, job)
     pairs = []
     for number in range(args.rounds):
-        for setting in settings:
-            ours = bench.kernloom(args.repeat)
-            line("kernloom", ours)
-            theirs = bench.peer(setting, args.repeat)
-            line(name_of(setting), theirs)
+        for setting in list(settings):
+            ours = job.ours()
+            line("kernloom", ours, job.unit)
+            try:
+                theirs = job.theirs(setting)
+            except Failed as failure:
+                print(f"  {name_of(setting)} fails: {' '.join(str(failure).split())[:200]}", flush=True)
+                settings.remove(setting)
+                continue
+            line(name_of(setting), theirs, job.unit)
             pairs.append({"round": number, "setting": name_of(setting), "kernloom": ours, "llama.cpp": theirs})
-    return {"model": model.name, "bytes": model.stat().st_size, "threads": int(args.threads), "pairs": pairs,
-            "summary": summarise(pairs)}
+    if not pairs:
+        raise Failed("the peer ran with none of its settings")
+    return pairs
 
 
-def summarise(pairs):
-    """Medians and ratios of each test. A ratio is taken of two runs side by side, so that a machine that gets slower
-    slows both; its spread says how far to believe it."""
-    summary = {}
-    tests = list(pairs[0]["kernloom"]["speeds"])
-    for test in tests:
+def summarise(name, model, job, pairs):
+    """A row for each test: the peer at its best setting, and ratios of runs side by side, so that a machine that gets
+    slower slows both; their spread says how far to believe them. Ratios above 1 are in our favour."""
+    out = []
+    for test in pairs[0]["kernloom"]["values"]:
         by_setting = {}
         for pair in pairs:
-            if test not in pair["llama.cpp"]["speeds"] or test not in pair["kernloom"]["speeds"]:
-                raise Failed(f"one side did not run {test}; kernloom ran {tests}, "
-                             f"llama-bench ran {list(pair['llama.cpp']['speeds'])}")
-            ours, theirs = pair["kernloom"]["speeds"][test], pair["llama.cpp"]["speeds"][test]
-            by_setting.setdefault(pair["setting"], []).append((ours, theirs))
-        rows = {}
+            if test not in pair["llama.cpp"]["values"]:
+                raise Failed(f"the peer did not run {test}, but {list(pair['llama.cpp']['values'])}")
+            values = pair["kernloom"]["values"][test], pair["llama.cpp"]["values"][test]
+            by_setting.setdefault(pair["setting"], []).append(values)
         for setting, both in by_setting.items():
-            ratios = [ours / theirs for ours, theirs in both]
-            rows[setting] = {"kernloom": statistics.median(ours for ours, _ in both),
-                             "llama.cpp": statistics.median(theirs for _, theirs in both),
-                             "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
-        best = max(rows, key=lambda setting: rows[setting]["llama.cpp"])
-        summary[test] = {"settings": rows, "best": best}
-    return summary
+            ratios = [ours / theirs if job.more_is_better else theirs / ours for ours, theirs in both]
+            out.append({"row": name, "model": model.stem, "test": test, "unit": job.unit, "setting": setting,
+                        "kernloom": statistics.median(ours for ours, _ in both),
+                        "llama.cpp": statistics.median(theirs for _, theirs in both),
+                        "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)})
+    best = {}
+    for row in out:
+        if row["test"] not in best or is_better(job, row["llama.cpp"], best[row["test"]]["llama.cpp"]):
+            best[row["test"]] = row
+    for row in out:
+        row["best"] = row is best[row["test"]]
+    return out
 
 
-def report(result):
-    print(f"\n| {result['model']} | llama.cpp | kernloom tok/s | llama.cpp tok/s | ratio | least..most |")
-    print("|---|---|---|---|---|---|")
-    for test, entry in result["summary"].items():
-        for setting, row in entry["settings"].items():
-            mark = " (its best)" if setting == entry["best"] else ""
-            print(f"| {test} | {setting}{mark} | {row['kernloom']:.2f} | {row['llama.cpp']:.2f} | {row['ratio']:.3f} | "
-                  f"{row['least']:.3f}..{row['most']:.3f} |")
+def add_shares(args, rows, job, peaks):
+    """What part of its ceiling a row of ours reaches."""
+    read = statistics.mean(m["read_gb_per_s"] for m in peaks) * 1e9
+    products = {"8/11 of the integer peak": statistics.mean(m["int8_gmac_per_s"] for m in peaks) * 1e9 * 8 / 11}
+    if all(m["bf16_tile_gmac_per_s"] for m in peaks):
+        products = {"matrix unit's peak": statistics.mean(m["bf16_tile_gmac_per_s"] for m in peaks) * 1e9}
+    (ceiling, most), = products.items()
+    show = None
+    for row in rows:
+        if row["unit"] != "tok/s":
+            continue
+        if row["test"] in job.bytes_per_token:
+            row["ceiling"] = "read bandwidth"
+            row["share"] = row["kernloom"] * job.bytes_per_token[row["test"]] / read
+        elif row["test"].startswith("pp") and "+" not in row["test"]:
+            show = show or json.loads(runs.run([args.kernloom, "show", str(job.model), "--json"])[0])
+            row["ceiling"] = ceiling
+            row["share"] = row["kernloom"] * kinds.linear_products(show) / most
+
+
+def kept(rows, pairs):
+    """What the longest prompt keeps of the speed of the shortest, on both sides, the peer at its best for the longest."""
+    prompts = [row for row in rows if row["best"] and row["test"].startswith("pp")]
+    prompts.sort(key=lambda row: int(row["test"][2:]))
+    if len(prompts) < 2:
+        return []
+    short, long = prompts[0]["test"], prompts[-1]["test"]
+    shares = [[pair[side]["values"][long] / pair[side]["values"][short] for side in ("kernloom", "llama.cpp")]
+              for pair in pairs if pair["setting"] == prompts[-1]["setting"]]
+    ratios = [ours / theirs for ours, theirs in shares]
+    return [{**prompts[-1], "test": f"{long} over {short}", "unit": "of the speed", "share": None,
+             "kernloom": statistics.median(ours for ours, _ in shares),
+             "llama.cpp": statistics.median(theirs for _, theirs in shares),
+             "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}]
+
+
+def report(rows):
+    print("\n| row | model | test | llama.cpp | kernloom | llama.cpp | unit | ratio | least..most | share of |")
+    print("|---|---|---|---|---:|---:|---|---:|---|---|")
+    for row in rows:
+        mark = " (its best)" if row["best"] else ""
+        share = f"{row['share']:.0%} of {row['ceiling']}" if row.get("share") else ""
+        print(f"| {row['row']} | {row['model']} | {row['test']} | {row['setting']}{mark} | {row['kernloom']:.2f} | "
+              f"{row['llama.cpp']:.2f} | {row['unit']} | {row['ratio']:.3f} | {row['least']:.3f}..{row['most']:.3f} | "
+              f"{share} |")
     print(flush=True)
 
 
-def faults(results, side):
-    return sum(pair[side]["major_faults"] for result in results for pair in result["pairs"])
+def machine(args):
+    found = json.loads(runs.run([args.kernloom, "bench", "--machine", "-t", args.threads, "-o", "json"])[0])
+    print(f"machine: {found['cpu_info']}, {found['target']}, read {found['read_gb_per_s']:.1f} GB/s, 8-bit dots "
+          f"{found['int8_gmac_per_s']:.0f} and f32 {found['f32_gmac_per_s']:.0f} billion multiply-adds a second", flush=True)
+    return found
 
 
 def processor():
@@ -210,50 +262,59 @@ def processor():
     return platform.processor() or platform.machine()
 
 
-def models(args):
-    """The files to measure; those to make are made."""
-    made = args.model or ([] if args.file else ["glm-4.7-flash:q4_0"])
-    for name in made:
-        arch, _, quant = name.partition(":")
-        if not quant:
-            raise Failed(f"--model {name}: expected ARCH:QUANT, for example glm-4.7-flash:q4_0")
-        path = pathlib.Path(args.folder) / f"{arch}-{quant}.gguf"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".part")
-            run([args.kernloom, "synth", arch, "--quant", quant, "--out", str(part)])
-            part.rename(path)
-        yield path
-    for name in args.file:
-        path = pathlib.Path(name)
-        if not path.is_file():
-            raise Failed(f"--file {name}: there is no such file")
-        yield path
+def result(args, now, machines, measured, failures):
+    """Everything, as it goes into the file."""
+    rows = []
+    for job, of_job, pairs in measured:
+        add_shares(args, of_job, job, machines)
+        rows += of_job + (kept(of_job, pairs) if of_job[0]["row"] == "long-prefill" else [])
+    every = [pair for _, _, pairs in measured for pair in pairs]
+    faults = {side: sum(pair[side]["major_faults"] for pair in every) for side in ("kernloom", "llama.cpp")}
+    return {"date": now.isoformat(timespec="seconds"), "processor": processor(), "system": platform.platform(),
+            "cores": len(os.sched_getaffinity(0)), "threads": int(args.threads), "repeat": int(args.repeat),
+            "rounds": args.rounds, "machine": machines, "major_faults": faults,
+            "rows": [row for row in rows if row["best"]], "other_settings": [row for row in rows if not row["best"]],
+            "failures": failures,
+            "runs": [{"row": of_job[0]["row"], "model": of_job[0]["model"], "pairs": pairs}
+                     for _, of_job, pairs in measured]}
 
 
 def main():
     args = arguments()
-    if not args.kernloom or not args.llama_bench:
-        raise Failed("--kernloom and --llama-bench are missing; bench/compare.sh builds both and gives them")
     now = datetime.datetime.now(datetime.timezone.utc)
-    results = []
-    for model in models(args):
-        results.append(compare(args, model))
-        report(results[-1])
-    ours, theirs = faults(results, "kernloom"), faults(results, "llama.cpp")
-    whole = {"date": now.isoformat(timespec="seconds"), "processor": processor(), "system": platform.platform(),
-             "cores": len(os.sched_getaffinity(0)), "repeat": int(args.repeat), "rounds": args.rounds,
-             "major_faults": {"kernloom": ours, "llama.cpp": theirs}, "models": results}
     path = pathlib.Path(args.json or pathlib.Path(args.folder) / f"compare-{now:%Y%m%d-%H%M%S}.json")
+    svg = pathlib.Path(args.svg) if args.svg else path.with_suffix(".svg")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    print(f"every run: {path}")
+    machines, measured, failures = [machine(args)], [], []
+
+    def save():
+        whole = result(args, now, machines, measured, failures)
+        path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        svg.write_text(chart.chart(whole), encoding="utf-8")
+        return whole
+
+    for name, model, job in work(args):
+        try:
+            pairs = alternate(args, name, model, job)
+            measured.append((job, summarise(name, model, job, pairs), pairs))
+        except Failed as failure:
+            failures.append(f"{name}, {model.name}: {failure}")
+            print(f"  {failures[-1]}", flush=True)
+        # What was measured is there even if the rest never is.
+        save()
+    machines.append(machine(args))
+    whole = save()
+    report(whole["rows"] + whole["other_settings"])
+    print(f"every run: {path}\nchart: {svg}")
+    ours, theirs = whole["major_faults"]["kernloom"], whole["major_faults"]["llama.cpp"]
     print(f"major faults in timed runs: kernloom {ours}, llama.cpp {theirs}")
     if theirs:
         print("llama.cpp waited for the disk: its copy and the file may not fit into memory together; do not quote a "
               "ratio of such a run")
     if ours:
         raise Failed("kernloom waited for the disk: the numbers above do not count")
+    if failures:
+        raise Failed(f"{len(failures)} rows failed: {'; '.join(failures)}")
 
 
 if __name__ == "__main__":

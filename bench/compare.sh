@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Speed of kernloom beside llama.cpp's llama-bench on the same files, alternating.
+# Speed of kernloom beside llama.cpp on the same files, alternating.
 #
 #   bench/compare.sh [OPTIONS of compare.py]        bench/compare.sh --help
+#   bench/compare.sh --rows all --best              every row; some hours and 25 GB of disk
+#   bench/compare.sh --peer LLAMA_CPP/build ...     with a peer that is built already
 #
-# Builds kernloom, installs the peer (once; about ten minutes on two cores) and hands over to compare.py.
+# Builds kernloom, installs the peer unless --peer names a build (once; about ten minutes on two cores) and hands over to
+# compare.py.
 # Everything goes to the folder $COMPARE_FOLDER, by default target/compare: the peer, the models, the results.
 # Needs Rust, Python 3 with venv, a C++ compiler, and a network for the first run.
 set -euo pipefail
@@ -11,6 +14,7 @@ repository=$(cd "$(dirname "$0")/.." && pwd)
 version=0.3.36 # of llama-cpp-python, whose source package carries llama.cpp
 folder=${COMPARE_FOLDER:-$repository/target/compare}
 peer=$folder/llama.cpp-$version
+programs=(llama-bench llama-batched-bench llama-completion)
 
 case " $* " in
   *" --help "* | *" -h "*) exec python3 "$repository/bench/compare.py" "$@" ;;
@@ -33,14 +37,22 @@ install_peer() {
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
     -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >"$peer/cmake.log" 2>&1 ||
     { tail -n 20 "$peer/cmake.log" >&2; return 1; }
-  ninja -C "$peer/build" llama-bench >"$peer/build.log" 2>&1 ||
+  ninja -C "$peer/build" "${programs[@]}" >"$peer/build.log" 2>&1 ||
     { tail -n 20 "$peer/build.log" >&2; return 1; }
 }
 
-[ -x "$peer/build/bin/llama-bench" ] || install_peer
+given=()
+case " $* " in
+  *" --peer"*) ;;
+  *)
+    for program in "${programs[@]}"; do
+      [ -x "$peer/build/bin/$program" ] || { install_peer; break; }
+    done
+    given=(--peer "$peer/build")
+    ;;
+esac
 (cd "$repository" && cargo build --release -p kernloom-cli)
 
 exec python3 "$repository/bench/compare.py" \
   --kernloom "${CARGO_TARGET_DIR:-$repository/target}/release/kernloom" \
-  --llama-bench "$peer/build/bin/llama-bench" \
-  --folder "$folder" "$@"
+  --folder "$folder" ${given[@]+"${given[@]}"} "$@"

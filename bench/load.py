@@ -2,11 +2,13 @@
 """Many clients at a time against the server: some leave, some read slowly, some send junk.
 
     bench/load.py --kernloom target/release/kernloom --model crates/demo/demo.gguf [--llama-server PATH] [--minutes 5]
+                  [--rounds 2] [--against KERNLOOM] [FLAGS of kernloom serve]
 
 Every reply is compared with the one that the same prompt gets alone (greedy). Where they differ, the two tokens must be
 near ties: batches sum in another order. A reply that is lost, cut, or of another prompt fails the run, as do memory that
-grows and places that are not free at the end. With --llama-server the same load goes to that next; both get the same
-threads. Needs nothing but Python.
+grows and places that are not free at the end. With --llama-server, or --against with another build of kernloom, the same
+load goes to that too, in turns; all get the same threads. With --temperature tokens are drawn, and replies are not
+compared. Needs nothing but Python, and Linux.
 """
 
 import argparse
@@ -20,12 +22,14 @@ import sys
 import tempfile
 import time
 import urllib.request
+from statistics import median
 
 SUBJECTS = "fox dog cat bird boy girl king queen farmer baker fish tree river stone cloud star".split()
 DEEDS = ["found a key", "lost a ball", "went to the sea", "made a cake", "saw the moon", "met a friend", "was sad",
          "had a plan", "ran home", "told a lie"]
 PROMPTS = [f"Once there was a {s} who {d}. One day the {s}" for s in SUBJECTS for d in DEEDS]
 TOKENS = 48
+TICKS = os.sysconf("SC_CLK_TCK")
 NEAR = 0.25  # Greatest difference of log-probabilities between two tokens of which either may come.
 KINDS = [("stream", 70), ("whole", 10), ("leaves", 8), ("leaves at once", 4), ("slow", 4), ("junk", 4)]
 
@@ -68,9 +72,18 @@ def request(prompt, stream, **more):
     return json.dumps(body).encode()
 
 
+def processor(pid="self"):
+    """Seconds of processor time that a process took, and that all of the machine's took."""
+    with open(f"/proc/{pid}/stat") as own, open("/proc/stat") as all_:
+        own = sum(map(int, own.read().rpartition(")")[2].split()[11:13]))
+        user, nice, system, _, _, irq, softirq, *_ = map(int, all_.readline().split()[1:])
+    return own / TICKS, (user + nice + system + irq + softirq) / TICKS
+
+
 class Load:
-    def __init__(self, name, port, pid, clients, seconds):
+    def __init__(self, name, port, pid, clients, seconds, temperature):
         self.name, self.port, self.pid, self.clients, self.seconds = name, port, pid, clients, seconds
+        self.sampling = {"temperature": temperature, "top_k": 40, "top_p": 0.95, "min_p": 0.05} if temperature else {}
         self.expected, self.counts, self.wrong, self.differ = {}, {}, [], []
         self.first, self.between, self.total, self.tokens, self.memory = [], [], [], 0, []
 
@@ -86,8 +99,7 @@ class Load:
             self.expected[prompt] = json.loads(body)["tokens"]
 
     def check(self, prompt, tokens, kind):
-        want = self.expected[prompt]
-        if tokens != want:
+        if not self.sampling and tokens != self.expected[prompt]:
             self.differ.append((kind, prompt, tokens))
 
     async def one(self, rng):
@@ -98,22 +110,23 @@ class Load:
             junk = [b"{", b"\xff\xfe", b"[" * 50000, b'{"prompt": 5}', b'{"prompt": "a", "top_p": "x"}']
             status, _ = await ask(self.port, "/completion", rng.choice(junk))
             # llama-server says 500 to some of it; ours must not.
-            if status < 400 or (self.name == "kernloom" and status >= 500):
+            if status < 400 or (self.name != "llama-server" and status >= 500):
                 self.wrong.append(f"junk got {status}")
         elif kind == "whole":
-            status, body = await ask(self.port, "/completion", request(prompt, False))
+            status, body = await ask(self.port, "/completion", request(prompt, False, **self.sampling))
             if status != 200:
                 self.wrong.append(f"{kind}: {status} {body[:100]}")
             else:
-                self.check(prompt, json.loads(body)["tokens"], kind)
-                self.tokens += len(self.expected[prompt])
+                tokens = json.loads(body)["tokens"]
+                self.check(prompt, tokens, kind)
+                self.tokens += len(tokens)
                 self.total.append(time.monotonic() - began)
         else:
             await self.streamed(kind, prompt, began, rng)
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
     async def streamed(self, kind, prompt, began, rng):
-        reader, writer = await send(self.port, "/completion", request(prompt, True))
+        reader, writer = await send(self.port, "/completion", request(prompt, True, **self.sampling))
         leave = {"leaves": rng.randrange(1, 12), "leaves at once": 0}.get(kind)
         tokens, over, last, head = [], False, None, await reader.readline() if leave != 0 else b"HTTP/1.1 200"
         if b" 200" not in head:
@@ -129,7 +142,7 @@ class Load:
             if chunk.get("tokens"):
                 if last is None:
                     self.first.append(now - began)
-                else:
+                elif kind == "stream":
                     self.between.append((now - last) / len(chunk["tokens"]))
                 last = now
                 tokens += chunk["tokens"]
@@ -191,9 +204,9 @@ class Load:
         await self.alone()
         end = time.monotonic() + self.seconds
         clients = [self.client(seed, end) for seed in range(self.clients)]
-        began = time.monotonic()
+        began, before, own = time.monotonic(), processor(self.pid), processor()[0]
         await asyncio.gather(self.watch(end), *clients)
-        elapsed = time.monotonic() - began
+        elapsed, after, own = time.monotonic() - began, processor(self.pid), processor()[0] - own
         await asyncio.sleep(2)
         if any(slot["is_processing"] for slot in self.get("/slots")):
             self.wrong.append("a place is not free at the end")
@@ -202,14 +215,19 @@ class Load:
         early, late = max(self.memory[: half + 1]), max(self.memory[half:])
         if late > early * 1.05 + 16:
             self.wrong.append(f"memory grew from {early:.0f} to {late:.0f} MiB")
+        self.speed, server = self.tokens / elapsed, after[0] - before[0]
+        self.cost = 1e6 * server / self.tokens
         self.report(elapsed, early, late)
+        others = after[1] - before[1] - server - own
+        print(f"  processor: {self.cost:.0f} us a token, {server / elapsed:.2f} processors; "
+              f"clients {own / elapsed:.2f}, others {others / elapsed:.2f}", flush=True)
 
     def report(self, elapsed, early, late):
         def quantiles(values):
             values = sorted(values) or [0.0]
             return [1e3 * values[min(len(values) - 1, int(q * len(values)))] for q in (0.5, 0.99)]
 
-        print(f"{self.name}: {self.tokens / elapsed:.0f} tokens/s, {sum(self.counts.values()) / elapsed:.1f} requests/s "
+        print(f"{self.name}: {self.speed:.0f} tokens/s, {sum(self.counts.values()) / elapsed:.1f} requests/s "
               f"from {self.clients} clients in {elapsed:.0f} s; memory {early:.0f} then {late:.0f} MiB at most")
         for what, values in ("first token", self.first), ("between tokens", self.between), ("whole reply", self.total):
             p50, p99 = quantiles(values)
@@ -226,12 +244,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def serve(name, command, clients, seconds):
+def serve(name, command, args):
     port = free_port()
     log = tempfile.TemporaryFile()
     process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log)
     try:
-        load = Load(name, port, process.pid, clients, seconds)
+        load = Load(name, port, process.pid, args.clients, args.minutes * 60, args.temperature)
         for _ in range(6000):
             if process.poll() is not None:
                 log.seek(0)
@@ -256,15 +274,26 @@ def main():
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    args = parser.parse_args()
-    positions, seconds, threads = args.clients * 256, args.minutes * 60, str(args.threads)
-    shared = ["-m", args.model, "-np", str(args.clients), "-c", str(positions), "-t", threads, "--slots"]
-    loads = [serve("kernloom", [args.kernloom, "serve", *shared, "--log-disable"], args.clients, seconds)]
+    parser.add_argument("--against", metavar="KERNLOOM", help="another build, as a peer")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each has its turn")
+    parser.add_argument("--temperature", type=float, default=0)
+    args, flags = parser.parse_known_args()
+    shared = ["-m", args.model, "-np", str(args.clients), "-c", str(args.clients * 256), "-t", str(args.threads), "--slots"]
+    servers = {"kernloom": [args.kernloom, "serve", *shared, "--log-disable", *flags]}
+    if args.against:
+        servers["against"] = [args.against, "serve", *shared, "--log-disable"]
     if args.llama_server:
-        loads.append(serve("llama-server", [args.llama_server, *shared, "--no-webui"], args.clients, seconds))
-        ours, theirs = (load.tokens / load.seconds for load in loads)
-        print(f"kernloom / llama-server: {ours / theirs:.2f} in tokens/s")
-    sys.exit(1 if loads[0].wrong else 0)
+        servers["llama-server"] = [args.llama_server, *shared, "--no-webui"]
+    loads = {name: [] for name in servers}
+    for _ in range(args.rounds):
+        for name, command in servers.items():
+            loads[name].append(serve(name, command, args))
+    for peer in list(servers)[1:]:
+        speed, cost = (
+            [median(getattr(load, of) for load in loads[name]) for name in ("kernloom", peer)] for of in ("speed", "cost")
+        )
+        print(f"kernloom / {peer}: {speed[0] / speed[1]:.2f} in tokens/s, {cost[0] / cost[1]:.2f} in processor time a token")
+    sys.exit(any(load.wrong for load in loads["kernloom"]))
 
 
 if __name__ == "__main__":

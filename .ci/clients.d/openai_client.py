@@ -71,7 +71,7 @@ history = hello + [
 ]
 client.chat.completions.create(model=model, messages=history, tools=tools, max_tokens=2)
 
-logprobs = client.chat.completions.create(model=model, messages=hello, max_tokens=3, logprobs=True, top_logprobs=2)
+logprobs = client.chat.completions.create(model=model, messages=hello, max_tokens=3, temperature=0, logprobs=True, top_logprobs=2)
 assert len(logprobs.choices[0].logprobs.content) == 3
 
 several = client.completions.create(model=model, prompt=["a", "b"], max_tokens=3, n=2, seed=1)

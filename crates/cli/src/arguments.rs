@@ -240,9 +240,10 @@ pub struct EngineFlags {
     /// What runs the model
     #[arg(long, value_enum, default_value = "auto")]
     pub device: DeviceName,
-    /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; each with those before it
+    /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR, 6 assembly; each with those
+    /// before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,
-          value_parser = clap::value_parser!(u8).range(0..=5))]
+          value_parser = clap::value_parser!(u8).range(0..=6))]
     pub debug: u8,
     /// Folder of compiled kernels; those of `kernloom compile` need no compiler [default: kernloom in the user's cache
     /// folder]

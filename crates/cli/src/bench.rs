@@ -5,7 +5,10 @@
 
 mod batched;
 mod block;
+mod each_off;
+mod machine;
 mod report;
+mod turns;
 
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
@@ -16,6 +19,7 @@ use crate::peaks;
 use crate::terminal;
 use model::step::Class;
 use report::{Format, Report, Row};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
 
@@ -51,6 +55,21 @@ pub struct Arguments {
     /// Measure one block and its feed-forward instead
     #[arg(long)]
     block: bool,
+    /// Measure by turns with other flags of the engine: --ab '--without merge'
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, conflicts_with_all = ["parallel", "block", "machine"])]
+    ab: Option<String>,
+    /// Measure by turns with each pass left out, as `kernloom passes` lists them; with -p 0 -n 0 only count kernels
+    #[arg(long, conflicts_with_all = ["parallel", "block", "ab", "machine"])]
+    each_off: bool,
+    /// Turns of --ab and --each-off [default: as many as repetitions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10000))]
+    rounds: Option<u32>,
+    /// Markdown file whose table gets the figures of --each-off
+    #[arg(long, value_name = "FILE", requires = "each_off")]
+    into: Option<PathBuf>,
+    /// Measure what the machine can do at most, without a model
+    #[arg(long, conflicts_with_all = ["parallel", "block"])]
+    machine: bool,
     #[command(flatten)]
     measure: MeasureFlags,
     #[command(flatten)]
@@ -94,26 +113,28 @@ impl Test {
 
 /// Measures.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
+    if args.machine {
+        return machine::run(&args);
+    }
     if let Some(parallel) = &args.parallel {
         return batched::run(&args, &parallel.0);
     }
     let tests = tests(&args);
-    if tests.is_empty() && !args.block {
+    if tests.is_empty() && !args.block && !args.each_off {
         return Err(Usage("nothing to measure: -p and -n are 0".into()).into());
     }
-    let positions = match args.block {
-        true => args.n_depth.0.iter().max().copied().unwrap_or(0) + 1,
-        false => tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1),
-    };
+    if let Some(setting) = &args.ab {
+        return turns::run(&args, setting, &tests);
+    }
+    if args.each_off {
+        return each_off::run(&args, &tests);
+    }
     let path = args.model.resolve()?;
-    let mut opened = open::engine(&path, &args.engine, Positions::Needed(positions), true)?;
-    opened.cpu()?;
-    let chunk = opened.engine.chunk();
-    let mut classes = vec![Class::One];
-    classes.extend(tests.iter().flat_map(|t| t.classes(chunk)));
-    classes.sort_by_key(|class| *class as u8);
-    classes.dedup();
-    opened.prepare(&classes)?;
+    let tests = match args.block {
+        true => args.n_depth.0.iter().map(|&depth| Test { prompt: 0, generated: 1, depth }).collect(),
+        false => tests,
+    };
+    let mut opened = ready(&path, &args.engine, &tests, true)?;
     let _lock = peaks::lock(&args.measure)?;
     let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
     let watch = interrupt::watch();
@@ -139,36 +160,72 @@ fn tests(args: &Arguments) -> Vec<Test> {
     tests
 }
 
+/// Opens a model and compiles the programs that tests need, and that of one token.
+fn ready(path: &Path, flags: &EngineFlags, tests: &[Test], talk: bool) -> anyhow::Result<Opened> {
+    let positions = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
+    let mut opened = open::engine(path, flags, Positions::Needed(positions), talk)?;
+    opened.cpu()?;
+    let classes = classes(tests, opened.engine.chunk());
+    opened.prepare(&classes)?;
+    Ok(opened)
+}
+
+/// The programs that tests need, and that of one token.
+fn classes(tests: &[Test], chunk: usize) -> Vec<Class> {
+    let mut classes = vec![Class::One];
+    classes.extend(tests.iter().flat_map(|t| t.classes(chunk)));
+    classes.sort_by_key(|class| *class as u8);
+    classes.dedup();
+    classes
+}
+
 /// Nanoseconds of every repetition.
 fn times(opened: &mut Opened, test: Test, args: &Arguments, watch: &Watch) -> anyhow::Result<Vec<u64>> {
-    let mut random = Random(1);
-    let mut runner = Runner { opened, random: &mut random, watch };
-    terminal::progress(&format!("{}: filling the cache", report::name(test)));
-    runner.prompt(test.depth, 0)?;
-    if !args.no_warmup {
-        terminal::progress(&format!("{}: warming up", report::name(test)));
-        runner.prompt(test.prompt, test.depth)?;
-        runner.decode(test.generated.min(1), test.depth + test.prompt)?;
-    }
+    terminal::progress(&format!("{}: filling the cache and warming up", report::name(test)));
+    let mut running = Running::new(opened, test, watch, !args.no_warmup)?;
     let mut times = vec![];
     for repetition in 1..=args.repetitions {
         terminal::progress(&format!("{}: {repetition} of {}", report::name(test), args.repetitions));
-        let start = Instant::now();
-        runner.prompt(test.prompt, test.depth)?;
-        runner.decode(test.generated, test.depth + test.prompt)?;
-        times.push(start.elapsed().as_nanos() as u64);
+        times.push(running.repetition()?);
     }
     terminal::wipe();
     Ok(times)
 }
 
-struct Runner<'a> {
+/// The middle of some values, which are sorted; of an even number the upper one.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A test on an engine whose cache is filled to its depth.
+struct Running<'a> {
     opened: &'a mut Opened,
-    random: &'a mut Random,
+    test: Test,
+    random: Random,
     watch: &'a Watch,
 }
 
-impl Runner<'_> {
+impl<'a> Running<'a> {
+    fn new(opened: &'a mut Opened, test: Test, watch: &'a Watch, warm: bool) -> anyhow::Result<Running<'a>> {
+        let mut running = Running { opened, test, random: Random(1), watch };
+        running.prompt(test.depth, 0)?;
+        if warm {
+            running.prompt(test.prompt, test.depth)?;
+            running.decode(test.generated.min(1), test.depth + test.prompt)?;
+        }
+        Ok(running)
+    }
+
+    /// Runs the test once; nanoseconds that it took.
+    fn repetition(&mut self) -> anyhow::Result<u64> {
+        let Test { prompt, generated, depth } = self.test;
+        let start = Instant::now();
+        self.prompt(prompt, depth)?;
+        self.decode(generated, depth + prompt)?;
+        Ok(start.elapsed().as_nanos() as u64)
+    }
+
     /// Computes `n` tokens from position `start` on, in steps of as many as the engine takes.
     fn prompt(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
         let chunk = self.opened.engine.chunk();

@@ -1,11 +1,12 @@
-//! `--debug 1..5`: what the compiler made of a step, on stderr.
+//! `--debug 1..6`: what the compiler made of a step, on stderr.
 
 use crate::terminal;
 use compiler::Compiled;
 use model::step::Class;
 use std::fmt::Write;
 
-/// Prints everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR.
+/// Prints everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; the device
+/// adds 6, assembly.
 pub fn print(class: Class, compiled: &Compiled, level: u8) {
     let program = &compiled.program;
     let mut out = String::new();
@@ -31,6 +32,10 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
         }
     }
     if level >= 3 {
+        for launch in program.stages.iter().flat_map(|stage| &stage.launches) {
+            let paths = compiled.bodies[launch.kernel].paths.join(", ");
+            let _ = writeln!(out, "path of {}: {paths}", if launch.origin.is_empty() { "-" } else { &launch.origin });
+        }
         let _ = writeln!(out, "{}", compiled.log);
     }
     if level >= 4 {
@@ -40,9 +45,6 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
         for (kernel, body) in program.kernels.iter().zip(&compiled.bodies) {
             let _ = writeln!(out, "IR of {}:\n{}", kernel.symbol, ir::print::kernel(&compiled.graph, body.root));
         }
-    }
-    if level >= 6 {
-        out.push_str("assembly (level 6) is not available yet\n");
     }
     terminal::line(out.trim_end());
 }

@@ -90,7 +90,7 @@ pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options,
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
     };
-    let names = compiler::compile::pass_names();
+    let names = compiler::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
@@ -249,12 +249,10 @@ impl Opened {
 
     /// Compiles these programs, checks that they fit together, and loads them.
     pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
-        for variant in variants.iter().map(|&variant| variant.into()) {
-            let class = variant.class;
-            terminal::progress(&format!("compiling the program for {}", tokens_of(class)));
-            let path = &self.path;
-            self.engine.compile(variant).with_context(|| path.display().to_string())?;
-        }
+        let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
+        let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
+        terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
+        self.engine.compile_all(&variants).with_context(|| self.path.display().to_string())?;
         let plan = Plan::of_engine(&self.engine, self.workers());
         refuse(plan.check())?;
         if self.talk {
@@ -264,10 +262,14 @@ impl Opened {
             terminal::line("warning: the weights do not fit in memory; every token reads some of them from disk");
         }
         let mut warned: Vec<Warning> = vec![];
-        for variant in variants.iter().map(|&variant| variant.into()) {
+        for variant in variants {
             let class = variant.class;
             if self.flags.debug > 0 {
-                debug::print(class, self.engine.compile(variant)?, self.flags.debug);
+                let compiled = self.engine.compile(variant)?;
+                debug::print(class, compiled, self.flags.debug);
+                if let (6, Runner::Cpu(cpu)) = (self.flags.debug, &self.runner) {
+                    terminal::line(&cpu.assembly(&compiled.program)?);
+                }
             }
             self.engine.prepare(variant)?;
             if let Runner::Interpreter(interpreter) = &mut self.runner {

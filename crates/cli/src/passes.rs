@@ -1,13 +1,12 @@
 //! `passes`: names for `--without`.
 
-use compiler::compile::pass_names;
 use std::io::Write;
 
-/// Prints one name a line.
+/// Prints one a line: the name, and what is done only if it is not left out.
 pub fn run() -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    for name in pass_names() {
-        writeln!(out, "{name}")?;
+    for switch in compiler::switches() {
+        writeln!(out, "{:<10} {}", switch.name, switch.what)?;
     }
     Ok(out.flush()?)
 }

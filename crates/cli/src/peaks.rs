@@ -2,7 +2,7 @@
 
 use crate::arguments::MeasureFlags;
 use crate::terminal;
-use device::bandwidth::{self, READ_BYTES};
+use device::bandwidth::{self, Peaks, READ_BYTES};
 use device::{CacheConfig, Cpu, MachineLock};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,12 +21,17 @@ pub fn measured(cpu: &Cpu, flags: &MeasureFlags) -> anyhow::Result<f64> {
     if let Some(given) = flags.bandwidth {
         return Ok(given * 1e9);
     }
-    terminal::progress("measuring the read bandwidth");
+    Ok(all(cpu)?.read)
+}
+
+/// Everything that this device can do at most, measured now; the bandwidth is kept.
+pub fn all(cpu: &Cpu) -> anyhow::Result<Peaks> {
+    terminal::progress("measuring the machine");
     let room = device::available_memory().map_or(READ_BYTES, |bytes| (bytes / 4) as usize);
     let peaks = bandwidth::measure(cpu, READ_BYTES.min(room).max(64 << 20))?;
     terminal::wipe();
     keep(cpu, peaks.read);
-    Ok(peaks.read)
+    Ok(peaks)
 }
 
 /// Bytes a second that this device read when it was last measured; measures if it never was.

@@ -158,6 +158,8 @@ struct Ignored {
     backend_sampling: bool,
     #[arg(long, hide = true, value_name = "N")]
     n_gpu_layers: Option<String>,
+    #[arg(long, hide = true, value_name = "WHEN", num_args = 0..=1)]
+    flash_attn: Option<Option<String>>,
     #[arg(long, hide = true, value_name = "MIB", allow_negative_numbers = true)]
     cache_ram: Option<i64>,
 }
@@ -183,6 +185,8 @@ enum ReasoningFormat {
 enum Pooled {
     Mean,
     Last,
+    /// A vector for each token, on /embedding only
+    None,
 }
 
 /// Whose names metrics also have.
@@ -233,6 +237,7 @@ impl Arguments {
             embeddings: self.embeddings.then_some(match self.pooling {
                 Pooled::Mean => Pooling::Mean,
                 Pooled::Last => Pooling::Last,
+                Pooled::None => Pooling::Each,
             }),
             page: !self.no_webui,
             body_limit: self.body_limit,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 13] = [
+const SHORT: [(&str, &str); 14] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
     ("-mu", "--model"),
@@ -11,6 +11,7 @@ const SHORT: [(&str, &str); 13] = [
     ("-kvu", "--kv-unified"),
     ("-cb", "--cont-batching"),
     ("-ngl", "--n-gpu-layers"),
+    ("-fa", "--flash-attn"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),

@@ -192,6 +192,79 @@ fn bench_speaks_as_llama_bench_does() {
 }
 
 #[test]
+fn bench_takes_turns_with_another_setting() {
+    let path = model();
+    let lock = folder().join("turns.lock");
+    let base = ["bench", "-m", text(&path), "-p", "12", "-n", "4", "--bandwidth", "20", "--lock", text(&lock)];
+    let turns = |more: &[&str]| run(&[&base[..], more].concat());
+    let whole = json(&turns(&["--ab", "--without merge -t 1", "--rounds", "3", "-o", "json"]).ok());
+    assert_eq!(whole["b"], "--without merge -t 1");
+    let tests = whole["tests"].as_array().expect("tests");
+    assert_eq!(tests.iter().map(|t| t["test"].as_str().expect("a name")).collect::<Vec<_>>(), ["pp12", "tg4"]);
+    for test in tests {
+        let speeds = |side: &str| -> Vec<f64> {
+            test[side].as_array().expect("speeds").iter().map(|v| v.as_f64().expect("a number")).collect()
+        };
+        let mut ratios: Vec<f64> = speeds("a_ts").iter().zip(speeds("b_ts")).map(|(a, b)| b / a).collect();
+        ratios.sort_by(f64::total_cmp);
+        assert_eq!(ratios.len(), 3);
+        for (key, want) in ["least", "ratio", "most"].iter().zip(ratios) {
+            assert!((test[*key].as_f64().expect("a number") - want).abs() < 1e-9 * want, "{key} of {test}");
+        }
+    }
+    let table = turns(&["--ab", "", "-r", "2"]).ok();
+    assert!(table.text().starts_with("| test") && table.text().contains("medians of 2 rounds"), "{}", table.text());
+    assert!(turns(&["--ab", "--nonsense"]).error(2).contains("--nonsense"));
+    assert!(turns(&["--ab", "--without nonsense"]).error(2).contains("nonsense"));
+}
+
+#[test]
+fn bench_leaves_out_each_pass_and_writes_the_table() {
+    let path = model();
+    let lock = folder().join("each-off.lock");
+    let table = folder().join("each-off.md");
+    let marks = ["<!-- bench --each-off: begin -->", "<!-- bench --each-off: end -->"];
+    let before = "| idea | switch |\n|---|---|\n| gate and up | `merge` |\n| planes | `planes` |\n| other | none |";
+    std::fs::write(&table, format!("Text.\n{}\n{before}\n{}\nMore.\n", marks[0], marks[1])).expect("a file");
+    let args = ["bench", "-m", text(&path), "-p", "0", "-n", "2", "--rounds", "1", "--each-off", "--lock", text(&lock)];
+    let whole = json(&run(&[&args[..], &["--into", text(&table), "-o", "json"]].concat()).ok());
+    let rows = whole["rows"].as_array().expect("rows");
+    let passes = run(&["passes"]).ok();
+    assert_eq!(rows.len(), passes.text().lines().count());
+    let row = |name: &str| rows.iter().find(|row| row["switch"] == name).unwrap_or_else(|| panic!("{name}"));
+    let more = |name: &str| row(name)["kernels"].as_u64() > whole["kernels"].as_u64();
+    assert!(more("merge") && more("fuse") && more("factor"), "{whole}");
+    assert!(row("planes")["same_program"] == true && row("dot")["same_program"] == false, "{whole}");
+    let filled = std::fs::read_to_string(&table).expect("the file");
+    assert!(filled.starts_with("Text.\n") && filled.ends_with("More.\n"), "{filled}");
+    let merge = filled.lines().find(|line| line.contains("`merge`")).expect("a row");
+    assert!(merge.contains(&format!("| {} |", row("merge")["kernels"])), "{merge}");
+    assert!(filled.contains("| other | none | - |") && filled.contains("With everything: "), "{filled}");
+    std::fs::write(&table, "nothing").expect("a file");
+    assert!(run(&[&args[..], &["--into", text(&table)]].concat()).error(1).contains("bench --each-off: begin"));
+}
+
+#[test]
+fn bench_measures_the_machine_without_a_model() {
+    let lock = folder().join("machine.lock");
+    let peaks = json(&run(&["bench", "--machine", "-o", "json", "--lock", text(&lock)]).ok());
+    for key in ["read_gb_per_s", "int8_gmac_per_s", "f32_gmac_per_s"] {
+        assert!(peaks[key].as_f64().is_some_and(|peak| peak > 0.0), "{key} in {peaks}");
+    }
+    assert!(run(&["bench", "--machine", "--lock", text(&lock)]).ok().text().contains("GB/s"));
+}
+
+#[test]
+fn every_pass_has_a_place_in_the_table_of_optimisations() {
+    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/optimisations.md"));
+    let table = table.expect("the table");
+    for line in run(&["passes"]).ok().text().lines() {
+        let name = line.split(' ').next().expect("a name");
+        assert!(table.contains(&format!("| `{name}` |")), "{name} is not in docs/optimisations.md");
+    }
+}
+
+#[test]
 fn bench_decodes_many_sequences_at_a_time() {
     let path = tiny("tiny-llama", "q4_0");
     let lock = folder().join("batched.lock");
@@ -261,9 +334,10 @@ fn profile_explains_a_step() {
 fn debug_shows_what_the_compiler_did() {
     let path = model();
     let err = |level: &str| run(&["run", text(&path), "-p", "x", "-n", "1", "--debug", level]).ok().err;
-    let (schedule, all) = (err("1"), err("5"));
+    let (schedule, all) = (err("1"), err("6"));
     assert!(schedule.contains("stage 0: ") && !schedule.contains("schedule cache"), "{schedule}");
-    for part in ["stage 0: ", "kernel k0_", "schedule cache", "int64_t begin", "IR of k0_"] {
+    for part in ["stage 0: ", "kernel k0_", "path of blk.0.", "schedule cache", "int64_t begin", "IR of k0_", ".globl"]
+    {
         assert!(all.contains(part), "{part}");
     }
 }
@@ -338,7 +412,7 @@ fn synth_is_reproducible() {
 #[test]
 fn passes_and_completions() {
     let passes = run(&["passes"]).ok();
-    assert!(passes.text().lines().any(|name| name == "fuse"), "{}", passes.text());
+    assert!(passes.text().lines().any(|line| line.split(' ').next() == Some("fuse")), "{}", passes.text());
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(run(&["completions", shell]).ok().text().contains("kernloom"), "{shell}");
     }

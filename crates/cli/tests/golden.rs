@@ -66,15 +66,32 @@ fn interpreted(files: &[Golden]) {
 #[test]
 fn logits_at_every_instruction_level() {
     let files: Vec<Golden> = golden().into_iter().filter(|file| file.name == "tiny-llama-Q4_0.gguf").collect();
-    let file = files.first().expect("a file that is part of the repository");
+    assert_eq!(files.len(), 1, "a file that is part of the repository");
+    at_every_level(&files);
+}
+
+#[test]
+#[ignore = "compiles for many minutes; .ci/run --full runs it"]
+fn logits_of_every_file_at_every_instruction_level() {
+    at_every_level(&golden());
+}
+
+fn at_every_level(files: &[Golden]) {
     let there = |cc: &&str| std::process::Command::new(cc).arg("--version").output().is_ok_and(|o| o.status.success());
     let (compilers, missing): (Vec<&str>, Vec<&str>) = ["gcc", "clang"].into_iter().partition(there);
     missing.iter().for_each(|cc| println!("{cc} is not installed: no logits through it"));
-    let case =
-        |isa, cc| Case { file, numerics: "int8", batch: 7, device: "cpu", tokens: usize::MAX, built: Some((isa, cc)) };
     let levels = Isa::available();
-    let cases: Vec<Case<'_>> = compilers.iter().flat_map(|cc| levels.iter().map(|isa| case(*isa, *cc))).collect();
-    check(&files, &cases, &format!("{} at {} instruction levels", compilers.join(" and "), levels.len()));
+    let mut cases: Vec<Case<'_>> = vec![];
+    for file in files {
+        for &cc in &compilers {
+            let of = |&isa: &Isa| {
+                let (numerics, device, tokens) = ("int8", "cpu", usize::MAX);
+                Case { file, numerics, batch: 7, device, tokens, built: Some((isa, cc)) }
+            };
+            cases.extend(levels.iter().map(of));
+        }
+    }
+    check(files, &cases, &format!("{} at {} instruction levels", compilers.join(" and "), levels.len()));
 }
 
 fn check(files: &[Golden], cases: &[Case<'_>], through: &str) {

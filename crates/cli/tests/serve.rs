@@ -484,6 +484,16 @@ fn embeddings(server: &Server) {
     );
 }
 
+/// A server that pools nothing has a vector for each token.
+fn vectors_of_tokens(server: &Server) {
+    let tokens = server.post("/tokenize", json!({ "content": "Hello you", "add_special": true })).json();
+    let vectors = server.post("/embedding", json!({ "content": "Hello you" })).json();
+    let vectors = vectors[0]["embedding"].as_array().expect("vectors").clone();
+    assert_eq!(vectors.len(), tokens["tokens"].as_array().expect("tokens").len());
+    assert!(vectors.iter().all(|vector| vector.as_array().is_some_and(|vector| vector.len() == 256)));
+    assert_eq!(server.post("/v1/embeddings", json!({ "input": "x" })).error(400), "invalid_request_error");
+}
+
 /// Base64 as bytes.
 fn unpacked(text: &str) -> Vec<u8> {
     let value = |c: u8| match c {
@@ -681,7 +691,8 @@ fn keys_queue_and_loading() {
 
 #[test]
 fn a_server_told_to_end_finishes_what_it_does() {
-    let mut server = Server::start(&["-np", "2"]);
+    let mut server = Server::start(&["-np", "2", "--embeddings", "--pooling", "none"]);
+    vectors_of_tokens(&server);
     let long = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 400, "stream": true });
     let stream = server.open("POST", "/completion", "", long.to_string().as_bytes());
     server.wait_for("it runs", || server.metric("kernloom_requests_running") > 0.0);

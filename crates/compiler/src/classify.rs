@@ -1,6 +1,7 @@
 //! What each tensor node is to the scheduler: free to repeat, inlined into a
 //! reduction, a contraction, or ordinary work.
 
+use crate::schedule::Fusions;
 use ir::{BinOp, DType, Graph, Id, Op, UnOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -19,6 +20,7 @@ pub struct Roles {
     pub heavy: FxHashSet<Id>,
     /// Bodies of folds: functions of placeholders, shared by folds of one shape.
     pub merge: FxHashSet<Id>,
+    fusions: Fusions,
 }
 
 /// Whether a node only renames elements of one source.
@@ -42,7 +44,7 @@ pub fn volume(g: &mut Graph, id: Id) -> i64 {
 
 impl Roles {
     /// Assigns roles to everything under `roots`.
-    pub fn of(g: &mut Graph, roots: &[Id]) -> Roles {
+    pub fn of(g: &mut Graph, roots: &[Id], fusions: &Fusions) -> Roles {
         let live = g.toposort(roots);
         let mut users: FxHashMap<Id, Vec<Id>> = FxHashMap::default();
         for &id in &live {
@@ -57,6 +59,7 @@ impl Roles {
             inline: Default::default(),
             heavy: Default::default(),
             merge: Default::default(),
+            fusions: fusions.clone(),
         };
         roles.mark_free(g);
         // Embeddings are known once operands are; what reads them is then no
@@ -97,6 +100,7 @@ impl Roles {
                         && (all_free || matches!(g.op(base(g, g.src(id)[0])), Op::Scatter))
                 }
                 Op::Dequant(..) | Op::Cast | Op::Where => all_free,
+                Op::Unary(UnOp::Sin | UnOp::Cos) if !self.fusions.tables => all_free,
                 Op::Unary(UnOp::Exp | UnOp::Sin | UnOp::Cos | UnOp::Sqrt | UnOp::Rsqrt | UnOp::Recip | UnOp::Round) => {
                     false
                 }
@@ -177,7 +181,8 @@ impl Roles {
 
     /// Whether a node is rows of a tensor that a computed index chooses.
     fn chooses_rows(&self, g: &Graph, id: Id) -> bool {
-        *g.op(id) == Op::Gather
+        self.fusions.in_place
+            && *g.op(id) == Op::Gather
             && reads_tensor(g, g.src(id)[0])
             && self.free.contains(&g.src(id)[0])
             && !self.free.contains(&g.src(id)[1])

@@ -13,7 +13,7 @@ use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -38,7 +38,7 @@ pub struct Options {
     pub gpu: Option<gpu::Plan>,
     /// Scheduling limits.
     pub prices: Prices,
-    /// Names of passes and rules that are skipped.
+    /// Names of what is skipped, see [`crate::switches`].
     pub without: Vec<String>,
     /// How the tasks of a kernel for a CPU are cut.
     pub cuts: Cuts,
@@ -66,6 +66,7 @@ impl Options {
             prefetch: 2304,
             tokens: if vector_bytes >= 64 { 8 } else { 4 },
             product: false,
+            dots: true,
         };
         Options {
             numerics,
@@ -99,10 +100,6 @@ impl Options {
         let mut options = self.clone();
         options.plan.product = false;
         options
-    }
-
-    fn allows(&self, name: &str) -> bool {
-        NEEDED.contains(&name) || !self.without.iter().any(|w| w == name)
     }
 }
 
@@ -168,13 +165,13 @@ impl fmt::Display for Log {
 }
 
 /// One pass of rewriting.
-struct Pass {
+pub(crate) struct Pass {
     name: &'static str,
-    rules: &'static [Rule],
+    pub(crate) rules: &'static [Rule],
 }
 
 /// Rewriting passes on tensors, in order. The third is for `int8` only, the last for GPUs.
-static PASSES: &[Pass] = &[
+pub(crate) static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::CHOICE, rules::NEUTRAL, rules::TOPK] },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM] },
     Pass { name: "int8", rules: &[rules::INT8] },
@@ -182,13 +179,7 @@ static PASSES: &[Pass] = &[
 ];
 
 /// Rules without which some programs cannot be lowered at all.
-const NEEDED: [&str; 1] = [rules::TOPK.name];
-
-/// Names that `without` understands.
-pub fn pass_names() -> Vec<&'static str> {
-    let rules = PASSES.iter().flat_map(|p| p.rules.iter().map(|r| r.name)).filter(|name| !NEEDED.contains(name));
-    rules.chain(["fuse", "product"]).collect()
-}
+pub(crate) const NEEDED: [&str; 1] = [rules::TOPK.name];
 
 /// Compiles a step. `outputs` are read by the host, by name; `effects` are new
 /// versions of states.
@@ -199,6 +190,7 @@ pub fn compile(
     effects: &[&Tensor],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
+    let options = &options.switched();
     let mut graph = builder.0.borrow().clone();
     let g = &mut graph;
     let mut log = Log::default();
@@ -247,9 +239,7 @@ pub fn compile(
         }
         named.push(*r);
     }
-    let mut prices = options.prices.clone();
-    prices.unfused |= !options.allows("fuse");
-    let s = schedule(g, &roots, &prices)?;
+    let s = schedule(g, &roots, &options.prices)?;
     if options.check {
         check::tensors(g, "outputs", &roots)?;
         check::schedule(g, &s)?;
@@ -296,7 +286,7 @@ fn assemble(
         if options.check {
             check::nest(g, &lowered.nest)?;
         }
-        let k = match kernels.get(&lowered.nest) {
+        let k = match kernels.get(&lowered.nest).filter(|_| options.allows("share")) {
             Some(&k) => {
                 log.hits += 1;
                 k
@@ -526,7 +516,7 @@ pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
 /// A name for reports: the layer and the tensors that a kernel reads.
 fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     let mut names: Vec<String> = vec![];
-    for p in params(g, s, group) {
+    for p in params(g, s, group).0 {
         let (Op::Param { name } | Op::State { name }) = g.op(p) else { continue };
         let short = name.strip_suffix(".weight").unwrap_or(name).to_string();
         if !names.contains(&short) {
@@ -536,12 +526,13 @@ fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     names.join(" ")
 }
 
-fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
+/// The tensors that a group reads, and the nodes between them and its members.
+fn params(g: &Graph, s: &Schedule, group: usize) -> (Vec<Id>, FxHashSet<Id>) {
     let mut out = vec![];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     let mut stack: Vec<Id> = s.groups[group].members.iter().flat_map(|&m| g.src(m).to_vec()).collect();
     while let Some(id) = stack.pop() {
-        if !seen.insert(id) || s.home.contains_key(&id) {
+        if s.home.contains_key(&id) || !seen.insert(id) {
             continue;
         }
         if matches!(g.op(id), Op::Param { .. } | Op::State { .. }) {
@@ -550,35 +541,32 @@ fn params(g: &Graph, s: &Schedule, group: usize) -> Vec<Id> {
         stack.extend_from_slice(g.src(id));
     }
     out.sort_unstable();
-    out
+    seen.extend(&s.groups[group].members);
+    (out, seen)
 }
 
 /// Bytes of weights that one step reads in this kernel: all of a matrix, or
 /// the selected rows of a stack.
 fn read_bytes(g: &mut Graph, s: &Schedule, group: usize, inputs: &BTreeSet<String>) -> i64 {
     let mut total = 0;
-    for p in params(g, s, group) {
+    let (params, within) = params(g, s, group);
+    for p in params {
         if !matches!(g.op(p), Op::Param { name } if !inputs.contains(name)) {
             continue;
         }
         let shape = g.shape(p).to_vec();
         let elems: i64 = shape.iter().map(|&d| index::bounds(g, d).1).product();
         let all = elems * g.dtype(p).bytes() as i64;
-        let picked = s
-            .roles
-            .users
-            .get(&p)
-            .into_iter()
-            .flatten()
-            .chain(s.roles.users.get(&p).into_iter().flatten().flat_map(|u| s.roles.users.get(u).into_iter().flatten()))
-            .find_map(|&u| {
-                if *g.op(u) != Op::Gather {
-                    return None;
-                }
-                let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
-                let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
-                Some(all / rows * n.min(rows))
-            });
+        let users = |id: Id| s.roles.users.get(&id).into_iter().flatten().copied().filter(|u| within.contains(u));
+        let mut readers = users(p).chain(users(p).flat_map(users));
+        let picked = readers.find_map(|u| {
+            if *g.op(u) != Op::Gather {
+                return None;
+            }
+            let n: i64 = g.shape(g.src(u)[1]).iter().map(|&d| g.as_int(d).unwrap_or(1)).product();
+            let rows = g.as_int(g.shape(g.src(u)[0])[0])?;
+            Some(all / rows * n.min(rows))
+        });
         total += picked.unwrap_or(all);
     }
     total

@@ -6,7 +6,7 @@
 //! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
 //! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
 //! C and [`render_cuda`] CUDA; [`memory`] lays out buffers; [`program`] is the
-//! result.
+//! result. [`mod@switches`] lists what can be left out by name.
 
 pub mod axes;
 mod check;
@@ -24,9 +24,11 @@ pub mod render_cuda;
 pub mod rules;
 pub mod schedule;
 pub mod slp;
+pub mod switches;
 pub mod tensor;
 pub mod tile;
 mod transpose;
 
 pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
+pub use switches::{Switch, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};

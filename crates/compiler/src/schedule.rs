@@ -11,6 +11,7 @@ use crate::axes::{Along, Obstacle, backward, forward, unify};
 use crate::classify::{Roles, base, is_view, volume};
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 mod absorb;
@@ -25,17 +26,42 @@ pub struct Prices {
     pub repeat: i64,
     /// One kernel for each operation: no fusion.
     pub unfused: bool,
+    /// What is done otherwise.
+    pub fusions: Fusions,
+}
+
+/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fusions {
+    /// Kernels that a value combines become one.
+    pub merge: bool,
+    /// Values join the kernel that produces what they read.
+    pub epilogue: bool,
+    /// Small kernels move into their readers.
+    pub absorb: bool,
+    /// The tiles of a fold are computed inside its loop.
+    pub fold: bool,
+    /// Rows that a computed index chooses are read in place.
+    pub in_place: bool,
+    /// Sines and cosines are computed once, and not by each reader.
+    pub tables: bool,
+}
+
+impl Default for Fusions {
+    fn default() -> Fusions {
+        Fusions { merge: true, epilogue: true, absorb: true, fold: true, in_place: true, tables: true }
+    }
 }
 
 impl Prices {
     /// A CPU with a spinning pool: a stage costs a quarter of a microsecond.
     pub fn cpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false }
+        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
     }
 
     /// A GPU: a stage costs about a microsecond, and a task is a block of threads.
     pub fn gpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false }
+        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
     }
 }
 
@@ -96,7 +122,7 @@ pub struct StateOrder(pub String);
 /// # Errors
 /// A state whose old version is read after, or while, a step overwrites it.
 pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule, StateOrder> {
-    let roles = Roles::of(g, roots);
+    let roles = Roles::of(g, roots, &prices.fusions);
     let mut s = Scheduler {
         prices: prices.clone(),
         out: Schedule {
@@ -107,13 +133,14 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
             stored: Default::default(),
             notes: vec![],
         },
+        depths: RefCell::default(),
     };
     let live = s.out.roles.live.clone();
     s.place_folds(g, &live);
     for &id in &live {
         s.place(g, id);
     }
-    if !s.prices.unfused {
+    if !s.prices.unfused && s.prices.fusions.absorb {
         s.absorb_small(g, roots);
     }
     s.find_stored(g, roots);
@@ -125,6 +152,8 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
 struct Scheduler {
     prices: Prices,
     out: Schedule,
+    /// Stages before each group, as far as they are known.
+    depths: RefCell<Vec<Option<usize>>>,
 }
 
 impl Schedule {
@@ -206,21 +235,32 @@ impl Scheduler {
         for r in self.out.reads(g, id) {
             let h = self.out.home[&r];
             if h != group {
-                self.out.groups[group].deps.insert(h);
+                self.depend(group, h);
             }
+        }
+    }
+
+    /// Lets a group run after another.
+    fn depend(&mut self, group: usize, on: usize) {
+        self.out.groups[group].deps.insert(on);
+        let known = self.depths.borrow().get(group).copied().flatten();
+        // What depends on a group that moves back moves with it.
+        if known.is_some_and(|d| d <= self.depth(on)) {
+            self.depths.borrow_mut().clear();
         }
     }
 
     /// Whether group `from` needs group `on`, directly or not.
     fn needs(&self, from: usize, on: usize) -> bool {
+        let depth = self.depth(on);
         let mut stack = vec![from];
         let mut seen = FxHashSet::default();
         while let Some(x) = stack.pop() {
             if x == on {
                 return true;
             }
-            if seen.insert(x) {
-                // Dependencies mostly point to older groups; merged ones may not.
+            // All that a group needs lies before it.
+            if self.depth(x) > depth && seen.insert(x) {
                 stack.extend(self.out.groups[x].deps.iter().copied());
             }
         }
@@ -291,7 +331,7 @@ impl Scheduler {
 
     /// Nodes that have the folded dimension, with their maps.
     fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
-        if self.prices.unfused {
+        if self.prices.unfused || !self.prices.fusions.fold {
             return vec![];
         }
         let serial = lead[axis];
@@ -350,7 +390,7 @@ impl Scheduler {
         homes.sort_unstable();
         homes.dedup();
         // Siblings: kernels cut the same way that do not need each other.
-        if homes.len() > 1 {
+        if homes.len() > 1 && self.prices.fusions.merge {
             self.merge_siblings(g, id, &mut homes);
         }
         // The latest producer first: the others are then read from memory.
@@ -362,7 +402,7 @@ impl Scheduler {
             .map(|r| self.out.home[r])
             .collect();
         for &h in &homes {
-            if written.contains(&h) {
+            if written.contains(&h) || !self.prices.fusions.epilogue {
                 continue;
             }
             // Joining must not delay what the kernel computes already.
@@ -384,17 +424,16 @@ impl Scheduler {
         self.seed(g, id, false);
     }
 
+    /// The longest chain of groups that a group needs.
     fn depth(&self, group: usize) -> usize {
-        let mut memo = FxHashMap::default();
-        self.depth_of(group, &mut memo)
-    }
-
-    fn depth_of(&self, group: usize, memo: &mut FxHashMap<usize, usize>) -> usize {
-        if let Some(&d) = memo.get(&group) {
+        if let Some(&Some(d)) = self.depths.borrow().get(group) {
             return d;
         }
-        let d = self.out.groups[group].deps.iter().map(|&x| self.depth_of(x, memo) + 1).max().unwrap_or(0);
-        memo.insert(group, d);
+        let d = self.out.groups[group].deps.iter().map(|&x| self.depth(x) + 1).max().unwrap_or(0);
+        let mut depths = self.depths.borrow_mut();
+        let len = depths.len().max(group + 1);
+        depths.resize(len, None);
+        depths[group] = Some(d);
         d
     }
 
@@ -406,15 +445,27 @@ impl Scheduler {
             Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
             Err(_) => {}
         }
-        let axes = self.out.groups[group].axes.clone();
-        let maps: Vec<((usize, Id), Vec<Along>)> =
-            self.out.maps.iter().filter(|(k, _)| k.0 == group).map(|(k, m)| (*k, m.clone())).collect();
+        let cut = self.cut_of(group);
         let joined = self.adapt(g, id, group);
         if joined.is_err() {
-            self.out.groups[group].axes = axes;
-            self.out.maps.extend(maps);
+            self.restore(group, cut);
         }
         joined
+    }
+
+    /// How a group is cut: its axes, and the maps of its members.
+    fn cut_of(&self, group: usize) -> (Vec<AxisInfo>, Vec<Vec<Along>>) {
+        let gr = &self.out.groups[group];
+        (gr.axes.clone(), gr.members.iter().map(|&m| self.out.maps[&(group, m)].clone()).collect())
+    }
+
+    /// Cuts a group as it was before.
+    fn restore(&mut self, group: usize, (axes, maps): (Vec<AxisInfo>, Vec<Vec<Along>>)) {
+        let gr = &mut self.out.groups[group];
+        gr.axes = axes;
+        for (&m, map) in gr.members.iter().zip(maps) {
+            self.out.maps.insert((group, m), map);
+        }
     }
 
     /// Changes the axes of a group until a node fits.
@@ -485,14 +536,12 @@ impl Scheduler {
             return Err(format!("only {tasks} tasks would be left"));
         }
         self.out.groups[group].axes[axis].count = g.int(n / by);
-        for ((gr, _), m) in self.out.maps.iter_mut() {
-            if *gr == group {
-                for a in m.iter_mut() {
-                    if let Along::Axis { axis: x, unit } = a
-                        && *x == axis
-                    {
-                        *unit *= by;
-                    }
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if let Along::Axis { axis: x, unit } = a
+                    && *x == axis
+                {
+                    *unit *= by;
                 }
             }
         }
@@ -526,12 +575,10 @@ impl Scheduler {
             return Err(format!("only {tasks} tasks would be left"));
         }
         self.out.groups[group].axes[axis].inner = true;
-        for ((gr, _), m) in self.out.maps.iter_mut() {
-            if *gr == group {
-                for a in m.iter_mut() {
-                    if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
-                        *a = Along::Inner;
-                    }
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
+                    *a = Along::Inner;
                 }
             }
         }
@@ -553,9 +600,9 @@ impl Scheduler {
                 if self.out.groups[a].axes.iter().chain(&self.out.groups[b].axes).any(|x| x.serial) {
                     continue;
                 }
-                let saved = (self.out.groups.clone(), self.out.maps.clone());
+                let saved = [a, b].map(|x| (x, self.cut_of(x)));
                 if let Err(why) = self.merge(g, id, a, b) {
-                    (self.out.groups, self.out.maps) = saved;
+                    saved.into_iter().for_each(|(x, cut)| self.restore(x, cut));
                     self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
                 } else {
                     self.out.notes.push(format!("kernels {a} and {b} merged for {id:?}"));
@@ -600,12 +647,14 @@ impl Scheduler {
         let ga = &mut self.out.groups[a];
         ga.members.extend(moved.members);
         ga.members.sort_unstable();
+        ga.members.dedup();
         ga.deps.extend(moved.deps);
         for gr in &mut self.out.groups {
             if gr.deps.remove(&b) {
                 gr.deps.insert(a);
             }
         }
+        self.depths.borrow_mut().clear();
         Ok(())
     }
 
@@ -658,17 +707,16 @@ impl Scheduler {
                     let Op::State { name } = g.op(s) else { unreachable!() };
                     return Err(StateOrder(name.clone()));
                 }
-                self.out.groups[writer].deps.insert(reader);
+                self.depend(writer, reader);
             }
         }
         Ok(())
     }
 
     fn find_levels(&mut self) {
-        let mut memo = FxHashMap::default();
         for i in 0..self.out.groups.len() {
             if !self.out.groups[i].dead {
-                self.out.groups[i].level = self.depth_of(i, &mut memo);
+                self.out.groups[i].level = self.depth(i);
             }
         }
     }

@@ -33,12 +33,14 @@ pub struct Plan {
     /// Whether there is a matrix unit for [`Op::Product`]; rows of block formats are then multiplied in bf16 where a
     /// step has many tokens.
     pub product: bool,
+    /// Whether sums of products of codes become packed integer dots.
+    pub dots: bool,
 }
 
 impl Plan {
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1, product: false }
+        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1, product: false, dots: true }
     }
 }
 
@@ -150,7 +152,7 @@ impl Tiler {
                 } else if let Some(s) = self.attempt(|t| matmul::register_tile(t, g, item)) {
                     self.paths.push("integer tile");
                     s
-                } else if let Some(s) = dot::integer_dot(self, g, item) {
+                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item)).flatten() {
                     self.paths.push("integer dot");
                     s
                 } else if let Some(s) = self.lanes_along_reduction(g, item, op) {

@@ -316,11 +316,16 @@ fn show(seed: u64, all: bool) {
     }
 }
 
+/// How many times as many graphs as usual are wanted.
+fn times() -> u64 {
+    std::env::var("TIMES").map_or(1, |times| times.parse().expect("a number"))
+}
+
 /// Runs all seeds, or the one in `SEED`, of which it prints the graph.
 fn run(cases: u64, all: bool) {
     let seeds = match std::env::var("SEED") {
         Ok(s) => vec![s.parse().expect("a number")],
-        Err(_) => (0..cases).collect::<Vec<u64>>(),
+        Err(_) => (0..cases * times()).collect::<Vec<u64>>(),
     };
     let one = seeds.len() == 1;
     if one {

@@ -31,6 +31,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             prefetch,
             tokens,
             product: false,
+            dots: true,
         },
     )
 }
@@ -42,7 +43,9 @@ fn cuts() -> impl Strategy<Value = Cuts> {
 /// Runs random programs under random plans.
 fn check(numerics: Numerics, most: f64) {
     let all = programs::all();
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let times: u32 = std::env::var("TIMES").map_or(1, |times| times.parse().expect("a number"));
+    let cases = CASES * times;
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let tried = runner.run(&(0..all.len(), plan(), cuts()), |(program, plan, cuts)| {
         let (name, case) = &all[program];
@@ -51,7 +54,7 @@ fn check(numerics: Numerics, most: f64) {
         Ok(())
     });
     tried.unwrap_or_else(|e| panic!("{numerics:?}: {e}"));
-    println!("random plans: {CASES} on {} programs, {numerics:?}", all.len());
+    println!("random plans: {cases} on {} programs, {numerics:?}", all.len());
 }
 
 #[test]

@@ -103,3 +103,27 @@ static inline void multiply_add(char *data, int64_t begin, int64_t end, int64_t 
         memcpy(data + task * bytes, result, sizeof result);
     }
 }
+
+// Four products of tiles of 16 x 32 bf16 numbers a round.
+static inline void tile_product(char *data, int64_t begin, int64_t end, int64_t bytes) {
+#if defined(__AMX_BF16__)
+    struct { uint8_t palette, start, unused[14]; uint16_t row_bytes[16]; uint8_t rows[16]; } shape = {.palette = 1};
+    for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
+    float sums[256];
+    _tile_loadconfig(&shape);
+    _tile_zero(4); _tile_zero(5); _tile_zero(6); _tile_zero(7);
+    for (int64_t task = begin; task < end; task++) {
+        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+        for (int round = 0; round < ROUNDS; round++) {
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, sums, 64);
+        int64_t result[2] = {4 * 16 * 16 * 32, (int64_t)sums[0]};
+        memcpy(data + task * bytes, result, sizeof result);
+    }
+    _tile_release();
+#endif
+}

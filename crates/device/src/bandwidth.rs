@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use compiler::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage};
 
 use crate::error::Result;
-use crate::{Cpu, Device, Executable, Memory};
+use crate::{Cpu, Device, Executable, Extra, Memory};
 
 /// Bytes that a read is measured over unless said otherwise: far more than any
 /// cache holds.
@@ -49,6 +49,8 @@ pub struct Peaks {
     pub integer_dot: f64,
     /// Multiply-adds of f32 a second.
     pub f32: f64,
+    /// Multiply-adds of bf16 numbers a second in the matrix unit, if there is one.
+    pub tiles: Option<f64>,
 }
 
 /// Measures a device over `bytes` bytes of memory.
@@ -61,6 +63,10 @@ pub fn measure(cpu: &Cpu, bytes: usize) -> Result<Peaks> {
         read: read(cpu, bytes)?,
         integer_dot: products(cpu, "integer_dot")?,
         f32: products(cpu, "multiply_add")?,
+        tiles: match cpu.target().extras.contains(&Extra::AmxBf16) {
+            true => Some(products(cpu, "tile_product")?),
+            false => None,
+        },
     })
 }
 

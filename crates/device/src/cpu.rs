@@ -17,6 +17,7 @@ use crate::pool::{Pool, SPIN, Stages, Work};
 use crate::profile::{Profile, Stopwatch};
 use crate::threads::default_threads;
 use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
+use crate::walk::MAX_UNITS;
 use crate::{Device, Executable, units, validate};
 
 /// How to use the processor.
@@ -78,6 +79,14 @@ impl Cpu {
     /// What kernels are compiled for; programs must be rendered for it.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The kernels of a program as the assembly that they are compiled to.
+    ///
+    /// # Errors
+    /// As [`Device::load`] where it compiles.
+    pub fn assembly(&self, program: &Program) -> Result<String> {
+        self.objects.assembly(program)
     }
 
     /// Workers, the calling thread included.
@@ -171,6 +180,27 @@ impl Device for Cpu {
             loaded,
             program,
         }))
+    }
+
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
+        let units = u32::try_from(count).unwrap_or(u32::MAX).min(MAX_UNITS);
+        let stages = Stages::new(1);
+        stages.set(0, units);
+        self.pool.run(&stages, &Calls { count, units, job })
+    }
+}
+
+/// Calls of the host's, in as many units as there may be.
+struct Calls<'a> {
+    count: usize,
+    units: u32,
+    job: &'a (dyn Fn(usize) + Sync),
+}
+
+impl Work for Calls<'_> {
+    fn run(&self, _: usize, _: usize, units: Range<u32>) {
+        let first = |unit: u32| (self.count as u128 * u128::from(unit) / u128::from(self.units)) as usize;
+        (first(units.start)..first(units.end)).for_each(self.job);
     }
 }
 

@@ -111,6 +111,18 @@ pub trait Device: Send + Sync {
     /// [`Error::Weight`] for one whose weights are not in `memory`,
     /// [`Error::OutOfMemory`], and errors of the device's compiler.
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>>;
+
+    /// Calls `job` with each number below `count`, in any order, on the threads
+    /// that otherwise run steps, and returns when all calls have: for what the
+    /// host does between steps. A device without threads on the host calls from
+    /// the thread that asks.
+    ///
+    /// # Errors
+    /// [`Error::WorkerPanicked`] if a call did; others may then be missing.
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
+        (0..count).for_each(job);
+        Ok(())
+    }
 }
 
 /// A loaded program.

@@ -194,6 +194,22 @@ impl Objects {
         })
     }
 
+    /// What the compiler makes of all kernels of a program, as assembly.
+    pub(crate) fn assembly(&self, program: &Program) -> Result<String> {
+        let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
+        let all: Vec<usize> = (0..keys.len()).collect();
+        let folder = self.cache.output()?.build_folder()?;
+        let (source, assembly) = (folder.path().join("kernels.c"), folder.path().join("kernels.s"));
+        fs::write(&source, unit_source(program, &keys, &all)).map_err(|e| Error::cache("write", &source, e))?;
+        match self.compiler.get()?.assembly(folder.path(), &self.flags) {
+            Ok(()) => fs::read_to_string(&assembly).map_err(|e| Error::cache("read", &assembly, e)),
+            Err(failure) => {
+                let kernel = program.name.clone();
+                Err(Error::Compile { kernel, message: failure.first_error, source_path: source })
+            }
+        }
+    }
+
     fn key(&self, prelude: &str, kernel: &Kernel) -> Digest {
         let flags = self.flags.join(" ");
         digest::of_parts([

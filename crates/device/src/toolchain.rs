@@ -225,12 +225,16 @@ impl Toolchain {
     /// Compiles `kernels.c` of a folder to `kernels.so`; temporary files stay
     /// in the folder.
     pub(crate) fn compile(&self, folder: &Path, flags: &[&str]) -> std::result::Result<(), Failure> {
-        let output = command(&self.path)
-            .current_dir(folder)
-            .env("TMPDIR", folder)
-            .args(flags)
-            .args(["-o", "kernels.so", "kernels.c", "-lm"])
-            .output();
+        self.translate(folder, flags, &["-o", "kernels.so", "kernels.c", "-lm"])
+    }
+
+    /// As [`Toolchain::compile`], to assembly in `kernels.s`.
+    pub(crate) fn assembly(&self, folder: &Path, flags: &[&str]) -> std::result::Result<(), Failure> {
+        self.translate(folder, flags, &["-S", "-fno-asynchronous-unwind-tables", "-o", "kernels.s", "kernels.c"])
+    }
+
+    fn translate(&self, folder: &Path, flags: &[&str], what: &[&str]) -> std::result::Result<(), Failure> {
+        let output = command(&self.path).current_dir(folder).env("TMPDIR", folder).args(flags).args(what).output();
         match output {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(Failure {

@@ -37,6 +37,7 @@ fn programs_for(isa: Isa) -> Standalone {
             prefetch: 64,
             tokens: 4,
             product: false,
+            dots: true,
         };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };
         for (name, case) in programs::all() {

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use compiler::program::{BufferKind, Count};
 use device::{Device, Error, Isa, Memory, Null};
 use support::{Builder, Folder, check_counting, config, counting, cpu};
@@ -174,6 +176,28 @@ fn scratch_belongs_to_one_worker_at_a_time() {
         executable.run(&mut memory, &[]).unwrap();
     }
     assert!(memory.state::<i64>("bad").unwrap().iter().all(|b| *b == 0));
+}
+
+#[test]
+fn the_host_may_use_the_threads_between_steps() {
+    let folder = Folder::new();
+    let program = counting("count", 0, 16);
+    let mut memory = Memory::new();
+    let devices: [Box<dyn Device>; 3] = [Box::new(cpu(&folder, 1)), Box::new(cpu(&folder, 3)), Box::new(Null)];
+    for device in devices {
+        let mut executable = device.load(program.clone(), &mut memory).unwrap();
+        for count in [0, 1, 2, 7, 1000, 70_000] {
+            executable.run(&mut memory, &[1000]).unwrap();
+            let calls: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+            let call = |i: usize| {
+                calls[i].fetch_add(1, Ordering::Relaxed);
+            };
+            device.parallel_for(count, &call).unwrap();
+            assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == 1), "{count}");
+        }
+    }
+    let error = cpu(&folder, 3).parallel_for(9, &|i| assert_ne!(i, 4)).unwrap_err();
+    assert!(matches!(error, Error::WorkerPanicked { .. }), "{error}");
 }
 
 #[test]

@@ -6,7 +6,9 @@
 
 use crate::engine::EngineError;
 use crate::step::{Class, Output, PAGE, Variant};
+use device::{Device, Null};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What a step can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +233,11 @@ pub trait Batches {
     /// # Errors
     /// An empty batch, or a failure of the device.
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError>;
+
+    /// Whose threads are free between steps ([`Device::parallel_for`]); if nobody's are, the calling thread is alone.
+    fn device(&self) -> Arc<dyn Device> {
+        Arc::new(Null)
+    }
 }
 
 #[cfg(test)]

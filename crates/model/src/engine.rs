@@ -10,6 +10,7 @@ use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use ir::DType;
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 /// What can go wrong while a model runs.
@@ -227,6 +228,28 @@ impl Engine {
         Ok(self.compiled.entry(variant).or_insert(compiled))
     }
 
+    /// As [`Engine::compile`], for several programs at the same time.
+    ///
+    /// # Errors
+    /// Of the compiler, for the first program that has one.
+    pub fn compile_all(&mut self, variants: &[Variant]) -> Result<(), EngineError> {
+        let there = |v: &Variant| self.compiled.contains_key(v) || self.programs.contains_key(v);
+        let missing: Vec<Variant> = variants.iter().copied().filter(|v| !there(v)).collect();
+        let one = |&variant: &Variant| {
+            let sizes = self.sharing.sizes(variant, &self.options);
+            build(&self.file, &self.config, &sizes, &self.options.compiler)
+        };
+        let built: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = missing.iter().map(|variant| scope.spawn(move || one(variant))).collect();
+            let join = |t: std::thread::ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|e| resume_unwind(e));
+            threads.into_iter().map(join).collect()
+        });
+        for (variant, compiled) in missing.into_iter().zip(built) {
+            self.compiled.insert(variant, compiled?);
+        }
+        Ok(())
+    }
+
     /// What the programs that were compiled or loaded take together on so many
     /// workers.
     pub fn memory_plan(&self, workers: usize) -> MemoryPlan {
@@ -365,5 +388,9 @@ impl Batches for Engine {
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         Engine::run(self, batch)
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        self.device.clone()
     }
 }

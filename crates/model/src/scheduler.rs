@@ -23,8 +23,10 @@ use crate::generate::Finish;
 use crate::pages::{Lease, Pages};
 use crate::sampler::Sampler;
 use crate::step::{Output, PAGE};
+use device::Device;
 use request::Sequence;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = PAGE as usize;
@@ -57,8 +59,6 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Tokens of prompts that the cache held.
     pub cached_tokens: u64,
-    /// Tokens that came out.
-    pub generated_tokens: u64,
     /// Time of steps in which prompts were computed.
     pub prompt_time: Duration,
     /// Time of the other steps.
@@ -93,6 +93,8 @@ pub struct Place {
 /// Requests over an engine.
 pub struct Scheduler {
     engine: Box<dyn Batches + Send>,
+    /// Its threads choose tokens.
+    device: Arc<dyn Device>,
     limits: Limits,
     options: Options,
     pages: Pages,
@@ -103,6 +105,16 @@ pub struct Scheduler {
     /// For each sequence of the batch, the tokens it has there.
     parts: Vec<(usize, usize)>,
     stats: Stats,
+}
+
+/// What a step gave a sequence.
+struct Turn<'a> {
+    /// Where it is among those that run.
+    at: usize,
+    sequence: &'a mut Sequence,
+    rows: &'a [f32],
+    /// How it ended, if it did.
+    finish: Option<Result<Finish, Failure>>,
 }
 
 impl Scheduler {
@@ -116,6 +128,7 @@ impl Scheduler {
             running: Vec::with_capacity(limits.segments),
             parts: Vec::with_capacity(limits.segments),
             stats: Stats { pages: limits.pages, places: vec![None; limits.segments], ..Stats::default() },
+            device: engine.device(),
             engine,
             limits,
             options,
@@ -335,45 +348,34 @@ impl Scheduler {
         let began = Instant::now();
         let out = match self.engine.run(&self.batch) {
             Ok(out) => out,
-            Err(error) => {
-                let failure = Failure::Engine(error.to_string());
-                for (_, mut sequence) in std::mem::take(&mut self.running) {
-                    // What the step left in their pages is not known.
-                    self.pages.release(std::mem::take(&mut sequence.lease), &[]);
-                    sequence.end(Err(failure.clone()));
-                }
-                self.pages.clear();
-                return true;
-            }
+            Err(error) => return self.fail(&error.to_string()),
         };
         let elapsed = began.elapsed();
-        let mut rows = out.chunks_exact((out.len() / self.batch.rows()).max(1));
-        let mut ended = vec![];
+        let width = out.len() / self.batch.rows().max(1);
+        let mut rows = out;
         let mut prompt_tokens = 0;
-        for &(at, count) in &self.parts {
-            let sequence = &mut self.running[at].1;
-            if sequence.pooling().is_some() {
-                rows.by_ref().take(sequence.rows(count)).for_each(|row| sequence.pool(row));
-            }
+        let mut parts = self.parts.iter().peekable();
+        let mut turns = Vec::with_capacity(self.parts.len());
+        for (at, (_, sequence)) in self.running.iter_mut().enumerate() {
+            let Some(&(_, count)) = parts.next_if(|(part, _)| *part == at) else { continue };
+            let (own, rest) = rows.split_at(sequence.rows(count) * width);
+            rows = rest;
             prompt_tokens += sequence.advance(count);
             self.pages.computed(&mut sequence.lease, &sequence.tokens[..sequence.computed]);
             self.stats.longest = self.stats.longest.max(sequence.computed as u64);
-            if sequence.pending() > 0 {
-                if sequence.report_progress().is_break() {
-                    ended.push((at, Ok(Finish::Stopped)));
-                }
-                continue;
-            }
-            if sequence.pooling().is_some() {
-                sequence.tell_vector();
-                ended.push((at, Ok(Finish::End)));
-                continue;
-            }
-            let Some(row) = rows.next() else { continue };
-            let before = sequence.spent.generated;
-            let next = sequence.take(row, self.limits.context);
-            self.stats.generated_tokens += (sequence.spent.generated - before) as u64;
-            ended.extend(next.map(|finish| (at, finish)));
+            turns.push(Mutex::new(Turn { at, sequence, rows: own, finish: None }));
+        }
+        // Choosing a token reads a row as long as the vocabulary, or asks a grammar: sequences do it side by side.
+        let context = self.limits.context;
+        let told = self.device.parallel_for(turns.len(), &|i| {
+            let mut turn = turns[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let Turn { sequence, rows, finish, .. } = &mut *turn;
+            *finish = sequence.take(rows, width, context);
+        });
+        let turns = turns.into_iter().map(|turn| turn.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let ended: Vec<_> = turns.filter_map(|turn| turn.finish.map(|finish| (turn.at, finish))).collect();
+        if let Err(error) = told {
+            return self.fail(&error.to_string());
         }
         self.stats.steps += 1;
         self.stats.sequences += self.parts.len() as u64;
@@ -383,6 +385,16 @@ impl Scheduler {
             let (_, sequence) = self.running.remove(at);
             self.end(sequence, finish);
         }
+        true
+    }
+
+    /// Ends all that run: what the step left in their pages is not known.
+    fn fail(&mut self, problem: &str) -> bool {
+        for (_, mut sequence) in std::mem::take(&mut self.running) {
+            self.pages.release(std::mem::take(&mut sequence.lease), &[]);
+            sequence.end(Err(Failure::Engine(problem.into())));
+        }
+        self.pages.clear();
         true
     }
 

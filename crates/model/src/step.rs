@@ -115,7 +115,7 @@ pub enum StepError {
 /// Compiles the step of a model.
 pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, StepError> {
     let builder = Builder::new();
-    let step = Step::new(file, config, sizes, &builder);
+    let step = Step::new(file, config, sizes, &builder, options);
     let (out, caches) = step.forward(sizes.output)?;
     let effects: Vec<&Tensor> = caches.iter().collect();
     let mut name = format!("{:?}", sizes.class).to_lowercase();
@@ -157,7 +157,7 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder) -> Step<'a> {
+    fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
         let t = match sizes.class {
             Class::One => Dim::Const(1),
             Class::Few => Dim::Sym(b.var("tokens", 1, 8)),
@@ -170,6 +170,7 @@ impl<'a> Step<'a> {
             Attention::Latent { .. } => 1,
         };
         let splits = match sizes.class {
+            _ if !options.allows("split") => 1,
             Class::One => (8 / kv).max(1),
             Class::Few => 2,
             Class::Many => 1,
@@ -238,7 +239,7 @@ impl<'a> Step<'a> {
             cache: sizes.cache,
             sin,
             cos,
-            by_expert: sizes.class == Class::Many,
+            by_expert: sizes.class == Class::Many && options.allows("by-expert"),
         }
     }
 

@@ -89,6 +89,37 @@ fn every_pass_leaves_every_family_well_formed() {
     }
 }
 
+/// Rows of experts that have fewer tokens than a tile has places are multiplied with those only.
+#[test]
+fn tiles_of_experts_end_at_their_counts() {
+    for name in ["glm-4.7-flash", "deepseek-v2-lite", "qwen3-30b-a3b", "tiny-mla-moe"] {
+        let program = Hollow::new(name, 3).compile_with(Class::Many, &Options::cpu(Numerics::Int8, 64));
+        let c = program.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let launches = c.program.stages.iter().flat_map(|s| &s.launches);
+        let experts: Vec<&Launch> = launches.filter(|l| l.origin.contains("_exps")).collect();
+        assert!(!experts.is_empty(), "{name}");
+        for launch in experts {
+            let ids = c.graph.toposort(&[c.bodies[launch.kernel].root]).into_iter();
+            let mut extents = ids.filter(|&id| matches!(c.graph.op(id), Op::Range(..))).map(|id| c.graph.src(id)[0]);
+            let from_data = |extent: Id| c.graph.toposort(&[extent]).iter().any(|&id| *c.graph.op(id) == Op::Load);
+            assert!(extents.any(from_data), "{name}: {} computes all places of a tile", launch.origin);
+        }
+    }
+}
+
+/// A matrix that is both a table and the head counts whole where it is multiplied.
+#[test]
+fn the_head_of_tied_embeddings_counts_its_bytes() {
+    let c = Hollow::new("youtu-llm-2b", 2).compile();
+    let launches = c.program.stages.iter().flat_map(|s| &s.launches);
+    let bytes: Vec<i64> = launches
+        .filter(|l| l.origin.split(' ').any(|name| name == "token_embd"))
+        .map(|l| l.bytes.eval(&vec![1; c.program.vars.len()]))
+        .collect();
+    let [row, all] = bytes[..] else { panic!("two kernels read it: {bytes:?}") };
+    assert!(row > 0 && all > 10_000 * row, "{row} bytes for a token, {all} for the head");
+}
+
 /// The buffers of codes that a launch has in a space.
 fn codes(c: &Compiled, launch: &Launch, wanted: Space) -> Vec<usize> {
     let ids = c.graph.toposort(&[c.bodies[launch.kernel].root]).into_iter();

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Bytes of a schema or a grammar at most.
 const MOST_BYTES: usize = 1 << 20;
 
+/// Spaces and line breaks between two parts of an object at most: some models would never write anything else.
+const MOST_SPACES: usize = 32;
+
 const CLOSE: &[u8] = b"</think>";
 
 /// What `llguidance` needs of a vocabulary, made once.
@@ -128,12 +131,19 @@ impl Grammars {
         self.of_schema(field, schema, after_thought).map(Some)
     }
 
-    fn of_schema(&self, field: &str, schema: Value, after_thought: bool) -> Result<Grammar, ApiError> {
+    fn of_schema(&self, field: &str, mut schema: Value, after_thought: bool) -> Result<Grammar, ApiError> {
         if !schema.is_object() && !schema.is_boolean() {
             return Err(ApiError::field(field, "the schema is not an object"));
         }
         if schema.to_string().len() > MOST_BYTES {
             return Err(ApiError::field(field, format!("the schema is longer than {MOST_BYTES} bytes")));
+        }
+        if schema == json!(true) {
+            schema = json!({});
+        }
+        if let Some(schema) = schema.as_object_mut() {
+            let spaces = json!({ "whitespace_pattern": format!("[ \\n\\r\\t]{{0,{MOST_SPACES}}}") });
+            schema.entry("x-guidance").or_insert(spaces);
         }
         self.compile(field, TopLevelGrammar::from_json_schema(schema), after_thought)
     }
@@ -211,153 +221,4 @@ impl Constraint for Ruled {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tools::Choice;
-    use model::chat::{Delta, OutputParser};
-    use model::tokenizer::TokenizerData;
-
-    /// Tokens of one character, and those of which calls are made.
-    fn tokenizer() -> Tokenizer {
-        let mut data = TokenizerData {
-            model: "llama".into(),
-            architecture: "llama".into(),
-            bos: Some(0),
-            eos: Some(1),
-            add_space_prefix: Some(false),
-            ..TokenizerData::default()
-        };
-        let mut add = |token: &str, kind: i32| {
-            data.tokens.push(token);
-            data.token_type.push(kind);
-            data.scores.push(0.0);
-        };
-        ["<s>", "</s>"].iter().for_each(|token| add(token, 3));
-        // In some files these are control tokens, in others words that a user defined.
-        CallForm::TAGS.iter().enumerate().for_each(|(at, tag)| add(tag, if at % 2 == 0 { 3 } else { 4 }));
-        add("</think>", 3);
-        (b' '..=b'~').for_each(|byte| add(&char::from(byte).to_string().replace(' ', "▁"), 1));
-        ["\n", "\t", "é", "\": ", "weather"].iter().for_each(|token| add(token, 1));
-        Tokenizer::new(data).expect("a tokenizer")
-    }
-
-    fn functions() -> Vec<Value> {
-        let properties = json!({
-            "city": { "type": "string" },
-            "unit": { "type": "string", "enum": ["C", "F"] },
-            "days": { "type": "integer" },
-            "when": { "$ref": "#/$defs/when" },
-        });
-        let definitions = json!({ "when": { "type": "array", "items": { "type": "boolean" }, "maxItems": 3 } });
-        let parameters = json!({ "type": "object", "properties": properties, "required": ["city", "days"],
-            "$defs": definitions, "additionalProperties": false });
-        vec![
-            json!({ "type": "function", "function": { "name": "weather", "parameters": parameters } }),
-            json!({ "type": "function", "function": { "name": "now", "description": "the \"time\"" } }),
-        ]
-    }
-
-    /// A text of tokens that are chosen by chance among those that may come; long texts go for the end.
-    fn written(grammar: &Grammar, tokenizer: &Tokenizer, seed: u64) -> String {
-        let mut constraint = grammar.begin();
-        let mut random = seed;
-        let mut text = vec![];
-        for step in 0..4000 {
-            let mut logits = vec![0.0; tokenizer.vocab_len()];
-            constraint.mask(&mut logits).expect("something may come");
-            let may: Vec<u32> = (0..logits.len() as u32).filter(|&id| logits[id as usize] == 0.0).collect();
-            if may.contains(&1) && (may.len() == 1 || step % 3 == 0) {
-                return String::from_utf8(text).expect("text");
-            }
-            let may: Vec<u32> = may.into_iter().filter(|&id| id != 1).collect();
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let short = |id: &&u32| match tokenizer.token_bytes(**id).unwrap_or_default() {
-                b"</arg_value>" | b"</think>" => true,
-                bytes => matches!(bytes, b"\"" | b"}" | b"]" | b"," | b"\": "),
-            };
-            let ends: Vec<&u32> = may.iter().filter(short).collect();
-            let take = (random >> 33) as usize;
-            let id = if !ends.is_empty() && take.is_multiple_of(4) {
-                *ends[take / 4 % ends.len()]
-            } else {
-                may[take % may.len()]
-            };
-            constraint.accept(id).expect("it may come");
-            text.extend_from_slice(tokenizer.token_bytes(id).unwrap_or_default());
-        }
-        panic!("no end: {}", String::from_utf8_lossy(&text))
-    }
-
-    /// The calls of a text, and all that is no call.
-    fn calls(text: &str, tools: &Tools, pieces: bool, thinks: bool) -> (Vec<(String, Value)>, String) {
-        let parser = OutputParser::new(thinks, &tools.functions);
-        let mut parser = if pieces { parser.in_pieces() } else { parser };
-        let (mut calls, mut rest) = (vec![], String::new());
-        for delta in parser.push(text).into_iter().chain(parser.finish()) {
-            match delta {
-                Delta::Call(name) => calls.push((name, String::new())),
-                Delta::Arguments(more) => calls.last_mut().expect("a call").1 += &more,
-                Delta::Content(text) => rest += &text,
-                Delta::Reasoning(_) => {}
-            }
-        }
-        let object = |text: String| serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-        (calls.into_iter().map(|(name, text)| (name, object(text))).collect(), rest)
-    }
-
-    fn check_weather(arguments: &Value) {
-        // For a schema, -0.0 is an integer.
-        let is_whole = arguments["days"].as_f64().is_some_and(|days| days.fract() == 0.0);
-        assert!(arguments["city"].is_string() && is_whole, "{arguments}");
-        assert!(arguments.get("unit").is_none_or(|unit| unit == "C" || unit == "F"), "{arguments}");
-        let flags = arguments.get("when").map(|when| when.as_array().expect("a list"));
-        assert!(flags.is_none_or(|flags| flags.len() <= 3 && flags.iter().all(Value::is_boolean)), "{arguments}");
-    }
-
-    #[test]
-    fn whatever_comes_under_a_required_choice_is_a_call() {
-        let tokenizer = tokenizer();
-        let grammars = Grammars::new(&tokenizer).expect("grammars");
-        for form in [CallForm::Tagged, CallForm::TaggedLines, CallForm::Pairs, CallForm::Bare] {
-            for (choice, thinks) in [(Choice::Any, false), (Choice::Any, true), (Choice::One("weather"), false)] {
-                let tools = Tools::choose(functions(), choice).expect("tools");
-                let grammar = grammars.of_tools(&tools, form, thinks).expect("a grammar");
-                let mut several = 0;
-                for seed in 0..12 {
-                    let text = written(&grammar, &tokenizer, seed);
-                    let (whole, rest) = calls(&text, &tools, false, thinks);
-                    assert!(!whole.is_empty() && rest.trim().is_empty(), "{form:?}: {text}");
-                    assert_eq!(whole, calls(&text, &tools, true, thinks).0, "{form:?}: {text}");
-                    several += usize::from(whole.len() > 1);
-                    for (name, arguments) in &whole {
-                        match name.as_str() {
-                            "weather" => check_weather(arguments),
-                            name => assert_eq!((name, arguments, choice), ("now", &json!({}), Choice::Any)),
-                        }
-                    }
-                }
-                assert!(several == 0 || !tools.one_call, "one call is all that was wanted");
-            }
-        }
-    }
-
-    #[test]
-    fn odd_parameters_are_no_reason_to_refuse_a_tool() {
-        let tokenizer = tokenizer();
-        let grammars = Grammars::new(&tokenizer).expect("grammars");
-        for parameters in [
-            json!({}),
-            json!({ "type": "object" }),
-            json!({ "type": "object", "properties": { "a\"b": { "type": ["string", "null"] }, "c": {} } }),
-            json!({ "type": "object", "properties": { "u": { "type": "string", "format": "nonsense", "x-y": 1 } } }),
-            json!(true),
-        ] {
-            let tool = json!({ "type": "function", "function": { "name": "f", "parameters": parameters } });
-            let tools = Tools::choose(vec![tool], Choice::Any).expect("tools");
-            for form in [CallForm::Tagged, CallForm::Pairs, CallForm::Bare] {
-                let grammar = grammars.of_tools(&tools, form, false).unwrap_or_else(|e| panic!("{parameters}: {e:?}"));
-                written(&grammar, &tokenizer, 3);
-            }
-        }
-    }
-}
+mod tests;

@@ -6,19 +6,26 @@ use exercise::{Exercise, ROUTES};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/request")
+fn corpus(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(of)
+}
+
+/// Does this with all of a corpus; how many there are, and how many of them were answered.
+fn replay(of: &str, ask: impl Fn(&[u8]) -> Option<u16>) -> (usize, usize) {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus(of)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let taken = paths.iter().filter(|path| ask(&std::fs::read(path).unwrap()) == Some(200)).count();
+    println!("{of}: {} replayed, {taken} of them were answered", paths.len());
+    (paths.len(), taken)
 }
 
 #[test]
-fn corpus_is_survived() {
+fn corpora_are_survived() {
     let exercise = Exercise::new();
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let statuses: Vec<u16> = paths.iter().map(|path| exercise.ask(&std::fs::read(path).unwrap()).0).collect();
-    let taken = statuses.iter().filter(|status| **status == 200).count();
-    println!("{} requests replayed, {taken} of them were answered", paths.len());
-    assert!(paths.len() > 20 && taken > 10, "{} requests, {taken} taken", paths.len());
+    let (all, taken) = replay("request", |bytes| Some(exercise.ask(bytes).0));
+    assert!(all > 20 && taken > 10, "{all} requests, {taken} taken");
+    let (all, taken) = replay("grammar", |bytes| exercise.ask_grammar(bytes));
+    assert!(all > 10 && taken > 5, "{all} grammars, {taken} taken");
 }
 
 #[test]
@@ -27,6 +34,9 @@ fn seeds_are_taken() {
     for (route, body) in seeds() {
         let (status, text) = exercise.ask(&input(route, &body));
         assert_eq!(status, 200, "{route}: {body}: {text}");
+    }
+    for bytes in grammars() {
+        assert_eq!(exercise.ask_grammar(&bytes), Some(200), "{}", String::from_utf8_lossy(&bytes));
     }
 }
 
@@ -87,12 +97,37 @@ fn seeds() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// One grammar or schema for each thing that can be in them.
+fn grammars() -> Vec<Vec<u8>> {
+    let grammars = [
+        "root ::= \"a\"",
+        "root ::= [a-c]+ (\"x\" | \"y\")? # words",
+        "root ::= item{2,3} \"\\n\"\nitem ::= [^0-9\\x41] | \"\\u00e9\" | .",
+        "root ::= (\"(\" root \")\")* | \"\"",
+    ];
+    let schemas = [
+        json!({ "type": "object", "properties": { "a": { "enum": [1, "b", null] } }, "required": ["a"] }),
+        json!({ "type": "array", "items": { "type": "integer", "minimum": 3, "maximum": 9 }, "maxItems": 2 }),
+        json!({ "anyOf": [{ "const": "x" }, { "type": "string", "pattern": "^a+$", "maxLength": 4 }] }),
+        json!({ "$ref": "#/$defs/t", "$defs": { "t": { "type": ["number", "boolean"], "multipleOf": 2 } } }),
+        json!({ "type": "string", "format": "date-time" }),
+        json!({ "allOf": [{ "type": "object" }, { "additionalProperties": { "type": "null" } }], "minProperties": 0 }),
+        json!(true),
+    ];
+    let of = |kind: u8, text: String| [&[kind][..], text.as_bytes()].concat();
+    let grammars = grammars.iter().map(|text| of(0, (*text).to_owned()));
+    grammars.chain(schemas.iter().map(|schema| of(1, schema.to_string()))).collect()
+}
+
 /// Run by hand before a new campaign: `cargo test -p kernloom-server --test corpus -- --ignored`.
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds() {
-    std::fs::create_dir_all(corpus()).unwrap();
-    for (at, (route, body)) in seeds().iter().enumerate() {
-        std::fs::write(corpus().join(format!("seed-{at:02}")), input(route, body)).unwrap();
+    let requests = seeds().iter().map(|(route, body)| input(route, body)).collect();
+    for (of, all) in [("request", requests), ("grammar", grammars())] {
+        std::fs::create_dir_all(corpus(of)).unwrap();
+        for (at, bytes) in all.iter().enumerate() {
+            std::fs::write(corpus(of).join(format!("seed-{at:02}")), bytes).unwrap();
+        }
     }
 }

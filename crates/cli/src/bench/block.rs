@@ -3,7 +3,7 @@
 //! Taken inside whole steps, so that every block has weights of its own and finds the caches as in real use. A kernel
 //! belongs to the block whose tensors it reads.
 
-use super::Random;
+use super::{Random, median};
 use crate::interrupt::Watch;
 use crate::open::Opened;
 use anyhow::bail;
@@ -77,11 +77,6 @@ fn of_blocks(profile: &Profile) -> Vec<(f64, f64)> {
 fn block_of(origin: &str) -> Option<u32> {
     let rest = &origin[origin.find("blk.")? + 4..];
     rest.split('.').next()?.parse().ok()
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -208,6 +208,8 @@ impl Scheduler {
         let r = &mut self.out.groups[reader];
         r.members.extend(moved.members);
         r.members.sort_unstable();
+        // Folds of one shape share their bodies.
+        r.members.dedup();
         r.deps.remove(&small);
         r.deps.extend(moved.deps);
         for gr in &mut self.out.groups {
@@ -215,6 +217,7 @@ impl Scheduler {
                 gr.deps.insert(reader);
             }
         }
+        self.depths.borrow_mut().clear();
     }
 
     /// Lets every reader compute a small kernel again.
@@ -267,6 +270,7 @@ impl Scheduler {
             let gr = &mut self.out.groups[r];
             gr.members.extend(moved.members.iter().copied());
             gr.members.sort_unstable();
+            gr.members.dedup();
             gr.deps.remove(&small);
             gr.deps.extend(moved.deps.iter().copied());
         }
@@ -275,5 +279,6 @@ impl Scheduler {
             // Any of the readers is as good a home as another: none stores it.
             self.out.home.insert(*m, readers[0]);
         }
+        self.depths.borrow_mut().clear();
     }
 }

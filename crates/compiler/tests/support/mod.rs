@@ -206,6 +206,7 @@ pub fn plans() -> Vec<Plan> {
             prefetch: 2304,
             tokens: 2 * rows,
             product: false,
+            dots: true,
         }));
     }
     all
@@ -239,6 +240,7 @@ pub fn random_plan(r: &mut Random) -> Plan {
         prefetch: [0, 64, 4096][r.below(3)],
         tokens: 1 + r.below(8) as i64,
         product: false,
+        dots: true,
     }
 }
 

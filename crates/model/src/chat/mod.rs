@@ -198,8 +198,13 @@ impl ChatTemplate {
     /// A message without a role, or whatever the template cannot do: each with its place.
     pub fn render(&self, conversation: &Conversation) -> Result<Prompt, ChatError> {
         let messages = self.forms.apply(&conversation.messages)?;
-        let text = self.run(&messages, conversation, self.limits)?;
-        let opens_reasoning = conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
+        let mut text = self.run(&messages, conversation, self.limits)?;
+        let mut opens_reasoning = conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
+        if opens_reasoning && conversation.enable_thinking == Some(false) {
+            // The template has no switch.
+            text.push_str("</think>");
+            opens_reasoning = false;
+        }
         Ok(Prompt { text, opens_reasoning })
     }
 
@@ -221,6 +226,10 @@ impl ChatTemplate {
         }
         if let Some(enable_thinking) = conversation.enable_thinking {
             variables.insert("enable_thinking".into(), enable_thinking.into());
+        }
+        // Some templates do not ask for the time but take the day under one of these names, or one of years ago.
+        for (name, format) in [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")] {
+            variables.insert(name.into(), jinja::strftime(conversation.now, format).into());
         }
         for (name, value) in &conversation.variables {
             variables.insert(name.clone(), value.clone());

@@ -363,6 +363,27 @@ fn a_model_speaks_its_own_template_or_its_familys() {
 }
 
 #[test]
+fn thoughts_are_closed_where_the_template_has_no_switch() {
+    let template = ChatTemplate::parse("{{ messages[0].content }}<think>\n", "", "").unwrap();
+    let mut conversation = Conversation::new(vec![user("Hi")]);
+    let prompt = template.render(&conversation).unwrap();
+    assert_eq!((prompt.text.as_str(), prompt.opens_reasoning), ("Hi<think>\n", true));
+    conversation.enable_thinking = Some(false);
+    let prompt = template.render(&conversation).unwrap();
+    assert_eq!((prompt.text.as_str(), prompt.opens_reasoning), ("Hi<think>\n</think>", false));
+}
+
+#[test]
+fn templates_find_the_day() {
+    let template = ChatTemplate::parse("{{ date_string }}, {{ datetime }}", "", "").unwrap();
+    let mut conversation = Conversation::new(vec![user("Hi")]);
+    conversation.now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(40 * 86_400);
+    assert_eq!(template.render(&conversation).unwrap().text, "10 Feb 1970, Feb 10 1970");
+    conversation.variables.insert("datetime".into(), "noon".into());
+    assert_eq!(template.render(&conversation).unwrap().text, "10 Feb 1970, noon");
+}
+
+#[test]
 fn the_form_of_calls_is_what_the_template_repeats() {
     for (family, form) in [
         (Family::GlmFlash, CallForm::Pairs),

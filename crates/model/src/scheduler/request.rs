@@ -35,9 +35,11 @@ pub enum Pooling {
     Mean,
     /// That of the last token.
     Last,
+    /// None: each by itself, one after the other.
+    Each,
 }
 
-/// Hears what becomes of a request, on the thread that runs the steps: it must not wait for anything. Dropping it
+/// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it
 /// without [`Event::Finished`] or [`Event::Failed`] means that the request was given up because it was closed.
 pub trait Sink: Send {
     /// Something happened. [`ControlFlow::Break`] ends the request with [`Finish::Stopped`].
@@ -82,7 +84,8 @@ pub enum Event<'a> {
         /// The likeliest, if log-probabilities are wanted.
         top: &'a [Logprob],
     },
-    /// The hidden states of the prompt after the last norm, pooled; not normalised.
+    /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with
+    /// [`Pooling::Each`] one for each token.
     Vector(&'a [f32]),
     /// It is over. For a request that was closed, nobody hears it.
     Finished(Finish, Spent),
@@ -188,7 +191,7 @@ pub(super) struct Sequence {
     /// Made when it first gets a place.
     sampler: Option<Sampler>,
     masked: Vec<f32>,
-    /// The sum of the rows that are pooled.
+    /// The sum of the rows that are pooled, or all of them.
     pooled: Vec<f64>,
     submitted: Instant,
     started: Instant,
@@ -252,7 +255,7 @@ impl Sequence {
         if self.spent.generated == 0 { count } else { 0 }
     }
 
-    pub fn report_progress(&mut self) -> ControlFlow<()> {
+    fn report_progress(&mut self) -> ControlFlow<()> {
         if self.spent.generated > 0 {
             return ControlFlow::Continue(());
         }
@@ -273,19 +276,22 @@ impl Sequence {
     /// Of its next `count` tokens, those at the end whose rows it wants.
     pub fn rows(&self, count: usize) -> usize {
         match self.request.pooling {
-            Some(Pooling::Mean) => count,
+            Some(Pooling::Mean | Pooling::Each) => count,
             _ => usize::from(self.computed + count == self.tokens.len()),
         }
     }
 
     /// Adds a row to the vector.
-    pub fn pool(&mut self, row: &[f32]) {
+    fn pool(&mut self, row: &[f32]) {
+        if self.request.pooling == Some(Pooling::Each) {
+            return self.pooled.extend(row.iter().map(|&value| f64::from(value)));
+        }
         self.pooled.resize(row.len(), 0.0);
         self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     /// Passes the vector on.
-    pub fn tell_vector(&mut self) {
+    fn tell_vector(&mut self) {
         self.spent.prompt_time = self.started.elapsed();
         let count = if self.request.pooling == Some(Pooling::Mean) { self.prompt } else { 1 };
         let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
@@ -293,9 +299,21 @@ impl Sequence {
         let _ = self.request.sink.event(Event::Vector(&vector));
     }
 
-    /// Chooses the next token. Says how it ended, if it did.
-    pub fn take(&mut self, logits: &[f32], context: usize) -> Option<Result<Finish, Failure>> {
-        match self.choose(logits) {
+    /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
+    /// ended, if it did.
+    pub fn take(&mut self, rows: &[f32], width: usize, context: usize) -> Option<Result<Finish, Failure>> {
+        let pools = self.request.pooling.is_some();
+        if pools {
+            rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
+        }
+        if self.pending() > 0 {
+            return self.report_progress().is_break().then_some(Ok(Finish::Stopped));
+        }
+        if pools {
+            self.tell_vector();
+            return Some(Ok(Finish::End));
+        }
+        match self.choose(rows) {
             Err(failure) => Some(Err(failure)),
             Ok(sampled) => self.go_on(sampled, context).err().map(Ok),
         }

@@ -5,6 +5,8 @@ use super::*;
 use crate::engine::EngineError;
 use crate::sampler::{Sampled, SamplerConfig};
 use crate::step::PAGE;
+use compiler::program::Program;
+use device::{Executable, Memory};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +78,34 @@ impl Batches for Paged {
             }
         }
         Ok(&self.logits)
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        Arc::new(Threads)
+    }
+}
+
+/// A thread for each call.
+struct Threads;
+
+impl Device for Threads {
+    fn name(&self) -> String {
+        "threads".into()
+    }
+
+    fn load(&self, _: Arc<Program>, _: &mut Memory) -> device::Result<Box<dyn Executable>> {
+        unreachable!("nobody loads anything")
+    }
+
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> device::Result<()> {
+        let panicked = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|i| scope.spawn(move || job(i))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().err()).count()
+        });
+        match panicked {
+            0 => Ok(()),
+            n => Err(device::Error::WorkerPanicked { message: format!("{n} calls") }),
+        }
     }
 }
 
@@ -366,6 +396,7 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
     // The second time the cache has the prompt, and every row counts none the less.
     let means = [ask(&mut bench, &long, Pooling::Mean), ask(&mut bench, &long, Pooling::Mean)];
     let (last, one) = (ask(&mut bench, &long, Pooling::Last), ask(&mut bench, &[5], Pooling::Mean));
+    let each = ask(&mut bench, &long, Pooling::Each);
     bench.finish();
     assert_eq!(told.tokens(), alone(&text, 20, 256));
     let rows: Vec<f32> = (1..=150).map(|n| next(long[..n].iter().copied()) as f32).collect();
@@ -375,6 +406,8 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
         assert_eq!(ear.finish(), Some(Finish::End));
     }
     assert_eq!(last.heard.lock().unwrap().vector, [rows[149], 149.0]);
+    let all: Vec<f32> = rows.iter().enumerate().flat_map(|(at, &row)| [row, at as f32]).collect();
+    assert_eq!(each.heard.lock().unwrap().vector, all);
     assert_eq!(one.heard.lock().unwrap().vector, [next([5]) as f32, 0.0]);
 }
 
@@ -438,6 +471,35 @@ fn constraints_choose_and_may_give_up() {
     assert_eq!(ear.tokens().len(), 3);
     let end = ear.heard.lock().unwrap().end.clone();
     assert_eq!(end, Some(Err(Failure::Constraint("nothing is allowed".into()))));
+}
+
+/// Panics when it is asked.
+struct Broken;
+
+impl Constraint for Broken {
+    fn mask(&mut self, _: &mut [f32]) -> Result<(), String> {
+        panic!("a test")
+    }
+
+    fn accept(&mut self, _: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_of_a_choice_ends_what_runs_and_nothing_else() {
+    let mut bench = bench(64, 2, 512, 16, Options::default());
+    let (broken, beside) = (Ear::default(), Ear::default());
+    let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Broken));
+    bench.scheduler.submit(Request { constraint, ..request(&prompt(1, 30), 10, &broken) }).unwrap();
+    bench.scheduler.submit(request(&prompt(2, 30), 10, &beside)).unwrap();
+    let later = bench.add(&prompt(3, 30), 10);
+    bench.finish();
+    for ear in [broken, beside] {
+        let end = ear.heard.lock().unwrap().end.clone();
+        assert_eq!(end, Some(Err(Failure::Engine("a worker panicked: 1 calls".into()))));
+    }
+    assert_eq!(later.tokens(), alone(&prompt(3, 30), 10, 512));
 }
 
 #[test]

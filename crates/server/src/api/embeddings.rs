@@ -8,13 +8,19 @@ use crate::settings::Settings;
 use crate::speech::{Answer, Heard};
 use crate::stream::{Begun, Protocol, Said};
 use base64::Engine;
+use model::scheduler::Pooling;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// How vectors are told.
 enum Form {
-    OpenAi { base64: bool },
-    Native,
+    OpenAi {
+        base64: bool,
+    },
+    /// With vectors of this length, as many as there are.
+    Native {
+        width: usize,
+    },
 }
 
 struct Embeddings {
@@ -36,6 +42,9 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
             return Err(ApiError::field("encoding_format", problem));
         }
     };
+    if app.options.embeddings == Some(Pooling::Each) {
+        return Err(ApiError::invalid("this server pools nothing (--pooling none); its vectors are at /embedding"));
+    }
     begin_in(Form::OpenAi { base64 }, app, model, body)
 }
 
@@ -44,7 +53,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
 /// # Errors
 /// As [`begin`].
 pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    begin_in(Form::Native, app, model, body)
+    begin_in(Form::Native { width: (model.facts.width as usize).max(1) }, app, model, body)
 }
 
 fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
@@ -63,7 +72,7 @@ fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Res
     let embeddings = Embeddings {
         form,
         model: fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned(),
-        norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(2))?,
+        norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(if pooling == Pooling::Each { -1 } else { 2 }))?,
     };
     let mut settings = Settings::of_defaults(&model.defaults);
     settings.pooling = Some(pooling);
@@ -110,19 +119,24 @@ impl Protocol for Embeddings {
 
     fn whole(&mut self, texts: Vec<Said>) -> Value {
         let one = |(index, said): (usize, &Said)| {
-            let vector = self.norm.apply(&said.vector);
+            let vector = || self.norm.apply(&said.vector);
             match self.form {
-                Form::Native => json!({ "index": index, "embedding": [vector] }),
-                Form::OpenAi { base64: false } => json!({ "object": "embedding", "index": index, "embedding": vector }),
+                Form::Native { width } => {
+                    let vectors: Vec<_> = said.vector.chunks(width).map(|vector| self.norm.apply(vector)).collect();
+                    json!({ "index": index, "embedding": vectors })
+                }
+                Form::OpenAi { base64: false } => {
+                    json!({ "object": "embedding", "index": index, "embedding": vector() })
+                }
                 Form::OpenAi { base64: true } => {
-                    let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+                    let bytes: Vec<u8> = vector().iter().flat_map(|x| x.to_le_bytes()).collect();
                     let text = base64::engine::general_purpose::STANDARD.encode(bytes);
                     json!({ "object": "embedding", "index": index, "embedding": text, "encoding_format": "base64" })
                 }
             }
         };
         let data: Vec<Value> = texts.iter().enumerate().map(one).collect();
-        if matches!(self.form, Form::Native) {
+        if matches!(self.form, Form::Native { .. }) {
             return data.into();
         }
         let tokens: usize = texts.iter().map(|said| said.spent.prompt).sum();

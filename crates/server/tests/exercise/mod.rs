@@ -1,6 +1,8 @@
 //! Any bytes as the body of any route, over a model that answers the same to everything: whatever comes, the answer is
 //! an HTTP response in the form of the API, no failure of the server's own.
 
+mod characters;
+
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
 use model::batch::{Batch, Batches, Limits};
@@ -10,7 +12,7 @@ use model::sampler::SamplerConfig;
 use model::scheduler::worker::Worker;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler};
 use model::step::Output;
-use model::tokenizer::{Tokenizer, TokenizerData};
+use model::tokenizer::Tokenizer;
 use server::{App, Defaults, Facts, Model, Options};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,26 +69,12 @@ impl Batches for Turns {
     }
 }
 
-/// Tokens of one character, a few words, and the markers of a chat.
+/// Tokens of one character, those of single bytes, and the markers of a chat.
 fn tokenizer() -> Tokenizer {
-    let mut data = TokenizerData {
-        model: "llama".into(),
-        architecture: "llama".into(),
-        bos: Some(0),
-        eos: Some(1),
-        add_space_prefix: Some(false),
-        ..TokenizerData::default()
-    };
-    let mut add = |token: &str, kind: i32| {
-        data.tokens.push(token);
-        data.token_type.push(kind);
-        data.scores.push(0.0);
-    };
-    ["<s>", "</s>", "<|im_start|>", "<|im_end|>"].iter().for_each(|token| add(token, 3));
-    ["<think>", "</think>", "<tool_call>", "</tool_call>"].iter().for_each(|token| add(token, 4));
-    (0..=255u8).for_each(|byte| add(&format!("<0x{byte:02X}>"), 6));
-    (b' '..=b'~').for_each(|byte| add(&char::from(byte).to_string().replace(' ', "▁"), 1));
-    Tokenizer::new(data).expect("a tokenizer")
+    let markers = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"].map(|token| (token.to_owned(), 3));
+    let tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"].map(|token| (token.to_owned(), 4));
+    let bytes = (0..=255u8).map(|byte| (format!("<0x{byte:02X}>"), 6));
+    characters::tokenizer(markers.into_iter().chain(tags).chain(bytes))
 }
 
 /// A server without a network.
@@ -122,6 +110,23 @@ impl Exercise {
         app.ready(Model::new(worker, tokenizer, template, facts, defaults));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Exercise { app, runtime }
+    }
+
+    /// The first byte chooses between a grammar and a schema, the rest is one; what is no schema is none of this fuzzer's
+    /// business. The status of the response.
+    ///
+    /// # Panics
+    /// As [`Exercise::ask`].
+    pub fn ask_grammar(&self, bytes: &[u8]) -> Option<u16> {
+        let (kind, source) = bytes.split_first()?;
+        let source = std::str::from_utf8(source).ok()?;
+        let (name, rule) = match kind % 2 {
+            0 => ("grammar", serde_json::Value::from(source)),
+            _ => ("json_schema", serde_json::from_str(source).ok()?),
+        };
+        let body = serde_json::json!({ "prompt": "a", "n_predict": 8, name: rule }).to_string();
+        let route = ROUTES.iter().position(|route| *route == "/completion").unwrap_or_default();
+        Some(self.ask(&[&[route as u8], body.as_bytes()].concat()).0)
     }
 
     /// The first byte chooses the route, the rest is the body. The status of the response, and its text.

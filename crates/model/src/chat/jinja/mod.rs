@@ -68,5 +68,10 @@ impl Template {
     }
 }
 
+/// A time in UTC by a format of `strftime`; `None` if it is no such format.
+pub(super) fn strftime(time: SystemTime, format: &str) -> Option<String> {
+    time::Moment::of(time).format(format).ok()
+}
+
 #[cfg(test)]
 mod tests;

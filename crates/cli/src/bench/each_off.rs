@@ -1,0 +1,268 @@
+//! `bench --each-off`: what each pass, fusion and path of kernels is worth, by leaving it out.
+//!
+//! The engine with everything and one without something take turns. What changes nothing on this machine and model is
+//! found by comparing the programs, and is not timed. With `--into FILE` the figures are written into the table of a
+//! Markdown file, behind the column `switch`.
+
+use super::report::{Format, name};
+use super::turns::{self, Turns};
+use super::{Arguments, Test, classes, median, ready};
+use crate::failure::Usage;
+use crate::open::{self, Opened};
+use crate::{interrupt, peaks, terminal};
+use anyhow::{Context, bail};
+use compiler::Switch;
+use model::step::Class;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+/// What encloses the table that is written anew.
+const BEGIN: &str = "<!-- bench --each-off: begin -->";
+const END: &str = "<!-- bench --each-off: end -->";
+
+/// Heading of the column behind which the figures stand.
+const SWITCH: &str = "switch";
+
+/// What came out without something.
+struct Row {
+    switch: Switch,
+    /// Kernels and stages of a decoding step.
+    counts: Counts,
+    /// Of each test; `None` if the programs are those with everything.
+    turns: Option<Vec<Turns>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct Counts {
+    kernels: usize,
+    stages: usize,
+}
+
+impl Counts {
+    fn of(opened: &Opened) -> Counts {
+        let program = opened.engine.program(Class::One).map(|(program, _)| program);
+        Counts { kernels: program.map_or(0, |p| p.launches()), stages: program.map_or(0, |p| p.stages.len()) }
+    }
+}
+
+/// Leaves out each switch in turn.
+pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
+    if !matches!(args.output, Format::Md | Format::Json) {
+        return Err(Usage("--each-off writes -o md or json".into()).into());
+    }
+    // A file without a table is found before the hour that measuring may take.
+    let file = args.into.as_deref().map(|path| Ok::<_, anyhow::Error>((path, read(path)?))).transpose()?;
+    let path = args.model.resolve()?;
+    let mut with = ready(&path, &args.engine, tests, true)?;
+    let _lock = peaks::lock(&args.measure)?;
+    let watch = interrupt::watch();
+    let rounds = args.rounds.unwrap_or(args.repetitions);
+    let switches = compiler::switches();
+    let mut rows = vec![];
+    for (at, switch) in switches.iter().enumerate() {
+        terminal::line(&format!("{} of {}: without {}", at + 1, switches.len(), switch.name));
+        let mut flags = args.engine.clone();
+        flags.without.push(switch.name.into());
+        let mut without = ready(&path, &flags, tests, false).with_context(|| format!("without {}", switch.name))?;
+        let counts = Counts::of(&without);
+        let turns = if same(&with, &without, tests) {
+            None
+        } else {
+            let each = |&test: &Test| turns::take(&mut with, &mut without, test, rounds, &watch);
+            Some(tests.iter().map(each).collect::<anyhow::Result<_>>()?)
+        };
+        rows.push(Row { switch: *switch, counts, turns });
+    }
+    let outcome =
+        Outcome { tests, whole: Counts::of(&with), rows, model: open::description(with.engine.file()), rounds };
+    if let Some((path, text)) = file {
+        std::fs::write(path, outcome.filled(&text)?).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let text = match args.output {
+        Format::Json => serde_json::to_string_pretty(&outcome.json())? + "\n",
+        _ => outcome.table(),
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    split(&text).with_context(|| path.display().to_string())?;
+    Ok(text)
+}
+
+/// Whether two engines run the same kernels in the same stages.
+fn same(a: &Opened, b: &Opened, tests: &[Test]) -> bool {
+    let of = |opened: &Opened, class: Class| {
+        let (program, _) = opened.engine.program(class)?;
+        let sources: Vec<String> = program.kernels.iter().map(|kernel| kernel.source.clone()).collect();
+        let stages: Vec<Vec<usize>> =
+            program.stages.iter().map(|s| s.launches.iter().map(|launch| launch.kernel).collect()).collect();
+        Some((sources, stages))
+    };
+    classes(tests, a.engine.chunk()).into_iter().all(|class| of(a, class) == of(b, class))
+}
+
+struct Outcome<'a> {
+    tests: &'a [Test],
+    /// With everything.
+    whole: Counts,
+    rows: Vec<Row>,
+    model: String,
+    rounds: u32,
+}
+
+impl Outcome<'_> {
+    /// Median tokens a second with everything, over all turns.
+    fn speed(&self, test: usize) -> f64 {
+        let turns = self.rows.iter().filter_map(|row| Some(&row.turns.as_ref()?[test].a));
+        median(&mut turns.flatten().copied().collect::<Vec<f64>>())
+    }
+
+    fn heading(&self) -> Vec<String> {
+        let tests = self.tests.iter().map(|&test| format!("{} t/s off", name(test)));
+        ["kernels off".into(), "stages off".into()].into_iter().chain(tests).collect()
+    }
+
+    /// The figures of a row.
+    fn figures(&self, row: &Row) -> Vec<String> {
+        let Some(turns) = &row.turns else { return vec!["the same program".into(); 1] };
+        let speed = |turns: &Turns| {
+            let ratio = turns.ratio();
+            let speed = median(&mut turns.b.clone());
+            format!("{speed:.1} ({:.2}; {:.2}..{:.2})", ratio.median, ratio.least, ratio.most)
+        };
+        let counts = [row.counts.kernels, row.counts.stages].map(|n| n.to_string());
+        counts.into_iter().chain(turns.iter().map(speed)).collect()
+    }
+
+    /// What the figures are and where they come from.
+    fn caption(&self) -> String {
+        let speeds = self.tests.iter().enumerate().map(|(at, &test)| format!("{} {:.1}", name(test), self.speed(at)));
+        let Counts { kernels, stages } = self.whole;
+        let counts = format!("With everything: {kernels} kernels in {stages} stages a token");
+        let (model, cpu, rounds) = (&self.model, peaks::cpu_name(), self.rounds);
+        if self.tests.is_empty() {
+            return format!("{counts}. {model}, {cpu}.");
+        }
+        let speeds = speeds.collect::<Vec<_>>().join(", ");
+        format!(
+            "{counts}; tok/s {speeds}. {model}, {cpu}; medians of {rounds} turns, in brackets the ratio to everything \
+             and its spread."
+        )
+    }
+
+    fn table(&self) -> String {
+        let mut out = String::new();
+        let heading = self.heading();
+        let _ = writeln!(out, "| {SWITCH} | what | {} |", heading.join(" | "));
+        let _ = writeln!(out, "|{}", "---|".repeat(heading.len() + 2));
+        for row in &self.rows {
+            let figures = padded(self.figures(row), heading.len());
+            let _ = writeln!(out, "| `{}` | {} | {} |", row.switch.name, row.switch.what, figures.join(" | "));
+        }
+        let _ = writeln!(out, "\n{}", self.caption());
+        out
+    }
+
+    fn json(&self) -> Value {
+        let row = |row: &Row| {
+            let tests = row.turns.iter().flat_map(|turns| turns.iter().zip(self.tests));
+            json!({
+                "switch": row.switch.name,
+                "what": row.switch.what,
+                "kernels": row.counts.kernels,
+                "stages": row.counts.stages,
+                "same_program": row.turns.is_none(),
+                "tests": tests.map(|(turns, &test)| turns.json(test)).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "model": self.model,
+            "cpu_info": peaks::cpu_name(),
+            "kernels": self.whole.kernels,
+            "stages": self.whole.stages,
+            "rounds": self.rounds,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    /// A text whose table has these figures behind its column `switch`.
+    fn filled(&self, text: &str) -> anyhow::Result<String> {
+        let (before, table, after) = split(text)?;
+        let figures: HashMap<String, Vec<String>> =
+            self.rows.iter().map(|row| (row.switch.name.to_owned(), self.figures(row))).collect();
+        let mut lines = table.lines().filter(|line| line.starts_with('|'));
+        let heading = self.heading();
+        let (Some(head), Some(_)) = (lines.next(), lines.next()) else { bail!("there is no table after {BEGIN}") };
+        let Some(column) = cells(head).iter().position(|cell| cell == SWITCH) else {
+            bail!("the table after {BEGIN} has no column '{SWITCH}'");
+        };
+        let kept = |line: &str| cells(line).into_iter().take(column + 1).collect::<Vec<String>>();
+        let mut out = format!("{before}{BEGIN}\n");
+        let mut write = |cells: Vec<String>| {
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+        };
+        write([kept(head), heading.clone()].concat());
+        write(vec!["---".into(); column + 1 + heading.len()]);
+        for line in lines {
+            let kept = kept(line);
+            let switch = kept.last().map(|cell| cell.trim_matches('`').to_owned()).unwrap_or_default();
+            let row = figures.get(&switch).cloned().unwrap_or_default();
+            write([kept, padded(row, heading.len())].concat());
+        }
+        Ok(format!("{out}\n{}\n{END}{after}", self.caption()))
+    }
+}
+
+/// The text before the marks, between them, and after them.
+fn split(text: &str) -> anyhow::Result<(&str, &str, &str)> {
+    let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+    let (before, (table, after)) = marked.with_context(|| format!("there are no lines '{BEGIN}' and '{END}'"))?;
+    Ok((before, table, after))
+}
+
+fn cells(line: &str) -> Vec<String> {
+    line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+fn padded(mut cells: Vec<String>, n: usize) -> Vec<String> {
+    cells.resize(n, "-".into());
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_go_behind_the_switch() {
+        let tests = [Test { prompt: 0, generated: 8, depth: 0 }];
+        let turns = Turns { a: vec![10.0], b: vec![5.0] };
+        let row =
+            |name, turns| Row { switch: Switch { name, what: "" }, counts: Counts { kernels: 9, stages: 7 }, turns };
+        let rows = vec![row("merge", Some(vec![turns])), row("planes", None)];
+        let whole = Counts { kernels: 8, stages: 6 };
+        let outcome = Outcome { tests: &tests, whole, rows, model: "m".into(), rounds: 1 };
+        let text = format!(
+            "before\n{BEGIN}\n| idea | switch | old |\n|---|---|---|\n| a | `merge` | 1 |\n| b | none | |\n\
+             | c | `planes` |\nold\n{END}\nafter\n"
+        );
+        let filled = outcome.filled(&text).expect("a table");
+        let lines: Vec<&str> = filled.lines().collect();
+        assert_eq!(lines[2], "| idea | switch | kernels off | stages off | tg8 t/s off |");
+        assert_eq!(lines[4], "| a | `merge` | 9 | 7 | 5.0 (0.50; 0.50..0.50) |");
+        assert_eq!(lines[5], "| b | none | - | - | - |");
+        assert_eq!(lines[6], "| c | `planes` | the same program | - | - |");
+        assert!(lines[8].starts_with("With everything: 8 kernels in 6 stages a token; tok/s tg8 10.0."), "{filled}");
+        assert!(filled.starts_with("before\n") && filled.ends_with(&format!("{END}\nafter\n")));
+        // What was filled can be filled again.
+        assert_eq!(outcome.filled(&filled).expect("a table"), filled);
+        assert!(outcome.filled("no table").is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! Two settings that take turns in one run, so that a machine that gets slower slows both: `bench --ab`.
+
+use super::report::{Format, name};
+use super::{Arguments, Test, median, ready};
+use crate::arguments::EngineFlags;
+use crate::failure::Usage;
+use crate::interrupt::Watch;
+use crate::open::Opened;
+use crate::{interrupt, peaks, spelling, terminal};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// The flags that a setting may change.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Setting {
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Flags with those of a text in their place.
+///
+/// # Errors
+/// A text that is not made of flags of an engine.
+pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
+    let words = spelling::expanded(text.split_whitespace().map(OsString::from));
+    let wrong = |error: clap::Error| {
+        let message = error.to_string();
+        let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Usage(format!("--ab '{text}': {first}"))
+    };
+    let matches = Setting::command().try_get_matches_from(words).map_err(wrong)?;
+    let new = Setting::from_arg_matches(&matches).map_err(wrong)?.engine;
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    Ok(EngineFlags {
+        threads: if given("threads") { new.threads } else { flags.threads },
+        numerics: if given("numerics") { new.numerics } else { flags.numerics },
+        device: if given("device") { new.device } else { flags.device },
+        cache_type_k: if given("cache_type_k") { new.cache_type_k } else { flags.cache_type_k },
+        ubatch_size: if given("ubatch_size") { new.ubatch_size } else { flags.ubatch_size },
+        without: if given("without") { new.without } else { flags.without.clone() },
+        debug: if given("debug") { new.debug } else { flags.debug },
+        isa: if given("isa") { new.isa } else { flags.isa.clone() },
+        cc: if given("cc") { new.cc } else { flags.cc.clone() },
+    })
+}
+
+/// Tokens a second of two settings, round by round.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    pub a: Vec<f64>,
+    pub b: Vec<f64>,
+}
+
+/// How much faster the second setting is; a ratio is taken of two runs side by side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    pub median: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+impl Turns {
+    fn ratios(&self) -> Vec<f64> {
+        self.a.iter().zip(&self.b).map(|(a, b)| b / a).collect()
+    }
+
+    /// The ratio and its spread.
+    pub fn ratio(&self) -> Ratio {
+        let mut ratios = self.ratios();
+        let median = median(&mut ratios);
+        Ratio { median, least: ratios.first().copied().unwrap_or(0.0), most: ratios.last().copied().unwrap_or(0.0) }
+    }
+
+    /// As JSON, under the name of its test.
+    pub fn json(&self, test: Test) -> Value {
+        let Ratio { median: ratio, least, most } = self.ratio();
+        json!({
+            "test": name(test),
+            "n_prompt": test.prompt,
+            "n_gen": test.generated,
+            "n_depth": test.depth,
+            "a_ts": self.a,
+            "b_ts": self.b,
+            "ratio": ratio,
+            "least": least,
+            "most": most,
+        })
+    }
+}
+
+/// Runs a test A, B, A, B and so on, after both have filled their caches and warmed up.
+pub fn take(a: &mut Opened, b: &mut Opened, test: Test, rounds: u32, watch: &Watch) -> anyhow::Result<Turns> {
+    terminal::progress(&format!("{}: warming up", name(test)));
+    let mut a = super::Running::new(a, test, watch, true)?;
+    let mut b = super::Running::new(b, test, watch, true)?;
+    let mut turns = Turns::default();
+    let speed = |ns: u64| test.tokens() as f64 * 1e9 / ns.max(1) as f64;
+    for round in 1..=rounds {
+        terminal::progress(&format!("{}: round {round} of {rounds}", name(test)));
+        turns.a.push(speed(a.repetition()?));
+        turns.b.push(speed(b.repetition()?));
+    }
+    terminal::wipe();
+    Ok(turns)
+}
+
+/// Measures the flags of the command line and those of `--ab` by turns.
+pub fn run(args: &Arguments, setting: &str, tests: &[Test]) -> anyhow::Result<()> {
+    let flags = changed(&args.engine, setting)?;
+    let path = args.model.resolve()?;
+    let mut a = ready(&path, &args.engine, tests, true)?;
+    let mut b = ready(&path, &flags, tests, true)?;
+    let _lock = peaks::lock(&args.measure)?;
+    let watch = interrupt::watch();
+    let rounds = args.rounds.unwrap_or(args.repetitions);
+    let mut table = Table { format: args.output, rows: vec![] };
+    for &test in tests {
+        let turns = take(&mut a, &mut b, test, rounds, &watch)?;
+        table.add(test, &turns)?;
+    }
+    table.finish(setting)
+}
+
+/// Writes rows as they come; JSON at the end.
+struct Table {
+    format: Format,
+    rows: Vec<Value>,
+}
+
+impl Table {
+    fn add(&mut self, test: Test, turns: &Turns) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.format == Format::Md {
+            if self.rows.is_empty() {
+                writeln!(out, "| test             |    A t/s |    B t/s |   B/A | least..most   |")?;
+                writeln!(out, "|------------------|---------:|---------:|------:|---------------|")?;
+            }
+            let Ratio { median: ratio, least, most } = turns.ratio();
+            let (a, b) = (median(&mut turns.a.clone()), median(&mut turns.b.clone()));
+            let spread = format!("{least:.3}..{most:.3}");
+            writeln!(out, "| {:<16} | {a:>8.2} | {b:>8.2} | {ratio:>5.3} | {spread:<13} |", name(test))?;
+        }
+        self.rows.push(turns.json(test));
+        Ok(out.flush()?)
+    }
+
+    fn finish(self, setting: &str) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match self.format {
+            Format::Md => writeln!(out, "\nB is A with {setting}; medians of {} rounds", self.rounds())?,
+            Format::Json => {
+                let whole = json!({ "b": setting, "rounds": self.rounds(), "tests": self.rows });
+                writeln!(out, "{}", serde_json::to_string_pretty(&whole)?)?;
+            }
+            _ => {
+                for row in &self.rows {
+                    writeln!(out, "{}", serde_json::to_string(row)?)?;
+                }
+            }
+        }
+        Ok(out.flush()?)
+    }
+
+    fn rounds(&self) -> usize {
+        self.rows.first().and_then(|row| row["a_ts"].as_array()).map_or(0, Vec::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Numerics;
+
+    fn flags(text: &str) -> EngineFlags {
+        Setting::parse_from(text.split_whitespace()).engine
+    }
+
+    #[test]
+    fn a_setting_changes_what_it_names() {
+        let a = flags("-t 2 --without merge");
+        let b = changed(&a, "--numerics exact -ctk f32").expect("flags");
+        assert_eq!((b.threads, b.numerics, b.without.len()), (Some(2), Numerics::Exact, 1));
+        assert!(b.cache_type_k.is_some() && a.cache_type_k.is_none());
+        assert_eq!(changed(&a, "--without fold,dot").expect("flags").without, ["fold", "dot"]);
+        let wrong = changed(&a, "--nonsense").expect_err("no flag").to_string();
+        assert!(wrong.contains("--ab '--nonsense'") && !wrong.contains('\n'), "{wrong}");
+    }
+
+    #[test]
+    fn ratios_are_of_neighbours() {
+        let turns = Turns { a: vec![10.0, 5.0, 10.0], b: vec![20.0, 10.0, 30.0] };
+        assert_eq!(turns.ratio(), Ratio { median: 2.0, least: 2.0, most: 3.0 });
+    }
+}

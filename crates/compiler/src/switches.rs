@@ -1,0 +1,112 @@
+//! What can be left out by name: rules of the rewriting passes, fusions, and paths of kernels.
+//!
+//! A program without any of these computes the same, up to the order of sums and to where values are rounded; it takes
+//! longer. They exist to blame and to measure: `bench --each-off` leaves out each in turn. A name changes the source of
+//! kernels, and that is what caches of kernels go by.
+
+use crate::compile::{NEEDED, Options, PASSES};
+
+/// A name, and what happens only if it is not left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub what: &'static str,
+}
+
+const fn switch(name: &'static str, what: &'static str) -> Switch {
+    Switch { name, what }
+}
+
+/// The rules.
+const RULES: [Switch; 6] = [
+    switch("choice", "the first of alternatives of equal meaning is taken"),
+    switch("neutral", "products and quotients by one go away"),
+    switch("factor", "a factor leaves the sum that it does not depend on: norms become scalars after the dot product"),
+    switch("split-sum", "a row's sum of squares is summed where the row is produced"),
+    switch("int8", "inputs of weights in block formats are quantised, for integer dots"),
+    switch("planes", "rows of block formats are repacked in planes (GPUs)"),
+];
+
+/// What comes after the rules.
+const LATER: [Switch; 17] = [
+    switch("fuse", "kernels hold more than one operation"),
+    switch("merge", "kernels whose results a value combines become one: gate and up"),
+    switch("epilogue", "operations join the kernel that produces what they read"),
+    switch("absorb", "small kernels move into their readers"),
+    switch("repeat", "readers compute what is cheap again instead of waiting for it"),
+    switch("fold", "scores of attention stay in the task that weighs with them: online softmax"),
+    switch("in-place", "rows of weights that an index chooses are read where they are: experts"),
+    switch("tables", "sines and cosines are computed once a step"),
+    switch("share", "equal layers share their kernels"),
+    switch("lanes", "kernels use vectors"),
+    switch("dot", "sums of products of codes are packed integer dots"),
+    switch("tile", "weights are unpacked once for many tokens, in register tiles"),
+    switch("product", "prompts are multiplied by the matrix unit"),
+    switch("prefetch", "weights are asked for ahead of their use"),
+    switch("chains", "a sum has several accumulators"),
+    switch("split", "attention of one token is cut along the cache"),
+    switch("by-expert", "tokens of a prompt are grouped by the experts that they chose"),
+];
+
+/// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
+pub fn switches() -> Vec<Switch> {
+    let rules = PASSES.iter().flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
+    let described = |name| RULES.into_iter().find(|s| s.name == name).unwrap_or(switch(name, "a rule"));
+    rules.map(|rule| described(rule.name)).chain(LATER).collect()
+}
+
+/// As [`switches`], the names alone.
+pub fn pass_names() -> Vec<&'static str> {
+    switches().iter().map(|switch| switch.name).collect()
+}
+
+impl Options {
+    /// Whether something that has a name is to be done.
+    pub fn allows(&self, name: &str) -> bool {
+        NEEDED.contains(&name) || !self.without.iter().any(|w| w == name)
+    }
+
+    /// These options with what is left out by name taken out of plan and prices.
+    pub(crate) fn switched(&self) -> Options {
+        let mut options = self.clone();
+        let (plan, prices) = (&mut options.plan, &mut options.prices);
+        prices.unfused |= !self.allows("fuse");
+        if !self.allows("repeat") {
+            prices.repeat = 0;
+        }
+        let fusions = &mut prices.fusions;
+        fusions.merge &= self.allows("merge");
+        fusions.epilogue &= self.allows("epilogue");
+        fusions.absorb &= self.allows("absorb");
+        fusions.fold &= self.allows("fold");
+        fusions.in_place &= self.allows("in-place");
+        fusions.tables &= self.allows("tables");
+        if !self.allows("lanes") {
+            plan.vector_bytes = 0;
+        }
+        plan.dots &= self.allows("dot");
+        if !self.allows("tile") {
+            plan.tokens = 1;
+        }
+        if !self.allows("prefetch") {
+            plan.prefetch = 0;
+        }
+        if !self.allows("chains") {
+            plan.chains = 1;
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_described() {
+        assert!(switches().iter().all(|s| s.what != "a rule"));
+        assert_eq!(switches().len(), RULES.len() + LATER.len());
+    }
+}

@@ -1,0 +1,14 @@
+//! Any bytes as a grammar or a schema.
+
+#![no_main]
+
+#[path = "../../crates/server/tests/exercise/mod.rs"]
+mod exercise;
+
+use std::sync::OnceLock;
+
+static SERVER: OnceLock<exercise::Exercise> = OnceLock::new();
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let _ = SERVER.get_or_init(exercise::Exercise::new).ask_grammar(bytes);
+});
