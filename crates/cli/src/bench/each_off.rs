@@ -65,7 +65,7 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
     for (at, switch) in switches.iter().enumerate() {
         terminal::line(&format!("{} of {}: without {}", at + 1, switches.len(), switch.name));
         let mut flags = args.engine.clone();
-        flags.without.push(switch.name.into());
+        flags.kernels.without.push(switch.name.into());
         let mut without = ready(&path, &flags, tests, false).with_context(|| format!("without {}", switch.name))?;
         let counts = Counts::of(&without);
         let turns = if same(&with, &without, tests) {
