@@ -362,7 +362,8 @@ impl Renderer {
         let lanes = g.ty(halves[0]).lanes;
         // Bytes that stay together by fours are words, and so are halves that do by twos.
         let per = 4 / ty.base.bytes().min(4) as u16;
-        let together = |c: &[u16]| c.len() == per.into() && c[0] % per == 0 && c.windows(2).all(|w| w[1] == w[0] + 1);
+        let together =
+            |c: &[u16]| c.len() == per.into() && c[0].is_multiple_of(per) && c.windows(2).all(|w| w[1] == w[0] + 1);
         if per == 1 || !map.chunks(per.into()).all(together) {
             return self.permute(ty, [a, b], lanes, map);
         }
