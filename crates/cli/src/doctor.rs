@@ -79,8 +79,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         None => Finding::good("settings", "no file"),
     });
     let kernels = open::kernels(args.kernel_cache.as_ref());
-    let ready: Vec<String> =
-        kernels.targets().iter().filter(|target| target.is_available()).map(Target::to_string).collect();
+    // A compiler that is named takes no kernels of others.
+    let targets = if args.cc.is_some() { vec![] } else { kernels.targets() };
+    let ready: Vec<String> = targets.iter().filter(|target| target.is_available()).map(Target::to_string).collect();
     findings.extend(compilers(args, &ready));
     findings.extend(processor());
     findings.push(memory());

@@ -35,16 +35,16 @@ pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
     let matches = Setting::command().try_get_matches_from(words).map_err(wrong)?;
     let new = Setting::from_arg_matches(&matches).map_err(wrong)?.engine;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let (was, kernels) = (&flags.kernels, new.kernels);
+    let kernels = KernelFlags {
+        numerics: if given("numerics") { new.kernels.numerics } else { flags.kernels.numerics },
+        cache_type_k: if given("cache_type_k") { new.kernels.cache_type_k } else { flags.kernels.cache_type_k },
+        ubatch_size: if given("ubatch_size") { new.kernels.ubatch_size } else { flags.kernels.ubatch_size },
+        without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
+        cc: if given("cc") { new.kernels.cc } else { flags.kernels.cc.clone() },
+    };
     Ok(EngineFlags {
         threads: if given("threads") { new.threads } else { flags.threads },
-        kernels: KernelFlags {
-            numerics: if given("numerics") { kernels.numerics } else { was.numerics },
-            cache_type_k: if given("cache_type_k") { kernels.cache_type_k } else { was.cache_type_k },
-            ubatch_size: if given("ubatch_size") { kernels.ubatch_size } else { was.ubatch_size },
-            without: if given("without") { kernels.without } else { was.without.clone() },
-            cc: if given("cc") { kernels.cc } else { was.cc.clone() },
-        },
+        kernels,
         device: if given("device") { new.device } else { flags.device },
         debug: if given("debug") { new.debug } else { flags.debug },
         kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
@@ -187,9 +187,9 @@ mod tests {
     fn a_setting_changes_what_it_names() {
         let a = flags("-t 2 --without merge");
         let b = changed(&a, "--numerics exact -ctk f32").expect("flags");
-        assert_eq!((b.threads, b.numerics, b.without.len()), (Some(2), Numerics::Exact, 1));
-        assert!(b.cache_type_k.is_some() && a.cache_type_k.is_none());
-        assert_eq!(changed(&a, "--without fold,dot").expect("flags").without, ["fold", "dot"]);
+        assert_eq!((b.threads, b.kernels.numerics, b.kernels.without.len()), (Some(2), Numerics::Exact, 1));
+        assert!(b.kernels.cache_type_k.is_some() && a.kernels.cache_type_k.is_none());
+        assert_eq!(changed(&a, "--without fold,dot").expect("flags").kernels.without, ["fold", "dot"]);
         let wrong = changed(&a, "--nonsense").expect_err("no flag").to_string();
         assert!(wrong.contains("--ab '--nonsense'") && !wrong.contains('\n'), "{wrong}");
     }
