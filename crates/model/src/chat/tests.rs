@@ -364,7 +364,7 @@ fn a_model_speaks_its_own_template_or_its_familys() {
 
 #[test]
 fn thoughts_are_closed_where_the_template_has_no_switch() {
-    let template = ChatTemplate::parse("{{ messages[0].content }}<think>\n", "", "").unwrap();
+    let template = ChatTemplate::parse("{{ messages[0].content ~ '<think>\n' }}", "", "").unwrap();
     let mut conversation = Conversation::new(vec![user("Hi")]);
     let prompt = template.render(&conversation).unwrap();
     assert_eq!((prompt.text.as_str(), prompt.opens_reasoning), ("Hi<think>\n", true));
