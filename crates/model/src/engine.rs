@@ -1,9 +1,9 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
-use crate::ahead::Ahead;
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::{Config, ConfigError};
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
+use crate::warm::Warming;
 use compiler::compile::{Compiled, Log, Options};
 use compiler::program::{Buffer, BufferKind, Program};
 use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
@@ -115,7 +115,7 @@ pub struct Engine {
     /// Whether every step is run by the program for many tokens.
     batch_invariant: bool,
     /// Brings in the weights.
-    _ahead: Option<Ahead>,
+    _warming: Option<Warming>,
 }
 
 struct Loaded {
@@ -149,7 +149,7 @@ impl Engine {
         let config = Config::read(&file)?;
         let mut memory = Memory::new();
         memory.add_file(&file)?;
-        let ahead = Ahead::start(&file);
+        let warming = Warming::start(&file);
         let limits = sharing.limits(&config, &options);
         Ok(Engine {
             single: Batch::new(limits),
@@ -164,7 +164,7 @@ impl Engine {
             programs: HashMap::new(),
             caches: vec![],
             batch_invariant: false,
-            _ahead: ahead,
+            _warming: warming,
         })
     }
 

@@ -1,6 +1,5 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
-mod ahead;
 pub mod batch;
 pub mod chat;
 pub mod config;
@@ -20,4 +19,5 @@ pub mod synth;
 mod tiles;
 pub mod tokenizer;
 pub mod vocabulary;
+mod warm;
 pub mod weights;

@@ -14,15 +14,15 @@ use std::thread::JoinHandle;
 const LEAST: u64 = 256 << 20;
 
 /// A thread that brings in a file; it ends when this is dropped.
-pub(crate) struct Ahead {
+pub(crate) struct Warming {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ahead {
+impl Warming {
     /// Begins. `None` if it would not help: a small file, or one that does not fit in memory, whose pages would push
     /// each other out.
-    pub(crate) fn start(file: &Arc<Gguf>) -> Option<Ahead> {
+    pub(crate) fn start(file: &Arc<Gguf>) -> Option<Warming> {
         let bytes = file_bytes(file);
         if bytes < LEAST || device::available_memory().is_none_or(|room| room < bytes) {
             return None;
@@ -31,11 +31,11 @@ impl Ahead {
         let (file, ended) = (Arc::clone(file), Arc::clone(&over));
         let bring = move || file.bring_in(|| !ended.load(Ordering::Relaxed));
         let thread = std::thread::Builder::new().name("weights".into()).spawn(bring).ok()?;
-        Some(Ahead { over, thread: Some(thread) })
+        Some(Warming { over, thread: Some(thread) })
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Warming {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
