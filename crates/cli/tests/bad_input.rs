@@ -156,7 +156,10 @@ fn token_ids_out_of_range() {
 #[test]
 fn no_compiler() {
     let mut command = command(&["run", text(&model()), "-p", "x", "-n", "1"]);
-    let ran = finished(command.env("PATH", "/nowhere").output().expect("the program starts"));
+    // Kernels that are there already need none.
+    let nothing = folder().join("no-kernels");
+    command.env("PATH", "/nowhere").env("XDG_CACHE_HOME", nothing);
+    let ran = finished(command.output().expect("the program starts"));
     assert!(ran.error(1).contains("no C compiler") && ran.err.contains("install"), "{}", ran.err);
     let ran = run(&["run", text(&model()), "-p", "x", "--cc", "/bin/false"]);
     assert!(ran.error(1).contains("not a usable C compiler"), "{}", ran.err);
