@@ -9,7 +9,7 @@
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
 
-use crate::dot::{Pattern, combined, lane_order, matches, terms};
+use crate::dot::{Pattern, combined, integer_dot, lane_order, matches, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
 use crate::tile::{Tiler, collect_loads, depends, make_loop, replace, zero};
@@ -17,6 +17,9 @@ use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
+
+/// Fewer tokens than this are multiplied one by one, where their number is data.
+const FEW: i64 = 3;
 
 /// What the loops over rows, tokens and groups need to know.
 struct Tile<'a> {
@@ -140,13 +143,17 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     }
     body.extend(t.nest(g, &inside, blocks));
     stmts.push(make_loop(g, panel, body));
-    // Rows are not unpacked for nothing.
     let extent = g.src(token)[0];
     if bounds(g, extent).0 < 1 {
-        let zero = g.int(0);
-        let mut some = vec![g.binary(BinOp::Lt, zero, extent)];
-        some.extend(stmts);
-        stmts = vec![g.make(Op::If, DType::Index, vec![], some)];
+        // Their number is data. Few do not pay for unpacking rows, and none for reading them.
+        let dims = inside.iter().copied().chain([token, row]).collect();
+        let plain = integer_dot(t, g, &Item { dims, ..item.clone() })?;
+        let (few, last) = (g.int(FEW), g.int(FEW - 1));
+        let conditions = [g.binary(BinOp::Lt, extent, few), g.binary(BinOp::Lt, last, extent)];
+        stmts = [(conditions[0], plain), (conditions[1], stmts)]
+            .into_iter()
+            .map(|(condition, body)| g.make(Op::If, DType::Index, vec![], [vec![condition], body].concat()))
+            .collect();
     }
     Some(t.nest(g, &around, stmts))
 }
