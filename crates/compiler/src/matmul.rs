@@ -18,9 +18,6 @@ use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
 
-/// Fewer tokens than this are multiplied one by one, where their number is data.
-const FEW: i64 = 3;
-
 /// What the loops over rows, tokens and groups need to know.
 struct Tile<'a> {
     item: &'a Item,
@@ -146,14 +143,17 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     let extent = g.src(token)[0];
     if bounds(g, extent).0 < 1 {
         // Their number is data. Few do not pay for unpacking rows, and none for reading them.
-        let dims = inside.iter().copied().chain([token, row]).collect();
-        let plain = integer_dot(t, g, &Item { dims, ..item.clone() })?;
-        let (few, last) = (g.int(FEW), g.int(FEW - 1));
-        let conditions = [g.binary(BinOp::Lt, extent, few), g.binary(BinOp::Lt, last, extent)];
-        stmts = [(conditions[0], plain), (conditions[1], stmts)]
-            .into_iter()
-            .map(|(condition, body)| g.make(Op::If, DType::Index, vec![], [vec![condition], body].concat()))
-            .collect();
+        let few = t.plan.few.max(1);
+        let mut ways = vec![];
+        if few > 1 {
+            let dims = inside.iter().copied().chain([token, row]).collect();
+            let fewer = g.int(few);
+            ways.push((g.binary(BinOp::Lt, extent, fewer), integer_dot(t, g, &Item { dims, ..item.clone() })?));
+        }
+        let last = g.int(few - 1);
+        ways.push((g.binary(BinOp::Lt, last, extent), stmts));
+        let made = |(condition, body)| g.make(Op::If, DType::Index, vec![], [vec![condition], body].concat());
+        stmts = ways.into_iter().map(made).collect();
     }
     Some(t.nest(g, &around, stmts))
 }

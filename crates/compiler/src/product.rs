@@ -22,9 +22,6 @@ const PANEL: i64 = 512;
 /// Elements of the longest block of any format; a panel holds whole blocks.
 const BLOCK: i64 = 256;
 
-/// Fewer tokens than this are multiplied one by one.
-const FEW: i64 = 3;
-
 /// Rows and tokens of a block, and elements of a step.
 const SIDE: i64 = PRODUCT as i64;
 
@@ -86,11 +83,12 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         Tile { item, of_row, of_token, row, token, outer: outer.clone(), k, panel, depth }.statements(t, g, panels)
     })?;
     let extent = g.src(token)[0];
-    if bounds(g, extent).0 < FEW {
+    let few = t.plan.few;
+    if bounds(g, extent).0 < few {
         // Few tokens do not pay for blocks.
         let plain = Item { dims: vec![token, row], ..item.clone() };
         let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;
-        let (few, last) = (g.int(FEW), g.int(FEW - 1));
+        let (few, last) = (g.int(few), g.int(few - 1));
         let conditions = [g.binary(BinOp::Lt, extent, few), g.binary(BinOp::Lt, last, extent)];
         stmts = [(conditions[0], plain), (conditions[1], stmts)]
             .into_iter()

@@ -35,12 +35,25 @@ pub struct Plan {
     pub product: bool,
     /// Whether sums of products of codes become packed integer dots.
     pub dots: bool,
+    /// Fewer tokens than this are multiplied one by one where their number is data, or for a matrix unit; 0 never,
+    /// so that a token's sums have the same order whatever is beside it.
+    pub few: i64,
 }
 
 impl Plan {
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan { vector_bytes: 0, rows: 1, streams: 1, chains: 1, prefetch: 0, tokens: 1, product: false, dots: true }
+        Plan {
+            vector_bytes: 0,
+            rows: 1,
+            streams: 1,
+            chains: 1,
+            prefetch: 0,
+            tokens: 1,
+            product: false,
+            dots: true,
+            few: 0,
+        }
     }
 }
 

@@ -172,8 +172,8 @@ impl Engine {
     /// another order; what that costs is that the one for many then runs every step.
     pub fn make_batch_invariant(&mut self) {
         self.batch_invariant = true;
-        // Its kernels have another way for one or two tokens.
         self.options.compiler.plan.product = false;
+        self.options.compiler.plan.few = 0;
     }
 
     /// The program that runs steps of so many tokens.

@@ -207,6 +207,7 @@ pub fn plans() -> Vec<Plan> {
             tokens: 2 * rows,
             product: false,
             dots: true,
+            few: if rows == 2 { 3 } else { 0 },
         }));
     }
     all
@@ -241,6 +242,7 @@ pub fn random_plan(r: &mut Random) -> Plan {
         tokens: 1 + r.below(8) as i64,
         product: false,
         dots: true,
+        few: r.below(5) as i64,
     }
 }
 
