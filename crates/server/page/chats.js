@@ -23,6 +23,8 @@ export class Chats {
   /** For the ids of conversations, what stops their answers. */
   running = new Map();
   #timers = new Map();
+  /** For the ids of conversations, how many of their writes are under way. */
+  #writing = new Map();
 
   /** `view` has `changed()`, `streamed(conversation, message)`, `failed(error, retry)`, `answered()` and `storageFailed(error)`. */
   constructor(view) {
@@ -34,7 +36,12 @@ export class Chats {
   /** Reads what was written down. Throws if the browser keeps nothing. */
   async load() {
     this.all = (await history.open()).map(asRead);
-    for (const { id, message } of preferences.takeUnfinished()) {
+    for (const { id, message, unwritten } of preferences.takeUnfinished()) {
+      if (unwritten) {
+        this.#replace(asRead(unwritten));
+        this.keep(unwritten);
+        continue;
+      }
       const conversation = this.all.find((one) => one.id === id);
       const known = conversation && find(conversation, message.id);
       if (!known || known.state !== 'stopped') continue;
@@ -44,11 +51,13 @@ export class Chats {
     }
   }
 
-  /** Writes down what runs. The database would take longer than a page has that goes. */
+  /** Writes down what runs, and what is still being written. The database would take longer than a page has that goes. */
   #leave() {
     const running = this.all.filter(({ id }) => this.running.has(id));
     const messages = running.flatMap(({ id, messages }) => messages.filter(({ state }) => state === 'running').map((message) => ({ id, message })));
-    if (messages.length) preferences.setUnfinished(messages);
+    const unwritten = this.all.filter(({ id }) => this.#writing.has(id) && !this.running.has(id));
+    const left = [...messages, ...unwritten.map((conversation) => ({ unwritten: conversation }))];
+    if (left.length) preferences.setUnfinished(left);
   }
 
   /** Shows a conversation, or a new one if there is none of this id. */
@@ -145,7 +154,14 @@ export class Chats {
   }
 
   #put(conversation) {
-    history.put(conversation).catch((error) => this.view.storageFailed(error));
+    const { id } = conversation;
+    this.#writing.set(id, (this.#writing.get(id) ?? 0) + 1);
+    const over = () => {
+      const left = this.#writing.get(id) - 1;
+      if (left > 0) this.#writing.set(id, left);
+      else this.#writing.delete(id);
+    };
+    history.put(conversation).catch((error) => this.view.storageFailed(error)).finally(over);
   }
 
   #keepSoon(conversation) {

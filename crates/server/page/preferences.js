@@ -58,10 +58,10 @@ export function setKey(value, forGood) {
   if (value) (forGood ? local : session).setItem('kernloom.key', value);
 }
 
-/** Keeps answers that the page leaves in the middle, for its next life in this tab. */
-export function setUnfinished(messages) {
+/** Keeps answers and conversations that the page leaves in the middle, for its next life in this tab. */
+export function setUnfinished(left) {
   try {
-    session.setItem('kernloom.unfinished', JSON.stringify(messages));
+    session.setItem('kernloom.unfinished', JSON.stringify(left));
   } catch {
     // Too long: what the database has must do.
   }
