@@ -38,7 +38,7 @@ pub struct Options {
     pub gpu: Option<gpu::Plan>,
     /// Scheduling limits.
     pub prices: Prices,
-    /// Names of what is skipped, see [`crate::switches`].
+    /// Names of what is skipped, see [`crate::switches()`].
     pub without: Vec<String>,
     /// How the tasks of a kernel for a CPU are cut.
     pub cuts: Cuts,

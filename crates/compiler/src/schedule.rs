@@ -30,7 +30,7 @@ pub struct Prices {
     pub fusions: Fusions,
 }
 
-/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches`]).
+/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches()`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fusions {
     /// Kernels that a value combines become one.
