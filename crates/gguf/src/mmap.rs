@@ -87,36 +87,27 @@ impl Map {
 
     /// Asks the system to start reading a range of bytes from disk. A hint: errors are ignored.
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        let page = page_size();
-        let start = range.start.min(self.len) / page * page;
-        let end = range.end.min(self.len);
-        if start < end {
-            // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; the advice
-            // changes no contents.
-            unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_WILLNEED) };
-        }
+        self.advise(range, libc::MADV_WILLNEED);
     }
 
     /// Maps a range of bytes whole, so that no page of it costs a fault later; reads what is not in memory. Where the
     /// system has no call for that, asks it to read ahead. A hint: errors are ignored.
     pub(crate) fn bring_in(&self, range: Range<usize>) {
         #[cfg(target_os = "linux")]
-        {
-            let page = page_size();
-            let start = range.start.min(self.len) / page * page;
-            let end = range.end.min(self.len);
-            if start >= end {
-                return;
-            }
-            // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; the advice
-            // changes no contents.
-            let done =
-                unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_POPULATE_READ) };
-            if done == 0 {
-                return;
-            }
+        if self.advise(range.clone(), libc::MADV_POPULATE_READ) {
+            return;
         }
         self.will_need(range);
+    }
+
+    /// Whether the system takes the advice, which changes no contents; there is none to give about no bytes.
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) -> bool {
+        let page = page_size();
+        let start = range.start.min(self.len) / page * page;
+        let end = range.end.min(self.len);
+        // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; both kinds of advice
+        // that are given change no contents.
+        start >= end || unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) } == 0
     }
 
     /// Checks that the file still has the length and time of change that it had when it was mapped.
