@@ -12,7 +12,7 @@
 use crate::dot::{Pattern, combined, integer_dot, lane_order, matches, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
-use crate::tile::{Tiler, collect_loads, depends, make_loop, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
 use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
@@ -144,16 +144,9 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if bounds(g, extent).0 < 1 {
         // Their number is data. Few do not pay for unpacking rows, and none for reading them.
         let few = t.plan.few.max(1);
-        let mut ways = vec![];
-        if few > 1 {
-            let dims = inside.iter().copied().chain([token, row]).collect();
-            let fewer = g.int(few);
-            ways.push((g.binary(BinOp::Lt, extent, fewer), integer_dot(t, g, &Item { dims, ..item.clone() })?));
-        }
-        let last = g.int(few - 1);
-        ways.push((g.binary(BinOp::Lt, last, extent), stmts));
-        let made = |(condition, body)| g.make(Op::If, DType::Index, vec![], [vec![condition], body].concat());
-        stmts = ways.into_iter().map(made).collect();
+        let dims = inside.iter().copied().chain([token, row]).collect();
+        let plain = if few > 1 { integer_dot(t, g, &Item { dims, ..item.clone() })? } else { vec![] };
+        stmts = few_or_many(g, extent, few, plain, stmts);
     }
     Some(t.nest(g, &around, stmts))
 }

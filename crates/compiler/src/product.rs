@@ -11,7 +11,7 @@ use crate::dot::{combined, terms};
 use crate::lower::Item;
 use crate::matmul::divides;
 use crate::slp::Packer;
-use crate::tile::{Tiler, collect_loads, depends, has_reduction, make_loop, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, few_or_many, has_reduction, make_loop, replace, zero};
 use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, PRODUCT, ReduceOp, Type};
@@ -88,15 +88,7 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         // Few tokens do not pay for blocks.
         let plain = Item { dims: vec![token, row], ..item.clone() };
         let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;
-        let (few, last) = (g.int(few), g.int(few - 1));
-        let conditions = [g.binary(BinOp::Lt, extent, few), g.binary(BinOp::Lt, last, extent)];
-        stmts = [(conditions[0], plain), (conditions[1], stmts)]
-            .into_iter()
-            .map(|(condition, body)| {
-                let src = [vec![condition], body].concat();
-                g.make(Op::If, DType::Index, vec![], src)
-            })
-            .collect();
+        stmts = few_or_many(g, extent, few, plain, stmts);
     }
     let around: Vec<Id> = item.dims.iter().copied().filter(|&d| d != row && d != token).collect();
     Some(t.nest(g, &around, stmts))

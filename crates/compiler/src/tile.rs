@@ -104,6 +104,19 @@ pub(crate) fn make_loop(g: &mut Graph, range: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::Loop, DType::Index, vec![], src)
 }
 
+/// `plain` if there are fewer than `few` tokens, else `many`; nothing where there are no statements.
+pub(crate) fn few_or_many(g: &mut Graph, tokens: Id, few: i64, plain: Vec<Id>, many: Vec<Id>) -> Vec<Id> {
+    let (fewer, last) = (g.int(few), g.int(few - 1));
+    [(tokens, fewer, plain), (last, tokens, many)]
+        .into_iter()
+        .filter(|(.., body)| !body.is_empty())
+        .map(|(less, more, body)| {
+            let condition = g.binary(BinOp::Lt, less, more);
+            g.make(Op::If, DType::Index, vec![], [vec![condition], body].concat())
+        })
+        .collect()
+}
+
 pub(crate) fn block(g: &mut Graph, stmts: Vec<Id>) -> Id {
     g.make(Op::Block, DType::Index, vec![], stmts)
 }
