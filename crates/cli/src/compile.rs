@@ -104,11 +104,10 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
             for &most_tokens in &steps {
                 let sizes = Sizes { class, output, most_tokens, segments: 1, pages, row_pages: pages, cache };
                 programs.push((sizes, options.clone()));
-                if class == Class::Many && options.plan.product {
-                    // A server with --batch-invariant does without.
-                    let mut without = options.clone();
-                    without.plan.product = false;
-                    programs.push((sizes, without));
+                let invariant = options.batch_invariant();
+                if class == Class::Many && invariant.plan != options.plan {
+                    // For a server with --batch-invariant.
+                    programs.push((sizes, invariant));
                 }
             }
         }

@@ -96,6 +96,15 @@ impl Options {
         options
     }
 
+    /// These options for steps in which each token has the same bits whatever is beside it: nothing is computed in
+    /// another way for few tokens than for many.
+    pub fn batch_invariant(&self) -> Options {
+        let mut options = self.clone();
+        options.plan.product = false;
+        options.plan.few = 0;
+        options
+    }
+
     /// These options for steps of few tokens, which do without the matrix unit.
     pub fn for_few_tokens(&self) -> Options {
         let mut options = self.clone();

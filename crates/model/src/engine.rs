@@ -172,8 +172,7 @@ impl Engine {
     /// another order; what that costs is that the one for many then runs every step.
     pub fn make_batch_invariant(&mut self) {
         self.batch_invariant = true;
-        self.options.compiler.plan.product = false;
-        self.options.compiler.plan.few = 0;
+        self.options.compiler = self.options.compiler.batch_invariant();
     }
 
     /// The program that runs steps of so many tokens.
