@@ -17,6 +17,7 @@ use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
 use crate::peaks;
 use crate::terminal;
+use model::engine::Engine;
 use model::step::Class;
 use report::{Format, Report, Row};
 use std::path::{Path, PathBuf};
@@ -104,10 +105,9 @@ impl Test {
         self.prompt + self.generated
     }
 
-    fn classes(&self, chunk: usize) -> impl Iterator<Item = Class> {
-        let steps = |n: usize| (0..n).step_by(chunk).map(move |at| Class::of(chunk.min(n - at)));
-        let decode = (self.generated > 0).then_some(Class::One);
-        steps(self.depth).chain(steps(self.prompt)).chain(decode)
+    fn classes(&self, engine: &Engine) -> Vec<Class> {
+        let prompt = self.depth + self.prompt;
+        [engine.classes(0..self.depth), engine.classes(self.depth..prompt)].concat()
     }
 }
 
@@ -165,16 +165,16 @@ fn ready(path: &Path, flags: &EngineFlags, tests: &[Test], talk: bool) -> anyhow
     let positions = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
     let mut opened = open::engine(path, flags, Positions::Needed(positions), talk)?;
     opened.cpu()?;
-    let classes = classes(tests, opened.engine.chunk());
+    let classes = classes(tests, &opened.engine);
     opened.prepare(&classes)?;
     Ok(opened)
 }
 
 /// The programs that tests need, and that of one token.
-fn classes(tests: &[Test], chunk: usize) -> Vec<Class> {
+fn classes(tests: &[Test], engine: &Engine) -> Vec<Class> {
     let mut classes = vec![Class::One];
-    classes.extend(tests.iter().flat_map(|t| t.classes(chunk)));
-    classes.sort_by_key(|class| *class as u8);
+    classes.extend(tests.iter().flat_map(|t| t.classes(engine)));
+    classes.sort_unstable();
     classes.dedup();
     classes
 }

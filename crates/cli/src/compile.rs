@@ -100,7 +100,7 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     for output in [Output::Logits, Output::Hidden] {
-        for class in [Class::Many, Class::Few, Class::One] {
+        for class in [Class::Prompt, Class::Many, Class::Few, Class::One] {
             for &most_tokens in &steps {
                 let sizes = Sizes { class, output, most_tokens, segments: 1, pages, row_pages: pages, cache };
                 programs.push((sizes, options.clone()));

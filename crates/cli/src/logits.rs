@@ -6,7 +6,6 @@ use crate::numbers::Tokens;
 use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::{Context, bail};
-use model::step::Class;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -43,8 +42,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);
     }
-    let mut classes: Vec<Class> = tokens.chunks(batch).map(|c| Class::of(c.len())).collect();
-    classes.dedup();
+    let classes = opened.engine.classes(0..tokens.len());
     opened.prepare(&classes)?;
     let to_stdout = args.out.as_os_str() == "-";
     let path = args.out.display().to_string();

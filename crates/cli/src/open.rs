@@ -273,7 +273,7 @@ impl Opened {
             }
             self.engine.prepare(variant)?;
             if let Runner::Interpreter(interpreter) = &mut self.runner {
-                interpreter.prepare(class_tokens(class))?;
+                interpreter.load(variant)?;
                 continue;
             }
             if let Some(report) = self.engine.report(variant) {
@@ -309,16 +309,12 @@ pub fn compiled(report: &CompileReport, class: Class) -> String {
     format!("compiled {compiled} of {kernels} kernels for {} in {:.1} s{by}", tokens_of(class), time.as_secs_f64())
 }
 
-/// A number of tokens of the class.
-fn class_tokens(class: Class) -> usize {
-    [1, 2, 9].into_iter().find(|&n| Class::of(n) == class).unwrap_or(1)
-}
-
 fn tokens_of(class: Class) -> &'static str {
     match class {
         Class::One => "1 token",
         Class::Few => "2 to 8 tokens",
         Class::Many => "many tokens",
+        Class::Prompt => "prompts",
     }
 }
 

@@ -8,7 +8,6 @@ use crate::terminal;
 use anyhow::{Context, bail};
 use model::perplexity::base_logits::{BaseReader, BaseWriter};
 use model::perplexity::{Distance, Score, Windows, score};
-use model::step::Class;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -61,7 +60,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let window = windows.window();
     let mut opened = open::engine(path, &args.engine, Positions::Needed(window), true)?;
-    opened.prepare(&classes(window, opened.engine.chunk()))?;
+    let classes = opened.engine.classes(0..window - 1);
+    opened.prepare(&classes)?;
     let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;
     let watch = interrupt::watch();
     let done = score(opened.steps(), &windows, save.as_mut(), base.as_mut(), |score| {
@@ -90,14 +90,6 @@ fn text(args: &Arguments) -> anyhow::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
-}
-
-/// The classes of the steps of a window.
-fn classes(window: usize, chunk: usize) -> Vec<Class> {
-    let scored = window - 1;
-    let mut classes: Vec<Class> = (0..scored).step_by(chunk).map(|at| Class::of(chunk.min(scored - at))).collect();
-    classes.dedup();
-    classes
 }
 
 fn report(score: &Score, window: usize) -> String {

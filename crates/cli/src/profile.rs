@@ -86,12 +86,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
     opened.cpu()?;
-    let class = Class::of(tokens);
+    let class = opened.engine.class_of(tokens, depth);
     let marks = marks::of(opened.engine.compile(class)?);
-    let chunk = opened.engine.chunk();
-    let mut classes: Vec<Class> = (0..depth).step_by(chunk).map(|at| Class::of(chunk.min(depth - at))).collect();
+    let mut classes = opened.engine.classes(0..depth);
     classes.push(class);
-    classes.sort_by_key(|class| *class as u8);
+    classes.sort_unstable();
     classes.dedup();
     opened.prepare(&classes)?;
     check_filter(args, &opened, class)?;

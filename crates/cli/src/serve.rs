@@ -302,7 +302,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let sharing = Sharing { sequences: i64::from(places), positions: all as i64 };
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), Some(sharing), true)?;
     // Whatever the mix of requests, no step waits for a compiler.
-    let classes = [Class::Many, Class::Few, Class::One];
+    let classes = [Class::Many, Class::Prompt, Class::Few, Class::One];
     let mut classes = &classes[..];
     if args.batch_invariant {
         opened.engine.make_batch_invariant();

@@ -2,7 +2,7 @@
 //! reduction, a contraction, or ordinary work.
 
 use crate::schedule::Fusions;
-use ir::{BinOp, DType, Graph, Id, Op, UnOp};
+use ir::{BinOp, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The roles of nodes.
@@ -20,6 +20,8 @@ pub struct Roles {
     pub heavy: FxHashSet<Id>,
     /// Bodies of folds: functions of placeholders, shared by folds of one shape.
     pub merge: FxHashSet<Id>,
+    /// Operands that are converted once, and not each time that they are read.
+    pub unpacked: FxHashSet<Id>,
     fusions: Fusions,
 }
 
@@ -59,9 +61,13 @@ impl Roles {
             inline: Default::default(),
             heavy: Default::default(),
             merge: Default::default(),
+            unpacked: Default::default(),
             fusions: fusions.clone(),
         };
         roles.mark_free(g);
+        if roles.fusions.unpack_once {
+            roles.unmark_repeated(g);
+        }
         // Embeddings are known once operands are; what reads them is then no
         // longer a body of free values, so that the marks are made anew.
         loop {
@@ -142,6 +148,7 @@ impl Roles {
             if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
                 cone.push(id);
                 grows = true;
+                weights |= self.unpacked.contains(&base(g, id));
                 if self.chooses_rows(g, base(g, id)) {
                     stack.push(g.src(id)[0]);
                 }
@@ -149,7 +156,7 @@ impl Roles {
                 // Read in place.
                 cone.push(id);
                 weights = true;
-            } else if op.is_elementwise() || is_view(g, id) {
+            } else if (op.is_elementwise() || is_view(g, id)) && !self.unpacked.contains(&id) {
                 cone.push(id);
                 stack.extend_from_slice(g.src(id));
             } else if matches!(op, Op::Reduce(..))
@@ -188,6 +195,47 @@ impl Roles {
             && !self.free.contains(&g.src(id)[1])
     }
 
+    /// Operands that a sum reads many times over are worth converting once: rows of a state to f32, and blocks of
+    /// weights that the sum does not run along, which no integer dot takes.
+    fn unmark_repeated(&mut self, g: &mut Graph) {
+        for id in self.live.clone() {
+            let Op::Reduce(ReduceOp::Sum, axes) = g.op(id).clone() else { continue };
+            let body = g.src(id)[0];
+            let summed = (0..g.shape(body).len()).map(|d| axes.contains(&d)).collect();
+            let mut stack: Vec<(Id, Vec<bool>, bool)> = vec![(body, summed, false)];
+            while let Some((id, summed, repeated)) = stack.pop() {
+                let repeated = repeated
+                    || *g.op(id) == Op::Expand && volume(g, id) >= REPEATS.saturating_mul(volume(g, g.src(id)[0]));
+                if repeated && self.free.contains(&id) {
+                    let convert = match g.op(id) {
+                        Op::Cast => g.dtype(id) == DType::F32 && narrow(g, g.src(id)[0]) && reads_state(g, id),
+                        Op::Dequant(_, Part::Value) => summed.last() == Some(&false),
+                        _ => false,
+                    };
+                    if convert {
+                        self.unpacked.insert(id);
+                        continue;
+                    }
+                }
+                if let Some(next) = summed_below(g, id, &summed) {
+                    stack.extend(next.into_iter().map(|(src, summed)| (src, summed, repeated)));
+                }
+            }
+        }
+        self.free.retain(|id| !self.unpacked.contains(id));
+        self.free_is_made_of_free(g);
+    }
+
+    /// Nothing that is made of computed values is free.
+    fn free_is_made_of_free(&mut self, g: &Graph) {
+        for &id in &self.live {
+            let computed = |s: &Id| !self.free.contains(s) && !matches!(g.op(base(g, *s)), Op::Scatter);
+            if self.free.contains(&id) && g.src(id).iter().any(computed) {
+                self.free.remove(&id);
+            }
+        }
+    }
+
     /// Rows of packed weights that are used as data (an embedding) are worth
     /// computing once.
     fn unmark_embeddings(&mut self, g: &Graph) {
@@ -204,13 +252,7 @@ impl Roles {
         for &id in &data {
             self.free.remove(&id);
         }
-        // Nothing that is made of computed values is free.
-        for &id in &self.live {
-            let computed = |s: &Id| !self.free.contains(s) && !matches!(g.op(base(g, *s)), Op::Scatter);
-            if self.free.contains(&id) && g.src(id).iter().any(computed) {
-                self.free.remove(&id);
-            }
-        }
+        self.free_is_made_of_free(g);
     }
 
     fn is_operand(&self, g: &Graph, id: Id) -> bool {
@@ -222,6 +264,53 @@ impl Roles {
         }
         let through = self.free.contains(&id) && (is_view(g, id) || matches!(g.op(id), Op::Gather | Op::Cast));
         through && self.users.get(&id).is_some_and(|u| u.iter().all(|u| self.is_operand(g, *u)))
+    }
+}
+
+/// Times that an operand is read before it is worth converting it once.
+const REPEATS: i64 = 32;
+
+fn narrow(g: &Graph, id: Id) -> bool {
+    g.dtype(id).is_float() && g.dtype(id) != DType::F32
+}
+
+/// Whether a node is rows of a state under views, gathers and casts.
+fn reads_state(g: &Graph, id: Id) -> bool {
+    match g.op(id) {
+        Op::State { .. } | Op::Scatter => true,
+        Op::Gather | Op::Cast => reads_state(g, g.src(id)[0]),
+        _ => is_view(g, id) && reads_state(g, g.src(id)[0]),
+    }
+}
+
+/// The sources of a node and which of their dimensions a sum runs along, given those of the node; `None` where a
+/// dimension cannot be told.
+fn summed_below(g: &mut Graph, id: Id, summed: &[bool]) -> Option<Vec<(Id, Vec<bool>)>> {
+    let sources = g.src(id).to_vec();
+    let all = |summed: Vec<bool>| sources.iter().map(|&s| (s, summed.clone())).collect();
+    match g.op(id).clone() {
+        op if op.is_elementwise() => Some(all(summed.to_vec())),
+        Op::Expand | Op::Slice { .. } => Some(all(summed.to_vec())),
+        Op::Permute(p) => {
+            let mut below = vec![false; p.len()];
+            p.iter().zip(summed).for_each(|(&d, &s)| below[d] = s);
+            Some(all(below))
+        }
+        Op::Reshape => {
+            let (from, to) = (g.shape(sources[0]).to_vec(), g.shape(id).to_vec());
+            let mut below = vec![false; from.len()];
+            for (f, t) in ir::index::reshape_groups(g, &from, &to) {
+                let mut flags: Vec<bool> = t.filter(|&i| g.as_int(to[i]) != Some(1)).map(|i| summed[i]).collect();
+                flags.dedup();
+                match flags[..] {
+                    [] => {}
+                    [flag] => f.for_each(|i| below[i] = flag),
+                    _ => return None,
+                }
+            }
+            Some(all(below))
+        }
+        _ => None,
     }
 }
 

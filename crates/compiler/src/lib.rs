@@ -13,6 +13,7 @@ mod check;
 pub mod classify;
 pub mod compile;
 pub mod dot;
+mod exchange;
 pub mod gpu;
 pub mod lower;
 mod matmul;

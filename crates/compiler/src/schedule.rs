@@ -45,11 +45,21 @@ pub struct Fusions {
     pub in_place: bool,
     /// Sines and cosines are computed once, and not by each reader.
     pub tables: bool,
+    /// Operands that are read many times over are converted once.
+    pub unpack_once: bool,
 }
 
 impl Default for Fusions {
     fn default() -> Fusions {
-        Fusions { merge: true, epilogue: true, absorb: true, fold: true, in_place: true, tables: true }
+        Fusions {
+            merge: true,
+            epilogue: true,
+            absorb: true,
+            fold: true,
+            in_place: true,
+            tables: true,
+            unpack_once: true,
+        }
     }
 }
 
@@ -713,10 +723,20 @@ impl Scheduler {
         Ok(())
     }
 
+    /// A kernel runs as soon as it can, but for one that needs nothing: its values would only wait.
     fn find_levels(&mut self) {
-        for i in 0..self.out.groups.len() {
-            if !self.out.groups[i].dead {
-                self.out.groups[i].level = self.depth(i);
+        let live: Vec<usize> = (0..self.out.groups.len()).filter(|&i| !self.out.groups[i].dead).collect();
+        for &i in &live {
+            self.out.groups[i].level = self.depth(i);
+        }
+        let first_reader = |s: &Schedule, i: usize| {
+            live.iter().filter(|&&r| s.groups[r].deps.contains(&i)).map(|&r| s.groups[r].level).min()
+        };
+        for &i in &live {
+            if self.out.groups[i].deps.is_empty()
+                && let Some(reader) = first_reader(&self.out, i)
+            {
+                self.out.groups[i].level = reader - 1;
             }
         }
     }

@@ -30,7 +30,7 @@ const RULES: [Switch; 6] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 17] = [
+const LATER: [Switch; 19] = [
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
     switch("epilogue", "operations join the kernel that produces what they read"),
@@ -39,6 +39,7 @@ const LATER: [Switch; 17] = [
     switch("fold", "scores of attention stay in the task that weighs with them: online softmax"),
     switch("in-place", "rows of weights that an index chooses are read where they are: experts"),
     switch("tables", "sines and cosines are computed once a step"),
+    switch("unpack-once", "operands that a sum reads many times over are converted once"),
     switch("share", "equal layers share their kernels"),
     switch("lanes", "kernels use vectors"),
     switch("dot", "sums of products of codes are packed integer dots"),
@@ -48,6 +49,7 @@ const LATER: [Switch; 17] = [
     switch("chains", "a sum has several accumulators"),
     switch("split", "attention of one token is cut along the cache"),
     switch("by-expert", "tokens of a prompt are grouped by the experts that they chose"),
+    switch("runs", "tokens of a prompt that follow each other read the cache together"),
 ];
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
@@ -83,6 +85,7 @@ impl Options {
         fusions.fold &= self.allows("fold");
         fusions.in_place &= self.allows("in-place");
         fusions.tables &= self.allows("tables");
+        fusions.unpack_once &= self.allows("unpack-once");
         if !self.allows("lanes") {
             plan.vector_bytes = 0;
         }

@@ -93,6 +93,11 @@ impl Builder {
         Dim::Sym(self.index(op, x, k))
     }
 
+    /// The largest value of an index expression.
+    pub fn most(&self, x: Id) -> i64 {
+        ir::index::bounds(&mut self.0.borrow_mut(), x).1
+    }
+
     fn dims(&self, dims: &[Dim]) -> Vec<Id> {
         let mut g = self.0.borrow_mut();
         dims.iter()
@@ -422,6 +427,15 @@ impl SoftmaxParts {
     /// exponentials `[.., heads, tile]` to weighted sums `[.., heads, d]`.
     pub fn of_tile(scores: &Tensor, weigh: impl FnOnce(&Tensor) -> Tensor) -> SoftmaxParts {
         let axis = scores.rank() - 1;
+        let max = scores.max(axis);
+        let e = (scores - &max.unsqueeze(axis)).exp();
+        SoftmaxParts { sum: e.sum(axis), acc: weigh(&e), max }
+    }
+
+    /// As [`SoftmaxParts::of_tile`], from scores `[.., tile, heads]`; `weigh` maps exponentials of that shape to
+    /// weighted sums `[.., heads, d]`.
+    pub fn of_columns(scores: &Tensor, weigh: impl FnOnce(&Tensor) -> Tensor) -> SoftmaxParts {
+        let axis = scores.rank() - 2;
         let max = scores.max(axis);
         let e = (scores - &max.unsqueeze(axis)).exp();
         SoftmaxParts { sum: e.sum(axis), acc: weigh(&e), max }

@@ -5,6 +5,7 @@
 //! the order of sums. Which path an item took is written to the decision log.
 
 use crate::dot;
+use crate::exchange;
 use crate::lower::{Item, Nest, identity};
 use crate::matmul;
 use crate::product;
@@ -41,6 +42,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Sums along the lanes of an output that are kept side by side: half of the registers, so that a load of either
+    /// operand serves several.
+    fn sums(&self) -> i64 {
+        self.rows * if self.vector_bytes >= 64 { 4 } else { 2 }
+    }
+
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
         Plan {
@@ -196,6 +203,9 @@ impl Tiler {
                 if let Some(s) = self.vector_map(g, item) {
                     self.paths.push("vector map");
                     s
+                } else if let Some(s) = self.without_sums(g, item).then(|| exchange::squares(self, g, item)).flatten() {
+                    self.paths.push("vector exchange");
+                    s
                 } else {
                     self.paths.push("scalar map");
                     let st = self.store(g, item.buffer, item.index, item.value);
@@ -249,6 +259,10 @@ impl Tiler {
         let (acc, mut stmts) = self.accumulate(g, item.value, op);
         stmts.push(self.store(g, item.buffer, item.index, acc));
         self.nest(g, &item.dims, stmts)
+    }
+
+    fn without_sums(&self, g: &Graph, item: &Item) -> bool {
+        self.plan.vector_bytes > 0 && !has_reduction(g, item.value)
     }
 
     /// The number of lanes of a vector of 32-bit values.
@@ -363,7 +377,7 @@ impl Tiler {
         let trips = extent / width;
         let vector = Type::vector(ty, n as usize);
         // Side by side: dimensions along which loads repeat.
-        let (unrolled, dims) = self.unroll(g, &item.dims, body);
+        let (unrolled, dims) = self.unroll(g, &item.dims, body, 2 * self.plan.rows);
         let copies = expand_copies(g, &unrolled);
         let mut chains = self.plan.chains.min(8 / copies.len().max(1) as i64).max(1);
         while trips % chains != 0 {
@@ -432,7 +446,7 @@ impl Tiler {
         let index = index?;
         let mut dims = outer.to_vec();
         dims.push(r);
-        let (unrolled, dims) = self.unroll(g, &dims, value);
+        let (unrolled, dims) = self.unroll(g, &dims, value, self.plan.sums());
         let copies = expand_copies(g, &unrolled);
         let start = g.constant(identity(op, ty), ty);
         let start = splat(g, start, n as usize);
@@ -454,23 +468,30 @@ impl Tiler {
     }
 
     /// Picks dimensions to repeat in registers: those along which some load of
-    /// `body` does not move. Returns replacements for each and the new loops.
-    pub(crate) fn unroll(&mut self, g: &mut Graph, dims: &[Id], body: Id) -> (Vec<(Id, Id, i64)>, Vec<Id>) {
+    /// `body` does not move. At most `budget` copies; returns replacements for each dimension and the new loops.
+    fn unroll(&mut self, g: &mut Graph, dims: &[Id], body: Id, mut budget: i64) -> (Vec<(Id, Id, i64)>, Vec<Id>) {
         let mut loads = vec![];
         collect_loads(g, body, &mut loads);
         let mut unrolled = vec![];
         let mut out = dims.to_vec();
-        let mut budget = self.plan.rows * 2;
         for (i, &d) in dims.iter().enumerate().rev() {
-            let Some(extent) = g.as_int(g.src(d)[0]) else { continue };
+            let extent = g.src(d)[0];
             let fixed = loads.iter().filter(|&&l| !depends(g, l, d)).count();
             let moving = loads.len() - fixed;
             if fixed == 0 || moving == 0 || budget < 2 || unrolled.len() == 2 {
                 continue;
             }
             let most = if unrolled.is_empty() { self.plan.rows } else { budget };
-            let Some(u) = (2..=most.min(budget)).rev().find(|u| extent % u == 0) else { continue };
-            let r = self.counted(g, extent / u);
+            // Of a number that is not known, the last rows are computed twice.
+            let u = match g.as_int(extent) {
+                Some(n) => (2..=most.min(budget)).rev().find(|u| n % u == 0),
+                None => Some(most.min(budget)).filter(|_| bounds(g, extent).1 > 1),
+            };
+            let Some(u) = u else { continue };
+            let (k, up) = (g.int(u), g.int(u - 1));
+            let up = g.add(extent, up);
+            let times = g.binary(BinOp::Div, up, k);
+            let r = self.range(g, times);
             unrolled.push((d, r, u));
             out[i] = r;
             budget /= u;
@@ -494,7 +515,13 @@ pub(crate) fn expand_copies(g: &mut Graph, unrolled: &[(Id, Id, i64)]) -> Vec<Fx
             for i in 0..u {
                 let (k, i) = (g.int(u), g.int(i));
                 let at = g.mul(r, k);
-                let at = g.add(at, i);
+                let mut at = g.add(at, i);
+                let extent = g.src(d)[0];
+                if g.as_int(extent).is_none() {
+                    let one = g.int(1);
+                    let last = g.sub(extent, one);
+                    at = g.binary(BinOp::Min, at, last);
+                }
                 let mut m: FxHashMap<Id, Id> = m.clone();
                 m.insert(d, at);
                 next.push(m);

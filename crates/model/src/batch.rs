@@ -5,13 +5,14 @@
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
 use crate::engine::EngineError;
+use crate::runs::{RUN, Reach};
 use crate::step::{Class, Output, PAGE, Variant};
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// What a step can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Length of a row of logits; every token is below it.
     pub vocab: usize,
@@ -23,9 +24,19 @@ pub struct Limits {
     pub context: usize,
     /// Pages of the cache, which all sequences share.
     pub pages: usize,
+    /// What reading the cache costs.
+    pub reach: Reach,
 }
 
 impl Limits {
+    /// The class of a step whose segments are tokens between two positions.
+    pub fn class(&self, segments: impl Iterator<Item = Range<usize>> + Clone) -> Class {
+        match Class::of(segments.clone().map(|s| s.len()).sum()) {
+            Class::Many if self.reach.by_runs(segments) => Class::Prompt,
+            class => class,
+        }
+    }
+
     /// Pages of one sequence at most.
     pub fn row_pages(&self) -> usize {
         self.context.div_ceil(PAGE as usize)
@@ -37,7 +48,7 @@ impl Limits {
 /// ```
 /// use model::batch::{Batch, Limits};
 ///
-/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4 };
+/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4, reach: Default::default() };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
 /// batch.want_last();
@@ -57,6 +68,47 @@ pub struct Batch {
     table: Vec<i32>,
     segments: usize,
     output: Output,
+    runs: Runs,
+}
+
+/// The tokens of a batch in runs, as [`crate::runs`] takes them.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    /// Tokens and their positions, [`RUN`] a run.
+    token: Vec<i32>,
+    position: Vec<i32>,
+    /// Segment of each run, its first slot, and the pages that it reads.
+    segment: Vec<i32>,
+    slot: Vec<i32>,
+    pages: Vec<i32>,
+    /// Place of each token.
+    place: Vec<i32>,
+    /// Page of each slot: the pages of one segment after those of another.
+    slot_page: Vec<i32>,
+}
+
+impl Runs {
+    fn clear(&mut self) {
+        let Runs { token, position, segment, slot, pages, place, slot_page } = self;
+        [token, position, segment, slot, pages, place, slot_page].into_iter().for_each(Vec::clear);
+    }
+
+    /// Adds a segment of tokens from `first` on, at these positions, in these pages.
+    fn add(&mut self, segment: usize, first: usize, positions: Range<usize>, pages: &[u32]) {
+        let (run, slot) = (RUN as usize, self.slot_page.len() as i32);
+        self.slot_page.extend(pages.iter().map(|&page| page as i32));
+        for start in positions.clone().step_by(run) {
+            let end = positions.end.min(start + run);
+            self.place.extend((self.token.len()..).take(end - start).map(|place| place as i32));
+            for position in (start..start + run).map(|position| position.min(end - 1)) {
+                self.token.push((first + position - positions.start) as i32);
+                self.position.push(position as i32);
+            }
+            self.segment.push(segment as i32);
+            self.slot.push(slot);
+            self.pages.push(end.div_ceil(PAGE as usize) as i32);
+        }
+    }
 }
 
 impl Batch {
@@ -70,13 +122,14 @@ impl Batch {
             table: vec![0; limits.segments * limits.row_pages()],
             segments: 0,
             output: Output::Logits,
+            runs: Runs::default(),
             limits,
         }
     }
 
     /// A batch that nothing fits into, and which has no memory.
     pub(crate) fn none() -> Batch {
-        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0 })
+        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0, reach: Reach::default() })
     }
 
     /// Empties it.
@@ -85,6 +138,7 @@ impl Batch {
         self.position.clear();
         self.segment.clear();
         self.rows.clear();
+        self.runs.clear();
         self.segments = 0;
         self.output = Output::Logits;
     }
@@ -101,7 +155,14 @@ impl Batch {
 
     /// The program that runs it.
     pub fn variant(&self) -> Variant {
-        Variant { class: Class::of(self.token.len()), output: self.output }
+        // A segment ends where the next one begins.
+        let ends = (1..=self.token.len()).filter(|&i| self.segment.get(i) != self.segment.get(i - 1));
+        let positions = |end: usize| {
+            let last = self.position[end - 1] as usize;
+            let first = self.segment[..end].partition_point(|&s| s < self.segment[end - 1]);
+            self.position[first] as usize..last + 1
+        };
+        Variant { class: self.limits.class(ends.map(positions)), output: self.output }
     }
 
     /// Adds tokens of a sequence that begin at position `start`; position `p` lies in `pages[p / 64]`. Every position
@@ -139,6 +200,7 @@ impl Batch {
         }
         let (segment, row) = (self.segments, self.limits.row_pages());
         self.segments += 1;
+        self.runs.add(segment, self.token.len(), start..end, pages);
         self.token.extend(tokens.iter().map(|&token| token as i32));
         self.position.extend((start..end).map(|position| position as i32));
         self.segment.extend(std::iter::repeat_n(segment as i32, tokens.len()));
@@ -190,6 +252,13 @@ impl Batch {
         })
     }
 
+    /// The inputs of a step program of a class.
+    pub fn inputs(class: Class) -> impl Iterator<Item = &'static str> {
+        let runs = ["run_token", "run_position", "run_segment", "run_slot", "run_pages", "run_place", "slot_page"];
+        let by_runs = runs.into_iter().filter(move |_| class == Class::Prompt);
+        ["token", "position", "segment", "rows", "page_table"].into_iter().chain(by_runs)
+    }
+
     /// An input of the step program by its name, as far as this step uses it.
     pub fn input(&self, name: &str) -> Option<&[i32]> {
         Some(match name {
@@ -198,6 +267,13 @@ impl Batch {
             "segment" => &self.segment,
             "rows" => &self.rows,
             "page_table" => &self.table[..self.segments * self.limits.row_pages()],
+            "run_token" => &self.runs.token,
+            "run_position" => &self.runs.position,
+            "run_segment" => &self.runs.segment,
+            "run_slot" => &self.runs.slot,
+            "run_pages" => &self.runs.pages,
+            "run_place" => &self.runs.place,
+            "slot_page" => &self.runs.slot_page,
             _ => return None,
         })
     }
@@ -210,6 +286,8 @@ impl Batch {
             "pages" => self.limits.pages,
             "row_pages" => self.limits.row_pages(),
             "table" => self.limits.segments * self.limits.row_pages(),
+            "runs" => self.runs.segment.len(),
+            "slots" => self.runs.slot_page.len(),
             _ => return None,
         };
         Some(value as i64)
@@ -244,7 +322,8 @@ pub trait Batches {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3 };
+    const LIMITS: Limits =
+        Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3, reach: Reach::default() };
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {

@@ -2,6 +2,7 @@
 
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::{Config, ConfigError};
+use crate::runs::Reach;
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
 use crate::warm::Warming;
 use compiler::compile::{Compiled, Log, Options};
@@ -10,6 +11,7 @@ use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use ir::DType;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -92,6 +94,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
+            reach: if options.compiler.allows("runs") { Reach::of(config) } else { Reach::default() },
         }
     }
 }
@@ -207,6 +210,24 @@ impl Engine {
         self.sharing.limits(&self.config, &self.options)
     }
 
+    /// The class of a step of so many tokens of one sequence from a position on.
+    pub fn class_of(&self, tokens: usize, start: usize) -> Class {
+        match self.batch_invariant {
+            true => Class::Many,
+            false => self.limits().class(std::iter::once(start..start + tokens)),
+        }
+    }
+
+    /// The classes of the steps that take tokens of one sequence between two positions.
+    pub fn classes(&self, positions: Range<usize>) -> Vec<Class> {
+        let (end, chunk) = (positions.end, self.chunk());
+        let mut classes: Vec<Class> =
+            positions.step_by(chunk).map(|at| self.class_of(chunk.min(end - at), at)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        classes
+    }
+
     /// What runs the programs.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
@@ -291,7 +312,7 @@ impl Engine {
     ///
     /// # Errors
     /// A token or position out of range, or a failure of the device.
-    pub fn step(&mut self, tokens: &[u32], start: usize, rows: std::ops::Range<usize>) -> Result<&[f32], EngineError> {
+    pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
         self.run_single(tokens, start, rows.clone(), false)?;
         self.output(Output::Logits, rows.len())
     }
@@ -322,7 +343,7 @@ impl Engine {
         &mut self,
         tokens: &[u32],
         start: usize,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         profile: bool,
     ) -> Result<Option<Profile>, EngineError> {
         let mut batch = std::mem::replace(&mut self.single, Batch::none());
@@ -349,7 +370,7 @@ impl Engine {
             let row = bytes.len() / rows;
             batch.begun().for_each(|begun| bytes[begun.start * row..begun.end * row].fill(0));
         }
-        for name in ["token", "position", "segment", "rows", "page_table"] {
+        for name in Batch::inputs(variant.class) {
             // A program that does not need an input does not have it.
             if let (Ok(all), Some(input)) = (self.memory.input_mut::<i32>(name), batch.input(name)) {
                 all[..input.len()].copy_from_slice(input);
@@ -382,7 +403,7 @@ impl Batches for Engine {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        Engine::prepare(self, Class::of(tokens))
+        Engine::prepare(self, self.class_of(tokens, 0))
     }
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {

@@ -6,7 +6,7 @@
 use crate::batch::{Batch, Batches, Limits};
 use crate::config::Config;
 use crate::engine::{EngineError, EngineOptions, Sharing};
-use crate::step::{Class, Variant, build};
+use crate::step::{Variant, build};
 use crate::steps::Steps;
 use compiler::Compiled;
 use compiler::program::BufferKind;
@@ -103,7 +103,11 @@ impl Interpreter {
         }
     }
 
-    fn load(&mut self, variant: Variant) -> Result<(), EngineError> {
+    /// Compiles a program, if it is not there yet.
+    ///
+    /// # Errors
+    /// Of the compiler, and of weights that cannot be repacked.
+    pub fn load(&mut self, variant: Variant) -> Result<(), EngineError> {
         if self.programs.contains_key(&variant) {
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl Steps for Interpreter {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.load(Class::of(tokens).into())
+        self.load(Batches::limits(self).class(std::iter::once(0..tokens)).into())
     }
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
@@ -166,7 +170,7 @@ impl Batches for Interpreter {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.load(Class::of(tokens).into())
+        self.load(Batches::limits(self).class(std::iter::once(0..tokens)).into())
     }
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {

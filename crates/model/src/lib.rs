@@ -11,6 +11,7 @@ pub mod pages;
 pub mod perplexity;
 pub mod plan;
 pub mod quantize;
+pub mod runs;
 pub mod sampler;
 pub mod scheduler;
 pub mod step;

@@ -5,6 +5,7 @@
 //! addressed in pages of [`PAGE`] positions.
 
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
+use crate::runs::Runs;
 use crate::tiles::Tiles;
 use crate::weights::Weights;
 use compiler::compile::{CompileError, Compiled, Options, compile};
@@ -17,7 +18,7 @@ use ir::{BinOp, DType, Id, UnOp};
 pub const PAGE: i64 = 64;
 
 /// How many tokens a program takes in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// One token of one sequence.
     One,
@@ -25,16 +26,26 @@ pub enum Class {
     Few,
     /// More than eight.
     Many,
+    /// More than eight, in runs of one sequence that are long enough to be read together ([`crate::runs`]).
+    Prompt,
 }
 
 impl Class {
-    /// The class of a number of tokens.
+    /// All of them.
+    pub const ALL: [Class; 4] = [Class::One, Class::Few, Class::Many, Class::Prompt];
+
+    /// The class of a number of tokens, unless it pays to read them by runs.
     pub fn of(tokens: usize) -> Class {
         match tokens {
             0 | 1 => Class::One,
             2..=8 => Class::Few,
             _ => Class::Many,
         }
+    }
+
+    /// Whether a step of it has many tokens.
+    pub fn many(self) -> bool {
+        matches!(self, Class::Many | Class::Prompt)
     }
 }
 
@@ -89,7 +100,7 @@ pub struct Sizes {
     pub class: Class,
     /// What comes out.
     pub output: Output,
-    /// Most tokens of a step of [`Class::Many`].
+    /// Most tokens of a step of [`Class::Many`] or [`Class::Prompt`].
     pub most_tokens: i64,
     /// Sequences that have a row in the page table.
     pub segments: i64,
@@ -122,9 +133,9 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     if sizes.output == Output::Hidden {
         name.push_str("_hidden");
     }
-    let options = match sizes.class {
-        Class::One | Class::Few => options.for_few_tokens(),
-        Class::Many => options.for_many_tokens(),
+    let options = match sizes.class.many() {
+        false => options.for_few_tokens(),
+        true => options.for_many_tokens(),
     };
     Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
 }
@@ -154,6 +165,8 @@ struct Step<'a> {
     cos: Tensor,
     /// Whether tokens are grouped by the experts that they chose.
     by_expert: bool,
+    /// Tokens of one sequence that read the cache together, in a step of prompts.
+    runs: Option<Runs>,
 }
 
 impl<'a> Step<'a> {
@@ -161,7 +174,7 @@ impl<'a> Step<'a> {
         let t = match sizes.class {
             Class::One => Dim::Const(1),
             Class::Few => Dim::Sym(b.var("tokens", 1, 8)),
-            Class::Many => Dim::Sym(b.var("tokens", 1, sizes.most_tokens.max(9))),
+            Class::Many | Class::Prompt => Dim::Sym(b.var("tokens", 1, sizes.most_tokens.max(9))),
         };
         let pages = b.var("pages", 1, sizes.pages);
         let row_pages = b.var("row_pages", 1, sizes.row_pages);
@@ -173,7 +186,7 @@ impl<'a> Step<'a> {
             _ if !options.allows("split") => 1,
             Class::One => (8 / kv).max(1),
             Class::Few => 2,
-            Class::Many => 1,
+            Class::Many | Class::Prompt => 1,
         };
         let token = b.input("token", DType::I32, &[t]);
         let position = b.input("position", DType::I32, &[t]);
@@ -184,7 +197,7 @@ impl<'a> Step<'a> {
         let most = match sizes.class {
             Class::One => 1,
             Class::Few => 8,
-            Class::Many => sizes.most_tokens.max(9),
+            Class::Many | Class::Prompt => sizes.most_tokens.max(9),
         };
         let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, most))]);
         // The page of a position: page_table[segment, position / PAGE].
@@ -222,6 +235,7 @@ impl<'a> Step<'a> {
         let visible =
             at.lt(&position.binary(BinOp::Add, &one).reshape(&[t, Dim::Const(1), Dim::Const(1), Dim::Const(1)]));
         let (sin, cos) = rotations(b, &c.rope, &position);
+        let by_runs = sizes.class == Class::Prompt;
         Step {
             c,
             w: Weights::new(file, b),
@@ -239,7 +253,8 @@ impl<'a> Step<'a> {
             cache: sizes.cache,
             sin,
             cos,
-            by_expert: sizes.class == Class::Many && options.allows("by-expert"),
+            by_expert: sizes.class.many() && options.allows("by-expert"),
+            runs: by_runs.then(|| Runs::new(b, t, most, sizes.segments, row_pages, &table)),
         }
     }
 
@@ -411,6 +426,15 @@ impl<'a> Step<'a> {
         let values =
             self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]), kv_heads * value);
         let group = c.heads / kv_heads;
+        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
+        let output = |out: Tensor| self.biased(out.linear(&w), &name("output.bias"), c.hidden);
+        if let Some(runs) = &self.runs {
+            let q = runs.queries(&q.reshape(dims![t, kv_heads, group, head]), c.scale);
+            let k = runs.pages_of(&keys, self.pages, kv_heads, 0, head);
+            let v = runs.pages_of(&values, self.pages, kv_heads, 0, value);
+            caches.extend([keys, values]);
+            return output(runs.attend(&runs.scores(&k, &q), &v));
+        }
         let tile = |cache: &Tensor, len: i64| {
             // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
             let rows = self.tiles_of(cache, kv_heads * len);
@@ -423,9 +447,7 @@ impl<'a> Step<'a> {
         let q = (q * c.scale).reshape(&[t, kv_heads.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);
         let out = self.attend(scores, kv_heads, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
-        let out = out.reshape(&[t, Dim::Const(c.heads * value)]);
-        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
-        self.biased(out.linear(&w), &name("output.bias"), c.hidden)
+        output(out.reshape(&[t, Dim::Const(c.heads * value)]))
     }
 
     fn latent_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
@@ -455,6 +477,23 @@ impl<'a> Step<'a> {
             let both = both.reshape(dims![heads, nope + value, kv_rank]);
             (both.slice(1, 0, nope).permute(&[0, 2, 1]), both.slice(1, nope, value))
         };
+        let w = self.w.get(&name("output"), &[c.hidden, heads * value])?;
+        if let Some(runs) = &self.runs {
+            // Each head has keys and values of its own.
+            let latent = runs.latents(&cache, self.pages, kv_rank + rope).slice(1, 0, kv_rank);
+            let of_heads = |x: Tensor, n: i64| {
+                let positions = x.shape()[0];
+                x.cast(self.cache).reshape(&[positions, heads.into(), n.into()])
+            };
+            let k = of_heads((&latent.unsqueeze(1).unsqueeze(3) * &k_b).sum(2), nope);
+            let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
+            let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
+            let k_pe = runs.pages_of(&cache, self.pages, 1, kv_rank, rope);
+            let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q.slice(2, 0, nope), nope))
+                + &runs.scores(&k_pe, &per_head(&q_pe, rope));
+            caches.push(cache);
+            return Ok(runs.attend(&scores, &runs.slots_of(&v, heads, value)).linear(&w));
+        }
         let q_latent = q.slice(2, 0, nope).linear(&k_b);
         let rows = self.tiles_of(&cache, kv_rank + rope);
         caches.push(cache);
@@ -467,7 +506,7 @@ impl<'a> Step<'a> {
         let mixed = self.attend(scores * c.scale, 1, |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
         let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
-        Ok(out.linear(&self.w.get(&name("output"), &[c.hidden, heads * value])?))
+        Ok(out.linear(&w))
     }
 
     /// Softmax over the cache from scores `[T, kv, splits, tiles, group, PAGE]`.

@@ -1,7 +1,6 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
 use crate::engine::{Engine, EngineError};
-use crate::step::Class;
 use std::ops::Range;
 
 /// Runs steps of one sequence.
@@ -42,7 +41,7 @@ impl Steps for Engine {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        Engine::prepare(self, Class::of(tokens))
+        Engine::prepare(self, self.class_of(tokens, 0))
     }
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {

@@ -89,7 +89,8 @@ impl Case {
     fn classes(&self, chunk: usize) -> impl Iterator<Item = Class> {
         let all = self.prompt * self.sequences;
         let prompts = (0..all).step_by(chunk).map(move |at| Class::of(chunk.min(all - at)));
-        prompts.chain([Class::of(self.sequences)])
+        let classes = prompts.chain([Class::of(self.sequences)]);
+        classes.flat_map(|class| if class.many() { vec![class, Class::Prompt] } else { vec![class] })
     }
 }
 

@@ -8,7 +8,6 @@ use crate::interrupt::Watch;
 use crate::open::Opened;
 use anyhow::bail;
 use device::Profile;
-use model::step::Class;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -24,7 +23,7 @@ pub fn run(opened: &mut Opened, depths: &[usize], watch: &Watch) -> anyhow::Resu
             watch.check()?;
             let n = chunk.min(depth - at);
             let tokens: Vec<u32> = (0..n).map(|_| random.token(opened)).collect();
-            opened.engine.prepare(Class::of(n))?;
+            opened.engine.prepare(opened.engine.class_of(n, at))?;
             opened.engine.step(&tokens, at, n - 1..n)?;
         }
         let (mut blocks, mut feed_forwards) = (vec![], vec![]);

@@ -105,7 +105,7 @@ fn same(a: &Opened, b: &Opened, tests: &[Test]) -> bool {
             program.stages.iter().map(|s| s.launches.iter().map(|launch| launch.kernel).collect()).collect();
         Some((sources, stages))
     };
-    classes(tests, a.engine.chunk()).into_iter().all(|class| of(a, class) == of(b, class))
+    classes(tests, &a.engine).into_iter().all(|class| of(a, class) == of(b, class))
 }
 
 struct Outcome<'a> {
