@@ -197,11 +197,14 @@ pub enum DeviceName {
     Interpreter,
 }
 
-/// Element type of the cache.
+/// How the values of the cache are represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheType {
+    /// 4 bytes a value
     F32,
+    /// 2 bytes a value
     F16,
+    /// 8 bits a value and a scale for 32: half of f16, and less exact
     #[value(name = "q8_0")]
     Q8_0,
 }
@@ -213,9 +216,12 @@ pub struct KernelFlags {
     /// How numbers are represented
     #[arg(long, value_enum, default_value = "int8")]
     pub numerics: Numerics,
-    /// Element type of the cache [default: f32 for exact, f16 for int8]
-    #[arg(long, alias = "cache-type-v", value_enum, value_name = "TYPE")]
+    /// How the cache of keys and values is kept [default: f32 for exact, f16 for int8]
+    #[arg(long, alias = "cache-type", value_enum, value_name = "TYPE")]
     pub cache_type_k: Option<CacheType>,
+    /// The same; keys and values cannot differ
+    #[arg(long, value_enum, value_name = "TYPE", hide = true)]
+    pub cache_type_v: Option<CacheType>,
     /// Tokens of a prompt that are computed in one step at most
     #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "512",
           overrides_with = "ubatch_size", value_parser = clap::value_parser!(u32).range(1..=8192))]

@@ -96,7 +96,7 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
         steps.push(most);
     }
     let options = open::compiler_options(&args.kernels, target)?;
-    let cache = open::cache_type(&args.kernels)?;
+    let cache = open::cache_kind(&args.kernels)?;
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     for output in [Output::Logits, Output::Hidden] {

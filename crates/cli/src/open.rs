@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use compiler::Options;
 use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Isa, Null, Target, Warning};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::interpreter::Interpreter;
@@ -73,28 +73,37 @@ enum Runner {
     Interpreter(Box<Interpreter>),
 }
 
-/// The element type of the cache.
-pub fn cache_type(flags: &KernelFlags) -> anyhow::Result<DType> {
-    Ok(match (flags.cache_type_k, flags.numerics) {
-        (Some(CacheType::F32), _) | (None, Numerics::Exact) => DType::F32,
-        (Some(CacheType::F16), _) | (None, Numerics::Int8) => DType::F16,
-        (Some(CacheType::Q8_0), _) => {
-            bail!("a cache of type q8_0 is not available yet; use -ctk f16 or f32")
+/// How the cache is represented.
+pub fn cache_kind(flags: &KernelFlags) -> Result<CacheKind, Usage> {
+    let asked = match (flags.cache_type_k, flags.cache_type_v) {
+        (Some(k), Some(v)) if k != v => {
+            return Err(Usage("keys and values are kept alike; give --cache-type-k alone, or both the same".into()));
         }
+        (k, v) => k.or(v),
+    };
+    Ok(match asked {
+        Some(CacheType::F32) => CacheKind::F32,
+        Some(CacheType::F16) => CacheKind::F16,
+        Some(CacheType::Q8_0) => CacheKind::Q8_0,
+        None => CacheKind::of(numerics(flags)),
     })
+}
+
+/// How numbers are represented.
+fn numerics(flags: &KernelFlags) -> compiler::Numerics {
+    match flags.numerics {
+        Numerics::Exact => compiler::Numerics::Exact,
+        Numerics::Int8 => compiler::Numerics::Int8,
+    }
 }
 
 /// What the compiler may do.
 pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options, Usage> {
-    let numerics = match flags.numerics {
-        Numerics::Exact => compiler::Numerics::Exact,
-        Numerics::Int8 => compiler::Numerics::Int8,
-    };
     let names = compiler::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
-    let mut options = target.options(numerics);
+    let mut options = target.options(numerics(flags));
     options.without = flags.without.clone();
     Ok(options)
 }
@@ -158,7 +167,7 @@ pub fn shared_engine(
     if talk && path == Path::new(demo::NAME) {
         terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
     }
-    let cache = cache_type(&flags.kernels)?;
+    let cache = cache_kind(&flags.kernels)?;
     let context = context(&config, positions)?;
     let sharing = sharing.unwrap_or(Sharing { sequences: 1, positions: context as i64 });
     let all = (sharing.positions as usize).max(context);
@@ -297,8 +306,7 @@ impl Opened {
 
     /// Bytes of the cache that a token at this position reads, over all layers.
     pub fn cache_bytes(&self, positions: f64) -> f64 {
-        let cache = cache_type(&self.flags.kernels).unwrap_or(DType::F16);
-        model::plan::cache_bytes(self.engine.config(), cache) as f64 * positions
+        model::plan::cache_bytes(self.engine.config(), self.engine.cache()) as f64 * positions
     }
 }
 

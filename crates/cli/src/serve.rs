@@ -320,6 +320,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
         trained_context: made_for as u64,
         width: config.hidden as u64,
+        cache: opened.engine.cache().to_string(),
     };
     let options =
         Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };

@@ -67,7 +67,7 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
     let in_one_line = |error: anyhow::Error| crate::failure::message(&error);
     let of_engine = || -> anyhow::Result<Needs> {
         let config = Config::read(file)?;
-        let cache = open::cache_type(&args.engine.kernels)?;
+        let cache = open::cache_kind(&args.engine.kernels)?;
         let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
         let target = open::target(&args.engine)?.map_or_else(|| Target::detect(None), Ok)?;
         let compiler = open::compiler_options(&args.engine.kernels, &target)?;

@@ -232,7 +232,7 @@ fn what_cannot_be_done_yet_is_refused() {
     let path = model();
     let path = text(&path);
     assert!(run(&["bench", "-m", path, "-np", "0,8"]).error(2).contains("above 0"));
-    assert!(run(&["run", path, "-p", "x", "-ctk", "q8_0"]).error(1).contains("q8_0"));
+    assert!(run(&["run", path, "-p", "x", "-ctk", "q8_0", "-ctv", "f16"]).error(2).contains("alike"));
 }
 
 /// A key press, for a program that runs by itself.

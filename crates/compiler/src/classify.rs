@@ -208,7 +208,7 @@ impl Roles {
                     || *g.op(id) == Op::Expand && volume(g, id) >= REPEATS.saturating_mul(volume(g, g.src(id)[0]));
                 if repeated && self.free.contains(&id) {
                     let convert = match g.op(id) {
-                        Op::Cast => g.dtype(id) == DType::F32 && narrow(g, g.src(id)[0]) && reads_state(g, id),
+                        Op::Cast => g.dtype(id) == DType::F32 && reads_state(g, id),
                         Op::Dequant(_, Part::Value) => summed.last() == Some(&false),
                         _ => false,
                     };
@@ -269,10 +269,6 @@ impl Roles {
 
 /// Times that an operand is read before it is worth converting it once.
 const REPEATS: i64 = 32;
-
-fn narrow(g: &Graph, id: Id) -> bool {
-    g.dtype(id).is_float() && g.dtype(id) != DType::F32
-}
 
 /// Whether a node is rows of a state under views, gathers and casts.
 fn reads_state(g: &Graph, id: Id) -> bool {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
 use model::engine::{Engine, EngineOptions};
 use model::generate::{Event, Request, Sequence, Timing};
@@ -38,7 +38,7 @@ impl Speaker {
         let tokenizer = model::vocabulary::tokenizer(&file)?;
         let template = ChatTemplate::of_model(&tokenizer)?;
         let compiler = Options::cpu(Numerics::Int8, 64);
-        let options = EngineOptions { compiler, context: 1024, chunk: 256, cache: DType::F16 };
+        let options = EngineOptions { compiler, context: 1024, chunk: 256, cache: CacheKind::F16 };
         let engine = Engine::new(file, Arc::new(Cpu::new(&CpuConfig::from_environment())?), options)?;
         Ok(Speaker { engine, tokenizer, template })
     }

@@ -4,7 +4,7 @@ use crate::{Engine, Error};
 use compiler::Numerics;
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::chat::ChatTemplate;
 use model::config::Config;
 use model::engine::EngineOptions;
@@ -28,6 +28,7 @@ pub struct Builder {
     context: Option<usize>,
     threads: Option<usize>,
     numerics: Numerics,
+    cache: Option<CacheKind>,
     compiler: Option<PathBuf>,
     kernel_cache: Option<PathBuf>,
     template: Option<String>,
@@ -41,6 +42,7 @@ impl Builder {
             context: None,
             threads: None,
             numerics: Numerics::Int8,
+            cache: None,
             compiler: None,
             kernel_cache: None,
             template: None,
@@ -70,6 +72,13 @@ impl Builder {
     /// [`Numerics::Int8`] (the default) is fast, [`Numerics::Exact`] is for comparisons.
     pub fn numerics(mut self, numerics: Numerics) -> Builder {
         self.numerics = numerics;
+        self
+    }
+
+    /// How the cache of keys and values is kept; by default [`CacheKind::F16`], and [`CacheKind::F32`] under
+    /// [`Numerics::Exact`]. [`CacheKind::Q8_0`] takes half of the memory and is less exact.
+    pub fn cache(mut self, kind: CacheKind) -> Builder {
+        self.cache = Some(kind);
         self
     }
 
@@ -120,7 +129,7 @@ impl Builder {
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let context =
             self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
-        let cache = if self.numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+        let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
         Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
         let cpu = self.cpu()?;
         let options = EngineOptions {

@@ -44,6 +44,7 @@ pub use device;
 pub use gguf;
 pub use ir;
 pub use model;
+pub use model::cache::CacheKind;
 pub use model::chat::{ChatTemplate, ToolCall};
 pub use model::generate::{Finish, Timing};
 pub use model::sampler::SamplerConfig;

@@ -1,6 +1,7 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
 use crate::batch::{Batch, Batches, Limits};
+use crate::cache::CacheKind;
 use crate::config::{Config, ConfigError};
 use crate::runs::Reach;
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
@@ -9,7 +10,6 @@ use compiler::compile::{Compiled, Log, Options};
 use compiler::program::{Buffer, BufferKind, Program};
 use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
-use ir::DType;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -50,8 +50,8 @@ pub struct EngineOptions {
     pub context: i64,
     /// Tokens of a prefill step at most.
     pub chunk: i64,
-    /// Element type of the cache.
-    pub cache: DType,
+    /// How the values of the cache are represented.
+    pub cache: CacheKind,
 }
 
 /// How many sequences share the cache.
@@ -203,6 +203,11 @@ impl Engine {
     /// Positions of one sequence.
     pub fn context(&self) -> usize {
         self.options.context as usize
+    }
+
+    /// How the values of the cache are represented.
+    pub fn cache(&self) -> CacheKind {
+        self.options.cache
     }
 
     /// What a step can take.

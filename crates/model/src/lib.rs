@@ -1,6 +1,7 @@
 //! The model room: configuration, text in and out, layers, the engine that runs sequences.
 
 pub mod batch;
+pub mod cache;
 pub mod chat;
 pub mod config;
 pub mod engine;

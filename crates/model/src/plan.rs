@@ -1,19 +1,19 @@
 //! What a model needs of the machine: memory, and bytes read a token.
 
+use crate::cache::CacheKind;
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, PAGE};
 use device::MemoryPlan;
-use ir::DType;
 use std::fmt;
 
 /// Bytes of the cache for one position of one sequence.
-pub fn cache_bytes(config: &Config, cache: DType) -> u64 {
+pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
     let row = match config.attention {
         Attention::Grouped { kv_heads, head, value } => kv_heads * (head + value),
         Attention::Latent { kv_rank, rope, .. } => kv_rank + rope,
     };
-    (config.layers * row) as u64 * cache.bytes() as u64
+    config.layers as u64 * cache.bytes(row as u64)
 }
 
 /// Memory of a model at a context, known before any weight is read.
@@ -39,7 +39,7 @@ pub struct TooLarge(pub Plan);
 
 impl Plan {
     /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
-    pub fn of_cache(config: &Config, context: usize, cache: DType, weights: u64) -> Plan {
+    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> Plan {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
         let cache = cache_bytes(config, cache).saturating_mul(positions);

@@ -10,6 +10,7 @@
 //! the rank of the latent and more (DeepSeek-V2, arXiv 2405.04434, section 2.1), which pays for making them as soon as
 //! there are enough tokens ([`Reach`]).
 
+use crate::cache::Cache;
 use crate::config::{Attention, Config};
 use crate::step::PAGE;
 use compiler::tensor::SoftmaxParts;
@@ -78,28 +79,22 @@ impl Runs {
         q.gather(&self.token).permute(&[0, 2, 3, 4, 1]) * scale
     }
 
-    /// Values of every head, `len` from `start` on, in the pages of each run: of a cache `[positions, kv, ..]` with this
-    /// number of pages, as f32, `[runs, kv, row_pages, PAGE, len]`.
-    pub fn pages_of(&self, cache: &Tensor, pages: Id, kv: i64, start: i64, len: i64) -> Tensor {
-        self.read(cache, pages, &self.page, kv, start, len)
+    /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:
+    /// `[runs, kv, row_pages, PAGE, len / kv]`.
+    pub fn pages_of(&self, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
+        by_head(&cache.part_of(&self.page, start, len), kv)
     }
 
-    /// As [`Runs::pages_of`], of rows that were computed for the pages of [`Runs::latents`].
+    /// As [`Runs::pages_of`], of rows `[slots * PAGE, kv, len]` that were computed for the rows of [`Runs::latents`].
     pub fn slots_of(&self, rows: &Tensor, kv: i64, len: i64) -> Tensor {
-        self.read(rows, self.slots, &self.slot, kv, 0, len)
+        let pages = rows.reshape(dims![self.slots, PAGE, kv * len]).gather(&self.slot);
+        by_head(&pages.cast(DType::F32), kv)
     }
 
-    fn read(&self, rows: &Tensor, pages: Id, index: &Tensor, kv: i64, start: i64, len: i64) -> Tensor {
-        let row = rows.len(rows.rank() - 1) * if rows.rank() == 3 { kv } else { 1 };
-        let pages = rows.reshape(dims![pages, PAGE, kv, row / kv]).gather(index);
-        pages.slice(4, start, len).permute(&[0, 3, 1, 2, 4]).cast(DType::F32)
-    }
-
-    /// Rows of the cache of all positions that are in use, `[slots * PAGE, n]`, as f32.
-    pub fn latents(&self, cache: &Tensor, pages: Id, n: i64) -> Tensor {
-        let rows = cache.reshape(dims![pages, PAGE, n]).gather(&self.slot_page);
+    /// The first `n` values of the rows of all positions that are in use, `[slots * PAGE, n]`.
+    pub fn latents(&self, cache: &Cache, n: i64) -> Tensor {
         let all = self.b.length(BinOp::Mul, Dim::Sym(self.slots), PAGE);
-        rows.reshape(&[all, n.into()]).cast(DType::F32)
+        cache.part_of(&self.slot_page, 0, n).reshape(&[all, n.into()])
     }
 
     /// Scores of keys `[runs, kv, row_pages, PAGE, len]` for queries `[runs, kv, group, len, RUN]`:
@@ -122,6 +117,15 @@ impl Runs {
         let places = self.b.length(BinOp::Mul, self.runs, RUN);
         mixed.permute(&[0, 3, 1, 2, 4]).reshape(&[places, Dim::Const(kv * group * len)]).gather(&self.place)
     }
+}
+
+/// Rows of pages `[runs, row_pages, PAGE, kv * len]` by head: `[runs, kv, row_pages, PAGE, len]`.
+fn by_head(pages: &Tensor, kv: i64) -> Tensor {
+    let mut shape = pages.shape();
+    let len = pages.len(3) / kv;
+    shape.pop();
+    shape.extend([Dim::Const(kv), Dim::Const(len)]);
+    pages.reshape(&shape).permute(&[0, 3, 1, 2, 4])
 }
 
 /// What the two ways of reading the cache cost, in products of one layer: token by token, or by runs.

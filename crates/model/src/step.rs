@@ -4,6 +4,7 @@
 //! of each, a page table, and the rows whose logits are wanted. The cache is
 //! addressed in pages of [`PAGE`] positions.
 
+use crate::cache::{Cache, CacheKind, Uneven};
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
 use crate::runs::Runs;
 use crate::tiles::Tiles;
@@ -108,8 +109,8 @@ pub struct Sizes {
     pub pages: i64,
     /// Pages of one sequence at most.
     pub row_pages: i64,
-    /// Element type of the cache.
-    pub cache: DType,
+    /// How the values of the cache are represented.
+    pub cache: CacheKind,
 }
 
 /// Errors of building a step.
@@ -118,6 +119,9 @@ pub enum StepError {
     /// The file and its metadata.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A cache that this model cannot have.
+    #[error(transparent)]
+    Cache(#[from] Uneven),
     /// The compiler.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -125,10 +129,11 @@ pub enum StepError {
 
 /// Compiles the step of a model.
 pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, StepError> {
+    sizes.cache.check(config)?;
     let builder = Builder::new();
     let step = Step::new(file, config, sizes, &builder, options);
     let (out, caches) = step.forward(sizes.output)?;
-    let effects: Vec<&Tensor> = caches.iter().collect();
+    let effects: Vec<&Tensor> = caches.iter().flat_map(Cache::states).collect();
     let mut name = format!("{:?}", sizes.class).to_lowercase();
     if sizes.output == Output::Hidden {
         name.push_str("_hidden");
@@ -160,7 +165,7 @@ struct Step<'a> {
     /// Tiles of a split at most.
     most_tiles: Id,
     pages: Id,
-    cache: DType,
+    cache: CacheKind,
     sin: Tensor,
     cos: Tensor,
     /// Whether tokens are grouped by the experts that they chose.
@@ -258,7 +263,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
+    fn forward(&self, output: Output) -> Result<(Tensor, Vec<Cache>), ConfigError> {
         let c = self.c;
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = embed.gather(&self.token);
@@ -280,7 +285,7 @@ impl<'a> Step<'a> {
     }
 
     /// `x + attention(norm(x))`, then `+ feed_forward(norm(x))`.
-    fn block(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    fn block(&self, layer: i64, x: &Tensor, caches: &mut Vec<Cache>) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let glm4 = c.arch == "glm4";
@@ -401,7 +406,7 @@ impl<'a> Step<'a> {
         })
     }
 
-    fn grouped_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    fn grouped_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Cache>) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
@@ -421,23 +426,21 @@ impl<'a> Step<'a> {
             k = k.rms_norm(&w, c.eps);
         }
         let (q, k) = (self.rotate_front(&q), self.rotate_front(&k));
-        let keys =
-            self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]), kv_heads * head);
-        let values =
-            self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]), kv_heads * value);
+        let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));
+        let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]));
         let group = c.heads / kv_heads;
         let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
         let output = |out: Tensor| self.biased(out.linear(&w), &name("output.bias"), c.hidden);
         if let Some(runs) = &self.runs {
             let q = runs.queries(&q.reshape(dims![t, kv_heads, group, head]), c.scale);
-            let k = runs.pages_of(&keys, self.pages, kv_heads, 0, head);
-            let v = runs.pages_of(&values, self.pages, kv_heads, 0, value);
+            let k = runs.pages_of(&keys, kv_heads, 0, kv_heads * head);
+            let v = runs.pages_of(&values, kv_heads, 0, kv_heads * value);
             caches.extend([keys, values]);
             return output(runs.attend(&runs.scores(&k, &q), &v));
         }
-        let tile = |cache: &Tensor, len: i64| {
+        let tile = |cache: &Cache, len: i64| {
             // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
-            let rows = self.tiles_of(cache, kv_heads * len);
+            let rows = cache.tiles_of(&self.page);
             let s = [t, self.splits.into(), self.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
             rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
         };
@@ -450,7 +453,7 @@ impl<'a> Step<'a> {
         output(out.reshape(&[t, Dim::Const(c.heads * value)]))
     }
 
-    fn latent_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    fn latent_attention(&self, layer: i64, x: &Tensor, caches: &mut Vec<Cache>) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let Attention::Latent { q_rank, kv_rank, nope, rope, value } = c.attention else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
@@ -468,7 +471,7 @@ impl<'a> Step<'a> {
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
         let k_pe = self.rotate(&kv.slice(1, kv_rank, rope));
-        let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1), kv_rank + rope);
+        let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1));
         // Keys and values share the latent: k_b moves to the query, v_b to the result.
         let (k_b, v_b) = if self.w.has(&name("k_b")) {
             (self.w.get(&name("k_b"), &[heads, kv_rank, nope])?, self.w.get(&name("v_b"), &[heads, value, kv_rank])?)
@@ -480,22 +483,22 @@ impl<'a> Step<'a> {
         let w = self.w.get(&name("output"), &[c.hidden, heads * value])?;
         if let Some(runs) = &self.runs {
             // Each head has keys and values of its own.
-            let latent = runs.latents(&cache, self.pages, kv_rank + rope).slice(1, 0, kv_rank);
+            let latent = runs.latents(&cache, kv_rank);
             let of_heads = |x: Tensor, n: i64| {
                 let positions = x.shape()[0];
-                x.cast(self.cache).reshape(&[positions, heads.into(), n.into()])
+                x.cast(self.cache.halves()).reshape(&[positions, heads.into(), n.into()])
             };
             let k = of_heads((&latent.unsqueeze(1).unsqueeze(3) * &k_b).sum(2), nope);
             let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
             let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
-            let k_pe = runs.pages_of(&cache, self.pages, 1, kv_rank, rope);
+            let k_pe = runs.pages_of(&cache, 1, kv_rank, rope);
             let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q.slice(2, 0, nope), nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
             caches.push(cache);
             return Ok(runs.attend(&scores, &runs.slots_of(&v, heads, value)).linear(&w));
         }
         let q_latent = q.slice(2, 0, nope).linear(&k_b);
-        let rows = self.tiles_of(&cache, kv_rank + rope);
+        let rows = cache.tiles_of(&self.page);
         caches.push(cache);
         let rows =
             rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
@@ -526,17 +529,9 @@ impl<'a> Step<'a> {
         parts.fold(2, &all).finish()
     }
 
-    /// Writes rows `[T, n]` to a cache and returns its next version.
-    fn store(&self, name: &str, rows: &Tensor, n: i64) -> Tensor {
-        let positions = { Dim::Sym(self.b.index(BinOp::Mul, self.pages, PAGE)) };
-        let cache = self.b.state(name, self.cache, &[positions, n.into()]);
-        cache.scatter(&self.row, &rows.cast(self.cache))
-    }
-
-    /// The rows of every tile, `[T, splits, tiles, PAGE, n]`, as f32.
-    fn tiles_of(&self, cache: &Tensor, n: i64) -> Tensor {
-        let pages = cache.reshape(dims![self.pages, PAGE, n]);
-        pages.gather(&self.page).cast(DType::F32)
+    /// Writes rows `[T, n]` to a cache.
+    fn store(&self, name: &str, rows: &Tensor) -> Cache {
+        Cache::store(self.b, self.cache, name, self.pages, rows, &self.row)
     }
 
     /// Rotates the first values of each head `[T, heads, len]`.

@@ -3,7 +3,7 @@
 mod support;
 
 use compiler::{Numerics, Options};
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,8 +46,11 @@ const COUNTED: usize = 8;
 // One test: the count is of the whole process.
 #[test]
 fn a_warm_step_allocates_nothing() {
-    for (shape, numerics) in [("tiny-llama", Numerics::Int8), ("tiny-mla-moe", Numerics::Exact)] {
-        let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+    for (shape, numerics, cache) in [
+        ("tiny-llama", Numerics::Int8, CacheKind::F16),
+        ("tiny-mla-moe", Numerics::Exact, CacheKind::F32),
+        ("tiny-mla-dense", Numerics::Int8, CacheKind::Q8_0),
+    ] {
         let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 64, cache };
         let mut engine = Engine::new(synth(shape, "q4_0", None), cpu(2), options).expect("an engine");
         let mut at = 0;

@@ -6,7 +6,7 @@
 
 use compiler::{Numerics, Options};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::EngineOptions;
 use model::interpreter::Interpreter;
 use model::steps::Steps;
@@ -70,7 +70,7 @@ fn all() -> Vec<Golden> {
 impl Golden {
     fn problem(&self, numerics: Numerics) -> Option<String> {
         let file = Arc::new(Gguf::open(&self.path).expect("a model file"));
-        let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+        let cache = CacheKind::of(numerics);
         let options = EngineOptions { compiler: Options::gpu(numerics), context: 128, chunk: 64, cache };
         let mut engine = Interpreter::new(file, options).expect("a model");
         let mut got = vec![];

@@ -5,7 +5,7 @@
 
 use compiler::{Compiled, Numerics, Options};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::config::Config;
 use model::step::{Class, PAGE, Sizes, build};
 use std::collections::HashSet;
@@ -83,7 +83,7 @@ fn folder() -> PathBuf {
 fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
     let file = Gguf::open(path).expect("a model file");
     let config = Config::read(&file).expect("a model");
-    let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+    let cache = CacheKind::of(numerics);
     let pages = 256 / PAGE;
     let sizes = Sizes {
         class,

@@ -5,7 +5,7 @@ use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use device::Null;
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
 use model::synth::{Plan, SynthOptions};
@@ -68,7 +68,7 @@ fn problems(path: &Path, without: &[&str]) -> (Vec<String>, usize) {
     for numerics in [Numerics::Exact, Numerics::Int8] {
         let mut compiler = Options::cpu(numerics, 64);
         compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
-        let options = EngineOptions { compiler, context: 128, chunk: 64, cache: DType::F32 };
+        let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file.clone(), Arc::new(Null), options).expect("a golden model");
         for class in [Class::One, Class::Few, Class::Many] {
             let compiled = engine.compile(class).expect("a program");
@@ -103,7 +103,7 @@ fn a_step_counts_the_bytes_of_each_weight_once() {
         let plan = Plan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
         let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"));
         let compiler = Options::cpu(Numerics::Int8, 64);
-        let options = EngineOptions { compiler, context: 128, chunk: 64, cache: DType::F32 };
+        let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file, Arc::new(Null), options).expect("a model");
         engine.prepare(Class::One).expect("a program");
         let (counted, planned) = (model::plan::step_bytes(&engine).expect("bytes") as f64, plan.step_bytes() as f64);

@@ -5,7 +5,7 @@ mod support;
 
 use compiler::{Numerics, Options};
 use gguf::{GgmlType, Gguf, Tensor};
-use ir::DType;
+use model::cache::CacheKind;
 use model::config::ConfigError;
 use model::engine::{EngineError, EngineOptions};
 use model::interpreter::Interpreter;
@@ -84,7 +84,7 @@ fn is_router(name: &str) -> bool {
 fn logits(machine: &mut Machine, stale: u8) -> Vec<f32> {
     STEPS.iter().for_each(|&count| machine.prepare(Class::of(count)));
     for layer in 0..machine.config.layers {
-        for part in ["", ".k", ".v"] {
+        for part in ["", ".k", ".v", ".scale", ".k.scale", ".v.scale"] {
             if let Ok(state) = machine.memory.state_mut::<u8>(&format!("cache.{layer}{part}")) {
                 state.fill(stale);
             }
@@ -119,7 +119,9 @@ fn check(shape: &str) {
     let file = synth(shape, "q4_0", None);
     let cpu = cpu(2);
     let mut problems = vec![];
-    for (numerics, cache) in [(Numerics::Exact, DType::F32), (Numerics::Int8, DType::F16)] {
+    let kinds =
+        [(Numerics::Exact, CacheKind::F32), (Numerics::Int8, CacheKind::F16), (Numerics::Int8, CacheKind::Q8_0)];
+    for (numerics, cache) in kinds {
         let setup = Setup { numerics, cache, chunk: 64, pages: 1, table: (1, 1) };
         let mut machine = Machine::new(&file, &cpu, setup);
         let healthy = logits(&mut machine, 0);
@@ -130,7 +132,7 @@ fn check(shape: &str) {
                 let got = logits(&mut machine.with_weights(&file), 0);
                 let stale = logits(&mut machine.with_weights(&file), STALE);
                 let bad = got.chunks(VOCAB).filter(|row| row.iter().any(|v| v.is_nan())).count();
-                let what = format!("{shape} {numerics:?}, {poison:?} in {}", target.name);
+                let what = format!("{shape} {numerics:?}, cache of {cache}, {poison:?} in {}", target.name);
                 if bad < least_bad_rows(target, poison) {
                     problems.push(format!("{what}: only {bad} rows have NaN"));
                 }
@@ -168,7 +170,7 @@ fn a_softmax_of_nothing_is_nan() {
             }
         };
         let file = weights::edited(&plain, |_| (), edit);
-        let setup = Setup { numerics: Numerics::Exact, cache: DType::F32, chunk: 64, pages: 1, table: (1, 1) };
+        let setup = Setup { numerics: Numerics::Exact, cache: CacheKind::F32, chunk: 64, pages: 1, table: (1, 1) };
         let got = logits(&mut Machine::new(&file, &cpu(2), setup), STALE);
         assert!(got.iter().all(|v| v.is_nan()), "keys of {key}");
     }
@@ -176,7 +178,7 @@ fn a_softmax_of_nothing_is_nan() {
 
 fn interpreted(file: &Arc<Gguf>) -> Interpreter {
     let compiler = Options::cpu(Numerics::Exact, 64);
-    let options = EngineOptions { compiler, context: 64, chunk: 64, cache: DType::F32 };
+    let options = EngineOptions { compiler, context: 64, chunk: 64, cache: CacheKind::F32 };
     Interpreter::new(file.clone(), options).expect("sound metadata")
 }
 

@@ -8,7 +8,7 @@ mod support;
 
 use compiler::Numerics;
 use gguf::{Gguf, Tensor, Writer};
-use ir::DType;
+use model::cache::CacheKind;
 use model::step::{Class, PAGE};
 use std::sync::Arc;
 use support::machine::{Machine, Setup, sequence};
@@ -49,7 +49,8 @@ impl Marked {
     fn logits(&self, first: usize, gap: usize) -> Vec<f32> {
         let ids = tokens(STEPS.iter().sum(), VOCAB as u32, 4);
         let row_pages = DISTANCE / PAGE as usize + 4;
-        let setup = Setup { numerics: Numerics::Exact, cache: DType::F32, chunk: 128, pages: 4, table: (1, row_pages) };
+        let setup =
+            Setup { numerics: Numerics::Exact, cache: CacheKind::F32, chunk: 128, pages: 4, table: (1, row_pages) };
         let mut machine = Machine::new(&self.file, &cpu(2), setup);
         machine.set_pages(0, std::iter::repeat_n(EMPTY, first / PAGE as usize).chain(1..4));
         machine.prepare(Class::of(STEPS[0]));

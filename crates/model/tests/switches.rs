@@ -3,7 +3,7 @@
 mod support;
 
 use compiler::{Numerics, Options, switches};
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::{EngineOptions, Sharing};
 use model::interpreter::Interpreter;
 use model::steps::Steps;
@@ -19,7 +19,7 @@ fn logits(file: &Arc<gguf::Gguf>, numerics: Numerics, without: &[&str]) -> Resul
     let mut compiler = Options::cpu(numerics, 64);
     compiler.check = numerics == Numerics::Exact;
     compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
-    let options = EngineOptions { compiler, context: 80, chunk: 16, cache: DType::F32 };
+    let options = EngineOptions { compiler, context: 80, chunk: 16, cache: CacheKind::F32 };
     let sharing = Sharing { sequences: 1, positions: 80 };
     let mut interpreter = Interpreter::shared(file.clone(), options, sharing).map_err(|e| e.to_string())?;
     let vocab = interpreter.vocab() as u32;

@@ -3,7 +3,7 @@
 mod support;
 
 use compiler::{Numerics, Options};
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use support::{cpu, synth, tokens};
 
@@ -11,7 +11,7 @@ use support::{cpu, synth, tokens};
 const STEPS: [usize; 6] = [40, 5, 1, 1, 1, 9];
 
 fn logits(shape: &str, numerics: Numerics, threads: usize) -> Vec<u32> {
-    let cache = if numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+    let cache = CacheKind::of(numerics);
     let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 64, cache };
     let mut engine = Engine::new(synth(shape, "q4_0", None), cpu(threads), options).expect("an engine");
     let ids = tokens(STEPS.iter().sum(), 512, 5);

@@ -87,6 +87,8 @@ pub struct Facts {
     pub trained_context: u64,
     /// Length of its hidden state.
     pub width: u64,
+    /// How the cache of keys and values is kept.
+    pub cache: String,
 }
 
 /// What a request gets when it does not say.

@@ -92,7 +92,7 @@ impl Report {
     ) -> anyhow::Result<Report> {
         let file = opened.engine.file();
         let description = open::description(file);
-        let cache = format!("{:?}", open::cache_type(&flags.kernels)?).to_lowercase();
+        let cache = opened.engine.cache().to_string();
         let size: u64 = file.tensors().iter().map(|t| t.bytes).sum();
         let fixed = json!({
             "build_commit": option_env!("KERNLOOM_COMMIT").unwrap_or("unknown"),

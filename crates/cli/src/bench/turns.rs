@@ -35,9 +35,12 @@ pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
     let matches = Setting::command().try_get_matches_from(words).map_err(wrong)?;
     let new = Setting::from_arg_matches(&matches).map_err(wrong)?.engine;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let cache = if given("cache_type_k") || given("cache_type_v") { &new.kernels } else { &flags.kernels };
+    let (cache_type_k, cache_type_v) = (cache.cache_type_k, cache.cache_type_v);
     let kernels = KernelFlags {
         numerics: if given("numerics") { new.kernels.numerics } else { flags.kernels.numerics },
-        cache_type_k: if given("cache_type_k") { new.kernels.cache_type_k } else { flags.kernels.cache_type_k },
+        cache_type_k,
+        cache_type_v,
         ubatch_size: if given("ubatch_size") { new.kernels.ubatch_size } else { flags.kernels.ubatch_size },
         without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
         cc: if given("cc") { new.kernels.cc } else { flags.kernels.cc.clone() },
@@ -190,6 +193,8 @@ mod tests {
         assert_eq!((b.threads, b.kernels.numerics, b.kernels.without.len()), (Some(2), Numerics::Exact, 1));
         assert!(b.kernels.cache_type_k.is_some() && a.kernels.cache_type_k.is_none());
         assert_eq!(changed(&a, "--without fold,dot").expect("flags").kernels.without, ["fold", "dot"]);
+        let c = changed(&b, "-ctv q8_0").expect("flags");
+        assert!(c.kernels.cache_type_k.is_none() && c.kernels.cache_type_v.is_some());
         let wrong = changed(&a, "--nonsense").expect_err("no flag").to_string();
         assert!(wrong.contains("--ab '--nonsense'") && !wrong.contains('\n'), "{wrong}");
     }

@@ -3,7 +3,7 @@
 use compiler::compile::Compiled;
 use compiler::{Numerics, Options};
 use gguf::{Gguf, Writer};
-use ir::DType;
+use model::cache::CacheKind;
 use model::config::{Attention, Config, Gating};
 use model::step::{Class, PAGE, Sizes, build};
 use model::synth::{Plan, Shape, SynthOptions};
@@ -137,7 +137,7 @@ impl<'a> Hollow<'a> {
         let path = Temporary(path);
         let file = write(plan.shape(), &plan, self.layers, &path.0);
         let config = Config::read(&file).expect("a known model");
-        let cache = if self.numerics == Numerics::Exact { DType::F32 } else { DType::F16 };
+        let cache = CacheKind::of(self.numerics);
         let pages = self.context / PAGE;
         let sizes = Sizes {
             class,

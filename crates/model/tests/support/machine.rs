@@ -4,7 +4,7 @@ use compiler::program::Program;
 use compiler::{Numerics, Options};
 use device::{Cpu, Device, Executable, Memory};
 use gguf::Gguf;
-use ir::DType;
+use model::cache::CacheKind;
 use model::config::Config;
 use model::step::{Class, Sizes, build};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub fn sequence(ids: &[u32], start: usize, segment: usize) -> Vec<Token> {
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub numerics: Numerics,
-    pub cache: DType,
+    pub cache: CacheKind,
     /// Most tokens of a step.
     pub chunk: i64,
     /// Pages of the cache.

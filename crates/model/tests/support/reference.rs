@@ -7,7 +7,7 @@ use model::config::{Attention, Config};
 use std::collections::HashMap;
 
 /// A row of a matrix, a head, or a hidden state.
-type Row = Vec<f64>;
+pub type Row = Vec<f64>;
 
 /// A model and what its cache holds.
 pub struct Reference {
@@ -29,8 +29,8 @@ fn add(a: &[f64], b: Row) -> Row {
 }
 
 impl Reference {
-    /// Computes the cache of a sequence; `stored` is what the cache makes of a value.
-    pub fn new(file: &Gguf, tokens: &[u32], stored: impl Fn(f64) -> f64) -> Reference {
+    /// Computes the cache of a sequence; `stored` is what the cache makes of values that lie side by side.
+    pub fn new(file: &Gguf, tokens: &[u32], stored: impl Fn(Row) -> Row) -> Reference {
         let config = Config::read(file).expect("a known model");
         assert!(config.layers == 1 && config.dense_lead >= 1, "one dense block");
         let floats = |t| values(file, t).into_iter().map(f64::from).collect();
@@ -96,8 +96,7 @@ impl Reference {
     }
 
     /// Keys and values of each head, as the cache leaves them.
-    fn cached(&self, h: &[f64], position: usize, stored: &impl Fn(f64) -> f64) -> (Vec<Row>, Vec<Row>) {
-        let store = |row: Row| -> Row { row.into_iter().map(stored).collect() };
+    fn cached(&self, h: &[f64], position: usize, store: &impl Fn(Row) -> Row) -> (Vec<Row>, Vec<Row>) {
         match self.config.attention {
             Attention::Grouped { head, value, .. } => {
                 let k = self.linear(h, "blk.0.attn_k.weight");

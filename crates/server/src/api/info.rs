@@ -82,6 +82,8 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
     Ok(json!({
         "default_generation_settings": { "n_ctx": limits.context, "params": generation_settings(&settings) },
         "total_slots": limits.segments,
+        "cache_type_k": model.facts.cache,
+        "cache_type_v": model.facts.cache,
         "model_path": model.facts.path,
         "model_alias": model.name(),
         "modalities": { "vision": false, "audio": false },
