@@ -48,7 +48,7 @@ impl Limits {
 /// ```
 /// use model::batch::{Batch, Limits};
 ///
-/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4, reach: Default::default() };
+/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4, reach: model::runs::Reach::NOTHING };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
 /// batch.want_last();
@@ -129,7 +129,7 @@ impl Batch {
 
     /// A batch that nothing fits into, and which has no memory.
     pub(crate) fn none() -> Batch {
-        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0, reach: Reach::default() })
+        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0, reach: Reach::NOTHING })
     }
 
     /// Empties it.
@@ -322,8 +322,7 @@ pub trait Batches {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3, reach: Reach::default() };
+    const LIMITS: Limits = Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3, reach: Reach::NOTHING };
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {
@@ -361,5 +360,29 @@ mod tests {
         assert_eq!(batch.input("page_table").unwrap(), [1, 2, 0, 0]);
         assert_eq!((batch.variable("row_pages"), batch.variable("table")), (Some(2), Some(4)));
         assert_eq!((batch.input("other"), batch.variable("other")), (None, None));
+    }
+
+    #[test]
+    fn tokens_in_runs() {
+        let limits = Limits { tokens: 100, context: 256, pages: 8, ..LIMITS };
+        let mut batch = Batch::new(limits);
+        batch.add(&[1; 66], 63, &[1, 2, 5]).unwrap();
+        batch.add(&[9; 2], 0, &[0]).unwrap();
+        let input = |name: &str| batch.input(name).unwrap();
+        assert_eq!((batch.variable("runs"), batch.variable("slots")), (Some(3), Some(4)));
+        assert_eq!(input("run_segment"), [0, 0, 1]);
+        assert_eq!(input("run_pages"), [2, 3, 1]);
+        assert_eq!(input("run_slot"), [0, 0, 3]);
+        assert_eq!(input("slot_page"), [1, 2, 5, 0]);
+        let run = RUN as usize;
+        let token = input("run_token");
+        assert_eq!((token.len(), token[0], token[run - 1]), (3 * run, 0, 63));
+        assert_eq!((token[run], token[run + 1], token[2 * run - 1]), (64, 65, 65), "the last one repeats");
+        let position = input("run_position");
+        assert_eq!((position[0], position[run + 1], position[2 * run], position[3 * run - 1]), (63, 128, 0, 1));
+        let places = input("run_place");
+        assert!(places.iter().enumerate().all(|(i, &place)| token[place as usize] as usize == i), "{places:?}");
+        batch.clear();
+        assert_eq!((batch.variable("runs"), batch.variable("slots")), (Some(0), Some(0)));
     }
 }

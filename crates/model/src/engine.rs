@@ -94,7 +94,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
-            reach: if options.compiler.allows("runs") { Reach::of(config) } else { Reach::default() },
+            reach: if options.compiler.allows("runs") { Reach::of(config) } else { Reach::NOTHING },
         }
     }
 }

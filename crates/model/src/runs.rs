@@ -109,7 +109,8 @@ impl Runs {
         let one = Dim::Const(1);
         let (kv, group, len) = (scores.len(1), scores.len(2), values.len(4));
         let seen = self.visible.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()]);
-        let scores = seen.select(scores, &self.b.float(f32::NEG_INFINITY));
+        // Finite, as a token may see nothing of a page that another token of its run reads.
+        let scores = seen.select(scores, &self.b.float(f32::MIN));
         let values = values.unsqueeze(2).unsqueeze(5);
         let parts = SoftmaxParts::of_columns(&scores, |e| (&e.unsqueeze(6) * &values).sum(4));
         let count = self.pages.reshape(&[self.runs, one, one]).expand(&[self.runs, kv.into(), group.into()]);
@@ -129,7 +130,7 @@ fn by_head(pages: &Tensor, kv: i64) -> Tensor {
 }
 
 /// What the two ways of reading the cache cost, in products of one layer: token by token, or by runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
     /// For a token and a position, token by token.
     each: f64,
@@ -149,6 +150,9 @@ const INT8: f64 = 0.3;
 const ALONE: f64 = 1.3;
 
 impl Reach {
+    /// Nothing is read by runs.
+    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0 };
+
     /// The costs of a model.
     pub fn of(config: &Config) -> Reach {
         let heads = config.heads as f64;

@@ -70,7 +70,7 @@ fn problems(path: &Path, without: &[&str]) -> (Vec<String>, usize) {
         compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
         let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file.clone(), Arc::new(Null), options).expect("a golden model");
-        for class in [Class::One, Class::Few, Class::Many] {
+        for class in Class::ALL {
             let compiled = engine.compile(class).expect("a program");
             let (of_program, n) = generic(&file, compiled, numerics);
             let name = path.file_name().unwrap_or_default().to_string_lossy();

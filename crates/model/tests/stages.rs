@@ -80,7 +80,7 @@ fn no_family_needs_a_call_or_a_fence() {
 fn every_pass_leaves_every_family_well_formed() {
     for name in TINY {
         for numerics in [Numerics::Exact, Numerics::Int8] {
-            for class in [Class::One, Class::Few, Class::Many] {
+            for class in Class::ALL {
                 let options = Options { check: true, ..Options::cpu(numerics, 64) };
                 let program = Hollow { numerics, ..Hollow::new(name, 2) }.compile_with(class, &options);
                 program.map(|_| ()).unwrap_or_else(|e| panic!("{name} {numerics:?} {class:?}: {e}"));

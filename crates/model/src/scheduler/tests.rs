@@ -174,7 +174,7 @@ struct Bench {
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
-    let limits = Limits { vocab: VOCAB, tokens, segments, context, pages, reach: Default::default() };
+    let limits = Limits { vocab: VOCAB, tokens, segments, context, pages, reach: crate::runs::Reach::NOTHING };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
     let engine = Paged { limits, cache, logits: vec![], steps: Arc::clone(&steps), fail: Arc::clone(&fail) };
