@@ -184,7 +184,7 @@ pub(crate) struct Pass {
 pub(crate) static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::CHOICE, rules::NEUTRAL, rules::TOPK] },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM] },
-    Pass { name: "int8", rules: &[rules::INT8] },
+    Pass { name: "int8", rules: &[rules::INT8, rules::CODES] },
     Pass { name: "planes", rules: &[gpu::PLANES] },
 ];
 

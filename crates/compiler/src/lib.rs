@@ -24,6 +24,7 @@ pub mod render_c;
 pub mod render_cuda;
 pub mod rules;
 pub mod schedule;
+mod shared;
 pub mod slp;
 pub mod switches;
 pub mod tensor;

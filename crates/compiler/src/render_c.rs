@@ -607,6 +607,10 @@ fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
         (DType::F32, t) if half(t) => format!("kl_to_{t}_{n}({a})"),
         (DType::F32, t) if t.bytes() < 4 => format!("__builtin_convertvector(kl_to_int_{n}({a}), {})", ctype(to)),
         (DType::F32, DType::I32) => format!("kl_to_int_{n}({a})"),
+        // In one step, gcc converts lane by lane.
+        (t, DType::F32) if t.is_int() && t.bytes() < 4 => {
+            format!("__builtin_convertvector(__builtin_convertvector({a}, i32x{n}), f32x{n})")
+        }
         _ => format!("__builtin_convertvector({a}, {})", ctype(to)),
     }
 }

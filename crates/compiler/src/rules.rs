@@ -20,6 +20,9 @@ pub const SPLIT_SUM: Rule = Rule { name: "split-sum", kind: Kind::Reassociating,
 /// (the `int8` policy).
 pub const INT8: Rule = Rule { name: "int8", kind: Kind::Reassociating, apply: int8 };
 
+/// Reads codes of 8 bits that have a scale a block, such as those of a cache, in the same way.
+pub const CODES: Rule = Rule { name: "codes", kind: Kind::Reassociating, apply: codes };
+
 /// Writes top-k as a rank by pairwise comparison and one-hot sums.
 pub const TOPK: Rule = Rule { name: "topk", kind: Kind::Exact, apply: topk };
 
@@ -179,6 +182,14 @@ fn split_sum(g: &mut Graph, id: Id) -> Option<Id> {
     Some(g.reduce(ReduceOp::Sum, partial, vec![last]))
 }
 
+/// A constant in this shape.
+fn fill(g: &mut Graph, value: Const, ty: DType, shape: &[Id]) -> Id {
+    let c = g.constant(value, ty);
+    let one = g.int(1);
+    let c = g.reshape(c, vec![one; shape.len()]);
+    g.expand(c, shape.to_vec())
+}
+
 /// An activation as codes, scales and sums of codes.
 struct Quantised {
     codes: Id,
@@ -200,15 +211,10 @@ fn quantise(g: &mut Graph, x: Id) -> Quantised {
     let xb = g.reshape(x, split.clone());
     let mag = g.unary(UnOp::Abs, xb);
     let amax = g.reduce(ReduceOp::Max, mag, vec![last + 1]);
-    let fill = |g: &mut Graph, v: f32, like: &[Id]| {
-        let c = g.float(v);
-        let one = g.int(1);
-        let c = g.reshape(c, vec![one; like.len()]);
-        g.expand(c, like.to_vec())
-    };
-    let inv127 = fill(g, 1.0 / 127.0, &per_block);
+    let inv127 = fill(g, Const::f32(1.0 / 127.0), DType::F32, &per_block);
     let scales = g.mul(amax, inv127);
-    let (zero, most) = (fill(g, 0.0, &per_block), fill(g, 127.0, &per_block));
+    let mut float = |v: f32| fill(g, Const::f32(v), DType::F32, &per_block);
+    let (zero, most) = (float(0.0), float(127.0));
     let positive = g.binary(BinOp::Lt, zero, amax);
     let inverse = g.binary(BinOp::Div, most, amax);
     let inverse = g.select(positive, inverse, zero);
@@ -264,7 +270,121 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// Values that are `scale * code + offset` along the last dimension.
+struct Coded {
+    /// u8, shaped as the values.
+    code: Id,
+    /// Values that share a scale.
+    group: i64,
+    /// f32, one for each group along the last dimension.
+    scale: Id,
+    /// As the scale; `None` where it is zero.
+    offset: Option<Id>,
+}
+
 fn int8(g: &mut Graph, id: Id) -> Option<Id> {
+    integer_dots(g, id, |g, w| {
+        let format = format_under(g, w)?;
+        let group = g.format_group(format);
+        let offset = if offset_is_zero(g, format) { None } else { Some(other_part(g, w, Part::Offset)?) };
+        let (code, scale) = (other_part(g, w, Part::Code)?, other_part(g, w, Part::Scale)?);
+        Some(Coded { code, group, scale, offset })
+    })
+}
+
+fn codes(g: &mut Graph, id: Id) -> Option<Id> {
+    integer_dots(g, id, |g, w| {
+        let Blocks { codes, scales } = blocks(g, w)?;
+        let shape = g.shape(w).to_vec();
+        // Two's complement shifted up: the sign bit flips.
+        let signed = g.reshape(codes, shape.clone());
+        let flip = fill(g, Const::Int(-SIGN), DType::I8, &shape);
+        let code = g.binary(BinOp::Xor, signed, flip);
+        let code = g.cast(code, DType::U8);
+        let like = g.shape(scales).to_vec();
+        let least = fill(g, Const::f32(-SIGN as f32), DType::F32, &like);
+        let offset = g.mul(scales, least);
+        Some(Coded { code, group: ACTIVATION_BLOCK, scale: scales, offset: Some(offset) })
+    })
+}
+
+/// The magnitude of the least code of 8 bits.
+const SIGN: i64 = 128;
+
+/// Values as codes `[.., n / 32, 32]` and scales `[.., n / 32]`.
+struct Blocks {
+    codes: Id,
+    scales: Id,
+}
+
+/// The codes that values are conversions of.
+fn codes_of(g: &mut Graph, id: Id) -> Option<Id> {
+    let source = *g.src(id).first()?;
+    match g.op(id) {
+        Op::Cast if g.dtype(source) == DType::I8 => Some(source),
+        Op::Reshape => {
+            let (codes, shape) = (codes_of(g, source)?, g.shape(id).to_vec());
+            Some(g.reshape(codes, shape))
+        }
+        _ => None,
+    }
+}
+
+/// Finds codes and scales under views that keep blocks of 32 whole.
+fn blocks(g: &mut Graph, id: Id) -> Option<Blocks> {
+    let n = g.node(id).clone();
+    let length = g.as_int(*n.shape.last()?)?;
+    if length % ACTIVATION_BLOCK != 0 || n.ty.base != DType::F32 {
+        return None;
+    }
+    // The shape with the last dimension in blocks, and that of the scales.
+    let (width, count) = (g.int(ACTIVATION_BLOCK), g.int(length / ACTIVATION_BLOCK));
+    let mut of_scales = n.shape.clone();
+    *of_scales.last_mut().unwrap() = count;
+    let mut split = of_scales.clone();
+    split.push(width);
+    let last = n.shape.len() - 1;
+    Some(match n.op {
+        Op::Binary(BinOp::Mul) if length == ACTIVATION_BLOCK => {
+            let (a, b) = (n.src[0], n.src[1]);
+            let (codes, scale) = match codes_of(g, a) {
+                Some(codes) => (codes, b),
+                None => (codes_of(g, b)?, a),
+            };
+            let scales = constant_along_last(g, scale)?;
+            Blocks { codes: g.reshape(codes, split), scales }
+        }
+        Op::Reshape => {
+            let b = blocks(g, n.src[0])?;
+            Blocks { codes: g.reshape(b.codes, split), scales: g.reshape(b.scales, of_scales) }
+        }
+        Op::Expand if g.shape(n.src[0]).last() == n.shape.last() => {
+            let b = blocks(g, n.src[0])?;
+            Blocks { codes: g.expand(b.codes, split), scales: g.expand(b.scales, of_scales) }
+        }
+        Op::Permute(mut p) if p.last() == Some(&last) => {
+            let b = blocks(g, n.src[0])?;
+            let scales = g.permute(b.scales, p.clone());
+            p.push(last + 1);
+            Blocks { codes: g.permute(b.codes, p), scales }
+        }
+        Op::Slice { axis, start } => {
+            let per = if axis == last { ACTIVATION_BLOCK } else { 1 };
+            let len = g.as_int(n.shape[axis])?;
+            if start % per != 0 {
+                return None;
+            }
+            let b = blocks(g, n.src[0])?;
+            let mut cut = |id: Id| g.slice(id, axis, start / per, len / per);
+            Blocks { codes: cut(b.codes), scales: cut(b.scales) }
+        }
+        _ => return None,
+    })
+}
+
+/// A sum over the last dimension of products with coded values as dots of integers, if one side is coded and the other
+/// is not.
+fn integer_dots(g: &mut Graph, id: Id, coded: impl Fn(&mut Graph, Id) -> Option<Coded>) -> Option<Id> {
     let Op::Reduce(ReduceOp::Sum, axes) = g.op(id).clone() else { return None };
     let body = g.src(id)[0];
     let last = g.shape(body).len() - 1;
@@ -272,19 +392,19 @@ fn int8(g: &mut Graph, id: Id) -> Option<Id> {
         return None;
     }
     let (a, b) = (g.src(body)[0], g.src(body)[1]);
-    let (w, x) = if format_under(g, a).is_some() { (a, b) } else { (b, a) };
-    let format = format_under(g, w)?;
+    let (w, x) = match coded(g, a) {
+        Some(w) => (w, b),
+        None => (coded(g, b)?, a),
+    };
     let k = g.as_int(g.shape(body)[last])?;
     let (chain, leaf) = under_movement(g, x);
-    if k % ACTIVATION_BLOCK != 0 || chain.is_empty() || format_under(g, leaf).is_some() {
+    if k % ACTIVATION_BLOCK != 0 || chain.is_empty() || coded(g, leaf).is_some() {
         return None;
     }
-    let stored = g.format_group(format);
-    let group = gcd(stored, ACTIVATION_BLOCK);
+    let group = gcd(w.group, ACTIVATION_BLOCK);
     if group % 4 != 0 {
         return None;
     }
-    let code = other_part(g, w, Part::Code)?;
     let q = quantise(g, leaf);
     let groups = g.int(k / group);
     let width = g.int(group);
@@ -306,7 +426,7 @@ fn int8(g: &mut Graph, id: Id) -> Option<Id> {
         g.reshape(t, s)
     };
     // sum of code * x over a group, in integers
-    let code = g.reshape(code, split.clone());
+    let code = g.reshape(w.code, split.clone());
     let code = g.cast(code, DType::I32);
     let xq = replay(g, &chain, q.codes);
     let xq = g.reshape(xq, split);
@@ -314,13 +434,12 @@ fn int8(g: &mut Graph, id: Id) -> Option<Id> {
     let prod = g.mul(code, xq);
     let dots = g.reduce(ReduceOp::Sum, prod, vec![last + 1]);
     let dots = g.cast(dots, DType::F32);
-    let ws = other_part(g, w, Part::Scale)?;
-    let ws = spread(g, ws, stored);
+    let ws = spread(g, w.scale, w.group);
     let xs = spread(g, q.scales, ACTIVATION_BLOCK);
     let xs = replay(g, &chain, xs);
     let scale = g.mul(ws, xs);
     let mut value = g.mul(dots, scale);
-    if !offset_is_zero(g, format) {
+    if let Some(offset) = w.offset {
         let mut leaf_split = g.shape(leaf).to_vec();
         *leaf_split.last_mut().unwrap() = groups;
         leaf_split.push(width);
@@ -330,8 +449,7 @@ fn int8(g: &mut Graph, id: Id) -> Option<Id> {
         let sums = g.reduce(ReduceOp::Sum, sums, vec![axis]);
         let sums = g.cast(sums, DType::F32);
         let sums = replay(g, &chain, sums);
-        let wo = other_part(g, w, Part::Offset)?;
-        let wo = spread(g, wo, stored);
+        let wo = spread(g, offset, w.group);
         let off = g.mul(sums, xs);
         let off = g.mul(wo, off);
         value = g.add(value, off);

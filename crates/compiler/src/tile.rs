@@ -9,6 +9,7 @@ use crate::exchange;
 use crate::lower::{Item, Nest, identity};
 use crate::matmul;
 use crate::product;
+use crate::shared::converted_once;
 use crate::slp::{Packer, splat};
 use ir::index::{Linear, bounds};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
@@ -188,6 +189,10 @@ impl Tiler {
                 } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item)).flatten() {
                     self.paths.push("integer dot");
                     s
+                } else if let Some((write, item)) = self.attempt(|t| converted_once(t, g, item)) {
+                    self.paths.push("vector map");
+                    out.extend(write);
+                    return self.item(g, &item, out);
                 } else if let Some(s) = self.lanes_along_reduction(g, item, op) {
                     self.paths.push("vector reduction");
                     s
@@ -271,7 +276,7 @@ impl Tiler {
     }
 
     /// One element a lane, along the last dimension.
-    fn vector_map(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+    pub(crate) fn vector_map(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
         let (&last, outer) = item.dims.split_last()?;
         let extent = g.as_int(g.src(last)[0])?;
         let mut n = self.lanes();

@@ -1,5 +1,7 @@
 //! Every matrix product of every golden model takes a path that was made for it, and the compiler can say which.
 
+mod support;
+
 use compiler::compile::Compiled;
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
@@ -11,6 +13,7 @@ use model::step::Class;
 use model::synth::{Plan, SynthOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::hollow::Hollow;
 
 /// Sums over rows of weights by packed integer dots or by the matrix unit.
 const PACKED: [&str; 3] = ["integer dot", "integer tile", "block product"];
@@ -93,6 +96,33 @@ fn no_product_of_a_golden_model_takes_a_generic_path() {
     println!("{products} products of {} golden models", files.len());
     assert!(products > 100 * files.len(), "{products} products were found");
     assert!(found.is_empty(), "{} of {products}:\n{}", found.len(), found.join("\n"));
+}
+
+/// The paths of the kernel that reads a cache of 8 bits, in steps that decode.
+fn of_the_cache(shape: &str, numerics: Numerics) -> Vec<Vec<&'static str>> {
+    let hollow = Hollow { cache: Some(CacheKind::Q8_0), numerics, ..Hollow::new(shape, 1) };
+    let paths = |class| {
+        let compiled = hollow.compile_with(class, &Options::cpu(numerics, 64)).expect("a program");
+        let mut launches = compiled.program.stages.iter().flat_map(|stage| &stage.launches);
+        // What else asks for pages writes to them before.
+        let pages = |launch: &&Launch| launch.origin.split(' ').any(|name| name == "page_table");
+        let launch = launches.rfind(pages).expect("attention");
+        compiled.bodies[launch.kernel].paths.clone()
+    };
+    [Class::One, Class::Few].map(paths).to_vec()
+}
+
+#[test]
+fn a_cache_of_8_bits_is_read_by_integer_dots() {
+    // Keys, or latents and rotated keys.
+    for (shape, sums) in [("llama-3.2-1b", 1), ("qwen3-30b-a3b", 1), ("youtu-llm-2b", 2), ("glm-4.7-flash", 2)] {
+        for (numerics, wanted) in [(Numerics::Int8, sums), (Numerics::Exact, 0)] {
+            for paths in of_the_cache(shape, numerics) {
+                let packed = paths.iter().filter(|path| PACKED.contains(path)).count();
+                assert_eq!(packed, wanted, "{shape} {numerics:?}: {}", paths.join(", "));
+            }
+        }
+    }
 }
 
 #[test]

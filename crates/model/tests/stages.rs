@@ -7,6 +7,7 @@ use compiler::compile::Compiled;
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};
+use model::cache::CacheKind;
 use model::step::Class;
 use support::hollow::Hollow;
 
@@ -37,12 +38,15 @@ const TINY: [&str; 8] = [
 #[test]
 fn a_layer_takes_no_more_stages_than_it_did() {
     let mut more = vec![];
-    for (shape, most) in MOST {
-        let count = |layers| Hollow::new(shape, layers).compile().program.stages.len();
-        let stages = count(4) - count(3);
-        println!("{shape}: {stages} stages a layer");
-        if stages > most {
-            more.push(format!("{shape} takes {stages} stages a layer, at most {most} before"));
+    for cache in [CacheKind::F16, CacheKind::Q8_0] {
+        for (shape, most) in MOST {
+            let of = |layers| Hollow { cache: Some(cache), ..Hollow::new(shape, layers) };
+            let count = |layers| of(layers).compile().program.stages.len();
+            let stages = count(4) - count(3);
+            println!("{shape}, cache of {cache}: {stages} stages a layer");
+            if stages > most {
+                more.push(format!("{shape}, cache of {cache}: {stages} stages a layer, at most {most} before"));
+            }
         }
     }
     assert!(more.is_empty(), "{}", more.join("\n"));

@@ -114,12 +114,14 @@ pub struct Hollow<'a> {
     pub numerics: Numerics,
     /// Positions of the cache.
     pub context: i64,
+    /// How it is kept, if not as the policy has it.
+    pub cache: Option<CacheKind>,
 }
 
 impl<'a> Hollow<'a> {
     /// With a context of 4096, under `int8`.
     pub fn new(shape: &'a str, layers: u32) -> Hollow<'a> {
-        Hollow { shape, layers, mixed: false, numerics: Numerics::Int8, context: 4096 }
+        Hollow { shape, layers, mixed: false, numerics: Numerics::Int8, context: 4096, cache: None }
     }
 
     /// The program of one token.
@@ -137,7 +139,7 @@ impl<'a> Hollow<'a> {
         let path = Temporary(path);
         let file = write(plan.shape(), &plan, self.layers, &path.0);
         let config = Config::read(&file).expect("a known model");
-        let cache = CacheKind::of(self.numerics);
+        let cache = self.cache.unwrap_or(CacheKind::of(self.numerics));
         let pages = self.context / PAGE;
         let sizes = Sizes {
             class,
