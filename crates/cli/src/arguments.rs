@@ -263,7 +263,7 @@ pub struct EngineFlags {
 }
 
 /// How much of the bandwidth is used, and who may measure.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureFlags {
     /// Read bandwidth of the machine in GB/s [default: measured first]

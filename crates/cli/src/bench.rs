@@ -119,7 +119,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if args.machine {
         return machine::run(&args);
     }
-    args.tune.before(&args.model, &args.engine)?;
+    args.tune.before(&args.model, &args.engine, &args.measure)?;
     if let Some(parallel) = &args.parallel {
         return batched::run(&args, &parallel.0);
     }

@@ -87,7 +87,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
-    args.tune.before(&args.model, &args.engine)?;
+    args.tune.before(&args.model, &args.engine, &args.measure)?;
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
     opened.cpu()?;
     let class = opened.engine.class_of(tokens, depth);

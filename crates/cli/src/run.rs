@@ -3,7 +3,7 @@
 //! Text goes to stdout as it comes. What a model thinks before it answers is dimmed on a terminal and left out of a
 //! pipe. One line of timing goes to stderr at the end.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
+use crate::arguments::{ContextFlag, EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::chat;
 use crate::speaker::Speaker;
 use crate::terminal;
@@ -119,7 +119,7 @@ impl Sampling {
 
 /// Runs a prompt or a chat.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
-    args.tune.before(&args.model, &args.engine)?;
+    args.tune.before(&args.model, &args.engine, &MeasureFlags::default())?;
     let prompt = match prompt(&args)? {
         Some(prompt) => prompt,
         None => return chat::run(args),

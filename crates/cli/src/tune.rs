@@ -69,11 +69,11 @@ pub struct TuneFlag {
 
 impl TuneFlag {
     /// Searches, if that is wanted.
-    pub fn before(&self, model: &ModelOrDemo, engine: &EngineFlags) -> anyhow::Result<()> {
+    pub fn before(&self, model: &ModelOrDemo, engine: &EngineFlags, measure: &MeasureFlags) -> anyhow::Result<()> {
         let Some(seconds) = self.tune else { return Ok(()) };
         let path = model.resolve()?;
         let steps = steps(&TOKENS.parse().map_err(Usage)?, DEPTH.parse()?)?;
-        let _lock = peaks::lock(&MeasureFlags { bandwidth: None, lock: None })?;
+        let _lock = peaks::lock(measure)?;
         let time = Duration::from_secs(seconds.into());
         let outcomes = search(&path, engine, &steps, Some(time))?;
         let better = outcomes.iter().flat_map(|o| &o.kernels).filter(|kernel| kernel.setting.is_some()).count();
@@ -108,13 +108,9 @@ fn steps(tokens: &Counts, depth: usize) -> Result<Vec<Step>, Usage> {
 }
 
 /// Searches for plans and keeps them; with no time, measures those that are kept.
-fn search(
-    path: &Path,
-    flags: &EngineFlags,
-    steps: &[Step],
-    time: Option<Duration>,
-) -> anyhow::Result<Vec<Outcome>> {
+fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duration>) -> anyhow::Result<Vec<Outcome>> {
     let start = Instant::now();
+    let watch = interrupt::watch();
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
     flags.kernels.ubatch_size = flags.kernels.ubatch_size.max(most as u32);
@@ -136,7 +132,6 @@ fn search(
     opened.prepare(&classes(&opened, steps))?;
     let mut outcomes = vec![];
     for (at, &step) in steps.iter().enumerate() {
-        let watch = interrupt::watch();
         let left = (steps.len() - at) as u32;
         let share = time.map_or(Duration::ZERO, |time| time.saturating_sub(start.elapsed()) / left);
         let told = &mut |progress: &Progress| {
@@ -208,7 +203,8 @@ fn table(outcome: &Outcome) -> String {
     };
     let shares: f64 = outcome.kernels.iter().map(|kernel| kernel.share).sum();
     let (step, n) = (name(outcome.step), outcome.kernels.len());
-    let _ = writeln!(out, "{step}: {n} kernels take {:.0}% of it; {} plans tried, {why}", shares * 100.0, outcome.tried);
+    let _ =
+        writeln!(out, "{step}: {n} kernels take {:.0}% of it; {} plans tried, {why}", shares * 100.0, outcome.tried);
     let _ = writeln!(
         out,
         "{:<24} {:>5} {:>6} {:>11} {:>11} {:>6}  {:<32} origin",

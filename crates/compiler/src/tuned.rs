@@ -37,7 +37,7 @@ static KNOBS: [Knob; 6] = [
     Knob { name: "chains", values: &[1, 2, 4, 8], get: |p| p.chains, set: |p, v| p.chains = v },
     Knob {
         name: "prefetch",
-        values: &[0, 576, 1152, 2304, 4608, 9216],
+        values: &[0, 1152, 2304, 4608, 9216, 18432, 36864],
         get: |p| p.prefetch,
         set: |p, v| p.prefetch = v,
     },

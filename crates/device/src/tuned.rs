@@ -167,8 +167,13 @@ mod tests {
         plans.keep(&[(KernelKey(1), Some(settings()[0]))].into()).unwrap();
         let whole = fs::read_to_string(plans.file()).unwrap();
         let other = TunedPlans { processor: "another".into(), ..plans.clone() };
-        for text in [&whole[..whole.len() - 3], "", "\n\n\n\n", &whole.replace("rows=", "rows=9"), &other.text(&Tuned::default())]
-        {
+        for text in [
+            &whole[..whole.len() - 3],
+            "",
+            "\n\n\n\n",
+            &whole.replace("rows=", "rows=9"),
+            &other.text(&Tuned::default()),
+        ] {
             fs::write(plans.file(), text).unwrap();
             let warning = plans.read().unwrap_err().to_string();
             assert!(warning.contains("damaged"), "{warning}");

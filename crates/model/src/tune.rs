@@ -127,9 +127,11 @@ pub struct Found {
 }
 
 impl Outcome {
-    /// What is to be kept: the better settings, and which kernels have none.
+    /// What is to be kept: the better settings, and which kernels have none. A search that was interrupted does not
+    /// know of the latter.
     pub fn plans(&self) -> BTreeMap<KernelKey, Option<Setting>> {
-        self.kernels.iter().map(|kernel| (kernel.key, kernel.setting)).collect()
+        let told = self.kernels.iter().filter(|kernel| kernel.setting.is_some() || self.end != End::Interrupted);
+        told.map(|kernel| (kernel.key, kernel.setting)).collect()
     }
 }
 
@@ -269,6 +271,10 @@ impl Tuner<'_, '_> {
                 }
                 let loaded = self.bench.engine.load(program, Default::default())?;
                 programs.extend(self.checked(loaded, tries)?);
+                // Compiling takes most of the time of a round: what is compiled is to be measured too.
+                if start.elapsed() > deadline.saturating_duration_since(start) / SIDE_BY_SIDE as u32 {
+                    break;
+                }
             }
             if programs.is_empty() && self.kernels.iter_mut().all(|kernel| kernel.is_done()) {
                 return Ok(End::Complete);
@@ -300,38 +306,44 @@ impl Tuner<'_, '_> {
     }
 
     /// The program, if its results are those of the heuristics. Otherwise the kernels to blame are found, and the
-    /// settings of the others are tried again.
+    /// program has the others' settings alone.
     fn checked(&mut self, mut loaded: Loaded, tries: Vec<Try>) -> Result<Option<(Loaded, Vec<Try>)>, EngineError> {
         if self.bench.nmse(&mut loaded)? <= self.most {
             return Ok(Some((loaded, tries)));
         }
         let mut innocent = vec![];
-        for &(place, setting) in &tries {
-            let mut program = self.compiled.program.clone();
-            let number = self.kernels[place].number;
-            let Some(kernel) = self.compiled.kernel_by(number, &setting) else { continue };
-            let symbol = kernel.symbol.clone();
-            program.kernels[number] = kernel;
-            let mut alone = self.bench.engine.load(program, Default::default())?;
+        for &one in &tries {
+            let mut alone = self.with(&[one])?;
             let nmse = self.bench.nmse(&mut alone)?;
             if nmse <= self.most {
-                innocent.push((place, setting));
+                innocent.push(one);
             } else {
+                let (kernel, setting) = (&self.kernels[one.0], one.1);
+                let symbol = &self.compiled.program.kernels[kernel.number].symbol;
                 self.wrong.push(format!("{symbol} with {setting}: NMSE {nmse:.1e}"));
             }
         }
-        if innocent.len() < tries.len() {
-            for (place, setting) in innocent {
-                let kernel = &mut self.kernels[place];
-                if let Some(again) = self.compiled.kernel_by(kernel.number, &setting) {
-                    kernel.sources.remove(&again.source);
-                    kernel.beam.put_back(setting);
-                }
-            }
-        } else {
-            self.wrong.push(format!("{} plans that are right one by one", tries.len()));
+        if innocent.is_empty() {
+            return Ok(None);
         }
+        let mut loaded = self.with(&innocent)?;
+        if self.bench.nmse(&mut loaded)? <= self.most {
+            return Ok(Some((loaded, innocent)));
+        }
+        self.wrong.push(format!("{} plans that are right one by one", innocent.len()));
         Ok(None)
+    }
+
+    /// The program of the heuristics with these settings.
+    fn with(&mut self, tries: &[Try]) -> Result<Loaded, EngineError> {
+        let mut program = self.compiled.program.clone();
+        for &(place, setting) in tries {
+            let number = self.kernels[place].number;
+            if let Some(kernel) = self.compiled.kernel_by(number, &setting) {
+                program.kernels[number] = kernel;
+            }
+        }
+        self.bench.engine.load(program, Default::default())
     }
 
     /// Measures programs in turn with that of the heuristics. Whether to go on.
@@ -392,14 +404,9 @@ impl Tuner<'_, '_> {
 
     /// Measures all that was found together, and drops what does not hold.
     fn prove(&mut self, outcome: &mut Outcome) -> Result<(), EngineError> {
-        let mut program = self.compiled.program.clone();
-        for (kernel, found) in self.kernels.iter().zip(&outcome.kernels) {
-            let Some(setting) = found.setting else { continue };
-            if let Some(new) = self.compiled.kernel_by(kernel.number, &setting) {
-                program.kernels[kernel.number] = new;
-            }
-        }
-        let mut loaded = self.bench.engine.load(program, Default::default())?;
+        let found = outcome.kernels.iter().enumerate();
+        let all: Vec<Try> = found.filter_map(|(place, found)| Some((place, found.setting?))).collect();
+        let mut loaded = self.with(&all)?;
         let nmse = self.bench.nmse(&mut loaded)?;
         if nmse > self.most {
             outcome.wrong.push(format!("all that was found together: NMSE {nmse:.1e}"));
@@ -536,7 +543,13 @@ impl<'e> Bench<'e> {
         let error: f64 = got.iter().zip(&self.want).map(|(g, w)| square(f64::from(*g) - f64::from(*w))).sum();
         let nmse = error / self.want.iter().map(|w| square(f64::from(*w))).sum::<f64>();
         // Weights of zeros give logits of zeros.
-        Ok(if error == 0.0 { 0.0 } else if nmse.is_nan() { f64::INFINITY } else { nmse })
+        Ok(if error == 0.0 {
+            0.0
+        } else if nmse.is_nan() {
+            f64::INFINITY
+        } else {
+            nmse
+        })
     }
 }
 

@@ -29,7 +29,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             }
         }
         _ => {
-            let mut object = json!({ "cpu_info": device::processor::name(), "n_threads": peaks.workers, "target": target });
+            let mut object =
+                json!({ "cpu_info": device::processor::name(), "n_threads": peaks.workers, "target": target });
             rows.iter().for_each(|(_, key, value, _)| object[*key] = json!(value));
             writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
         }
