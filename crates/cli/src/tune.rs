@@ -109,7 +109,6 @@ fn steps(tokens: &Counts, depth: usize) -> Result<Vec<Step>, Usage> {
 
 /// Searches for plans and keeps them; with no time, measures those that are kept.
 fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duration>) -> anyhow::Result<Vec<Outcome>> {
-    let start = Instant::now();
     let watch = interrupt::watch();
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
@@ -130,6 +129,7 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     let mut opened = open::engine_on(path, &flags, Positions::Needed(positions), &cpu)?;
     opened.cpu()?;
     opened.prepare(&classes(&opened, steps))?;
+    let start = Instant::now();
     let mut outcomes = vec![];
     for (at, &step) in steps.iter().enumerate() {
         let left = (steps.len() - at) as u32;
