@@ -357,7 +357,7 @@ pub fn compiled(report: &CompileReport, class: Class) -> String {
 }
 
 /// Steps of a class, in words.
-pub fn tokens_of(class: Class) -> &'static str {
+fn tokens_of(class: Class) -> &'static str {
     match class {
         Class::One => "1 token",
         Class::Few => "2 to 8 tokens",

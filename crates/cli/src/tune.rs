@@ -4,7 +4,7 @@ use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::{Interrupted, Usage};
 use crate::interrupt;
 use crate::numbers::Counts;
-use crate::open::{self, Opened, Positions, tokens_of};
+use crate::open::{self, Opened, Positions};
 use crate::peaks;
 use crate::profile::{shortened, without_layer};
 use crate::terminal;
@@ -160,11 +160,13 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
 
 /// The programs that the steps run, those that fill the cache included.
 fn classes(opened: &Opened, steps: &[Step]) -> Vec<Class> {
-    let chunk = opened.engine.chunk();
-    let fill = |depth: usize| (0..depth).step_by(chunk).map(move |at| chunk.min(depth - at));
-    let tokens = steps.iter().flat_map(|step| fill(step.depth).chain([step.tokens]));
-    let mut classes: Vec<Class> = tokens.map(Class::of).collect();
-    classes.sort_by_key(|class| *class as u8);
+    let of = |step: &Step| {
+        let mut classes = opened.engine.classes(0..step.depth);
+        classes.push(opened.engine.class_of(step.tokens, step.depth));
+        classes
+    };
+    let mut classes: Vec<Class> = steps.iter().flat_map(of).collect();
+    classes.sort_unstable();
     classes.dedup();
     classes
 }
@@ -264,7 +266,6 @@ fn as_json(outcome: &Outcome) -> Value {
     json!({
         "tokens": outcome.step.tokens,
         "depth": outcome.step.depth,
-        "class": tokens_of(Class::of(outcome.step.tokens)),
         "default_ns": outcome.default_ns,
         "tuned_ns": outcome.tuned_ns,
         "ratio": ratio(outcome.default_ns, outcome.tuned_ns),

@@ -331,7 +331,7 @@ impl Engine {
         tokens: &[u32],
         start: usize,
     ) -> Result<(Profile, &[f32]), EngineError> {
-        let variant = Variant::from(Class::of(tokens.len()));
+        let variant = Variant::from(self.class_of(tokens.len(), start));
         self.prepare(variant)?;
         let mut swap = |engine: &mut Engine| {
             if let Some(own) = engine.programs.get_mut(&variant) {

@@ -11,7 +11,7 @@
 mod beam;
 
 use crate::engine::{Engine, EngineError, Loaded};
-use crate::step::{Class, Output, Variant};
+use crate::step::{Output, Variant};
 use beam::Beam;
 use compiler::program::{Kernel, Program};
 use compiler::{Compiled, KernelKey, Numerics, Setting, Tuned};
@@ -141,7 +141,7 @@ impl Outcome {
 /// Of the compiler and of the device, and a step that is too long for the engine.
 pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outcome, EngineError> {
     let deadline = Instant::now() + search.time;
-    let variant = Variant::from(Class::of(step.tokens));
+    let variant = Variant::from(engine.class_of(step.tokens, step.depth));
     let compiled = engine.build(variant)?;
     let mut bench = Bench::new(engine, step)?;
     let first = bench.heuristics(bench.turns)?;

@@ -5,7 +5,7 @@ mod support;
 use compiler::program::Program;
 use compiler::{Numerics, Options, Setting, Tuned};
 use device::{Device, Executable, Memory};
-use ir::DType;
+use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::tune::{End, Outcome, Search, Step, tune};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ impl Device for Saboteur {
 
 fn engine(device: Arc<dyn Device>) -> Engine {
     let compiler = Options::cpu(Numerics::Int8, device_width());
-    let options = EngineOptions { compiler, context: 64, chunk: 16, cache: DType::F16 };
+    let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F16 };
     Engine::new(synth("tiny-mla-moe", "q4_0", Some(2)), device, options).expect("a model")
 }
 
