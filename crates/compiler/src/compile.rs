@@ -272,9 +272,12 @@ pub fn compile(
     log.fusion = s.notes.clone();
     let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
     let layout = memory::Layout::new(g, &s, &out_names, builder, repacked);
-    let (program, bodies, nests) = assemble(g, &s, name, layout, options, &mut log)?;
+    let (program, (bodies, nests)) = assemble(g, &s, name, layout, options, &mut log)?;
     Ok(Compiled { program, graph, bodies, nests, plan: options.plan.clone(), log })
 }
+
+/// Kernels after tiling, and before.
+type Tiled = (Vec<Body>, Vec<Option<Nest>>);
 
 /// Lowers, tiles and renders each kernel once, and lays out memory.
 fn assemble(
@@ -284,7 +287,7 @@ fn assemble(
     mut buffers: memory::Layout,
     options: &Options,
     log: &mut Log,
-) -> Result<(Program, Vec<Body>, Vec<Option<Nest>>), CompileError> {
+) -> Result<(Program, Tiled), CompileError> {
     let vars = variables(g, &s.roles.live);
     let var_names: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
     let prelude = if options.gpu.is_some() { render_cuda::PRELUDE } else { render_c::PRELUDE };
@@ -368,7 +371,7 @@ fn assemble(
     }
     program.stages = stages;
     (program.buffers, program.arena_bytes) = buffers.finish();
-    Ok((program, bodies, nests))
+    Ok((program, (bodies, nests)))
 }
 
 /// The kernel of this number in a program for a CPU.
