@@ -4,7 +4,7 @@ use crate::failure::{self, Usage};
 use crate::{
     bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile,
 };
-use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize};
+use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,8 @@ pub enum Command {
     Compile(compile::Arguments),
     /// Show where the time of decoding goes, kernel by kernel
     Profile(profile::Arguments),
+    /// Search for faster kernels on this machine; what is found is used from then on
+    Tune(tune::Arguments),
     /// Check that models still say what they said
     Smoke(smoke::Arguments),
     /// Look at what this machine has for running models, and what is missing
@@ -261,7 +263,7 @@ pub struct EngineFlags {
 }
 
 /// How much of the bandwidth is used, and who may measure.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureFlags {
     /// Read bandwidth of the machine in GB/s [default: measured first]

@@ -17,6 +17,7 @@ use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
 use crate::peaks;
 use crate::terminal;
+use crate::tune::TuneFlag;
 use model::engine::Engine;
 use model::step::Class;
 use report::{Format, Report, Row};
@@ -75,6 +76,8 @@ pub struct Arguments {
     measure: MeasureFlags,
     #[command(flatten)]
     engine: EngineFlags,
+    #[command(flatten)]
+    tune: TuneFlag,
 }
 
 /// Lengths of a prompt and of what is decoded after it.
@@ -116,6 +119,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if args.machine {
         return machine::run(&args);
     }
+    args.tune.before(&args.model, &args.engine, &args.measure)?;
     if let Some(parallel) = &args.parallel {
         return batched::run(&args, &parallel.0);
     }

@@ -43,6 +43,7 @@ mod synth;
 mod terminal;
 mod tokenize;
 mod transcript;
+mod tune;
 mod writing;
 
 use arguments::{Arguments, Command};
@@ -81,6 +82,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Quantize(args) => quantize::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Passes => passes::run(),
         Command::Smoke(args) => smoke::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -6,7 +6,7 @@ use crate::failure::Usage;
 use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
-use compiler::Options;
+use compiler::{Options, Tuned};
 use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Isa, Null, Target, Warning};
 use gguf::Gguf;
 use model::cache::CacheKind;
@@ -132,11 +132,23 @@ pub fn kernels(folder: Option<&PathBuf>) -> CacheConfig {
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     let mut config = CpuConfig::from_environment();
+    config.cache = kernels(flags.kernel_cache.as_ref());
+    cpu_by(config, flags, talk)
+}
+
+/// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
+pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
+    let mut config = CpuConfig::from_environment();
+    config.cache = kernels(flags.kernel_cache.as_ref());
+    config.cache.ready.splice(0..0, config.cache.folder.take());
+    cpu_by(config, flags, true)
+}
+
+fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     if let Some(threads) = flags.threads {
         config.threads = threads.into();
     }
     config.target = target(flags)?;
-    config.cache = kernels(flags.kernel_cache.as_ref());
     config.toolchain.compiler.clone_from(&flags.kernels.cc);
     config.progress = Some(Arc::new(|done, total| {
         terminal::progress(&format!("compiling kernels: {done} of {total}"));
@@ -162,6 +174,22 @@ pub fn shared_engine(
     sharing: Option<Sharing>,
     talk: bool,
 ) -> anyhow::Result<Opened> {
+    opened(path, flags, positions, sharing, talk, || cpu(flags, talk))
+}
+
+/// As [`engine`], on a processor that is there.
+pub fn engine_on(path: &Path, flags: &EngineFlags, positions: Positions, cpu: &Arc<Cpu>) -> anyhow::Result<Opened> {
+    opened(path, flags, positions, None, true, || Ok(cpu.clone()))
+}
+
+fn opened(
+    path: &Path,
+    flags: &EngineFlags,
+    positions: Positions,
+    sharing: Option<Sharing>,
+    talk: bool,
+    cpu: impl FnOnce() -> anyhow::Result<Arc<Cpu>>,
+) -> anyhow::Result<Opened> {
     let file = self::file(path)?;
     let config = config(&file, path)?;
     if talk && path == Path::new(demo::NAME) {
@@ -173,23 +201,24 @@ pub fn shared_engine(
     let all = (sharing.positions as usize).max(context);
     refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
     let chunk = i64::from(flags.kernels.ubatch_size).min(all as i64);
-    let options = |target: &Target| -> anyhow::Result<EngineOptions> {
-        let compiler = compiler_options(&flags.kernels, target)?;
+    let options = |target: &Target, tuned: &Arc<Tuned>| -> anyhow::Result<EngineOptions> {
+        let compiler = Options { tuned: tuned.clone(), ..compiler_options(&flags.kernels, target)? };
         Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
     };
     let at_path = || path.display().to_string();
     let (engine, runner) = if flags.device == DeviceName::Interpreter {
         // It runs the kernels of any machine.
         let isa = flags.isa.as_deref().map_or_else(|| Ok(Isa::detect()), |name| name.parse().map(|t: Target| t.isa))?;
-        let options = options(&Target { isa, extras: vec![] })?;
+        let options = options(&Target { isa, extras: vec![] }, &Arc::default())?;
         if talk {
             terminal::line("device: interpreter");
         }
         let interpreter = Interpreter::shared(file.clone(), options.clone(), sharing).with_context(at_path)?;
         (Engine::shared(file, Arc::new(Null), options, sharing), Runner::Interpreter(Box::new(interpreter)))
     } else {
-        let cpu = cpu(flags, talk)?;
-        (Engine::shared(file, cpu.clone(), options(cpu.target())?, sharing), Runner::Cpu(cpu))
+        let cpu = cpu()?;
+        let options = options(cpu.target(), cpu.tuned())?;
+        (Engine::shared(file, cpu.clone(), options, sharing), Runner::Cpu(cpu))
     };
     let engine = engine.with_context(at_path)?;
     Ok(Opened { engine, runner, path: path.to_owned(), talk, flags: flags.clone() })
@@ -285,6 +314,9 @@ impl Opened {
                 interpreter.load(variant)?;
                 continue;
             }
+            if let Some(text) = self.talk.then(|| tuned(&self.engine, class)).flatten() {
+                terminal::line(&text);
+            }
             if let Some(report) = self.engine.report(variant) {
                 for warning in report.warnings.iter().filter(|warning| !warned.contains(warning)) {
                     terminal::line(&format!("warning: {warning}"));
@@ -310,6 +342,13 @@ impl Opened {
     }
 }
 
+/// How many kernels have a plan that a search has found.
+fn tuned(engine: &Engine, class: Class) -> Option<String> {
+    let (program, log) = engine.program(class).filter(|(_, log)| log.tuned > 0)?;
+    let (tuned, kernels) = (log.tuned, program.kernels.len());
+    Some(format!("tuned: {tuned} of {kernels} kernels for {} by plans of `kernloom tune`", tokens_of(class)))
+}
+
 /// What was compiled.
 pub fn compiled(report: &CompileReport, class: Class) -> String {
     let CompileReport { compiled, kernels, time, compiler, .. } = report;
@@ -317,6 +356,7 @@ pub fn compiled(report: &CompileReport, class: Class) -> String {
     format!("compiled {compiled} of {kernels} kernels for {} in {:.1} s{by}", tokens_of(class), time.as_secs_f64())
 }
 
+/// Steps of a class, in words.
 fn tokens_of(class: Class) -> &'static str {
     match class {
         Class::One => "1 token",

@@ -3,7 +3,7 @@
 use crate::arguments::MeasureFlags;
 use crate::terminal;
 use device::bandwidth::{self, Peaks, READ_BYTES};
-use device::{CacheConfig, Cpu, MachineLock};
+use device::{CacheConfig, Cpu, MachineLock, processor};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ fn read(path: &PathBuf) -> Option<Value> {
 }
 
 fn key(cpu: &Cpu) -> String {
-    format!("{}, {} threads", cpu_name(), cpu.threads())
+    format!("{}, {} threads", processor::name(), cpu.threads())
 }
 
 /// Keeping it is a courtesy to the next run: a folder that cannot be written is none of its business.
@@ -65,12 +65,4 @@ fn keep(cpu: &Cpu, bytes_per_second: f64) {
     if std::fs::write(&temporary, text).is_ok() {
         let _ = std::fs::rename(&temporary, &path);
     }
-}
-
-/// The name of the processor.
-pub fn cpu_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find(|l| l.starts_with("model name") || l.starts_with("Model"));
-    let name = line.and_then(|l| l.split_once(':')).map(|(_, name)| name.trim());
-    name.filter(|n| !n.is_empty()).unwrap_or(std::env::consts::ARCH).to_owned()
 }

@@ -10,6 +10,7 @@ use crate::interrupt;
 use crate::open::{self, Opened, Positions};
 use crate::peaks;
 use crate::terminal;
+use crate::tune::TuneFlag;
 use anyhow::Context;
 use device::Profile;
 use model::step::Class;
@@ -52,6 +53,8 @@ pub struct Arguments {
     measure: MeasureFlags,
     #[command(flatten)]
     engine: EngineFlags,
+    #[command(flatten)]
+    tune: TuneFlag,
 }
 
 /// A kernel and where it is used; layers are not told apart.
@@ -84,6 +87,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
+    args.tune.before(&args.model, &args.engine, &args.measure)?;
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
     opened.cpu()?;
     let class = opened.engine.class_of(tokens, depth);
@@ -186,7 +190,7 @@ impl Total {
 }
 
 /// `blk.7.attn_q` as `blk.*.attn_q`, and `cache.7` as `cache.*`.
-fn without_layer(origin: &str) -> String {
+pub fn without_layer(origin: &str) -> String {
     let mut names: Vec<String> = vec![];
     for name in origin.split(' ') {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -371,7 +375,8 @@ impl View<'_> {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// A text that fits into the last column of a table.
+pub fn shortened(text: &str) -> String {
     if text.chars().count() <= ORIGIN_SHOWN {
         return text.to_owned();
     }

@@ -3,10 +3,11 @@
 //! Text goes to stdout as it comes. What a model thinks before it answers is dimmed on a terminal and left out of a
 //! pipe. One line of timing goes to stderr at the end.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
+use crate::arguments::{ContextFlag, EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::chat;
 use crate::speaker::Speaker;
 use crate::terminal;
+use crate::tune::TuneFlag;
 use anyhow::Context;
 use model::sampler::SamplerConfig;
 use std::hash::{BuildHasher, RandomState};
@@ -58,6 +59,8 @@ pub struct Arguments {
     pub sampling: Sampling,
     #[command(flatten)]
     pub engine: EngineFlags,
+    #[command(flatten)]
+    pub tune: TuneFlag,
 }
 
 /// How tokens are chosen.
@@ -116,6 +119,7 @@ impl Sampling {
 
 /// Runs a prompt or a chat.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
+    args.tune.before(&args.model, &args.engine, &MeasureFlags::default())?;
     let prompt = match prompt(&args)? {
         Some(prompt) => prompt,
         None => return chat::run(args),

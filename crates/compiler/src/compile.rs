@@ -11,12 +11,14 @@ use crate::rules;
 use crate::schedule::{Prices, Schedule, schedule};
 use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
+use crate::tuned::Tuned;
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// How numbers are represented while a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,9 @@ pub enum Numerics {
     Int8,
 }
 
+/// Bytes ahead that weights are asked for: what a core reads, at some 20 GB/s, while a busy memory answers once.
+const AHEAD: i64 = 9216;
+
 /// What a compilation may do.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,6 +39,8 @@ pub struct Options {
     pub numerics: Numerics,
     /// Widths and unrolling.
     pub plan: Plan,
+    /// Kernels of a CPU that have a plan of their own.
+    pub tuned: Arc<Tuned>,
     /// Blocks of threads, if the target is a GPU; `plan` is for a CPU.
     pub gpu: Option<gpu::Plan>,
     /// Scheduling limits.
@@ -63,7 +70,7 @@ impl Options {
             rows: 4,
             streams: 1,
             chains: 4,
-            prefetch: 2304,
+            prefetch: AHEAD,
             tokens: if vector_bytes >= 64 { 8 } else { 4 },
             product: false,
             dots: true,
@@ -72,6 +79,7 @@ impl Options {
         Options {
             numerics,
             plan,
+            tuned: Arc::default(),
             gpu: None,
             prices: Prices::cpu(),
             without: vec![],
@@ -97,9 +105,10 @@ impl Options {
     }
 
     /// These options for steps in which each token has the same bits whatever is beside it: nothing is computed in
-    /// another way for few tokens than for many.
+    /// another way for few tokens than for many, nor by plans that were measured for a number of tokens.
     pub fn batch_invariant(&self) -> Options {
         let mut options = self.clone();
+        options.tuned = Arc::default();
         options.plan.product = false;
         options.plan.few = 0;
         options
@@ -145,6 +154,10 @@ pub struct Compiled {
     pub graph: Graph,
     /// The kernels of the program, as IR.
     pub bodies: Vec<Body>,
+    /// The kernels before tiling; nothing for those that came with their own source.
+    pub nests: Vec<Option<Nest>>,
+    /// The plan of kernels that have none of their own.
+    pub plan: Plan,
     /// What was decided and why.
     pub log: Log,
 }
@@ -160,6 +173,8 @@ pub struct Log {
     pub hits: usize,
     /// Kernels that were compiled.
     pub misses: usize,
+    /// Kernels that have a plan of their own.
+    pub tuned: usize,
 }
 
 impl fmt::Display for Log {
@@ -170,7 +185,7 @@ impl fmt::Display for Log {
         for note in &self.fusion {
             writeln!(f, "{note}")?;
         }
-        write!(f, "schedule cache: {} hits, {} misses", self.hits, self.misses)
+        write!(f, "schedule cache: {} hits, {} misses; {} kernels tuned", self.hits, self.misses, self.tuned)
     }
 }
 
@@ -257,9 +272,12 @@ pub fn compile(
     log.fusion = s.notes.clone();
     let out_names: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
     let layout = memory::Layout::new(g, &s, &out_names, builder, repacked);
-    let (program, bodies) = assemble(g, &s, name, layout, options, &mut log)?;
-    Ok(Compiled { program, graph, bodies, log })
+    let (program, (bodies, nests)) = assemble(g, &s, name, layout, options, &mut log)?;
+    Ok(Compiled { program, graph, bodies, nests, plan: options.plan.clone(), log })
 }
+
+/// Kernels after tiling, and before.
+type Tiled = (Vec<Body>, Vec<Option<Nest>>);
 
 /// Lowers, tiles and renders each kernel once, and lays out memory.
 fn assemble(
@@ -269,7 +287,7 @@ fn assemble(
     mut buffers: memory::Layout,
     options: &Options,
     log: &mut Log,
-) -> Result<(Program, Vec<Body>), CompileError> {
+) -> Result<(Program, Tiled), CompileError> {
     let vars = variables(g, &s.roles.live);
     let var_names: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
     let prelude = if options.gpu.is_some() { render_cuda::PRELUDE } else { render_c::PRELUDE };
@@ -280,10 +298,12 @@ fn assemble(
     order.sort_by_key(|&i| (s.groups[i].level, i));
     let mut kernels: FxHashMap<Nest, usize> = FxHashMap::default();
     let mut bodies: Vec<Body> = vec![];
+    let mut nests: Vec<Option<Nest>> = vec![];
     let mut launches: Vec<(usize, usize, Lowered)> = vec![];
     for &i in &order {
         if let Some(call) = s.groups[i].members.iter().find(|m| matches!(g.op(**m), Op::Call { .. })) {
             let (k, lowered) = custom(g, *call, &mut program, &mut bodies);
+            nests.resize(bodies.len(), None);
             launches.push((i, k, lowered));
             continue;
         }
@@ -305,18 +325,26 @@ fn assemble(
                 log.misses += 1;
                 let body = match &options.gpu {
                     Some(plan) => gpu::tile(g, &lowered.nest, plan),
-                    None => tile(g, &lowered.nest, &options.plan),
+                    None => {
+                        let own = options.tuned.plan(g, &lowered.nest, &options.plan);
+                        log.tuned += usize::from(own.is_some());
+                        tile(g, &lowered.nest, own.as_ref().unwrap_or(&options.plan))
+                    }
                 };
                 if options.check {
                     check::body(g, &body)?;
                 }
-                let symbol = format!("k{}_{}", program.kernels.len(), shape_name(&body));
-                let source = match &options.gpu {
-                    Some(_) => render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names),
-                    None => render_c::kernel(g, &symbol, &body, &var_names),
-                };
-                program.kernels.push(Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, &body) });
+                let number = bodies.len();
+                program.kernels.push(match &options.gpu {
+                    Some(_) => {
+                        let symbol = symbol(number, &body);
+                        let source = render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names);
+                        Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, &body) }
+                    }
+                    None => kernel_of(g, number, &body, &var_names),
+                });
                 bodies.push(body);
+                nests.push(Some(lowered.nest.clone()));
                 kernels.insert(lowered.nest.clone(), bodies.len() - 1);
                 bodies.len() - 1
             }
@@ -343,7 +371,18 @@ fn assemble(
     }
     program.stages = stages;
     (program.buffers, program.arena_bytes) = buffers.finish();
-    Ok((program, bodies))
+    Ok((program, (bodies, nests)))
+}
+
+/// The kernel of this number in a program for a CPU.
+pub(crate) fn kernel_of(g: &mut Graph, number: usize, body: &Body, vars: &[String]) -> Kernel {
+    let symbol = symbol(number, body);
+    let source = render_c::kernel(g, &symbol, body, vars);
+    Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, body) }
+}
+
+fn symbol(number: usize, body: &Body) -> String {
+    format!("k{number}_{}", shape_name(body))
 }
 
 /// A kernel with its own source.

@@ -183,8 +183,9 @@ struct Pass {
     groups: i64,
 }
 
-/// Statements of an item that is an integer dot, if it is one.
-pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+/// Statements of an item that is an integer dot, if it is one. Rows that `few` tokens read come from memory; those that
+/// many read come from a near cache after the first.
+pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) -> Option<Vec<Id>> {
     if t.plan.vector_bytes == 0 {
         return None;
     }
@@ -216,7 +217,7 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
         arrange(t, g, &mut passes, &mut before);
     }
     // Rows side by side.
-    let again = x_dims.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
+    let again = !few && x_dims.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
     let side = if again { t.plan.rows } else { t.plan.streams };
     let mut dims = row_dims.clone();
     let mut unrolled = vec![];

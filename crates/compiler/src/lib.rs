@@ -5,7 +5,7 @@
 //! what is computed together; [`lower`] turns each kernel into loops over the
 //! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
 //! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
-//! C and [`render_cuda`] CUDA; [`memory`] lays out buffers; [`program`] is the
+//! C and [`render_cuda`] CUDA; [`tuned`] holds plans that a search has found; [`memory`] lays out buffers; [`program`] is the
 //! result. [`mod@switches`] lists what can be left out by name.
 
 pub mod axes;
@@ -30,7 +30,9 @@ pub mod switches;
 pub mod tensor;
 pub mod tile;
 mod transpose;
+pub mod tuned;
 
 pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
 pub use switches::{Switch, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};
+pub use tuned::{KernelKey, Setting, Tuned};

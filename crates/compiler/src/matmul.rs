@@ -70,6 +70,9 @@ const PANEL: i64 = 2048;
 /// Elements of the longest block of any format; a panel holds whole blocks.
 const BLOCK: i64 = 256;
 
+/// A kernel that has never fewer tokens than this does without a path for few.
+const FEW: i64 = 2;
+
 /// Into how many panels a sum over groups is cut.
 fn panels(groups: i64, width: i64) -> i64 {
     let fits = |n: &i64| groups % n == 0 && groups / n * width <= PANEL && groups / n * width % BLOCK == 0;
@@ -141,11 +144,12 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     body.extend(t.nest(g, &inside, blocks));
     stmts.push(make_loop(g, panel, body));
     let extent = g.src(token)[0];
-    if bounds(g, extent).0 < 1 {
-        // Their number is data. Few do not pay for unpacking rows, and none for reading them.
+    let least = bounds(g, extent).0;
+    if least < 1 || least < t.plan.few.min(FEW) {
+        // Few do not pay for unpacking rows, and none for reading them.
         let few = t.plan.few.max(1);
         let dims = inside.iter().copied().chain([token, row]).collect();
-        let plain = if few > 1 { integer_dot(t, g, &Item { dims, ..item.clone() })? } else { vec![] };
+        let plain = if few > 1 { integer_dot(t, g, &Item { dims, ..item.clone() }, true)? } else { vec![] };
         stmts = few_or_many(g, extent, few, plain, stmts);
     }
     Some(t.nest(g, &around, stmts))

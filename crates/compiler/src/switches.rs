@@ -5,6 +5,7 @@
 //! kernels, and that is what caches of kernels go by.
 
 use crate::compile::{NEEDED, Options, PASSES};
+use std::sync::Arc;
 
 /// A name, and what happens only if it is not left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ const RULES: [Switch; 7] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 19] = [
+const LATER: [Switch; 20] = [
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
     switch("epilogue", "operations join the kernel that produces what they read"),
@@ -51,6 +52,7 @@ const LATER: [Switch; 19] = [
     switch("split", "attention of one token is cut along the cache"),
     switch("by-expert", "tokens of a prompt are grouped by the experts that they chose"),
     switch("runs", "tokens of a prompt that follow each other read the cache together"),
+    switch("tuned", "kernels take the plans that a search has found on this machine"),
 ];
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
@@ -87,6 +89,9 @@ impl Options {
         fusions.in_place &= self.allows("in-place");
         fusions.tables &= self.allows("tables");
         fusions.unpack_once &= self.allows("unpack-once");
+        if !self.allows("tuned") {
+            options.tuned = Arc::default();
+        }
         if !self.allows("lanes") {
             plan.vector_bytes = 0;
         }

@@ -186,7 +186,7 @@ impl Tiler {
                 } else if let Some(s) = self.attempt(|t| matmul::register_tile(t, g, item)) {
                     self.paths.push("integer tile");
                     s
-                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item)).flatten() {
+                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item, false)).flatten() {
                     self.paths.push("integer dot");
                     s
                 } else if let Some((write, item)) = self.attempt(|t| converted_once(t, g, item)) {

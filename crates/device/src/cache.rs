@@ -103,6 +103,14 @@ pub enum Warning {
         /// The object.
         object: PathBuf,
     },
+    /// Plans that a search has found are left aside.
+    #[error("the tuned plans in {} are ignored: {reason}; the next `kernloom tune` writes them anew", file.display())]
+    TunedIgnored {
+        /// Their file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The compiler does not know all instructions of this machine.
     #[error("{compiler} does not know all of {machine}; kernels use {target}")]
     OldCompiler {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use compiler::Tuned;
 use compiler::program::Program;
 
 use crate::cache::{Cache, CacheConfig, Warning};
@@ -14,9 +15,10 @@ use crate::isa::{Isa, Target};
 use crate::memory::{Memory, Place};
 use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
 use crate::pool::{Pool, SPIN, Stages, Work};
-use crate::profile::{Profile, Stopwatch};
+use crate::profile::{Moment, Profile, Stopwatch};
 use crate::threads::default_threads;
 use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
+use crate::tuned::TunedPlans;
 use crate::walk::MAX_UNITS;
 use crate::{Device, Executable, units, validate};
 
@@ -58,6 +60,7 @@ pub struct Cpu {
     target: Target,
     objects: Objects,
     pool: Arc<Pool>,
+    tuned: Arc<Tuned>,
     warnings: Vec<Warning>,
 }
 
@@ -70,15 +73,25 @@ impl Cpu {
     /// [`Error::CompilerTooOld`], [`Error::IsaUnavailable`], [`Error::OtherTargets`],
     /// [`Error::Threads`].
     pub fn new(config: &CpuConfig) -> Result<Cpu> {
-        let Choice { target, compiler, named, warnings } = choose(config)?;
+        let Choice { target, compiler, named, mut warnings } = choose(config)?;
+        let tuned = tuned(config, &target).unwrap_or_else(|warning| {
+            warnings.push(warning);
+            Tuned::default()
+        });
         let cache = Cache::open(&config.cache, &target);
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
-        Ok(Cpu { target, objects, pool: Arc::new(Pool::new(config.threads, SPIN)?), warnings })
+        let pool = Arc::new(Pool::new(config.threads, SPIN)?);
+        Ok(Cpu { target, objects, pool, tuned: Arc::new(tuned), warnings })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The plans that a search has found for kernels on this machine.
+    pub fn tuned(&self) -> &Arc<Tuned> {
+        &self.tuned
     }
 
     /// The kernels of a program as the assembly that they are compiled to.
@@ -97,6 +110,14 @@ impl Cpu {
     /// What the user should know about how the device was opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+}
+
+/// The plans of a search; none without a compiler, as kernels that were built ahead do without them.
+fn tuned(config: &CpuConfig, target: &Target) -> Result<Tuned, Warning> {
+    match TunedPlans::of(&config.cache, target) {
+        Some(plans) if config.toolchain.is_there() => plans.read(),
+        _ => Ok(Tuned::default()),
     }
 }
 
@@ -308,9 +329,9 @@ struct Timed<'a> {
 impl Work for Timed<'_> {
     fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
         self.tables.run_units(worker, stage, units, |launch, kernel| {
-            let start = Instant::now();
+            let start = Moment::now();
             kernel();
-            self.stopwatch.record(worker, launch, start, Instant::now());
+            self.stopwatch.record(worker, launch, start, Moment::now());
         });
         self.stopwatch.stage_seen(stage, Instant::now());
     }

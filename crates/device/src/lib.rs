@@ -67,10 +67,12 @@ pub mod memory;
 pub mod null;
 pub mod objects;
 mod pool;
+pub mod processor;
 pub mod profile;
 mod region;
 pub mod threads;
 pub mod toolchain;
+pub mod tuned;
 mod units;
 mod validate;
 mod walk;
@@ -97,6 +99,7 @@ pub use objects::{CompileReport, Progress};
 pub use profile::{LaunchTime, Profile, StageTime};
 pub use threads::default_threads;
 pub use toolchain::{Toolchain, ToolchainConfig};
+pub use tuned::TunedPlans;
 
 /// Something that can run programs.
 pub trait Device: Send + Sync {

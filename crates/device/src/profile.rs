@@ -50,6 +50,9 @@ pub struct LaunchTime {
     pub wall_ns: u64,
     /// Sum over workers of the time in the kernel.
     pub busy_ns: u64,
+    /// As `busy_ns`, by the processor's own count: time in which the system ran something else is not in it. By the
+    /// clock where the system has no such count.
+    pub processor_ns: u64,
     /// The longest that one worker spent in the kernel.
     pub longest_worker_ns: u64,
     /// Calls of the kernel.
@@ -65,30 +68,69 @@ pub(crate) struct Stopwatch {
     start: Instant,
     workers: usize,
     launches: usize,
-    /// Of each worker, time in and calls of each launch.
-    busy: Box<[(AtomicU64, AtomicU64)]>,
+    /// Of each worker, what it spent in each launch.
+    busy: Box<[Busy]>,
     /// The latest end of each stage, from `start`.
     ends: Box<[AtomicU64]>,
 }
 
+/// What a worker spent in a launch, in nanoseconds.
+#[derive(Default)]
+struct Busy {
+    clock: AtomicU64,
+    processor: AtomicU64,
+    calls: AtomicU64,
+}
+
+/// A moment of a worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    clock: Instant,
+    /// What its processor has spent on it.
+    processor: Option<u64>,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Moment {
+        Moment { clock: Instant::now(), processor: processor_time() }
+    }
+}
+
+/// Nanoseconds that this thread has run; `None` where the system does not say.
+#[cfg(unix)]
+fn processor_time() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to the structure that it is given, and nowhere else.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let nanoseconds = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    (failed == 0).then_some(nanoseconds)
+}
+
+/// Nanoseconds that this thread has run; `None` where the system does not say.
+#[cfg(not(unix))]
+fn processor_time() -> Option<u64> {
+    None
+}
+
 impl Stopwatch {
     pub(crate) fn start(workers: usize, launches: usize, stages: usize) -> Stopwatch {
-        let zero = |_| (AtomicU64::new(0), AtomicU64::new(0));
         Stopwatch {
             workers,
             launches,
-            busy: (0..workers * launches).map(zero).collect(),
+            busy: (0..workers * launches).map(|_| Busy::default()).collect(),
             ends: (0..stages).map(|_| AtomicU64::new(0)).collect(),
             start: Instant::now(),
         }
     }
 
     /// A worker was in the kernel of a launch.
-    pub(crate) fn record(&self, worker: usize, launch: usize, from: Instant, to: Instant) {
-        let (busy, calls) = &self.busy[worker * self.launches + launch];
-        let time = to.duration_since(from).as_nanos() as u64;
-        busy.fetch_add(time, Ordering::Relaxed);
-        calls.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record(&self, worker: usize, launch: usize, from: Moment, to: Moment) {
+        let busy = &self.busy[worker * self.launches + launch];
+        let clock = to.clock.duration_since(from.clock).as_nanos() as u64;
+        let processor = from.processor.zip(to.processor).map_or(clock, |(from, to)| to.saturating_sub(from));
+        busy.clock.fetch_add(clock, Ordering::Relaxed);
+        busy.processor.fetch_add(processor, Ordering::Relaxed);
+        busy.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Work on a stage ended.
@@ -107,16 +149,18 @@ impl Stopwatch {
             .zip(tasks)
             .enumerate()
             .map(|(index, (launch, tasks))| {
-                let of_worker = |worker: usize| &self.busy[worker * self.launches + index];
-                let busy = (0..self.workers).map(|w| of_worker(w).0.load(Ordering::Relaxed));
-                let calls = (0..self.workers).map(|w| of_worker(w).1.load(Ordering::Relaxed));
+                let each = |of: fn(&Busy) -> &AtomicU64| {
+                    (0..self.workers).map(move |w| of(&self.busy[w * self.launches + index]).load(Ordering::Relaxed))
+                };
+                let busy = each(|busy| &busy.clock);
                 LaunchTime {
                     kernel: launch.kernel,
                     origin: launch.origin.clone(),
                     wall_ns: 0,
                     busy_ns: busy.clone().sum(),
+                    processor_ns: each(|busy| &busy.processor).sum(),
                     longest_worker_ns: busy.max().unwrap_or(0),
-                    calls: calls.sum(),
+                    calls: each(|busy| &busy.calls).sum(),
                     tasks,
                     bytes: validate::eval(&launch.bytes, vars).unwrap_or(0),
                 }

@@ -1,7 +1,7 @@
 //! From a path and settings to an engine.
 
 use crate::{Engine, Error};
-use compiler::Numerics;
+use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
 use model::cache::CacheKind;
@@ -133,7 +133,7 @@ impl Builder {
         Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
         let cpu = self.cpu()?;
         let options = EngineOptions {
-            compiler: cpu.target().options(self.numerics),
+            compiler: Options { tuned: cpu.tuned().clone(), ..cpu.target().options(self.numerics) },
             context: context as i64,
             chunk: CHUNK.min(context) as i64,
             cache,

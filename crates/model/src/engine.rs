@@ -121,7 +121,8 @@ pub struct Engine {
     _warming: Option<Warming>,
 }
 
-struct Loaded {
+/// A program on the device.
+pub(crate) struct Loaded {
     exe: Box<dyn Executable>,
     log: Log,
     vars: Vec<String>,
@@ -200,6 +201,11 @@ impl Engine {
         self.options.chunk as usize
     }
 
+    /// How numbers are represented.
+    pub fn numerics(&self) -> compiler::Numerics {
+        self.options.compiler.numerics
+    }
+
     /// Positions of one sequence.
     pub fn context(&self) -> usize {
         self.options.context as usize
@@ -245,12 +251,17 @@ impl Engine {
     /// Of the compiler.
     pub fn compile(&mut self, variant: impl Into<Variant>) -> Result<&Compiled, EngineError> {
         let variant = variant.into();
-        let sizes = self.sharing.sizes(variant, &self.options);
         let compiled = match self.compiled.remove(&variant) {
             Some(compiled) => compiled,
-            None => build(&self.file, &self.config, &sizes, &self.options.compiler)?,
+            None => self.build(variant)?,
         };
         Ok(self.compiled.entry(variant).or_insert(compiled))
+    }
+
+    /// Compiles a program, and keeps nothing of it.
+    pub(crate) fn build(&self, variant: Variant) -> Result<Compiled, EngineError> {
+        let sizes = self.sharing.sizes(variant, &self.options);
+        Ok(build(&self.file, &self.config, &sizes, &self.options.compiler)?)
     }
 
     /// As [`Engine::compile`], for several programs at the same time.
@@ -299,12 +310,38 @@ impl Engine {
         }
         self.compile(variant)?;
         let compiled = self.compiled.remove(&variant).expect("compiled above");
-        let vars: Vec<String> = compiled.program.vars.iter().map(|v| v.name.clone()).collect();
         self.caches = states(&compiled.program);
-        let exe = self.device.load(Arc::new(compiled.program), &mut self.memory)?;
-        let values = vec![0; vars.len()];
-        self.programs.insert(variant, Loaded { exe, log: compiled.log, vars, values });
+        let loaded = self.load(compiled.program, compiled.log)?;
+        self.programs.insert(variant, loaded);
         Ok(())
+    }
+
+    /// Brings a program onto the device, beside those that run the steps.
+    pub(crate) fn load(&mut self, program: Program, log: Log) -> Result<Loaded, EngineError> {
+        let vars: Vec<String> = program.vars.iter().map(|v| v.name.clone()).collect();
+        let exe = self.device.load(Arc::new(program), &mut self.memory)?;
+        let values = vec![0; vars.len()];
+        Ok(Loaded { exe, log, vars, values })
+    }
+
+    /// As [`Engine::profile`], by another program of the same step; its logits are then those of the last token.
+    pub(crate) fn profile_by(
+        &mut self,
+        other: &mut Loaded,
+        tokens: &[u32],
+        start: usize,
+    ) -> Result<(Profile, &[f32]), EngineError> {
+        let variant = Variant::from(self.class_of(tokens.len(), start));
+        self.prepare(variant)?;
+        let mut swap = |engine: &mut Engine| {
+            if let Some(own) = engine.programs.get_mut(&variant) {
+                std::mem::swap(own, other);
+            }
+        };
+        swap(self);
+        let profile = self.profile(tokens, start);
+        swap(self);
+        Ok((profile?, self.output(Output::Logits, 1)?))
     }
 
     /// The program of a class, if it was compiled.
@@ -340,7 +377,7 @@ impl Engine {
         self.output(batch.output(), batch.rows())
     }
 
-    fn output(&self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
+    pub(crate) fn output(&self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
         Ok(&self.memory.output::<f32>(output.name())?[..rows * output.width(&self.config)])
     }
 

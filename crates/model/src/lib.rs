@@ -20,6 +20,7 @@ pub mod steps;
 pub mod synth;
 mod tiles;
 pub mod tokenizer;
+pub mod tune;
 pub mod vocabulary;
 mod warm;
 pub mod weights;

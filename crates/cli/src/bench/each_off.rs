@@ -146,7 +146,7 @@ impl Outcome<'_> {
         let speeds = self.tests.iter().enumerate().map(|(at, &test)| format!("{} {:.1}", name(test), self.speed(at)));
         let Counts { kernels, stages } = self.whole;
         let counts = format!("With everything: {kernels} kernels in {stages} stages a token");
-        let (model, cpu, rounds) = (&self.model, peaks::cpu_name(), self.rounds);
+        let (model, cpu, rounds) = (&self.model, device::processor::name(), self.rounds);
         if self.tests.is_empty() {
             return format!("{counts}. {model}, {cpu}.");
         }
@@ -184,7 +184,7 @@ impl Outcome<'_> {
         };
         json!({
             "model": self.model,
-            "cpu_info": peaks::cpu_name(),
+            "cpu_info": device::processor::name(),
             "kernels": self.whole.kernels,
             "stages": self.whole.stages,
             "rounds": self.rounds,

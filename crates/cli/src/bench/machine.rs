@@ -22,14 +22,15 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     ];
     match args.output {
         Format::Md => {
-            writeln!(out, "{}, {} threads, {target}", peaks::cpu_name(), peaks.workers)?;
+            writeln!(out, "{}, {} threads, {target}", device::processor::name(), peaks.workers)?;
             for (what, _, value, unit) in rows {
                 let value = value.map_or("none".into(), |value| format!("{value:.1} {unit}"));
                 writeln!(out, "{what:<24} {value}")?;
             }
         }
         _ => {
-            let mut object = json!({ "cpu_info": peaks::cpu_name(), "n_threads": peaks.workers, "target": target });
+            let mut object =
+                json!({ "cpu_info": device::processor::name(), "n_threads": peaks.workers, "target": target });
             rows.iter().for_each(|(_, key, value, _)| object[*key] = json!(value));
             writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
         }

@@ -3,7 +3,6 @@
 use super::Test;
 use crate::arguments::{EngineFlags, Numerics};
 use crate::open::{self, Opened};
-use crate::peaks;
 use clap::ValueEnum;
 use model::step::Class;
 use serde_json::{Map, Value, json};
@@ -97,7 +96,7 @@ impl Report {
         let fixed = json!({
             "build_commit": option_env!("KERNLOOM_COMMIT").unwrap_or("unknown"),
             "build_number": 0,
-            "cpu_info": peaks::cpu_name(),
+            "cpu_info": device::processor::name(),
             "gpu_info": "",
             "backends": "CPU",
             "model_filename": path.display().to_string(),

@@ -1,0 +1,96 @@
+//! A search for plans tells a kernel that computes something else from one that is slower.
+
+mod support;
+
+use compiler::program::Program;
+use compiler::{Numerics, Options, Setting, Tuned};
+use device::{Device, Executable, Memory};
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use model::tune::{End, Outcome, Search, Step, tune};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::{cpu, synth};
+
+/// A processor that leaves out a kernel whenever it is another than at first.
+struct Saboteur {
+    cpu: Arc<dyn Device>,
+    /// The kernel that reads this tensor.
+    reads: &'static str,
+    /// Its source in the first program.
+    first: Mutex<Option<String>>,
+}
+
+impl Device for Saboteur {
+    fn name(&self) -> String {
+        self.cpu.name()
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> device::Result<Box<dyn Executable>> {
+        let mut program = Program::clone(&program);
+        let mut launches = program.stages.iter().flat_map(|stage| &stage.launches);
+        let victim = launches.find(|launch| launch.origin.contains(self.reads)).expect("such a kernel").kernel;
+        let source = &mut program.kernels[victim].source;
+        let mut first = self.first.lock().expect("no panic");
+        let was = first.get_or_insert_with(|| source.clone());
+        if source != was {
+            *source = source.replacen('{', "{ return;", 1);
+        }
+        self.cpu.load(Arc::new(program), memory)
+    }
+}
+
+fn engine(device: Arc<dyn Device>) -> Engine {
+    let compiler = Options::cpu(Numerics::Int8, device_width());
+    let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F16 };
+    Engine::new(synth("tiny-mla-moe", "q4_0", Some(2)), device, options).expect("a model")
+}
+
+fn device_width() -> usize {
+    device::Target::detect(None).expect("a target").isa.vector_bytes()
+}
+
+fn search(engine: &mut Engine, step: Step, seconds: u64, go_on: bool) -> Outcome {
+    let known = Tuned::default();
+    let search = Search { time: Duration::from_secs(seconds), known: &known, told: &mut |_| go_on };
+    tune(engine, step, search).expect("a search")
+}
+
+#[test]
+fn all_that_is_tried_computes_the_same() {
+    let mut engine = engine(cpu(2));
+    for step in [Step { tokens: 1, depth: 3 }, Step { tokens: 9, depth: 0 }] {
+        let outcome = search(&mut engine, step, 1, true);
+        assert_eq!(outcome.wrong, Vec::<String>::new());
+        assert!(outcome.tried > 0 && !outcome.kernels.is_empty() && outcome.end != End::Interrupted);
+        let longest: Vec<f64> = outcome.kernels.iter().map(|kernel| kernel.share).collect();
+        assert!(longest.is_sorted_by(|a, b| a >= b), "in order of their time: {longest:?}");
+        for kernel in &outcome.kernels {
+            assert_ne!(kernel.setting, Some(kernel.default));
+            assert!(kernel.tuned_ns <= kernel.default_ns);
+        }
+        assert_eq!(outcome.plans().len(), outcome.kernels.len(), "each kernel has a key of its own");
+    }
+}
+
+#[test]
+fn a_kernel_that_computes_something_else_is_never_kept() {
+    let reads = "ffn_down";
+    let device = Saboteur { cpu: cpu(2), reads, first: Mutex::new(None) };
+    let mut engine = engine(Arc::new(device));
+    // Without a cache to fill, the first program is that of the step.
+    let outcome = search(&mut engine, Step { tokens: 1, depth: 0 }, 1, true);
+    let victims = || outcome.kernels.iter().filter(|kernel| kernel.origin.contains(reads));
+    let victim = victims().next().expect("it takes time");
+    assert!(!outcome.wrong.is_empty());
+    assert!(outcome.wrong.iter().all(|wrong| wrong.starts_with(&victim.symbol[..3])), "{:?}", outcome.wrong);
+    assert_eq!(victim.setting, None::<Setting>);
+    assert!(outcome.tried > 0, "the others are tried");
+}
+
+#[test]
+fn a_search_ends_when_it_is_told_to() {
+    let outcome = search(&mut engine(cpu(1)), Step { tokens: 1, depth: 3 }, 3000, false);
+    assert_eq!((outcome.end, outcome.tried), (End::Interrupted, 0));
+    assert!(outcome.plans().values().all(Option::is_none));
+}
