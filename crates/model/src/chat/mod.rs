@@ -51,7 +51,8 @@ pub struct Conversation {
     pub tools: Vec<Json>,
     /// End the prompt where the assistant's next turn begins.
     pub add_generation_prompt: bool,
-    /// Ask for reasoning, or for none; `None` leaves it to the template.
+    /// Ask for reasoning, or for none. `None` leaves it to templates that have a default of their own, and asks those
+    /// for it that only read the switch: they count on being told.
     pub enable_thinking: Option<bool>,
     /// Further variables of the template. They replace those set here under the same name.
     pub variables: Map<String, Json>,
@@ -224,8 +225,22 @@ impl ChatTemplate {
         if self.family.is_some() {
             variables.insert("thinks".into(), self.thinks.into());
         }
-        if let Some(enable_thinking) = conversation.enable_thinking {
-            variables.insert("enable_thinking".into(), enable_thinking.into());
+        let template = &self.template;
+        let asked = conversation.enable_thinking;
+        if let Some(thinking) = asked.or((!template.tests("enable_thinking")).then_some(true)) {
+            variables.insert("enable_thinking".into(), thinking.into());
+        }
+        // Some call the switch so; it must be meant.
+        if let Some(thinking) = asked {
+            variables.insert("thinking".into(), thinking.into());
+        }
+        // The form of tools before there was one: text, empty if there are none.
+        if !template.reads("tools") {
+            let text = match &conversation.tools[..] {
+                [] => String::new(),
+                tools => serde_json::to_string_pretty(tools).unwrap_or_default(),
+            };
+            variables.insert("functions".into(), text.into());
         }
         // Some templates do not ask for the time but take the day under one of these names, or one of years ago.
         for (name, format) in [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")] {

@@ -374,6 +374,41 @@ fn thoughts_are_closed_where_the_template_has_no_switch() {
 }
 
 #[test]
+fn who_says_nothing_gets_what_the_template_means() {
+    let ends = |source: &str, thinking: Option<bool>| {
+        let template = ChatTemplate::parse(source, "", "").unwrap();
+        let mut conversation = Conversation::new(vec![user("Hi")]);
+        conversation.enable_thinking = thinking;
+        template.render(&conversation).unwrap().text
+    };
+    let told = "{{ 'a<think>' }}{% if not enable_thinking %}{{ '</think>' }}{% endif %}";
+    let off = "{{ 'a' ~ ('<think>' if enable_thinking is defined and enable_thinking else '</think>') }}";
+    let on = "{{ 'a' ~ ('<think>' if enable_thinking|default(true) else '</think>') }}";
+    let other = "{{ 'a' ~ ('<think>' if thinking else '</think>') }}";
+    for (source, unsaid) in [(told, true), (off, false), (on, true), (other, false)] {
+        for (thinking, thinks) in [(None, unsaid), (Some(true), true), (Some(false), false)] {
+            assert_eq!(ends(source, thinking).ends_with("<think>"), thinks, "{source} {thinking:?}");
+        }
+    }
+}
+
+#[test]
+fn templates_that_know_no_tools_get_them_as_text() {
+    let said = |source: &str, tools: Vec<Json>| {
+        let template = ChatTemplate::parse(source, "", "").unwrap();
+        let mut conversation = Conversation::new(vec![user("Hi")]);
+        conversation.tools = tools;
+        template.render(&conversation).unwrap().text
+    };
+    let text = "{{ 'Functions: ' + functions }}";
+    assert_eq!(said(text, vec![]), "Functions: ");
+    let listed = said(text, vec![weather()]);
+    assert!(listed.starts_with("Functions: [\n  {") && listed.contains("\"name\": \"weather\""), "{listed}");
+    // One that knows them has no other form of them.
+    assert_eq!(said("{{ tools is none }}{{ functions is defined }}", vec![]), "TrueFalse");
+}
+
+#[test]
 fn templates_find_the_day() {
     let template = ChatTemplate::parse("{{ date_string }}, {{ datetime }}", "", "").unwrap();
     let mut conversation = Conversation::new(vec![user("Hi")]);
