@@ -96,12 +96,15 @@ pub struct Prompt {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: String,
     template: Template,
     bos: String,
     eos: String,
     /// Whether the vocabulary has a `<think>` token.
     thinks: bool,
     forms: Forms,
+    /// What it takes for tools when there are none: null, or an empty list.
+    no_tools: Json,
     calls: CallForm,
     limits: Limits,
     family: Option<Family>,
@@ -143,30 +146,46 @@ impl ChatTemplate {
     /// The first syntax error, with its line.
     pub fn parse(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
         let mut template = ChatTemplate {
+            source: source.to_owned(),
             template: Template::parse(source)?,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             thinks: true,
             forms: Forms::default(),
+            no_tools: Json::Null,
             calls: CallForm::default(),
             limits: Limits::default(),
             family: None,
         };
-        let probe = |messages: &[Json]| {
-            let mut conversation = Conversation::new(vec![]);
-            conversation.now = SystemTime::UNIX_EPOCH;
-            let limits = PROBE_LIMITS;
-            template.run(messages, &conversation, limits).ok()
-        };
-        template.forms = Forms::of(probe);
+        let question = [json!({ "role": "user", "content": "x" })];
+        if template.probe(&question).is_none() {
+            template.no_tools = json!([]);
+            if template.probe(&question).is_none() {
+                template.no_tools = Json::Null;
+            }
+        }
+        let forms = Forms::of(|messages| template.probe(messages));
+        template.forms = Forms { developer: source.contains("developer"), ..forms };
         template.calls = template.form_of_calls();
         Ok(template)
+    }
+
+    /// What it makes of messages in the form that it wants, if it can.
+    fn probe(&self, messages: &[Json]) -> Option<String> {
+        let mut conversation = Conversation::new(vec![]);
+        conversation.now = SystemTime::UNIX_EPOCH;
+        self.run(messages, &conversation, PROBE_LIMITS).ok()
     }
 
     /// Sets what one rendering may use.
     pub fn with_limits(mut self, limits: Limits) -> ChatTemplate {
         self.limits = limits;
         self
+    }
+
+    /// The template as it was written.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The built-in family, if the template is not the file's own.
@@ -187,9 +206,7 @@ impl ChatTemplate {
             json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "call00001", "type": "function", "function": function }] }),
             json!({ "role": "tool", "tool_call_id": "call00001", "name": NAME, "content": "x" }),
         ];
-        let mut conversation = Conversation::new(vec![]);
-        conversation.now = SystemTime::UNIX_EPOCH;
-        let rendered = self.forms.apply(&messages).ok().and_then(|m| self.run(&m, &conversation, PROBE_LIMITS).ok());
+        let rendered = self.forms.apply(&messages).ok().and_then(|messages| self.probe(&messages));
         rendered.map_or_else(CallForm::default, |prompt| CallForm::of(&prompt, NAME))
     }
 
@@ -210,9 +227,9 @@ impl ChatTemplate {
     }
 
     fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<String, TemplateError> {
-        // Templates take an empty list for tools, so none is null.
+        // Most templates take an empty list for tools, so none is null.
         let tools = match &conversation.tools[..] {
-            [] => Json::Null,
+            [] => self.no_tools.clone(),
             tools => Json::Array(tools.to_vec()),
         };
         let mut variables = Map::new();

@@ -266,6 +266,16 @@ fn messages_take_the_form_that_the_template_wants() {
 }
 
 #[test]
+fn developers_speak_as_the_system_unless_the_template_knows_them() {
+    let messages = [json!({ "role": "developer", "content": "Be brief" }), user("a")];
+    assert_eq!(render(&of(Family::Plain), &messages), render(&of(Family::Plain), &[system("Be brief"), user("a")]));
+    let roles = "{% for m in messages %}{{ m.role }};{% endfor %}";
+    let said = |source: &str| render(&ChatTemplate::parse(source, "", "").unwrap(), &messages);
+    assert_eq!(said(roles), "system;user;");
+    assert_eq!(said(&format!("{{# system or developer #}}{roles}")), "developer;user;");
+}
+
+#[test]
 fn senseless_messages_are_refused() {
     let template = of(Family::ChatMl);
     for (message, reason) in [
@@ -404,6 +414,8 @@ fn templates_that_know_no_tools_get_them_as_text() {
     assert_eq!(said(text, vec![]), "Functions: ");
     let listed = said(text, vec![weather()]);
     assert!(listed.starts_with("Functions: [\n  {") && listed.contains("\"name\": \"weather\""), "{listed}");
+    // One that goes through them without asking gets an empty list where others get null.
+    assert_eq!(said("{{ tools|length }}", vec![]), "0");
     // One that knows them has no other form of them.
     assert_eq!(said("{{ tools is none }}{{ functions is defined }}", vec![]), "TrueFalse");
 }
