@@ -1,19 +1,14 @@
 // Nothing that axe knows stands between the page and anybody: both themes, wide and as a phone, with everything open.
 import assert from 'node:assert/strict';
 import axe from 'axe-core';
-import { after, before, test } from 'node:test';
-import { Server, answering, browse, open, piece, say, settled } from './support.mjs';
+import { test } from 'node:test';
+import { answering, around, open, piece, say, settled } from './support.mjs';
 
 let browser;
 let server;
 
-before(async () => {
-  [browser, server] = await Promise.all([browse(), Server.ready()]);
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.kill();
+around((both) => {
+  [browser, server] = both;
 });
 
 async function check(page, where) {

@@ -3,19 +3,14 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { Server, answering, browse, changing, lastAnswer, open, piece, say, settled, until } from './support.mjs';
+import { test } from 'node:test';
+import { answering, around, changing, lastAnswer, open, piece, say, settled, until } from './support.mjs';
 
 let browser;
 let server;
 
-before(async () => {
-  [browser, server] = await Promise.all([browse(), Server.ready()]);
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.kill();
+around((both) => {
+  [browser, server] = both;
 });
 
 /** A test with a page of its own that must not complain. */

@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { after, before } from 'node:test';
 import { chromium } from 'playwright-core';
 
 /** How long anything may take: a guard, not a measurement. */
@@ -63,6 +64,20 @@ export class Server {
 /** A browser. */
 export const browse = () =>
   chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+
+/** A browser and a server around all tests of a file, which takes them. */
+export function around(take) {
+  const both = [];
+  before(async () => {
+    both.push(...(await Promise.all([browse(), Server.ready()])));
+    take(both);
+  });
+  after(async () => {
+    const [browser, server] = both;
+    await browser?.close();
+    await server?.kill();
+  });
+}
 
 /** A page of a browser of its own, and what it complained about. */
 export async function open(browser, url, options = {}) {

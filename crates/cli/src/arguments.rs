@@ -2,10 +2,11 @@
 
 use crate::failure::{self, Usage};
 use crate::{
-    bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, perplexity, profile,
+    bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, open, perplexity,
 };
-use crate::{pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune};
+use crate::{profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::tokenizer::Tokenizer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -169,14 +170,23 @@ impl ModelFlag {
     pub fn resolve(&self) -> anyhow::Result<PathBuf> {
         models::resolve(&self.model, &self.fetch)
     }
+
+    /// The tokenizer of the model, without its tensors.
+    pub fn tokenizer(&self) -> anyhow::Result<Tokenizer> {
+        let path = self.resolve()?;
+        open::tokenizer(&*open::file(&path)?, &path)
+    }
 }
 
-/// Whether models may be downloaded.
-#[derive(Args, Clone, Debug)]
+/// Whether models may be downloaded, and which file.
+#[derive(Args, Clone, Debug, Default)]
 pub struct FetchFlags {
     /// Leave the network alone: a model that is not here is an error
     #[arg(long)]
     pub offline: bool,
+    /// File of the repository that MODEL names, where a quantisation does not tell it (-hff)
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub hf_file: Option<String>,
 }
 
 /// How numbers are represented.

@@ -2,7 +2,6 @@
 
 use crate::arguments::ModelFlag;
 use crate::numbers::Tokens;
-use crate::open;
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
 
@@ -21,8 +20,7 @@ pub struct Arguments {
 
 /// Prints the text, without a newline at its end.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.resolve()?;
-    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
+    let tokenizer = args.model.tokenizer()?;
     let text = match &args.ids[..] {
         [] => stdin()?,
         [dash] if dash == "-" => stdin()?,

@@ -23,7 +23,7 @@ pub struct Arguments {
 
 /// Lists.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let hub = models::hub(&FetchFlags { offline: true })?;
+    let hub = models::hub(&FetchFlags { offline: true, ..FetchFlags::default() })?;
     let text = match args.json {
         true => format!("{}\n", serde_json::to_string_pretty(&in_json(&hub, args.all))?),
         false => in_text(&hub, args.all),

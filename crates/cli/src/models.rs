@@ -1,6 +1,7 @@
 //! From the name of a model to its file, and what a terminal shows of a download.
 
 use crate::arguments::FetchFlags;
+use crate::failure::Usage;
 use crate::terminal;
 use hub::error::bytes;
 use hub::table::{self, Model};
@@ -21,9 +22,17 @@ pub fn hub(flags: &FetchFlags) -> anyhow::Result<Hub> {
 /// The file that a name stands for. A model that is not here is downloaded.
 pub fn resolve(name: &Path, flags: &FetchFlags) -> anyhow::Result<PathBuf> {
     match named(name) {
-        Some(text) => Ok(hub(flags)?.resolve(text)?),
-        None => Ok(name.to_owned()),
+        None if flags.hf_file.is_none() => Ok(name.to_owned()),
+        _ => Ok(hub(flags)?.resolve(&with_file(name, flags)?)?),
     }
+}
+
+/// The name of a model with the file of its repository that the flags say, if they do.
+pub fn with_file(name: &Path, flags: &FetchFlags) -> anyhow::Result<String> {
+    let Some(file) = &flags.hf_file else { return Ok(name.display().to_string()) };
+    let repository = named(name).filter(|text| text.split('/').count() == 2 && !text.contains(':'));
+    let wrong = || Usage(format!("--hf-file goes with a repository, user/repo, and not with '{}'", name.display()));
+    Ok(format!("hf://{}/{file}", repository.ok_or_else(wrong)?))
 }
 
 /// A name that is no path, and not that of the model that comes with the program.
@@ -36,7 +45,7 @@ pub fn named(name: &Path) -> Option<&str> {
 /// The row of the table for a short name of a model that is not in the cache.
 pub fn not_here(name: &Path) -> anyhow::Result<Option<Row>> {
     let Some(text) = named(name) else { return Ok(None) };
-    let hub = hub(&FetchFlags { offline: true })?;
+    let hub = hub(&FetchFlags { offline: true, ..FetchFlags::default() })?;
     if hub.locate(text)?.is_some() {
         return Ok(None);
     }

@@ -28,7 +28,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let hub = models::hub(&args.fetch)?;
     for name in &args.names {
-        let pulled = hub.pull(name)?;
+        let pulled = hub.pull(&models::with_file(Path::new(name), &args.fetch)?)?;
         if pulled.downloaded == 0 {
             let state = match hub.settings().offline {
                 true => "not looked for a newer version".to_owned(),

@@ -23,7 +23,7 @@ pub struct Arguments {
 
 /// Removes.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let hub = models::hub(&FetchFlags { offline: true })?;
+    let hub = models::hub(&FetchFlags { offline: true, ..FetchFlags::default() })?;
     // All names are understood before anything is removed.
     let mut found = vec![];
     for name in &args.names {

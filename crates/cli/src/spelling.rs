@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 14] = [
+const SHORT: [(&str, &str); 15] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
+    ("-hff", "--hf-file"),
     ("-mu", "--model"),
     ("-np", "--parallel"),
     ("-kvu", "--kv-unified"),

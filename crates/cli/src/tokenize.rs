@@ -1,7 +1,6 @@
 //! `tokenize`: text to token ids. Needs no tensors and no known architecture; `-` reads stdin byte for byte.
 
 use crate::arguments::ModelFlag;
-use crate::open;
 use anyhow::Context;
 use std::io::{Read, Write};
 
@@ -20,8 +19,7 @@ pub struct Arguments {
 
 /// Prints the ids on one line.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.resolve()?;
-    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
+    let tokenizer = args.model.tokenizer()?;
     let text = if args.text == "-" {
         let mut bytes = vec![];
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;

@@ -80,6 +80,10 @@ fn a_model_from_its_name_to_an_answer_and_away() {
     for name in ["unsloth/GLM-4.7-Flash-GGUF", "GLM-4.7-Flash-Q4_0.gguf", "glm-4.7:flash-unsloth-Q4_0"] {
         assert_eq!(place.run(&["tokenize", "--offline", "-m", name, "a fox"]).ok().out, by_path.out, "{name}");
     }
+    let file = ["-hf", "unsloth/GLM-4.7-Flash-GGUF", "-hff", "GLM-4.7-Flash-Q4_0.gguf"];
+    let of_file = |first: &[&str]| place.run(&[&["tokenize", "--offline"], first, &["a fox"]].concat());
+    assert_eq!(of_file(&file).ok().out, by_path.out);
+    assert!(of_file(&["-m", name, "--hf-file", "x.gguf"]).error(2).contains("goes with a repository"));
     assert_eq!(place.hub.seen().len(), 0, "what is here needs no network");
 
     let listed = place.run(&["ls"]).ok();

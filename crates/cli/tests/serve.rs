@@ -290,6 +290,14 @@ fn completions_of_every_form(server: &Server) {
         .json();
     assert_eq!((native["content"].as_str(), &native["stop_type"]), (Some(&*text), &json!("limit")));
     assert_eq!(native["tokens"].as_array().expect("a list").len(), 3);
+    // A stream has them unasked.
+    let body = json!({ "prompt": "Hello", "n_predict": 3, "temperature": 0, "stream": true });
+    let events = server.post("/completion", body).events();
+    let tokens = events.iter().filter_map(|e| e["tokens"].as_array()).flatten().cloned();
+    assert_eq!(tokens.collect::<Value>(), native["tokens"]);
+    let fields = json!({ "prompt": "Hello", "n_predict": 2, "response_fields": ["content", "generation_settings/n_predict", "x"] });
+    let some = server.post("/completion", fields).json();
+    assert_eq!((some.as_object().expect("an object").len(), &some["generation_settings/n_predict"]), (2, &json!(2)));
     assert!(native["timings"].as_object().expect("times").values().all(|t| t.as_f64().is_some_and(|t| t >= 0.0)));
     // The context ends a text, and says so.
     let long = json!({ "prompt": "a b c d e f g h ".repeat(40), "ignore_eos": true, "n_predict": 5000 });
@@ -316,6 +324,8 @@ fn responses_and_messages(server: &Server) {
     let mut streamed = body;
     streamed["stream"] = true.into();
     streamed["tools"] = json!([{ "type": "namespace", "name": "n" }, { "type": "web_search" }]);
+    streamed["return_progress"] = true.into();
+    streamed["timings_per_token"] = true.into();
     let response = server.post("/v1/responses", streamed);
     assert!(response.body.starts_with("event: response.created\ndata: ") && !response.body.contains("[DONE]"));
     let events = response.events();
@@ -323,7 +333,19 @@ fn responses_and_messages(server: &Server) {
     let delta =
         |e: &Value| (e["type"] == "response.output_text.delta").then(|| e["delta"].as_str().expect("text").to_owned());
     assert_eq!(events.iter().filter_map(delta).collect::<String>(), text);
-    assert_eq!(events.last().expect("an end")["response"]["output"][0]["content"][0]["text"], text);
+    let end = events.last().expect("an end");
+    assert_eq!(end["response"]["output"][0]["content"][0]["text"], text);
+    assert!(
+        end["timings"]["predicted_n"] == 6 && events.iter().any(|e| delta(e).is_some() && e["timings"].is_object())
+    );
+    let progress: Vec<&Value> = events.iter().map(|e| &e["prompt_progress"]).filter(|p| p.is_object()).collect();
+    assert!(progress.len() > 1 && progress.last().is_some_and(|p| p["processed"] == p["total"]), "{progress:?}");
+    // What cannot be read is said, also where a tool brings it.
+    let image = json!([{ "type": "function_call_output", "call_id": "1", "output": [{ "type": "input_image" }] }]);
+    assert_eq!(server.post("/v1/responses", json!({ "input": image })).error(400), "invalid_request_error");
+    let image = json!([{ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "1",
+        "content": [{ "type": "image", "source": {} }] }] }]);
+    assert_eq!(server.post("/v1/messages", json!({ "messages": image })).error(400), "invalid_request_error");
 
     let body = json!({ "model": "m", "max_tokens": 6, "temperature": 0, "system": [{ "type": "text", "text": "Be brief" }],
         "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hello" }] }] });
@@ -347,7 +369,8 @@ fn responses_and_messages(server: &Server) {
 }
 
 fn schemas(server: &Server) {
-    let schema = json!({ "type": "object", "additionalProperties": false, "required": ["colour", "ok"],
+    // An object has the properties that are named, be that said or not.
+    let schema = json!({ "type": "object", "required": ["colour", "ok"],
         "properties": { "colour": { "enum": ["red", "green"] }, "ok": { "type": "boolean" } } });
     for seed in 0..3 {
         let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "strict": true, "schema": schema } });
@@ -356,7 +379,9 @@ fn schemas(server: &Server) {
         let content = reply["choices"][0]["message"]["content"].as_str().expect("text");
         let object: Value = serde_json::from_str(content).unwrap_or_else(|_| panic!("{reply}"));
         assert!(
-            object["ok"].is_boolean() && ["red", "green"].contains(&object["colour"].as_str().expect("text")),
+            object["ok"].is_boolean()
+                && ["red", "green"].contains(&object["colour"].as_str().expect("text"))
+                && object.as_object().is_some_and(|all| all.len() == 2),
             "{object}"
         );
         assert_eq!(reply["choices"][0]["finish_reason"], "stop");
@@ -537,6 +562,22 @@ fn errors(server: &Server) {
             assert!(refused.body.contains(word), "{word}: {refused:?}");
         }
     }
+    // What would give another answer than was asked for is refused, and the field is named.
+    for (path, body, param) in [
+        ("/v1/completions", json!({ "prompt": "a", "echo": true, "logprobs": 1 }), "echo"),
+        ("/v1/completions", json!({ "prompt": "a", "suffix": "b" }), "suffix"),
+        ("/v1/completions", json!({ "prompt": "a", "best_of": 2 }), "best_of"),
+        ("/v1/completions", json!({ "prompt": "a", "top_p": 7 }), "top_p"),
+        ("/v1/responses", json!({ "input": "a", "previous_response_id": "resp_1" }), "previous_response_id"),
+        ("/v1/responses", json!({ "input": [{ "type": "item_reference", "id": "msg_1" }] }), "input"),
+        ("/detokenize", json!({ "tokens": [1, 999_999] }), "tokens"),
+    ] {
+        let refused = server.post(path, body);
+        assert_eq!(
+            (refused.error(400).as_str(), &refused.json()["error"]["param"]),
+            ("invalid_request_error", &json!(param))
+        );
+    }
     let long = server.post("/v1/completions", json!({ "prompt": "word ".repeat(3000) }));
     assert_eq!(long.error(400), "exceed_context_size_error");
     let error = &long.json()["error"];
@@ -654,8 +695,9 @@ fn metrics(server: &Server) {
 
 #[test]
 fn keys_queue_and_loading() {
-    let server =
-        Server::start_loading("tiny-llama", &["-np", "1", "--max-queue", "1", "--api-key", "alpha,beta", "--no-slots"]);
+    let template = "{{ messages[0].content }}";
+    let flags = ["-np", "1", "--max-queue", "1", "--api-key", "alpha,beta", "--no-slots", "--chat-template", template];
+    let server = Server::start_loading("tiny-llama", &flags);
     let key = "Authorization: Bearer beta\r\n";
     // While it loads there is a word for it, whoever asks.
     let early = server.ask("POST", "/v1/chat/completions", key, chat(json!({})).to_string().as_bytes());
@@ -672,6 +714,7 @@ fn keys_queue_and_loading() {
     for headers in [key, "X-Api-Key: alpha\r\n"] {
         assert_eq!(server.ask("POST", "/v1/chat/completions", headers, body.as_bytes()).status, 200);
     }
+    assert_eq!(server.ask("GET", "/props", key, b"").json()["chat_template"], template, "the one that is used");
     assert_eq!(server.ask("OPTIONS", "/v1/models", "", b"").status, 200);
     assert_eq!(server.ask("GET", "/slots", key, b"").error(501), "not_supported_error");
     assert_eq!(server.ask("POST", "/v1/embeddings", key, b"{\"input\": \"x\"}").error(501), "not_supported_error");

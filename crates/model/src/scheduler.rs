@@ -105,6 +105,8 @@ pub struct Scheduler {
     /// For each sequence of the batch, the tokens it has there.
     parts: Vec<(usize, usize)>,
     stats: Stats,
+    /// Sequences that are over and were not told yet.
+    ended: Vec<(Sequence, Result<Finish, Failure>)>,
 }
 
 /// What a step gave a sequence.
@@ -132,6 +134,7 @@ impl Scheduler {
             engine,
             limits,
             options,
+            ended: vec![],
         }
     }
 
@@ -172,6 +175,14 @@ impl Scheduler {
 
     /// Runs one step; `false` if there is nothing to do.
     pub fn step(&mut self) -> bool {
+        let worked = self.work();
+        self.tell();
+        worked
+    }
+
+    /// As [`Scheduler::step`], but who is over does not hear of it yet: when its sink does, by [`Scheduler::tell`], the
+    /// counts know it too.
+    fn work(&mut self) -> bool {
         self.drop_closed();
         self.admit();
         let worked = self.fill() && self.run();
@@ -179,15 +190,20 @@ impl Scheduler {
         worked
     }
 
+    /// Tells those that are over.
+    fn tell(&mut self) {
+        self.ended.drain(..).for_each(|(sequence, finish)| sequence.end(finish));
+    }
+
     /// Ends everything: the sinks hear of it.
     pub fn abort(&mut self, failure: &Failure) {
         for (_, sequence) in std::mem::take(&mut self.running) {
             self.end(sequence, Err(failure.clone()));
         }
-        for sequence in std::mem::take(&mut self.queue) {
-            sequence.end(Err(failure.clone()));
-        }
+        let waiting = std::mem::take(&mut self.queue);
+        self.ended.extend(waiting.into_iter().map(|sequence| (sequence, Err(failure.clone()))));
         self.note();
+        self.tell();
     }
 
     fn drop_closed(&mut self) {
@@ -203,11 +219,11 @@ impl Scheduler {
         }
     }
 
-    /// Gives the pages of a sequence back and says how it ended.
+    /// Gives the pages of a sequence back; it will hear how it ended.
     fn end(&mut self, mut sequence: Sequence, finish: Result<Finish, Failure>) {
         let lease = std::mem::take(&mut sequence.lease);
         self.give_back(lease, &sequence.tokens[..sequence.computed]);
-        sequence.end(finish);
+        self.ended.push((sequence, finish));
     }
 
     fn give_back(&mut self, lease: Lease, tokens: &[u32]) {
@@ -392,7 +408,7 @@ impl Scheduler {
     fn fail(&mut self, problem: &str) -> bool {
         for (_, mut sequence) in std::mem::take(&mut self.running) {
             self.pages.release(std::mem::take(&mut sequence.lease), &[]);
-            sequence.end(Err(Failure::Engine(problem.into())));
+            self.ended.push((sequence, Err(Failure::Engine(problem.into()))));
         }
         self.pages.clear();
         true

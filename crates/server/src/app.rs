@@ -1,6 +1,7 @@
 //! What all requests share: the model once it is there, the settings, the counters.
 
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::grammar::Grammars;
 use crate::metrics::{Compat, Metrics};
 use crate::speech::Heard;
@@ -146,6 +147,14 @@ impl Model {
     /// Its name.
     pub fn name(&self) -> &str {
         self.facts.names.first().map_or("model", String::as_str)
+    }
+
+    /// What a request calls it; without a word, its name.
+    ///
+    /// # Errors
+    /// A name that is no string.
+    pub fn called_by(&self, fields: Fields<'_>) -> Result<String, ApiError> {
+        Ok(fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(self.name()).to_owned())
     }
 
     /// The tokens that end a text.

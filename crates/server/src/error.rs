@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::chat::ChatError;
+use model::sampler::SamplerError;
 use model::scheduler::{Failure, Rejected};
 use serde_json::{Map, Value, json};
 
@@ -67,9 +68,10 @@ impl ApiError {
 
     /// The prompt does not fit.
     pub fn context(tokens: usize, context: usize) -> ApiError {
+        // Clients tell this error from others by these words of llama-server and of OpenAI, and shorten what they send.
         let message = format!(
-            "the request is too large: it has {tokens} tokens and the context holds {context}; shorten it, or start \
-             the server with a larger context (-c)"
+            "the request is too large: with {tokens} tokens it exceeds the available context size; this model's maximum \
+             context length is {context} tokens (shorten it, or start the server with a larger context, -c)"
         );
         let code = Some("context_length_exceeded");
         let kind = "exceed_context_size_error";
@@ -137,8 +139,19 @@ impl From<Rejected> for ApiError {
                 ApiError { retry_after: Some(1), ..error }
             }
             Rejected::ShuttingDown => ApiError::unavailable(rejected.to_string()),
-            Rejected::Empty | Rejected::Token { .. } | Rejected::Sampling(_) => ApiError::invalid(rejected.to_string()),
+            Rejected::Sampling(error) => error.into(),
+            Rejected::Empty | Rejected::Token { .. } => ApiError::invalid(rejected.to_string()),
         }
+    }
+}
+
+impl From<SamplerError> for ApiError {
+    fn from(error: SamplerError) -> ApiError {
+        let param = match &error {
+            SamplerError::OutOfRange { name, .. } => Some((*name).to_owned()),
+            _ => None,
+        };
+        ApiError { param, ..ApiError::invalid(error.to_string()) }
     }
 }
 
@@ -172,6 +185,8 @@ mod tests {
         assert_eq!(body["type"], "exceed_context_size_error");
         assert_eq!(body["code"], "context_length_exceeded");
         assert_eq!((&body["n_prompt_tokens"], &body["n_ctx"]), (&json!(5000), &json!(4096)));
+        let words = ["exceeds the available context size", "maximum context length is 4096 tokens"];
+        assert!(words.iter().all(|words| error.message.contains(words)), "{}", error.message);
         let body = ApiError::field("top_p", "is text").body();
         assert_eq!((&body["code"], &body["param"]), (&json!(400), &json!("top_p")));
         assert_eq!(body["message"], "top_p: is text");

@@ -6,6 +6,7 @@
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::gbnf;
+use crate::schema;
 use crate::tools::{self, Tools};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Bytes of a schema or a grammar at most.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Spaces and line breaks between two parts of an object at most: some models would never write anything else.
+/// Spaces at the beginning of a line of an object at most: some models would never write anything else.
 const MOST_SPACES: usize = 32;
 
 const CLOSE: &[u8] = b"</think>";
@@ -141,8 +142,10 @@ impl Grammars {
         if schema == json!(true) {
             schema = json!({});
         }
+        schema::close(&mut schema);
         if let Some(schema) = schema.as_object_mut() {
-            let spaces = json!({ "whitespace_pattern": format!("[ \\n\\r\\t]{{0,{MOST_SPACES}}}") });
+            // Between two parts: nothing, a space, or a new line, as in llama-server.
+            let spaces = json!({ "whitespace_pattern": format!("( |\\n{{1,2}}[ \\t]{{0,{MOST_SPACES}}})?") });
             schema.entry("x-guidance").or_insert(spaces);
         }
         self.compile(field, TopLevelGrammar::from_json_schema(schema), after_thought)

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod page;
 pub mod router;
 pub mod run;
+pub mod schema;
 pub mod settings;
 pub mod speech;
 pub mod stream;

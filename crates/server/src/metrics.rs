@@ -106,9 +106,12 @@ impl Metrics {
     /// A request is over.
     pub fn request(&self, outcome: Outcome, total: Duration) {
         let mut counts = self.lock();
-        counts.total.add(total);
         match outcome {
-            Outcome::Finished => counts.finished += 1,
+            // How long others took says nothing about those that wait for an answer.
+            Outcome::Finished => {
+                counts.finished += 1;
+                counts.total.add(total);
+            }
             Outcome::Cancelled => counts.cancelled += 1,
             Outcome::Failed => counts.failed += 1,
             Outcome::Rejected => counts.rejected += 1,
@@ -142,7 +145,7 @@ impl Metrics {
         w.histogram("time_to_first_token_seconds", "From request to first token", &c.first_token);
         w.histogram("inter_token_latency_seconds", "From one token to the next", &c.between_tokens);
         w.histogram("queue_seconds", "From request to place", &c.queue);
-        w.histogram("request_seconds", "From request to end", &c.total);
+        w.histogram("request_seconds", "From request to end, of those with an answer", &c.total);
         if compat.vllm {
             w.prefix = "vllm:";
             w.label = label;
@@ -242,11 +245,15 @@ mod tests {
         let spent = Spent { prompt: 10, cached: 4, generated: 3, ..Spent::default() };
         metrics.spent(&spent);
         metrics.request(Outcome::Finished, Duration::from_secs(1));
+        metrics.request(Outcome::Rejected, Duration::ZERO);
         let stats = Stats { steps: 2, sequences: 3, pages: 8, pages_in_use: 2, ..Stats::default() };
         let own = metrics.text(&stats, "m", Compat::default());
         assert!(own.contains("kernloom_prompt_tokens_total 6\n") && !own.contains("vllm:"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"0.04\"} 1\n"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"+Inf\"} 2\n"));
+        assert!(
+            own.contains("kernloom_request_seconds_count 1\n") && own.contains("kernloom_requests_rejected_total 1\n")
+        );
         let all = metrics.text(&stats, "a\"b", Compat { vllm: true, llamacpp: true });
         assert!(all.contains("vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25\n"));
         assert!(all.contains("llamacpp:prompt_tokens_cached_total 4\n"));

@@ -198,7 +198,9 @@ fn has_key(keys: &[String], headers: &HeaderMap) -> bool {
     if keys.is_empty() {
         return true;
     }
-    let bearer = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|v| v.strip_prefix(b"Bearer "));
+    const BEARER: &[u8] = b"Bearer ";
+    let given = headers.get(header::AUTHORIZATION).and_then(|given| given.as_bytes().split_at_checked(BEARER.len()));
+    let bearer = given.and_then(|(scheme, key)| scheme.eq_ignore_ascii_case(BEARER).then_some(key));
     let plain = headers.get("x-api-key").map(HeaderValue::as_bytes);
     let shown = [bearer, plain];
     shown.into_iter().flatten().any(|shown| keys.iter().any(|key| same(key.as_bytes(), shown)))
@@ -242,6 +244,7 @@ mod tests {
         };
         assert!(has_key(&[], &HeaderMap::new()) && !has_key(&keys, &HeaderMap::new()));
         assert!(has_key(&keys, &headers("authorization", "Bearer beta")));
+        assert!(has_key(&keys, &headers("authorization", "bearer beta")));
         assert!(has_key(&keys, &headers("x-api-key", "alpha")));
         for wrong in ["Bearer alph", "Bearer alphaa", "alpha", "Bearer ", "Basic alpha"] {
             assert!(!has_key(&keys, &headers("authorization", wrong)), "{wrong}");

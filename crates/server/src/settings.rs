@@ -75,7 +75,7 @@ impl Settings {
         }
         settings.timings = fields.flag("timings_per_token")?.unwrap_or(false);
         settings.progress = settings.stream && fields.flag("return_progress")?.unwrap_or(false);
-        settings.sampling.check(model.worker.limits().vocab).map_err(|e| ApiError::invalid(e.to_string()))?;
+        settings.sampling.check(model.worker.limits().vocab)?;
         Ok(settings)
     }
 

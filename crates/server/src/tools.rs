@@ -3,6 +3,7 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::schema;
 use model::chat::CallForm;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -88,6 +89,21 @@ pub enum Choice<'a> {
     One(&'a str),
 }
 
+/// The function of a tool that has its schema under `parameters`, in the form of OpenAI's chat.
+///
+/// # Errors
+/// A tool without a name.
+pub fn function(tool: &Value, parameters: &str) -> Result<Value, ApiError> {
+    if !tool["name"].is_string() {
+        return Err(ApiError::field("tools", "a function without a name"));
+    }
+    let keys = [("name", "name"), ("description", "description"), (parameters, "parameters")];
+    let known =
+        keys.into_iter().filter_map(|(key, name)| Some((name, tool.get(key).filter(|value| !value.is_null())?)));
+    let function: Map<String, Value> = known.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    Ok(json!({ "type": "function", "function": function }))
+}
+
 /// A function of a tool, without what is null: templates print that as text.
 pub fn without_nulls(tool: &Value) -> Value {
     let mut tool = tool.clone();
@@ -127,7 +143,7 @@ pub fn grammar(tools: &Tools, form: CallForm) -> String {
 /// `{"name": …, "arguments": {…}}` between an opening and a closing.
 fn object(open: &str, name: &str, key: &str, parameters: &Value, close: &str) -> String {
     let before = format!("{open}{{\"name\": {}, \"{key}\": ", Value::from(name));
-    format!("{} {} {}", literal(&before), schema(parameters), literal(&format!("}}{close}")))
+    format!("{} {} {}", literal(&before), arguments(parameters), literal(&format!("}}{close}")))
 }
 
 /// A name and its arguments as pairs, those that may be missing with a question mark.
@@ -159,7 +175,7 @@ fn pairs(rules: &mut String, at: usize, name: &str, parameters: &Value) -> Strin
 }
 
 /// The arguments of a call as a part of a rule.
-fn schema(parameters: &Value) -> String {
+fn arguments(parameters: &Value) -> String {
     match parameters {
         // A function without parameters has none.
         Value::Null => json_rule(json!({ "type": "object", "properties": {}, "additionalProperties": false })),
@@ -188,6 +204,7 @@ fn with_root(kind: &Value, parameters: &Value) -> String {
 /// JSON as templates write it, without room for endless white space. What a schema has beyond what can be followed is
 /// no reason to refuse the tool.
 fn json_rule(mut schema: Value) -> String {
+    schema::close(&mut schema);
     if let Some(fields) = schema.as_object_mut() {
         let style =
             json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ", "lenient": true });

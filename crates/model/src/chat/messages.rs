@@ -1,8 +1,8 @@
 //! Messages as templates expect them.
 //!
-//! The messages of an API and those of the templates differ in three ways: content can be null,
-//! content can come in parts, and the arguments of tool calls are JSON text in one and an object in
-//! the other. What a template wants is found out by trying.
+//! The messages of an API and those of the templates differ in four ways: content can be null,
+//! content can come in parts, the arguments of tool calls are JSON text in one and an object in
+//! the other, and the system speaks as `developer` too. What a template wants is found out by trying.
 
 use serde_json::{Value as Json, json};
 
@@ -15,6 +15,8 @@ pub(super) struct Forms {
     pub(super) text_arguments: bool,
     /// Content always as a list of parts.
     pub(super) content_parts: bool,
+    /// The role `developer` as it is; it is `system` to most.
+    pub(super) developer: bool,
 }
 
 impl Forms {
@@ -68,6 +70,9 @@ impl Forms {
         };
         if !fields.get("role").is_some_and(Json::is_string) {
             return Err(bad("it has no role"));
+        }
+        if !self.developer && fields["role"] == "developer" {
+            fields.insert("role".into(), "system".into());
         }
         let content = match fields.get("content") {
             None | Some(Json::Null) => json!(""),

@@ -51,7 +51,8 @@ pub struct Conversation {
     pub tools: Vec<Json>,
     /// End the prompt where the assistant's next turn begins.
     pub add_generation_prompt: bool,
-    /// Ask for reasoning, or for none; `None` leaves it to the template.
+    /// Ask for reasoning, or for none. `None` leaves it to templates that have a default of their own, and asks those
+    /// for it that only read the switch: they count on being told.
     pub enable_thinking: Option<bool>,
     /// Further variables of the template. They replace those set here under the same name.
     pub variables: Map<String, Json>,
@@ -95,12 +96,15 @@ pub struct Prompt {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: String,
     template: Template,
     bos: String,
     eos: String,
     /// Whether the vocabulary has a `<think>` token.
     thinks: bool,
     forms: Forms,
+    /// What it takes for tools when there are none: null, or an empty list.
+    no_tools: Json,
     calls: CallForm,
     limits: Limits,
     family: Option<Family>,
@@ -142,30 +146,46 @@ impl ChatTemplate {
     /// The first syntax error, with its line.
     pub fn parse(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
         let mut template = ChatTemplate {
+            source: source.to_owned(),
             template: Template::parse(source)?,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             thinks: true,
             forms: Forms::default(),
+            no_tools: Json::Null,
             calls: CallForm::default(),
             limits: Limits::default(),
             family: None,
         };
-        let probe = |messages: &[Json]| {
-            let mut conversation = Conversation::new(vec![]);
-            conversation.now = SystemTime::UNIX_EPOCH;
-            let limits = PROBE_LIMITS;
-            template.run(messages, &conversation, limits).ok()
-        };
-        template.forms = Forms::of(probe);
+        let question = [json!({ "role": "user", "content": "x" })];
+        if template.probe(&question).is_none() {
+            template.no_tools = json!([]);
+            if template.probe(&question).is_none() {
+                template.no_tools = Json::Null;
+            }
+        }
+        let forms = Forms::of(|messages| template.probe(messages));
+        template.forms = Forms { developer: source.contains("developer"), ..forms };
         template.calls = template.form_of_calls();
         Ok(template)
+    }
+
+    /// What it makes of messages in the form that it wants, if it can.
+    fn probe(&self, messages: &[Json]) -> Option<String> {
+        let mut conversation = Conversation::new(vec![]);
+        conversation.now = SystemTime::UNIX_EPOCH;
+        self.run(messages, &conversation, PROBE_LIMITS).ok()
     }
 
     /// Sets what one rendering may use.
     pub fn with_limits(mut self, limits: Limits) -> ChatTemplate {
         self.limits = limits;
         self
+    }
+
+    /// The template as it was written.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The built-in family, if the template is not the file's own.
@@ -186,9 +206,7 @@ impl ChatTemplate {
             json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "call00001", "type": "function", "function": function }] }),
             json!({ "role": "tool", "tool_call_id": "call00001", "name": NAME, "content": "x" }),
         ];
-        let mut conversation = Conversation::new(vec![]);
-        conversation.now = SystemTime::UNIX_EPOCH;
-        let rendered = self.forms.apply(&messages).ok().and_then(|m| self.run(&m, &conversation, PROBE_LIMITS).ok());
+        let rendered = self.forms.apply(&messages).ok().and_then(|messages| self.probe(&messages));
         rendered.map_or_else(CallForm::default, |prompt| CallForm::of(&prompt, NAME))
     }
 
@@ -209,9 +227,9 @@ impl ChatTemplate {
     }
 
     fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<String, TemplateError> {
-        // Templates take an empty list for tools, so none is null.
+        // Most templates take an empty list for tools, so none is null.
         let tools = match &conversation.tools[..] {
-            [] => Json::Null,
+            [] => self.no_tools.clone(),
             tools => Json::Array(tools.to_vec()),
         };
         let mut variables = Map::new();
@@ -224,8 +242,22 @@ impl ChatTemplate {
         if self.family.is_some() {
             variables.insert("thinks".into(), self.thinks.into());
         }
-        if let Some(enable_thinking) = conversation.enable_thinking {
-            variables.insert("enable_thinking".into(), enable_thinking.into());
+        let template = &self.template;
+        let asked = conversation.enable_thinking;
+        if let Some(thinking) = asked.or((!template.tests("enable_thinking")).then_some(true)) {
+            variables.insert("enable_thinking".into(), thinking.into());
+        }
+        // Some call the switch so; it must be meant.
+        if let Some(thinking) = asked {
+            variables.insert("thinking".into(), thinking.into());
+        }
+        // The form of tools before there was one: text, empty if there are none.
+        if !template.reads("tools") {
+            let text = match &conversation.tools[..] {
+                [] => String::new(),
+                tools => serde_json::to_string_pretty(tools).unwrap_or_default(),
+            };
+            variables.insert("functions".into(), text.into());
         }
         // Some templates do not ask for the time but take the day under one of these names, or one of years ago.
         for (name, format) in [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")] {

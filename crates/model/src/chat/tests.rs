@@ -266,6 +266,16 @@ fn messages_take_the_form_that_the_template_wants() {
 }
 
 #[test]
+fn developers_speak_as_the_system_unless_the_template_knows_them() {
+    let messages = [json!({ "role": "developer", "content": "Be brief" }), user("a")];
+    assert_eq!(render(&of(Family::Plain), &messages), render(&of(Family::Plain), &[system("Be brief"), user("a")]));
+    let roles = "{% for m in messages %}{{ m.role }};{% endfor %}";
+    let said = |source: &str| render(&ChatTemplate::parse(source, "", "").unwrap(), &messages);
+    assert_eq!(said(roles), "system;user;");
+    assert_eq!(said(&format!("{{# system or developer #}}{roles}")), "developer;user;");
+}
+
+#[test]
 fn senseless_messages_are_refused() {
     let template = of(Family::ChatMl);
     for (message, reason) in [
@@ -371,6 +381,43 @@ fn thoughts_are_closed_where_the_template_has_no_switch() {
     conversation.enable_thinking = Some(false);
     let prompt = template.render(&conversation).unwrap();
     assert_eq!((prompt.text.as_str(), prompt.opens_reasoning), ("Hi<think>\n</think>", false));
+}
+
+#[test]
+fn who_says_nothing_gets_what_the_template_means() {
+    let ends = |source: &str, thinking: Option<bool>| {
+        let template = ChatTemplate::parse(source, "", "").unwrap();
+        let mut conversation = Conversation::new(vec![user("Hi")]);
+        conversation.enable_thinking = thinking;
+        template.render(&conversation).unwrap().text
+    };
+    let told = "{{ 'a<think>' }}{% if not enable_thinking %}{{ '</think>' }}{% endif %}";
+    let off = "{{ 'a' ~ ('<think>' if enable_thinking is defined and enable_thinking else '</think>') }}";
+    let on = "{{ 'a' ~ ('<think>' if enable_thinking|default(true) else '</think>') }}";
+    let other = "{{ 'a' ~ ('<think>' if thinking else '</think>') }}";
+    for (source, unsaid) in [(told, true), (off, false), (on, true), (other, false)] {
+        for (thinking, thinks) in [(None, unsaid), (Some(true), true), (Some(false), false)] {
+            assert_eq!(ends(source, thinking).ends_with("<think>"), thinks, "{source} {thinking:?}");
+        }
+    }
+}
+
+#[test]
+fn templates_that_know_no_tools_get_them_as_text() {
+    let said = |source: &str, tools: Vec<Json>| {
+        let template = ChatTemplate::parse(source, "", "").unwrap();
+        let mut conversation = Conversation::new(vec![user("Hi")]);
+        conversation.tools = tools;
+        template.render(&conversation).unwrap().text
+    };
+    let text = "{{ 'Functions: ' + functions }}";
+    assert_eq!(said(text, vec![]), "Functions: ");
+    let listed = said(text, vec![weather()]);
+    assert!(listed.starts_with("Functions: [\n  {") && listed.contains("\"name\": \"weather\""), "{listed}");
+    // One that goes through them without asking gets an empty list where others get null.
+    assert_eq!(said("{{ tools|length }}", vec![]), "0");
+    // One that knows them has no other form of them.
+    assert_eq!(said("{{ tools is none }}{{ functions is defined }}", vec![]), "TrueFalse");
 }
 
 #[test]

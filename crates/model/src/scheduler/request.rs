@@ -306,8 +306,11 @@ impl Sequence {
         if pools {
             rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
         }
+        if self.report_progress().is_break() {
+            return Some(Ok(Finish::Stopped));
+        }
         if self.pending() > 0 {
-            return self.report_progress().is_break().then_some(Ok(Finish::Stopped));
+            return None;
         }
         if pools {
             self.tell_vector();

@@ -132,10 +132,11 @@ impl Sink for Ear {
         assert!(heard.end.is_none(), "nothing comes after the end");
         match event {
             Event::Prompt { cached, done, total } => {
-                assert!(cached <= done && done < total);
+                assert!(cached <= done && done <= total && heard.tokens.is_empty());
                 (heard.cached, heard.progress) = (cached, done);
             }
             Event::Token { sampled: Sampled { id, .. }, .. } => {
+                assert!(heard.progress > 0, "the prompt is done before the first token");
                 heard.tokens.push(id);
                 if self.stop_after == Some(heard.tokens.len()) {
                     return ControlFlow::Break(());
@@ -269,6 +270,7 @@ fn alone_a_prompt_gets_the_whole_step() {
     assert_eq!(ear.finish(), Some(Finish::Limit));
     let (_, spent) = ear.spent().unwrap();
     assert_eq!((spent.prompt, spent.cached, spent.generated), (300, 0, 2));
+    assert_eq!(ear.heard.lock().unwrap().progress, 300, "the last word about the prompt is that it is done");
 }
 
 #[test]
@@ -518,6 +520,37 @@ fn a_worker_runs_drains_and_ends() {
         assert_eq!(ear.tokens(), alone(&prompt(i as u32, 40), 25, 512));
     }
     assert_eq!(worker.stats().waiting, 0);
+}
+
+/// Counts the places that are taken when it hears of its end.
+struct Counting {
+    worker: Arc<Mutex<Option<worker::Worker>>>,
+    taken: Arc<Mutex<Option<usize>>>,
+}
+
+impl Sink for Counting {
+    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        if let (Event::Finished(..), Some(worker)) = (event, &*self.worker.lock().unwrap()) {
+            *self.taken.lock().unwrap() = Some(worker.stats().places.iter().flatten().count());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn who_hears_of_its_end_is_not_counted_any_more() {
+    let Bench { scheduler, .. } = bench(64, 2, 512, 16, Options::default());
+    let (worker, thread) = worker::Worker::start(scheduler).unwrap();
+    let (known, taken) = (Arc::new(Mutex::new(Some(worker.clone()))), Arc::default());
+    let sink = Counting { worker: known, taken: Arc::clone(&taken) };
+    worker.submit(Request { sink: Box::new(sink), ..request(&prompt(1, 40), 9, &Ear::default()) }).unwrap();
+    worker.drain();
+    thread.join().unwrap();
+    assert_eq!(*taken.lock().unwrap(), Some(0));
 }
 
 #[test]

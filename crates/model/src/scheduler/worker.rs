@@ -123,6 +123,14 @@ impl Worker {
     }
 }
 
+impl Inbox {
+    /// Takes down what the scheduler counted.
+    fn count(&mut self, stats: &Stats) {
+        self.stats.clone_from(stats);
+        self.running = stats.places.iter().flatten().count();
+    }
+}
+
 impl Shared {
     /// Nothing is half done under this lock, so one that a panic left is as good as any.
     fn lock(&self) -> MutexGuard<'_, Inbox> {
@@ -150,18 +158,22 @@ fn run(mut scheduler: Scheduler, shared: &Shared) {
             State::Running | State::Ended => false,
         };
         // A step that panics has left the scheduler in a state that nobody knows: its requests end with it.
-        let went_on = !over && catch_unwind(AssertUnwindSafe(|| scheduler.step())).is_ok();
-        let mut inbox = shared.lock();
-        inbox.stats.clone_from(scheduler.stats());
-        inbox.running = inbox.stats.places.iter().flatten().count();
-        if !went_on {
-            inbox.state = State::Ended;
-            for request in std::mem::take(&mut inbox.requests) {
-                scheduler.enqueue(request);
-            }
-            drop(inbox);
-            scheduler.abort(&Failure::ShuttingDown);
-            return;
+        let step = || {
+            scheduler.work();
+            shared.lock().count(scheduler.stats());
+            scheduler.tell();
+        };
+        if !over && catch_unwind(AssertUnwindSafe(step)).is_ok() {
+            continue;
         }
+        let mut inbox = shared.lock();
+        inbox.count(scheduler.stats());
+        inbox.state = State::Ended;
+        for request in std::mem::take(&mut inbox.requests) {
+            scheduler.enqueue(request);
+        }
+        drop(inbox);
+        scheduler.abort(&Failure::ShuttingDown);
+        return;
     }
 }

@@ -1,7 +1,7 @@
 //! `/v1/chat/completions`.
 
 use super::native::generation_settings;
-use super::usage::{chat_logprob, timings, usage};
+use super::usage::{chat_logprob, progress, timings, usage};
 use crate::app::{App, Model, now};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -207,8 +207,7 @@ impl Head {
     /// # Errors
     /// A name of a model that is no string.
     pub fn new(id: String, fields: Fields<'_>, model: &Model) -> Result<Head, ApiError> {
-        let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name());
-        Ok(Head { id, model: name.to_owned(), created: now() })
+        Ok(Head { id, model: model.called_by(fields)?, created: now() })
     }
 
     /// An object with these choices.
@@ -337,8 +336,7 @@ impl Protocol for Chat {
         let mut more = Map::new();
         match heard {
             Heard::Progress { index, cached, done, total, time_ms } => {
-                let progress = json!({ "total": total, "cache": cached, "processed": done, "time_ms": time_ms });
-                more.insert("prompt_progress".into(), progress);
+                more.insert("prompt_progress".into(), progress(cached, done, total, time_ms));
                 self.chunk(out, index, json!({}), None, more);
             }
             Heard::Text { index, text, scores, spent, .. } => {

@@ -2,7 +2,7 @@
 
 use super::chat::Head;
 use super::prompt;
-use super::usage::{completion_logprobs, timings, usage};
+use super::usage::{completion_logprobs, progress, timings, usage};
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -33,6 +33,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     settings.read_grammar(fields, model, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
+    refuse(fields, &settings, echo)?;
     let of_prompt = |prompt: &Vec<u32>| {
         let text = if echo { model.tokenizer.decode(prompt, false) } else { vec![] };
         std::iter::repeat_n((String::from_utf8_lossy(&text).into_owned(), 0), settings.choices)
@@ -47,6 +48,20 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     };
     let answer = Answer::of(app, model, prompts, &settings)?;
     Ok(Begun { answer, protocol: Box::new(completion) })
+}
+
+/// Refuses what would change the text and is not there, rather than answer something else.
+fn refuse(fields: Fields<'_>, settings: &Settings, echo: bool) -> Result<(), ApiError> {
+    if echo && settings.sampling.logprobs.is_some() {
+        return Err(ApiError::field("echo", "tokens of the prompt have no logprobs here; leave out one of the two"));
+    }
+    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(ApiError::field("suffix", "text cannot be put in between here"));
+    }
+    if fields.integer("best_of")?.is_some_and(|best| best > settings.choices as i64) {
+        return Err(ApiError::field("best_of", "texts are not chosen among here; ask for all of them with n"));
+    }
+    Ok(())
 }
 
 impl Completion {
@@ -93,8 +108,7 @@ impl Protocol for Completion {
             Heard::Progress { index, cached, done, total, time_ms } => {
                 let choice = json!({ "text": "", "index": index, "logprobs": null, "finish_reason": null });
                 let mut object = self.head.object("text_completion", json!([choice]));
-                let progress = json!({ "total": total, "cache": cached, "processed": done, "time_ms": time_ms });
-                object.insert("prompt_progress".into(), progress);
+                object.insert("prompt_progress".into(), progress(cached, done, total, time_ms));
                 event(out, None, &Value::Object(object));
             }
             Heard::Text { index, text, scores, .. } => {

@@ -71,7 +71,7 @@ fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Res
     }
     let embeddings = Embeddings {
         form,
-        model: fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned(),
+        model: model.called_by(fields)?,
         norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(if pooling == Pooling::Each { -1 } else { 2 }))?,
     };
     let mut settings = Settings::of_defaults(&model.defaults);

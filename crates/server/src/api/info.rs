@@ -5,6 +5,7 @@ use super::native::generation_settings;
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::settings::Settings;
+use model::chat::ChatTemplate;
 use model::scheduler::Stats;
 use serde_json::{Value, json};
 use std::time::UNIX_EPOCH;
@@ -87,7 +88,7 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
         "model_path": model.facts.path,
         "model_alias": model.name(),
         "modalities": { "vision": false, "audio": false },
-        "chat_template": model.tokenizer.chat_template().unwrap_or_default(),
+        "chat_template": model.template.as_ref().map(ChatTemplate::source).unwrap_or_default(),
         "bos_token": token(model.tokenizer.bos()),
         "eos_token": token(model.tokenizer.eos()),
         "build_info": fingerprint(),

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
-use crate::tools::{Choice, Tools};
+use crate::tools::{Choice, Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     settings.read_calls(&rendered, model)?;
     let messages = Messages {
         id: app.id("msg_"),
-        model: fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned(),
+        model: model.called_by(fields)?,
         parser: rendered.parser(settings.stream),
         stream: settings.stream,
         prompt: rendered.tokens.len(),
@@ -65,20 +65,9 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         add_message(&mut messages, message)?;
     }
     let tools = fields.list("tools")?.unwrap_or_default();
-    let mut functions = vec![];
     // Tools of other kinds have no schema: somebody else runs them.
-    for tool in tools.iter().filter(|tool| tool.get("input_schema").is_some()) {
-        if !tool["name"].is_string() {
-            return Err(ApiError::field("tools", "a tool without a name"));
-        }
-        let mut function = Map::new();
-        for (key, name) in [("name", "name"), ("description", "description"), ("input_schema", "parameters")] {
-            if let Some(value) = tool.get(key).filter(|value| !value.is_null()) {
-                function.insert(name.into(), value.clone());
-            }
-        }
-        functions.push(json!({ "type": "function", "function": function }));
-    }
+    let functions = tools.iter().filter(|tool| tool.get("input_schema").is_some());
+    let functions = functions.map(|tool| function(tool, "input_schema")).collect::<Result<_, _>>()?;
     let mut conversation = Conversation::new(messages);
     let tools = choose(fields, functions)?;
     conversation.tools.clone_from(&tools.functions);
@@ -121,6 +110,13 @@ fn plain(content: &Value) -> String {
     }
 }
 
+const TEXT_ONLY: &str = "this model reads text only, and there is an image or a document";
+
+/// Whether a block is something to look at.
+fn is_no_text(block: &Value) -> bool {
+    block["type"] == "image" || block["type"] == "document"
+}
+
 /// One message may be several in the form of templates: results of tools are messages of their own.
 fn add_message(messages: &mut Vec<Value>, message: &Value) -> Result<(), ApiError> {
     let wrong = |problem: &str| ApiError::field("messages", problem);
@@ -143,10 +139,14 @@ fn add_message(messages: &mut Vec<Value>, message: &Value) -> Result<(), ApiErro
                 calls.push(json!({ "id": block["id"], "type": "function", "function": function }));
             }
             Some("tool_result") => {
+                let parts = block["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+                if parts.iter().any(is_no_text) {
+                    return Err(wrong(TEXT_ONLY));
+                }
                 let content = plain(&block["content"]);
                 messages.push(json!({ "role": "tool", "tool_call_id": block["tool_use_id"], "content": content }));
             }
-            Some("image" | "document") => return Err(wrong("this model reads text only")),
+            _ if is_no_text(block) => return Err(wrong(TEXT_ONLY)),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::chat::render;
 use super::prompt;
-use super::usage::{chat_logprob, native_prob, timings};
+use super::usage::{chat_logprob, native_prob, progress, timings};
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -62,7 +62,8 @@ impl Completion {
         let mut object = Map::new();
         object.insert("index".into(), index.into());
         object.insert("content".into(), text.into());
-        object.insert("tokens".into(), if self.return_tokens { tokens.into() } else { json!([]) });
+        let tokens = if self.return_tokens || self.settings.stream { tokens } else { &[] };
+        object.insert("tokens".into(), tokens.into());
         object.insert("stop".into(), false.into());
         object.insert("id_slot".into(), index.into());
         object.insert("tokens_predicted".into(), generated.into());
@@ -108,8 +109,7 @@ impl Protocol for Completion {
         let object = match heard {
             Heard::Progress { index, cached, done, total, time_ms } => {
                 let mut object = self.chunk(index, "", &[], &[], 0);
-                let progress = json!({ "total": total, "cache": cached, "processed": done, "time_ms": time_ms });
-                object.insert("prompt_progress".into(), progress);
+                object.insert("prompt_progress".into(), progress(cached, done, total, time_ms));
                 let time = std::time::Duration::from_secs_f64((time_ms / 1e3).max(0.0));
                 let spent = Spent { prompt: done, cached, prompt_time: time, ..Spent::default() };
                 let spent = if done == cached { Spent { prompt_time: Default::default(), ..spent } } else { spent };
@@ -151,15 +151,12 @@ impl Protocol for Completion {
     }
 }
 
-/// The values at these paths, such as `generation_settings/seed`, by the last word of each; without any, everything.
+/// The values at these paths, such as `generation_settings/seed`, each by its path; without any, everything.
 fn only(object: Value, paths: &[String]) -> Value {
     if paths.is_empty() {
         return object;
     }
-    let found = paths.iter().filter_map(|path| {
-        let value = object.pointer(&format!("/{path}"))?.clone();
-        Some((path.rsplit('/').next().unwrap_or(path).to_owned(), value))
-    });
+    let found = paths.iter().filter_map(|path| Some((path.clone(), object.pointer(&format!("/{path}"))?.clone())));
     Value::Object(found.collect())
 }
 
@@ -218,13 +215,8 @@ pub fn tokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
 /// Fields of wrong types.
 pub fn detokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
     let fields = Fields::of(body)?;
-    let ids: Option<Vec<u32>> = fields
-        .list("tokens")?
-        .unwrap_or_default()
-        .iter()
-        .map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()))
-        .collect();
-    let ids = ids.ok_or_else(|| ApiError::field("tokens", "not all of them are token ids"))?;
+    let ids = fields.list("tokens")?.unwrap_or_default().iter().map(|id| prompt::token("tokens", id, model));
+    let ids: Vec<u32> = ids.collect::<Result<_, _>>()?;
     let text = model.tokenizer.decode(&ids, true);
     Ok(json!({ "content": String::from_utf8_lossy(&text) }))
 }

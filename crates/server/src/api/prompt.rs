@@ -27,13 +27,18 @@ pub fn prompts(field: &str, value: Option<&Value>, model: &Model) -> Result<Vec<
     all.into_iter().map(|prompt| tokens(field, prompt, model)).collect()
 }
 
+/// The id of a token.
+///
+/// # Errors
+/// Anything that is none of the model's.
+pub fn token(field: &str, value: &Value, model: &Model) -> Result<u32, ApiError> {
+    let vocab = model.worker.limits().vocab;
+    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab);
+    id.ok_or_else(|| ApiError::field(field, format!("{value} is no token (there are {vocab})")))
+}
+
 fn tokens(field: &str, prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiError> {
     let wrong = |problem: String| ApiError::field(field, problem);
-    let id = |value: &Value| {
-        let vocab = model.worker.limits().vocab;
-        let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab);
-        id.ok_or_else(|| wrong(format!("{value} is no token (there are {vocab})")))
-    };
     match prompt {
         Value::String(text) => Ok(model.tokenizer.encode(text, true, true)),
         Value::Array(parts) => {
@@ -41,7 +46,7 @@ fn tokens(field: &str, prompt: &Value, model: &Model) -> Result<Vec<u32>, ApiErr
             for part in parts {
                 match part {
                     Value::String(text) => out.extend(model.tokenizer.encode(text, out.is_empty(), true)),
-                    part => out.push(id(part)?),
+                    part => out.push(token(field, part, model)?),
                 }
             }
             Ok(out)

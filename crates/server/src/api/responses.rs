@@ -4,13 +4,14 @@
 //! runs, items of reasoning in somebody's cipher, fields for storage.
 
 use super::chat::{Rendered, render_conversation};
+use super::usage::{progress, timings};
 use crate::app::{App, Model, now};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
-use crate::tools::Tools;
+use crate::tools::{Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -27,7 +28,6 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
     settings.read_calls(&rendered, model)?;
-    let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(model.name()).to_owned();
     let echoed = [
         "instructions",
         "max_output_tokens",
@@ -44,11 +44,14 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
     let responses = Responses {
         id: app.id("resp_"),
         ids: app.id(""),
-        model: name,
+        name: model.called_by(fields)?,
+        model: model.clone(),
         created: now(),
         echoed: echoed.collect(),
         parser: rendered.parser(settings.stream),
         stream: settings.stream,
+        timings: settings.timings,
+        spoken: None,
         sequence: 0,
         items: vec![],
         open: None,
@@ -60,6 +63,11 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
 }
 
 fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
+    for name in ["previous_response_id", "conversation"] {
+        if fields.get(name).is_some() {
+            return Err(ApiError::field(name, FORGETS));
+        }
+    }
     let mut messages = vec![];
     if let Some(text) = fields.text("instructions")? {
         messages.push(json!({ "role": "system", "content": text }));
@@ -67,8 +75,9 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     match fields.get("input") {
         Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
         Some(Value::Array(items)) => {
+            let mut thoughts = None;
             for item in items {
-                add_item(&mut messages, item)?;
+                add_item(&mut messages, &mut thoughts, item)?;
             }
         }
         _ => return Err(ApiError::field("input", "it is neither a string nor a list")),
@@ -77,19 +86,8 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         return Err(ApiError::field("input", "there is no message in it"));
     }
     let tools = fields.list("tools")?.unwrap_or_default();
-    let mut functions = vec![];
-    for tool in tools.iter().filter(|tool| tool["type"] == "function") {
-        if !tool["name"].is_string() {
-            return Err(ApiError::field("tools", "a function without a name"));
-        }
-        let mut function = Map::new();
-        for key in ["name", "description", "parameters"] {
-            if let Some(value) = tool.get(key).filter(|value| !value.is_null()) {
-                function.insert(key.into(), value.clone());
-            }
-        }
-        functions.push(json!({ "type": "function", "function": function }));
-    }
+    let functions = tools.iter().filter(|tool| tool["type"] == "function");
+    let functions = functions.map(|tool| function(tool, "parameters")).collect::<Result<_, _>>()?;
     let mut conversation = Conversation::new(messages);
     let tools = Tools::of_openai(fields, functions)?;
     conversation.tools.clone_from(&tools.functions);
@@ -100,18 +98,20 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     render_conversation(&conversation, None, tools, false, model)
 }
 
-/// Adds an item of the input to the messages.
-fn add_item(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
+const FORGETS: &str =
+    "this server keeps nothing of earlier requests; send the whole conversation as input (store: false)";
+
+/// Adds an item of the input to the messages. What the model thought waits for what it then said or called.
+fn add_item(messages: &mut Vec<Value>, thoughts: &mut Option<String>, item: &Value) -> Result<(), ApiError> {
     let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
     match item["type"].as_str().unwrap_or("message") {
         "message" => {
             let role = item["role"].as_str().ok_or_else(|| ApiError::field("input", "a message without a role"))?;
-            let role = if role == "developer" { "system" } else { role };
-            let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if parts.iter().any(|part| part["type"] == "input_image" || part["type"] == "input_file") {
-                return Err(ApiError::field("input", "this model reads text only"));
-            }
-            messages.push(json!({ "role": role, "content": plain(&item["content"]) }));
+            messages.push(json!({ "role": role, "content": plain(&item["content"])? }));
+        }
+        "reasoning" => {
+            *thoughts = Some(plain(&item["content"])?).filter(|text| !text.is_empty());
+            return Ok(());
         }
         "function_call" => {
             let function = json!({ "name": text("name"), "arguments": text("arguments") });
@@ -127,34 +127,56 @@ fn add_item(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
             }
         }
         "function_call_output" => {
-            let content = plain(&item["output"]);
+            let content = plain(&item["output"])?;
             messages.push(json!({ "role": "tool", "tool_call_id": text("call_id"), "content": content }));
         }
-        _ => {}
+        "item_reference" => return Err(ApiError::field("input", FORGETS)),
+        _ => return Ok(()),
+    }
+    let last = messages.last_mut().filter(|message| message["role"] == "assistant").and_then(Value::as_object_mut);
+    if let (Some(thoughts), Some(message)) = (thoughts.take(), last) {
+        message.entry("reasoning_content").or_insert(thoughts.into());
     }
     Ok(())
 }
 
 /// The text of content in parts.
-fn plain(content: &Value) -> String {
-    match content {
+fn plain(content: &Value) -> Result<String, ApiError> {
+    Ok(match content {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Array(parts) => {
+            if let Some(kind) = parts.iter().filter_map(|part| part["type"].as_str()).find(|kind| is_no_text(kind)) {
+                let problem = format!("this model reads text only, and there is a part of type '{kind}'");
+                return Err(ApiError::field("input", problem));
+            }
+            parts.iter().filter_map(|part| part["text"].as_str()).collect()
+        }
         Value::Null => String::new(),
         other => other.to_string(),
-    }
+    })
+}
+
+/// Whether parts of this type are something to look at or to listen to.
+fn is_no_text(kind: &str) -> bool {
+    matches!(kind, "input_image" | "input_file" | "input_audio")
 }
 
 struct Responses {
     id: String,
     /// What the ids of items end with.
     ids: String,
-    model: String,
+    /// The model as the client called it.
+    name: String,
+    model: Arc<Model>,
     created: u64,
     /// Fields of the request that come back.
     echoed: Map<String, Value>,
     parser: OutputParser,
     stream: bool,
+    /// Whether deltas have times, as llama-server gives them to who asks.
+    timings: bool,
+    /// What was spent up to the text that is being told, for its first delta.
+    spoken: Option<Spent>,
     sequence: u64,
     /// Items that are complete.
     items: Vec<Value>,
@@ -255,6 +277,9 @@ impl Responses {
             delta["content_index"] = json!(0);
             delta["logprobs"] = json!([]);
         }
+        if let Some(spent) = self.spoken.take() {
+            delta["timings"] = timings(&spent);
+        }
         self.send(out, &format!("response.{}.delta", name(&kind)), delta);
         self.open = Some((kind, held));
     }
@@ -286,7 +311,7 @@ impl Responses {
         object.insert("error".into(), Value::Null);
         let cut = (status == "incomplete").then(|| json!({ "reason": "max_output_tokens" }));
         object.insert("incomplete_details".into(), cut.unwrap_or_default());
-        object.insert("model".into(), self.model.as_str().into());
+        object.insert("model".into(), self.name.as_str().into());
         object.insert("output".into(), self.items.clone().into());
         for (key, value) in [
             ("parallel_tool_calls", json!(true)),
@@ -303,11 +328,18 @@ impl Responses {
             "input_tokens": s.prompt,
             "input_tokens_details": { "cached_tokens": s.cached },
             "output_tokens": s.generated,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": self.thoughts() },
             "total_tokens": s.prompt + s.generated,
         });
         object.insert("usage".into(), if status == "in_progress" { Value::Null } else { usage });
         Value::Object(object)
+    }
+
+    /// Tokens of what the model thought, when that is read again.
+    fn thoughts(&self) -> usize {
+        let thoughts = self.items.iter().filter(|item| item["type"] == "reasoning");
+        let texts = thoughts.filter_map(|item| item["content"][0]["text"].as_str());
+        texts.map(|text| self.model.tokenizer.encode(text, false, false).len()).sum()
     }
 
     fn status(&self) -> &'static str {
@@ -348,20 +380,28 @@ impl Protocol for Responses {
 
     fn heard(&mut self, heard: Heard, out: &mut String) {
         match heard {
-            Heard::Text { text, .. } => {
+            Heard::Progress { cached, done, total, time_ms, .. } => {
+                let response = self.response("in_progress");
+                let progress = progress(cached, done, total, time_ms);
+                self.send(out, "response.in_progress", json!({ "response": response, "prompt_progress": progress }));
+            }
+            Heard::Text { text, spent, .. } => {
+                self.spoken = self.timings.then_some(spent);
                 for delta in self.parser.push(&text) {
                     self.delta(delta, out);
                 }
+                self.spoken = None;
             }
             Heard::End { ending, spent, .. } => self.end(ending, spent, out),
-            Heard::Progress { .. } | Heard::Vector { .. } | Heard::Failed { .. } => {}
+            Heard::Vector { .. } | Heard::Failed { .. } => {}
         }
     }
 
     fn finish(&mut self, out: &mut String) {
         let status = self.status();
         let response = self.response(status);
-        self.send(out, &format!("response.{status}"), json!({ "response": response }));
+        let times = timings(&self.spent);
+        self.send(out, &format!("response.{status}"), json!({ "response": response, "timings": times }));
     }
 
     fn fail(&mut self, error: &ApiError, out: &mut String) {
@@ -380,5 +420,40 @@ impl Protocol for Responses {
             self.end(said.ending.unwrap_or(Ending::Length), said.spent, out);
         }
         self.response(self.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_of_one_turn_are_one_message() {
+        let thought =
+            |text: &str| json!({ "type": "reasoning", "content": [{ "type": "reasoning_text", "text": text }] });
+        let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+        let said = |text: &str| json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] });
+        let items = [
+            json!({ "role": "user", "content": "a" }),
+            thought("hm"),
+            call("1"),
+            call("2"),
+            json!({ "type": "function_call_output", "call_id": "1", "output": "x" }),
+            json!({ "type": "web_search_call" }),
+            thought("so"),
+            said("b"),
+            json!({ "type": "reasoning", "summary": [], "encrypted_content": "?" }),
+            json!({ "role": "user", "content": "c" }),
+        ];
+        let (mut messages, mut thoughts) = (vec![], None);
+        items.iter().try_for_each(|item| add_item(&mut messages, &mut thoughts, item)).expect("messages");
+        let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().expect("a role")).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
+        assert_eq!(messages[1]["tool_calls"].as_array().map(Vec::len), Some(2));
+        assert_eq!(
+            (&messages[1]["reasoning_content"], &messages[3]["reasoning_content"]),
+            (&json!("hm"), &json!("so"))
+        );
+        assert_eq!(messages[3]["content"], "b");
     }
 }

@@ -43,6 +43,11 @@ pub fn timings(spent: &Spent) -> Value {
     })
 }
 
+/// `prompt_progress` of llama-server: how much of a prompt is done.
+pub fn progress(cached: usize, done: usize, total: usize, time_ms: f64) -> Value {
+    json!({ "total": total, "cache": cached, "processed": done, "time_ms": time_ms })
+}
+
 fn text(tokenizer: &Tokenizer, id: u32) -> (String, Vec<u8>) {
     let bytes = tokenizer.token_bytes(id).unwrap_or_default();
     (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())

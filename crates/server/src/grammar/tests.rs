@@ -139,17 +139,21 @@ fn odd_parameters_are_no_reason_to_refuse_a_tool() {
 #[test]
 fn spaces_do_not_go_on_for_ever() {
     let tokenizer = tokenizer();
-    let space = tokenizer.encode(" ", false, false)[0];
+    let [space, line] = [" ", "\n"].map(|text| tokenizer.encode(text, false, false)[0]);
     let grammars = Grammars::new(&tokenizer).expect("grammars");
     let asked = json!({ "response_format": { "type": "json_object" } });
     let grammar = grammars.read(Fields::of(&asked).expect("an object"), false).expect("a grammar").expect("a grammar");
-    let mut constraint = grammar.begin();
     let open = (0..tokenizer.vocab_len() as u32).find(|&id| tokenizer.token_bytes(id) == Some(b"{")).expect("a brace");
-    constraint.accept(open).expect("it may come");
-    let spaces = (0..100).take_while(|_| {
-        let mut logits = vec![0.0; tokenizer.vocab_len()];
-        constraint.mask(&mut logits).expect("something may come");
-        logits[space as usize] == 0.0 && constraint.accept(space).is_ok()
-    });
-    assert_eq!(spaces.count(), MOST_SPACES);
+    // How often a token may come after these.
+    let most = |before: &[u32], token: u32| {
+        let mut constraint = grammar.begin();
+        before.iter().for_each(|&id| constraint.accept(id).expect("it may come"));
+        let again = (0..100).take_while(|_| {
+            let mut logits = vec![0.0; tokenizer.vocab_len()];
+            constraint.mask(&mut logits).expect("something may come");
+            logits[token as usize] == 0.0 && constraint.accept(token).is_ok()
+        });
+        again.count()
+    };
+    assert_eq!((most(&[open], space), most(&[open], line), most(&[open, line], space)), (1, 2, MOST_SPACES));
 }

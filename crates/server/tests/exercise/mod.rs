@@ -8,6 +8,7 @@ use axum::http::{Method, Request};
 use model::batch::{Batch, Batches, Limits};
 use model::chat::{ChatTemplate, Family};
 use model::engine::EngineError;
+use model::runs::Reach;
 use model::sampler::SamplerConfig;
 use model::scheduler::worker::Worker;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler};
@@ -95,7 +96,9 @@ impl Exercise {
         };
         let app = Arc::new(App::new(options));
         let tokenizer = tokenizer();
-        let limits = Limits { vocab: tokenizer.vocab_len(), tokens: 64, segments: 4, context: CONTEXT, pages: 16 };
+        let reach = Reach::NOTHING;
+        let limits =
+            Limits { vocab: tokenizer.vocab_len(), tokens: 64, segments: 4, context: CONTEXT, pages: 16, reach };
         let engine = Turns { limits, out: vec![] };
         let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
         let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());

@@ -43,11 +43,23 @@ use std::time::SystemTime;
 #[derive(Debug)]
 pub(super) struct Template {
     body: Vec<ast::Stmt>,
+    names: parser::Names,
 }
 
 impl Template {
     pub(super) fn parse(source: &str) -> Result<Template, TemplateError> {
-        Ok(Template { body: parser::parse(source)? })
+        let (body, names) = parser::parse(source)?;
+        Ok(Template { body, names })
+    }
+
+    /// Whether it reads a variable.
+    pub(super) fn reads(&self, name: &str) -> bool {
+        self.names.read.contains(name)
+    }
+
+    /// Whether it tests a variable, as those do that have something of their own in place of one that is missing.
+    pub(super) fn tests(&self, name: &str) -> bool {
+        self.names.tested.contains(name)
     }
 
     /// The text of the template with the given variables.

@@ -200,10 +200,12 @@ impl Parser {
         loop {
             let line = self.line();
             if self.take_op("|") {
+                self.note_tested(&value);
                 let filter = self.applied()?;
                 let depth = value.depth.max(args_depth(&filter.args));
                 value = self.node(line, depth, ExprKind::Filter(Box::new(value), filter))?;
             } else if self.take_name("is") {
+                self.note_tested(&value);
                 let negated = self.take_name("not");
                 let test = self.test()?;
                 let depth = value.depth.max(args_depth(&test.args));
@@ -212,6 +214,12 @@ impl Parser {
             } else {
                 return Ok(value);
             }
+        }
+    }
+
+    fn note_tested(&mut self, value: &Expr) {
+        if let ExprKind::Name(name) = &value.kind {
+            self.names.tested.insert(name.clone());
         }
     }
 
@@ -344,7 +352,11 @@ impl Parser {
                     "if" | "else" | "and" | "or" | "not" | "in" | "is" => {
                         return self.unexpected("a value");
                     }
-                    name => ExprKind::Name(name.into()),
+                    name => {
+                        let name: Arc<str> = name.into();
+                        self.names.read.insert(name.clone());
+                        ExprKind::Name(name)
+                    }
                 };
                 self.next();
                 kind

@@ -1,5 +1,6 @@
 //! Tokens to statements. Expressions are in `parse_expr.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ast::{Applied, Expr, For, Macro, Stmt, StmtKind, Target};
@@ -9,20 +10,30 @@ use super::lexer::{Token, tokenize};
 
 pub(super) type Parsed<T> = Result<T, TemplateError>;
 
-/// The statements of a template.
-pub(super) fn parse(source: &str) -> Parsed<Vec<Stmt>> {
+/// The names in a template.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Those whose value is read somewhere.
+    pub(super) read: BTreeSet<Arc<str>>,
+    /// Those that a test or a filter is applied to, such as `is defined`.
+    pub(super) tested: BTreeSet<Arc<str>>,
+}
+
+/// The statements of a template and the names in them.
+pub(super) fn parse(source: &str) -> Parsed<(Vec<Stmt>, Names)> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(TemplateError::Limit { line: 1, limit: Limit::Source });
     }
-    let mut parser = Parser { tokens: tokenize(source)?, at: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokenize(source)?, at: 0, depth: 0, names: Names::default() };
     let (body, _) = parser.body(&[])?;
-    Ok(body)
+    Ok((body, parser.names))
 }
 
 pub(super) struct Parser {
     tokens: Vec<(Token, u32)>,
     at: usize,
     depth: usize,
+    pub(super) names: Names,
 }
 
 impl Parser {
