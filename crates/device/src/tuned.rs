@@ -61,7 +61,10 @@ impl TunedPlans {
         let ignored = |reason: String| Warning::TunedIgnored { file: self.file.clone(), reason };
         match fs::read_to_string(&self.file) {
             Ok(text) => self.parse(&text).ok_or_else(|| ignored("it is damaged".into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Tuned::default()),
+            // Nor is there anything where a file stands in the way of the folder.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Tuned::default())
+            }
             Err(error) => Err(ignored(error.to_string())),
         }
     }
