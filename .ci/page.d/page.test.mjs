@@ -49,6 +49,8 @@ onPage('an answer streams, with its speed and the filling of the context', async
     const look = () => lengths.add(document.querySelector('.running > .markdown')?.textContent.length ?? 0);
     new MutationObserver(look).observe(document.querySelector('#log'), { subtree: true, childList: true });
   });
+  // The page asks for the properties when it opens.
+  await page.locator('#model').filter({ hasText: /./ }).waitFor();
   assert.equal(await page.textContent('#model'), (await props()).model_alias);
   await changing(page, () => ({ ignore_eos: true, max_tokens: 600 }));
   await say(page, 'Tell me a story about a fox.');
