@@ -5,10 +5,8 @@
 //! columns by shuffles ([`crate::transpose`]).
 
 use crate::lower::Item;
-use crate::slp::Packer;
-use crate::tile::{Tiler, depends, replace};
+use crate::tile::{Tiler, depends, first_lane, replace};
 use crate::transpose::transpose;
-use ir::index::Linear;
 use ir::{Graph, Id};
 
 /// The statements of a map that is exchanged in squares, if its loads are neighbours along an outer dimension.
@@ -16,23 +14,21 @@ pub(crate) fn squares(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<I
     let n = t.lanes();
     let (&last, outer) = item.dims.split_last()?;
     let length = g.as_int(g.src(last)[0]).filter(|e| n >= 4 && e % n == 0)?;
-    let index = Linear::of(g, item.index);
-    let affine = index.coefficient(last) == 1 && !index.terms.iter().any(|i| i.0 != last && depends(g, i.0, last));
-    if !affine || g.dtype(item.value).bytes() != 4 {
+    if g.dtype(item.value).bytes() != 4 {
         return None;
     }
+    let across = t.counted(g, length / n);
+    let start = first_lane(g, item.index, last, across, n)?;
     let (position, along) = outer.iter().enumerate().rev().find_map(|(position, &d)| {
         let extent = g.as_int(g.src(d)[0]).filter(|e| e % n == 0 && depends(g, item.value, d))?;
         let along = t.counted(g, extent / n);
-        row(t, g, item, (last, None), (d, along)).map(|_| (position, along))
+        t.pack_along(g, d, along, n, item.value, None, 1).map(|_| (position, along))
     })?;
-    let across = t.counted(g, length / n);
     let d = outer[position];
-    let rows: Option<Vec<Id>> = (0..n).map(|i| row(t, g, item, (last, Some((across, i))), (d, along))).collect();
+    let values = t.copies(g, item.value, last, across, n).into_iter();
+    let rows: Option<Vec<Id>> = values.map(|value| Some(t.pack_along(g, d, along, n, value, None, 1)?.0)).collect();
     let columns = transpose(g, &rows?, 1, n as usize);
     let width = g.int(n);
-    let at = g.mul(across, width);
-    let start = replace(g, item.index, last, at);
     let stores = columns.into_iter().enumerate().map(|(j, column)| {
         let (at, j) = (g.mul(along, width), g.int(j as i64));
         let at = g.add(at, j);
@@ -44,27 +40,4 @@ pub(crate) fn squares(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<I
     dims[position] = along;
     dims.push(across);
     Some(t.nest(g, &dims, stores))
-}
-
-/// The values at one index of the last dimension (of any, if none is given), a vector along an outer one.
-fn row(
-    t: &mut Tiler,
-    g: &mut Graph,
-    item: &Item,
-    (last, at): (Id, Option<(Id, i64)>),
-    (d, along): (Id, Id),
-) -> Option<Id> {
-    let n = t.lanes();
-    let value = match at {
-        None => item.value,
-        Some((across, i)) => {
-            let (width, i) = (g.int(n), g.int(i));
-            let at = g.mul(across, width);
-            let at = g.add(at, i);
-            replace(g, item.value, last, at)
-        }
-    };
-    let lanes = t.copies(g, value, d, along, n);
-    let mut packer = Packer::default();
-    packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0)
 }

@@ -297,7 +297,7 @@ impl Tiler {
     /// `expr` at `range = r * n + lane` as a vector, and the index of the first
     /// lane if consecutive lanes have consecutive indices.
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
-    fn pack_along(
+    pub(crate) fn pack_along(
         &mut self,
         g: &mut Graph,
         range: Id,
@@ -315,15 +315,7 @@ impl Tiler {
         }
         let first = match index {
             None => None,
-            Some(i) => {
-                let lin = Linear::of(g, i);
-                if lin.coefficient(range) != 1 || lin.terms.iter().any(|t| t.0 != range && depends(g, t.0, range)) {
-                    return None;
-                }
-                let k = g.int(n);
-                let at = g.mul(r, k);
-                Some(replace(g, i, range, at))
-            }
+            Some(i) => Some(first_lane(g, i, range, r, n)?),
         };
         Some((v, first))
     }
@@ -509,6 +501,17 @@ impl Tiler {
         let e = g.src(range)[0];
         bounds(g, e).1
     }
+}
+
+/// An index at `range = r * n`, if it grows by one with the range.
+pub(crate) fn first_lane(g: &mut Graph, index: Id, range: Id, r: Id, n: i64) -> Option<Id> {
+    let lin = Linear::of(g, index);
+    if lin.coefficient(range) != 1 || lin.terms.iter().any(|t| t.0 != range && depends(g, t.0, range)) {
+        return None;
+    }
+    let k = g.int(n);
+    let at = g.mul(r, k);
+    Some(replace(g, index, range, at))
 }
 
 /// Every combination of unrolled offsets, as replacements of the dimensions.

@@ -66,7 +66,8 @@ pub struct Batch {
     rows: Vec<i32>,
     /// Page table, `[segments, row_pages]`.
     table: Vec<i32>,
-    segments: usize,
+    /// Positions of the tokens of each segment.
+    segments: Vec<Range<usize>>,
     output: Output,
     runs: Runs,
 }
@@ -120,7 +121,7 @@ impl Batch {
             segment: Vec::with_capacity(limits.tokens),
             rows: Vec::with_capacity(limits.tokens),
             table: vec![0; limits.segments * limits.row_pages()],
-            segments: 0,
+            segments: Vec::with_capacity(limits.segments),
             output: Output::Logits,
             runs: Runs::default(),
             limits,
@@ -139,7 +140,7 @@ impl Batch {
         self.segment.clear();
         self.rows.clear();
         self.runs.clear();
-        self.segments = 0;
+        self.segments.clear();
         self.output = Output::Logits;
     }
 
@@ -155,14 +156,7 @@ impl Batch {
 
     /// The program that runs it.
     pub fn variant(&self) -> Variant {
-        // A segment ends where the next one begins.
-        let ends = (1..=self.token.len()).filter(|&i| self.segment.get(i) != self.segment.get(i - 1));
-        let positions = |end: usize| {
-            let last = self.position[end - 1] as usize;
-            let first = self.segment[..end].partition_point(|&s| s < self.segment[end - 1]);
-            self.position[first] as usize..last + 1
-        };
-        Variant { class: self.limits.class(ends.map(positions)), output: self.output }
+        Variant { class: self.limits.class(self.segments.iter().cloned()), output: self.output }
     }
 
     /// Adds tokens of a sequence that begin at position `start`; position `p` lies in `pages[p / 64]`. Every position
@@ -189,17 +183,17 @@ impl Batch {
         if tokens.is_empty() {
             return Err(EngineError::Batch("a segment without tokens".into()));
         }
-        if self.token.len() + tokens.len() > self.limits.tokens || self.segments == self.limits.segments {
+        if self.token.len() + tokens.len() > self.limits.tokens || self.segments.len() == self.limits.segments {
             return Err(EngineError::Batch(format!(
                 "{} tokens of {} sequences (at most {} of {})",
                 self.token.len() + tokens.len(),
-                self.segments + 1,
+                self.segments.len() + 1,
                 self.limits.tokens,
                 self.limits.segments
             )));
         }
-        let (segment, row) = (self.segments, self.limits.row_pages());
-        self.segments += 1;
+        let (segment, row) = (self.segments.len(), self.limits.row_pages());
+        self.segments.push(start..end);
         self.runs.add(segment, self.token.len(), start..end, pages);
         self.token.extend(tokens.iter().map(|&token| token as i32));
         self.position.extend((start..end).map(|position| position as i32));
@@ -228,7 +222,7 @@ impl Batch {
 
     /// Sequences in it.
     pub fn segments(&self) -> usize {
-        self.segments
+        self.segments.len()
     }
 
     /// Rows of logits that were asked for.
@@ -266,7 +260,7 @@ impl Batch {
             "position" => &self.position,
             "segment" => &self.segment,
             "rows" => &self.rows,
-            "page_table" => &self.table[..self.segments * self.limits.row_pages()],
+            "page_table" => &self.table[..self.segments.len() * self.limits.row_pages()],
             "run_token" => &self.runs.token,
             "run_position" => &self.runs.position,
             "run_segment" => &self.runs.segment,
