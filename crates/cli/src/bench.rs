@@ -19,6 +19,7 @@ use crate::peaks;
 use crate::terminal;
 use crate::tune::TuneFlag;
 use model::engine::Engine;
+use model::random::Random;
 use model::step::Class;
 use report::{Format, Report, Row};
 use std::path::{Path, PathBuf};
@@ -245,30 +246,13 @@ impl<'a> Running<'a> {
     fn decode(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
         for at in 0..n {
             self.watch.check()?;
-            let token = [self.random.token(self.opened)];
+            let token = [self.random.token(self.opened.engine.config())];
             self.opened.engine.step(&token, start + at, 0..1)?;
         }
         Ok(())
     }
 
     fn tokens(&mut self, n: usize) -> Vec<u32> {
-        (0..n).map(|_| self.random.token(self.opened)).collect()
-    }
-}
-
-/// Tokens that differ, the same in every run.
-pub struct Random(pub u64);
-
-impl Random {
-    /// A token of the vocabulary.
-    pub fn token(&mut self, opened: &Opened) -> u32 {
-        self.below(opened.engine.config().vocab as u64)
-    }
-
-    /// A number below another.
-    pub fn below(&mut self, limit: u64) -> u32 {
-        // Knuth's MMIX generator; the high bits are the good ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % limit.max(1)) as u32
+        (0..n).map(|_| self.random.token(self.opened.engine.config())).collect()
     }
 }

@@ -4,7 +4,6 @@ mod marks;
 mod trace;
 
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
-use crate::bench::Random;
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::open::{self, Opened, Positions};
@@ -13,6 +12,7 @@ use crate::terminal;
 use crate::tune::TuneFlag;
 use anyhow::Context;
 use device::Profile;
+use model::random::Random;
 use model::step::Class;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -133,7 +133,7 @@ fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Prof
         watch.check()?;
         terminal::progress(&format!("filling the cache: {at} of {depth}"));
         let n = chunk.min(depth - at);
-        let tokens: Vec<u32> = (0..n).map(|_| random.token(opened)).collect();
+        let tokens: Vec<u32> = (0..n).map(|_| random.token(opened.engine.config())).collect();
         opened.engine.step(&tokens, at, n - 1..n)?;
     }
     let mut total = Total { steps: 0, wall_ns: 0, host_ns: 0, rest_ns: 0, lines: vec![] };
@@ -142,7 +142,7 @@ fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Prof
     for step in 0..=u64::from(args.steps) {
         watch.check()?;
         terminal::progress(&format!("step {step} of {}", args.steps));
-        let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened)).collect();
+        let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened.engine.config())).collect();
         let start = Instant::now();
         let profile = opened.engine.profile(&tokens, depth)?;
         if step > 0 {

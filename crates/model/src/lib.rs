@@ -12,6 +12,7 @@ pub mod pages;
 pub mod perplexity;
 pub mod plan;
 pub mod quantize;
+pub mod random;
 pub mod runs;
 pub mod sampler;
 pub mod scheduler;

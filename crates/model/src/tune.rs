@@ -11,6 +11,7 @@
 mod beam;
 
 use crate::engine::{Engine, EngineError, Loaded};
+use crate::random::Random;
 use crate::step::{Output, Variant};
 use beam::Beam;
 use compiler::program::{Kernel, Program};
@@ -495,15 +496,15 @@ struct Bench<'e> {
 impl<'e> Bench<'e> {
     /// Fills the cache, and finds out how long a step takes.
     fn new(engine: &'e mut Engine, step: Step) -> Result<Bench<'e>, EngineError> {
-        let mut random = Random(1, engine.config().vocab as u64);
+        let mut random = Random(1);
         let chunk = engine.chunk();
         for at in (0..step.depth).step_by(chunk) {
             let n = chunk.min(step.depth - at);
-            let tokens: Vec<u32> = (0..n).map(|_| random.token()).collect();
+            let tokens: Vec<u32> = (0..n).map(|_| random.token(engine.config())).collect();
             engine.step(&tokens, at, n - 1..n)?;
         }
-        let tokens: Vec<u32> = (0..step.tokens).map(|_| random.token()).collect();
-        let others = (0..step.tokens).map(|_| random.token()).collect();
+        let tokens: Vec<u32> = (0..step.tokens).map(|_| random.token(engine.config())).collect();
+        let others = (0..step.tokens).map(|_| random.token(engine.config())).collect();
         let depth = step.depth;
         let (turns, step_time) = (LEAST_TURNS, Duration::ZERO);
         let mut bench = Bench { engine, tokens, others, depth, want: vec![], turns, step_time };
@@ -550,15 +551,5 @@ impl<'e> Bench<'e> {
         } else {
             nmse
         })
-    }
-}
-
-/// Tokens without a pattern (Knuth's MMIX generator).
-struct Random(u64, u64);
-
-impl Random {
-    fn token(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % self.1.max(1)) as u32
     }
 }

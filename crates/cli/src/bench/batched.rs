@@ -3,7 +3,7 @@
 //! Every sequence has a prompt of its own. First all prompts are computed, in steps of as many tokens as the engine
 //! takes; then each step decodes one token of every sequence.
 
-use super::{Arguments, Random};
+use super::Arguments;
 use crate::failure::Usage;
 use crate::interrupt::{self, Watch};
 use crate::open::{self, Opened, Positions};
@@ -11,6 +11,7 @@ use crate::peaks;
 use crate::terminal;
 use model::batch::Batch;
 use model::engine::Sharing;
+use model::random::Random;
 use model::step::{Class, PAGE};
 use serde_json::{Value, json};
 use std::io::Write;

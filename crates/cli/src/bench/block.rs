@@ -3,11 +3,12 @@
 //! Taken inside whole steps, so that every block has weights of its own and finds the caches as in real use. A kernel
 //! belongs to the block whose tensors it reads.
 
-use super::{Random, median};
+use super::median;
 use crate::interrupt::Watch;
 use crate::open::Opened;
 use anyhow::bail;
 use device::Profile;
+use model::random::Random;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -22,7 +23,7 @@ pub fn run(opened: &mut Opened, depths: &[usize], watch: &Watch) -> anyhow::Resu
         for at in (0..depth).step_by(chunk) {
             watch.check()?;
             let n = chunk.min(depth - at);
-            let tokens: Vec<u32> = (0..n).map(|_| random.token(opened)).collect();
+            let tokens: Vec<u32> = (0..n).map(|_| random.token(opened.engine.config())).collect();
             opened.engine.prepare(opened.engine.class_of(n, at))?;
             opened.engine.step(&tokens, at, n - 1..n)?;
         }
@@ -31,7 +32,7 @@ pub fn run(opened: &mut Opened, depths: &[usize], watch: &Watch) -> anyhow::Resu
         // The first step warms up.
         while blocks.len() < RUNS || steps < 4 {
             watch.check()?;
-            let token = random.token(opened);
+            let token = random.token(opened.engine.config());
             let profile = opened.engine.profile(&[token], depth)?;
             if steps > 0 {
                 for (block, feed_forward) in of_blocks(&profile) {
