@@ -74,7 +74,7 @@ impl Options {
             tokens: if vector_bytes >= 64 { 8 } else { 4 },
             product: false,
             dots: true,
-            few: 3,
+            few: 9,
         };
         Options {
             numerics,

@@ -8,13 +8,19 @@
 
 use crate::lower::Item;
 use crate::slp::Packer;
-use crate::tile::{Tiler, collect_loads, depends, expand_copies, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, replace, zero};
 use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
+
+/// Bytes of values that stay in the nearest cache beside rows that pass through it, where two threads share a core.
+const NEAR: i64 = 16 << 10;
+
+/// Elements of the longest block of any format; a panel holds whole blocks.
+pub(crate) const BLOCK: i64 = 256;
 
 /// The parts of `dot * factors plus rests`.
 pub(crate) struct Pattern {
@@ -183,17 +189,45 @@ struct Pass {
     groups: i64,
 }
 
-/// Statements of an item that is an integer dot, if it is one. Rows that `few` tokens read come from memory; those that
-/// many read come from a near cache after the first.
-pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) -> Option<Vec<Id>> {
+/// Tokens that are multiplied with rows as they come from memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    /// Counts the tokens.
+    pub(crate) token: Id,
+    /// So many share what is unpacked of a row.
+    pub(crate) side: i64,
+}
+
+/// Tokens of a stream that are computed side by side.
+struct Block {
+    token: Id,
+    side: i64,
+    /// Counts blocks.
+    at: Id,
+    /// Stands for a token of a block.
+    slot: Id,
+}
+
+/// Statements of an item that is an integer dot, if it is one. Rows that a `stream` of few tokens reads come from
+/// memory; those that many read come from a near cache after the first.
+pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, stream: Option<Stream>) -> Option<Vec<Id>> {
     if t.plan.vector_bytes == 0 {
         return None;
     }
-    let p = matches(g, item.value)?;
-    let total = g.as_int(g.src(p.group)[0])?;
+    let mut p = matches(g, item.value)?;
+    let mut total = g.as_int(g.src(p.group)[0])?;
     let width = g.as_int(g.src(p.element)[0])?;
     if width % 4 != 0 {
         return None;
+    }
+    let panels = stream.map_or(1, |s| panels(total, width, s.side));
+    let panel = t.counted(g, panels);
+    if panels > 1 {
+        if g.dtype(item.buffer) != DType::F32 {
+            return None;
+        }
+        total /= panels;
+        p.cut(t, g, panel, total);
     }
     let mut passes = vec![];
     for s in segments(total, t.lanes()) {
@@ -210,17 +244,27 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) 
         passes.extend(all?);
     }
     // Values do not depend on the row: order them once, before the rows.
-    let (x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
+    let (mut x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
+    let block = stream.filter(|s| s.side > 1).map(|Stream { token, side }| {
+        let (up, n) = (g.int(side - 1), g.int(side));
+        let count = g.add(g.src(token)[0], up);
+        let count = g.binary(BinOp::Div, count, n);
+        Block { token, side, at: t.range(g, count), slot: t.counted(g, side) }
+    });
     let mut before = vec![];
     let rows: i64 = row_dims.iter().map(|&d| t.most(g, d)).product();
     if rows >= 4 {
-        arrange(t, g, &mut passes, &mut before);
+        arrange(t, g, &mut passes, block.as_ref(), &mut before);
     }
-    // Rows side by side.
-    let again = !few && x_dims.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
+    // Tokens and rows side by side.
+    let mut unrolled = vec![];
+    if let Some(b) = &block {
+        x_dims.iter_mut().filter(|d| **d == b.token).for_each(|d| *d = b.at);
+        unrolled.push((b.token, b.at, b.side));
+    }
+    let again = stream.is_none() && x_dims.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
     let side = if again { t.plan.rows } else { t.plan.streams };
     let mut dims = row_dims.clone();
-    let mut unrolled = vec![];
     if let Some(&last) = row_dims.last()
         && let Some(extent) = g.as_int(g.src(last)[0])
         && let Some(u) = (2..=side).rev().find(|u| extent % u == 0)
@@ -229,13 +273,26 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) 
         unrolled.push((last, r, u));
         *dims.last_mut().unwrap() = r;
     }
-    let copies = expand_copies(g, &unrolled);
+    let mut copies = expand_copies(g, &unrolled);
+    if let Some(b) = &block {
+        let of_token = copies.len() / b.side as usize;
+        for (i, copy) in copies.iter_mut().enumerate() {
+            copy.insert(b.slot, g.int((i / of_token) as i64));
+        }
+    }
     let mut first = vec![];
     let mut loops = vec![];
     let mut last = vec![];
     let mut sums: Vec<Vec<Id>> = vec![vec![]; copies.len()];
     // Accumulators are shared by the passes of equal width.
-    let mut accs: FxHashMap<(usize, u8, i64), Id> = FxHashMap::default();
+    let mut accs: FxHashMap<(usize, i64), Id> = FxHashMap::default();
+    for (c, sums) in copies.iter().zip(&mut sums).filter(|_| panels > 1) {
+        // All are read before any is written: past the last token, the last one is computed again.
+        let index = g.substitute(item.index, &mut c.clone());
+        let (before, sum) = (t.acc(g, DType::F32), g.load(item.buffer, index, 1));
+        first.push((before, sum));
+        sums.push(before);
+    }
     for q in &passes {
         let mut update = vec![];
         let mut fetch = vec![];
@@ -257,13 +314,16 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) 
                 let so_far = chains[start].1;
                 chains[start].1 = g.make(Op::Dot4, ity, vec![], vec![so_far, code, x]);
             }
-            let acc = *accs.entry((ci, 0, lanes as i64)).or_insert_with(|| {
-                let a = t.acc(g, Type::vector(DType::F32, lanes));
-                let z = zero(g, Type::vector(DType::F32, lanes));
-                first.push((a, z));
-                sums[ci].push(a);
-                a
-            });
+            let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64| {
+                *accs.entry((ci, lanes)).or_insert_with(|| {
+                    let ty = Type::vector(DType::F32, lanes as usize);
+                    let (a, z) = (t.acc(g, ty), zero(g, ty));
+                    first.push((a, z));
+                    sums[ci].push(a);
+                    a
+                })
+            };
+            let acc = sum_of(t, g, lanes as i64);
             let mut next = acc;
             let factor = q.factor.map(|f| sub(g, f));
             for (map, dots) in chains {
@@ -274,31 +334,37 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) 
                 }
                 next = g.add(next, v);
             }
-            update.push((acc, next));
             if let Some(rest) = q.rest {
                 let rest = sub(g, rest);
-                let ty = Type::vector(DType::F32, q.groups as usize);
-                let acc = *accs.entry((ci, 1, q.groups)).or_insert_with(|| {
-                    let a = t.acc(g, ty);
-                    let z = zero(g, ty);
-                    first.push((a, z));
-                    sums[ci].push(a);
-                    a
-                });
-                let next = g.add(acc, rest);
-                update.push((acc, next));
+                let with = sum_of(t, g, q.groups);
+                if with == acc {
+                    next = g.add(next, rest);
+                } else {
+                    let sum = g.add(with, rest);
+                    update.push((with, sum));
+                }
             }
+            update.push((acc, next));
             if t.plan.prefetch > 0 && q.groups * width >= 128 {
                 let mut loads = vec![];
                 for (code, ..) in &q.steps {
                     let code = sub(g, *code);
                     collect_loads(g, code, &mut loads);
                 }
-                fetch.extend(prefetches(g, &loads, t.plan.prefetch));
+                let ahead = match (panels, row_dims.last(), loads.first()) {
+                    (2.., Some(&row), Some(&load)) => {
+                        // As many bytes of this panel, in the rows that come next.
+                        let row_bytes = Linear::of(g, g.src(load)[1]).coefficient(row).max(1);
+                        (t.plan.prefetch * panels + row_bytes - 1) / row_bytes * row_bytes
+                    }
+                    _ => t.plan.prefetch,
+                };
+                let lines = prefetches(g, &loads, ahead);
+                fetch.extend(lines.into_iter().filter(|line| !fetch.contains(line)).collect::<Vec<_>>());
             }
         }
         fetch.push(t.set(g, update));
-        loops.push(crate::tile::make_loop(g, q.range, fetch));
+        loops.push(make_loop(g, q.range, fetch));
     }
     for (ci, c) in copies.iter().enumerate() {
         let mut total: Option<Id> = None;
@@ -317,7 +383,35 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, few: bool) 
     stmts.extend(last);
     let stmts = t.nest(g, &dims, stmts);
     before.extend(stmts);
-    Some(t.nest(g, &x_dims, before))
+    if panels == 1 {
+        return Some(t.nest(g, &x_dims, before));
+    }
+    let nothing = g.float(0.0);
+    let clear = t.store(g, item.buffer, item.index, nothing);
+    let mut all = t.nest(g, &item.dims, vec![clear]);
+    x_dims.push(panel);
+    all.extend(t.nest(g, &x_dims, before));
+    Some(all)
+}
+
+/// Into how many panels of whole blocks sums are cut, so that the values of `tokens` tokens stay in the nearest cache.
+fn panels(groups: i64, width: i64, tokens: i64) -> i64 {
+    let fits = |n: &i64| groups % n == 0 && groups / n * width * tokens <= NEAR && groups / n * width % BLOCK == 0;
+    if tokens > 1 { (1..=groups).find(fits).unwrap_or(1) } else { 1 }
+}
+
+impl Pattern {
+    /// Leaves `groups` groups of panel `panel`.
+    fn cut(&mut self, t: &mut Tiler, g: &mut Graph, panel: Id, groups: i64) {
+        let within = t.counted(g, groups);
+        let n = g.int(groups);
+        let first = g.mul(panel, n);
+        let at = g.add(first, within);
+        let mut of_panel = |e: Id| replace(g, e, self.group, at);
+        (self.code, self.x) = (of_panel(self.code), of_panel(self.x));
+        self.factors.iter_mut().chain(&mut self.rests).for_each(|e| *e = of_panel(*e));
+        self.group = within;
+    }
 }
 
 /// Asks for every line that the loads will touch so many bytes ahead.
@@ -428,23 +522,47 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
     Some(Pass { range, passes: s.passes, steps, bytes, factor, rest, groups: s.groups })
 }
 
-/// Stores the values in lane order in scratch, where they are not already.
-fn arrange(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], before: &mut Vec<Id>) {
+/// Stores the values in lane order in scratch, where they are not already; those of the tokens of a block after each
+/// other.
+fn arrange(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], tokens: Option<&Block>, before: &mut Vec<Id>) {
     for q in passes {
         if q.steps.iter().all(|s| *g.op(s.1) == Op::Load) {
             continue;
         }
         let n = q.steps.len();
-        let len = q.passes as usize * n * q.bytes;
-        let stash = t.new_stash(g, DType::I8, len);
+        let len = q.passes * (n * q.bytes) as i64;
+        let stash = t.new_stash(g, DType::I8, (len * tokens.map_or(1, |b| b.side)) as usize);
         let mut stmts = vec![];
         for (i, s) in q.steps.iter_mut().enumerate() {
             let (k, off) = (g.int((n * q.bytes) as i64), g.int((i * q.bytes) as i64));
             let at = g.mul(q.range, k);
-            let at = g.add(at, off);
-            stmts.push(t.store(g, stash, at, s.1));
+            let mut at = g.add(at, off);
+            let mut x = s.1;
+            if let Some(b) = tokens {
+                let whole = g.int(len);
+                let first = g.mul(b.slot, whole);
+                at = g.add(first, at);
+                let token = b.token_at_slot(g);
+                x = replace(g, x, b.token, token);
+            }
+            stmts.push(t.store(g, stash, at, x));
             s.1 = g.load(stash, at, q.bytes);
         }
-        before.push(crate::tile::make_loop(g, q.range, stmts));
+        let pass = make_loop(g, q.range, stmts);
+        before.push(match tokens {
+            Some(b) => make_loop(g, b.slot, vec![pass]),
+            None => pass,
+        });
+    }
+}
+
+impl Block {
+    /// The token of a slot; past the last one, the last one again.
+    fn token_at_slot(&self, g: &mut Graph) -> Id {
+        let (n, one) = (g.int(self.side), g.int(1));
+        let first = g.mul(self.at, n);
+        let at = g.add(first, self.slot);
+        let last = g.sub(g.src(self.token)[0], one);
+        g.binary(BinOp::Min, at, last)
     }
 }

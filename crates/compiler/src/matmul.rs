@@ -9,7 +9,7 @@
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
 
-use crate::dot::{Pattern, combined, integer_dot, lane_order, matches, terms};
+use crate::dot::{BLOCK, Pattern, Stream, combined, integer_dot, lane_order, matches, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
 use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
@@ -67,11 +67,8 @@ struct Stretches {
 /// Elements of a panel at most: those of 128 tokens take 256 KiB.
 const PANEL: i64 = 2048;
 
-/// Elements of the longest block of any format; a panel holds whole blocks.
-const BLOCK: i64 = 256;
-
-/// A kernel that has never fewer tokens than this does without a path for few.
-const FEW: i64 = 2;
+/// Fewer tokens than this take short products as they come.
+const FEW_SHORT: i64 = 3;
 
 /// Into how many panels a sum over groups is cut.
 fn panels(groups: i64, width: i64) -> i64 {
@@ -121,11 +118,6 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         }
         _ => return None,
     };
-    let panels = panels(groups, width);
-    let panel = t.counted(g, panels);
-    let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, factor, rest };
-    let (mut body, packed) = tile.pack_tokens(t, g)?;
-    let blocks = tile.row_blocks(t, g, rows / lanes, &packed)?;
     let (mut around, mut inside) = (vec![], vec![]);
     for &d in &item.dims {
         match moves(g, d) {
@@ -134,6 +126,26 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
             _ => around.push(d),
         }
     }
+    let extent = g.src(token)[0];
+    let (least, most) = bounds(g, extent);
+    // A token of a row costs a sum across lanes, which a short product does not pay for.
+    let few = t.plan.few.min(if groups < lanes { FEW_SHORT } else { i64::MAX });
+    // Few do not pay for unpacking rows into scratch, and none for reading them.
+    let streamed = match least < few {
+        true => {
+            let dims = inside.iter().copied().chain([token, row]).collect();
+            streamed(t, g, &Item { dims, ..item.clone() }, token, few - 1)?
+        }
+        false => vec![],
+    };
+    if most < few {
+        return Some(t.nest(g, &around, streamed));
+    }
+    let panels = panels(groups, width);
+    let panel = t.counted(g, panels);
+    let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, factor, rest };
+    let (mut body, packed) = tile.pack_tokens(t, g)?;
+    let blocks = tile.row_blocks(t, g, rows / lanes, &packed)?;
     let mut stmts = vec![];
     if panels > 1 {
         let start = g.float(0.0);
@@ -143,16 +155,22 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     }
     body.extend(t.nest(g, &inside, blocks));
     stmts.push(make_loop(g, panel, body));
-    let extent = g.src(token)[0];
-    let least = bounds(g, extent).0;
-    if least < 1 || least < t.plan.few.min(FEW) {
-        // Few do not pay for unpacking rows, and none for reading them.
-        let few = t.plan.few.max(1);
-        let dims = inside.iter().copied().chain([token, row]).collect();
-        let plain = if few > 1 { integer_dot(t, g, &Item { dims, ..item.clone() }, true)? } else { vec![] };
-        stmts = few_or_many(g, extent, few, plain, stmts);
+    if least < few.max(1) {
+        stmts = few_or_many(g, extent, few.max(1), streamed, stmts);
     }
     Some(t.nest(g, &around, stmts))
+}
+
+/// An item for a few tokens, `most` at most: as many side by side as there are, rounded up to a power of two, and in
+/// blocks of what the plan takes if there are more.
+fn streamed(t: &mut Tiler, g: &mut Graph, item: &Item, token: Id, most: i64) -> Option<Vec<Id>> {
+    let widest = 1i64 << t.plan.tokens.max(1).ilog2();
+    let sides = (0..).map(|b| 1i64 << b).take_while(|&s| s == 1 || s <= widest && s / 2 < most);
+    let all: Vec<(i64, Vec<Id>)> = sides
+        .map(|side| Some((side, integer_dot(t, g, item, Some(Stream { token, side }))?)))
+        .collect::<Option<_>>()?;
+    let tokens = g.src(token)[0];
+    all.into_iter().rev().reduce(|(_, more), (side, stmts)| (side, few_or_many(g, tokens, side + 1, stmts, more))).map(|f| f.1)
 }
 
 /// The factors that move with the row and those that move with the token.

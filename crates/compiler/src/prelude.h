@@ -72,12 +72,22 @@ KL_HALVES_16(i32)
 KL_HALVES_16(f32)
 KL_HALVES_16(f16)
 KL_HALVES_16(bf16)
-#define KL_HALVES_32(name) \
-  KL name##x32 kl_join_##name##x32(name##x16 a, name##x16 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); } \
+#define KL_PARTS_32(name) \
   KL name##x16 kl_low_##name##x32(name##x32 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); } \
   KL name##x16 kl_high_##name##x32(name##x32 v) { return __builtin_shufflevector(v, v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); }
-KL_HALVES_32(u8)
-KL_HALVES_32(i8)
+#define KL_HALVES_32(name) \
+  KL name##x32 kl_join_##name##x32(name##x16 a, name##x16 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); } \
+  KL_PARTS_32(name)
+/* Asked for halves of bytes, gcc takes a permutation of all of them. */
+#if defined(__AVX2__)
+#define KL_BYTES_32(name) \
+  KL name##x32 kl_join_##name##x32(name##x16 a, name##x16 b) { return (name##x32)_mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)a), (__m128i)b, 1); } \
+  KL_PARTS_32(name)
+#else
+#define KL_BYTES_32(name) KL_HALVES_32(name)
+#endif
+KL_BYTES_32(u8)
+KL_BYTES_32(i8)
 KL_HALVES_32(u16)
 KL_HALVES_32(i16)
 KL_HALVES_32(u32)
@@ -85,12 +95,22 @@ KL_HALVES_32(i32)
 KL_HALVES_32(f32)
 KL_HALVES_32(f16)
 KL_HALVES_32(bf16)
-#define KL_HALVES_64(name) \
-  KL name##x64 kl_join_##name##x64(name##x32 a, name##x32 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63); } \
+#define KL_PARTS_64(name) \
   KL name##x32 kl_low_##name##x64(name##x64 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31); } \
   KL name##x32 kl_high_##name##x64(name##x64 v) { return __builtin_shufflevector(v, v, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63); }
-KL_HALVES_64(u8)
-KL_HALVES_64(i8)
+#define KL_HALVES_64(name) \
+  KL name##x64 kl_join_##name##x64(name##x32 a, name##x32 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63); } \
+  KL_PARTS_64(name)
+/* Asked for halves of bytes, gcc takes a permutation of all of them. */
+#if defined(__AVX512F__)
+#define KL_BYTES_64(name) \
+  KL name##x64 kl_join_##name##x64(name##x32 a, name##x32 b) { return (name##x64)_mm512_inserti64x4(_mm512_castsi256_si512((__m256i)a), (__m256i)b, 1); } \
+  KL_PARTS_64(name)
+#else
+#define KL_BYTES_64(name) KL_HALVES_64(name)
+#endif
+KL_BYTES_64(u8)
+KL_BYTES_64(i8)
 KL_HALVES_64(u16)
 KL_HALVES_64(i16)
 KL_HALVES_64(u32)

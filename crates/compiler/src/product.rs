@@ -83,9 +83,8 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         Tile { item, of_row, of_token, row, token, outer: outer.clone(), k, panel, depth }.statements(t, g, panels)
     })?;
     let extent = g.src(token)[0];
-    let few = t.plan.few;
+    let few = t.plan.few.min(FEW);
     if bounds(g, extent).0 < few {
-        // Few tokens do not pay for blocks.
         let plain = Item { dims: vec![token, row], ..item.clone() };
         let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;
         stmts = few_or_many(g, extent, few, plain, stmts);
@@ -93,6 +92,9 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     let around: Vec<Id> = item.dims.iter().copied().filter(|&d| d != row && d != token).collect();
     Some(t.nest(g, &around, stmts))
 }
+
+/// Fewer tokens than this do not pay for blocks.
+const FEW: i64 = 3;
 
 /// Into how many panels an inner product may be cut, best first: panels of whole blocks of any format, of any steps,
 /// or all of a short sum.

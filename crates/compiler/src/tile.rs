@@ -37,8 +37,8 @@ pub struct Plan {
     pub product: bool,
     /// Whether sums of products of codes become packed integer dots.
     pub dots: bool,
-    /// Fewer tokens than this are multiplied one by one where their number is data, or for a matrix unit; 0 never,
-    /// so that a token's sums have the same order whatever is beside it.
+    /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
+    /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
     pub few: i64,
 }
 
@@ -186,7 +186,7 @@ impl Tiler {
                 } else if let Some(s) = self.attempt(|t| matmul::register_tile(t, g, item)) {
                     self.paths.push("integer tile");
                     s
-                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item, false)).flatten() {
+                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item, None)).flatten() {
                     self.paths.push("integer dot");
                     s
                 } else if let Some((write, item)) = self.attempt(|t| converted_once(t, g, item)) {
