@@ -38,7 +38,7 @@ fn programs_for(isa: Isa) -> Standalone {
             tokens: 4,
             product: false,
             dots: true,
-            few: 3,
+            few: 9,
         };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };
         for (name, case) in programs::all() {

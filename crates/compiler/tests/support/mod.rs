@@ -207,7 +207,7 @@ pub fn plans() -> Vec<Plan> {
             tokens: 2 * rows,
             product: false,
             dots: true,
-            few: if rows == 2 { 3 } else { 0 },
+            few: [0, 3, 9][rows as usize % 3],
         }));
     }
     all
@@ -242,7 +242,7 @@ pub fn random_plan(r: &mut Random) -> Plan {
         tokens: 1 + r.below(8) as i64,
         product: false,
         dots: true,
-        few: r.below(5) as i64,
+        few: r.below(12) as i64,
     }
 }
 
