@@ -170,7 +170,10 @@ fn streamed(t: &mut Tiler, g: &mut Graph, item: &Item, token: Id, most: i64) -> 
         .map(|side| Some((side, integer_dot(t, g, item, Some(Stream { token, side }))?)))
         .collect::<Option<_>>()?;
     let tokens = g.src(token)[0];
-    all.into_iter().rev().reduce(|(_, more), (side, stmts)| (side, few_or_many(g, tokens, side + 1, stmts, more))).map(|f| f.1)
+    all.into_iter()
+        .rev()
+        .reduce(|(_, more), (side, stmts)| (side, few_or_many(g, tokens, side + 1, stmts, more)))
+        .map(|f| f.1)
 }
 
 /// The factors that move with the row and those that move with the token.

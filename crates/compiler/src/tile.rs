@@ -11,6 +11,7 @@ use crate::matmul;
 use crate::product;
 use crate::shared::converted_once;
 use crate::slp::{Packer, splat};
+use crate::transpose::sums_of_rows;
 use ir::index::{Linear, bounds};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
@@ -43,8 +44,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Sums along the lanes of an output that are kept side by side: half of the registers, so that a load of either
-    /// operand serves several.
+    /// Vectors of sums that are kept side by side: half of the registers, so that a load of either operand serves
+    /// several.
     fn sums(&self) -> i64 {
         self.rows * if self.vector_bytes >= 64 { 4 } else { 2 }
     }
@@ -374,7 +375,7 @@ impl Tiler {
         let trips = extent / width;
         let vector = Type::vector(ty, n as usize);
         // Side by side: dimensions along which loads repeat.
-        let (unrolled, dims) = self.unroll(g, &item.dims, body, 2 * self.plan.rows);
+        let (unrolled, dims) = self.unroll(g, &item.dims, body, self.plan.sums());
         let copies = expand_copies(g, &unrolled);
         let mut chains = self.plan.chains.min(8 / copies.len().max(1) as i64).max(1);
         while trips % chains != 0 {
@@ -398,7 +399,7 @@ impl Tiler {
         }
         let start = g.constant(identity(op, ty), ty);
         let start = splat(g, start, n as usize);
-        let (mut first, mut update, mut last) = (vec![], vec![], vec![]);
+        let (mut first, mut update, mut totals) = (vec![], vec![], vec![]);
         for c in &copies {
             let accs: Vec<Id> = (0..chains).map(|_| self.acc(g, vector)).collect();
             for (acc, steps) in accs.iter().zip(&per_trip) {
@@ -411,10 +412,9 @@ impl Tiler {
                 update.push((*acc, next));
             }
             let total = accs[1..].iter().fold(accs[0], |t, &a| combine(g, op, t, a));
-            let total = g.make(Op::Across(op), ty, vec![], vec![total]);
-            let index = g.substitute(item.index, &mut c.clone());
-            last.push(self.store(g, item.buffer, index, total));
+            totals.push((g.substitute(item.index, &mut c.clone()), total));
         }
+        let last = self.store_across(g, item.buffer, op, &totals, unrolled.first().map_or(1, |u| u.2 as usize));
         let mut stmts = vec![self.set(g, first)];
         let body = vec![self.set(g, update)];
         let mut inner = ranges[..ranges.len() - 1].to_vec();
@@ -422,6 +422,31 @@ impl Tiler {
         stmts.extend(self.nest(g, &inner, body));
         stmts.extend(last);
         Some(self.nest(g, &dims, stmts))
+    }
+
+    /// Stores what the lanes of each vector come to at its index. `side` of the vectors, which are as far apart in the
+    /// list as there are others between them, may belong side by side.
+    fn store_across(&self, g: &mut Graph, buffer: Id, op: ReduceOp, all: &[(Id, Id)], side: usize) -> Vec<Id> {
+        let others = all.len() / side;
+        let mut stmts = vec![];
+        for i in 0..others {
+            let run: Vec<(Id, Id)> = all.iter().copied().skip(i).step_by(others).collect();
+            let at: Vec<Linear> = run.iter().map(|&(index, _)| Linear::of(g, index)).collect();
+            let beside = at.windows(2).all(|w| w[0].terms == w[1].terms && w[0].constant + 1 == w[1].constant);
+            let lanes = usize::from(g.ty(run[0].1).lanes);
+            if op == ReduceOp::Sum && beside && side >= 4 && side.is_power_of_two() && side <= lanes {
+                let rows: Vec<Id> = run.iter().map(|r| r.1).collect();
+                let sums = sums_of_rows(g, &rows);
+                stmts.push(self.store(g, buffer, run[0].0, sums));
+                continue;
+            }
+            for (index, vector) in run {
+                let ty = g.dtype(vector);
+                let total = g.make(Op::Across(op), ty, vec![], vec![vector]);
+                stmts.push(self.store(g, buffer, index, total));
+            }
+        }
+        stmts
     }
 
     /// Lanes along the last dimension of the output; the sum is a plain loop.
@@ -492,6 +517,17 @@ impl Tiler {
             unrolled.push((d, r, u));
             out[i] = r;
             budget /= u;
+        }
+        if let [(a, by_a, _), (b, by_b, _)] = unrolled[..] {
+            // The inner loop streams an operand past one that stays near: rather the narrower one.
+            let bytes = |d: Id, other: Id| -> usize {
+                let own = loads.iter().filter(|&&l| depends(g, l, d) && !depends(g, l, other));
+                own.map(|&l| g.ty(l).bytes()).sum()
+            };
+            if bytes(a, b) > bytes(b, a) && !depends(g, g.src(by_b)[0], by_a) && !depends(g, g.src(by_a)[0], by_b) {
+                let at = [by_a, by_b].map(|r| out.iter().position(|&d| d == r).expect("a dimension"));
+                out.swap(at[0], at[1]);
+            }
         }
         (unrolled, out)
     }

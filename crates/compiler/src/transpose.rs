@@ -8,6 +8,22 @@
 use crate::slp::join;
 use ir::{Graph, Id, Op, Type};
 
+/// The sum across the lanes of each of `rows`, one a lane; both counts are powers of two.
+pub(crate) fn sums_of_rows(g: &mut Graph, rows: &[Id]) -> Id {
+    let ty = g.ty(rows[0]);
+    let columns = transpose(g, rows, 1, usize::from(ty.lanes));
+    let mut sum = columns[1..].iter().fold(columns[0], |sum, &v| g.add(sum, v));
+    let mut lanes = ty.lanes;
+    while usize::from(lanes) > rows.len() {
+        lanes /= 2;
+        let half = Type::vector(ty.base, lanes.into());
+        let mut part = |first: u16| g.make(Op::Shuffle((first..first + lanes).collect()), half, vec![], vec![sum]);
+        let (low, high) = (part(0), part(lanes));
+        sum = g.add(low, high);
+    }
+    sum
+}
+
 /// A bit of the number of a row, or of the number of a unit in its row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bit {

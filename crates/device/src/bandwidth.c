@@ -92,7 +92,9 @@ static inline void integer_dot(char *data, int64_t begin, int64_t end, int64_t b
 
 static inline void multiply_add(char *data, int64_t begin, int64_t end, int64_t bytes) {
     for (int64_t task = begin; task < end; task++) {
-        floats sum[CHAINS] = {0}, b = {0}, a = {0};
+        floats sum[CHAINS], b = {0}, a = {0};
+        // Equal chains would be one.
+        for (int i = 0; i < CHAINS; i++) sum[i] = b + (float)i;
         for (int round = 0; round < ROUNDS; round++) {
             OPAQUE(a);
             OPAQUE(b);
