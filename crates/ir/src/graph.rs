@@ -3,7 +3,7 @@
 use crate::op::binary_type;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
 use gguf::format::Format;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// A node of a [`Graph`]. Sources always have smaller ids than their users, so
@@ -41,6 +41,12 @@ pub struct Graph {
     index: FxHashMap<Node, Id>,
     formats: Vec<Arc<Format>>,
     pub(crate) bounds: FxHashMap<Id, (i64, i64)>,
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Graph({} nodes)", self.len())
+    }
 }
 
 impl Graph {
@@ -407,6 +413,28 @@ impl Graph {
             }
         }
         (0..self.nodes.len() as u32).map(Id).filter(|id| seen[id.0 as usize]).collect()
+    }
+
+    /// What `root` needs as a graph of its own, in the same order, and the root in it. Takes time by its size alone.
+    pub fn extract(&self, root: Id) -> (Graph, Id) {
+        let mut needed = FxHashSet::default();
+        let mut stack = vec![root];
+        while let Some(id) = stack.pop() {
+            if needed.insert(id) {
+                stack.extend(self.src(id).iter().chain(self.shape(id)));
+            }
+        }
+        let mut needed: Vec<Id> = needed.into_iter().collect();
+        needed.sort_unstable();
+        let mut graph = Graph { formats: self.formats.clone(), ..Graph::default() };
+        let mut moved: FxHashMap<Id, Id> = FxHashMap::default();
+        for id in needed {
+            let Node { op, ty, shape, src } = self.node(id);
+            let all = |ids: &[Id]| ids.iter().map(|id| moved[id]).collect();
+            let new = graph.make(op.clone(), *ty, all(shape), all(src));
+            moved.insert(id, new);
+        }
+        (graph, moved[&root])
     }
 
     /// Rebuilds the nodes above some replacements. `map` holds the

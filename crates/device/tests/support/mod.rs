@@ -83,7 +83,7 @@ impl Builder {
     }
 
     pub fn source(&mut self, symbol: &str, source: &str) -> usize {
-        self.0.kernels.push(Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes: 64 });
+        self.0.kernels.push(Kernel::of_source(symbol, source, 64));
         self.0.kernels.len() - 1
     }
 
