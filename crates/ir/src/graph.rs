@@ -3,7 +3,8 @@
 use crate::op::binary_type;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
 use gguf::format::Format;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// A node of a [`Graph`]. Sources always have smaller ids than their users, so
@@ -38,7 +39,8 @@ pub struct Node {
 #[derive(Clone, Default)]
 pub struct Graph {
     nodes: Vec<Node>,
-    index: FxHashMap<Node, Id>,
+    /// Nodes by their hash, or the next number that was free.
+    index: FxHashMap<u64, Id>,
     formats: Vec<Arc<Format>>,
     pub(crate) bounds: FxHashMap<Id, (i64, i64)>,
 }
@@ -97,13 +99,17 @@ impl Graph {
 
     /// The one node with these parts.
     pub fn intern(&mut self, node: Node) -> Id {
-        if let Some(&id) = self.index.get(&node) {
-            return id;
+        let mut hash = FxBuildHasher.hash_one(&node);
+        while let Some(&id) = self.index.get(&hash) {
+            if *self.node(id) == node {
+                return id;
+            }
+            hash = hash.wrapping_add(1);
         }
         let id = Id(self.nodes.len() as u32);
         debug_assert!(node.src.iter().all(|s| s.0 < id.0));
-        self.nodes.push(node.clone());
-        self.index.insert(node, id);
+        self.nodes.push(node);
+        self.index.insert(hash, id);
         id
     }
 
