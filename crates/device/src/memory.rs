@@ -433,7 +433,7 @@ elements!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
 /// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Tensors of the model file; mapped, not allocated.
+    /// Tensors of the model file; mapped, not allocated, unless they were copied or repacked.
     pub weights: usize,
     /// What lives from step to step, the cache above all.
     pub states: usize,

@@ -484,3 +484,23 @@ impl Graph {
         b.min.as_ref().map_or(scale, |m| m.0.group(b.block).min(scale)) as i64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_extracted_is_all_that_is_needed() {
+        let mut g = Graph::new();
+        let other = g.var("other", 1, 7);
+        let n = g.var("n", 1, 8);
+        let _ = g.param("unused", DType::F32, vec![other]);
+        let x = g.param("x", DType::F32, vec![n]);
+        let y = g.add(x, x);
+        let (mut own, root) = g.extract(y);
+        assert_eq!(own.len(), 3);
+        let (n, x) = (own.var("n", 1, 8), own.param("x", DType::F32, vec![Id(0)]));
+        assert_eq!((own.shape(root), own.src(root)), (&[n][..], &[x, x][..]));
+        assert_eq!((own.add(x, x), own.len()), (root, 3), "equal nodes are still one");
+    }
+}
