@@ -4,7 +4,7 @@ use crate::check;
 use crate::gpu;
 use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
-use crate::program::{Buffer, BufferKind, Count, Kernel, KernelIr, Launch, Program, Stage, Variable};
+use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
 use crate::render_c;
 use crate::render_cuda;
 use crate::rules;
@@ -340,7 +340,7 @@ fn assemble(
                         let symbol = symbol(number, &body);
                         let source = render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names);
                         let scratch_bytes = render_c::scratch_bytes(g, &body);
-                        Kernel { symbol, source, scratch_bytes, ir: Some(KernelIr::of(g, body.root)) }
+                        Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
                     }
                     None => kernel_of(g, number, &body, &var_names),
                 });
@@ -379,7 +379,8 @@ fn assemble(
 pub(crate) fn kernel_of(g: &mut Graph, number: usize, body: &Body, vars: &[String]) -> Kernel {
     let symbol = symbol(number, body);
     let source = render_c::kernel(g, &symbol, body, vars);
-    Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, body), ir: Some(KernelIr::of(g, body.root)) }
+    let scratch_bytes = render_c::scratch_bytes(g, body);
+    Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
 }
 
 fn symbol(number: usize, body: &Body) -> String {

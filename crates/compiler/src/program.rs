@@ -95,31 +95,15 @@ pub struct Kernel {
     pub source: String,
     /// Bytes of scratch, 64-byte aligned, that each worker provides.
     pub scratch_bytes: usize,
-    /// What the source was written from; none if it is all that there is.
-    pub ir: Option<Arc<KernelIr>>,
+    /// What the source was written from: nodes of this kernel alone, and the
+    /// block of its statements. Nothing if the source is all that there is.
+    pub ir: Option<Arc<(Graph, Id)>>,
 }
 
 impl Kernel {
     /// A kernel that is nothing but its source.
     pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
         Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes, ir: None }
-    }
-}
-
-/// A kernel in the vocabulary of kernels.
-#[derive(Clone, Debug)]
-pub struct KernelIr {
-    /// Its nodes, and no others.
-    pub graph: Graph,
-    /// The block of its statements.
-    pub root: Id,
-}
-
-impl KernelIr {
-    /// The kernel of this block, taken out of a graph.
-    pub(crate) fn of(g: &Graph, root: Id) -> Arc<KernelIr> {
-        let (graph, root) = g.extract(root);
-        Arc::new(KernelIr { graph, root })
     }
 }
 

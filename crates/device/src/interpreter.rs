@@ -61,7 +61,8 @@ fn launches(program: &Program) -> impl Iterator<Item = &Launch> {
 fn compile(program: &Program, index: usize) -> Result<Kernel> {
     let kernel = &program.kernels[index];
     let Some(ir) = &kernel.ir else { return Err(Error::NoIr { kernel: kernel.symbol.clone() }) };
-    Kernel::compile(&ir.graph, ir.root).map_err(|problem| {
+    let (graph, block) = &**ir;
+    Kernel::compile(graph, *block).map_err(|problem| {
         let origin = launches(program).find(|launch| launch.kernel == index).map_or("", |launch| &launch.origin);
         failed(program, index, origin, problem)
     })

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use compiler::program::{BufferKind, Program};
+use compiler::program::{Buffer, BufferKind, Program};
 use gguf::format::Planes;
 
 use crate::digest::{self, Digest};
@@ -264,15 +264,11 @@ impl Memory {
     /// Makes the regions of a program, and says where its buffers live.
     pub(crate) fn bind(&mut self, program: &Program) -> Result<Vec<Place>> {
         let arena = self.reserve(Key::Arena, program.arena_bytes)?;
-        let place = |buffer: &compiler::program::Buffer| {
+        let place = |buffer: &Buffer| {
             let key = match &buffer.kind {
-                BufferKind::Weight(name) => return self.bind_weight(program, name, None, buffer.bytes),
-                BufferKind::Planes { name, planes } => {
-                    return self.bind_weight(program, name, Some(planes), buffer.bytes);
-                }
-                BufferKind::Arena(offset) => {
-                    return Ok(Place::Region { region: arena, offset: *offset });
-                }
+                BufferKind::Weight(name) => return self.bind_weight(program, buffer, name, None),
+                BufferKind::Planes { name, planes } => return self.bind_weight(program, buffer, name, Some(planes)),
+                BufferKind::Arena(offset) => return Ok(Place::Region { region: arena, offset: *offset }),
                 BufferKind::Input(name) => Key::Input(name.clone()),
                 BufferKind::Output(name) => Key::Output(name.clone()),
                 BufferKind::State(name) => Key::State(name.clone()),
@@ -294,19 +290,19 @@ impl Memory {
 
     fn bind_weight(
         &mut self,
-        program: &Program,
+        of: &Program,
+        buffer: &Buffer,
         name: &str,
         planes: Option<&Arc<Planes>>,
-        needed: usize,
     ) -> Result<Place> {
         let mut index = self.weight_names.get(name).copied();
         if let (Some(index), Some(planes)) = (&mut index, planes) {
             *index = self.repack(*index, name, planes)?;
         }
-        let held = index.map_or(0, |i| self.weights[i].bytes);
+        let (needed, held) = (buffer.bytes, index.map_or(0, |i| self.weights[i].bytes));
         match index {
             Some(index) if held >= needed => Ok(Place::Weight(index)),
-            _ => Err(Error::Weight { program: program.name.clone(), weight: name.into(), needed, held }),
+            _ => Err(Error::Weight { program: of.name.clone(), weight: name.into(), needed, held }),
         }
     }
 
@@ -526,7 +522,7 @@ impl fmt::Display for MemoryPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::program::{Buffer, Kernel};
+    use compiler::program::Kernel;
 
     fn program(kinds: Vec<(BufferKind, usize)>, arena_bytes: usize) -> Program {
         let buffers = kinds.into_iter().map(|(kind, bytes)| Buffer { kind, bytes, name: "buffer".into() });

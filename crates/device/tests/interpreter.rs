@@ -7,7 +7,7 @@ mod support;
 
 use cases::programs::{self, format, input, weights};
 use cases::{Case, Random, nmse};
-use compiler::program::{BufferKind, Count, Kernel, KernelIr, Program};
+use compiler::program::{BufferKind, Count, Kernel, Program};
 use compiler::{Compiled, Numerics, Options, Tensor, dims};
 use device::{Device, Error, Interpreter, Memory, Result};
 use ir::{Axis, DType, Graph, Id, Op, Space};
@@ -151,7 +151,7 @@ fn kernel(mut g: Graph, stored: &[Id]) -> Kernel {
     let to = g.buffer(1, Space::Output, DType::F32, 0);
     let store = g.make(Op::Store, DType::F32, vec![], [&[to], stored].concat());
     let root = g.make(Op::Block, DType::Bool, vec![], vec![store]);
-    Kernel { ir: Some(Arc::new(KernelIr { graph: g, root })), ..Kernel::of_source("copy", "", 0) }
+    Kernel { ir: Some(Arc::new((g, root))), ..Kernel::of_source("copy", "", 0) }
 }
 
 /// `x`, of which `n` values go through the arena to `y`, which has 4.
