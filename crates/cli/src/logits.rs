@@ -56,7 +56,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         watch.check()?;
         let start = step * batch;
         terminal::progress(&format!("token {start} of {}", tokens.len()));
-        for logit in opened.steps().step(chunk, start, 0..chunk.len())? {
+        for logit in opened.engine.step(chunk, start, 0..chunk.len())? {
             out.write_all(&logit.to_le_bytes()).with_context(|| format!("cannot write {path}"))?;
         }
     }

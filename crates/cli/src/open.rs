@@ -7,15 +7,13 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::{Options, Tuned};
-use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Isa, Null, Target, Warning};
+use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Interpreter, Isa, Target, Warning};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::interpreter::Interpreter;
 use model::plan::{Bytes, Plan, TooLarge};
 use model::step::{Class, Variant};
-use model::steps::Steps;
 use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,19 +56,14 @@ pub enum Positions {
 
 /// A model ready to run.
 pub struct Opened {
-    /// Knows the programs; runs them unless the interpreter does.
+    /// Runs the steps.
     pub engine: Engine,
-    runner: Runner,
+    /// The processor, unless another device runs them.
+    cpu: Option<Arc<Cpu>>,
     path: PathBuf,
     /// Whether stderr hears of devices, plans and progress.
     talk: bool,
     flags: EngineFlags,
-}
-
-/// What runs the steps.
-enum Runner {
-    Cpu(Arc<Cpu>),
-    Interpreter(Box<Interpreter>),
 }
 
 /// How the cache is represented.
@@ -205,23 +198,20 @@ fn opened(
         let compiler = Options { tuned: tuned.clone(), ..compiler_options(&flags.kernels, target)? };
         Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
     };
-    let at_path = || path.display().to_string();
-    let (engine, runner) = if flags.device == DeviceName::Interpreter {
+    let (device, cpu, options): (Arc<dyn Device>, _, _) = if flags.device == DeviceName::Interpreter {
         // It runs the kernels of any machine.
         let isa = flags.isa.as_deref().map_or_else(|| Ok(Isa::detect()), |name| name.parse().map(|t: Target| t.isa))?;
-        let options = options(&Target { isa, extras: vec![] }, &Arc::default())?;
         if talk {
-            terminal::line("device: interpreter");
+            terminal::line(&format!("device: {}", Interpreter.name()));
         }
-        let interpreter = Interpreter::shared(file.clone(), options.clone(), sharing).with_context(at_path)?;
-        (Engine::shared(file, Arc::new(Null), options, sharing), Runner::Interpreter(Box::new(interpreter)))
+        (Arc::new(Interpreter), None, options(&Target { isa, extras: vec![] }, &Arc::default())?)
     } else {
         let cpu = cpu()?;
         let options = options(cpu.target(), cpu.tuned())?;
-        (Engine::shared(file, cpu.clone(), options, sharing), Runner::Cpu(cpu))
+        (cpu.clone(), Some(cpu), options)
     };
-    let engine = engine.with_context(at_path)?;
-    Ok(Opened { engine, runner, path: path.to_owned(), talk, flags: flags.clone() })
+    let engine = Engine::shared(file, device, options, sharing).with_context(|| path.display().to_string())?;
+    Ok(Opened { engine, cpu, path: path.to_owned(), talk, flags: flags.clone() })
 }
 
 /// The positions of the cache.
@@ -248,28 +238,9 @@ fn refuse(checked: Result<(), TooLarge>) -> anyhow::Result<()> {
 }
 
 impl Opened {
-    /// Runs the steps.
-    pub fn steps(&mut self) -> &mut dyn Steps {
-        match &mut self.runner {
-            Runner::Cpu(_) => &mut self.engine,
-            Runner::Interpreter(interpreter) => interpreter.as_mut(),
-        }
-    }
-
-    /// What runs steps of many sequences.
-    pub fn into_batches(self) -> Box<dyn model::batch::Batches + Send> {
-        match self.runner {
-            Runner::Cpu(_) => Box::new(self.engine),
-            Runner::Interpreter(interpreter) => interpreter,
-        }
-    }
-
     /// The processor, which alone can be measured.
     pub fn cpu(&self) -> anyhow::Result<&Cpu> {
-        match &self.runner {
-            Runner::Cpu(cpu) => Ok(cpu),
-            Runner::Interpreter(_) => bail!("the speed of the interpreter says nothing; use --device cpu"),
-        }
+        self.cpu.as_deref().context("the speed of the interpreter says nothing; use --device cpu")
     }
 
     /// Bytes that the device reads a second, where that means something.
@@ -279,10 +250,7 @@ impl Opened {
 
     /// Workers of the device.
     pub fn workers(&self) -> usize {
-        match &self.runner {
-            Runner::Cpu(cpu) => cpu.threads(),
-            Runner::Interpreter(_) => 1,
-        }
+        self.cpu.as_ref().map_or(1, |cpu| cpu.threads())
     }
 
     /// Compiles these programs, checks that they fit together, and loads them.
@@ -305,15 +273,11 @@ impl Opened {
             if self.flags.debug > 0 {
                 let compiled = self.engine.compile(variant)?;
                 debug::print(class, compiled, self.flags.debug);
-                if let (6, Runner::Cpu(cpu)) = (self.flags.debug, &self.runner) {
+                if let (6, Some(cpu)) = (self.flags.debug, &self.cpu) {
                     terminal::line(&cpu.assembly(&compiled.program)?);
                 }
             }
             self.engine.prepare(variant)?;
-            if let Runner::Interpreter(interpreter) = &mut self.runner {
-                interpreter.load(variant)?;
-                continue;
-            }
             if let Some(text) = self.talk.then(|| tuned(&self.engine, class)).flatten() {
                 terminal::line(&text);
             }

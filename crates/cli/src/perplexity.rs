@@ -64,7 +64,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&classes)?;
     let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;
     let watch = interrupt::watch();
-    let done = score(opened.steps(), &windows, save.as_mut(), base.as_mut(), |score| {
+    let done = score(&mut opened.engine, &windows, save.as_mut(), base.as_mut(), |score| {
         let (perplexity, error) = score.perplexity();
         terminal::progress(&format!("{} of {}: {perplexity:.4} ± {error:.4}", score.windows, windows.count()));
         if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -325,7 +325,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let options =
         Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };
     let limits = opened.engine.limits();
-    let (worker, _) = Worker::start(Scheduler::new(opened.into_batches(), options)).context("no engine thread")?;
+    let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
     terminal::line(&format!(
         "ready: {} with {places} places of {} positions, {} in all",
         facts.names[0],

@@ -174,7 +174,7 @@ fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
     let mut tokens = vec![];
     // Past the end of a text too: the same number of tokens every time.
     let request = Request { prompt: &prompt, limit: Some(limit), ends: &[] };
-    Sequence::new().generate(opened.steps(), &mut sampler, request, &mut timing, |event| {
+    Sequence::new().generate(&mut opened.engine, &mut sampler, request, &mut timing, |event| {
         if let Event::Token(id) = event {
             tokens.push(id);
         }

@@ -182,7 +182,8 @@ impl Speaker {
         transcript.begin(&prompt.text, &prompt.tokens);
         let ends = if self.ends { tokenizer.end_tokens() } else { &[] };
         let request = Request { prompt: &prompt.tokens, limit: self.limit, ends };
-        let finish = self.sequence.generate(self.opened.steps(), &mut sampler, request, &mut self.timing, |event| {
+        let engine = &mut self.opened.engine;
+        let finish = self.sequence.generate(engine, &mut sampler, request, &mut self.timing, |event| {
             match event {
                 Event::Prompt(done, total) => show_progress(done, total),
                 Event::Token(id) => {

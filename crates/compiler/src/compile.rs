@@ -146,7 +146,7 @@ pub enum CompileError {
     },
 }
 
-/// A program with everything that reports and the interpreter need.
+/// A program with everything that reports need.
 pub struct Compiled {
     /// What a device runs.
     pub program: Program,
@@ -339,7 +339,8 @@ fn assemble(
                     Some(_) => {
                         let symbol = symbol(number, &body);
                         let source = render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names);
-                        Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, &body) }
+                        let scratch_bytes = render_c::scratch_bytes(g, &body);
+                        Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
                     }
                     None => kernel_of(g, number, &body, &var_names),
                 });
@@ -378,7 +379,8 @@ fn assemble(
 pub(crate) fn kernel_of(g: &mut Graph, number: usize, body: &Body, vars: &[String]) -> Kernel {
     let symbol = symbol(number, body);
     let source = render_c::kernel(g, &symbol, body, vars);
-    Kernel { symbol, source, scratch_bytes: render_c::scratch_bytes(g, body) }
+    let scratch_bytes = render_c::scratch_bytes(g, body);
+    Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
 }
 
 fn symbol(number: usize, body: &Body) -> String {
@@ -391,7 +393,7 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
     let tasks = g.int(tasks);
     let known = program.kernels.iter().position(|k| k.symbol == symbol && k.source == source);
     let k = known.unwrap_or_else(|| {
-        program.kernels.push(Kernel { symbol, source, scratch_bytes: 0 });
+        program.kernels.push(Kernel::of_source(symbol, source, 0));
         let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
         bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"] });
         bodies.len() - 1

@@ -6,6 +6,7 @@
 //! buffers and in the values of the variables: nothing is patched.
 
 use gguf::format::Planes;
+use ir::{Graph, Id};
 use std::sync::Arc;
 
 /// A symbolic integer of a program, for example the number of tokens of a step.
@@ -94,6 +95,16 @@ pub struct Kernel {
     pub source: String,
     /// Bytes of scratch, 64-byte aligned, that each worker provides.
     pub scratch_bytes: usize,
+    /// What the source was written from: nodes of this kernel alone, and the
+    /// block of its statements. Nothing if the source is all that there is.
+    pub ir: Option<Arc<(Graph, Id)>>,
+}
+
+impl Kernel {
+    /// A kernel that is nothing but its source.
+    pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
+        Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes, ir: None }
+    }
 }
 
 /// One use of a kernel.

@@ -34,7 +34,7 @@ fn program(launches: usize, tasks: i64, rounds: usize) -> Arc<Program> {
         prelude: "#include <stdint.h>\n".into(),
         buffers: vec![Buffer { kind: BufferKind::Arena(0), bytes: 64 * tasks as usize, name: "y".into() }],
         arena_bytes: 64 * tasks as usize,
-        kernels: vec![Kernel { symbol: "work".into(), source, scratch_bytes: 0 }],
+        kernels: vec![Kernel::of_source("work", source, 0)],
         stages: vec![Stage { launches: vec![launch; launches] }; STAGES],
         ..Program::default()
     })

@@ -35,7 +35,7 @@ fn program(threads: usize, stage_us: f64) -> Arc<Program> {
         prelude: "#include <stdint.h>\n".into(),
         buffers: vec![Buffer { kind: BufferKind::Arena(0), bytes: 4 * TASKS as usize, name: "y".into() }],
         arena_bytes: 4 * TASKS as usize,
-        kernels: vec![Kernel { symbol: "work".into(), source, scratch_bytes: 0 }],
+        kernels: vec![Kernel::of_source("work", source, 0)],
         stages: vec![Stage { launches: vec![launch] }; STAGES],
         ..Program::default()
     })

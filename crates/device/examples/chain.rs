@@ -46,7 +46,7 @@ fn chain(stage_bytes: usize) -> Arc<Program> {
         name: "chain".into(),
         prelude: format!("#include <stdint.h>\n#define TASK {TASK}\n"),
         arena_bytes: 2 * second,
-        kernels: vec![Kernel { symbol: "stream".into(), source: SOURCE.into(), scratch_bytes: 0 }],
+        kernels: vec![Kernel::of_source("stream", SOURCE, 0)],
         ..Program::default()
     };
     for stage in 0..stages {

@@ -134,7 +134,7 @@ fn program(function: &str, tasks: usize, task_bytes: usize) -> Arc<Program> {
             bytes: tasks * task_bytes,
             name: "measured".into(),
         }],
-        kernels: vec![Kernel { symbol, source, scratch_bytes: 0 }],
+        kernels: vec![Kernel::of_source(symbol, source, 0)],
         stages: vec![Stage { launches: vec![launch] }],
         ..Program::default()
     })

@@ -185,6 +185,7 @@ impl Device for Cpu {
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
         validate::program(&program)?;
+        validate::rows_of_files(&program)?;
         let loaded = self.objects.load(&program)?;
         let places = memory.bind(&program)?;
         let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);

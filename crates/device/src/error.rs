@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gguf::dequant::DequantError;
+use ir::interp::kernel::KernelError;
+
 /// The result of anything that a device does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -146,6 +149,30 @@ pub enum Error {
         needed: usize,
         /// Bytes that there are, 0 if the name is unknown.
         held: usize,
+    },
+    /// A weight that does not consist of whole rows, so that they cannot be repacked.
+    #[error("weight {weight} cannot be repacked: {problem}")]
+    Repack {
+        /// The tensor.
+        weight: String,
+        /// What is wrong with it.
+        problem: DequantError,
+    },
+    /// A kernel that has no IR, for a device that runs nothing else.
+    #[error("kernel {kernel} has source of its own, which the interpreter cannot run; run it on the cpu")]
+    NoIr {
+        /// The symbol of the kernel.
+        kernel: String,
+    },
+    /// A kernel that breaks the grammar of kernels, or did in a step what it must not.
+    #[error("kernel {kernel} ({origin}): {problem}")]
+    Kernel {
+        /// The symbol of the kernel.
+        kernel: String,
+        /// Where its launch came from.
+        origin: String,
+        /// What is wrong.
+        problem: Box<KernelError>,
     },
     /// A range that does not lie within its owner.
     #[error("weight {weight} spans bytes {start}..{end} of a source of {length} bytes")]

@@ -7,6 +7,7 @@
 //! being with the first program that names them.
 //!
 //! - [`cpu`]: C kernels, the system's compiler, a pool of threads;
+//! - [`interpreter`]: the compiler's IR, every access checked, no C compiler needed;
 //! - [`null`]: runs nothing.
 //!
 //! Kernels can also be built without a device, for this machine or another: [`ahead`].
@@ -28,7 +29,7 @@
 //!         buffer(BufferKind::Output("y".into()), "y"),
 //!         buffer(BufferKind::Input("x".into()), "x"),
 //!     ],
-//!     kernels: vec![Kernel { symbol: "twice".into(), source: double.into(), scratch_bytes: 0 }],
+//!     kernels: vec![Kernel::of_source("twice", double, 0)],
 //!     stages: vec![Stage {
 //!         launches: vec![Launch {
 //!             kernel: 0,
@@ -60,6 +61,7 @@ pub mod cpu;
 mod digest;
 pub mod error;
 pub mod folder;
+pub mod interpreter;
 pub mod isa;
 pub mod lock;
 mod mapped;
@@ -91,6 +93,7 @@ pub use available::{available_memory, memory_limit, total_memory};
 pub use cache::{CacheConfig, Warning};
 pub use cpu::{Cpu, CpuConfig};
 pub use error::{Error, Result};
+pub use interpreter::Interpreter;
 pub use isa::{Extra, Isa, Target};
 pub use lock::{Holder, MachineLock};
 pub use memory::{Element, Memory, MemoryPlan};
@@ -112,6 +115,7 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`Error::Malformed`] for a program that breaks its contract,
     /// [`Error::Weight`] for one whose weights are not in `memory`,
+    /// [`Error::Repack`] for one whose weights cannot be repacked as it says,
     /// [`Error::OutOfMemory`], and errors of the device's compiler.
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>>;
 
@@ -140,12 +144,13 @@ pub trait Executable: Send {
     fn report(&self) -> &CompileReport;
 
     /// Runs one step with these values of the program's variables. Allocates
-    /// nothing.
+    /// nothing, but in the interpreter.
     ///
     /// # Errors
     /// [`Error::VariableCount`], [`Error::VariableRange`],
     /// [`Error::TaskCount`] and [`Error::OtherMemory`] before anything runs;
-    /// [`Error::WorkerPanicked`] when buffers are already half written.
+    /// [`Error::WorkerPanicked`] and [`Error::Kernel`] when buffers are
+    /// already half written.
     fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()>;
 
     /// As [`Executable::run`], and takes the time of every launch.

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use compiler::program::{BufferKind, Program};
+use compiler::program::{Buffer, BufferKind, Program};
+use gguf::format::Planes;
 
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
@@ -59,11 +60,32 @@ unsafe impl Send for Weight {}
 // SAFETY: as above.
 unsafe impl Sync for Weight {}
 
+impl Weight {
+    /// What a region holds that nobody else can reach.
+    fn owned(region: Region) -> Weight {
+        Weight { start: region.start(), bytes: region.bytes(), _owner: Arc::new(region) }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: the bytes are in place and unchanged as long as their owner lives: a region that was given away does
+        // not move its own, and the caller of `add_weight` has promised it.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+}
+
 /// Where a buffer of a program lives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Weight(usize),
     Region { region: usize, offset: usize },
+}
+
+/// Bytes of a buffer during a launch.
+pub(crate) enum Lent<'a> {
+    /// What the host, a file or the compiler wrote.
+    Read(&'a [u8]),
+    /// What kernels write.
+    Write(&'a mut [u8]),
 }
 
 /// The memory of a model on the host.
@@ -73,6 +95,8 @@ pub struct Memory {
     moves: u64,
     weights: Vec<Weight>,
     weight_names: HashMap<String, usize>,
+    /// Weights with their rows in planes, by the weight that these were made of.
+    repacked: HashMap<(usize, Arc<Planes>), usize>,
     /// What each is for, and its bytes.
     regions: Vec<(Key, Region)>,
     keys: Keys,
@@ -123,6 +147,7 @@ impl Memory {
             moves: 0,
             weights: Vec::new(),
             weight_names: HashMap::new(),
+            repacked: HashMap::new(),
             regions: Vec::new(),
             keys: Keys::default(),
         }
@@ -146,9 +171,13 @@ impl Memory {
             return Err(Error::WeightRange { weight: name, start: range.start, end: range.end, length: source.len() });
         };
         let (start, bytes) = (bytes.as_ptr(), bytes.len());
-        self.weight_names.insert(name, self.weights.len());
-        self.weights.push(Weight { start, bytes, _owner: owner });
+        self.name_weight(name, Weight { start, bytes, _owner: owner });
         Ok(())
+    }
+
+    fn name_weight(&mut self, name: String, weight: Weight) {
+        self.weight_names.insert(name, self.weights.len());
+        self.weights.push(weight);
     }
 
     /// Makes a copy of `bytes` the weight `name`, with the slack it needs.
@@ -156,19 +185,11 @@ impl Memory {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn copy_weight(&mut self, name: impl Into<String>, bytes: &[u8]) -> Result<()> {
-        struct Copied(Region);
-        impl AsRef<[u8]> for Copied {
-            fn as_ref(&self) -> &[u8] {
-                self.0.as_slice()
-            }
-        }
         let name = name.into();
         let mut region = Region::new(bytes.len(), &format!("weight {name}"))?;
         region.as_mut_slice().copy_from_slice(bytes);
-        let owner = Arc::new(Copied(region));
-        // SAFETY: a region never moves its bytes, has the slack, and nobody
-        // else can reach this one.
-        unsafe { self.add_weight(name, owner, 0..bytes.len()) }
+        self.name_weight(name, Weight::owned(region));
+        Ok(())
     }
 
     /// The bytes of a weight.
@@ -176,12 +197,8 @@ impl Memory {
     /// # Errors
     /// [`Error::UnknownRegion`].
     pub fn weight(&self, name: &str) -> Result<&[u8]> {
-        let index = self.weight_names.get(name);
-        let weight = index
-            .map(|i| &self.weights[*i])
-            .ok_or_else(|| Error::UnknownRegion { kind: "weight", name: name.into() })?;
-        // SAFETY: `add_weight`'s caller keeps the bytes in place, unchanged.
-        Ok(unsafe { std::slice::from_raw_parts(weight.start, weight.bytes) })
+        let index = self.weight_names.get(name).ok_or_else(|| unknown("weight", name))?;
+        Ok(self.weights[*index].as_slice())
     }
 
     /// An input, to be written before a step.
@@ -247,14 +264,11 @@ impl Memory {
     /// Makes the regions of a program, and says where its buffers live.
     pub(crate) fn bind(&mut self, program: &Program) -> Result<Vec<Place>> {
         let arena = self.reserve(Key::Arena, program.arena_bytes)?;
-        let place = |buffer: &compiler::program::Buffer| {
+        let place = |buffer: &Buffer| {
             let key = match &buffer.kind {
-                BufferKind::Weight(name) => return self.bind_weight(program, name, buffer.bytes),
-                // Refused when the program was checked.
-                BufferKind::Planes { name, .. } => return Err(unknown("weight", name)),
-                BufferKind::Arena(offset) => {
-                    return Ok(Place::Region { region: arena, offset: *offset });
-                }
+                BufferKind::Weight(name) => return self.bind_weight(program, buffer, name, None),
+                BufferKind::Planes { name, planes } => return self.bind_weight(program, buffer, name, Some(planes)),
+                BufferKind::Arena(offset) => return Ok(Place::Region { region: arena, offset: *offset }),
                 BufferKind::Input(name) => Key::Input(name.clone()),
                 BufferKind::Output(name) => Key::Output(name.clone()),
                 BufferKind::State(name) => Key::State(name.clone()),
@@ -274,13 +288,37 @@ impl Memory {
         program.buffers.iter().map(place).collect()
     }
 
-    fn bind_weight(&self, program: &Program, name: &str, needed: usize) -> Result<Place> {
-        let index = self.weight_names.get(name).copied();
-        let held = index.map_or(0, |i| self.weights[i].bytes);
+    fn bind_weight(
+        &mut self,
+        of: &Program,
+        buffer: &Buffer,
+        name: &str,
+        planes: Option<&Arc<Planes>>,
+    ) -> Result<Place> {
+        let mut index = self.weight_names.get(name).copied();
+        if let (Some(index), Some(planes)) = (&mut index, planes) {
+            *index = self.repack(*index, name, planes)?;
+        }
+        let (needed, held) = (buffer.bytes, index.map_or(0, |i| self.weights[i].bytes));
         match index {
             Some(index) if held >= needed => Ok(Place::Weight(index)),
-            _ => Err(Error::Weight { program: program.name.clone(), weight: name.into(), needed, held }),
+            _ => Err(Error::Weight { program: of.name.clone(), weight: name.into(), needed, held }),
         }
+    }
+
+    /// The weight with its rows in planes; made when it is first asked for.
+    fn repack(&mut self, weight: usize, name: &str, planes: &Arc<Planes>) -> Result<usize> {
+        let key = (weight, planes.clone());
+        if let Some(&index) = self.repacked.get(&key) {
+            return Ok(index);
+        }
+        let data = self.weights[weight].as_slice();
+        let mut region = Region::new(planes.packed_bytes(data.len()).unwrap_or(0), &format!("weight {name}"))?;
+        let packed = planes.pack(data, region.as_mut_slice());
+        packed.map_err(|problem| Error::Repack { weight: name.into(), problem })?;
+        self.repacked.insert(key, self.weights.len());
+        self.weights.push(Weight::owned(region));
+        Ok(self.weights.len() - 1)
     }
 
     /// Makes sure that each of `workers` has `bytes` of scratch.
@@ -312,6 +350,28 @@ impl Memory {
             self.moves += 1;
         }
         Ok(index)
+    }
+
+    /// Lends bytes from these places on, which ascend; `None` if some overlap or lie outside.
+    pub(crate) fn lend(&mut self, wanted: impl IntoIterator<Item = (Place, usize)>) -> Option<Vec<Lent<'_>>> {
+        // Of each region what lies behind the bytes that were lent.
+        let mut rest: Vec<(&Key, usize, &mut [u8])> =
+            self.regions.iter_mut().map(|(key, region)| (&*key, 0, region.as_mut_slice())).collect();
+        let lend = |(place, bytes)| {
+            let (region, offset) = match place {
+                Place::Weight(index) => return self.weights[index].as_slice().get(..bytes).map(Lent::Read),
+                Place::Region { region, offset } => (region, offset),
+            };
+            let (key, start, free) = &mut rest[region];
+            let (_, free_here) = std::mem::take(free).split_at_mut_checked(offset.checked_sub(*start)?)?;
+            let (lent, left) = free_here.split_at_mut_checked(bytes)?;
+            (*start, *free) = (offset + bytes, left);
+            Some(match key {
+                Key::Input(_) | Key::Const(_) => Lent::Read(lent),
+                _ => Lent::Write(lent),
+            })
+        };
+        wanted.into_iter().map(lend).collect()
     }
 
     /// The address of a place; it holds until [`Memory::moves`] changes.
@@ -369,7 +429,7 @@ elements!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
 /// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Tensors of the model file; mapped, not allocated.
+    /// Tensors of the model file; mapped, not allocated, unless they were copied or repacked.
     pub weights: usize,
     /// What lives from step to step, the cache above all.
     pub states: usize,
@@ -462,7 +522,7 @@ impl fmt::Display for MemoryPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::program::{Buffer, Kernel};
+    use compiler::program::Kernel;
 
     fn program(kinds: Vec<(BufferKind, usize)>, arena_bytes: usize) -> Program {
         let buffers = kinds.into_iter().map(|(kind, bytes)| Buffer { kind, bytes, name: "buffer".into() });
@@ -470,7 +530,7 @@ mod tests {
             name: "test".into(),
             buffers: buffers.collect(),
             arena_bytes,
-            kernels: vec![Kernel { symbol: "k".into(), source: String::new(), scratch_bytes: 100 }],
+            kernels: vec![Kernel::of_source("k", "", 100)],
             ..Program::default()
         }
     }

@@ -56,6 +56,12 @@ impl Region {
     }
 }
 
+impl AsRef<[u8]> for Region {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         let align = if self.bytes >= HUGE { HUGE } else { system::PAGE };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use compiler::program::{BufferKind, Count, Launch, Program};
+use compiler::program::{Buffer, BufferKind, Count, Launch, Program};
 
 use crate::error::{Error, Result};
 use crate::walk::MAX_UNITS;
@@ -80,9 +80,6 @@ pub(crate) fn program(program: &Program) -> Result<()> {
         }
     }
     for buffer in &program.buffers {
-        if matches!(buffer.kind, BufferKind::Planes { .. }) {
-            return Err(malformed(format!("{} is to be repacked, which is for GPUs: compile for a CPU", buffer.name)));
-        }
         let fits = match &buffer.kind {
             BufferKind::Arena(offset) => offset.checked_add(buffer.bytes).is_some_and(|end| end <= program.arena_bytes),
             BufferKind::Const(bytes) => buffer.bytes <= bytes.len(),
@@ -104,6 +101,17 @@ pub(crate) fn program(program: &Program) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks that all weights are read as files have them.
+pub(crate) fn rows_of_files(program: &Program) -> Result<()> {
+    match program.buffers.iter().find(|buffer| matches!(buffer.kind, BufferKind::Planes { .. })) {
+        None => Ok(()),
+        Some(Buffer { name, .. }) => Err(Error::Malformed {
+            program: program.name.clone(),
+            reason: format!("{name} is to be repacked, which is for GPUs: compile for a CPU"),
+        }),
+    }
 }
 
 fn check_launch(program: &Program, launch: &Launch) -> std::result::Result<(), String> {
@@ -143,7 +151,7 @@ fn is_identifier(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::program::{Buffer, Kernel, Stage, Variable};
+    use compiler::program::{Kernel, Stage, Variable};
 
     fn sound() -> Program {
         Program {
@@ -151,7 +159,7 @@ mod tests {
             vars: vec![Variable { name: "T".into(), min: 1, max: 8 }],
             buffers: vec![Buffer { kind: BufferKind::Arena(64), bytes: 64, name: "x".into() }],
             arena_bytes: 128,
-            kernels: vec![Kernel { symbol: "k0".into(), source: String::new(), scratch_bytes: 0 }],
+            kernels: vec![Kernel::of_source("k0", "", 0)],
             stages: vec![Stage {
                 launches: vec![Launch {
                     kernel: 0,

@@ -3,7 +3,8 @@
 use crate::op::binary_type;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
 use gguf::format::Format;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// A node of a [`Graph`]. Sources always have smaller ids than their users, so
@@ -38,9 +39,16 @@ pub struct Node {
 #[derive(Clone, Default)]
 pub struct Graph {
     nodes: Vec<Node>,
-    index: FxHashMap<Node, Id>,
+    /// Nodes by their hash, or the next number that was free.
+    index: FxHashMap<u64, Id>,
     formats: Vec<Arc<Format>>,
     pub(crate) bounds: FxHashMap<Id, (i64, i64)>,
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Graph({} nodes)", self.len())
+    }
 }
 
 impl Graph {
@@ -91,13 +99,17 @@ impl Graph {
 
     /// The one node with these parts.
     pub fn intern(&mut self, node: Node) -> Id {
-        if let Some(&id) = self.index.get(&node) {
-            return id;
+        let mut hash = FxBuildHasher.hash_one(&node);
+        while let Some(&id) = self.index.get(&hash) {
+            if *self.node(id) == node {
+                return id;
+            }
+            hash = hash.wrapping_add(1);
         }
         let id = Id(self.nodes.len() as u32);
         debug_assert!(node.src.iter().all(|s| s.0 < id.0));
-        self.nodes.push(node.clone());
-        self.index.insert(node, id);
+        self.nodes.push(node);
+        self.index.insert(hash, id);
         id
     }
 
@@ -409,6 +421,28 @@ impl Graph {
         (0..self.nodes.len() as u32).map(Id).filter(|id| seen[id.0 as usize]).collect()
     }
 
+    /// What `root` needs as a graph of its own, in the same order, and the root in it. Takes time by its size alone.
+    pub fn extract(&self, root: Id) -> (Graph, Id) {
+        let mut needed = FxHashSet::default();
+        let mut stack = vec![root];
+        while let Some(id) = stack.pop() {
+            if needed.insert(id) {
+                stack.extend(self.src(id).iter().chain(self.shape(id)));
+            }
+        }
+        let mut needed: Vec<Id> = needed.into_iter().collect();
+        needed.sort_unstable();
+        let mut graph = Graph { formats: self.formats.clone(), ..Graph::default() };
+        let mut moved: FxHashMap<Id, Id> = FxHashMap::default();
+        for id in needed {
+            let Node { op, ty, shape, src } = self.node(id);
+            let all = |ids: &[Id]| ids.iter().map(|id| moved[id]).collect();
+            let new = graph.make(op.clone(), *ty, all(shape), all(src));
+            moved.insert(id, new);
+        }
+        (graph, moved[&root])
+    }
+
     /// Rebuilds the nodes above some replacements. `map` holds the
     /// replacements and receives every rebuilt node.
     pub fn substitute(&mut self, root: Id, map: &mut FxHashMap<Id, Id>) -> Id {
@@ -448,5 +482,25 @@ impl Graph {
         let b = self.format(id).as_blocks().expect("a block format");
         let scale = b.scale.group(b.block);
         b.min.as_ref().map_or(scale, |m| m.0.group(b.block).min(scale)) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_extracted_is_all_that_is_needed() {
+        let mut g = Graph::new();
+        let other = g.var("other", 1, 7);
+        let n = g.var("n", 1, 8);
+        let _ = g.param("unused", DType::F32, vec![other]);
+        let x = g.param("x", DType::F32, vec![n]);
+        let y = g.add(x, x);
+        let (mut own, root) = g.extract(y);
+        assert_eq!(own.len(), 3);
+        let (n, x) = (own.var("n", 1, 8), own.param("x", DType::F32, vec![Id(0)]));
+        assert_eq!((own.shape(root), own.src(root)), (&[n][..], &[x, x][..]));
+        assert_eq!((own.add(x, x), own.len()), (root, 3), "equal nodes are still one");
     }
 }

@@ -27,9 +27,6 @@ pub enum EngineError {
     /// The device.
     #[error(transparent)]
     Device(#[from] device::Error),
-    /// The interpreter.
-    #[error(transparent)]
-    Interpreter(#[from] crate::interpreter::InterpretError),
     /// A token that the vocabulary lacks.
     #[error("token {0} is not in the vocabulary of {1}")]
     Token(u32, i64),

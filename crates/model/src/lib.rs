@@ -6,7 +6,6 @@ pub mod chat;
 pub mod config;
 pub mod engine;
 pub mod generate;
-pub mod interpreter;
 mod mix;
 pub mod pages;
 pub mod perplexity;

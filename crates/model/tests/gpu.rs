@@ -5,11 +5,10 @@
 //! each model and of each format runs here; all of them with `-- --ignored`.
 
 use compiler::{Numerics, Options};
+use device::Interpreter;
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::engine::EngineOptions;
-use model::interpreter::Interpreter;
-use model::steps::Steps;
+use model::engine::{Engine, EngineOptions};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -72,7 +71,7 @@ impl Golden {
         let file = Arc::new(Gguf::open(&self.path).expect("a model file"));
         let cache = CacheKind::of(numerics);
         let options = EngineOptions { compiler: Options::gpu(numerics), context: 128, chunk: 64, cache };
-        let mut engine = Interpreter::new(file, options).expect("a model");
+        let mut engine = Engine::new(file, Arc::new(Interpreter), options).expect("a model");
         let mut got = vec![];
         let mut at = 0;
         while at < TOKENS {

@@ -4,13 +4,12 @@
 mod support;
 
 use compiler::{Numerics, Options};
+use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;
 use model::config::ConfigError;
-use model::engine::{EngineError, EngineOptions};
-use model::interpreter::Interpreter;
+use model::engine::{Engine, EngineError, EngineOptions};
 use model::step::{Class, StepError};
-use model::steps::Steps;
 use std::sync::Arc;
 use support::machine::{Machine, Setup, sequence};
 use support::{cpu, synth, tokens, weights};
@@ -176,10 +175,10 @@ fn a_softmax_of_nothing_is_nan() {
     }
 }
 
-fn interpreted(file: &Arc<Gguf>) -> Interpreter {
+fn interpreted(file: &Arc<Gguf>) -> Engine {
     let compiler = Options::cpu(Numerics::Exact, 64);
     let options = EngineOptions { compiler, context: 64, chunk: 64, cache: CacheKind::F32 };
-    Interpreter::new(file.clone(), options).expect("sound metadata")
+    Engine::new(file.clone(), Arc::new(Interpreter), options).expect("sound metadata")
 }
 
 #[test]
@@ -200,7 +199,7 @@ fn a_router_that_is_not_finite_is_refused() {
     let file = synth("tiny-mla-moe", "q4_0", None);
     for target in targets(&file).into_iter().filter(|t| is_router(&t.name)) {
         for poison in KINDS {
-            let problem = interpreted(&poisoned(&file, target, poison)).prepare(1).expect_err("refused");
+            let problem = interpreted(&poisoned(&file, target, poison)).prepare(Class::One).expect_err("refused");
             let EngineError::Step(StepError::Config(ConfigError::Gguf(problem))) = problem else { panic!("{problem}") };
             assert!(problem.to_string().contains(&target.name), "{problem}");
         }

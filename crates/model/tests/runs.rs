@@ -4,10 +4,10 @@
 mod support;
 
 use compiler::{Numerics, Options};
-use model::batch::{Batch, Batches};
+use device::Interpreter;
+use model::batch::Batch;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::interpreter::Interpreter;
 use model::runs::RUN;
 use model::step::{Class, PAGE};
 use std::sync::Arc;
@@ -93,10 +93,11 @@ fn prompts_beside_each_other_know_nothing_of_each_other() {
 #[test]
 fn the_interpreter_agrees() {
     let file = synth("tiny-mla-dense", "q4_0", Some(1));
-    let mut interpreter = Interpreter::new(file.clone(), options(CacheKind::F32, &[])).expect("a model");
+    let interpreter = Arc::new(Interpreter);
+    let mut interpreter = Engine::new(file.clone(), interpreter, options(CacheKind::F32, &[])).expect("a model");
     let mut engine = engine(&file, CacheKind::F32, 1, &[]);
     let all = tokens(3 * RUN as usize, engine.config().vocab as u32, 5);
-    let limits = Batches::limits(&interpreter);
+    let limits = interpreter.limits();
     let mut batch = Batch::new(limits);
     batch.add(&all, 0, &(0..limits.row_pages() as u32).collect::<Vec<_>>()).expect("room");
     batch.want_last();

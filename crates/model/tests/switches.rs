@@ -3,10 +3,9 @@
 mod support;
 
 use compiler::{Numerics, Options, switches};
+use device::Interpreter;
 use model::cache::CacheKind;
-use model::engine::{EngineOptions, Sharing};
-use model::interpreter::Interpreter;
-use model::steps::Steps;
+use model::engine::{Engine, EngineOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use support::{nmse, synth, tokens};
@@ -20,14 +19,12 @@ fn logits(file: &Arc<gguf::Gguf>, numerics: Numerics, without: &[&str]) -> Resul
     compiler.check = numerics == Numerics::Exact;
     compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { compiler, context: 80, chunk: 16, cache: CacheKind::F32 };
-    let sharing = Sharing { sequences: 1, positions: 80 };
-    let mut interpreter = Interpreter::shared(file.clone(), options, sharing).map_err(|e| e.to_string())?;
-    let vocab = interpreter.vocab() as u32;
-    let all = tokens(TOKENS + 4, vocab, 3);
+    let mut engine = Engine::new(file.clone(), Arc::new(Interpreter), options).map_err(|e| e.to_string())?;
+    let all = tokens(TOKENS + 4, engine.config().vocab as u32, 3);
     let mut out = vec![];
     let mut at = 0;
     for n in [TOKENS, 2, 1, 1] {
-        out.extend_from_slice(interpreter.step(&all[at..at + n], at, 0..n).map_err(|e| e.to_string())?);
+        out.extend_from_slice(engine.step(&all[at..at + n], at, 0..n).map_err(|e| e.to_string())?);
         at += n;
     }
     Ok(out)

@@ -61,7 +61,7 @@ fn doubling() -> Program {
         name: "trial".into(),
         prelude: "#include <stdint.h>\n".into(),
         buffers: vec![buffer(BufferKind::Output("y".into()), "y"), buffer(BufferKind::Input("x".into()), "x")],
-        kernels: vec![Kernel { symbol: "twice".into(), source: source.into(), scratch_bytes: 0 }],
+        kernels: vec![Kernel::of_source("twice", source, 0)],
         stages: vec![Stage { launches: vec![launch] }],
         ..Program::default()
     }

@@ -83,7 +83,11 @@ impl Builder {
     }
 
     pub fn source(&mut self, symbol: &str, source: &str) -> usize {
-        self.0.kernels.push(Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes: 64 });
+        self.add(Kernel::of_source(symbol, source, 64))
+    }
+
+    pub fn add(&mut self, kernel: Kernel) -> usize {
+        self.0.kernels.push(kernel);
         self.0.kernels.len() - 1
     }
 

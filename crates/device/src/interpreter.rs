@@ -1,0 +1,172 @@
+//! The interpreter as a device: runs the IR of kernels, one task after the
+//! other, on the calling thread.
+//!
+//! It needs no C compiler and checks every access, and is a thousand times
+//! slower than the [`cpu`](crate::cpu): an oracle for tests, and a way to see
+//! whether a wrong result is the compiler's or the machine's. It runs programs
+//! for CPUs and for GPUs, whose weights it repacks. Whatever an earlier step or
+//! an earlier value left in an output or in the arena is gone before it is
+//! written anew, so that a kernel which reads what nobody wrote makes NaN.
+//!
+//! What it cannot do: kernels that are nothing but source, and steps that
+//! allocate nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use compiler::program::{BufferKind, Launch, Program};
+use ir::interp::Vars;
+use ir::interp::kernel::{Buffers, Kernel, KernelError};
+
+use crate::error::{Error, Result};
+use crate::memory::{Lent, Memory, Place};
+use crate::objects::CompileReport;
+use crate::profile::{Moment, Profile, Stopwatch};
+use crate::{Device, Executable, validate};
+
+/// What an output or a value of the arena holds that nobody has written yet: NaN as floats.
+const UNWRITTEN: u8 = 0xff;
+
+/// The device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interpreter;
+
+impl Device for Interpreter {
+    fn name(&self) -> String {
+        "interpreter".into()
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
+        let start = Instant::now();
+        validate::program(&program)?;
+        let kernels = (0..program.kernels.len()).map(|kernel| compile(&program, kernel)).collect::<Result<_>>()?;
+        let places = memory.bind(&program)?;
+        let mut met = HashSet::new();
+        let args: Vec<_> = launches(&program).map(|launch| arguments(&program, launch, &places, &mut met)).collect();
+        let report = CompileReport { kernels: program.kernels.len(), time: start.elapsed(), ..Default::default() };
+        let loaded = Interpreted { program, report, kernels, args, memory: memory.id() };
+        for (index, launch) in launches(&loaded.program).enumerate() {
+            loaded.lend(memory, index, launch)?;
+        }
+        Ok(Box::new(loaded))
+    }
+}
+
+fn launches(program: &Program) -> impl Iterator<Item = &Launch> {
+    program.stages.iter().flat_map(|stage| &stage.launches)
+}
+
+/// The bytecode of a kernel of a program.
+fn compile(program: &Program, index: usize) -> Result<Kernel> {
+    let kernel = &program.kernels[index];
+    let Some(ir) = &kernel.ir else { return Err(Error::NoIr { kernel: kernel.symbol.clone() }) };
+    let (graph, block) = &**ir;
+    Kernel::compile(graph, *block).map_err(|problem| {
+        let origin = launches(program).find(|launch| launch.kernel == index).map_or("", |launch| &launch.origin);
+        failed(program, index, origin, problem)
+    })
+}
+
+fn failed(program: &Program, kernel: usize, origin: &str, problem: KernelError) -> Error {
+    let kernel = program.kernels[kernel].symbol.clone();
+    Error::Kernel { kernel, origin: origin.into(), problem: Box::new(problem) }
+}
+
+/// An argument of a launch.
+struct Argument {
+    place: Place,
+    bytes: usize,
+    /// The parameter of the kernel.
+    slot: u32,
+    /// Whether no earlier launch of a step has touched what kernels must write before they read it.
+    unwritten: bool,
+}
+
+/// The arguments of a launch in the order of their places; `met` are the buffers of those before it.
+fn arguments(program: &Program, launch: &Launch, places: &[Place], met: &mut HashSet<usize>) -> Vec<Argument> {
+    let argument = |(slot, &index): (u32, &usize)| {
+        let buffer = &program.buffers[index];
+        let passing = matches!(buffer.kind, BufferKind::Output(_) | BufferKind::Arena(_));
+        Argument { place: places[index], bytes: buffer.bytes, slot, unwritten: met.insert(index) && passing }
+    };
+    let mut arguments: Vec<_> = (0..).zip(&launch.args).map(argument).collect();
+    arguments.sort_by_key(|argument| argument.place);
+    arguments
+}
+
+/// A program whose kernels are bytecode.
+struct Interpreted {
+    program: Arc<Program>,
+    report: CompileReport,
+    kernels: Vec<Kernel>,
+    /// Of each launch.
+    args: Vec<Vec<Argument>>,
+    /// The memory that it was loaded for.
+    memory: u64,
+}
+
+impl Interpreted {
+    fn lend<'a>(&self, memory: &'a mut Memory, index: usize, launch: &Launch) -> Result<Vec<Lent<'a>>> {
+        let lent = memory.lend(self.args[index].iter().map(|argument| (argument.place, argument.bytes)));
+        lent.ok_or_else(|| Error::Malformed {
+            program: self.program.name.clone(),
+            reason: format!("arguments of {} overlap", launch.origin),
+        })
+    }
+
+    fn launch(&self, memory: &mut Memory, index: usize, launch: &Launch, vars: &Vars, tasks: i64) -> Result<()> {
+        let mut buffers = Buffers::new();
+        for (argument, lent) in self.args[index].iter().zip(self.lend(memory, index, launch)?) {
+            buffers = match lent {
+                Lent::Read(bytes) => buffers.read(argument.slot, bytes),
+                Lent::Write(bytes) => {
+                    if argument.unwritten {
+                        bytes.fill(UNWRITTEN);
+                    }
+                    buffers.write(argument.slot, bytes)
+                }
+            };
+        }
+        let ran = self.kernels[launch.kernel].run(&mut buffers, vars, 0..tasks);
+        ran.map_err(|problem| failed(&self.program, launch.kernel, &launch.origin, problem))
+    }
+}
+
+impl Executable for Interpreted {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn report(&self) -> &CompileReport {
+        &self.report
+    }
+
+    fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
+        self.run_profiled(memory, vars).map(drop)
+    }
+
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
+        let program = &self.program;
+        if memory.id() != self.memory {
+            return Err(Error::OtherMemory { program: program.name.clone() });
+        }
+        validate::vars(program, vars)?;
+        let tasks = launches(program).map(|launch| validate::tasks(program, launch, vars));
+        let tasks = tasks.collect::<Result<Vec<_>>>()?;
+        let mut named = Vars::new();
+        program.vars.iter().zip(vars).for_each(|(variable, &value)| named.set(&variable.name, value));
+        let stopwatch = Stopwatch::start(1, tasks.len(), program.stages.len());
+        let mut index = 0;
+        for (stage, of) in program.stages.iter().enumerate() {
+            for launch in &of.launches {
+                let start = Moment::now();
+                self.launch(memory, index, launch, &named, tasks[index])?;
+                stopwatch.record(0, index, start, Moment::now());
+                index += 1;
+            }
+            stopwatch.stage_seen(stage, Instant::now());
+        }
+        Ok(stopwatch.stop(program, vars, tasks.into_iter()))
+    }
+}

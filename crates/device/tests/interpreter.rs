@@ -1,0 +1,216 @@
+//! The interpreter as a device: programs of the compiler beside the cpu and
+//! against what their operations mean, and what it refuses.
+
+#[path = "../../compiler/tests/support/mod.rs"]
+mod cases;
+mod support;
+
+use cases::programs::{self, format, input, weights};
+use cases::{Case, Random, nmse};
+use compiler::program::{BufferKind, Count, Kernel, Program};
+use compiler::{Compiled, Numerics, Options, Tensor, dims};
+use device::{Device, Error, Interpreter, Memory, Result};
+use ir::{Axis, DType, Graph, Id, Op, Space};
+use std::sync::Arc;
+use support::{Builder, Folder, cpu};
+
+/// NMSE of another order of sums.
+const EXACT: f64 = 1e-11;
+
+/// NMSE of activations of 8 bits.
+const INT8: f64 = 1e-3;
+
+/// A step of a case on a device: the values of its outputs and states.
+fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {
+    let program = Arc::new(compiled.program.clone());
+    let mut memory = Memory::new();
+    for buffer in &program.buffers {
+        if let BufferKind::Weight(name) | BufferKind::Planes { name, .. } = &buffer.kind {
+            memory.copy_weight(name.as_str(), &case.data[name])?;
+        }
+    }
+    let mut step = device.load(program.clone(), &mut memory)?;
+    for buffer in &program.buffers {
+        let (name, bytes) = match &buffer.kind {
+            BufferKind::Input(name) => (name, memory.input_mut::<u8>(name)?),
+            BufferKind::State(name) => (name, memory.state_mut::<u8>(name)?),
+            _ => continue,
+        };
+        bytes[..case.data[name].len()].copy_from_slice(&case.data[name]);
+    }
+    let value = |name: &str| case.vars.iter().find(|var| var.0 == name).map_or(1, |var| var.1);
+    let vars: Vec<i64> = program.vars.iter().map(|var| value(&var.name)).collect();
+    step.run(&mut memory, &vars)?;
+    let floats = |ty: DType, bytes: &[u8]| {
+        ir::interp::Tensor { ty, dims: vec![bytes.len() / ty.bytes()], bytes: bytes.to_vec() }.floats()
+    };
+    let outputs = case.outs.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.output::<u8>(name)?)));
+    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.state::<u8>(name)?)));
+    outputs.chain(states).collect()
+}
+
+fn check(device: &dyn Device, name: &str, case: &Case, options: &Options, most: f64) {
+    let compiled = case.compile(options).expect("a program");
+    let got = run(device, case, &compiled).unwrap_or_else(|error| panic!("{name}: {error}"));
+    for ((output, want), got) in case.expected(&compiled).expect("values").iter().zip(got) {
+        let error = nmse(&got[..want.len()], want);
+        let close = error <= most;
+        assert!(close, "{name} on {}: {output} has NMSE {error:.2e}", device.name());
+    }
+}
+
+#[test]
+fn programs_for_cpus_and_gpus_mean_what_their_operations_do() {
+    for (name, case) in programs::all() {
+        for (numerics, most) in [(Numerics::Exact, EXACT), (Numerics::Int8, INT8)] {
+            for options in [Options::cpu(numerics, 32), Options::gpu(numerics)] {
+                check(&Interpreter, &name, &case, &options, most);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cpu_agrees() {
+    let folder = Folder::new();
+    let cpu = cpu(&folder, 2);
+    for (name, case) in programs::all().into_iter().filter(|(name, _)| !name.starts_with("a product")) {
+        check(&cpu, &name, &case, &Options::cpu(Numerics::Exact, 0), EXACT);
+    }
+}
+
+/// A product with a matrix of 8 rows.
+fn product(options: &Options) -> (Case, Arc<Program>) {
+    let (mut case, mut random) = (Case::default(), Random(3));
+    let x = input(&mut case, "x", 2, 64, &mut random);
+    let w = weights(&mut case, "w", format("Q4_0"), &[8, 64], &mut random);
+    case.output("y", &x.linear(&w));
+    let program = Arc::new(case.compile(options).expect("a program").program);
+    (case, program)
+}
+
+fn refused(program: &Arc<Program>, memory: &mut Memory) -> Error {
+    Interpreter.load(program.clone(), memory).err().expect("refused")
+}
+
+#[test]
+fn weights_must_be_there_as_whole_rows() {
+    for options in [Options::cpu(Numerics::Exact, 32), Options::gpu(Numerics::Exact)] {
+        let (case, program) = product(&options);
+        let error = refused(&program, &mut Memory::new());
+        assert!(matches!(&error, Error::Weight { weight, held: 0, .. } if weight == "w"), "{error}");
+        let mut memory = Memory::new();
+        memory.copy_weight("w", &case.data["w"][18..]).expect("memory");
+        let error = refused(&program, &mut memory).to_string();
+        match options.gpu {
+            None => assert_eq!(error, "program test needs 288 bytes of weight w, memory holds 270"),
+            Some(_) => {
+                assert!(error.starts_with("weight w cannot be repacked: 270 bytes"), "{error}");
+                let error = cpu(&Folder::new(), 1).load(program, &mut memory).err().expect("refused").to_string();
+                assert!(error.contains("w is to be repacked"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_are_repacked_once() {
+    let (case, program) = product(&Options::gpu(Numerics::Exact));
+    let mut memory = Memory::new();
+    memory.copy_weight("w", &case.data["w"]).expect("memory");
+    for _ in 0..2 {
+        Interpreter.load(program.clone(), &mut memory).expect("a program");
+        assert_eq!(memory.usage().weights, 288 + 8 * 48, "8 rows of 32 bytes of codes and 2 scales in 16");
+    }
+}
+
+#[test]
+fn a_kernel_that_is_nothing_but_source_is_refused() {
+    let mut case = Case::default();
+    let x = input(&mut case, "x", 2, 4, &mut Random(3));
+    case.output("y", &Tensor::call("own", "void own() {}", 1, &[x.exp()], DType::F32, dims![2, 4]));
+    let program = Arc::new(case.compile(&Options::cpu(Numerics::Exact, 32)).expect("a program").program);
+    let error = refused(&program, &mut Memory::new());
+    let text = "kernel own has source of its own, which the interpreter cannot run; run it on the cpu";
+    assert_eq!(error.to_string(), text);
+}
+
+/// A kernel whose task `i` stores element `i + offset` of its first parameter into element `i` of its second.
+fn copy(offset: i64) -> Kernel {
+    let mut g = Graph::new();
+    let (most, offset) = (g.int(64), g.int(offset));
+    let i = g.range(0, Axis::Task, most);
+    let from = g.buffer(0, Space::Input, DType::F32, 0);
+    let at = g.add(i, offset);
+    let value = g.load(from, at, 1);
+    kernel(g, &[i, value])
+}
+
+/// A kernel that stores a value at an index of its second parameter.
+fn kernel(mut g: Graph, stored: &[Id]) -> Kernel {
+    let to = g.buffer(1, Space::Output, DType::F32, 0);
+    let store = g.make(Op::Store, DType::F32, vec![], [&[to], stored].concat());
+    let root = g.make(Op::Block, DType::Bool, vec![], vec![store]);
+    Kernel { ir: Some(Arc::new((g, root))), ..Kernel::of_source("copy", "", 0) }
+}
+
+/// `x`, of which `n` values go through the arena to `y`, which has 4.
+fn through_the_arena(kernel: Kernel) -> Program {
+    let mut program = Builder::new();
+    let n = program.var("n", 0, 4);
+    let x = program.buffer(BufferKind::Input("x".into()), 16);
+    let t = program.arena(16);
+    let y = program.buffer(BufferKind::Output("y".into()), 16);
+    let copy = program.add(kernel);
+    program.stage().launch(copy, &[x, t], n);
+    program.stage().launch(copy, &[t, y], Count::Const(4));
+    program.program().clone()
+}
+
+#[test]
+fn what_no_kernel_has_written_in_a_step_is_nan() {
+    let mut memory = Memory::new();
+    let mut step = Interpreter.load(Arc::new(through_the_arena(copy(0))), &mut memory).expect("a program");
+    memory.input_mut("x").expect("x").copy_from_slice(&[1.0_f32, 2.0, 3.0, 4.0]);
+    step.run(&mut memory, &[4]).expect("a step");
+    assert_eq!(memory.output::<f32>("y").expect("y"), [1.0, 2.0, 3.0, 4.0]);
+    let profile = step.run_profiled(&mut memory, &[2]).expect("a step");
+    let y = memory.output::<f32>("y").expect("y");
+    assert_eq!(y[..2], [1.0, 2.0]);
+    assert!(y[2..].iter().all(|v| v.is_nan()), "{y:?}");
+    assert_eq!(profile.launches.iter().map(|l| (l.tasks, l.calls)).collect::<Vec<_>>(), [(2, 1), (4, 1)]);
+    let stages: u64 = profile.stages.iter().map(|stage| stage.wall_ns).sum();
+    assert!(profile.workers == 1 && stages > 0 && stages + profile.rest_ns == profile.wall_ns);
+}
+
+#[test]
+fn errors_come_before_the_step_or_name_the_kernel() {
+    let mut memory = Memory::new();
+    let mut step = Interpreter.load(Arc::new(through_the_arena(copy(64))), &mut memory).expect("a program");
+    let error = step.run(&mut Memory::new(), &[4]).unwrap_err();
+    assert!(matches!(error, Error::OtherMemory { .. }), "{error}");
+    let error = step.run(&mut memory, &[5]).unwrap_err();
+    assert!(matches!(error, Error::VariableRange { .. }), "{error}");
+    let error = step.run(&mut memory, &[0]).unwrap_err();
+    assert!(matches!(error, Error::Kernel { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("kernel copy (launch 1): task 0: ") && !text.contains('\n'), "{text}");
+}
+
+#[test]
+fn what_is_no_kernel_is_refused() {
+    let mut g = Graph::new();
+    let (at, value) = (g.int(0), g.int(1));
+    let error = refused(&Arc::new(through_the_arena(kernel(g, &[at, value]))), &mut Memory::new());
+    assert!(matches!(error, Error::Kernel { .. }), "{error}");
+    assert!(error.to_string().starts_with("kernel copy (launch 0): "), "{error}");
+}
+
+#[test]
+fn arguments_of_a_launch_do_not_overlap() {
+    let mut program = through_the_arena(copy(0));
+    program.arena_bytes = 128;
+    program.buffers[0].kind = BufferKind::Arena(8);
+    let error = refused(&Arc::new(program), &mut Memory::new()).to_string();
+    assert_eq!(error, "program test is malformed: arguments of launch 0 overlap");
+}
