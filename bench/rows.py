@@ -1,15 +1,17 @@
 """The rows of the comparison: what each side runs, and how its output becomes numbers.
 
 A row has two sides, `ours` and `theirs`, that give a value for each of its tests. Tests are called by llama-bench's
-names, for example `tg128 @ d4096`.
+names, for example `tg128 @ d4096`. What a test has to do at least is its `Work` (ceilings.py).
 """
 
 import contextlib
+import itertools
 import json
 import pathlib
 import statistics
 
 import runs
+from ceilings import Work
 from runs import Failed
 
 GLM, YOUTU, YOUTU_K = "glm-4.7-flash:q4_0", "youtu-llm-2b:q4_0", "youtu-llm-2b:q4_k_m"
@@ -24,6 +26,7 @@ ROWS = {
     "batch": ([GLM, YOUTU], "64", "32", "0"),
     "first": ([GLM], "16", "1", "0"),
     "neighbour": ([YOUTU], "0", "32", "0"),
+    "avx2": ([YOUTU], "512", "32", "0"),
 }
 
 
@@ -49,20 +52,45 @@ def parsed(text, command):
         raise Failed(f"{pathlib.Path(command[0]).name} printed no JSON: {error}") from error
 
 
+def work_of(row):
+    """The work of a test that one of the programs printed; None for a prompt and tokens timed together."""
+    prompt, gen, depth = (int(row.get(key) or 0) for key in ("n_prompt", "n_gen", "n_depth"))
+    return None if prompt and gen else Work(prompt or gen, depth, prompt=bool(prompt))
+
+
 class Speed:
     """Tokens a second of `kernloom bench` and llama-bench."""
 
-    unit, more_is_better = "tok/s", True
+    unit, more_is_better, other = "tok/s", True, "llama.cpp"
+    # What the value of ours has to be at least, if the row says so.
+    floor = None
 
     def __init__(self, args, model, prompt, gen, depth):
         self.args, self.model = args, model
+        # Levels of instructions of both sides, if they are not the best of the machine.
+        self.isa = self.other_isa = args.isa
         self.tests = ["-m", str(model), "-p", prompt, "-n", gen, "-d", depth, "-t", args.threads, "-r", args.repeat,
                       "-o", "json"]
-        self.bytes_per_token = {}
+        # The work of each test.
+        self.works = {}
+
+    def kernloom(self, command, isa, *flags):
+        """A command line of kernloom at a level of instructions. `bench` gets the bandwidth that was measured, since
+        measuring it takes a gigabyte and a second of each run."""
+        known = ["--bandwidth", f"{self.args.bandwidth:.3f}"] if command == "bench" else []
+        return [self.args.kernloom, command, *flags, *known, *(["--isa", isa] if isa else [])]
+
+    def settings(self):
+        """What the other side is tried with."""
+        return list(itertools.product(self.args.repack.split(","), self.args.fa.split(",")))
+
+    @staticmethod
+    def name_of(setting):
+        return f"repack {setting[0]} fa {setting[1]}"
 
     def ours(self):
         # It takes the lock itself.
-        return self.timed([self.args.kernloom, "bench", *self.tests], contextlib.nullcontext)
+        return self.timed(self.kernloom("bench", self.isa, *self.tests), contextlib.nullcontext)
 
     def theirs(self, setting):
         repack, fa = setting
@@ -79,21 +107,22 @@ class Speed:
             if "avg_ts" not in row:
                 raise Failed(f"{pathlib.Path(command[0]).name} printed a row without a speed")
             values[label(row)] = statistics.median(row.get("samples_ts") or [row["avg_ts"]])
-            if row.get("bytes_per_token") and not row.get("n_prompt"):
-                self.bytes_per_token[label(row)] = row["bytes_per_token"]
+            if work_of(row):
+                self.works[label(row)] = work_of(row)
         return {"values": values, "page_cache_seconds": round(reading, 3), **counted}
 
 
 class Batch(Speed):
-    """Tokens a second of several sequences together, while they decode."""
+    """Tokens a second of several sequences together, while they decode. Both sides decode once a run, as
+    llama-batched-bench knows no repetitions."""
 
     def __init__(self, args, model, prompt, gen, depth):
         super().__init__(args, model, prompt, gen, depth)
         self.prompt, self.gen, self.sequences = prompt, gen, args.sequences
 
     def ours(self):
-        command = [self.args.kernloom, "bench", "-m", str(self.model), "-p", self.prompt, "-n", self.gen, "-np",
-                   self.sequences, "-t", self.args.threads, "-r", self.args.repeat, "-o", "jsonl"]
+        command = self.kernloom("bench", self.isa, "-m", str(self.model), "-p", self.prompt, "-n", self.gen, "-np",
+                                self.sequences, "-t", self.args.threads, "-r", "1", "-o", "jsonl")
         return self.timed(command, contextlib.nullcontext)
 
     def theirs(self, setting):
@@ -117,7 +146,11 @@ class Batch(Speed):
                 break
         else:
             raise Failed(f"{pathlib.Path(command[0]).name} did not print all speeds")
-        values = {f"tg{row['tg']} x {row['pl']} @ d{row['pp']}": row["speed_tg"] for row in rows}
+        values = {}
+        for row in rows:
+            name = f"tg{row['tg']} x {row['pl']} @ d{row['pp']}"
+            values[name] = row["speed_tg"]
+            self.works[name] = Work(row["tg"], row["pp"], row["pl"])
         return {"values": values, "page_cache_seconds": round(reading, 3), **counted}
 
 
@@ -142,8 +175,8 @@ class FirstToken(Speed):
         raise Failed(f"no text of {wanted} tokens was found for {self.model.name}")
 
     def ours(self):
-        return self.started([self.args.kernloom, "run", "-m", str(self.model), "-p", self.text, "-n", "1", "--temp",
-                             "0", "--no-template", "-t", self.args.threads])
+        return self.started(self.kernloom("run", self.isa, "-m", str(self.model), "-p", self.text, "-n", "1", "--temp",
+                                          "0", "--no-template", "-t", self.args.threads))
 
     def theirs(self, setting):
         repack, fa = setting
@@ -156,41 +189,50 @@ class FirstToken(Speed):
         with runs.measuring_lock():
             reading = runs.read_into_page_cache(self.model)
             _, counted = runs.run(command)
-        values = {f"first token after {self.tokens}": counted["first_output"]}
+        name = f"first token after {self.tokens}"
+        values = {name: counted["first_output"]}
+        self.works[name] = Work(self.tokens, prompt=True)
         return {"values": values, "page_cache_seconds": round(reading, 3), **counted}
 
 
 class Neighbour(Speed):
     """The share of its speed that a program keeps beside a process that spins."""
 
-    unit = "of the undisturbed speed"
+    unit, floor = "of the undisturbed speed", 0.45
 
     def timed(self, command, lock):
         with lock():
             runs.read_into_page_cache(self.model)
-            alone, _ = runs.run(command)
+            alone, before = runs.run(command)
         # `kernloom bench` takes the lock itself; the neighbour measures nothing.
         with lock(), runs.neighbour(True):
             beside, counted = runs.run(command)
         speeds = [statistics.median(parsed(text, command)[0]["samples_ts"]) for text in (alone, beside)]
+        counted["major_faults"] += before["major_faults"]
         return {"values": {"beside a spinning process": speeds[1] / speeds[0]}, "speeds": speeds, **counted}
 
 
-KINDS = {"batch": Batch, "first": FirstToken, "neighbour": Neighbour}
+class Restricted(Speed):
+    """Kernloom with the kernels of a machine that has AVX2 and nothing more, beside itself with all that this machine
+    has. llama.cpp would have to be built once more for that, and then be told apart by what each compiler left in; so
+    this row says what the restriction costs, and nothing about anybody else. Each side's ceiling is that of its own
+    instructions."""
+
+    other = "kernloom with all instructions"
+
+    def __init__(self, args, model, prompt, gen, depth):
+        super().__init__(args, model, prompt, gen, depth)
+        self.isa = "x86-64-v3"
+
+    def settings(self):
+        return [()]
+
+    @staticmethod
+    def name_of(setting):
+        return Restricted.other
+
+    def theirs(self, setting):
+        return self.timed(self.kernloom("bench", self.other_isa, *self.tests), contextlib.nullcontext)
 
 
-def linear_products(show):
-    """Multiply-adds of linear layers for one token of a prompt, from `kernloom show --json`; the head is computed for
-    the last token only and does not count."""
-    experts = (show.get("config") or {}).get("experts") or {}
-    share = experts["used"] / experts["count"] if experts else 0
-    total = 0
-    for tensor in show["tensors"]:
-        name, shape = tensor["name"], tensor["shape"]
-        if len(shape) < 2 or name in ("token_embd.weight", "output.weight"):
-            continue
-        elements = 1
-        for n in shape:
-            elements *= n
-        total += elements * share if "_exps" in name else elements
-    return total
+KINDS = {"batch": Batch, "first": FirstToken, "neighbour": Neighbour, "avx2": Restricted}

@@ -63,6 +63,21 @@ def run(command):
         return text.decode(errors="replace"), counted
 
 
+# Repetitions of a run that waited for the disk, before it counts.
+REPEATED = 3
+
+
+def warm(measure, say):
+    """The result of a measurement without major faults, or the last of a few: where the file and what else there is
+    barely fit into memory, pages are dropped between reading the file and measuring. Tells `say` of each that does not
+    count; the result has the number of those."""
+    for repeated in range(REPEATED + 1):
+        result = measure()
+        if not result["major_faults"] or repeated == REPEATED:
+            return {**result, "repeated": repeated}
+        say(result)
+
+
 @contextlib.contextmanager
 def neighbour(spins):
     """A process that keeps one core busy, if it is wanted."""
