@@ -2,7 +2,7 @@
 //!
 //! A header (`_logits_`, window length, vocabulary, number of windows, all tokens; 32-bit little-endian), then a row
 //! for each scored position: scale and offset as f32, then one u16 a token, padded to an even number. A log-probability
-//! is `offset + scale * code`; what is 16 or more below the likeliest counts as 16 below.
+//! is `offset + scale * code`; what is 40 or more below the likeliest counts as 40 below.
 
 use super::{LogSoftmax, PerplexityError, Windows};
 use std::fs::File;
@@ -14,8 +14,9 @@ const MAGIC: &[u8; 8] = b"_logits_";
 /// Largest code.
 const LEVELS: f32 = 65535.0;
 
-/// Logits are cut this far below the largest.
-const DEPTH: f32 = 16.0;
+/// Logits are cut this far below the largest. llama.cpp cuts at 16: what that adds to the least likely tokens of a large
+/// vocabulary is more than what a good quantisation changes.
+const DEPTH: f32 = 40.0;
 
 /// What can go wrong with such a file.
 #[derive(Debug, thiserror::Error)]

@@ -322,6 +322,27 @@ mod tests {
     }
 
     #[test]
+    fn the_least_likely_tokens_of_a_large_vocabulary_keep_their_weight() {
+        let windows = Windows::new(vec![0; 8], 4, None).unwrap();
+        let mut logits = vec![0.0; 50_000];
+        logits[3] = 25.0;
+        let row = LogSoftmax::of(&logits).unwrap();
+        let path = std::env::temp_dir().join(format!("kernloom-base-tail-{}", std::process::id()));
+        let mut save = BaseWriter::create(&path, &windows, logits.len()).unwrap();
+        for _ in 0..2 {
+            save.row(&row).unwrap();
+        }
+        save.finish().unwrap();
+        let mut saved = vec![];
+        BaseReader::open(&path).unwrap().row(&mut saved).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let mut distance = Distance::default();
+        distance.add(&row, &saved, 0);
+        assert!(distance.divergence.mean().abs() < 1e-6, "{:?}", distance.divergence);
+        assert!((distance.base.mean() + row.at(0)).abs() < 1e-3, "{:?}", distance.base);
+    }
+
+    #[test]
     fn texts_that_cannot_be_scored() {
         assert!(matches!(Windows::new(vec![0; 31], 16, None), Err(PerplexityError::TooShort { needed: 32, .. })));
         assert!(matches!(Windows::new(vec![0; 31], 2, None), Err(PerplexityError::Window(2))));
