@@ -55,10 +55,14 @@ pub struct Arguments {
     /// Do not run each test once before it is timed
     #[arg(long)]
     no_warmup: bool,
-    /// Measure one block and its feed-forward instead
+    /// Measure one block and its feed-forward instead; --block N takes medians of at least N times (30)
     #[arg(long)]
     block: bool,
-    /// Measure by turns with other flags of the engine: --ab '--without merge'
+    /// Least number of times that the medians of --block are taken over; also behind it
+    #[arg(long, value_name = "N", default_value = "30", hide = true, requires = "block",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    block_times: u32,
+    /// Measure by turns with other flags of the engine, or another model: --ab '--without merge'
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, conflicts_with_all = ["parallel", "block", "machine"])]
     ab: Option<String>,
     /// Measure by turns with each pass left out, as `kernloom passes` lists them; with -p 0 -n 0 only count kernels
@@ -144,7 +148,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
     let watch = interrupt::watch();
     if args.block {
-        return block::run(&mut opened, &args.n_depth.0, &watch);
+        return block::run(&mut opened, &args.n_depth.0, args.block_times as usize, &watch);
     }
     let mut report = Report::new(args.output, &path, &opened, &args.engine, bandwidth)?;
     for test in tests {

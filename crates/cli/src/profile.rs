@@ -31,6 +31,9 @@ pub struct Arguments {
     /// Steps to take the mean of
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
+    /// The same behind the model
+    #[arg(value_name = "N", hide = true, conflicts_with = "steps", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps_in_place: Option<u32>,
     /// Tokens of a step; more than one profiles a prompt
     #[arg(short = 'p', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=8192))]
     tokens: u32,
@@ -41,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Print the source of the kernels too
-    #[arg(long)]
+    #[arg(long, visible_alias = "with-source")]
     source: bool,
     /// Write the last step as a trace in Chrome's format
     #[arg(long, value_name = "FILE")]
@@ -139,9 +142,10 @@ fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Prof
     let mut total = Total { steps: 0, wall_ns: 0, host_ns: 0, rest_ns: 0, lines: vec![] };
     let mut last = None;
     // The first step warms up.
-    for step in 0..=u64::from(args.steps) {
+    let steps = args.steps_in_place.unwrap_or(args.steps);
+    for step in 0..=u64::from(steps) {
         watch.check()?;
-        terminal::progress(&format!("step {step} of {}", args.steps));
+        terminal::progress(&format!("step {step} of {steps}"));
         let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened.engine.config())).collect();
         let start = Instant::now();
         let profile = opened.engine.profile(&tokens, depth)?;

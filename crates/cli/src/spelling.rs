@@ -24,6 +24,9 @@ const SHORT: [(&str, &str); 15] = [
 /// Flags whose value is text, which may look like a flag.
 const TEXT: [&str; 5] = ["-p", "--prompt", "-sys", "--system-prompt", "--"];
 
+/// A switch that may be followed by a number, and the flag of that number.
+const COUNTED: (&str, &str) = ("--block", "--block-times");
+
 /// The arguments in the spelling that the parser knows.
 pub fn expanded(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec![];
@@ -31,6 +34,11 @@ pub fn expanded(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     for argument in arguments {
         let after_text = out.last().is_some_and(|last| TEXT.iter().any(|t| last == t));
         verbatim |= argument == "--";
+        let is_count = out.last().is_some_and(|last| last == COUNTED.0)
+            && argument.to_str().is_some_and(|text| text.parse::<u32>().is_ok());
+        if is_count && !verbatim {
+            out.push(COUNTED.1.into());
+        }
         let known = SHORT.iter().find(|(short, _)| argument == *short);
         match known {
             Some((_, long)) if !verbatim && !after_text => out.push(long.into()),
@@ -63,6 +71,8 @@ mod tests {
         let words = |text: &str| expanded(text.split(' ').map(OsString::from));
         assert_eq!(words("k bench -np 1 -ctk f16"), words("k bench --parallel 1 --cache-type-k f16"));
         assert_eq!(words("k run -p -np"), ["k", "run", "-p", "-np"]);
+        assert_eq!(words("k bench --block 30 -m m"), words("k bench --block --block-times 30 -m m"));
+        assert_eq!(words("k bench --block m"), ["k", "bench", "--block", "m"]);
         assert_eq!(words("k tokenize -- -np"), ["k", "tokenize", "--", "-np"]);
     }
 }

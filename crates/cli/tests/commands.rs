@@ -186,6 +186,13 @@ fn bench_speaks_as_llama_bench_does() {
     assert_eq!(objects.count(), 6);
     let block = bench(&["--block"]);
     assert!(block.text().contains("block ") && block.text().contains("feed-forward "), "{}", block.text());
+    let times = |text: &str| -> usize {
+        let number = text.split("(medians of ").nth(1).and_then(|rest| rest.split(' ').next());
+        number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(times(block.text().lines().next().unwrap_or("")) >= 30, "{}", block.text());
+    let block = bench(&["--block", "100"]);
+    assert!((100..200).contains(&times(block.text().lines().next().unwrap_or(""))), "{}", block.text());
     // The form without a command.
     let classic = run(&["--model", text(&path), "--benchmark", "3"]).ok();
     assert!(classic.text().contains("tg3"), "{}", classic.text());
@@ -323,6 +330,9 @@ fn profile_explains_a_step() {
         assert!(last.contains(part), "{part} in {last}");
     }
     assert!(table.text().contains("by the host's clock") && table.text().contains("blk.*."), "{}", table.text());
+    // As people guess it.
+    let guessed = ["profile", text(&path), "3", "--with-source", "--json", "--bandwidth", "20", "--lock", text(&lock)];
+    assert_eq!(json(&run(&guessed).ok())["steps"], 3);
     let one = profile(&["--kernel", "ffn_down", "--source"]);
     assert!(one.text().contains("ffn_down") && one.text().contains("int64_t"), "{}", one.text());
     assert!(one.text().lines().count() > 10 && !one.text().contains("blk.*.attn_q_b "), "{}", one.text());

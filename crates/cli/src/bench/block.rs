@@ -12,11 +12,8 @@ use model::random::Random;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Least number of times that each median is taken over.
-const RUNS: usize = 30;
-
-/// Prints a line for each depth.
-pub fn run(opened: &mut Opened, depths: &[usize], watch: &Watch) -> anyhow::Result<()> {
+/// Prints a line for each depth, with medians of at least so many times.
+pub fn run(opened: &mut Opened, depths: &[usize], least: usize, watch: &Watch) -> anyhow::Result<()> {
     let mut random = Random(1);
     let chunk = opened.engine.chunk();
     for &depth in depths {
@@ -30,7 +27,7 @@ pub fn run(opened: &mut Opened, depths: &[usize], watch: &Watch) -> anyhow::Resu
         let (mut blocks, mut feed_forwards) = (vec![], vec![]);
         let mut steps = 0;
         // The first step warms up.
-        while blocks.len() < RUNS || steps < 4 {
+        while blocks.len() < least || steps < 4 {
             watch.check()?;
             let token = random.token(opened.engine.config());
             let profile = opened.engine.profile(&[token], depth)?;
