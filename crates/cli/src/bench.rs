@@ -68,6 +68,9 @@ pub struct Arguments {
     /// Measure by turns with each pass left out, as `kernloom passes` lists them; with -p 0 -n 0 only count kernels
     #[arg(long, conflicts_with_all = ["parallel", "block", "ab", "machine"])]
     each_off: bool,
+    /// Where else to look for what changes nothing on the model, in this order: --also '-m MODEL' --also '-ctk q8_0'
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, requires = "each_off")]
+    also: Vec<String>,
     /// Turns of --ab and --each-off [default: as many as repetitions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10000))]
     rounds: Option<u32>,

@@ -1,15 +1,17 @@
 //! `bench --each-off`: what each pass, fusion and path of kernels is worth, by leaving it out.
 //!
 //! The engine with everything and one without something take turns. What changes nothing on this machine and model is
-//! found by comparing the programs, and is not timed. With `--into FILE` the figures are written into the table of a
-//! Markdown file, behind the column `switch`.
+//! found by comparing the programs, and is not timed; it is looked for on the models and flags of `--also`, and its row says
+//! on which it was found. With `--into FILE` the figures are written into the table of a Markdown file, behind the column
+//! `switch`.
 
 use super::report::{Format, name};
 use super::turns::{self, Turns};
 use super::{Arguments, Test, classes, median, ready};
+use crate::arguments::EngineFlags;
 use crate::failure::Usage;
 use crate::open::{self, Opened};
-use crate::{interrupt, peaks, terminal};
+use crate::{interrupt, models, peaks, terminal};
 use anyhow::{Context, bail};
 use compiler::Switch;
 use model::step::Class;
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What encloses the table that is written anew.
 const BEGIN: &str = "<!-- bench --each-off: begin -->";
@@ -26,9 +28,63 @@ const END: &str = "<!-- bench --each-off: end -->";
 /// Heading of the column behind which the figures stand.
 const SWITCH: &str = "switch";
 
+/// An engine with everything.
+struct Base {
+    /// What tells it from the others.
+    name: String,
+    path: PathBuf,
+    flags: EngineFlags,
+    with: Opened,
+}
+
+impl Base {
+    /// The model and the flags of the command line, and those of each `--also`.
+    fn all(args: &Arguments, tests: &[Test]) -> anyhow::Result<Vec<Base>> {
+        let path = args.model.resolve()?;
+        let open = |path: &Path, flags: &EngineFlags, more: String| {
+            let with = ready(path, flags, tests, true)?;
+            let name = open::description(with.engine.file()) + &more;
+            anyhow::Ok(Base { name, path: path.to_owned(), flags: flags.clone(), with })
+        };
+        let mut all = vec![open(&path, &args.engine, String::new())?];
+        for text in &args.also {
+            let (model, flags) = turns::changed(&args.engine, "--also", text)?;
+            let model = model.map(|model| models::resolve(&model, &args.model.fetch)).transpose()?;
+            all.push(open(model.as_ref().unwrap_or(&path), &flags, beside_the_model(text))?);
+        }
+        Ok(all)
+    }
+
+    /// The same without something, if that is another program.
+    fn without(&self, switch: Switch, tests: &[Test]) -> anyhow::Result<(Opened, bool)> {
+        let mut flags = self.flags.clone();
+        flags.kernels.without.push(switch.name.into());
+        let without = ready(&self.path, &flags, tests, false)
+            .with_context(|| format!("{} without {}", self.name, switch.name))?;
+        let differs = !same(&self.with, &without, tests);
+        Ok((without, differs))
+    }
+}
+
+/// The flags of a text but for the model, with a comma before them.
+fn beside_the_model(text: &str) -> String {
+    let mut rest = vec![];
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "-m" | "--model" => _ = words.next(),
+            _ if word.starts_with("--model=") => {}
+            _ => rest.push(word),
+        }
+    }
+    if rest.is_empty() { String::new() } else { format!(", {}", rest.join(" ")) }
+}
+
 /// What came out without something.
 struct Row {
     switch: Switch,
+    /// Which of the engines with everything it was taken from.
+    base: usize,
     /// Kernels and stages of a decoding step.
     counts: Counts,
     /// Of each test; `None` if the programs are those with everything.
@@ -55,8 +111,7 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
     }
     // A file without a table is found before the hour that measuring may take.
     let file = args.into.as_deref().map(|path| Ok::<_, anyhow::Error>((path, read(path)?))).transpose()?;
-    let path = args.model.resolve()?;
-    let mut with = ready(&path, &args.engine, tests, true)?;
+    let mut bases = Base::all(args, tests)?;
     let _lock = peaks::lock(&args.measure)?;
     let watch = interrupt::watch();
     let rounds = args.rounds.unwrap_or(args.repetitions);
@@ -64,20 +119,27 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
     let mut rows = vec![];
     for (at, switch) in switches.iter().enumerate() {
         terminal::line(&format!("{} of {}: without {}", at + 1, switches.len(), switch.name));
-        let mut flags = args.engine.clone();
-        flags.kernels.without.push(switch.name.into());
-        let mut without = ready(&path, &flags, tests, false).with_context(|| format!("without {}", switch.name))?;
-        let counts = Counts::of(&without);
-        let turns = if same(&with, &without, tests) {
-            None
-        } else {
-            let each = |&test: &Test| turns::take(&mut with, &mut without, test, rounds, &watch);
-            Some(tests.iter().map(each).collect::<anyhow::Result<_>>()?)
-        };
-        rows.push(Row { switch: *switch, counts, turns });
+        let mut row = Row { switch: *switch, base: 0, counts: Counts::of(&bases[0].with), turns: None };
+        let mut other = None;
+        for (at, base) in bases.iter().enumerate() {
+            let (without, differs) = base.without(*switch, tests)?;
+            if at == 0 || differs {
+                row = Row { base: at, counts: Counts::of(&without), ..row };
+            }
+            if differs {
+                other = Some(without);
+                break;
+            }
+        }
+        if let Some(mut without) = other {
+            let with = &mut bases[row.base].with;
+            let each = |&test: &Test| turns::take(with, &mut without, test, rounds, &watch);
+            row.turns = Some(tests.iter().map(each).collect::<anyhow::Result<_>>()?);
+        }
+        rows.push(row);
     }
-    let outcome =
-        Outcome { tests, whole: Counts::of(&with), rows, model: open::description(with.engine.file()), rounds };
+    let bases = bases.into_iter().map(|base| (base.name, Counts::of(&base.with))).collect();
+    let outcome = Outcome { tests, bases, rows, rounds };
     if let Some((path, text)) = file {
         std::fs::write(path, outcome.filled(&text)?).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -110,23 +172,25 @@ fn same(a: &Opened, b: &Opened, tests: &[Test]) -> bool {
 
 struct Outcome<'a> {
     tests: &'a [Test],
-    /// With everything.
-    whole: Counts,
+    /// What tells the engines with everything apart, and their kernels and stages.
+    bases: Vec<(String, Counts)>,
     rows: Vec<Row>,
-    model: String,
     rounds: u32,
 }
 
 impl Outcome<'_> {
-    /// Median tokens a second with everything, over all turns.
-    fn speed(&self, test: usize) -> f64 {
-        let turns = self.rows.iter().filter_map(|row| Some(&row.turns.as_ref()?[test].a));
-        median(&mut turns.flatten().copied().collect::<Vec<f64>>())
+    /// Median tokens a second of an engine with everything, over all turns; none if it had no turn.
+    fn speed(&self, base: usize, test: usize) -> Option<f64> {
+        let rows = self.rows.iter().filter(|row| row.base == base);
+        let turns = rows.filter_map(|row| Some(&row.turns.as_ref()?[test].a));
+        let mut all: Vec<f64> = turns.flatten().copied().collect();
+        (!all.is_empty()).then(|| median(&mut all))
     }
 
     fn heading(&self) -> Vec<String> {
         let tests = self.tests.iter().map(|&test| format!("{} t/s off", name(test)));
-        ["kernels off".into(), "stages off".into()].into_iter().chain(tests).collect()
+        let on = (self.bases.len() > 1).then(|| "on".into());
+        ["kernels off".into(), "stages off".into()].into_iter().chain(tests).chain(on).collect()
     }
 
     /// The figures of a row.
@@ -138,23 +202,28 @@ impl Outcome<'_> {
             format!("{speed:.1} ({:.2}; {:.2}..{:.2})", ratio.median, ratio.least, ratio.most)
         };
         let counts = [row.counts.kernels, row.counts.stages].map(|n| n.to_string());
-        counts.into_iter().chain(turns.iter().map(speed)).collect()
+        let on = (self.bases.len() > 1).then(|| self.bases[row.base].0.clone());
+        counts.into_iter().chain(turns.iter().map(speed)).chain(on).collect()
     }
 
     /// What the figures are and where they come from.
     fn caption(&self) -> String {
-        let speeds = self.tests.iter().enumerate().map(|(at, &test)| format!("{} {:.1}", name(test), self.speed(at)));
-        let Counts { kernels, stages } = self.whole;
-        let counts = format!("With everything: {kernels} kernels in {stages} stages a token");
-        let (model, cpu, rounds) = (&self.model, device::processor::name(), self.rounds);
-        if self.tests.is_empty() {
-            return format!("{counts}. {model}, {cpu}.");
+        let mut out = String::from("With everything: ");
+        for (at, (model, Counts { kernels, stages })) in self.bases.iter().enumerate() {
+            let _ = write!(out, "{kernels} kernels in {stages} stages a token");
+            let speeds = self.tests.iter().enumerate().filter_map(|(i, &test)| Some((name(test), self.speed(at, i)?)));
+            let speeds: Vec<String> = speeds.map(|(name, speed)| format!("{name} {speed:.1}")).collect();
+            if !speeds.is_empty() {
+                let _ = write!(out, ", tok/s {}", speeds.join(", "));
+            }
+            let _ = write!(out, " ({model}); ");
         }
-        let speeds = speeds.collect::<Vec<_>>().join(", ");
-        format!(
-            "{counts}; tok/s {speeds}. {model}, {cpu}; medians of {rounds} turns, in brackets the ratio to everything \
-             and its spread."
-        )
+        let _ = write!(out, "{}", device::processor::name());
+        if !self.tests.is_empty() {
+            let _ =
+                write!(out, "; medians of {} turns, in brackets the ratio to everything and its spread", self.rounds);
+        }
+        out + "."
     }
 
     fn table(&self) -> String {
@@ -176,17 +245,17 @@ impl Outcome<'_> {
             json!({
                 "switch": row.switch.name,
                 "what": row.switch.what,
+                "on": self.bases[row.base].0,
                 "kernels": row.counts.kernels,
                 "stages": row.counts.stages,
                 "same_program": row.turns.is_none(),
                 "tests": tests.map(|(turns, &test)| turns.json(test)).collect::<Vec<_>>(),
             })
         };
+        let base = |(name, counts): &(String, Counts)| json!({ "model": name, "kernels": counts.kernels, "stages": counts.stages });
         json!({
-            "model": self.model,
+            "with_everything": self.bases.iter().map(base).collect::<Vec<_>>(),
             "cpu_info": device::processor::name(),
-            "kernels": self.whole.kernels,
-            "stages": self.whole.stages,
             "rounds": self.rounds,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
         })
@@ -244,11 +313,13 @@ mod tests {
     fn figures_go_behind_the_switch() {
         let tests = [Test { prompt: 0, generated: 8, depth: 0 }];
         let turns = Turns { a: vec![10.0], b: vec![5.0] };
-        let row =
-            |name, turns| Row { switch: Switch { name, what: "" }, counts: Counts { kernels: 9, stages: 7 }, turns };
-        let rows = vec![row("merge", Some(vec![turns])), row("planes", None)];
-        let whole = Counts { kernels: 8, stages: 6 };
-        let outcome = Outcome { tests: &tests, whole, rows, model: "m".into(), rounds: 1 };
+        let row = |name, base, turns| {
+            let counts = Counts { kernels: 9, stages: 7 };
+            Row { switch: Switch { name, what: "" }, base, counts, turns }
+        };
+        let rows = vec![row("merge", 0, Some(vec![turns])), row("planes", 0, None)];
+        let bases = vec![("m".to_owned(), Counts { kernels: 8, stages: 6 })];
+        let mut outcome = Outcome { tests: &tests, bases, rows, rounds: 1 };
         let text = format!(
             "before\n{BEGIN}\n| idea | switch | old |\n|---|---|---|\n| a | `merge` | 1 |\n| b | none | |\n\
              | c | `planes` |\nold\n{END}\nafter\n"
@@ -259,10 +330,28 @@ mod tests {
         assert_eq!(lines[4], "| a | `merge` | 9 | 7 | 5.0 (0.50; 0.50..0.50) |");
         assert_eq!(lines[5], "| b | none | - | - | - |");
         assert_eq!(lines[6], "| c | `planes` | the same program | - | - |");
-        assert!(lines[8].starts_with("With everything: 8 kernels in 6 stages a token; tok/s tg8 10.0."), "{filled}");
+        assert!(
+            lines[8].starts_with("With everything: 8 kernels in 6 stages a token, tok/s tg8 10.0 (m); "),
+            "{filled}"
+        );
         assert!(filled.starts_with("before\n") && filled.ends_with(&format!("{END}\nafter\n")));
         // What was filled can be filled again.
         assert_eq!(outcome.filled(&filled).expect("a table"), filled);
         assert!(outcome.filled("no table").is_err());
+        // What another model shows says so.
+        outcome.bases.push(("n, -ctk q8_0".into(), Counts { kernels: 5, stages: 4 }));
+        outcome.rows[1] = row("planes", 1, Some(vec![Turns { a: vec![4.0], b: vec![5.0] }]));
+        let filled = outcome.filled(&filled).expect("a table");
+        let lines: Vec<&str> = filled.lines().collect();
+        assert_eq!(lines[2], "| idea | switch | kernels off | stages off | tg8 t/s off | on |");
+        assert_eq!(lines[4], "| a | `merge` | 9 | 7 | 5.0 (0.50; 0.50..0.50) | m |");
+        assert_eq!(lines[6], "| c | `planes` | 9 | 7 | 5.0 (1.25; 1.25..1.25) | n, -ctk q8_0 |");
+        assert!(lines[8].contains("; 5 kernels in 4 stages a token, tok/s tg8 4.0 (n, -ctk q8_0); "), "{filled}");
+    }
+
+    #[test]
+    fn flags_tell_settings_of_one_model_apart() {
+        assert_eq!(beside_the_model("-m a.gguf"), "");
+        assert_eq!(beside_the_model("--model=a.gguf -ctk q8_0"), ", -ctk q8_0");
     }
 }

@@ -6,34 +6,37 @@ use crate::arguments::{EngineFlags, KernelFlags};
 use crate::failure::Usage;
 use crate::interrupt::Watch;
 use crate::open::Opened;
-use crate::{interrupt, peaks, spelling, terminal};
+use crate::{interrupt, models, peaks, spelling, terminal};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 
-/// The flags that a setting may change.
+/// What a setting may change.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Setting {
+    #[arg(short, long)]
+    model: Option<PathBuf>,
     #[command(flatten)]
     engine: EngineFlags,
 }
 
-/// Flags with those of a text in their place.
+/// The model that the text of an option names, if it names one, and flags with those of the text in their place.
 ///
 /// # Errors
 /// A text that is not made of flags of an engine.
-pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
+pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<PathBuf>, EngineFlags), Usage> {
     let words = spelling::expanded(text.split_whitespace().map(OsString::from));
     let wrong = |error: clap::Error| {
         let message = error.to_string();
         let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Usage(format!("--ab '{text}': {first}"))
+        Usage(format!("{option} '{text}': {first}"))
     };
     let matches = Setting::command().try_get_matches_from(words).map_err(wrong)?;
-    let new = Setting::from_arg_matches(&matches).map_err(wrong)?.engine;
+    let Setting { model, engine: new } = Setting::from_arg_matches(&matches).map_err(wrong)?;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let cache = if given("cache_type_k") || given("cache_type_v") { &new.kernels } else { &flags.kernels };
     let (cache_type_k, cache_type_v) = (cache.cache_type_k, cache.cache_type_v);
@@ -45,14 +48,15 @@ pub fn changed(flags: &EngineFlags, text: &str) -> Result<EngineFlags, Usage> {
         without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
         cc: if given("cc") { new.kernels.cc } else { flags.kernels.cc.clone() },
     };
-    Ok(EngineFlags {
+    let engine = EngineFlags {
         threads: if given("threads") { new.threads } else { flags.threads },
         kernels,
         device: if given("device") { new.device } else { flags.device },
         debug: if given("debug") { new.debug } else { flags.debug },
         kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
         isa: if given("isa") { new.isa } else { flags.isa.clone() },
-    })
+    };
+    Ok((model, engine))
 }
 
 /// Tokens a second of two settings, round by round.
@@ -117,10 +121,11 @@ pub fn take(a: &mut Opened, b: &mut Opened, test: Test, rounds: u32, watch: &Wat
 
 /// Measures the flags of the command line and those of `--ab` by turns.
 pub fn run(args: &Arguments, setting: &str, tests: &[Test]) -> anyhow::Result<()> {
-    let flags = changed(&args.engine, setting)?;
+    let (model, flags) = changed(&args.engine, "--ab", setting)?;
     let path = args.model.resolve()?;
+    let other = model.map(|model| models::resolve(&model, &args.model.fetch)).transpose()?;
     let mut a = ready(&path, &args.engine, tests, true)?;
-    let mut b = ready(&path, &flags, tests, true)?;
+    let mut b = ready(other.as_ref().unwrap_or(&path), &flags, tests, true)?;
     let _lock = peaks::lock(&args.measure)?;
     let watch = interrupt::watch();
     let rounds = args.rounds.unwrap_or(args.repetitions);
@@ -189,6 +194,7 @@ mod tests {
     #[test]
     fn a_setting_changes_what_it_names() {
         let a = flags("-t 2 --without merge");
+        let changed = |flags: &EngineFlags, text: &str| changed(flags, "--ab", text).map(|(_, flags)| flags);
         let b = changed(&a, "--numerics exact -ctk f32").expect("flags");
         assert_eq!((b.threads, b.kernels.numerics, b.kernels.without.len()), (Some(2), Numerics::Exact, 1));
         assert!(b.kernels.cache_type_k.is_some() && a.kernels.cache_type_k.is_none());
@@ -197,6 +203,14 @@ mod tests {
         assert!(c.kernels.cache_type_k.is_none() && c.kernels.cache_type_v.is_some());
         let wrong = changed(&a, "--nonsense").expect_err("no flag").to_string();
         assert!(wrong.contains("--ab '--nonsense'") && !wrong.contains('\n'), "{wrong}");
+    }
+
+    #[test]
+    fn a_setting_may_name_another_model() {
+        let a = flags("-t 2");
+        let (model, b) = changed(&a, "--ab", "-m other.gguf --without merge").expect("flags");
+        assert_eq!((model, b.threads, b.kernels.without.len()), (Some("other.gguf".into()), Some(2), 1));
+        assert_eq!(changed(&a, "--ab", "").expect("flags").0, None);
     }
 
     #[test]
