@@ -357,6 +357,12 @@ fn perplexity_and_the_distance_from_a_reference() {
     };
     assert_eq!(value(same.text(), "PPL = "), value(exact.text(), "PPL = "));
     assert!(value(same.text(), "mean KLD = ").abs() < 1e-5, "{}", same.text());
+    let named = ["perplexity", "-m", text(&path), "--kl-base", text(&base), "--numerics", "exact", "-f"];
+    assert_eq!(run(&[&named[..], &[text(&file)]].concat()).ok().out, same.out, "the text says nothing new");
+    let changed = folder().join("changed.txt");
+    std::fs::write(&changed, "the quick brown fox jumps over the lazy cat. ".repeat(20)).expect("a test file");
+    let changed = run(&[&named[..], &[text(&changed)]].concat());
+    assert!(changed.error(1).contains("another text: its token"), "{}", changed.err);
     let int8 = run(&["perplexity", text(&path), "--kl-base", text(&base)]).ok();
     let distance = value(int8.text(), "mean KLD = ");
     assert!((0.0..0.01).contains(&distance), "{}", int8.text());
