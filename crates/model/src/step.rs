@@ -587,7 +587,10 @@ fn rotations(b: &Builder, rope: &Rope, position: &Tensor) -> (Tensor, Tensor) {
     let low = b.table("rope.low", DType::U32, dims![1, n], low);
     let p = position.cast(DType::U32).unsqueeze(1);
     let twelve = b.int32(12).cast(DType::U32);
-    let part = p.binary(BinOp::Mul, &low).binary(BinOp::Shr, &twelve);
+    // `p * low >> 12`, in two parts as 32 bits do not hold the product: `p = 4096 * pages + rest`.
+    let (pages, rest) = (p.binary(BinOp::Shr, &twelve), p.binary(BinOp::And, &b.int32(4095).cast(DType::U32)));
+    let carry = rest.binary(BinOp::Mul, &low).binary(BinOp::Shr, &twelve);
+    let part = pages.binary(BinOp::Mul, &low).binary(BinOp::Add, &carry);
     let turns = p.binary(BinOp::Mul, &high).binary(BinOp::Add, &part);
     let angle = turns.cast(DType::I32).cast(DType::F32) * (std::f64::consts::TAU / (1u64 << 32) as f64) as f32;
     let (sin, cos) = (angle.unary(UnOp::Sin), angle.unary(UnOp::Cos));
