@@ -8,7 +8,7 @@ use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};
 use model::cache::CacheKind;
-use model::step::Class;
+use model::step::{Class, Part};
 use support::hollow::Hollow;
 
 /// Stages of a layer that each shape takes at most.
@@ -97,6 +97,76 @@ fn every_pass_leaves_every_family_well_formed() {
 #[test]
 fn tiles_of_experts_end_at_their_counts() {
     for name in ["glm-4.7-flash", "deepseek-v2-lite", "qwen3-30b-a3b", "tiny-mla-moe"] {
+/// Every kernel of a layer says its layer and its half of it, and no other kernel does.
+#[test]
+fn each_kernel_belongs_to_one_half_of_one_layer() {
+    for name in TINY {
+        for numerics in [Numerics::Exact, Numerics::Int8] {
+            for class in Class::ALL {
+                let of = |layers| {
+                    let hollow = Hollow { numerics, ..Hollow::new(name, layers) };
+                    hollow.compile_with(class, &Options::cpu(numerics, 64)).unwrap_or_else(|e| panic!("{name}: {e}"))
+                };
+                let (two, three) = (of(2), of(3));
+                halves_of_layers(&three, &format!("{name} {numerics:?} {class:?}"));
+                let added = three.program.launches() - two.program.launches();
+                let launches = three.program.stages.iter().flat_map(|s| &s.launches);
+                let middle = launches.filter(|l| Part::of(&l.scope).is_some_and(|(layer, _)| layer == 1)).count();
+                assert_eq!(middle, added, "{name} {numerics:?} {class:?}: kernels of a layer");
+            }
+        }
+    }
+}
+
+/// Checks the halves of all layers by the tensors that their kernels read.
+fn halves_of_layers(c: &Compiled, of: &str) {
+    let mut halves = std::collections::BTreeSet::new();
+    for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
+        let part = Part::of(&launch.scope);
+        halves.extend(part);
+        assert!(part.is_some() || launch.scope.is_empty(), "{of}: {}", launch.scope);
+        // Matrices say whose kernel it is, norms are multiplied with by the kernel before.
+        for (layer, tensor) in launch.origin.split(' ').filter_map(|name| name.strip_prefix("blk.")?.split_once('.')) {
+            let half = match tensor {
+                "attn_norm" | "ffn_norm" => continue,
+                _ if tensor.starts_with("attn_") || tensor == "post_attention_norm" => Part::Attention,
+                _ => Part::FeedForward,
+            };
+            let layer: i64 = layer.parse().expect("a layer");
+            assert_eq!(part, Some((layer, half)), "{of}: the kernel that reads {}", launch.origin);
+        }
+        for layer in launch.origin.split(' ').filter_map(|name| name.strip_prefix("cache.")) {
+            let layer = layer.split('.').next().and_then(|l| l.parse().ok()).expect("a layer");
+            assert_eq!(part, Some((layer, Part::Attention)), "{of}: the kernel that writes {}", launch.origin);
+        }
+        if launch.row_bytes > 0 {
+            assert!(matches!(part, Some((_, Part::Attention))), "{of}: {} reads the cache", launch.scope);
+        }
+    }
+    let all: Vec<(i64, Part)> = (0..3).flat_map(|layer| Part::ALL.map(|part| (layer, part))).collect();
+    assert_eq!(halves.into_iter().collect::<Vec<_>>(), all, "{of}");
+}
+
+/// What kernels say that they read of the cache is all of it, once a step; but for latents that are decompressed,
+/// which kernels of keys and of values may read.
+#[test]
+fn the_kernels_of_a_step_read_each_row_of_the_cache_once() {
+    for name in TINY {
+        for cache in [CacheKind::F32, CacheKind::F16, CacheKind::Q8_0] {
+            let hollow = Hollow { cache: Some(cache), ..Hollow::new(name, 2) };
+            let row = model::plan::cache_bytes(&hollow.config(), cache) as i64;
+            for class in Class::ALL {
+                let program = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64));
+                let c = program.unwrap_or_else(|e| panic!("{name} {class:?}: {e}"));
+                let read: i64 = c.program.stages.iter().flat_map(|s| &s.launches).map(|l| l.row_bytes).sum();
+                let again = class == Class::Prompt && name.contains("mla");
+                let right = if again { (row..4 * row).contains(&read) } else { read == row };
+                assert!(right, "{name}, cache of {cache}, {class:?}: {read} bytes of {row}");
+            }
+        }
+    }
+}
+
         let program = Hollow::new(name, 3).compile_with(Class::Many, &Options::cpu(Numerics::Int8, 64));
         let c = program.unwrap_or_else(|e| panic!("{name}: {e}"));
         let launches = c.program.stages.iter().flat_map(|s| &s.launches);
