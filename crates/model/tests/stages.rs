@@ -72,10 +72,14 @@ fn equal_layers_share_their_kernels() {
 fn no_family_needs_a_call_or_a_fence() {
     for name in TINY {
         for numerics in [Numerics::Exact, Numerics::Int8] {
-            let c = Hollow { numerics, ..Hollow::new(name, 2) }.compile();
-            let count = c.graph.len() as u32;
-            let custom = (0..count).find(|&i| matches!(c.graph.op(Id(i)), Op::Call { .. } | Op::Fence));
-            assert_eq!(custom, None, "{name} {numerics:?}");
+            for class in Class::ALL {
+                let hollow = Hollow { numerics, ..Hollow::new(name, 2) };
+                let program = hollow.compile_with(class, &Options::cpu(numerics, 64));
+                let c = program.unwrap_or_else(|e| panic!("{name} {numerics:?} {class:?}: {e}"));
+                let count = c.graph.len() as u32;
+                let custom = (0..count).find(|&i| matches!(c.graph.op(Id(i)), Op::Call { .. } | Op::Fence));
+                assert_eq!(custom, None, "{name} {numerics:?} {class:?}");
+            }
         }
     }
 }
@@ -93,10 +97,6 @@ fn every_pass_leaves_every_family_well_formed() {
     }
 }
 
-/// Rows of experts that have fewer tokens than a tile has places are multiplied with those only.
-#[test]
-fn tiles_of_experts_end_at_their_counts() {
-    for name in ["glm-4.7-flash", "deepseek-v2-lite", "qwen3-30b-a3b", "tiny-mla-moe"] {
 /// Every kernel of a layer says its layer and its half of it, and no other kernel does.
 #[test]
 fn each_kernel_belongs_to_one_half_of_one_layer() {
@@ -167,6 +167,10 @@ fn the_kernels_of_a_step_read_each_row_of_the_cache_once() {
     }
 }
 
+/// Rows of experts that have fewer tokens than a tile has places are multiplied with those only.
+#[test]
+fn tiles_of_experts_end_at_their_counts() {
+    for name in ["glm-4.7-flash", "deepseek-v2-lite", "qwen3-30b-a3b", "tiny-mla-moe"] {
         let program = Hollow::new(name, 3).compile_with(Class::Many, &Options::cpu(Numerics::Int8, 64));
         let c = program.unwrap_or_else(|e| panic!("{name}: {e}"));
         let launches = c.program.stages.iter().flat_map(|s| &s.launches);
@@ -208,9 +212,12 @@ fn codes(c: &Compiled, launch: &Launch, wanted: Space) -> Vec<usize> {
 fn the_last_kernel_of_a_layer_writes_the_codes_of_the_next() {
     for (name, down, readers) in [
         ("llama-3.2-1b", "ffn_down", &["attn_q", "attn_k", "attn_v"][..]),
+        ("tiny-qwen2", "ffn_down", &["attn_q", "attn_k", "attn_v"]),
         ("qwen3-0.6b", "ffn_down", &["attn_q", "attn_k", "attn_v"]),
+        ("qwen3-30b-a3b", "ffn_down_exps", &["attn_q", "attn_k", "attn_v"]),
         ("youtu-llm-2b", "ffn_down", &["attn_q_a", "attn_kv_a_mqa"]),
         ("glm-4.7-flash", "ffn_down_exps", &["attn_q_a", "attn_kv_a_mqa"]),
+        ("deepseek-v2-lite", "ffn_down_exps", &["attn_q", "attn_kv_a_mqa"]),
     ] {
         let c = Hollow::new(name, 4).compile();
         let launch = |layer: usize, tensor: &str| {
@@ -226,6 +233,26 @@ fn the_last_kernel_of_a_layer_writes_the_codes_of_the_next() {
                 let both = read.iter().any(|buffer| written.contains(buffer));
                 assert!(both, "{name}: {reader} of layer {} reads codes that {down} did not write", layer + 1);
             }
+        }
+    }
+}
+
+/// The norm after the feed-forward of glm4 is over all of its output, so the kernel of `ffn_down` cannot be the last. The
+/// one that is still writes the codes of the next layer.
+#[test]
+fn a_norm_of_the_whole_output_makes_another_kernel_the_last() {
+    let c = Hollow::new("tiny-glm4", 4).compile();
+    let launches = || c.program.stages.iter().flat_map(|s| &s.launches);
+    for layer in 1..3 {
+        let of = |l: &&Launch, tensor: &str| l.origin.split(' ').any(|name| name == tensor);
+        let down = launches().find(|l| of(l, &format!("blk.{layer}.ffn_down"))).expect("a kernel of ffn_down");
+        let last = launches().rfind(|l| l.scope == Part::FeedForward.scope(layer)).expect("a kernel of the layer");
+        let (by_down, by_last) = (codes(&c, down, Space::Output), codes(&c, last, Space::Output));
+        for tensor in ["attn_q", "attn_k", "attn_v"] {
+            let reader = launches().find(|l| of(l, &format!("blk.{}.{tensor}", layer + 1))).expect("its reader");
+            let read = codes(&c, reader, Space::Input);
+            assert!(!read.iter().any(|buffer| by_down.contains(buffer)), "{tensor} reads what ffn_down writes");
+            assert!(read.iter().any(|buffer| by_last.contains(buffer)), "{tensor} reads codes of another kernel");
         }
     }
 }
