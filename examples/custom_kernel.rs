@@ -1,6 +1,6 @@
 //! A kernel of one's own inside a compiled step: `Tensor::call` with C source.
-//! It is one launch of the step, after a kernel that the compiler made, and a
-//! replay of the step runs it again.
+//! It runs after a kernel that the compiler made, inside the one parallel region
+//! of the step, and a replay of the step runs it again.
 
 use compiler::{Builder, Numerics, Options, Tensor, compile, dims};
 use device::{Cpu, CpuConfig, Device, Memory};
@@ -37,6 +37,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         .collect();
     println!("launches: {}", launches.join(", "));
     assert_eq!(launches.iter().filter(|l| **l == "rotate").count(), 1);
+    assert!(launches.len() > 1, "the compiler's own kernels run in the same step");
 
     let cpu = Cpu::new(&CpuConfig::from_environment())?;
     let mut memory = Memory::new();
@@ -44,7 +45,9 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     for replay in 0..3 {
         let input: Vec<f32> = (0..32).map(|i| ((i * 5 + replay * 3) % 7) as f32 / 7.0).collect();
         memory.input_mut::<f32>("x")?.copy_from_slice(&input);
+        let before = cpu.regions();
         step.run(&mut memory, &[])?;
+        assert_eq!(cpu.regions() - before, 1, "all kernels of a step are one launch of the device");
         let got = memory.output::<f32>("y")?;
         for (row, x) in input.chunks(8).enumerate() {
             let total: f32 = x.iter().map(|v| (v * v).exp()).sum();

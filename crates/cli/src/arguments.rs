@@ -221,6 +221,14 @@ pub enum CacheType {
     Q8_0,
 }
 
+/// A switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    #[default]
+    On,
+    Off,
+}
+
 /// What the kernels of a model depend on.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]
@@ -241,6 +249,9 @@ pub struct KernelFlags {
     /// Passes of the compiler to leave out, see `kernloom passes`
     #[arg(long, value_name = "PASSES", value_delimiter = ',')]
     pub without: Vec<String>,
+    /// Whether a kernel holds more than one operation; off is --without fuse
+    #[arg(long, value_enum, default_value = "on", hide_short_help = true)]
+    pub fuse: OnOff,
     /// C compiler [default: cc, gcc or clang, whichever is found first]
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub cc: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! From a path and flags to an engine: the file, the device, the memory plan, the compiled programs.
 
-use crate::arguments::{CacheType, DeviceName, EngineFlags, KernelFlags, Numerics};
+use crate::arguments::{CacheType, DeviceName, EngineFlags, KernelFlags, Numerics, OnOff};
 use crate::debug;
 use crate::failure::Usage;
 use crate::peaks;
@@ -98,6 +98,9 @@ pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options,
     }
     let mut options = target.options(numerics(flags));
     options.without = flags.without.clone();
+    if flags.fuse == OnOff::Off {
+        options.without.push("fuse".into());
+    }
     Ok(options)
 }
 

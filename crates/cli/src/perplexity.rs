@@ -29,8 +29,8 @@ pub struct Arguments {
     /// Write the log-probabilities to a file, as a reference for others
     #[arg(long, value_name = "FILE", conflicts_with = "kl_base")]
     save_logits: Option<PathBuf>,
-    /// Compare with the log-probabilities in a file, on the text that it was made from
-    #[arg(long, alias = "kl-divergence-base", value_name = "FILE", conflicts_with = "file")]
+    /// Compare with the log-probabilities in a file, on the text that it was made from; with -f, that text is checked
+    #[arg(long, alias = "kl-divergence-base", value_name = "FILE")]
     kl_base: Option<PathBuf>,
     #[command(flatten)]
     engine: EngineFlags,
@@ -46,7 +46,12 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
     let mut base = args.kl_base.as_deref().map(BaseReader::open).transpose()?;
     let mut windows = match &base {
-        Some(base) => base.windows_with(bos),
+        Some(base) => {
+            if args.file.is_some() {
+                base.windows().check_text(&tokenizer.encode(text(args)?, true, false))?;
+            }
+            base.windows_with(bos)
+        }
         None => {
             let tokens = tokenizer.encode(text(args)?, true, false);
             Windows::new(tokens, args.ctx_size as usize, bos)?

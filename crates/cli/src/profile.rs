@@ -11,6 +11,7 @@ use crate::peaks;
 use crate::terminal;
 use crate::tune::TuneFlag;
 use anyhow::Context;
+use compiler::program::Launch;
 use device::Profile;
 use model::random::Random;
 use model::step::Class;
@@ -40,7 +41,7 @@ pub struct Arguments {
     /// Tokens in the cache before
     #[arg(short = 'd', long, value_name = "N", default_value = "0")]
     depth: u32,
-    /// Only kernels whose name or origin contains this
+    /// Only kernels whose name, part or origin contains this
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Print the source of the kernels too
@@ -63,6 +64,8 @@ pub struct Arguments {
 /// A kernel and where it is used; layers are not told apart.
 struct Line {
     kernel: usize,
+    /// The half of a block that it belongs to; empty for none.
+    scope: String,
     origin: String,
     /// Launches a step.
     count: usize,
@@ -120,7 +123,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 fn check_filter(args: &Arguments, opened: &Opened, class: Class) -> anyhow::Result<()> {
     let (Some(name), Some((program, _))) = (&args.kernel, opened.engine.program(class)) else { return Ok(()) };
     let mut launches = program.stages.iter().flat_map(|s| &s.launches);
-    if launches.any(|l| program.kernels[l.kernel].symbol.contains(name.as_str()) || l.origin.contains(name.as_str())) {
+    let names_of =
+        |l: &Launch| [program.kernels[l.kernel].symbol.clone(), without_layer(&l.scope), without_layer(&l.origin)];
+    if launches.any(|l| names_of(l).iter().any(|text| text.contains(name.as_str()))) {
         return Ok(());
     }
     let names: Vec<&str> = program.kernels.iter().map(|k| k.symbol.as_str()).collect();
@@ -166,13 +171,15 @@ impl Total {
         self.host_ns += host_ns;
         self.rest_ns += profile.rest_ns;
         for launch in &profile.launches {
-            let origin = without_layer(&launch.origin);
-            let known = self.lines.iter_mut().find(|l| l.kernel == launch.kernel && l.origin == origin);
+            let (scope, origin) = (without_layer(&launch.scope), without_layer(&launch.origin));
+            let is_this = |l: &&mut Line| l.kernel == launch.kernel && l.scope == scope && l.origin == origin;
+            let known = self.lines.iter_mut().find(is_this);
             let line = match known {
                 Some(line) => line,
                 None => {
                     let kernel = launch.kernel;
-                    self.lines.push(Line { kernel, origin, count: 0, wall_ns: 0, bytes: 0, tasks: launch.tasks });
+                    let tasks = launch.tasks;
+                    self.lines.push(Line { kernel, scope, origin, count: 0, wall_ns: 0, bytes: 0, tasks });
                     self.lines.last_mut().expect("pushed")
                 }
             };
@@ -225,15 +232,15 @@ impl View<'_> {
     }
 
     fn is_shown(&self, line: &Line) -> bool {
-        let wanted = |name: &String| self.symbol(line).contains(name.as_str()) || line.origin.contains(name.as_str());
+        let wanted = |name: &String| {
+            [self.symbol(line), &line.scope, &line.origin].iter().any(|text| text.contains(name.as_str()))
+        };
         self.args.kernel.as_ref().is_none_or(wanted)
     }
 
     fn marks_of(&self, line: &Line) -> Vec<&'static str> {
         let mut marks = self.marks.get(line.kernel).cloned().unwrap_or_default();
-        if line.tasks < 4 * self.opened.workers() as i64 {
-            marks.push("few tasks");
-        }
+        marks.extend(marks::of_tasks(line.tasks, self.opened.workers()));
         marks
     }
 
@@ -248,9 +255,8 @@ impl View<'_> {
 
     /// Bytes that a step reads, the cache included.
     fn bytes(&self) -> f64 {
-        let weights: u64 = self.total.lines.iter().map(|l| l.bytes).sum();
-        let cache = self.opened.cache_bytes(f64::from(self.args.depth) + 1.0);
-        weights as f64 / self.total.steps.max(1) as f64 + cache
+        let all: u64 = self.total.lines.iter().map(|l| l.bytes).sum();
+        all as f64 / self.total.steps.max(1) as f64
     }
 
     fn text(&self) -> String {
@@ -258,13 +264,13 @@ impl View<'_> {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{:<28} {:>5} {:>10} {:>6} {:>8} {:>6}  {:<22} origin",
-            "kernel", "count", "us", "time", "GB/s", "peak", "marks"
+            "{:<28} {:>5} {:>10} {:>6} {:>8} {:>6}  {:<22} {:<10} origin",
+            "kernel", "count", "us", "time", "GB/s", "peak", "marks", "part"
         );
         for line in total.lines.iter().filter(|line| self.is_shown(line)) {
             let _ = writeln!(
                 out,
-                "{:<28} {:>5} {:>10.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {}",
+                "{:<28} {:>5} {:>10.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {:<10} {}",
                 self.symbol(line),
                 line.count,
                 total.per_step(line.wall_ns) / 1e3,
@@ -272,6 +278,7 @@ impl View<'_> {
                 self.rate(line) / 1e9,
                 self.rate(line) / self.bandwidth * 100.0,
                 self.marks_of(line).join(", "),
+                line.scope,
                 shortened(&line.origin),
             );
         }
@@ -333,6 +340,7 @@ impl View<'_> {
         let line = |line: &Line| {
             let mut object = json!({
                 "kernel": self.symbol(line),
+                "part": line.scope,
                 "origin": line.origin,
                 "count": line.count,
                 "ns": total.per_step(line.wall_ns),

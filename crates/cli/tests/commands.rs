@@ -92,13 +92,15 @@ fn numerics_and_levels_agree() {
         run(&[&args[..], more].concat()).ok();
         support::floats(&std::fs::read(out).expect("logits"))
     };
-    let (best, scalar, unfused) = (logits(&[]), logits(&["--isa", "scalar"]), logits(&["--without", "fuse"]));
+    let (best, scalar, unfused) = (logits(&[]), logits(&["--isa", "scalar"]), logits(&["--fuse", "off"]));
     let near = |a: &[f32], b: &[f32]| {
         let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
         error <= 1e-9 * b.iter().map(|b| b * b).sum::<f32>()
     };
     assert_eq!(best.len(), 10 * 512);
     assert!(near(&best, &scalar) && near(&best, &unfused));
+    assert_eq!(unfused, logits(&["--without", "fuse"]));
+    assert_eq!(best, logits(&["--fuse", "on"]));
     let piped = run(&["logits", text(&path), "--tokens", "1", "--out", "-", "--numerics", "exact"]).ok();
     assert_eq!(piped.out.len(), 512 * 4);
 }
@@ -326,6 +328,18 @@ fn profile_explains_a_step() {
     let lines = all["lines"].as_array().expect("lines");
     let sum = |key: &str| lines.iter().map(|l| l[key].as_f64().expect("a number")).sum::<f64>();
     assert_eq!(sum("count") as u64, all["kernels"].as_u64().expect("a number"));
+    let of_part = |part: &str, key: &str| {
+        let lines = lines.iter().filter(|l| l["part"] == part);
+        lines.map(|l| l[key].as_f64().expect("a number")).sum::<f64>()
+    };
+    assert_eq!(of_part("blk.*.attn", "count") % 3.0, 0.0, "layers have equal kernels in attention");
+    assert!(of_part("blk.*.ffn", "ns") > 0.0 && of_part("", "count") > 1.0);
+    let deep = json(&profile(&["--json", "-d", "70", "--kernel", "blk.*.attn"]));
+    let attention = deep["lines"].as_array().expect("lines").iter().filter(|l| l["part"] == "blk.*.attn");
+    // The cache of 3 layers, 71 rows of 288 halves, is read by kernels that read no weights.
+    let cache = attention.filter(|l| !l["origin"].as_str().is_some_and(|o| o.contains("blk.")));
+    let cache: f64 = cache.map(|l| l["bytes"].as_f64().expect("a number")).sum();
+    assert_eq!(cache, f64::from(3 * 71 * (256 + 32) * 2), "{deep}");
     let (rest, whole) = (all["rest_ns"].as_f64().expect("a number"), all["sum_ns"].as_f64().expect("a number"));
     assert!((sum("ns") + rest - whole).abs() <= 1e-9 * whole, "{} + {rest} is not {whole}", sum("ns"));
     let (hits, misses) = (all["schedule_cache_hits"].as_u64(), all["schedule_cache_misses"].as_u64());
@@ -377,6 +391,12 @@ fn perplexity_and_the_distance_from_a_reference() {
     };
     assert_eq!(value(same.text(), "PPL = "), value(exact.text(), "PPL = "));
     assert!(value(same.text(), "mean KLD = ").abs() < 1e-5, "{}", same.text());
+    let named = ["perplexity", "-m", text(&path), "--kl-base", text(&base), "--numerics", "exact", "-f"];
+    assert_eq!(run(&[&named[..], &[text(&file)]].concat()).ok().out, same.out, "the text says nothing new");
+    let changed = folder().join("changed.txt");
+    std::fs::write(&changed, "the quick brown fox jumps over the lazy cat. ".repeat(20)).expect("a test file");
+    let changed = run(&[&named[..], &[text(&changed)]].concat());
+    assert!(changed.error(1).contains("another text: its token"), "{}", changed.err);
     let int8 = run(&["perplexity", text(&path), "--kl-base", text(&base)]).ok();
     let distance = value(int8.text(), "mean KLD = ");
     assert!((0.0..0.01).contains(&distance), "{}", int8.text());

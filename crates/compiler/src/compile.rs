@@ -5,6 +5,7 @@ use crate::gpu;
 use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
 use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
+use crate::reads;
 use crate::render_c;
 use crate::render_cuda;
 use crate::rules;
@@ -365,8 +366,10 @@ fn assemble(
             kernel: k,
             args,
             tasks,
+            scope: scope(g, s, i),
             origin: origin(g, s, i),
             bytes: Count::Const(read_bytes(g, s, i, buffers.inputs())),
+            row_bytes: reads::row_bytes(g, s, &params(g, s, i).1),
         };
         stages.last_mut().unwrap().launches.push(launch);
     }
@@ -564,7 +567,17 @@ pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
         .unwrap_or(1)
 }
 
-/// A name for reports: the layer and the tensors that a kernel reads.
+/// The part of the program that a kernel belongs to: that of the reduction over weights that it was made for, or else
+/// of what it computes first.
+fn scope(g: &Graph, s: &Schedule, group: usize) -> String {
+    // Bodies of folds are shared by all folds of their shape.
+    let mut members = s.groups[group].members.iter().filter(|m| !s.roles.merge.contains(m));
+    let heavy = members.clone().find(|m| s.roles.heavy.contains(m));
+    let first = heavy.or(members.next());
+    first.map_or("", |&m| g.scope_name(g.scope(m))).to_string()
+}
+
+/// A name for reports: the tensors that a kernel reads.
 fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
     let mut names: Vec<String> = vec![];
     for p in params(g, s, group).0 {

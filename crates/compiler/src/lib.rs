@@ -6,7 +6,7 @@
 //! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
 //! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
 //! C and [`render_cuda`] CUDA; [`tuned`] holds plans that a search has found; [`memory`] lays out buffers; [`program`] is the
-//! result. [`mod@switches`] lists what can be left out by name.
+//! result, and `reads` says what it reads for reports. [`mod@switches`] lists what can be left out by name.
 
 pub mod axes;
 mod check;
@@ -20,6 +20,7 @@ mod matmul;
 pub mod memory;
 mod product;
 pub mod program;
+mod reads;
 pub mod render_c;
 pub mod render_cuda;
 pub mod rules;

@@ -35,6 +35,12 @@ pub enum Count {
     CeilDiv(Box<Count>, i64),
 }
 
+impl Default for Count {
+    fn default() -> Count {
+        Count::Const(0)
+    }
+}
+
 impl Count {
     /// The value for these values of the variables.
     pub fn eval(&self, vars: &[i64]) -> i64 {
@@ -108,7 +114,7 @@ impl Kernel {
 }
 
 /// One use of a kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Launch {
     /// Index into [`Program::kernels`].
     pub kernel: usize,
@@ -116,10 +122,16 @@ pub struct Launch {
     pub args: Vec<usize>,
     /// How many tasks it has. Tasks are independent and may run in any order.
     pub tasks: Count,
-    /// The layer and the operations that it came from.
+    /// The part of the tensor program that it belongs to ([`crate::Builder::scope`]); empty for none. What is fused
+    /// into a kernel may come from other parts.
+    pub scope: String,
+    /// The tensors that it reads.
     pub origin: String,
-    /// Bytes of weights and state that it reads, for reports.
+    /// Bytes of weights that it reads, for reports.
     pub bytes: Count,
+    /// Bytes of each row of states that it reads, for reports. How many rows are in use is data, and known to whoever
+    /// fills them.
+    pub row_bytes: i64,
 }
 
 /// Launches with no barrier between them.

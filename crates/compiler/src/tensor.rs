@@ -6,7 +6,7 @@
 //! dimensions of length 1 are repeated.
 
 use gguf::format::Format;
-use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
+use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Scope, UnOp};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops;
@@ -24,6 +24,18 @@ pub struct Sources {
     pub inputs: BTreeSet<String>,
     /// Known when the program is compiled.
     pub tables: BTreeMap<String, Vec<u8>>,
+}
+
+/// A scope that is open, see [`Builder::scope`].
+pub struct ScopeGuard {
+    builder: Builder,
+    before: Scope,
+}
+
+impl Drop for ScopeGuard {
+    fn drop(&mut self) {
+        self.builder.0.borrow_mut().enter(self.before);
+    }
 }
 
 /// A lazily computed array.
@@ -73,6 +85,15 @@ impl Builder {
     /// An empty graph.
     pub fn new() -> Builder {
         Builder::default()
+    }
+
+    /// Names a part of the program until the guard is dropped: what is recorded meanwhile belongs to it, and reports
+    /// say which part a kernel is of. Scopes change nothing else; what was there before stays where it was.
+    #[must_use = "the scope ends when the guard is dropped"]
+    pub fn scope(&self, name: &str) -> ScopeGuard {
+        let mut g = self.0.borrow_mut();
+        let scope = g.named_scope(name);
+        ScopeGuard { builder: self.clone(), before: g.enter(scope) }
     }
 
     /// A symbolic integer between two bounds.

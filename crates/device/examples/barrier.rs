@@ -16,7 +16,7 @@ const STEPS: usize = 2000;
 /// A step of equal stages, whose tasks run for so many rounds.
 fn program(launches: usize, tasks: i64, rounds: usize) -> Arc<Program> {
     let launch =
-        Launch { kernel: 0, args: vec![0], tasks: Count::Const(tasks), origin: "stage".into(), bytes: Count::Const(0) };
+        Launch { kernel: 0, args: vec![0], tasks: Count::Const(tasks), origin: "stage".into(), ..Launch::default() };
     let source = format!(
         "void work(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{
             uint64_t x = begin;

@@ -29,7 +29,7 @@ fn program(threads: usize, stage_us: f64) -> Arc<Program> {
         rounds as i64
     );
     let launch =
-        Launch { kernel: 0, args: vec![0], tasks: Count::Const(TASKS), origin: "work".into(), bytes: Count::Const(0) };
+        Launch { kernel: 0, args: vec![0], tasks: Count::Const(TASKS), origin: "work".into(), ..Launch::default() };
     Arc::new(Program {
         name: "work".into(),
         prelude: "#include <stdint.h>\n".into(),

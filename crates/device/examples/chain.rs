@@ -62,6 +62,7 @@ fn chain(stage_bytes: usize) -> Arc<Program> {
                 tasks: Count::Const(tasks as i64),
                 origin: format!("stage {stage}"),
                 bytes: Count::Const((tasks * TASK) as i64),
+                ..Launch::default()
             }],
         });
     }

@@ -118,6 +118,7 @@ fn program(function: &str, tasks: usize, task_bytes: usize) -> Arc<Program> {
         tasks: Count::Const(tasks as i64),
         origin: function.into(),
         bytes: Count::Const((tasks * task_bytes) as i64),
+        ..Launch::default()
     };
     let symbol = format!("measure_{function}");
     let source = format!(

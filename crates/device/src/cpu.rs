@@ -107,6 +107,12 @@ impl Cpu {
         self.pool.workers()
     }
 
+    /// How many parallel regions have run: one a step, however many kernels and stages it has, and one for each call of
+    /// [`Device::parallel_for`].
+    pub fn regions(&self) -> u64 {
+        self.pool.regions()
+    }
+
     /// What the user should know about how the device was opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

@@ -36,7 +36,7 @@
 //!             args: vec![0, 1],
 //!             tasks: Count::Const(4),
 //!             origin: "the only operation".into(),
-//!             bytes: Count::Const(0),
+//!             ..Launch::default()
 //!         }],
 //!     }],
 //!     ..Program::default()

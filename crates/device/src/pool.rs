@@ -76,8 +76,8 @@ impl Stages {
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Held by the caller whose step runs.
-    turn: Mutex<()>,
+    /// How many regions have begun. Held by the caller whose step runs.
+    regions: Mutex<u64>,
 }
 
 struct Shared {
@@ -130,7 +130,7 @@ impl Pool {
             caller_sleeps: AtomicBool::new(false),
             caller_bell: Condvar::new(),
         });
-        let mut pool = Pool { shared, threads: Vec::with_capacity(workers - 1), turn: Mutex::new(()) };
+        let mut pool = Pool { shared, threads: Vec::with_capacity(workers - 1), regions: Mutex::new(0) };
         for worker in 1..workers {
             let shared = pool.shared.clone();
             let thread = std::thread::Builder::new()
@@ -152,13 +152,19 @@ impl Pool {
         self.shared.workers
     }
 
-    /// Runs a step; returns when all its units are done. Steps of several
+    /// How many parallel regions have begun.
+    pub(crate) fn regions(&self) -> u64 {
+        *lock(&self.regions)
+    }
+
+    /// Runs a step as one parallel region; returns when all its units are done. Steps of several
     /// callers take turns.
     ///
     /// # Errors
     /// [`Error::WorkerPanicked`] if a unit did.
     pub(crate) fn run(&self, stages: &Arc<Stages>, work: &dyn Work) -> Result<()> {
-        let _turn = lock(&self.turn);
+        let mut regions = lock(&self.regions);
+        *regions += 1;
         let shared = &*self.shared;
         if shared.workers == 1 {
             for stage in 0..stages.units.len() {

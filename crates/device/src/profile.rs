@@ -40,11 +40,13 @@ pub struct StageTime {
 }
 
 /// The time of a launch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LaunchTime {
     /// Position of its kernel in [`Program::kernels`].
     pub kernel: usize,
-    /// The layer and operations that it came from.
+    /// The part of the tensor program that it belongs to; empty for none.
+    pub scope: String,
+    /// The tensors that it reads.
     pub origin: String,
     /// Its part of the stage's time; adds up to the stage's.
     pub wall_ns: u64,
@@ -59,8 +61,10 @@ pub struct LaunchTime {
     pub calls: u64,
     /// Tasks.
     pub tasks: i64,
-    /// Bytes of weights and state that it reads.
+    /// Bytes of weights that it reads.
     pub bytes: i64,
+    /// Bytes of each row of states that it reads.
+    pub row_bytes: i64,
 }
 
 /// Takes times during a step.
@@ -155,6 +159,7 @@ impl Stopwatch {
                 let busy = each(|busy| &busy.clock);
                 LaunchTime {
                     kernel: launch.kernel,
+                    scope: launch.scope.clone(),
                     origin: launch.origin.clone(),
                     wall_ns: 0,
                     busy_ns: busy.clone().sum(),
@@ -163,6 +168,7 @@ impl Stopwatch {
                     calls: each(|busy| &busy.calls).sum(),
                     tasks,
                     bytes: validate::eval(&launch.bytes, vars).unwrap_or(0),
+                    row_bytes: launch.row_bytes,
                 }
             })
             .collect();

@@ -166,7 +166,7 @@ mod tests {
                     args: vec![0],
                     tasks: Count::Var(0),
                     origin: "layer 0 norm".into(),
-                    bytes: Count::Const(0),
+                    ..Launch::default()
                 }],
             }],
             ..Program::default()

@@ -22,6 +22,10 @@ impl std::fmt::Debug for Id {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FormatId(pub u32);
 
+/// A part of a program that has a name, for reports; the default is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope(u32);
+
 /// One value of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -42,6 +46,11 @@ pub struct Graph {
     /// Nodes by their hash, or the next number that was free.
     index: FxHashMap<u64, Id>,
     formats: Vec<Arc<Format>>,
+    /// Of each node. No part of it: equal nodes are one in whatever scope they are made.
+    scopes: Vec<Scope>,
+    scope_names: Vec<String>,
+    /// The scope of new nodes.
+    scope: Scope,
     pub(crate) bounds: FxHashMap<Id, (i64, i64)>,
 }
 
@@ -102,6 +111,10 @@ impl Graph {
         let mut hash = FxBuildHasher.hash_one(&node);
         while let Some(&id) = self.index.get(&hash) {
             if *self.node(id) == node {
+                let scope = &mut self.scopes[id.0 as usize];
+                if self.scope != Scope::default() && *scope != self.scope {
+                    *scope = Scope::default();
+                }
                 return id;
             }
             hash = hash.wrapping_add(1);
@@ -109,8 +122,37 @@ impl Graph {
         let id = Id(self.nodes.len() as u32);
         debug_assert!(node.src.iter().all(|s| s.0 < id.0));
         self.nodes.push(node);
+        self.scopes.push(self.scope);
         self.index.insert(hash, id);
         id
+    }
+
+    /// The scope that a node was made in, by hand or from another node by rewriting; none if it was made in several.
+    pub fn scope(&self, id: Id) -> Scope {
+        self.scopes[id.0 as usize]
+    }
+
+    /// The name of a scope; empty for none.
+    pub fn scope_name(&self, scope: Scope) -> &str {
+        scope.0.checked_sub(1).map_or("", |at| &self.scope_names[at as usize])
+    }
+
+    /// The scope of a name; the empty name is none.
+    pub fn named_scope(&mut self, name: &str) -> Scope {
+        if name.is_empty() {
+            return Scope::default();
+        }
+        let known = self.scope_names.iter().position(|n| n == name);
+        let at = known.unwrap_or_else(|| {
+            self.scope_names.push(name.into());
+            self.scope_names.len() - 1
+        });
+        Scope(at as u32 + 1)
+    }
+
+    /// Makes new nodes in this scope; returns the one before.
+    pub fn enter(&mut self, scope: Scope) -> Scope {
+        std::mem::replace(&mut self.scope, scope)
     }
 
     /// The node `op(src)` of this type and shape.

@@ -19,5 +19,5 @@ pub mod rewrite;
 pub mod spec;
 
 pub use dtype::{DType, Type};
-pub use graph::{FormatId, Graph, Id, Node};
+pub use graph::{FormatId, Graph, Id, Node, Scope};
 pub use op::{Axis, BinOp, Const, Op, PRODUCT, Part, ReduceOp, Space, UnOp, WARP};

@@ -32,15 +32,17 @@ pub struct Trace {
 }
 
 /// Applies rules bottom-up until none matches, at most `budget` rewrites.
-/// Returns the new roots.
+/// Returns the new roots. What a node becomes is in the node's scope.
 pub fn rewrite(g: &mut Graph, roots: &[Id], rules: &[Rule], budget: usize) -> (Vec<Id>, Trace) {
     let mut map: FxHashMap<Id, Id> = FxHashMap::default();
     let mut trace = Trace { fired: rules.iter().map(|r| (r.name, 0)).collect(), stopped: None };
     let mut left = budget;
     let order = g.toposort(roots);
+    let scope = g.enter(Default::default());
     for id in order {
         settle(g, id, rules, &mut map, &mut trace, &mut left);
     }
+    g.enter(scope);
     if left == 0 {
         trace.stopped = Some(format!("budget of {budget} rewrites spent"));
     }
@@ -62,6 +64,9 @@ fn settle(
     }
     let src = g.src(id).to_vec();
     let new: Vec<Id> = src.iter().map(|&s| settle(g, s, rules, map, trace, left)).collect();
+    // Sources were settled in scopes of their own.
+    let scope = g.scope(id);
+    g.enter(scope);
     let mut now = if new == src { id } else { g.rebuild(id, new) };
     if now != id
         && let Some(&r) = map.get(&now)
@@ -84,4 +89,40 @@ fn settle(
     map.insert(id, now);
     map.insert(now, now);
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BinOp, DType, Op, UnOp};
+
+    /// `x * x` for the absolute value of `x`.
+    fn square(g: &mut Graph, id: Id) -> Option<Id> {
+        let Op::Unary(UnOp::Abs) = g.op(id) else { return None };
+        let x = g.src(id)[0];
+        Some(g.mul(x, x))
+    }
+
+    #[test]
+    fn scopes_follow_rewrites_and_part_no_equal_nodes() {
+        let mut g = Graph::new();
+        let (one, two) = (g.named_scope("one"), g.named_scope("two"));
+        let x = g.param("x", DType::F32, vec![]);
+        g.enter(one);
+        let (a, shared) = (g.unary(UnOp::Abs, x), g.unary(UnOp::Exp, x));
+        let b = g.binary(BinOp::Add, a, x);
+        g.enter(two);
+        assert_eq!(g.unary(UnOp::Exp, x), shared);
+        let c = g.unary(UnOp::Sin, b);
+        g.enter(Default::default());
+        assert_eq!(g.binary(BinOp::Add, a, x), b);
+        let rule = Rule { name: "square", kind: Kind::Exact, apply: square };
+        let (roots, _) = rewrite(&mut g, &[c], &[rule], 10);
+        let sum = g.src(roots[0])[0];
+        let product = g.src(sum)[0];
+        assert_eq!(*g.op(product), Op::Binary(BinOp::Mul));
+        let names = [roots[0], sum, product, x, shared].map(|id| g.scope_name(g.scope(id)).to_string());
+        assert_eq!(names, ["two", "one", "one", "", ""]);
+        assert_eq!(g.named_scope("one"), one);
+    }
 }

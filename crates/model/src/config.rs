@@ -2,6 +2,21 @@
 
 use gguf::{Error as GgufError, Gguf};
 
+/// Blocks of a model at most.
+const MOST_BLOCKS: i64 = 512;
+
+/// Query heads at most.
+const MOST_HEADS: i64 = 1 << 12;
+
+/// Values of a head at most.
+const MOST_HEAD: i64 = 1 << 12;
+
+/// Values of a hidden state, a bottleneck or a feed-forward at most.
+const MOST_WIDTH: i64 = 1 << 20;
+
+/// Tokens of a vocabulary at most.
+const MOST_TOKENS: i64 = 1 << 24;
+
 /// Architectures that this crate builds.
 pub const ARCHITECTURES: &[&str] = &["deepseek2", "llama", "qwen2", "qwen3", "qwen3moe", "glm4"];
 
@@ -159,6 +174,8 @@ fn out_of_range(key: &str, value: impl ToString, why: &str) -> ConfigError {
 struct Keys<'a> {
     file: &'a Gguf,
     arch: &'a str,
+    /// Blocks of the file, for arrays of a value each.
+    blocks: i64,
 }
 
 impl Keys<'_> {
@@ -166,7 +183,7 @@ impl Keys<'_> {
         format!("{}.{name}", self.arch)
     }
 
-    /// An integer, or the first of an array of equal ones.
+    /// An integer, or that of an array with an equal one for each block.
     fn int(&self, name: &str) -> Result<Option<i64>, ConfigError> {
         let key = self.key(name);
         let meta = self.file.metadata();
@@ -174,9 +191,17 @@ impl Keys<'_> {
             None => return Ok(None),
             Some(gguf::Value::Array(_)) => {
                 let all: Vec<i64> = meta.require(&key)?;
+                let values = || format!("an array of {} values", all.len());
                 match all.first() {
+                    _ if all.len() as i64 != self.blocks => {
+                        return Err(out_of_range(
+                            &key,
+                            values(),
+                            &format!("a value for each of {} blocks", self.blocks),
+                        ));
+                    }
                     Some(&v) if all.iter().all(|&x| x == v) => v,
-                    _ => return Err(out_of_range(&key, format!("{all:?}"), "blocks that differ are not supported")),
+                    _ => return Err(out_of_range(&key, values(), "blocks that differ are not supported")),
                 }
             }
             Some(_) => meta.require::<i64>(&key)?,
@@ -188,20 +213,36 @@ impl Keys<'_> {
     }
 
     fn positive(&self, name: &str, most: i64) -> Result<i64, ConfigError> {
-        let v = self.int(name)?;
-        let v = v.ok_or_else(|| GgufError::MissingKey { key: self.key(name) })?;
-        if v < 1 || v > most {
-            return Err(out_of_range(&self.key(name), v, &format!("expected 1 to {most}")));
-        }
-        Ok(v)
+        let v = self.within(name, 1, most)?;
+        Ok(v.ok_or_else(|| GgufError::MissingKey { key: self.key(name) })?)
     }
 
-    fn float(&self, name: &str) -> Result<Option<f64>, ConfigError> {
-        let key = self.key(name);
-        let v: Option<f64> = self.file.metadata().find::<f64>(&key)?;
-        match v {
-            Some(v) if !v.is_finite() => Err(out_of_range(&key, v, "expected a finite number")),
+    /// As [`Keys::int`], from `least` to `most`.
+    fn within(&self, name: &str, least: i64, most: i64) -> Result<Option<i64>, ConfigError> {
+        match self.int(name)? {
+            Some(v) if v < least || v > most => {
+                Err(out_of_range(&self.key(name), v, &format!("expected {least} to {most}")))
+            }
             v => Ok(v),
+        }
+    }
+
+    /// A number from `least` to `most`, and not NaN.
+    fn float(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ConfigError> {
+        let key = self.key(name);
+        match self.file.metadata().find::<f64>(&key)? {
+            Some(v) if !(least..=most).contains(&v) => {
+                Err(out_of_range(&key, format!("{v:e}"), &format!("expected a number from {least:e} to {most:e}")))
+            }
+            v => Ok(v),
+        }
+    }
+
+    /// As [`Keys::float`], where 0 is as good as no value.
+    fn float_or_none(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ConfigError> {
+        match self.file.metadata().find::<f64>(&self.key(name))? {
+            Some(0.0) => Ok(None),
+            _ => self.float(name, least, most),
         }
     }
 }
@@ -213,32 +254,45 @@ impl Config {
         if !ARCHITECTURES.contains(&arch.as_str()) {
             return Err(ConfigError::Architecture(arch));
         }
-        let k = Keys { file, arch: &arch };
-        let hidden = k.positive("embedding_length", 1 << 20)?;
-        let heads = k.positive("attention.head_count", 1 << 12)?;
-        let blocks = k.positive("block_count", 512)?;
+        let blocks = Keys { file, arch: &arch, blocks: 1 }.positive("block_count", MOST_BLOCKS)?;
+        let k = Keys { file, arch: &arch, blocks };
+        let hidden = k.positive("embedding_length", MOST_WIDTH)?;
+        let heads = k.positive("attention.head_count", MOST_HEADS)?;
         let mtp = k.int("nextn_predict_layers")?.unwrap_or(0);
         if mtp >= blocks {
             return Err(out_of_range(&k.key("nextn_predict_layers"), mtp, "fewer than the blocks"));
         }
         let embed = file.tensor("token_embd.weight").ok_or_else(|| ConfigError::Missing("token_embd.weight".into()))?;
         let vocab = embed.dims[1] as i64;
+        if !(1..=MOST_TOKENS).contains(&vocab) {
+            return Err(out_of_range(
+                "rows of token_embd.weight",
+                vocab,
+                &format!("expected 1 to {MOST_TOKENS} tokens"),
+            ));
+        }
+        if let Some(tokens) = file.metadata().find::<gguf::Strings<'_>>("tokenizer.ggml.tokens")?
+            && tokens.len() as i64 > vocab
+        {
+            let why = format!("token_embd.weight has rows for {vocab} tokens only");
+            return Err(out_of_range("tokenizer.ggml.tokens", format!("an array of {} values", tokens.len()), &why));
+        }
         let experts = Self::experts(&k, file)?;
         let ffn = match &experts {
             Some(e) if k.int("feed_forward_length")?.is_none() => e.width,
-            _ => k.positive("feed_forward_length", 1 << 24)?,
+            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
         };
-        let dense_lead = k.int("leading_dense_block_count")?.unwrap_or(0);
-        let eps = k.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5) as f32;
+        let dense_lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
+        let eps = k.float("attention.layer_norm_rms_epsilon", 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
         let (attention, scale, rope) =
-            if arch == "deepseek2" { Self::latent(&k, heads)? } else { Self::grouped(&k, file, hidden, heads)? };
+            if arch == "deepseek2" { Self::latent(&k)? } else { Self::grouped(&k, file, hidden, heads)? };
         Ok(Config {
             name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
             layers: blocks - mtp,
             hidden,
             heads,
             vocab,
-            context: k.int("context_length")?.unwrap_or(4096).max(1),
+            context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
             eps,
             attention,
             scale,
@@ -265,11 +319,12 @@ impl Config {
         }
         let groups =
             (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
-        if groups.0 > 1 && (count % groups.0 != 0 || groups.1 >= groups.0 || count / groups.0 < 2) {
+        let (size, even) = (count / groups.0, count % groups.0 == 0);
+        if groups.0 > 1 && (!even || size < 2 || groups.1 >= groups.0 || groups.1 * size < used) {
             return Err(out_of_range(
                 &k.key("expert_group_count"),
-                groups.0,
-                "groups of equal size, fewer of them used",
+                format!("{}, {} of them used", groups.0, groups.1),
+                &format!("groups of equal size, of which fewer are used, with {used} of the {count} experts in them"),
             ));
         }
         let has_bias = file.tensors().iter().any(|t| t.name.ends_with("exp_probs_b.bias"));
@@ -279,22 +334,19 @@ impl Config {
             2 => Gating::Sigmoid,
             v => return Err(out_of_range(&k.key("expert_gating_func"), v, "softmax (1) or sigmoid (2)")),
         };
-        let scale = match k.float("expert_weights_scale")? {
-            None | Some(0.0) => 1.0,
-            Some(v) => v as f32,
-        };
+        let scale = k.float_or_none("expert_weights_scale", 1e-6, 1e6)?.unwrap_or(1.0) as f32;
         let normalise = match file.metadata().find::<bool>(&k.key("expert_weights_norm"))? {
             Some(v) => v,
             None => k.arch != "deepseek2",
         };
-        let width = match k.int("expert_feed_forward_length")? {
+        let width = match k.within("expert_feed_forward_length", 0, MOST_WIDTH)? {
             Some(w) if w > 0 => w,
-            _ => k.positive("feed_forward_length", 1 << 24)?,
+            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
         };
         Ok(Some(Experts {
             count,
             used,
-            shared: k.int("expert_shared_count")?.unwrap_or(0),
+            shared: k.within("expert_shared_count", 0, 1024)?.unwrap_or(0),
             width,
             gating,
             normalise,
@@ -303,25 +355,25 @@ impl Config {
         }))
     }
 
-    fn latent(k: &Keys<'_>, heads: i64) -> Result<(Attention, f32, Rope), ConfigError> {
-        let _ = heads;
-        let rope = k.positive("rope.dimension_count", 1 << 12)?;
-        let kv_rank = k.positive("attention.kv_lora_rank", 1 << 16)?;
-        let (key, value) = match (k.int("attention.key_length_mla")?, k.int("attention.value_length_mla")?) {
+    fn latent(k: &Keys<'_>) -> Result<(Attention, f32, Rope), ConfigError> {
+        let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
+        let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
+        let own = |name: &str| k.within(name, 1, MOST_HEAD);
+        let (key, value) = match (own("attention.key_length_mla")?, own("attention.value_length_mla")?) {
             (Some(a), Some(b)) => (a, b),
-            _ => (k.positive("attention.key_length", 1 << 16)?, k.positive("attention.value_length", 1 << 16)?),
+            _ => (k.positive("attention.key_length", MOST_HEAD)?, k.positive("attention.value_length", MOST_HEAD)?),
         };
-        if key <= rope || value < 1 || rope % 2 != 0 {
+        if rope >= key || rope % 2 != 0 {
             return Err(out_of_range(
-                &k.key("attention.key_length_mla"),
-                key,
-                "longer than its rotated part, which is even",
+                &k.key("rope.dimension_count"),
+                rope,
+                &format!("even, and less than the key length of {key}"),
             ));
         }
-        let q_rank = k.int("attention.q_lora_rank")?.filter(|&r| r > 0);
+        let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
         let (table, factor) = rope_table(k, rope)?;
-        let log_mul = k.float("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0) / 0.1;
+        let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
         let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
         let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
@@ -334,50 +386,67 @@ impl Config {
             return Err(out_of_range(&k.key("attention.head_count_kv"), kv_heads, "a divisor of the query heads"));
         }
         let head = k.int("attention.key_length")?.unwrap_or(hidden / heads);
-        let value = k.int("attention.value_length")?.unwrap_or(head);
-        if !(2..=1 << 12).contains(&head) || !(1..=1 << 12).contains(&value) {
-            return Err(out_of_range(&k.key("attention.key_length"), head, "a head of 2 to 4096 values"));
+        if !(2..=MOST_HEAD).contains(&head) {
+            let why = format!("a head of 2 to {MOST_HEAD} values");
+            return Err(out_of_range(&k.key("attention.key_length"), head, &why));
         }
+        let value = k.within("attention.value_length", 1, MOST_HEAD)?.unwrap_or(head);
         let dims = k.int("rope.dimension_count")?.unwrap_or(head);
         if dims < 2 || dims > head || dims % 2 != 0 {
             return Err(out_of_range(&k.key("rope.dimension_count"), dims, "even, at most the head length"));
         }
         let (mut theta, factor) = rope_table(k, dims)?;
-        if let Some(t) = file.tensor("rope_freqs.weight")
-            && t.ty == gguf::GgmlType::F32
-            && t.elements() as usize == theta.len()
-        {
-            for (w, b) in theta.iter_mut().zip(file.data(t).chunks_exact(4)) {
-                *w /= f32::from_le_bytes(b.try_into().unwrap()) as f64;
-            }
+        for (theta, divisor) in theta.iter_mut().zip(rope_divisors(file, dims / 2)?) {
+            *theta /= divisor;
         }
         let yarn = file.metadata().find::<&str>(&k.key("rope.scaling.type"))? == Some("yarn") && factor > 1.0;
-        let amplitude =
-            if yarn { k.float("rope.scaling.attn_factor")?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln()) } else { 1.0 };
-        let scale = k.float("attention.scale")?.filter(|&s| s != 0.0).unwrap_or(1.0 / (head as f64).sqrt()) as f32;
+        let amplitude = if yarn {
+            k.float("rope.scaling.attn_factor", 1e-3, 1e3)?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln())
+        } else {
+            1.0
+        };
+        let scale = k.float_or_none("attention.scale", 1e-6, 1e3)?.unwrap_or(1.0 / (head as f64).sqrt()) as f32;
         let halves = k.arch.starts_with("qwen");
         Ok((Attention::Grouped { kv_heads, head, value }, scale, Rope { dims, theta, amplitude, halves }))
+    }
+}
+
+/// What `rope_freqs.weight` divides the angle of each pair by; nothing if the file has no such tensor.
+fn rope_divisors(file: &Gguf, pairs: i64) -> Result<Vec<f64>, ConfigError> {
+    const NAME: &str = "rope_freqs.weight";
+    let Some(t) = file.tensor(NAME) else { return Ok(vec![]) };
+    if t.ty != gguf::GgmlType::F32 {
+        return Err(ConfigError::Type { name: NAME.into(), ty: t.ty.name().into() });
+    }
+    if t.dims != [pairs as u64, 1, 1, 1] {
+        let (found, expected) = (t.shape().to_vec(), vec![pairs as u64]);
+        return Err(ConfigError::Shape { name: NAME.into(), found, expected });
+    }
+    let values = file.data(t).chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+    let all: Vec<f64> = values.collect();
+    match all.iter().find(|v| !(1e-6..=1e9).contains(*v)) {
+        Some(v) => Err(out_of_range("a value of rope_freqs.weight", v, "expected a divisor from 1e-6 to 1e9")),
+        None => Ok(all),
     }
 }
 
 /// Radians a position of each pair, with linear or YaRN scaling
 /// (arXiv 2309.00071), and the scaling factor.
 fn rope_table(k: &Keys<'_>, dims: i64) -> Result<(Vec<f64>, f64), ConfigError> {
-    let base = k.float("rope.freq_base")?.unwrap_or(10000.0);
-    if base <= 0.0 {
-        return Err(out_of_range(&k.key("rope.freq_base"), base, "positive"));
-    }
+    // Of 1, all pairs would turn alike, and the bounds of YaRN have no logarithm.
+    let base = k.float("rope.freq_base", 1.0 + f64::from(f32::EPSILON), 1e15)?.unwrap_or(10000.0);
     let kind = k.file.metadata().find::<&str>(&k.key("rope.scaling.type"))?.unwrap_or("none").to_string();
-    let factor = k.float("rope.scaling.factor")?.filter(|&f| f > 0.0).unwrap_or(1.0);
+    let factor = k.float_or_none("rope.scaling.factor", 1e-3, 1e6)?.unwrap_or(1.0);
     let n = dims as f64;
     let plain: Vec<f64> = (0..dims / 2).map(|i| base.powf(-2.0 * i as f64 / n)).collect();
     let theta = match kind.as_str() {
         "none" => return Ok((plain, 1.0)),
         "linear" => plain.iter().map(|t| t / factor).collect(),
         "yarn" if factor > 1.0 => {
-            let original = k.int("rope.scaling.original_context_length")?.unwrap_or(4096) as f64;
-            let fast = k.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0);
-            let slow = k.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0);
+            let original =
+                k.within("rope.scaling.original_context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096) as f64;
+            let fast = k.float("rope.scaling.yarn_beta_fast", 1e-3, 1e6)?.unwrap_or(32.0);
+            let slow = k.float("rope.scaling.yarn_beta_slow", 1e-3, 1e6)?.unwrap_or(1.0);
             let at = |turns: f64| n * (original / (2.0 * std::f64::consts::PI * turns)).ln() / (2.0 * base.ln());
             let low = at(fast).floor().clamp(0.0, n - 1.0);
             let high = at(slow).ceil().clamp(0.0, n - 1.0);

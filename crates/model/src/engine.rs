@@ -356,12 +356,18 @@ impl Engine {
         self.output(Output::Logits, rows.len())
     }
 
-    /// As [`Engine::step`], with times instead of logits.
+    /// As [`Engine::step`], with times instead of logits. Bytes of a launch are those of the rows of the cache in use
+    /// too, each counted once.
     ///
     /// # Errors
     /// As [`Engine::step`].
     pub fn profile(&mut self, tokens: &[u32], start: usize) -> Result<Profile, EngineError> {
-        Ok(self.run_single(tokens, start, tokens.len() - 1..tokens.len(), true)?.expect("a profile"))
+        let n = tokens.len();
+        let mut profile = self.run_single(tokens, start, n - 1..n, true)?.expect("a profile");
+        for launch in &mut profile.launches {
+            launch.bytes += launch.row_bytes * (start + n) as i64;
+        }
+        Ok(profile)
     }
 
     /// Runs a batch that was made for [`Engine::limits`], and returns its output

@@ -50,6 +50,40 @@ impl Class {
     }
 }
 
+/// A half of a block, which is what programs say of their kernels ([`compiler::program::Launch::scope`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// Attention with its norms and the sum with its input.
+    Attention,
+    /// The feed-forward with its norms, the choice of experts, and the sum with its input.
+    FeedForward,
+}
+
+impl Part {
+    /// Both, in the order in which they run.
+    pub const ALL: [Part; 2] = [Part::Attention, Part::FeedForward];
+
+    /// Its name in the names of tensors.
+    fn name(self) -> &'static str {
+        match self {
+            Part::Attention => "attn",
+            Part::FeedForward => "ffn",
+        }
+    }
+
+    /// The scope of its kernels in a layer.
+    pub fn scope(self, layer: i64) -> String {
+        format!("blk.{layer}.{}", self.name())
+    }
+
+    /// The layer and the part of a scope; `None` for what belongs to no layer.
+    pub fn of(scope: &str) -> Option<(i64, Part)> {
+        let (layer, name) = scope.strip_prefix("blk.")?.split_once('.')?;
+        let part = Part::ALL.into_iter().find(|part| part.name() == name)?;
+        Some((layer.parse().ok()?, part))
+    }
+}
+
 /// What a program computes of the rows that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Output {
@@ -269,7 +303,8 @@ impl<'a> Step<'a> {
         let mut x = embed.gather(&self.token);
         let mut caches = vec![];
         for layer in 0..c.layers {
-            x = self.block(layer, &x, &mut caches)?;
+            x = self.attention_of(layer, &x, &mut caches)?;
+            x = self.feed_forward_of(layer, &x)?;
         }
         let x = x.gather(&self.rows);
         let norm = self.w.get("output_norm.weight", &[c.hidden])?;
@@ -284,31 +319,38 @@ impl<'a> Step<'a> {
         Ok((x.linear(&head), caches))
     }
 
-    /// `x + attention(norm(x))`, then `+ feed_forward(norm(x))`.
-    fn block(&self, layer: i64, x: &Tensor, caches: &mut Vec<Cache>) -> Result<Tensor, ConfigError> {
+    /// `x + attention(norm(x))`.
+    fn attention_of(&self, layer: i64, x: &Tensor, caches: &mut Vec<Cache>) -> Result<Tensor, ConfigError> {
         let c = self.c;
+        let _scope = self.b.scope(&Part::Attention.scope(layer));
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let glm4 = c.arch == "glm4";
         let norm = self.w.get(&name("attn_norm.weight"), &[c.hidden])?;
         let h = x.rms_norm(&norm, c.eps);
         let mut a = match &c.attention {
             Attention::Latent { .. } => self.latent_attention(layer, &h, caches)?,
             Attention::Grouped { .. } => self.grouped_attention(layer, &h, caches)?,
         };
-        if glm4 {
+        if c.arch == "glm4" {
             a = a.rms_norm(&self.w.get(&name("post_attention_norm.weight"), &[c.hidden])?, c.eps);
         }
-        let x = x + &a;
+        Ok(x + &a)
+    }
+
+    /// `x + feed_forward(norm(x))`.
+    fn feed_forward_of(&self, layer: i64, x: &Tensor) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let _scope = self.b.scope(&Part::FeedForward.scope(layer));
+        let name = |part: &str| format!("blk.{layer}.{part}");
         let norm = self.w.get(&name("ffn_norm.weight"), &[c.hidden])?;
         let h = x.rms_norm(&norm, c.eps);
         let mut f = match &c.experts {
             Some(e) if layer >= c.dense_lead => self.experts(layer, &h, e)?,
             _ => self.feed_forward(&h, c.ffn, |part| format!("blk.{layer}.ffn_{part}.weight"))?,
         };
-        if glm4 {
+        if c.arch == "glm4" {
             f = f.rms_norm(&self.w.get(&name("post_ffw_norm.weight"), &[c.hidden])?, c.eps);
         }
-        Ok(&x + &f)
+        Ok(x + &f)
     }
 
     /// SwiGLU: `down(silu(gate(x)) * up(x))`; one matrix may hold gate and up.
@@ -587,7 +629,10 @@ fn rotations(b: &Builder, rope: &Rope, position: &Tensor) -> (Tensor, Tensor) {
     let low = b.table("rope.low", DType::U32, dims![1, n], low);
     let p = position.cast(DType::U32).unsqueeze(1);
     let twelve = b.int32(12).cast(DType::U32);
-    let part = p.binary(BinOp::Mul, &low).binary(BinOp::Shr, &twelve);
+    // `p * low >> 12`, in two parts as 32 bits do not hold the product: `p = 4096 * pages + rest`.
+    let (pages, rest) = (p.binary(BinOp::Shr, &twelve), p.binary(BinOp::And, &b.int32(4095).cast(DType::U32)));
+    let carry = rest.binary(BinOp::Mul, &low).binary(BinOp::Shr, &twelve);
+    let part = pages.binary(BinOp::Mul, &low).binary(BinOp::Add, &carry);
     let turns = p.binary(BinOp::Mul, &high).binary(BinOp::Add, &part);
     let angle = turns.cast(DType::I32).cast(DType::F32) * (std::f64::consts::TAU / (1u64 << 32) as f64) as f32;
     let (sin, cos) = (angle.unary(UnOp::Sin), angle.unary(UnOp::Cos));
@@ -598,4 +643,67 @@ fn rotations(b: &Builder, rope: &Rope, position: &Tensor) -> (Tensor, Tensor) {
 fn index_div_up(b: &Builder, x: Id, k: i64) -> Id {
     let up = b.index(BinOp::Add, x, k - 1);
     b.index(BinOp::Div, up, k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::{Cpu, CpuConfig, Device, Memory};
+    use std::sync::Arc;
+
+    #[test]
+    fn scopes_name_their_layer_and_half() {
+        for part in Part::ALL {
+            assert_eq!(Part::of(&part.scope(12)), Some((12, part)));
+        }
+        assert_eq!(["", "blk.1", "blk.x.attn", "blk.1.other"].map(Part::of), [None; 4]);
+    }
+
+    #[test]
+    fn angles_are_reduced_exactly_at_every_position() {
+        let positions: [i32; 13] = [
+            0,
+            1,
+            4095,
+            4096,
+            100_003,
+            (1 << 20) - 1,
+            1 << 20,
+            (1 << 20) + 1,
+            1_500_007,
+            (1 << 21) - 1,
+            9_999_999,
+            1 << 28,
+            i32::MAX,
+        ];
+        let theta: Vec<f64> = (0..32).map(|i| 1e6f64.powf(-f64::from(i) / 32.0)).collect();
+        let rope = Rope { dims: 64, theta: theta.clone(), amplitude: 1.0, halves: false };
+        let b = Builder::new();
+        let position = b.input("position", DType::I32, dims![positions.len()]);
+        let (sin, cos) = rotations(&b, &rope, &position);
+        let program = compile(
+            &b,
+            "rotations",
+            &[("sin", &sin), ("cos", &cos)],
+            &[],
+            &Options::cpu(compiler::Numerics::Exact, 32),
+        );
+        let cpu = Cpu::new(&CpuConfig::from_environment()).expect("a C compiler");
+        let mut memory = Memory::new();
+        let mut step = cpu.load(Arc::new(program.expect("a program").program), &mut memory).expect("a loaded program");
+        memory.input_mut::<i32>("position").expect("an input").copy_from_slice(&positions);
+        step.run(&mut memory, &[]).expect("a step");
+        let sines = memory.output::<f32>("sin").expect("an output").to_vec();
+        let cosines = memory.output::<f32>("cos").expect("an output").to_vec();
+        for (at, position) in positions.into_iter().enumerate() {
+            for (pair, theta) in theta.iter().enumerate() {
+                let angle = f64::from(position) * theta;
+                let (got_sin, got_cos) = (sines[at * 32 + pair], cosines[at * 32 + pair]);
+                // Rounding of the angle and of the functions, and half of the last of 44 bits of a turn a position.
+                let most = 1e-6 + f64::from(position) * std::f64::consts::TAU / (1u64 << 45) as f64;
+                let error = (f64::from(got_sin) - angle.sin()).abs().max((f64::from(got_cos) - angle.cos()).abs());
+                assert!(error <= most, "position {position}, {theta} radians each: off by {error:e}");
+            }
+        }
+    }
 }

@@ -17,6 +17,10 @@ use support::{cpu, synth, tokens, weights, worst_row};
 /// How far the positions move; no whole number of pages.
 const DISTANCE: usize = 100_000;
 
+/// Positions of a very long context, and the steps there.
+const FAR: usize = 1_500_007;
+const FEW: [usize; 3] = [3, 1, 1];
+
 /// NMSE of a row of logits.
 const MOST: f64 = 1e-7;
 
@@ -46,14 +50,14 @@ struct Marked {
 impl Marked {
     /// Logits of all tokens, the first of which is at position `first`; those after the first step come `gap`
     /// positions later than they could.
-    fn logits(&self, first: usize, gap: usize) -> Vec<f32> {
-        let ids = tokens(STEPS.iter().sum(), VOCAB as u32, 4);
-        let row_pages = DISTANCE / PAGE as usize + 4;
+    fn logits(&self, steps: &[usize], first: usize, gap: usize) -> Vec<f32> {
+        let ids = tokens(steps.iter().sum(), VOCAB as u32, 4);
+        let row_pages = first.max(DISTANCE) / PAGE as usize + 4;
         let setup =
             Setup { numerics: Numerics::Exact, cache: CacheKind::F32, chunk: 128, pages: 4, table: (1, row_pages) };
         let mut machine = Machine::new(&self.file, &cpu(2), setup);
         machine.set_pages(0, std::iter::repeat_n(EMPTY, first / PAGE as usize).chain(1..4));
-        machine.prepare(Class::of(STEPS[0]));
+        machine.prepare(Class::of(steps[0]));
         for layer in 0..machine.config.layers {
             let name = format!("cache.{layer}{}", self.keys);
             let cache = machine.memory.state_mut::<f32>(&name).expect("a cache");
@@ -61,7 +65,7 @@ impl Marked {
         }
         let mut at = 0;
         let mut logits = vec![];
-        for count in STEPS {
+        for &count in steps {
             let start = first + at + if at == 0 { 0 } else { gap };
             logits.extend(machine.run_all(&sequence(&ids[at..at + count], start, 0)));
             at += count;
@@ -71,12 +75,12 @@ impl Marked {
 
     fn check(&self) {
         let name = self.name;
-        let near = self.logits(0, 0);
-        let error = worst_row(&self.logits(DISTANCE, 0), &near, VOCAB);
+        let near = self.logits(&STEPS, 0, 0);
+        let error = worst_row(&self.logits(&STEPS, DISTANCE, 0), &near, VOCAB);
         println!("{name}: NMSE {error:.1e} in the worst row");
         assert!(error <= MOST, "{name}: NMSE {error:e}");
         // Whoever ignores positions would pass so far.
-        let apart = worst_row(&self.logits(0, 20), &near, VOCAB);
+        let apart = worst_row(&self.logits(&STEPS, 0, 20), &near, VOCAB);
         assert!(apart > 100.0 * MOST, "{name}: distances make no difference ({apart:e})");
     }
 }
@@ -101,6 +105,16 @@ fn half_rotated(name: &'static str, set: impl FnOnce(&mut Writer)) -> Marked {
 #[test]
 fn pairs_beside_each_other() {
     half_rotated("tiny-glm4", |_| ()).check();
+}
+
+/// Positions that do not fit into 20 bits, of which the angle would take more than 32 with its fraction.
+#[test]
+fn one_and_a_half_million_positions() {
+    let model = half_rotated("tiny-glm4", |_| ());
+    let near = model.logits(&FEW, 0, 0);
+    let error = worst_row(&model.logits(&FEW, FAR, 0), &near, VOCAB);
+    println!("from {FAR} on: NMSE {error:.1e} in the worst row");
+    assert!(error <= MOST, "NMSE {error:e}");
 }
 
 #[test]

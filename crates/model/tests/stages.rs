@@ -8,7 +8,7 @@ use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};
 use model::cache::CacheKind;
-use model::step::Class;
+use model::step::{Class, Part};
 use support::hollow::Hollow;
 
 /// Stages of a layer that each shape takes at most.
@@ -72,10 +72,14 @@ fn equal_layers_share_their_kernels() {
 fn no_family_needs_a_call_or_a_fence() {
     for name in TINY {
         for numerics in [Numerics::Exact, Numerics::Int8] {
-            let c = Hollow { numerics, ..Hollow::new(name, 2) }.compile();
-            let count = c.graph.len() as u32;
-            let custom = (0..count).find(|&i| matches!(c.graph.op(Id(i)), Op::Call { .. } | Op::Fence));
-            assert_eq!(custom, None, "{name} {numerics:?}");
+            for class in Class::ALL {
+                let hollow = Hollow { numerics, ..Hollow::new(name, 2) };
+                let program = hollow.compile_with(class, &Options::cpu(numerics, 64));
+                let c = program.unwrap_or_else(|e| panic!("{name} {numerics:?} {class:?}: {e}"));
+                let count = c.graph.len() as u32;
+                let custom = (0..count).find(|&i| matches!(c.graph.op(Id(i)), Op::Call { .. } | Op::Fence));
+                assert_eq!(custom, None, "{name} {numerics:?} {class:?}");
+            }
         }
     }
 }
@@ -88,6 +92,76 @@ fn every_pass_leaves_every_family_well_formed() {
                 let options = Options { check: true, ..Options::cpu(numerics, 64) };
                 let program = Hollow { numerics, ..Hollow::new(name, 2) }.compile_with(class, &options);
                 program.map(|_| ()).unwrap_or_else(|e| panic!("{name} {numerics:?} {class:?}: {e}"));
+            }
+        }
+    }
+}
+
+/// Every kernel of a layer says its layer and its half of it, and no other kernel does.
+#[test]
+fn each_kernel_belongs_to_one_half_of_one_layer() {
+    for name in TINY {
+        for numerics in [Numerics::Exact, Numerics::Int8] {
+            for class in Class::ALL {
+                let of = |layers| {
+                    let hollow = Hollow { numerics, ..Hollow::new(name, layers) };
+                    hollow.compile_with(class, &Options::cpu(numerics, 64)).unwrap_or_else(|e| panic!("{name}: {e}"))
+                };
+                let (two, three) = (of(2), of(3));
+                halves_of_layers(&three, &format!("{name} {numerics:?} {class:?}"));
+                let added = three.program.launches() - two.program.launches();
+                let launches = three.program.stages.iter().flat_map(|s| &s.launches);
+                let middle = launches.filter(|l| Part::of(&l.scope).is_some_and(|(layer, _)| layer == 1)).count();
+                assert_eq!(middle, added, "{name} {numerics:?} {class:?}: kernels of a layer");
+            }
+        }
+    }
+}
+
+/// Checks the halves of all layers by the tensors that their kernels read.
+fn halves_of_layers(c: &Compiled, of: &str) {
+    let mut halves = std::collections::BTreeSet::new();
+    for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
+        let part = Part::of(&launch.scope);
+        halves.extend(part);
+        assert!(part.is_some() || launch.scope.is_empty(), "{of}: {}", launch.scope);
+        // Matrices say whose kernel it is, norms are multiplied with by the kernel before.
+        for (layer, tensor) in launch.origin.split(' ').filter_map(|name| name.strip_prefix("blk.")?.split_once('.')) {
+            let half = match tensor {
+                "attn_norm" | "ffn_norm" => continue,
+                _ if tensor.starts_with("attn_") || tensor == "post_attention_norm" => Part::Attention,
+                _ => Part::FeedForward,
+            };
+            let layer: i64 = layer.parse().expect("a layer");
+            assert_eq!(part, Some((layer, half)), "{of}: the kernel that reads {}", launch.origin);
+        }
+        for layer in launch.origin.split(' ').filter_map(|name| name.strip_prefix("cache.")) {
+            let layer = layer.split('.').next().and_then(|l| l.parse().ok()).expect("a layer");
+            assert_eq!(part, Some((layer, Part::Attention)), "{of}: the kernel that writes {}", launch.origin);
+        }
+        if launch.row_bytes > 0 {
+            assert!(matches!(part, Some((_, Part::Attention))), "{of}: {} reads the cache", launch.scope);
+        }
+    }
+    let all: Vec<(i64, Part)> = (0..3).flat_map(|layer| Part::ALL.map(|part| (layer, part))).collect();
+    assert_eq!(halves.into_iter().collect::<Vec<_>>(), all, "{of}");
+}
+
+/// What kernels say that they read of the cache is all of it, once a step; but for latents that are decompressed,
+/// which kernels of keys and of values may read.
+#[test]
+fn the_kernels_of_a_step_read_each_row_of_the_cache_once() {
+    for name in TINY {
+        for cache in [CacheKind::F32, CacheKind::F16, CacheKind::Q8_0] {
+            let hollow = Hollow { cache: Some(cache), ..Hollow::new(name, 2) };
+            let row = model::plan::cache_bytes(&hollow.config(), cache) as i64;
+            for class in Class::ALL {
+                let program = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64));
+                let c = program.unwrap_or_else(|e| panic!("{name} {class:?}: {e}"));
+                let read: i64 = c.program.stages.iter().flat_map(|s| &s.launches).map(|l| l.row_bytes).sum();
+                let again = class == Class::Prompt && name.contains("mla");
+                let right = if again { (row..4 * row).contains(&read) } else { read == row };
+                assert!(right, "{name}, cache of {cache}, {class:?}: {read} bytes of {row}");
             }
         }
     }
@@ -138,9 +212,12 @@ fn codes(c: &Compiled, launch: &Launch, wanted: Space) -> Vec<usize> {
 fn the_last_kernel_of_a_layer_writes_the_codes_of_the_next() {
     for (name, down, readers) in [
         ("llama-3.2-1b", "ffn_down", &["attn_q", "attn_k", "attn_v"][..]),
+        ("tiny-qwen2", "ffn_down", &["attn_q", "attn_k", "attn_v"]),
         ("qwen3-0.6b", "ffn_down", &["attn_q", "attn_k", "attn_v"]),
+        ("qwen3-30b-a3b", "ffn_down_exps", &["attn_q", "attn_k", "attn_v"]),
         ("youtu-llm-2b", "ffn_down", &["attn_q_a", "attn_kv_a_mqa"]),
         ("glm-4.7-flash", "ffn_down_exps", &["attn_q_a", "attn_kv_a_mqa"]),
+        ("deepseek-v2-lite", "ffn_down_exps", &["attn_q", "attn_kv_a_mqa"]),
     ] {
         let c = Hollow::new(name, 4).compile();
         let launch = |layer: usize, tensor: &str| {
@@ -156,6 +233,26 @@ fn the_last_kernel_of_a_layer_writes_the_codes_of_the_next() {
                 let both = read.iter().any(|buffer| written.contains(buffer));
                 assert!(both, "{name}: {reader} of layer {} reads codes that {down} did not write", layer + 1);
             }
+        }
+    }
+}
+
+/// The norm after the feed-forward of glm4 is over all of its output, so the kernel of `ffn_down` cannot be the last. The
+/// one that is still writes the codes of the next layer.
+#[test]
+fn a_norm_of_the_whole_output_makes_another_kernel_the_last() {
+    let c = Hollow::new("tiny-glm4", 4).compile();
+    let launches = || c.program.stages.iter().flat_map(|s| &s.launches);
+    for layer in 1..3 {
+        let of = |l: &&Launch, tensor: &str| l.origin.split(' ').any(|name| name == tensor);
+        let down = launches().find(|l| of(l, &format!("blk.{layer}.ffn_down"))).expect("a kernel of ffn_down");
+        let last = launches().rfind(|l| l.scope == Part::FeedForward.scope(layer)).expect("a kernel of the layer");
+        let (by_down, by_last) = (codes(&c, down, Space::Output), codes(&c, last, Space::Output));
+        for tensor in ["attn_q", "attn_k", "attn_v"] {
+            let reader = launches().find(|l| of(l, &format!("blk.{}.{tensor}", layer + 1))).expect("its reader");
+            let read = codes(&c, reader, Space::Input);
+            assert!(!read.iter().any(|buffer| by_down.contains(buffer)), "{tensor} reads what ffn_down writes");
+            assert!(read.iter().any(|buffer| by_last.contains(buffer)), "{tensor} reads codes of another kernel");
         }
     }
 }

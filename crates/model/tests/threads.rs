@@ -5,19 +5,28 @@ mod support;
 use compiler::{Numerics, Options};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
+use model::step::Class;
 use support::{cpu, synth, tokens};
 
-/// Lengths of the steps: prefill, a few tokens, decoding.
-const STEPS: [usize; 6] = [40, 5, 1, 1, 1, 9];
+/// Lengths of the steps, and what runs them.
+const STEPS: [(usize, Class); 7] = [
+    (128, Class::Prompt),
+    (20, Class::Many),
+    (5, Class::Few),
+    (1, Class::One),
+    (1, Class::One),
+    (1, Class::One),
+    (9, Class::Many),
+];
 
-fn logits(shape: &str, numerics: Numerics, threads: usize) -> Vec<u32> {
-    let cache = CacheKind::of(numerics);
-    let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 64, cache };
+fn logits(shape: &str, numerics: Numerics, cache: CacheKind, threads: usize) -> Vec<u32> {
+    let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 192, cache };
     let mut engine = Engine::new(synth(shape, "q4_0", None), cpu(threads), options).expect("an engine");
-    let ids = tokens(STEPS.iter().sum(), 512, 5);
+    let ids = tokens(STEPS.iter().map(|step| step.0).sum(), 512, 5);
     let mut out = vec![];
     let mut at = 0;
-    for count in STEPS {
+    for (count, class) in STEPS {
+        assert_eq!(engine.class_of(count, at), class, "{shape}: {count} tokens from {at} on");
         let logits = engine.step(&ids[at..at + count], at, 0..count).expect("a step");
         out.extend(logits.iter().map(|v| v.to_bits()));
         at += count;
@@ -26,12 +35,15 @@ fn logits(shape: &str, numerics: Numerics, threads: usize) -> Vec<u32> {
 }
 
 fn check(shape: &str) {
-    for numerics in [Numerics::Exact, Numerics::Int8] {
-        let one = logits(shape, numerics, 1);
+    let kinds =
+        [(Numerics::Exact, CacheKind::F32), (Numerics::Int8, CacheKind::F16), (Numerics::Int8, CacheKind::Q8_0)];
+    for (numerics, cache) in kinds {
+        let one = logits(shape, numerics, cache, 1);
         assert!(one.iter().all(|&bits| f32::from_bits(bits).is_finite()));
         for threads in [2, 3] {
-            let differ = logits(shape, numerics, threads).iter().zip(&one).filter(|(a, b)| a != b).count();
-            assert_eq!(differ, 0, "{shape} {numerics:?}: logits differ on {threads} workers");
+            let many = logits(shape, numerics, cache, threads);
+            let differ = many.iter().zip(&one).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 0, "{shape} {numerics:?}, cache of {cache}: logits differ on {threads} workers");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `bench --block`: the median time of one block and of its feed-forward in decoding.
 //!
 //! Taken inside whole steps, so that every block has weights of its own and finds the caches as in real use. A kernel
-//! belongs to the block whose tensors it reads.
+//! belongs to the block and the half of it that its program says, see [`Part`].
 
 use super::median;
 use crate::interrupt::Watch;
@@ -9,6 +9,7 @@ use crate::open::Opened;
 use anyhow::bail;
 use device::Profile;
 use model::random::Random;
+use model::step::Part;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -57,34 +58,47 @@ pub fn run(opened: &mut Opened, depths: &[usize], least: usize, watch: &Watch) -
 
 /// Microseconds of each block of a step, and of its feed-forward.
 fn of_blocks(profile: &Profile) -> Vec<(f64, f64)> {
-    let mut blocks: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    let mut blocks: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for launch in &profile.launches {
-        let Some(number) = block_of(&launch.origin) else { continue };
-        let times = blocks.entry(number).or_default();
+        let Some((layer, part)) = Part::of(&launch.scope) else { continue };
+        let times = blocks.entry(layer).or_default();
         let microseconds = launch.wall_ns as f64 / 1e3;
         times.0 += microseconds;
-        if launch.origin.contains(".ffn_") {
+        if part == Part::FeedForward {
             times.1 += microseconds;
         }
     }
     blocks.into_values().collect()
 }
 
-/// The block of the first tensor that a kernel reads.
-fn block_of(origin: &str) -> Option<u32> {
-    let rest = &origin[origin.find("blk.")? + 4..];
-    rest.split('.').next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::LaunchTime;
 
     #[test]
-    fn kernels_know_their_block() {
-        assert_eq!(block_of("blk.12.attn_q_a blk.13.attn_norm"), Some(12));
-        assert_eq!(block_of("output_norm output"), None);
-        assert_eq!(block_of("blk.x"), None);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+    fn each_launch_counts_in_its_block_and_half() {
+        let launch = |scope: &str, origin: &str, wall_ns| LaunchTime {
+            scope: scope.into(),
+            origin: origin.into(),
+            wall_ns,
+            ..LaunchTime::default()
+        };
+        let profile = Profile {
+            wall_ns: 1_111_111,
+            workers: 1,
+            stages: vec![],
+            launches: vec![
+                launch("", "token_embd blk.0.attn_norm", 1_000_000),
+                launch("blk.0.attn", "blk.0.attn_output blk.0.ffn_norm", 1_000),
+                launch("blk.0.attn", "page_table", 100_000),
+                launch("blk.0.ffn", "blk.0.ffn_down blk.1.attn_norm", 10_000),
+                launch("blk.1.ffn", "", 10),
+                launch("blk.1.attn", "", 1),
+            ],
+            rest_ns: 100,
+        };
+        let [first, second] = of_blocks(&profile)[..] else { panic!("two blocks") };
+        assert_eq!((first, second), ((111.0, 10.0), (0.011, 0.01)));
     }
 }

@@ -46,6 +46,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         cache_type_v,
         ubatch_size: if given("ubatch_size") { new.kernels.ubatch_size } else { flags.kernels.ubatch_size },
         without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
+        fuse: if given("fuse") { new.kernels.fuse } else { flags.kernels.fuse },
         cc: if given("cc") { new.kernels.cc } else { flags.kernels.cc.clone() },
     };
     let engine = EngineFlags {
@@ -185,7 +186,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::Numerics;
+    use crate::arguments::{Numerics, OnOff};
 
     fn flags(text: &str) -> EngineFlags {
         Setting::parse_from(text.split_whitespace()).engine
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!((b.threads, b.kernels.numerics, b.kernels.without.len()), (Some(2), Numerics::Exact, 1));
         assert!(b.kernels.cache_type_k.is_some() && a.kernels.cache_type_k.is_none());
         assert_eq!(changed(&a, "--without fold,dot").expect("flags").kernels.without, ["fold", "dot"]);
+        assert_eq!((a.kernels.fuse, changed(&a, "--fuse off").expect("flags").kernels.fuse), (OnOff::On, OnOff::Off));
         let c = changed(&b, "-ctv q8_0").expect("flags");
         assert!(c.kernels.cache_type_k.is_none() && c.kernels.cache_type_v.is_some());
         let wrong = changed(&a, "--nonsense").expect_err("no flag").to_string();

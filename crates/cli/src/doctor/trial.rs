@@ -56,7 +56,7 @@ fn doubling() -> Program {
     }";
     let buffer = |kind, name: &str| Buffer { kind, bytes: 16, name: name.into() };
     let launch =
-        Launch { kernel: 0, args: vec![0, 1], tasks: Count::Const(4), origin: "trial".into(), bytes: Count::Const(0) };
+        Launch { kernel: 0, args: vec![0, 1], tasks: Count::Const(4), origin: "trial".into(), ..Launch::default() };
     Program {
         name: "trial".into(),
         prelude: "#include <stdint.h>\n".into(),

@@ -23,7 +23,7 @@ pub fn chrome(profile: &Profile, program: &Program) -> String {
         for launch in &profile.launches[stage.launches.clone()] {
             let name = program.kernels.get(launch.kernel).map_or("?", |k| k.symbol.as_str());
             let args = json!({
-                "origin": launch.origin, "tasks": launch.tasks, "bytes": launch.bytes, "calls": launch.calls,
+                "part": launch.scope, "origin": launch.origin, "tasks": launch.tasks, "bytes": launch.bytes, "calls": launch.calls,
                 "gb_per_s": launch.bytes as f64 / launch.wall_ns.max(1) as f64,
                 "busy_ns": launch.busy_ns, "longest_worker_ns": launch.longest_worker_ns,
             });

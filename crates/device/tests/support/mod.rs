@@ -98,7 +98,7 @@ impl Builder {
 
     pub fn launch(&mut self, kernel: usize, args: &[usize], tasks: Count) -> &mut Self {
         let origin = format!("launch {}", self.0.launches());
-        let launch = Launch { kernel, args: args.to_vec(), tasks, origin, bytes: Count::Const(0) };
+        let launch = Launch { kernel, args: args.to_vec(), tasks, origin, ..Launch::default() };
         self.0.stages.last_mut().unwrap().launches.push(launch);
         self
     }

@@ -35,6 +35,21 @@ pub enum PerplexityError {
     /// A window of no or one scored token.
     #[error("windows of {0} tokens cannot be scored; at least 4 are needed (-c)")]
     Window(usize),
+    /// A reference that was made of another text, or by another tokenizer.
+    #[error(
+        "the reference was made of another text: its token {at} is {}, the text gives {} (leave out -f to score the \
+         tokens of the reference)",
+        base,
+        found.map_or("none".into(), |id| id.to_string())
+    )]
+    Text {
+        /// Where the first token differs.
+        at: usize,
+        /// The token of the reference.
+        base: u32,
+        /// That of the text; `None` past its end.
+        found: Option<u32>,
+    },
     /// A reference with other tokens than the model has.
     #[error("the reference was made with a vocabulary of {base} tokens, the model has {model}")]
     Vocabulary {
@@ -90,6 +105,21 @@ impl Windows {
     /// The tokens of all windows, as the text has them.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens[..self.count() * self.window]
+    }
+
+    /// Checks that a text begins with the tokens of all windows. There may be more of it, as what is left over is not
+    /// scored.
+    ///
+    /// # Errors
+    /// The first token that differs.
+    pub fn check_text(&self, tokens: &[u32]) -> Result<(), PerplexityError> {
+        for (at, &base) in self.tokens().iter().enumerate() {
+            let found = tokens.get(at).copied();
+            if found != Some(base) {
+                return Err(PerplexityError::Text { at, base, found });
+            }
+        }
+        Ok(())
     }
 
     /// Positions whose prediction is scored, within a window.
@@ -340,6 +370,15 @@ mod tests {
         distance.add(&row, &saved, 0);
         assert!(distance.divergence.mean().abs() < 1e-6, "{:?}", distance.divergence);
         assert!((distance.base.mean() + row.at(0)).abs() < 1e-3, "{:?}", distance.base);
+    }
+
+    #[test]
+    fn a_text_is_that_of_the_windows_or_not() {
+        let windows = Windows::new((0..9).collect(), 4, Some(77)).unwrap();
+        let check = |text: std::ops::Range<u32>| windows.check_text(&text.collect::<Vec<_>>());
+        assert!(check(0..8).is_ok() && check(0..20).is_ok());
+        assert!(matches!(check(0..7), Err(PerplexityError::Text { at: 7, base: 7, found: None })));
+        assert!(matches!(check(1..20), Err(PerplexityError::Text { at: 0, base: 0, found: Some(1) })));
     }
 
     #[test]

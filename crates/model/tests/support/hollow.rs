@@ -129,17 +129,13 @@ impl<'a> Hollow<'a> {
         self.compile_with(Class::One, &Options::cpu(self.numerics, 64)).expect("a program")
     }
 
+    /// What its file says.
+    pub fn config(&self) -> Config {
+        self.with_file(|_, config| config.clone())
+    }
+
     /// The program of a step of this class.
     pub fn compile_with(&self, class: Class, options: &Options) -> Result<Compiled, String> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let synth = SynthOptions { layers: Some(self.layers), mixed: self.mixed, ..Default::default() };
-        let plan = Plan::new(self.shape, "q4_0", &synth).expect("a known shape");
-        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow-{process}-{number}.gguf"));
-        let path = Temporary(path);
-        let file = write(plan.shape(), &plan, self.layers, &path.0);
-        let config = Config::read(&file).expect("a known model");
-        let cache = self.cache.unwrap_or(CacheKind::of(self.numerics));
         let pages = self.context / PAGE;
         let sizes = Sizes {
             class,
@@ -148,8 +144,19 @@ impl<'a> Hollow<'a> {
             segments: 1,
             pages,
             row_pages: pages,
-            cache,
+            cache: self.cache.unwrap_or(CacheKind::of(self.numerics)),
         };
-        build(&file, &config, &sizes, options).map_err(|e| e.to_string())
+        self.with_file(|file, config| build(file, config, &sizes, options)).map_err(|e| e.to_string())
+    }
+
+    fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let synth = SynthOptions { layers: Some(self.layers), mixed: self.mixed, ..Default::default() };
+        let plan = Plan::new(self.shape, "q4_0", &synth).expect("a known shape");
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow-{process}-{number}.gguf"));
+        let path = Temporary(path);
+        let file = write(plan.shape(), &plan, self.layers, &path.0);
+        f(&file, &Config::read(&file).expect("a known model"))
     }
 }

@@ -1,9 +1,9 @@
-//! A model of one dense block, written plainly in f64 from the definitions: no tiles, no splits, no absorbed matrices,
+//! A model of one block, written plainly in f64 from the definitions: no tiles, no splits, no absorbed matrices,
 //! a softmax over all positions at once.
 
 use super::weights::values;
 use gguf::Gguf;
-use model::config::{Attention, Config};
+use model::config::{Attention, Config, Experts, Gating};
 use std::collections::HashMap;
 
 /// A row of a matrix, a head, or a hidden state.
@@ -28,11 +28,25 @@ fn add(a: &[f64], b: Row) -> Row {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
+/// The places of the `n` greatest values, the first of equals first.
+fn best(values: &[f64], n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+    order.truncate(n);
+    order
+}
+
+fn swiglu(x: &[f64], gate: &[f64], up: &[f64], down: &[f64]) -> Row {
+    let rows = gate.chunks(x.len()).zip(up.chunks(x.len()));
+    let h: Row = rows.map(|(g, u)| (dot(g, x), dot(u, x))).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+    down.chunks(h.len()).map(|row| dot(row, &h)).collect()
+}
+
 impl Reference {
     /// Computes the cache of a sequence; `stored` is what the cache makes of values that lie side by side.
     pub fn new(file: &Gguf, tokens: &[u32], stored: impl Fn(Row) -> Row) -> Reference {
         let config = Config::read(file).expect("a known model");
-        assert!(config.layers == 1 && config.dense_lead >= 1, "one dense block");
+        assert_eq!(config.layers, 1, "one block");
         let floats = |t| values(file, t).into_iter().map(f64::from).collect();
         let weights = file.tensors().iter().map(|t| (t.name.clone(), floats(t))).collect();
         let mut this = Reference { config, weights, hidden: vec![], keys: vec![], values: vec![] };
@@ -56,12 +70,58 @@ impl Reference {
         let heads = queries.iter().enumerate().flat_map(|(i, q)| self.attend(q, i / shared, position));
         let x = add(x, self.linear(&heads.collect::<Row>(), "blk.0.attn_output.weight"));
         let h = self.norm(&x, "blk.0.ffn_norm.weight");
-        let gate = self.linear(&h, "blk.0.ffn_gate.weight");
-        let up = self.linear(&h, "blk.0.ffn_up.weight");
-        let h: Row = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-        let x = add(&x, self.linear(&h, "blk.0.ffn_down.weight"));
+        let x = add(
+            &x,
+            match &self.config.experts {
+                Some(experts) if self.config.dense_lead == 0 => self.experts(&h, experts),
+                _ => self.feed_forward(&h, ""),
+            },
+        );
         let head = if self.weights.contains_key("output.weight") { "output.weight" } else { "token_embd.weight" };
         self.linear(&self.norm(&x, "output_norm.weight"), head).iter().map(|&v| v as f32).collect()
+    }
+
+    /// `down(silu(gate(x)) * up(x))`, of the matrices with this suffix.
+    fn feed_forward(&self, x: &[f64], suffix: &str) -> Row {
+        let all = |part: &str| &self.weights[&format!("blk.0.ffn_{part}{suffix}.weight")][..];
+        swiglu(x, all("gate"), all("up"), all("down"))
+    }
+
+    /// The experts that are chosen for a hidden state, and the shared ones (DeepSeek-V3, arXiv 2412.19437, 2.1.2: of the
+    /// groups with the greatest sums of their two best scores).
+    fn experts(&self, x: &[f64], e: &Experts) -> Row {
+        let scores = self.linear(x, "blk.0.ffn_gate_inp.weight");
+        let probs: Row = match e.gating {
+            Gating::Sigmoid => scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(),
+            Gating::Softmax => {
+                let total: f64 = scores.iter().map(|s| s.exp()).sum();
+                scores.iter().map(|s| s.exp() / total).collect()
+            }
+        };
+        let bias = self.weights.get("blk.0.exp_probs_b.bias");
+        let choose: Row = (0..probs.len()).map(|i| probs[i] + bias.map_or(0.0, |b| b[i])).collect();
+        let size = probs.len() / e.groups.0 as usize;
+        let of_group = |group: &[f64]| best(group, 2).iter().map(|&i| group[i]).sum();
+        let groups: Row = choose.chunks(size).map(of_group).collect();
+        let kept = if e.groups.0 > 1 { best(&groups, e.groups.1 as usize) } else { vec![0] };
+        let candidates: Vec<usize> = (0..probs.len()).filter(|i| kept.contains(&(i / size))).collect();
+        let among: Row = candidates.iter().map(|&i| choose[i]).collect();
+        let chosen: Vec<usize> = best(&among, e.used as usize).into_iter().map(|i| candidates[i]).collect();
+        let total: f64 = if e.normalise { chosen.iter().map(|&i| probs[i]).sum() } else { 1.0 };
+        let mut out = match e.shared {
+            0 => vec![0.0; x.len()],
+            _ => self.feed_forward(x, "_shexp"),
+        };
+        for i in chosen {
+            let of = |part: &str| {
+                let all = &self.weights[&format!("blk.0.ffn_{part}_exps.weight")];
+                &all[i * all.len() / probs.len()..][..all.len() / probs.len()]
+            };
+            let weight = probs[i] / total * f64::from(e.scale);
+            let y = swiglu(x, of("gate"), of("up"), of("down"));
+            out.iter_mut().zip(y).for_each(|(o, y)| *o += weight * y);
+        }
+        out
     }
 
     /// Softmax of the scores of all positions up to this one, times their values.

@@ -1,0 +1,293 @@
+//! Metadata and tensors that make no sense: each is one clear error of a type, whatever the value. Nothing panics, and
+//! nothing is allocated by what a file claims.
+
+mod support;
+
+use compiler::{Numerics, Options};
+use device::Null;
+use gguf::{GgmlType, Gguf, ValueBuf, Writer};
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineError, EngineOptions};
+use model::step::Class;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use support::synth;
+
+/// Everything that happens to a file before it runs.
+fn open(file: &Arc<Gguf>) -> Result<(), EngineError> {
+    let options =
+        EngineOptions { compiler: Options::cpu(Numerics::Int8, 64), context: 128, chunk: 64, cache: CacheKind::F16 };
+    let mut engine = Engine::new(file.clone(), Arc::new(Null), options)?;
+    Class::ALL.into_iter().try_for_each(|class| engine.compile(class).map(|_| ()))
+}
+
+/// What a file says that must not run: one line.
+fn refused(file: &Arc<Gguf>, what: &str) -> String {
+    let opened = catch_unwind(AssertUnwindSafe(|| open(file))).unwrap_or_else(|_| panic!("{what} panics"));
+    let error = opened.err().unwrap_or_else(|| panic!("{what} is taken")).to_string();
+    assert!(!error.contains('\n') && error.len() < 200, "{what}: {error}");
+    assert!(!error.contains("a bug of the compiler"), "{what}: {error}");
+    error
+}
+
+/// A file with other metadata; `None` takes a key away.
+fn changed(file: &Gguf, changes: &[(String, Option<ValueBuf>)]) -> Arc<Gguf> {
+    let mut writer = Writer::new();
+    writer.copy_metadata(file.metadata());
+    for (key, value) in changes {
+        match value {
+            Some(value) => writer.set(key.clone(), value.clone()),
+            None => writer.remove(key),
+        };
+    }
+    written(file, writer, |_, ty, shape| Some((ty, shape.to_vec())))
+}
+
+/// A file with other tensors: of each its type and shape, or nothing. Weights are zero but for those that are the same.
+fn written(
+    file: &Gguf,
+    mut writer: Writer,
+    tensor: impl Fn(&str, GgmlType, &[u64]) -> Option<(GgmlType, Vec<u64>)>,
+) -> Arc<Gguf> {
+    for t in file.tensors() {
+        if let Some((ty, shape)) = tensor(&t.name, t.ty, t.shape()) {
+            writer.tensor(&t.name, ty, &shape).expect("a legal tensor");
+        }
+    }
+    let data = |t: &gguf::Tensor| -> Vec<u8> {
+        let old = file.tensor(&t.name).expect("a tensor of the file");
+        match (t.ty, t.dims) == (old.ty, old.dims) {
+            true => file.data(old).to_vec(),
+            false => vec![0; (t.rows() * t.ty.row_bytes(t.dims[0]).expect("whole blocks")) as usize],
+        }
+    };
+    let bytes = writer.to_vec(|t, out| out.write_all(&data(t))).expect("a file");
+    Arc::new(Gguf::parse(bytes).expect("a file that reads back"))
+}
+
+/// Shape, key below the name of the architecture, value, and what the error says.
+fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
+    let (llama, latent, dense) = ("tiny-llama", "tiny-mla-moe", "tiny-mla-dense");
+    let floats = |all: &[f32]| ValueBuf::from(all);
+    let ints = |all: &[i32]| ValueBuf::from(all);
+    let mut cases = vec![
+        // Counts.
+        (llama, "block_count", 0u32.into(), "expected 1 to 512"),
+        (llama, "block_count", u32::MAX.into(), "expected 1 to 512"),
+        (llama, "block_count", (-1i32).into(), "llama.block_count"),
+        (llama, "block_count", i64::MIN.into(), "llama.block_count"),
+        (llama, "block_count", u64::MAX.into(), "llama.block_count"),
+        (llama, "block_count", 9u32.into(), "is missing"),
+        (llama, "block_count", "four".into(), "llama.block_count"),
+        (llama, "embedding_length", 0u32.into(), "expected 1 to"),
+        (llama, "embedding_length", u32::MAX.into(), "expected 1 to"),
+        (llama, "embedding_length", 96u32.into(), "has shape"),
+        (llama, "attention.head_count", 0u32.into(), "expected 1 to 4096"),
+        (llama, "attention.head_count", u32::MAX.into(), "expected 1 to 4096"),
+        (llama, "attention.head_count", 3u32.into(), "a divisor of the query heads"),
+        (llama, "attention.head_count_kv", 0u32.into(), "a divisor of the query heads"),
+        (llama, "attention.head_count_kv", (1u64 << 41).into(), "expected a count"),
+        (llama, "attention.head_count_kv", 1u32.into(), "has shape"),
+        (llama, "attention.key_length", 0u32.into(), "a head of 2 to 4096"),
+        (llama, "attention.key_length", u32::MAX.into(), "a head of 2 to 4096"),
+        (llama, "attention.key_length", 4096u32.into(), "has shape"),
+        (llama, "attention.value_length", 0u32.into(), "llama.attention.value_length = 0"),
+        (llama, "attention.value_length", 5000u32.into(), "llama.attention.value_length = 5000"),
+        (llama, "rope.dimension_count", 0u32.into(), "even, at most the head"),
+        (llama, "rope.dimension_count", 7u32.into(), "even, at most the head"),
+        (llama, "rope.dimension_count", 1000u32.into(), "even, at most the head"),
+        (llama, "feed_forward_length", 0u32.into(), "expected 1 to"),
+        (llama, "feed_forward_length", u64::MAX.into(), "llama.feed_forward_length"),
+        (llama, "context_length", 0u32.into(), "expected 1 to 2147483647"),
+        (llama, "context_length", u32::MAX.into(), "expected 1 to 2147483647"),
+        (llama, "nextn_predict_layers", 99u32.into(), "fewer than the blocks"),
+        // Arrays of a value for each block.
+        (llama, "attention.head_count", ints(&[]), "an array of 0 values"),
+        (llama, "attention.head_count", ints(&[4]), "a value for each of"),
+        (llama, "attention.head_count", ints(&[4; 1000]), "an array of 1000 values"),
+        (llama, "feed_forward_length", ints(&[512, 256]), "array of 2 values"),
+        (llama, "attention.head_count", floats(&[4.0]), "llama.attention.head_count"),
+        (llama, "block_count", ints(&[2, 2]), "llama.block_count"),
+        // Numbers.
+        (llama, "attention.layer_norm_rms_epsilon", f32::NAN.into(), "expected a number from"),
+        (llama, "attention.layer_norm_rms_epsilon", (-1e-5f32).into(), "expected a number from"),
+        (llama, "attention.layer_norm_rms_epsilon", 0f32.into(), "expected a number from"),
+        (llama, "attention.layer_norm_rms_epsilon", f64::MAX.into(), "expected a number from"),
+        (llama, "attention.scale", f32::INFINITY.into(), "expected a number from"),
+        (llama, "attention.scale", (-1f32).into(), "expected a number from"),
+        (llama, "rope.freq_base", 0f32.into(), "expected a number from"),
+        (llama, "rope.freq_base", 1f32.into(), "expected a number from"),
+        (llama, "rope.freq_base", (-10000f32).into(), "expected a number from"),
+        (llama, "rope.freq_base", f32::NAN.into(), "expected a number from"),
+        (llama, "rope.freq_base", f64::MAX.into(), "expected a number from"),
+        (llama, "rope.scaling.type", "longrope".into(), "none, linear or yarn"),
+        (llama, "rope.scaling.type", 3u32.into(), "llama.rope.scaling.type"),
+        // Latent attention.
+        (latent, "rope.dimension_count", 0u32.into(), "expected 1 to"),
+        (latent, "rope.dimension_count", 31u32.into(), "even, and less than the key length"),
+        (latent, "rope.dimension_count", 4000u32.into(), "even, and less than the key length"),
+        (latent, "attention.kv_lora_rank", 0u32.into(), "expected 1 to"),
+        (latent, "attention.kv_lora_rank", u32::MAX.into(), "expected 1 to"),
+        (latent, "attention.q_lora_rank", u32::MAX.into(), "expected 0 to"),
+        (latent, "attention.key_length_mla", u64::MAX.into(), "deepseek2.attention.key_length_mla"),
+        (latent, "attention.key_length_mla", (1u64 << 39).into(), "expected 1 to 4096"),
+        (latent, "attention.key_length_mla", 1u32.into(), "even, and less than the key length of 1"),
+        (latent, "attention.value_length_mla", 0u32.into(), "expected 1 to 4096"),
+        (latent, "attention.value_length_mla", (1u64 << 39).into(), "expected 1 to 4096"),
+        // Experts.
+        (latent, "expert_count", u32::MAX.into(), "at most 1024 experts"),
+        (latent, "expert_count", 0u32.into(), "is missing"),
+        (latent, "expert_count", 1u32.into(), "expected 1 to 1"),
+        (latent, "expert_used_count", 0u32.into(), "expert_used_count = 0"),
+        (latent, "expert_used_count", 1000u32.into(), "expert_used_count = 1000"),
+        (latent, "expert_shared_count", u32::MAX.into(), "expected 0 to 1024"),
+        (latent, "expert_shared_count", (1u64 << 39).into(), "expected 0 to 1024"),
+        (latent, "expert_shared_count", 1000u32.into(), "has shape"),
+        (latent, "expert_feed_forward_length", (1u64 << 39).into(), "expected 0 to"),
+        (latent, "expert_group_count", 4u32.into(), "groups of equal size"),
+        (latent, "expert_group_count", 1_000_000u32.into(), "groups of equal size"),
+        (latent, "expert_gating_func", 7u32.into(), "softmax (1) or sigmoid (2)"),
+        (latent, "expert_weights_scale", f32::NAN.into(), "expected a number from"),
+        (latent, "expert_weights_scale", (-1f32).into(), "expected a number from"),
+        (latent, "expert_weights_scale", f64::MAX.into(), "expected a number from"),
+        (latent, "expert_weights_norm", 1u32.into(), "deepseek2.expert_weights_norm"),
+        (latent, "leading_dense_block_count", 1_000_000u32.into(), "expected 0 to"),
+        (latent, "leading_dense_block_count", 0u32.into(), "is missing"),
+        (dense, "leading_dense_block_count", u64::MAX.into(), "deepseek2.leading_dense_block_count"),
+    ];
+    for yarn in [
+        ("yarn_beta_fast", 0f32, "expected a number from"),
+        ("yarn_beta_fast", f32::NAN, "expected a number from"),
+        ("yarn_beta_slow", -1.0, "expected a number from"),
+        ("yarn_beta_slow", f32::INFINITY, "expected a number from"),
+        ("yarn_log_multiplier", f32::NAN, "expected a number from"),
+        ("yarn_log_multiplier", f32::MAX, "expected a number from"),
+        ("factor", f32::NAN, "expected a number from"),
+        ("factor", -4.0, "expected a number from"),
+        ("factor", f32::MAX, "expected a number from"),
+    ] {
+        cases.push(("tiny-mla-softmax", yarn.0, yarn.1.into(), yarn.2));
+    }
+    cases.push(("tiny-mla-softmax", "original_context_length", 0u32.into(), "expected 1 to"));
+    cases
+}
+
+#[test]
+fn values_that_make_no_sense() {
+    let mut files: std::collections::HashMap<&str, Arc<Gguf>> = Default::default();
+    for (shape, key, value, says) in values() {
+        let file = files.entry(shape).or_insert_with(|| synth(shape, "q4_0", Some(2)));
+        let arch = file.architecture().expect("an architecture").to_owned();
+        let of_scaling =
+            ["yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier", "factor", "original_context_length"];
+        let key = if of_scaling.contains(&key) { format!("rope.scaling.{key}") } else { key.to_owned() };
+        let what = format!("{arch}.{key} = {value:?}");
+        let error = refused(&changed(file, &[(format!("{arch}.{key}"), Some(value))]), &what);
+        assert!(error.contains(says), "{what}: {error}, expected '{says}'");
+    }
+}
+
+#[test]
+fn groups_of_experts_that_make_no_sense() {
+    let file = synth("tiny-mla-moe", "q4_0", Some(2));
+    let count: i64 = file.metadata().require("deepseek2.expert_count").expect("a count");
+    let groups = |groups: i64, used: i64| {
+        let set = |key: &str, v: i64| (format!("deepseek2.{key}"), Some(ValueBuf::from(v as u32)));
+        let of_experts = set("expert_used_count", 3);
+        changed(&file, &[set("expert_group_count", groups), set("expert_group_used_count", used), of_experts])
+    };
+    // Three experts are not in one pair.
+    for (all, some) in [(count / 2, 1), (2, 2), (2, 3), (count, 1), (count + 1, 1)] {
+        let error = refused(&groups(all, some), &format!("{some} of {all} groups"));
+        assert!(error.contains("groups of equal size"), "{error}");
+    }
+    open(&groups(2, 1)).expect("half of the experts");
+}
+
+#[test]
+fn tensors_that_make_no_sense() {
+    let file = synth("tiny-llama", "q4_0", Some(2));
+    let same = || {
+        let mut writer = Writer::new();
+        writer.copy_metadata(file.metadata());
+        writer
+    };
+    let with = |name: &str, ty: Option<GgmlType>, shape: &[u64]| {
+        written(&file, same(), |n, old, dims| match n == name {
+            true if shape.is_empty() => None,
+            true => Some((ty.unwrap_or(old), shape.to_vec())),
+            false => Some((old, dims.to_vec())),
+        })
+    };
+    let embed = file.tensor("token_embd.weight").expect("an embedding").shape().to_vec();
+    let (hidden, vocab) = (embed[0], embed[1]);
+    for (name, ty, shape, says) in [
+        ("token_embd.weight", None, vec![], "'token_embd.weight' is missing"),
+        ("token_embd.weight", None, vec![hidden, 0], "expected 1 to 16777216 tokens"),
+        ("token_embd.weight", None, vec![hidden], "token_embd.weight has rows for 1 tokens only"),
+        ("token_embd.weight", None, vec![hidden, vocab - 1], "token_embd.weight has rows for"),
+        ("token_embd.weight", None, vec![hidden, vocab + 1], "has shape"),
+        ("token_embd.weight", None, vec![2 * hidden, vocab], "has shape"),
+        ("token_embd.weight", None, vec![hidden, vocab, 2], "has shape"),
+        ("output_norm.weight", None, vec![], "'output_norm.weight' is missing"),
+        ("output_norm.weight", None, vec![hidden, 2], "has shape"),
+        ("blk.1.attn_q.weight", None, vec![], "'blk.1.attn_q.weight' is missing"),
+        ("blk.1.attn_q.weight", None, vec![hidden, 32], "has shape"),
+        ("blk.0.ffn_down.weight", None, vec![], "'blk.0.ffn_down.weight' is missing"),
+        ("blk.0.ffn_norm.weight", Some(GgmlType::I32), vec![hidden], "type I32, which is not supported"),
+        ("blk.0.ffn_norm.weight", Some(GgmlType::F64), vec![hidden], "type F64, which is not supported"),
+    ] {
+        let what = format!("{name} {shape:?}");
+        let error = refused(&with(name, ty, &shape), &what);
+        assert!(error.contains(says), "{what}: {error}, expected '{says}'");
+    }
+}
+
+#[test]
+fn divisors_of_rotations_that_make_no_sense() {
+    let file = synth("tiny-llama", "q4_0", Some(1));
+    let pairs: i64 = file.metadata().require("llama.rope.dimension_count").expect("a count");
+    let pairs = pairs as u64 / 2;
+    let with = |ty: GgmlType, count: u64, value: f32| {
+        let mut writer = Writer::new();
+        writer.copy_metadata(file.metadata());
+        for t in file.tensors().iter().filter(|t| t.name != "rope_freqs.weight") {
+            writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
+        }
+        writer.tensor("rope_freqs.weight", ty, &[count]).expect("a legal tensor");
+        let bytes = writer.to_vec(|t, out| match file.tensor(&t.name).filter(|_| t.name != "rope_freqs.weight") {
+            Some(old) => out.write_all(file.data(old)),
+            None if ty == GgmlType::F32 => (0..count).try_for_each(|_| out.write_all(&value.to_le_bytes())),
+            None => out.write_all(&vec![0; ty.row_bytes(count).expect("whole blocks") as usize]),
+        });
+        Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
+    };
+    open(&with(GgmlType::F32, pairs, 2.0)).expect("all by two");
+    for (ty, count, value, says) in [
+        (GgmlType::F16, pairs, 1.0, "type F16, which is not supported"),
+        (GgmlType::F32, pairs - 1, 1.0, "has shape"),
+        (GgmlType::F32, 2 * pairs, 1.0, "has shape"),
+        (GgmlType::F32, pairs, 0.0, "expected a divisor"),
+        (GgmlType::F32, pairs, -1.0, "expected a divisor"),
+        (GgmlType::F32, pairs, f32::NAN, "expected a divisor"),
+        (GgmlType::F32, pairs, f32::INFINITY, "expected a divisor"),
+    ] {
+        let what = format!("{count} divisors {value} of type {ty:?}");
+        let error = refused(&with(ty, count, value), &what);
+        assert!(error.contains(says) && error.contains("rope_freqs"), "{what}: {error}, expected '{says}'");
+    }
+}
+
+#[test]
+fn a_vocabulary_that_does_not_fit_the_embedding() {
+    let file = synth("tiny-llama", "q4_0", Some(1));
+    let tokens = |n: usize| {
+        let all: Vec<String> = (0..n).map(|i| format!("t{i}")).collect();
+        changed(&file, &[("tokenizer.ggml.tokens".into(), Some(ValueBuf::from(&all[..])))])
+    };
+    let error = refused(&tokens(100_000), "more tokens than rows");
+    assert!(error.contains("tokenizer.ggml.tokens = an array of 100000 values"), "{error}");
+    // Rows are padded to round numbers.
+    open(&tokens(500)).expect("fewer tokens than rows");
+    open(&changed(&file, &[("tokenizer.ggml.tokens".into(), None)])).expect("no vocabulary");
+}
