@@ -4,11 +4,11 @@
 mod support;
 
 use compiler::{Numerics, Options};
+use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor, Writer};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::interpreter::Interpreter;
 use model::steps::Steps;
 use std::sync::Arc;
 use support::reference::Reference;
@@ -178,7 +178,7 @@ fn weights_in_halves() {
         let floats = weights::edited(&halves, |_| (), |_, _| ());
         let want = logits(&floats, Numerics::Exact);
         let sharing = Sharing { sequences: 1, positions: 128 };
-        let interpreter = Interpreter::shared(halves.clone(), options(Numerics::Exact), sharing);
+        let interpreter = Engine::shared(halves.clone(), Arc::new(Interpreter), options(Numerics::Exact), sharing);
         let meant = run(&mut interpreter.expect("an interpreter"));
         // No tensor is in a block format, so there are no codes of inputs either.
         for (what, got) in [
