@@ -1,6 +1,7 @@
 //! The passes, in order, from tensors to a program.
 
 use crate::check;
+use crate::choice;
 use crate::gpu;
 use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
@@ -15,7 +16,7 @@ use crate::tuned::Tuned;
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -167,6 +168,8 @@ pub struct Compiled {
 pub struct Log {
     /// Rewrites by rule.
     pub rules: Vec<(&'static str, usize)>,
+    /// Which alternatives were taken, and the prices of all.
+    pub choices: Vec<String>,
     /// Why values were not fused.
     pub fusion: Vec<String>,
     /// Launches whose kernel was compiled before.
@@ -182,12 +185,15 @@ impl fmt::Display for Log {
         for (name, n) in &self.rules {
             writeln!(f, "rule {name}: {n}")?;
         }
-        for note in &self.fusion {
+        for note in self.choices.iter().chain(&self.fusion) {
             writeln!(f, "{note}")?;
         }
         write!(f, "schedule cache: {} hits, {} misses; {} kernels tuned", self.hits, self.misses, self.tuned)
     }
 }
+
+/// Tensors whose rows a GPU has in planes, by name.
+pub(crate) type Repacked = BTreeMap<String, Arc<gguf::format::Planes>>;
 
 /// One pass of rewriting.
 pub(crate) struct Pass {
@@ -195,9 +201,12 @@ pub(crate) struct Pass {
     pub(crate) rules: &'static [Rule],
 }
 
-/// Rewriting passes on tensors, in order. The third is for `int8` only, the last for GPUs.
+/// Rules that offer alternatives, among which [`choice`] then decides.
+pub(crate) static OFFERS: Pass = Pass { name: "offers", rules: &[rules::SCAN] };
+
+/// Rewriting passes on tensors without choices, in order. The third is for `int8` only, the last for GPUs.
 pub(crate) static PASSES: &[Pass] = &[
-    Pass { name: "expand", rules: &[rules::CHOICE, rules::NEUTRAL, rules::TOPK] },
+    Pass { name: "expand", rules: &[rules::NEUTRAL, rules::TOPK] },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM] },
     Pass { name: "int8", rules: &[rules::INT8, rules::CODES] },
     Pass { name: "planes", rules: &[gpu::PLANES] },
@@ -219,36 +228,10 @@ pub fn compile(
     let mut graph = builder.0.borrow().clone();
     let g = &mut graph;
     let mut log = Log::default();
-    let mut roots: Vec<Id> = outputs.iter().map(|o| o.1.id()).chain(effects.iter().map(|t| t.id())).collect();
-    let mut repacked = Default::default();
-    for pass in PASSES {
-        let skipped = match pass.name {
-            "int8" => options.numerics == Numerics::Exact,
-            "planes" => options.gpu.is_none(),
-            _ => false,
-        };
-        if skipped {
-            continue;
-        }
-        if pass.name == "planes" && options.allows(pass.name) {
-            repacked = gpu::repacked(g, &roots);
-        }
-        let active: Vec<Rule> = pass
-            .rules
-            .iter()
-            .filter(|r| options.allows(r.name))
-            .map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply })
-            .collect();
-        let (new, trace) = rewrite(g, &roots, &active, 1 << 20);
-        if let Some(why) = trace.stopped {
-            return Err(CompileError::Budget { pass: pass.name, why });
-        }
-        roots = new;
-        log.rules.extend(trace.fired);
-        if options.check {
-            check::tensors(g, pass.name, &roots)?;
-        }
-    }
+    let roots: Vec<Id> = outputs.iter().map(|o| o.1.id()).chain(effects.iter().map(|t| t.id())).collect();
+    let roots = applied(g, &OFFERS, roots, options, &mut log)?;
+    let roots = choice::resolve(g, &roots, options, &mut log)?;
+    let (mut roots, repacked) = rewritten(g, roots, options, &mut log)?;
     // The host reads an output in its own layout, so a view of something else
     // is copied.
     let mut named: Vec<Id> = vec![];
@@ -274,6 +257,56 @@ pub fn compile(
     let layout = memory::Layout::new(g, &s, &out_names, builder, repacked);
     let (program, (bodies, nests)) = assemble(g, &s, name, layout, options, &mut log)?;
     Ok(Compiled { program, graph, bodies, nests, plan: options.plan.clone(), log })
+}
+
+/// The roots after all [`PASSES`], and the tensors that a GPU has in planes.
+pub(crate) fn rewritten(
+    g: &mut Graph,
+    mut roots: Vec<Id>,
+    options: &Options,
+    log: &mut Log,
+) -> Result<(Vec<Id>, Repacked), CompileError> {
+    let mut repacked = Repacked::default();
+    for pass in PASSES {
+        let skipped = match pass.name {
+            "int8" => options.numerics == Numerics::Exact,
+            "planes" => options.gpu.is_none(),
+            _ => false,
+        };
+        if skipped {
+            continue;
+        }
+        if pass.name == "planes" && options.allows(pass.name) {
+            repacked = gpu::repacked(g, &roots);
+        }
+        roots = applied(g, pass, roots, options, log)?;
+    }
+    Ok((roots, repacked))
+}
+
+/// The roots after one pass.
+fn applied(
+    g: &mut Graph,
+    pass: &Pass,
+    roots: Vec<Id>,
+    options: &Options,
+    log: &mut Log,
+) -> Result<Vec<Id>, CompileError> {
+    let active: Vec<Rule> = pass
+        .rules
+        .iter()
+        .filter(|r| options.allows(r.name))
+        .map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply })
+        .collect();
+    let (new, trace) = rewrite(g, &roots, &active, 1 << 20);
+    if let Some(why) = trace.stopped {
+        return Err(CompileError::Budget { pass: pass.name, why });
+    }
+    log.rules.extend(trace.fired);
+    if options.check {
+        check::tensors(g, pass.name, &new)?;
+    }
+    Ok(new)
 }
 
 /// Kernels after tiling, and before.

@@ -1,7 +1,7 @@
 //! The compiler: from tensor code to a program of fused kernels.
 //!
 //! [`tensor`] records what to compute; [`mod@compile`] lists the passes in order;
-//! [`rules`] are the rewrites; [`classify`], [`axes`] and [`schedule`] decide
+//! [`mod@choice`] takes one of several alternatives; [`rules`] are the rewrites; [`classify`], [`axes`] and [`schedule`] decide
 //! what is computed together; [`lower`] turns each kernel into loops over the
 //! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
 //! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
@@ -10,6 +10,7 @@
 
 pub mod axes;
 mod check;
+pub mod choice;
 pub mod classify;
 pub mod compile;
 pub mod dot;
@@ -18,6 +19,7 @@ pub mod gpu;
 pub mod lower;
 mod matmul;
 pub mod memory;
+mod price;
 mod product;
 pub mod program;
 pub mod render_c;

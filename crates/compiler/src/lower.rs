@@ -99,7 +99,7 @@ struct Lowering<'a> {
     slots: Vec<Id>,
     written: Vec<bool>,
     stash: FxHashMap<Id, Id>,
-    /// Scratch of each part of the folds, by sources of the fold and part.
+    /// Scratch of each part of the folds, by sources of the fold and part; of each scan, by itself and 0.
     carriers: FxHashMap<(Vec<Id>, usize), Id>,
     stashes: Vec<Id>,
     ranges: u32,
@@ -139,6 +139,8 @@ impl Lowering<'_> {
                 if phases[p].serial.is_none() {
                     self.open_fold(g, m, axis, parts, &mut phases, p);
                 }
+            } else if let Op::Scan(along) = *g.op(m) {
+                self.open_scan(g, m, along, &mut phases, phase[&m]);
             }
         }
         let mut folds_done: FxHashSet<Vec<Id>> = FxHashSet::default();
@@ -463,6 +465,16 @@ impl Lowering<'_> {
             return;
         }
         let (dims, at) = self.loops(g, Some(m), &shape, &map);
+        if let Op::Scan(_) = g.op(m) {
+            let sums = self.carriers[&(vec![m], 0)];
+            let here = self.scratch_index(g, m, &at);
+            let so_far = g.load(sums, here, 1);
+            let next = self.value(g, g.src(m)[0], &at);
+            let value = g.add(so_far, next);
+            self.put(g, m, Some(sums), stored, dims, value, &at, items);
+            self.stash.insert(m, sums);
+            return;
+        }
         let value = self.define(g, m, &at);
         let stash = keep.then(|| self.stash_for(g, m));
         self.put(g, m, stash, stored, dims, value, &at, items);
@@ -536,6 +548,23 @@ impl Lowering<'_> {
             let value = key[2 * parts + part];
             phases[p - 1].items.push(Item { dims, value, buffer, index });
         }
+    }
+
+    /// The loop of a scan, and the sums that it carries, zero at first.
+    fn open_scan(&mut self, g: &mut Graph, scan: Id, along: usize, phases: &mut [Phase], p: usize) {
+        let map = self.map(scan).unwrap().clone();
+        let Along::Axis { axis, .. } = map[along] else { unreachable!("a scan runs along its serial axis") };
+        let r = self.range(g, Axis::Loop, self.s.groups[self.group].axes[axis].count);
+        phases[p].serial = Some(r);
+        self.serial.insert(axis, r);
+        let sums = self.stash_for(g, scan);
+        self.carriers.insert((vec![scan], 0), sums);
+        let shape = g.shape(scan).to_vec();
+        let (dims, at) = self.loops(g, None, &shape, &map);
+        let index = self.scratch_index(g, scan, &at);
+        let ty = g.dtype(scan);
+        let value = g.constant(identity(ReduceOp::Sum, ty), ty);
+        phases[p - 1].items.push(Item { dims, value, buffer: sums, index });
     }
 
     /// The map of a part of a fold, without the folded dimension.

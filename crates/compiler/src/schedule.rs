@@ -15,65 +15,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 mod absorb;
+mod prices;
+mod scans;
 
-/// Limits and prices of a target, as far as scheduling needs them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prices {
-    /// A kernel keeps at least this many tasks (for one token) when it gives up
-    /// an axis.
-    pub min_tasks: i64,
-    /// Elements that each task of a reader may compute again rather than read.
-    pub repeat: i64,
-    /// One kernel for each operation: no fusion.
-    pub unfused: bool,
-    /// What is done otherwise.
-    pub fusions: Fusions,
-}
-
-/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches()`]).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fusions {
-    /// Kernels that a value combines become one.
-    pub merge: bool,
-    /// Values join the kernel that produces what they read.
-    pub epilogue: bool,
-    /// Small kernels move into their readers.
-    pub absorb: bool,
-    /// The tiles of a fold are computed inside its loop.
-    pub fold: bool,
-    /// Rows that a computed index chooses are read in place.
-    pub in_place: bool,
-    /// Sines and cosines are computed once, and not by each reader.
-    pub tables: bool,
-    /// Operands that are read many times over are converted once.
-    pub unpack_once: bool,
-}
-
-impl Default for Fusions {
-    fn default() -> Fusions {
-        Fusions {
-            merge: true,
-            epilogue: true,
-            absorb: true,
-            fold: true,
-            in_place: true,
-            tables: true,
-            unpack_once: true,
-        }
-    }
-}
-
-impl Prices {
-    /// A CPU with a spinning pool: a stage costs a quarter of a microsecond.
-    pub fn cpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
-    }
-
-    /// A GPU: a stage costs about a microsecond, and a task is a block of threads.
-    pub fn gpu() -> Prices {
-        Prices { min_tasks: 2, repeat: 512, unfused: false, fusions: Fusions::default() }
-    }
-}
+pub use prices::{Fusions, Prices, Profile};
 
 /// One axis of a kernel.
 #[derive(Clone, Debug)]
@@ -147,6 +92,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     };
     let live = s.out.roles.live.clone();
     s.place_folds(g, &live);
+    s.place_scans(g, &live);
     for &id in &live {
         s.place(g, id);
     }
@@ -360,6 +306,7 @@ impl Scheduler {
                 || !map.contains(&serial)
                 || self.out.roles.free.contains(&id)
                 || self.out.home.contains_key(&id)
+                || matches!(g.op(id), Op::Scan(_))
             {
                 continue;
             }

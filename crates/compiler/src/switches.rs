@@ -4,7 +4,7 @@
 //! longer. They exist to blame and to measure: `bench --each-off` leaves out each in turn. A name changes the source of
 //! kernels, and that is what caches of kernels go by.
 
-use crate::compile::{NEEDED, Options, PASSES};
+use crate::compile::{NEEDED, OFFERS, Options, PASSES};
 use std::sync::Arc;
 
 /// A name, and what happens only if it is not left out.
@@ -22,7 +22,7 @@ const fn switch(name: &'static str, what: &'static str) -> Switch {
 
 /// The rules.
 const RULES: [Switch; 7] = [
-    switch("choice", "the first of alternatives of equal meaning is taken"),
+    switch("scan", "short prefix sums may be sums over pairs of elements"),
     switch("neutral", "products and quotients by one go away"),
     switch("factor", "a factor leaves the sum that it does not depend on: norms become scalars after the dot product"),
     switch("split-sum", "a row's sum of squares is summed where the row is produced"),
@@ -32,7 +32,8 @@ const RULES: [Switch; 7] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 20] = [
+const LATER: [Switch; 22] = [
+    switch("choice", "alternatives of equal meaning are priced; without, the first is taken"),
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
     switch("epilogue", "operations join the kernel that produces what they read"),
@@ -50,14 +51,15 @@ const LATER: [Switch; 20] = [
     switch("prefetch", "weights are asked for ahead of their use"),
     switch("chains", "a sum has several accumulators"),
     switch("split", "attention of one token is cut along the cache"),
-    switch("by-expert", "tokens of a prompt are grouped by the experts that they chose"),
+    switch("slots", "each token may read the experts that it chose"),
+    switch("by-expert", "tokens may be grouped by the experts that they chose"),
     switch("runs", "tokens of a prompt that follow each other read the cache together"),
     switch("tuned", "kernels take the plans that a search has found on this machine"),
 ];
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
 pub fn switches() -> Vec<Switch> {
-    let rules = PASSES.iter().flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
+    let rules = [&OFFERS].into_iter().chain(PASSES).flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
     let described = |name| RULES.into_iter().find(|s| s.name == name).unwrap_or(switch(name, "a rule"));
     rules.map(|rule| described(rule.name)).chain(LATER).collect()
 }

@@ -329,6 +329,12 @@ impl Tensor {
         self.binary(BinOp::Max, other)
     }
 
+    /// Sums up to and with each element along a dimension: `out[.., i, ..] = sum over j <= i of self[.., j, ..]`.
+    /// Without the element itself, it is `&x.scan(axis) - &x`.
+    pub fn scan(&self, axis: usize) -> Tensor {
+        self.wrap(|g| g.scan(self.id, axis))
+    }
+
     /// Rows of this tensor by index.
     pub fn gather(&self, index: &Tensor) -> Tensor {
         self.wrap(|g| g.gather(self.id, index.id))
@@ -388,6 +394,28 @@ impl Tensor {
         let e = (self - &self.max(axis).unsqueeze(axis)).exp();
         let total = e.sum(axis).unsqueeze(axis).unary(UnOp::Recip);
         &e * &total
+    }
+
+    /// Alternatives of equal meaning, with a name for each, of which the compiler takes one by its price
+    /// ([`mod@crate::choice`]). `name` says in reports what is chosen; where layers number it (`blk.7.experts`), equal
+    /// layers are decided once.
+    ///
+    /// # Panics
+    /// If there is none, or if types or shapes differ.
+    pub fn choice(name: &str, alternatives: &[(&str, Tensor)]) -> Tensor {
+        let first = &alternatives[0].1;
+        for (label, other) in alternatives {
+            let same = other.dtype() == first.dtype() && other.shape() == first.shape();
+            assert!(same, "alternative {label} of {name} is {:?} {:?}", other.dtype(), other.shape());
+        }
+        if alternatives.len() == 1 {
+            return first.clone();
+        }
+        first.wrap(|g| {
+            let (ty, shape) = (g.ty(first.id), g.shape(first.id).to_vec());
+            let of = alternatives.iter().map(|a| a.0.into()).collect();
+            g.make(Op::Choice { name: name.into(), of }, ty, shape, alternatives.iter().map(|a| a.1.id).collect())
+        })
     }
 
     /// A materialisation asked for by the author.

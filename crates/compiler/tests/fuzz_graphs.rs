@@ -42,7 +42,7 @@ impl Target {
 }
 
 /// Kinds of operations that graphs have to hold; the first [`ALWAYS`] of them in every run.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "elementwise",
     "permute",
     "reshape",
@@ -53,12 +53,13 @@ const KINDS: [&str; 13] = [
     "softmax",
     "top-k",
     "comparison",
+    "scan",
     "concat",
     "gather",
     "scatter",
 ];
 
-const ALWAYS: usize = 10;
+const ALWAYS: usize = 11;
 
 /// Fewer graphs with a kind of operation are too few.
 const RARE: usize = 8;
@@ -80,6 +81,7 @@ fn kind(g: &Graph, id: Id) -> Option<&'static str> {
         Op::Gather => "gather",
         Op::Scatter => "scatter",
         Op::TopK(_) => "top-k",
+        Op::Scan(_) => "scan",
         _ => return None,
     })
 }
@@ -146,7 +148,7 @@ impl Fuzz {
         let shape = lens(&x);
         let rank = shape.len();
         let axis = (rank > 0).then(|| self.r.below(rank));
-        let y = match self.r.below(16) {
+        let y = match self.r.below(17) {
             8 | 9 | 12 | 13 if !self.all => return None,
             0 => self.tame(&x),
             1 | 2 => {
@@ -239,6 +241,20 @@ impl Fuzz {
                 let fits = lens(&y).iter().rev().zip(shape.iter().rev()).all(|(a, b)| a == b || *a == 1 || *b == 1);
                 fits.then(|| x.lt(&y).select(&x, &y))?
             }
+            15 => {
+                let axis = axis?;
+                if self.r.below(2) == 0 {
+                    x.scan(axis) * 0.5
+                } else {
+                    let name = format!("n{}", self.case.data.len());
+                    let values: Vec<i32> = (0..shape.iter().product()).map(|_| self.r.below(7) as i32 - 3).collect();
+                    self.case.bind(&name, int_bytes(&values));
+                    let dims: Vec<_> = shape.iter().map(|&d| compiler::Dim::Const(d)).collect();
+                    let n = self.case.b.input(&name, DType::I32, &dims);
+                    let n = if self.r.below(2) == 0 { n.binary(BinOp::Add, &n) } else { n };
+                    &n.scan(axis).cast(DType::F32) * &x
+                }
+            }
             _ => {
                 // A product of matrices.
                 let n = *shape.last()?;
@@ -294,6 +310,8 @@ fn problem(seed: u64, all: bool) -> Result<BTreeSet<&'static str>, String> {
         };
         let [cpu, gpu] = Target::all(seed).map(Target::options);
         let unfused = Options { without: vec!["fuse".into()], ..cpu.clone() };
+        // Short prefix sums are loops too.
+        let [cpu, gpu] = [cpu, gpu].map(|o| if seed % 2 == 0 { o } else { Options { without: vec!["scan".into()], ..o } });
         for (name, options) in [("cpu", cpu), ("gpu", gpu), ("cpu without fuse", unfused)] {
             let c = case.check(&options, MOST).map_err(|e| format!("{name}: {e}"))?;
             let values = case.values(&c)?;

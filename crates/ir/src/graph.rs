@@ -57,6 +57,11 @@ impl Graph {
         Graph::default()
     }
 
+    /// An empty graph in which formats have the same numbers.
+    pub fn with_formats_of(other: &Graph) -> Graph {
+        Graph { formats: other.formats.clone(), ..Graph::default() }
+    }
+
     /// Number of nodes, live or not.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -357,6 +362,15 @@ impl Graph {
         let shape = self.shape(a).iter().enumerate().filter(|(i, _)| !axes.contains(i)).map(|(_, &d)| d).collect();
         let ty = self.ty(a);
         self.make(Op::Reduce(op, axes), ty, shape, vec![a])
+    }
+
+    /// Sums of the elements up to and with each one, along a dimension.
+    pub fn scan(&mut self, a: Id, axis: usize) -> Id {
+        if self.as_int(self.shape(a)[axis]) == Some(1) {
+            return a;
+        }
+        let (ty, shape) = (self.ty(a), self.shape(a).to_vec());
+        self.make(Op::Scan(axis), ty, shape, vec![a])
     }
 
     /// Rows of a table.

@@ -247,8 +247,13 @@ pub enum Op {
     Arg(usize),
     /// The index along the only dimension, i32.
     Iota,
-    /// Alternatives of equal meaning.
-    Choice,
+    /// Alternatives of equal meaning, of the same type and shape.
+    Choice {
+        /// What is chosen, for reports.
+        name: String,
+        /// A name for each alternative.
+        of: Vec<String>,
+    },
     /// `(value, counts)`: the value, of which only the first `counts` indices
     /// along the dimension are wanted; what lies past them is unspecified. The
     /// counts are integers, shaped as the value before the dimension.

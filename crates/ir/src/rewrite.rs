@@ -18,7 +18,8 @@ pub struct Rule {
     pub name: &'static str,
     /// What it preserves.
     pub kind: Kind,
-    /// The rewrite of one node, whose sources are already in final form.
+    /// The rewrite of one node, whose sources are already in final form. The result may contain the node itself, which
+    /// then stays as it is there: a [`Choice`](crate::Op::Choice) between it and another.
     pub apply: fn(&mut Graph, Id) -> Option<Id>,
 }
 
@@ -76,7 +77,11 @@ fn settle(
             {
                 trace.fired[i].1 += 1;
                 *left -= 1;
+                // Inside of what it became, the node stays: an alternative among others.
+                let before = now;
+                map.insert(before, before);
                 now = settle(g, better, rules, map, trace, left);
+                map.insert(before, now);
                 break;
             }
         }

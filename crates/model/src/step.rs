@@ -168,8 +168,6 @@ struct Step<'a> {
     cache: CacheKind,
     sin: Tensor,
     cos: Tensor,
-    /// Whether tokens are grouped by the experts that they chose.
-    by_expert: bool,
     /// Tokens of one sequence that read the cache together, in a step of prompts.
     runs: Option<Runs>,
 }
@@ -258,7 +256,6 @@ impl<'a> Step<'a> {
             cache: sizes.cache,
             sin,
             cos,
-            by_expert: sizes.class.many() && options.allows("by-expert"),
             runs: by_runs.then(|| Runs::new(b, t, most, sizes.segments, row_pages, &table)),
         }
     }
@@ -363,21 +360,21 @@ impl<'a> Step<'a> {
             )
         };
         let down = self.w.get(&name("ffn_down_exps.weight"), &[e.count, hidden, e.width])?;
-        let each = match self.by_expert {
-            false => {
-                let x = x.unsqueeze(1);
-                let h = &x.linear(&gate.gather(&ids)).silu() * &x.linear(&up.gather(&ids));
-                h.linear(&down.gather(&ids))
-            }
-            true => {
-                let tiles = Tiles::of(self.b, self.t, &ids, e.count);
-                let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
-                let x = x.gather(&tiles.token).prefix(1, &tiles.count);
-                let h = &x.linear(&rows(&gate)).silu() * &x.linear(&rows(&up));
-                let y = h.prefix(1, &tiles.count).linear(&rows(&down));
-                tiles.restore(&y)
-            }
+        // Each token reads its experts, or each expert its tokens.
+        let slots = {
+            let x = x.unsqueeze(1);
+            let h = &x.linear(&gate.gather(&ids)).silu() * &x.linear(&up.gather(&ids));
+            h.linear(&down.gather(&ids))
         };
+        let by_expert = {
+            let tiles = Tiles::of(self.b, self.t, &ids, e.count);
+            let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
+            let x = x.gather(&tiles.token).prefix(1, &tiles.count);
+            let h = &x.linear(&rows(&gate)).silu() * &x.linear(&rows(&up));
+            let y = h.prefix(1, &tiles.count).linear(&rows(&down));
+            tiles.restore(&y)
+        };
+        let each = Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert)]);
         let routed = (&each * &weights.unsqueeze(2)).sum(1);
         if e.shared == 0 {
             return Ok(routed);

@@ -42,22 +42,17 @@ impl Tiles {
         let full = b.length(BinOp::Div, choices, TILE);
         let tiles = b.length(BinOp::Add, full, experts);
 
-        // Number of each choice, and how many before it took the same expert.
-        let t = b.iota(tokens).reshape(&[tokens, one]);
-        let number = add(&mul(&t, &int(used)), &b.iota(used).reshape(dims![1, used]));
-        let wide = [tokens, Dim::Const(used), one, one];
-        let flat = [one, one, tokens, Dim::Const(used)];
-        let same = ids.reshape(&wide).equal(&ids.reshape(&flat));
-        let before = number.reshape(&flat).lt(&number.reshape(&wide));
-        let rank = same.binary(BinOp::And, &before).cast(DType::I32).sum_over(&[2, 3]);
+        // How many choices took each expert, up to each of them, and how many before it took the same.
+        let expert = b.iota(experts);
+        let hot = ids.unsqueeze(2).equal(&expert).cast(DType::I32);
+        let flat = hot.reshape(&[choices, experts.into()]);
+        let rank = sub(&mul(&flat, &flat.scan(0)).sum(1), &int(1)).reshape(&[tokens, Dim::Const(used)]);
 
         // Choices and tiles of each expert, and the first tile.
-        let expert = b.iota(experts);
-        let taken = ids.unsqueeze(2).equal(&expert).cast(DType::I32).sum_over(&[0, 1]);
+        let taken = hot.sum_over(&[0, 1]);
         let needed = div(&add(&taken, &int(TILE - 1)), &int(TILE));
-        let earlier = expert.reshape(dims![1, experts]).lt(&expert.reshape(dims![experts, 1])).cast(DType::I32);
-        let first = mul(&needed.reshape(dims![1, experts]), &earlier).sum(1);
-        let end = add(&first, &needed);
+        let end = needed.scan(0);
+        let first = sub(&end, &needed);
 
         // Each tile belongs to the first expert whose tiles end after it.
         let tile = b.iota(tiles);
@@ -71,7 +66,9 @@ impl Tiles {
         // Places of choices, and the choice of each place.
         let place = add(&mul(&first.gather(ids), &int(TILE)), &rank);
         let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
-        let here = at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&place.reshape(&flat));
+        let here =
+            at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&place.reshape(&[one, one, tokens, used.into()]));
+        let t = b.iota(tokens);
         let token = mul(&here.cast(DType::I32), &t.reshape(&[one, one, tokens, one])).sum_over(&[2, 3]);
         let places = b.length(BinOp::Mul, tiles, TILE);
         Tiles { expert: owner, count, token, place, places }

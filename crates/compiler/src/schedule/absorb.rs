@@ -15,7 +15,7 @@ impl Scheduler {
                 || gr
                     .members
                     .iter()
-                    .any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. }))
+                    .any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. }))
             {
                 continue;
             }
@@ -39,7 +39,7 @@ impl Scheduler {
     /// Whether readers may compute a kernel again rather than wait for it.
     pub(super) fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
         let gr = &self.out.groups[group];
-        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Fence | Op::Call { .. })) {
+        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. })) {
             return false;
         }
         gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat

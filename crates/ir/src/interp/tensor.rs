@@ -411,7 +411,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
                 let dims = self.dims(id)?;
                 View::new(Array::Int((0..dims[0] as i32).collect()), dims)
             }
-            Op::Choice | Op::Fence | Op::Prefix(_) => self.force(n.src[0])?,
+            Op::Choice { .. } | Op::Fence | Op::Prefix(_) => self.force(n.src[0])?,
             Op::Call { symbol, .. } => self.call(id, symbol)?,
             _ => return Err(self.misfit(id, "it is not an operation on tensors".into())),
         };

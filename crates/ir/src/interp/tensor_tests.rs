@@ -355,7 +355,10 @@ fn iota_choice_fence_and_symbolic_extents() {
     let t = g.var("t", 1, 9);
     let iota = g.make(Op::Iota, DType::I32, vec![t], vec![]);
     let double = g.add(iota, iota);
-    let choice = g.make(Op::Choice, DType::I32, vec![t], vec![double, iota]);
+    let choice = {
+        let op = Op::Choice { name: "c".into(), of: vec!["double".into(), "iota".into()] };
+        g.make(op, DType::I32, vec![t], vec![double, iota])
+    };
     let fence = g.make(Op::Fence, DType::I32, vec![t], vec![choice]);
     let got = run(&g, fence, &Bindings::new().var("t", 4));
     assert_eq!((got.dims.clone(), got.integers()), (vec![4], vec![0, 2, 4, 6]));

@@ -102,7 +102,7 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Fold { axis, part, parts } => format!("fold {axis} part {part} of {parts}"),
         Op::Arg(n) => format!("arg {n}"),
         Op::Iota => "iota".into(),
-        Op::Choice => "choice".into(),
+        Op::Choice { name, of } => format!("choice {name} of {}", of.join(", ")),
         Op::Prefix(axis) => format!("prefix {axis}"),
         Op::Fence => "fence".into(),
         Op::Call { symbol, tasks, .. } => format!("call {symbol} tasks {tasks}"),

@@ -171,8 +171,11 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require_sources(g, id, 0)?;
             require(n.ty.base == DType::I32 && shape.len() == 1, || "it is i32 with one dimension".into())
         }
-        Op::Choice => {
+        Op::Choice { of: names, .. } => {
             require(!n.src.is_empty(), || "it must have an alternative".into())?;
+            require(names.len() == n.src.len(), || {
+                format!("{} names for {} alternatives", names.len(), n.src.len())
+            })?;
             for i in 0..n.src.len() {
                 require(ty_of(i) == n.ty, || format!("an alternative is {}, not {}", ty_of(i), n.ty))?;
                 same_shape(g, of(i), shape)?;

@@ -220,7 +220,11 @@ fn broken_tensors() {
         ("it is i32 with one dimension", |g| node(g, Op::Iota, I32, &[2, 2], &[])),
         ("an alternative is f16, not f32", |g| {
             let (a, b) = (p(g, F32, &[2]), p(g, F16, &[2]));
-            node(g, Op::Choice, F32, &[2], &[a, b])
+            node(g, Op::Choice { name: "c".into(), of: vec!["a".into(), "b".into()] }, F32, &[2], &[a, b])
+        }),
+        ("1 names for 2 alternatives", |g| {
+            let (a, b) = (p(g, F32, &[2]), p(g, F32, &[2]));
+            node(g, Op::Choice { name: "c".into(), of: vec!["a".into()] }, F32, &[2], &[a, b])
         }),
         ("[2] is not [3]", |g| {
             let a = p(g, F32, &[2]);

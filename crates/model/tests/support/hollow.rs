@@ -114,14 +114,16 @@ pub struct Hollow<'a> {
     pub numerics: Numerics,
     /// Positions of the cache.
     pub context: i64,
+    /// Tokens of a step of many at most.
+    pub most_tokens: i64,
     /// How it is kept, if not as the policy has it.
     pub cache: Option<CacheKind>,
 }
 
 impl<'a> Hollow<'a> {
-    /// With a context of 4096, under `int8`.
+    /// With a context of 4096 and steps of up to 64 tokens, under `int8`.
     pub fn new(shape: &'a str, layers: u32) -> Hollow<'a> {
-        Hollow { shape, layers, mixed: false, numerics: Numerics::Int8, context: 4096, cache: None }
+        Hollow { shape, layers, mixed: false, numerics: Numerics::Int8, context: 4096, most_tokens: 64, cache: None }
     }
 
     /// The program of one token.
@@ -144,7 +146,7 @@ impl<'a> Hollow<'a> {
         let sizes = Sizes {
             class,
             output: model::step::Output::Logits,
-            most_tokens: 64,
+            most_tokens: self.most_tokens,
             segments: 1,
             pages,
             row_pages: pages,

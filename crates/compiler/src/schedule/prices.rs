@@ -1,0 +1,120 @@
+//! What is worth fusing and what work costs: limits, switches and the profile of a class of devices.
+
+/// Limits and prices of a target, as far as scheduling needs them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// A kernel keeps at least this many tasks (for one token) when it gives up
+    /// an axis.
+    pub min_tasks: i64,
+    /// Elements that each task of a reader may compute again rather than read.
+    pub repeat: i64,
+    /// One kernel for each operation: no fusion.
+    pub unfused: bool,
+    /// What is done otherwise.
+    pub fusions: Fusions,
+    /// What work costs.
+    pub profile: Profile,
+}
+
+/// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
+/// program does not depend on the machine that compiles it. All but the first two are per microsecond.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Microseconds of a stage that waits for the one before it.
+    pub stage: f64,
+    /// Microseconds of a step of a serial loop that waits for the one before it.
+    pub step: f64,
+    /// Bytes of weights, states and values between kernels.
+    pub bytes: f64,
+    /// Products of 8-bit codes, with scales and unpacking.
+    pub dots: f64,
+    /// Products of floats in sums that read weights or a state.
+    pub floats: f64,
+    /// Products in bf16 by the matrix unit of a CPU, with unpacking.
+    pub unit: f64,
+    /// Elementwise operations.
+    pub elements: f64,
+}
+
+/// Ways to have fewer kernels and to read less; all of them unless one is left out by name ([`crate::switches()`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fusions {
+    /// Kernels that a value combines become one.
+    pub merge: bool,
+    /// Values join the kernel that produces what they read.
+    pub epilogue: bool,
+    /// Small kernels move into their readers.
+    pub absorb: bool,
+    /// The tiles of a fold are computed inside its loop.
+    pub fold: bool,
+    /// Rows that a computed index chooses are read in place.
+    pub in_place: bool,
+    /// Sines and cosines are computed once, and not by each reader.
+    pub tables: bool,
+    /// Operands that are read many times over are converted once.
+    pub unpack_once: bool,
+}
+
+impl Default for Fusions {
+    fn default() -> Fusions {
+        Fusions {
+            merge: true,
+            epilogue: true,
+            absorb: true,
+            fold: true,
+            in_place: true,
+            tables: true,
+            unpack_once: true,
+        }
+    }
+}
+
+impl Prices {
+    /// A CPU with a spinning pool.
+    pub fn cpu() -> Prices {
+        Prices {
+            min_tasks: 2,
+            repeat: 512,
+            unfused: false,
+            fusions: Fusions::default(),
+            profile: Profile {
+                // A barrier of two spinning threads, measured on an AVX-512 Xeon with two cores.
+                stage: 0.25,
+                // Five cycles from a store to the load of the same place, an addition and the loop, at 3 GHz.
+                step: 0.003,
+                // Read by two threads: 25 to 28 GB/s on Sapphire Rapids, 41 to 68 on Zen 5 (bench/JOURNAL.md).
+                bytes: 45e3,
+                // Integer tiles, both threads: 337 to 364 billion a second on Zen 5, 166 to 360 on Xeons (the same).
+                dots: 350e3,
+                // Attention of prompts on Zen 5: 121 to 173 billion a second of a peak of 400 (the same).
+                floats: 144e3,
+                // Block products on Sapphire Rapids: 385 billion a second and core (the same).
+                unit: 770e3,
+                // Two cores at 3 GHz, an operation of 8 lanes in two cycles: loads and stores of nearly every value.
+                elements: 24e3,
+            },
+        }
+    }
+
+    /// A GPU: a task is a block of threads.
+    pub fn gpu() -> Prices {
+        Prices {
+            profile: Profile {
+                // A true dependence between two kernels of a graph, measured on an H200.
+                stage: 1.35,
+                // A load of shared memory, an addition and a store, some 60 cycles at 1.75 GHz.
+                step: 0.035,
+                // A read-only stream of 8 GiB on an H200: 4528 GB/s.
+                bytes: 4528e3,
+                // 132 multiprocessors, 64 dots of four a cycle, 1.75 GHz.
+                dots: 59e6,
+                // 132 multiprocessors, 128 multiply-adds a cycle, 1.75 GHz; there are no matrix instructions yet.
+                floats: 29e6,
+                unit: 29e6,
+                // As many operations as multiply-adds, at half of that for loads and index arithmetic.
+                elements: 14e6,
+            },
+            ..Prices::cpu()
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How tokens read their experts is decided by price.
+
+mod support;
+
+use compiler::{Compiled, Numerics, Options};
+use model::step::Class;
+use support::hollow::Hollow;
+
+fn compiled(shape: &str, class: Class, without: &[&str]) -> Compiled {
+    let without = without.iter().map(|name| (*name).to_owned()).collect();
+    let options = Options { without, ..Options::cpu(Numerics::Int8, 64) };
+    let hollow = Hollow { most_tokens: 512, ..Hollow::new(shape, 5) };
+    hollow.compile_with(class, &options).unwrap_or_else(|e| panic!("{shape} {class:?}: {e}"))
+}
+
+/// The decision about experts, as the log has it.
+fn decision(c: &Compiled) -> &str {
+    let lines: Vec<&String> = c.log.choices.iter().filter(|l| l.starts_with("choice blk.*.experts")).collect();
+    assert_eq!(lines.len(), 1, "layers are equal: {:?}", c.log.choices);
+    lines[0]
+}
+
+#[test]
+fn few_tokens_read_their_experts_and_many_are_grouped() {
+    for shape in ["glm-4.7-flash", "deepseek-v2-lite", "qwen3-30b-a3b"] {
+        for (class, expected) in [
+            (Class::One, "-> slots"),
+            (Class::Few, "-> slots"),
+            (Class::Many, "-> by-expert"),
+            (Class::Prompt, "-> by-expert"),
+        ] {
+            let c = compiled(shape, class, &[]);
+            let line = decision(&c);
+            println!("{shape} {class:?}: {} stages, {} kernels; {line}", c.program.stages.len(), c.program.launches());
+            assert!(line.contains(expected), "{shape} {class:?}: {line}");
+            assert_eq!(line.matches(" us").count(), 2, "{line}");
+        }
+    }
+}
+
+#[test]
+fn without_prices_the_first_alternative_is_taken() {
+    let c = compiled("glm-4.7-flash", Class::Many, &["choice"]);
+    assert!(decision(&c).contains("slots"), "{}", decision(&c));
+    let grouped = compiled("glm-4.7-flash", Class::Many, &["choice", "slots"]);
+    assert!(decision(&grouped).contains("by-expert"), "{}", decision(&grouped));
+    assert!(c.program.stages.len() < grouped.program.stages.len());
+}
+
+#[test]
+fn nothing_is_chosen_where_nothing_is_offered() {
+    for class in Class::ALL {
+        assert!(compiled("llama-3.2-1b", class, &[]).log.choices.is_empty());
+    }
+}
+
+#[test]
+fn probe() {
+    let c = Hollow::new("glm-4.7-flash", 4).compile_with(Class::Many, &Options::cpu(Numerics::Int8, 64)).unwrap();
+    for (n, s) in c.program.stages.iter().enumerate() { for l in &s.launches { println!("{n} {:?} {} {:?}", c.bodies[l.kernel].paths, l.origin, l.tasks); } }
+    for l in &c.log.fusion { println!("{l}"); }
+}
