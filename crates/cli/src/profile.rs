@@ -288,6 +288,11 @@ impl View<'_> {
             total.per_step(wall) / 1e3,
             if self.sum_is_whole() { "" } else { " (MISMATCH: the times above do not explain the step)" },
         );
+        if let Some((_, log)) = self.opened.engine.program(self.class) {
+            log.choices.iter().filter(|line| line.starts_with("choice")).for_each(|line| {
+                let _ = writeln!(out, "{line}");
+            });
+        }
         out += &self.last_line();
         out.push('\n');
         out
@@ -370,6 +375,7 @@ impl View<'_> {
             "stages": program.map(|p| p.stages.len()),
             "schedule_cache_hits": log.map(|l| l.hits),
             "schedule_cache_misses": log.map(|l| l.misses),
+            "choices": log.map(|l| &l.choices),
             "bytes_per_step": self.bytes().round() as u64,
             "bandwidth": self.bandwidth,
             "limit_ts": limit,

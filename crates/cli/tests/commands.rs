@@ -348,6 +348,7 @@ fn profile_explains_a_step() {
     assert!(one.text().lines().count() > 10 && !one.text().contains("blk.*.attn_q_b "), "{}", one.text());
     let prompt = profile(&["-p", "16"]);
     assert!(prompt.text().contains("kernels in"));
+    assert!(prompt.text().contains("choice blk.*.experts: slots "), "{}", prompt.text());
 }
 
 #[test]

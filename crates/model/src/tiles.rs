@@ -42,13 +42,8 @@ impl Tiles {
         let full = b.length(BinOp::Div, choices, TILE);
         let tiles = b.length(BinOp::Add, full, experts);
 
-        // How many choices took each expert, up to each of them, and how many before it took the same.
-        let expert = b.iota(experts);
-        let hot = ids.unsqueeze(2).equal(&expert).cast(DType::I32);
-        let flat = hot.reshape(&[choices, experts.into()]);
-        let rank = sub(&mul(&flat, &flat.scan(0)).sum(1), &int(1)).reshape(&[tokens, Dim::Const(used)]);
-
         // Choices and tiles of each expert, and the first tile.
+        let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32);
         let taken = hot.sum_over(&[0, 1]);
         let needed = div(&add(&taken, &int(TILE - 1)), &int(TILE));
         let end = needed.scan(0);
@@ -63,8 +58,12 @@ impl Tiles {
         let left = sub(&taken.gather(&owner), &mul(&within, &int(TILE)));
         let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
 
-        // Places of choices, and the choice of each place.
-        let place = add(&mul(&first.gather(ids), &int(TILE)), &rank);
+        // Places of choices: those of an expert are counted from its first tile on.
+        let flat = hot.reshape(&[choices, experts.into()]);
+        let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&mul(&first, &int(TILE)), &int(0));
+        let place = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1)).reshape(&[tokens, used.into()]);
+
+        // The choice of each place.
         let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
         let here =
             at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&place.reshape(&[one, one, tokens, used.into()]));

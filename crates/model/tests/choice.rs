@@ -54,9 +54,16 @@ fn nothing_is_chosen_where_nothing_is_offered() {
     }
 }
 
+/// A layer with experts in a step of many tokens: launches and stages.
 #[test]
-fn probe() {
-    let c = Hollow::new("glm-4.7-flash", 4).compile_with(Class::Many, &Options::cpu(Numerics::Int8, 64)).unwrap();
-    for (n, s) in c.program.stages.iter().enumerate() { for l in &s.launches { println!("{n} {:?} {} {:?}", c.bodies[l.kernel].paths, l.origin, l.tasks); } }
-    for l in &c.log.fusion { println!("{l}"); }
+fn grouping_takes_no_more_kernels_than_it_did() {
+    let of = |layers| {
+        let options = Options::cpu(Numerics::Int8, 64);
+        let c = Hollow::new("glm-4.7-flash", layers).compile_with(Class::Many, &options).expect("a program");
+        (c.program.stages.len(), c.program.launches())
+    };
+    let (three, four) = (of(3), of(4));
+    let (stages, launches) = (four.0 - three.0, four.1 - three.1);
+    println!("{stages} stages, {launches} kernels");
+    assert!(stages <= 15 && launches <= 20, "{stages} stages, {launches} kernels");
 }
