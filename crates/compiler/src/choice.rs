@@ -9,7 +9,7 @@
 //! layers of a model are decided once. What this cannot see is an instance whose neighbours differ from those of the
 //! one that is priced, the middle one.
 
-use crate::compile::{CompileError, Log, Options, rewritten};
+use crate::compile::{Log, Options, rewritten};
 use crate::price::price;
 use crate::schedule::schedule;
 use ir::{Graph, Id, Op, ReduceOp, Type};
@@ -26,18 +26,18 @@ const REACH: usize = 2;
 const AROUND: u32 = 4096;
 
 /// Takes an alternative of every choice under `roots`; nothing happens where there is none.
-pub(crate) fn resolve(g: &mut Graph, roots: &[Id], options: &Options, log: &mut Log) -> Result<Vec<Id>, CompileError> {
+pub(crate) fn resolve(g: &mut Graph, roots: &[Id], options: &Options, log: &mut Log) -> Vec<Id> {
     let live = g.toposort(roots);
     let choices: Vec<Id> = live.iter().copied().filter(|&id| alternatives(g, id).is_some()).collect();
     if choices.is_empty() {
-        return Ok(roots.to_vec());
+        return roots.to_vec();
     }
     let context = Context::new(g, &live, roots);
     let mut classes = classes(g, &context, &choices, options);
     if options.allows("choice") {
         let mut budget = COMBINATIONS;
         for cluster in clusters(g, &context, &classes) {
-            decide(g, &context, &mut classes, cluster, options, &mut budget, log)?;
+            decide(g, &context, &mut classes, cluster, options, &mut budget, log);
         }
     }
     let decisions = decisions(&classes);
@@ -50,7 +50,7 @@ pub(crate) fn resolve(g: &mut Graph, roots: &[Id], options: &Options, log: &mut 
             false => format!("choice {}: {} -> {label}, for {alike}", class.name, class.prices.join(", ")),
         });
     }
-    Ok(taken(g, roots, &decisions))
+    taken(g, roots, &decisions)
 }
 
 /// The names of the alternatives of a choice.
@@ -247,8 +247,9 @@ struct Cluster {
 
 fn clusters(g: &Graph, context: &Context, classes: &[Class]) -> Vec<Cluster> {
     let mut all: Vec<Cluster> = vec![];
-    let holds =
-        |nodes: &FxHashSet<Id>, of: &[usize]| of.iter().any(|&c| classes[c].instances.iter().any(|id| nodes.contains(id)));
+    let holds = |nodes: &FxHashSet<Id>, of: &[usize]| {
+        of.iter().any(|&c| classes[c].instances.iter().any(|id| nodes.contains(id)))
+    };
     for (i, class) in classes.iter().enumerate().filter(|(_, class)| class.open.len() > 1) {
         // A choice inside of an alternative has the neighbours of that.
         let inside = classes.iter().any(|outer| outer.open.len() > 1 && holds(&outer.own, &[i]));
@@ -317,7 +318,8 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
     order.sort_unstable();
     for id in order.into_iter().rev() {
         let op = g.op(id);
-        let part = op.is_elementwise() || op.is_movement() || matches!(op, Op::Gather | Op::Dequant(..) | Op::Prefix(_));
+        let part =
+            op.is_elementwise() || op.is_movement() || matches!(op, Op::Gather | Op::Dequant(..) | Op::Prefix(_));
         let end = !context.users(id).iter().any(|user| far.contains_key(user));
         if end && part && !context.roots.contains(&id) && !class.own.contains(&id) {
             far.remove(&id);
@@ -362,9 +364,10 @@ impl Cut {
         let mut copy = Copy { from: g, to: Graph::with_formats_of(g), new: FxHashMap::default(), stubs: 0 };
         let (mut roots, mut choices) = (vec![], vec![]);
         for id in order {
-            let sources = g.src(id).iter().map(|&s| {
-                if nodes.contains(&s) || context.closed.contains(&s) { copy.whole(s) } else { copy.stub(s) }
-            });
+            let sources = g
+                .src(id)
+                .iter()
+                .map(|&s| if nodes.contains(&s) || context.closed.contains(&s) { copy.whole(s) } else { copy.stub(s) });
             let sources = sources.collect();
             let new = copy.node(id, sources);
             if alternatives(g, id).is_some() {
@@ -434,7 +437,7 @@ fn decide(
     options: &Options,
     budget: &mut usize,
     log: &mut Log,
-) -> Result<(), CompileError> {
+) {
     let cut = Cut::new(g, context, &cluster.nodes);
     let of = &cluster.classes;
     let mut priced: BTreeMap<Vec<usize>, f64> = BTreeMap::new();
@@ -452,7 +455,7 @@ fn decide(
             return Some(known);
         }
         *budget = budget.checked_sub(1)?;
-            let price = price_of(&cut, &decisions, options);
+        let price = price_of(&cut, &decisions, options);
         priced.insert(same, price);
         Some(price)
     };
@@ -507,7 +510,6 @@ fn decide(
             log.choices.push(format!("price of {}: {price:.1} us", labels.collect::<Vec<_>>().join(", ")));
         }
     }
-    Ok(())
 }
 
 /// Microseconds of a cut program with these alternatives; endless where it cannot be compiled.

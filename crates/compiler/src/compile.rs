@@ -230,7 +230,7 @@ pub fn compile(
     let mut log = Log::default();
     let roots: Vec<Id> = outputs.iter().map(|o| o.1.id()).chain(effects.iter().map(|t| t.id())).collect();
     let roots = applied(g, &OFFERS, roots, options, &mut log)?;
-    let roots = choice::resolve(g, &roots, options, &mut log)?;
+    let roots = choice::resolve(g, &roots, options, &mut log);
     let (mut roots, repacked) = rewritten(g, roots, options, &mut log)?;
     // The host reads an output in its own layout, so a view of something else
     // is copied.

@@ -59,7 +59,8 @@ const LATER: [Switch; 22] = [
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
 pub fn switches() -> Vec<Switch> {
-    let rules = [&OFFERS].into_iter().chain(PASSES).flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
+    let rules =
+        [&OFFERS].into_iter().chain(PASSES).flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
     let described = |name| RULES.into_iter().find(|s| s.name == name).unwrap_or(switch(name, "a rule"));
     rules.map(|rule| described(rule.name)).chain(LATER).collect()
 }

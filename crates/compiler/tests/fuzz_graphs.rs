@@ -311,7 +311,8 @@ fn problem(seed: u64, all: bool) -> Result<BTreeSet<&'static str>, String> {
         let [cpu, gpu] = Target::all(seed).map(Target::options);
         let unfused = Options { without: vec!["fuse".into()], ..cpu.clone() };
         // Short prefix sums are loops too.
-        let [cpu, gpu] = [cpu, gpu].map(|o| if seed % 2 == 0 { o } else { Options { without: vec!["scan".into()], ..o } });
+        let [cpu, gpu] =
+            [cpu, gpu].map(|o| if seed % 2 == 0 { o } else { Options { without: vec!["scan".into()], ..o } });
         for (name, options) in [("cpu", cpu), ("gpu", gpu), ("cpu without fuse", unfused)] {
             let c = case.check(&options, MOST).map_err(|e| format!("{name}: {e}"))?;
             let values = case.values(&c)?;

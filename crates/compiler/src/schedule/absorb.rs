@@ -12,10 +12,9 @@ impl Scheduler {
         for small in 0..self.out.groups.len() {
             let gr = &self.out.groups[small];
             if gr.dead
-                || gr
-                    .members
-                    .iter()
-                    .any(|m| roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. }))
+                || gr.members.iter().any(|m| {
+                    roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. })
+                })
             {
                 continue;
             }
@@ -39,7 +38,9 @@ impl Scheduler {
     /// Whether readers may compute a kernel again rather than wait for it.
     pub(super) fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
         let gr = &self.out.groups[group];
-        if gr.heavy || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. })) {
+        if gr.heavy
+            || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. }))
+        {
             return false;
         }
         gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat

@@ -173,9 +173,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         }
         Op::Choice { of: names, .. } => {
             require(!n.src.is_empty(), || "it must have an alternative".into())?;
-            require(names.len() == n.src.len(), || {
-                format!("{} names for {} alternatives", names.len(), n.src.len())
-            })?;
+            require(names.len() == n.src.len(), || format!("{} names for {} alternatives", names.len(), n.src.len()))?;
             for i in 0..n.src.len() {
                 require(ty_of(i) == n.ty, || format!("an alternative is {}, not {}", ty_of(i), n.ty))?;
                 same_shape(g, of(i), shape)?;
