@@ -312,7 +312,7 @@ fn problem(seed: u64, all: bool) -> Result<BTreeSet<&'static str>, String> {
         let unfused = Options { without: vec!["fuse".into()], ..cpu.clone() };
         // Short prefix sums are loops too.
         let [cpu, gpu] =
-            [cpu, gpu].map(|o| if seed % 2 == 0 { o } else { Options { without: vec!["scan".into()], ..o } });
+            [cpu, gpu].map(|o| if seed.is_multiple_of(2) { o } else { Options { without: vec!["scan".into()], ..o } });
         for (name, options) in [("cpu", cpu), ("gpu", gpu), ("cpu without fuse", unfused)] {
             let c = case.check(&options, MOST).map_err(|e| format!("{name}: {e}"))?;
             let values = case.values(&c)?;
