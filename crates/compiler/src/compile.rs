@@ -5,6 +5,7 @@ use crate::choice;
 use crate::gpu;
 use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
+use crate::products::{self, Product};
 use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
 use crate::reads;
 use crate::render_c;
@@ -173,6 +174,8 @@ pub struct Log {
     pub choices: Vec<String>,
     /// Why values were not fused.
     pub fusion: Vec<String>,
+    /// The matrix products, in the order in which they run, and the paths that they took.
+    pub products: Vec<Product>,
     /// Launches whose kernel was compiled before.
     pub hits: usize,
     /// Kernels that were compiled.
@@ -188,6 +191,9 @@ impl fmt::Display for Log {
         }
         for note in self.choices.iter().chain(&self.fusion) {
             writeln!(f, "{note}")?;
+        }
+        for product in &self.products {
+            writeln!(f, "{product}")?;
         }
         write!(f, "schedule cache: {} hits, {} misses; {} kernels tuned", self.hits, self.misses, self.tuned)
     }
@@ -393,6 +399,7 @@ fn assemble(
             level = s.groups[i].level;
             stages.push(Stage::default());
         }
+        log.products.extend(products::of(g, s, &lowered.made, &bodies[k].ways, buffers.inputs()));
         let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
         let tasks = count(g, lowered.nest.tasks, &program.vars);
         let launch = Launch {
@@ -431,14 +438,14 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
     let k = known.unwrap_or_else(|| {
         program.kernels.push(Kernel::of_source(symbol, source, 0));
         let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
-        bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"] });
+        bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"], ways: vec![] });
         bodies.len() - 1
     });
     let mut slots: Vec<Id> = g.src(call).iter().map(|&s| crate::classify::base(g, s)).collect();
     let written = vec![false; slots.len()].into_iter().chain([true]).collect();
     slots.push(call);
     let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0 };
-    (k, Lowered { nest, slots, written })
+    (k, Lowered { nest, made: vec![], slots, written })
 }
 
 fn shape_name(body: &Body) -> String {
