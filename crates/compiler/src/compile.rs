@@ -540,6 +540,8 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
     let fixed: Vec<usize> = (0..gr.axes.len())
         .filter(|&i| !gr.axes[i].serial && !gr.axes[i].inner && !tokens(g, i) && !counted.contains(&i))
         .collect();
+    // Rows of a block format, for the matrix unit.
+    let coded = plan.product && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
@@ -561,7 +563,11 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         let fits: Vec<i64> =
             (1..=n).rev().filter(|d| n % d == 0 && total / d >= least && d * units[i] <= most).collect();
         // Rows that fill vectors are multiplied with many tokens at once.
-        let full = fits.iter().copied().find(|d| many && gr.heavy && d * units[i] % share.rows == 0);
+        let full = |d: &i64| many && gr.heavy && d * units[i] % share.rows == 0;
+        let full = fits.iter().copied().find(full).or_else(|| {
+            // Fewer tasks than wanted cost less than products without the matrix unit.
+            (1..=n).filter(|d| coded && n % d == 0 && d * units[i] <= most).find(full)
+        });
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
         total /= steps[i];
     }

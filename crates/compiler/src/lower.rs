@@ -757,7 +757,8 @@ impl Lowering<'_> {
                 let i: Vec<Id> = (0..shape.len())
                     .map(|d| {
                         if axes.contains(&d) {
-                            if g.as_int(shape[d]) == Some(1) {
+                            // A product is a sum, even of one term: a row of one block.
+                            if g.as_int(shape[d]) == Some(1) && !(axes.len() == 1 && self.s.roles.heavy.contains(&id)) {
                                 return g.int(0);
                             }
                             let r = self.range(g, Axis::Loop, shape[d]);
