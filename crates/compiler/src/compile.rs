@@ -204,7 +204,7 @@ pub(crate) type Repacked = BTreeMap<String, Arc<gguf::format::Planes>>;
 
 /// One pass of rewriting.
 pub(crate) struct Pass {
-    name: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) rules: &'static [Rule],
 }
 

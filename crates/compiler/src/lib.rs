@@ -38,6 +38,6 @@ mod transpose;
 pub mod tuned;
 
 pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
-pub use switches::{Switch, pass_names, switches};
+pub use switches::{Switch, groups, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};
 pub use tuned::{KernelKey, Setting, Tuned};
