@@ -32,10 +32,6 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
         }
     }
     if level >= 3 {
-        for launch in program.stages.iter().flat_map(|stage| &stage.launches) {
-            let paths = compiled.bodies[launch.kernel].paths.join(", ");
-            let _ = writeln!(out, "path of {}: {paths}", if launch.origin.is_empty() { "-" } else { &launch.origin });
-        }
         let _ = writeln!(out, "{}", compiled.log);
     }
     if level >= 4 {

@@ -239,7 +239,7 @@ fn bench_leaves_out_each_pass_and_writes_the_table() {
     let whole = json(&run(&[&args[..], &["--into", text(&table), "-o", "json"]].concat()).ok());
     let rows = whole["rows"].as_array().expect("rows");
     let passes = run(&["passes"]).ok();
-    assert_eq!(rows.len(), passes.text().lines().count());
+    assert_eq!(rows.len(), passes.text().lines().filter(|line| !line.contains("all of: ")).count());
     let row = |name: &str| rows.iter().find(|row| row["switch"] == name).unwrap_or_else(|| panic!("{name}"));
     let more = |name: &str| row(name)["kernels"].as_u64() > whole["with_everything"][0]["kernels"].as_u64();
     assert!(more("merge") && more("fuse") && more("factor"), "{whole}");
@@ -277,7 +277,7 @@ fn bench_measures_the_machine_without_a_model() {
 fn every_pass_has_a_place_in_the_table_of_optimisations() {
     let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/optimisations.md"));
     let table = table.expect("the table");
-    for line in run(&["passes"]).ok().text().lines() {
+    for line in run(&["passes"]).ok().text().lines().filter(|line| !line.contains("all of: ")) {
         let name = line.split(' ').next().expect("a name");
         assert!(table.contains(&format!("| `{name}` |")), "{name} is not in docs/optimisations.md");
     }
@@ -371,8 +371,7 @@ fn debug_shows_what_the_compiler_did() {
     let err = |level: &str| run(&["run", text(&path), "-p", "x", "-n", "1", "--debug", level]).ok().err;
     let (schedule, all) = (err("1"), err("6"));
     assert!(schedule.contains("stage 0: ") && !schedule.contains("schedule cache"), "{schedule}");
-    for part in ["stage 0: ", "kernel k0_", "path of blk.0.", "schedule cache", "int64_t begin", "IR of k0_", ".globl"]
-    {
+    for part in ["stage 0: ", "kernel k0_", "path blk.0.", "schedule cache", "int64_t begin", "IR of k0_", ".globl"] {
         assert!(all.contains(part), "{part}");
     }
 }

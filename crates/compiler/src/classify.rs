@@ -281,7 +281,7 @@ fn reads_state(g: &Graph, id: Id) -> bool {
 
 /// The sources of a node and which of their dimensions a sum runs along, given those of the node; `None` where a
 /// dimension cannot be told.
-fn summed_below(g: &mut Graph, id: Id, summed: &[bool]) -> Option<Vec<(Id, Vec<bool>)>> {
+pub(crate) fn summed_below(g: &mut Graph, id: Id, summed: &[bool]) -> Option<Vec<(Id, Vec<bool>)>> {
     let sources = g.src(id).to_vec();
     let all = |summed: Vec<bool>| sources.iter().map(|&s| (s, summed.clone())).collect();
     match g.op(id).clone() {

@@ -5,6 +5,7 @@ use crate::choice;
 use crate::gpu;
 use crate::lower::{self, Cut, Lowered, Nest, lower};
 use crate::memory;
+use crate::products::{self, Product};
 use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
 use crate::reads;
 use crate::render_c;
@@ -173,6 +174,8 @@ pub struct Log {
     pub choices: Vec<String>,
     /// Why values were not fused.
     pub fusion: Vec<String>,
+    /// The matrix products, in the order in which they run, and the paths that they took.
+    pub products: Vec<Product>,
     /// Launches whose kernel was compiled before.
     pub hits: usize,
     /// Kernels that were compiled.
@@ -189,6 +192,9 @@ impl fmt::Display for Log {
         for note in self.choices.iter().chain(&self.fusion) {
             writeln!(f, "{note}")?;
         }
+        for product in &self.products {
+            writeln!(f, "{product}")?;
+        }
         write!(f, "schedule cache: {} hits, {} misses; {} kernels tuned", self.hits, self.misses, self.tuned)
     }
 }
@@ -198,7 +204,7 @@ pub(crate) type Repacked = BTreeMap<String, Arc<gguf::format::Planes>>;
 
 /// One pass of rewriting.
 pub(crate) struct Pass {
-    name: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) rules: &'static [Rule],
 }
 
@@ -393,6 +399,7 @@ fn assemble(
             level = s.groups[i].level;
             stages.push(Stage::default());
         }
+        log.products.extend(products::of(g, s, &lowered.made, &bodies[k].ways, buffers.inputs()));
         let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
         let tasks = count(g, lowered.nest.tasks, &program.vars);
         let launch = Launch {
@@ -431,14 +438,14 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
     let k = known.unwrap_or_else(|| {
         program.kernels.push(Kernel::of_source(symbol, source, 0));
         let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
-        bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"] });
+        bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"], ways: vec![] });
         bodies.len() - 1
     });
     let mut slots: Vec<Id> = g.src(call).iter().map(|&s| crate::classify::base(g, s)).collect();
     let written = vec![false; slots.len()].into_iter().chain([true]).collect();
     slots.push(call);
     let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0 };
-    (k, Lowered { nest, slots, written })
+    (k, Lowered { nest, made: vec![], slots, written })
 }
 
 fn shape_name(body: &Body) -> String {
@@ -533,6 +540,8 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
     let fixed: Vec<usize> = (0..gr.axes.len())
         .filter(|&i| !gr.axes[i].serial && !gr.axes[i].inner && !tokens(g, i) && !counted.contains(&i))
         .collect();
+    // Rows of a block format, for the matrix unit.
+    let coded = plan.product && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
@@ -554,7 +563,11 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         let fits: Vec<i64> =
             (1..=n).rev().filter(|d| n % d == 0 && total / d >= least && d * units[i] <= most).collect();
         // Rows that fill vectors are multiplied with many tokens at once.
-        let full = fits.iter().copied().find(|d| many && gr.heavy && d * units[i] % share.rows == 0);
+        let full = |d: &i64| many && gr.heavy && d * units[i] % share.rows == 0;
+        let full = fits.iter().copied().find(full).or_else(|| {
+            // Fewer tasks than wanted cost less than products without the matrix unit.
+            (1..=n).filter(|d| coded && n % d == 0 && d * units[i] <= most).find(full)
+        });
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
         total /= steps[i];
     }

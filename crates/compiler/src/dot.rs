@@ -210,21 +210,29 @@ struct Block {
 
 /// Statements of an item that is an integer dot, if it is one. Rows that a `stream` of few tokens reads come from
 /// memory; those that many read come from a near cache after the first.
-pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, stream: Option<Stream>) -> Option<Vec<Id>> {
+///
+/// # Errors
+/// Why it is none, for the decision log.
+pub(crate) fn integer_dot(
+    t: &mut Tiler,
+    g: &mut Graph,
+    item: &Item,
+    stream: Option<Stream>,
+) -> Result<Vec<Id>, &'static str> {
     if t.plan.vector_bytes == 0 {
-        return None;
+        return Err("the plan has no vectors");
     }
-    let mut p = matches(g, item.value)?;
-    let mut total = g.as_int(g.src(p.group)[0])?;
-    let width = g.as_int(g.src(p.element)[0])?;
+    let mut p = matches(g, item.value).ok_or("its sum holds no dots of codes")?;
+    let known = |g: &Graph, range: Id| g.as_int(g.src(range)[0]).ok_or("the length of its sum is data");
+    let (mut total, width) = (known(g, p.group)?, known(g, p.element)?);
     if width % 4 != 0 {
-        return None;
+        return Err("its groups are not made of fours");
     }
     let panels = stream.map_or(1, |s| panels(total, width, s.side));
     let panel = t.counted(g, panels);
     if panels > 1 {
         if g.dtype(item.buffer) != DType::F32 {
-            return None;
+            return Err("its panels would be summed in other numbers than f32");
         }
         total /= panels;
         p.cut(t, g, panel, total);
@@ -241,7 +249,7 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, stream: Opt
             };
             (0..every).map(|turn| pass(t, g, &p, &one(turn), width)).collect::<Option<Vec<Pass>>>()
         });
-        passes.extend(all?);
+        passes.extend(all.ok_or("its codes do not lie in memory in an order that fills vectors")?);
     }
     // Values do not depend on the row: order them once, before the rows.
     let (mut x_dims, row_dims): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| depends(g, p.x, d));
@@ -376,7 +384,7 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, stream: Opt
             });
         }
         let index = g.substitute(item.index, &mut c.clone());
-        last.push(t.store(g, item.buffer, index, total?));
+        last.push(t.store(g, item.buffer, index, total.ok_or("its sum is empty")?));
     }
     let mut stmts = vec![t.set(g, first)];
     stmts.extend(loops);
@@ -384,14 +392,14 @@ pub(crate) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item, stream: Opt
     let stmts = t.nest(g, &dims, stmts);
     before.extend(stmts);
     if panels == 1 {
-        return Some(t.nest(g, &x_dims, before));
+        return Ok(t.nest(g, &x_dims, before));
     }
     let nothing = g.float(0.0);
     let clear = t.store(g, item.buffer, item.index, nothing);
     let mut all = t.nest(g, &item.dims, vec![clear]);
     x_dims.push(panel);
     all.extend(t.nest(g, &x_dims, before));
-    Some(all)
+    Ok(all)
 }
 
 /// Into how many panels of whole blocks sums are cut, so that the values of `tokens` tokens stay in the nearest cache.

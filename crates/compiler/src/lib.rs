@@ -5,8 +5,9 @@
 //! what is computed together; [`lower`] turns each kernel into loops over the
 //! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
 //! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
-//! C and [`render_cuda`] CUDA; [`tuned`] holds plans that a search has found; [`memory`] lays out buffers; [`program`] is the
-//! result, and `reads` says what it reads for reports. [`mod@switches`] lists what can be left out by name.
+//! C and [`render_cuda`] CUDA; [`tuned`] holds plans that a search has found; [`memory`] lays out buffers; [`products`]
+//! says which path each matrix product took; [`program`] is the result, and `reads` says what it reads for reports.
+//! [`mod@switches`] lists what can be left out by name.
 
 pub mod axes;
 mod check;
@@ -21,6 +22,7 @@ mod matmul;
 pub mod memory;
 mod price;
 mod product;
+pub mod products;
 pub mod program;
 mod reads;
 pub mod render_c;
@@ -36,6 +38,6 @@ mod transpose;
 pub mod tuned;
 
 pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
-pub use switches::{Switch, pass_names, switches};
+pub use switches::{Switch, groups, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};
 pub use tuned::{KernelKey, Setting, Tuned};

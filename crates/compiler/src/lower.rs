@@ -55,6 +55,8 @@ pub struct Nest {
 pub struct Lowered {
     /// The kernel.
     pub nest: Nest,
+    /// The tensor that each item of the nest computes or merges, in its order.
+    pub made: Vec<Id>,
     /// Tensor of each slot (for a scatter, the state that it replaces).
     pub slots: Vec<Id>,
     /// Which slots are written.
@@ -132,12 +134,17 @@ impl Lowering<'_> {
         let phase = self.phases(g, &members);
         let last = phase.values().copied().max().unwrap_or(0);
         let mut phases: Vec<Phase> = (0..=last + 1).map(|_| Phase { serial: None, items: vec![] }).collect();
+        let mut made: Vec<Vec<Id>> = vec![vec![]; phases.len()];
+        let mut note = |m: Id, phases: &[Phase]| {
+            made.iter_mut().zip(phases).for_each(|(made, phase)| made.resize(phase.items.len(), m));
+        };
         // Serial loops first get their counters, in phase order.
         for &m in &members {
             if let Op::Fold { axis, parts, .. } = *g.op(m) {
                 let p = phase[&m];
                 if phases[p].serial.is_none() {
                     self.open_fold(g, m, axis, parts, &mut phases, p);
+                    note(m, &phases);
                 }
             } else if let Op::Scan(along) = *g.op(m) {
                 self.open_scan(g, m, along, &mut phases, phase[&m]);
@@ -157,10 +164,11 @@ impl Lowering<'_> {
             } else {
                 self.emit(g, m, &mut phases[phase[&m]].items);
             }
+            note(m, &phases);
         }
         phases.retain(|p| !p.items.is_empty());
         let nest = Nest { phases, tasks, stashes: self.stashes.clone(), ranges: self.ranges };
-        Lowered { nest, slots: self.slots, written: self.written }
+        Lowered { nest, made: made.concat(), slots: self.slots, written: self.written }
     }
 
     fn range(&mut self, g: &mut Graph, axis: Axis, extent: Id) -> Id {
@@ -749,7 +757,8 @@ impl Lowering<'_> {
                 let i: Vec<Id> = (0..shape.len())
                     .map(|d| {
                         if axes.contains(&d) {
-                            if g.as_int(shape[d]) == Some(1) {
+                            // A product is a sum, even of one term: a row of one block.
+                            if g.as_int(shape[d]) == Some(1) && !(axes.len() == 1 && self.s.roles.heavy.contains(&id)) {
                                 return g.int(0);
                             }
                             let r = self.range(g, Axis::Loop, shape[d]);

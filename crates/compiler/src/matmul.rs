@@ -167,7 +167,7 @@ fn streamed(t: &mut Tiler, g: &mut Graph, item: &Item, token: Id, most: i64) -> 
     let widest = 1i64 << t.plan.tokens.max(1).ilog2();
     let sides = (0..).map(|b| 1i64 << b).take_while(|&s| s == 1 || s <= widest && s / 2 < most);
     let all: Vec<(i64, Vec<Id>)> = sides
-        .map(|side| Some((side, integer_dot(t, g, item, Some(Stream { token, side }))?)))
+        .map(|side| Some((side, integer_dot(t, g, item, Some(Stream { token, side })).ok()?)))
         .collect::<Option<_>>()?;
     let tokens = g.src(token)[0];
     all.into_iter()

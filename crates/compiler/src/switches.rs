@@ -4,7 +4,7 @@
 //! longer. They exist to blame and to measure: `bench --each-off` leaves out each in turn. A name changes the source of
 //! kernels, and that is what caches of kernels go by.
 
-use crate::compile::{NEEDED, OFFERS, Options, PASSES};
+use crate::compile::{NEEDED, OFFERS, Options, PASSES, Pass};
 use std::sync::Arc;
 
 /// A name, and what happens only if it is not left out.
@@ -65,15 +65,26 @@ pub fn switches() -> Vec<Switch> {
     rules.map(|rule| described(rule.name)).chain(LATER).collect()
 }
 
-/// As [`switches`], the names alone.
+/// Names that stand for several: a pass of rules leaves out all of its rules. What each stands for are their names.
+pub fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+    let all = switches();
+    let of = |pass: &'static Pass| {
+        let rules = pass.rules.iter().map(|rule| rule.name).filter(|name| !NEEDED.contains(name)).collect();
+        (pass.name, rules)
+    };
+    PASSES.iter().filter(|pass| all.iter().all(|switch| switch.name != pass.name)).map(of).collect()
+}
+
+/// The names of [`switches`] and of [`groups`].
 pub fn pass_names() -> Vec<&'static str> {
-    switches().iter().map(|switch| switch.name).collect()
+    switches().iter().map(|switch| switch.name).chain(groups().iter().map(|group| group.0)).collect()
 }
 
 impl Options {
     /// Whether something that has a name is to be done.
     pub fn allows(&self, name: &str) -> bool {
-        NEEDED.contains(&name) || !self.without.iter().any(|w| w == name)
+        let stands_for = |group: &str| groups().iter().any(|(of, names)| *of == group && names.contains(&name));
+        NEEDED.contains(&name) || !self.without.iter().any(|w| w == name || stands_for(w))
     }
 
     /// These options with what is left out by name taken out of plan and prices.
@@ -120,5 +131,19 @@ mod tests {
     fn every_rule_is_described() {
         assert!(switches().iter().all(|s| s.what != "a rule"));
         assert_eq!(switches().len(), RULES.len() + LATER.len());
+    }
+
+    #[test]
+    fn a_pass_stands_for_its_rules() {
+        let mut options = Options::cpu(crate::Numerics::Exact, 64);
+        options.without = vec!["algebra".into()];
+        assert_eq!(
+            ["factor", "split-sum", "neutral", "int8"].map(|name| options.allows(name)),
+            [false, false, true, true]
+        );
+        options.without = vec!["expand".into()];
+        assert!(!options.allows("neutral") && options.allows("topk"), "some programs need it");
+        let names = pass_names();
+        assert!(names.iter().enumerate().all(|(i, name)| !names[..i].contains(name)), "{names:?}");
     }
 }

@@ -75,19 +75,32 @@ pub struct Body {
     pub stashes: Vec<Id>,
     /// Number of tasks.
     pub tasks: Id,
-    /// How each item was computed.
+    /// How each item was computed, and what was made for it before.
     pub paths: Vec<&'static str>,
+    /// The same, one for each item of the nest, in its order.
+    pub ways: Vec<Way>,
+}
+
+/// How an item was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The path that it took.
+    pub path: &'static str,
+    /// Why it is no integer dot, where that was tried.
+    pub no_dot: Option<&'static str>,
 }
 
 /// Tiles a nest.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let mut t =
-        Tiler { plan: plan.clone(), ranges: nest.ranges, accs: 0, stashes: nest.stashes.clone(), paths: vec![] };
-    let mut root = vec![];
+    let (stashes, paths) = (nest.stashes.clone(), vec![]);
+    let mut t = Tiler { plan: plan.clone(), ranges: nest.ranges, accs: 0, stashes, paths, no_dot: None };
+    let (mut root, mut ways) = (vec![], vec![]);
     for phase in &nest.phases {
         let mut stmts = vec![];
         for item in &phase.items {
+            t.no_dot = None;
             t.item(g, item, &mut stmts);
+            ways.extend(t.paths.last().map(|path| Way { path, no_dot: t.no_dot }));
         }
         match phase.serial {
             Some(r) => root.push(make_loop(g, r, stmts)),
@@ -95,7 +108,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
         }
     }
     let root = block(g, root);
-    Body { root, stashes: t.stashes, tasks: nest.tasks, paths: t.paths }
+    Body { root, stashes: t.stashes, tasks: nest.tasks, paths: t.paths, ways }
 }
 
 pub(crate) struct Tiler {
@@ -104,6 +117,8 @@ pub(crate) struct Tiler {
     accs: u32,
     stashes: Vec<Id>,
     pub(crate) paths: Vec<&'static str>,
+    /// Why the last sum is no integer dot.
+    no_dot: Option<&'static str>,
 }
 
 /// `for range { .. }`, or nothing if there is nothing to do.
@@ -187,7 +202,7 @@ impl Tiler {
                 } else if let Some(s) = self.attempt(|t| matmul::register_tile(t, g, item)) {
                     self.paths.push("integer tile");
                     s
-                } else if let Some(s) = self.plan.dots.then(|| dot::integer_dot(self, g, item, None)).flatten() {
+                } else if let Some(s) = self.dot(g, item) {
                     self.paths.push("integer dot");
                     s
                 } else if let Some((write, item)) = self.attempt(|t| converted_once(t, g, item)) {
@@ -226,6 +241,11 @@ impl Tiler {
             }
         };
         out.extend(stmts);
+    }
+
+    fn dot(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+        let made = if self.plan.dots { dot::integer_dot(self, g, item, None) } else { Err("the plan has no dots") };
+        made.map_err(|why| self.no_dot = Some(why)).ok()
     }
 
     /// Replaces reductions inside an expression by accumulators that are

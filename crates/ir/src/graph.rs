@@ -343,6 +343,12 @@ impl Graph {
         if perm.iter().enumerate().all(|(i, &p)| i == p) {
             return a;
         }
+        // Of two in a row, one is left.
+        if let Op::Permute(below) = self.op(a) {
+            let both = perm.iter().map(|&p| below[p]).collect();
+            let source = self.src(a)[0];
+            return self.permute(source, both);
+        }
         let shape = perm.iter().map(|&p| self.shape(a)[p]).collect();
         let ty = self.ty(a);
         self.make(Op::Permute(perm), ty, shape, vec![a])

@@ -527,7 +527,7 @@ impl<'a> Step<'a> {
                 let positions = x.shape()[0];
                 x.cast(self.cache.halves()).reshape(&[positions, heads.into(), n.into()])
             };
-            let k = of_heads((&latent.unsqueeze(1).unsqueeze(3) * &k_b).sum(2), nope);
+            let k = of_heads(latent.unsqueeze(1).linear(&k_b.permute(&[0, 2, 1])), nope);
             let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
             let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
             let k_pe = runs.pages_of(&cache, 1, kv_rank, rope);

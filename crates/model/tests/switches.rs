@@ -1,57 +1,167 @@
-//! Whatever is left out by name, a model computes the same.
+//! Whatever is left out by name, some program changes, and a model computes the same.
 
+#[path = "../../compiler/tests/support/mod.rs"]
+mod cases;
 mod support;
 
-use compiler::{Numerics, Options, switches};
-use device::Interpreter;
+use compiler::tuned::KernelKey;
+use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
+use device::{Interpreter, Null};
+use ir::DType;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
+use model::step::Class;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use support::{nmse, synth, tokens};
 
-/// Tokens of the prompt: enough for the program that takes many.
-const TOKENS: usize = 9;
+/// Tokens of steps: many, few and one; and enough in one step for it to be read by runs.
+const STEPS: [&[usize]; 2] = [&[9, 2, 1, 1], &[64, 1]];
 
-/// Logits of a prompt of many tokens, of a step of few and of two steps of one.
-fn logits(file: &Arc<gguf::Gguf>, numerics: Numerics, without: &[&str]) -> Result<Vec<f32>, String> {
-    let mut compiler = Options::cpu(numerics, 64);
-    compiler.check = numerics == Numerics::Exact;
-    compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
-    let options = EngineOptions { compiler, context: 80, chunk: 16, cache: CacheKind::F32 };
-    let mut engine = Engine::new(file.clone(), Arc::new(Interpreter), options).map_err(|e| e.to_string())?;
-    let all = tokens(TOKENS + 4, engine.config().vocab as u32, 3);
-    let mut out = vec![];
-    let mut at = 0;
-    for n in [TOKENS, 2, 1, 1] {
-        out.extend_from_slice(engine.step(&all[at..at + n], at, 0..n).map_err(|e| e.to_string())?);
-        at += n;
-    }
-    Ok(out)
+/// Positions of the cache.
+const CONTEXT: i64 = 80;
+
+/// Without these, a program has the kernels that it had: each as often as it is launched, or by another plan.
+const SAME_KERNELS: [&str; 2] = ["share", "tuned"];
+
+/// A model, a target and the steps that it makes.
+struct Case {
+    name: &'static str,
+    file: Arc<gguf::Gguf>,
+    compiler: Options,
+    cache: CacheKind,
+    steps: &'static [usize],
+    /// NMSE that leaving something out may make.
+    most: f64,
+    /// Whether it is there for what has no effect on the others.
+    special: bool,
 }
 
-#[test]
-fn nothing_that_can_be_left_out_changes_a_result() {
-    let files = [
-        ("tiny-mla-moe", synth("tiny-mla-moe", "q4_0", Some(2))),
-        ("tiny-llama", synth("tiny-llama", "q4_k_m", Some(2))),
-    ];
-    let mut cases = vec![];
-    for (name, file) in &files {
-        for (numerics, most) in [(Numerics::Exact, 1e-9), (Numerics::Int8, 2e-2)] {
-            let want = Arc::new(logits(file, numerics, &[]).expect("logits"));
-            cases.extend(switches().into_iter().map(|s| (*name, file, numerics, most, want.clone(), s.name)));
-        }
+/// The programs of a case: class, sources of kernels, and the kernels of each stage.
+type Programs = Vec<(Class, Vec<String>, Vec<Vec<usize>>)>;
+
+impl Case {
+    fn all() -> Vec<Case> {
+        let (mla, llama) = (synth("tiny-mla-moe", "q4_0", Some(2)), synth("tiny-llama", "q4_k_m", Some(2)));
+        let (one_mla, one_llama) = (synth("tiny-mla-dense", "q4_0", Some(1)), synth("tiny-llama", "q4_0", Some(1)));
+        let case = |name, file: &Arc<gguf::Gguf>, numerics, change: &dyn Fn(&mut Case)| {
+            let mut compiler = Options::cpu(numerics, 64);
+            compiler.check = numerics == Numerics::Exact;
+            let most = if numerics == Numerics::Exact { 1e-9 } else { 2e-2 };
+            let (file, cache, steps) = (file.clone(), CacheKind::F32, STEPS[0]);
+            let mut case = Case { name, file, compiler, cache, steps, most, special: true };
+            change(&mut case);
+            case
+        };
+        let (exact, int8) = (Numerics::Exact, Numerics::Int8);
+        vec![
+            case("latent, experts, exact", &mla, exact, &|c| c.special = false),
+            case("latent, experts, int8", &mla, int8, &|c| c.special = false),
+            case("grouped, exact", &llama, exact, &|c| c.special = false),
+            case("grouped, int8", &llama, int8, &|c| c.special = false),
+            case("a cache of q8_0", &one_llama, int8, &|c| c.cache = CacheKind::Q8_0),
+            case("a matrix unit", &one_llama, int8, &|c| c.compiler.plan.product = true),
+            case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
+            case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
+            case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
+            case("tuned", &one_llama, exact, &|c| c.compiler.tuned = Arc::new(c.other_plans())),
+        ]
     }
-    let (next, problems) = (AtomicUsize::new(0), Mutex::new(vec![]));
+
+    fn options(&self, without: &[&str]) -> EngineOptions {
+        let mut compiler = self.compiler.clone();
+        compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
+        EngineOptions { compiler, context: CONTEXT, chunk: 64, cache: self.cache }
+    }
+
+    /// The programs of all steps, and the keys of their kernels.
+    fn programs(&self, without: &[&str]) -> (Programs, BTreeSet<KernelKey>) {
+        let mut engine = Engine::new(self.file.clone(), Arc::new(Null), self.options(without)).expect("a model");
+        let limits = engine.limits();
+        let (mut programs, mut keys) = (Programs::new(), BTreeSet::new());
+        let mut start = 0;
+        for &n in self.steps {
+            let class = limits.class(std::iter::once(start..start + n));
+            start += n;
+            if programs.iter().any(|(known, ..)| *known == class) {
+                continue;
+            }
+            let compiled = engine.compile(class).expect("a program");
+            let kernels = &compiled.program.kernels;
+            // The number of a kernel in its program is part of its name.
+            let sources: Vec<String> = kernels.iter().map(|k| k.source.replacen(&k.symbol, "", 1)).collect();
+            keys.extend((0..kernels.len()).filter_map(|kernel| compiled.key(kernel)));
+            let of_stage = |s: &compiler::program::Stage| s.launches.iter().map(|launch| launch.kernel).collect();
+            let stages = compiled.program.stages.iter().map(of_stage).collect();
+            programs.push((class, sources, stages));
+        }
+        (programs, keys)
+    }
+
+    /// Another plan for each kernel.
+    fn other_plans(&self) -> Tuned {
+        let plan = &self.compiler.plan;
+        let other = Setting::of(plan).neighbours(plan).into_iter().find(|s| s.on(plan).rows != plan.rows);
+        let other = other.expect("another number of rows");
+        Tuned(self.programs(&[]).1.into_iter().map(|key| (key, other)).collect())
+    }
+
+    /// Logits of all steps.
+    fn logits(&self, without: &[&str]) -> Result<Vec<f32>, String> {
+        let made = Engine::new(self.file.clone(), Arc::new(Interpreter), self.options(without));
+        let mut engine = made.map_err(|e| e.to_string())?;
+        let all = tokens(self.steps.iter().sum(), engine.config().vocab as u32, 3);
+        let (mut out, mut at) = (vec![], 0);
+        for &n in self.steps {
+            out.extend_from_slice(engine.step(&all[at..at + n], at, 0..n).map_err(|e| e.to_string())?);
+            at += n;
+        }
+        Ok(out)
+    }
+
+    /// What is wrong without something, if the programs change.
+    fn problem(&self, with: &With, without: &str) -> Option<Result<(), String>> {
+        let (programs, kernels) = self.programs(&[without]);
+        if programs == with.programs {
+            return None;
+        }
+        // Plans that a search finds are kept by these keys.
+        if !SAME_KERNELS.contains(&without) && kernels == with.kernels {
+            return Some(Err("other kernels have the same keys".into()));
+        }
+        Some(match self.logits(&[without]) {
+            Ok(got) => match nmse(&got, &with.logits) {
+                error if error <= self.most => Ok(()),
+                error => Err(format!("NMSE {error:.2e}")),
+            },
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// What a case has when nothing is left out.
+struct With {
+    programs: Programs,
+    kernels: BTreeSet<KernelKey>,
+    logits: Vec<f32>,
+}
+
+/// Leaves names out of cases, on all processors: the names without which a program changed. Panics with what is wrong.
+fn leave_out(cases: &[Case], names: &[&'static str]) -> BTreeSet<&'static str> {
+    let with = |case: &Case| {
+        let (programs, kernels) = case.programs(&[]);
+        With { programs, kernels, logits: case.logits(&[]).expect(case.name) }
+    };
+    let with: Vec<With> = cases.iter().map(with).collect();
+    let pairs: Vec<(usize, &str)> = (0..cases.len()).flat_map(|i| names.iter().map(move |name| (i, *name))).collect();
+    let (next, changed, problems) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()), Mutex::new(vec![]));
     let worker = || {
-        while let Some((name, file, numerics, most, want, switch)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let problem = match logits(file, *numerics, &[*switch]) {
-                Ok(got) => Some(nmse(&got, want)).filter(|e| e.is_nan() || e > most).map(|e| format!("NMSE {e:.2e}")),
-                Err(error) => Some(error),
-            };
-            if let Some(problem) = problem {
-                problems.lock().expect("no panic").push(format!("{name} {numerics:?} without {switch}: {problem}"));
+        while let Some(&(i, name)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some(outcome) = cases[i].problem(&with[i], name) else { continue };
+            changed.lock().expect("no panic").insert(name);
+            if let Err(problem) = outcome {
+                problems.lock().expect("no panic").push(format!("{} without {name}: {problem}", cases[i].name));
             }
         }
     };
@@ -59,4 +169,34 @@ fn nothing_that_can_be_left_out_changes_a_result() {
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
     let problems = problems.into_inner().expect("no panic");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+    changed.into_inner().expect("no panic")
+}
+
+#[test]
+fn whatever_is_left_out_changes_a_program_and_no_result() {
+    let (special, general): (Vec<Case>, Vec<Case>) = Case::all().into_iter().partition(|case| case.special);
+    let names = || switches().into_iter().map(|s| s.name).chain(groups().into_iter().map(|g| g.0));
+    let idle = |changed: &BTreeSet<&str>| -> Vec<&'static str> {
+        names().filter(|name| !changed.contains(name)).collect()
+    };
+    let mut changed = leave_out(&general, &names().collect::<Vec<_>>());
+    changed.extend(neutral_elements_stay_if_they_are_to());
+    changed.extend(leave_out(&special, &idle(&changed)));
+    let idle = idle(&changed);
+    assert!(idle.is_empty(), "no program changes without {}", idle.join(", "));
+}
+
+/// `x * 1 + x`, which no model has: the names without which its program changes and its result does not.
+fn neutral_elements_stay_if_they_are_to() -> impl Iterator<Item = &'static str> {
+    let mut case = cases::Case::default();
+    let x = case.b.input("x", DType::F32, &[Dim::Const(64)]);
+    case.bind("x", cases::bytes(&(0..64).map(|i| i as f32 - 30.5).collect::<Vec<_>>()));
+    case.output("y", &(&(&x * 1.0) + &x));
+    let source = move |without: &[&str]| {
+        let mut options = Options::cpu(Numerics::Exact, 64);
+        options.without = without.iter().map(|name| (*name).to_owned()).collect();
+        case.check(&options, 0.0).expect("a program").program.kernels[0].source.clone()
+    };
+    let with = source(&[]);
+    ["neutral", "expand"].into_iter().filter(move |name| source(&[name]) != with)
 }

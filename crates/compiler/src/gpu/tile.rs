@@ -9,7 +9,7 @@
 
 use super::{Plan, dot, reduce, sync};
 use crate::lower::{Item, Nest, identity};
-use crate::tile::{Body, block, collect_loads, combine, depends, has_reduction, make_loop, replace};
+use crate::tile::{Body, Way, block, collect_loads, combine, depends, has_reduction, make_loop, replace};
 use ir::index::{self, Linear, bounds};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, ReduceOp, Space, Type, WARP};
 use rustc_hash::FxHashMap;
@@ -31,7 +31,8 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     }
     let root = sync::synchronise(g, root);
     let root = block(g, root);
-    Body { root, stashes: t.stashes, tasks: nest.tasks, paths: t.paths }
+    let ways = t.paths.iter().map(|path| Way { path, no_dot: None }).collect();
+    Body { root, stashes: t.stashes, tasks: nest.tasks, paths: t.paths, ways }
 }
 
 pub(super) struct Tiler {

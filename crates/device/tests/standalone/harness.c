@@ -4,11 +4,22 @@
 
 #define GUARD 64
 
-static FILE *data;
+static FILE *data, *results;
 
 static void broken(const char *what) {
   printf("broken: %s\n", what);
   exit(2);
+}
+
+/* Opens the file of the data, and that of the results if there is one. */
+static void begin(int count, char **names) {
+  if (count < 2 || !(data = fopen(names[1], "rb"))) broken("no data");
+  if (count > 2 && !(results = fopen(names[2], "wb"))) broken("no room for results");
+}
+
+/* Writes bytes of an output to the results. */
+__attribute__((unused)) static void result(const unsigned char *p, size_t size) {
+  if (fwrite(p, 1, size, results) != size || fflush(results)) broken("no room for results");
 }
 
 /* Aligned as buffers are; every float in it is NaN. */
@@ -32,7 +43,7 @@ static unsigned char *given(size_t size, size_t known) {
 }
 
 /* Whether a kernel wrote behind the end of a buffer. */
-static int overrun(const char *program, const char *buffer, const unsigned char *p, size_t size) {
+__attribute__((unused)) static int overrun(const char *program, const char *buffer, const unsigned char *p, size_t size) {
   for (size_t i = size; i < size + GUARD; i++)
     if (p[i] != 0xff) {
       printf("mismatch: %s: byte %zu of %s was written, and it has %zu\n", program, i, buffer, size);
@@ -43,7 +54,7 @@ static int overrun(const char *program, const char *buffer, const unsigned char 
 
 /* Whether n values are not those of the data: mean squared error over mean
    square, where equal NaNs and infinities are no error. */
-static int differs(const char *program, const char *output, const unsigned char *got, int is_float, size_t n, double most) {
+__attribute__((unused)) static int differs(const char *program, const char *output, const unsigned char *got, int is_float, size_t n, double most) {
   unsigned char *expected = given(4 * n, 4 * n);
   double error = 0, size = 0;
   size_t first = n;

@@ -1,9 +1,13 @@
 //! Compiled programs as one C program without the device: it reads their data
 //! from a file, runs their kernels, and prints where the results are not those
-//! of the interpreter. It can be built by any compiler for any machine.
+//! of the interpreter, or writes them to a file. It can be built by any compiler
+//! for any machine.
+#![allow(dead_code)]
+
+pub mod builder;
 
 use super::cases::{Case, bytes};
-use compiler::program::BufferKind;
+use compiler::program::{BufferKind, Program};
 use compiler::{Compiled, render_c};
 use ir::DType;
 use std::collections::BTreeMap;
@@ -16,6 +20,17 @@ pub struct Standalone {
     programs: usize,
     /// Kernels by signature and text, which differ in their names only.
     kernels: BTreeMap<String, usize>,
+}
+
+/// A step of a model: a program and what it is given. Weights and states are those of the steps before it.
+pub struct Step<'a> {
+    pub compiled: &'a Compiled,
+    /// Bytes of the inputs, by name.
+    pub inputs: BTreeMap<&'static str, Vec<u8>>,
+    /// The variables of the program, in its order.
+    pub vars: Vec<i64>,
+    /// Bytes of the output that are results.
+    pub wanted: usize,
 }
 
 impl Standalone {
@@ -66,15 +81,7 @@ impl Standalone {
         let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
         line(format!("unsigned char *scratch = room({most_scratch});"));
         written.push(("scratch".into(), most_scratch, "the scratch"));
-        for l in p.stages.iter().flat_map(|s| &s.launches) {
-            let args: Vec<String> = l.args.iter().map(|a| format!("b{a}")).collect();
-            let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(&vars));
-            // The last tasks first: their order is free.
-            for (begin, end) in [(tasks / 2, tasks), (0, tasks / 2)] {
-                line(format!("spoil(scratch, {most_scratch});"));
-                line(format!("kernel_{kernel}((void *[]){{{}}}, vars, {begin}, {end}, scratch);", args.join(", ")));
-            }
-        }
+        launches(p, &kernels, &vars, &mut line);
         for (memory, size, what) in written {
             line(format!("wrong |= overrun({name:?}, {what:?}, {memory}, {size});"));
         }
@@ -94,6 +101,59 @@ impl Standalone {
         Ok(())
     }
 
+    /// Adds steps of one model, with its weights by name. States begin with zeros. Results are written to a file.
+    pub fn add_steps<'w>(&mut self, steps: &[Step<'_>], weight: impl Fn(&str) -> &'w [u8]) {
+        let mut body = format!("static int program_{}(void) {{\n", self.programs);
+        let mut lasting: BTreeMap<String, usize> = BTreeMap::new();
+        for (number, step) in steps.iter().enumerate() {
+            let p = &step.compiled.program;
+            let kernels: Vec<usize> = p.kernels.iter().map(|k| self.kernel(&k.symbol, &k.source)).collect();
+            let mut block = String::new();
+            let mut line = |text: String| {
+                let _ = writeln!(block, "    {text}");
+            };
+            let listed: Vec<String> = step.vars.iter().map(i64::to_string).chain(["0".into()]).collect();
+            line(format!("const int64_t vars[] = {{{}}};", listed.join(", ")));
+            line(format!("unsigned char *arena = room({});", p.arena_bytes));
+            for (i, b) in p.buffers.iter().enumerate() {
+                let mut given = |bytes: &[u8]| {
+                    self.data.extend_from_slice(bytes);
+                    format!("given({}, {})", b.bytes.max(bytes.len()), bytes.len())
+                };
+                let mut lasts = |name: &str, bytes: &[u8]| {
+                    let next = lasting.len();
+                    let at = *lasting.entry(name.into()).or_insert(next);
+                    if at == next {
+                        let _ = writeln!(body, "  unsigned char *l{at} = {};", given(bytes));
+                    }
+                    format!("l{at}")
+                };
+                let memory = match &b.kind {
+                    BufferKind::Weight(name) => lasts(&format!("weight {name}"), weight(name)),
+                    BufferKind::State(name) => lasts(&format!("state {name}"), &[]),
+                    BufferKind::Input(name) => given(&step.inputs[name.as_str()]),
+                    BufferKind::Const(bytes) => given(bytes),
+                    BufferKind::Planes { name, .. } => panic!("{name} is repacked, which C programs are not"),
+                    BufferKind::Output(_) => format!("room({})", b.bytes),
+                    BufferKind::Arena(at) => format!("arena + {at}"),
+                };
+                line(format!("unsigned char *b{i} = {memory};"));
+            }
+            let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+            line(format!("unsigned char *scratch = room({most_scratch});"));
+            launches(p, &kernels, &step.vars, &mut line);
+            for (i, b) in p.buffers.iter().enumerate() {
+                if matches!(b.kind, BufferKind::Output(_)) {
+                    line(format!("result(b{i}, {});", step.wanted));
+                }
+            }
+            let _ = writeln!(body, "  {{ /* step {number} */\n{block}  }}");
+        }
+        body.push_str("  return 0;\n}\n");
+        self.source.push_str(&body);
+        self.programs += 1;
+    }
+
     /// The number of a kernel, which is added if there is none of this text.
     fn kernel(&mut self, symbol: &str, source: &str) -> usize {
         let text = source.replacen(&format!("void {symbol}("), "(", 1);
@@ -109,14 +169,25 @@ impl Standalone {
 
     /// The C text, the data, and the number of kernels.
     pub fn finish(mut self) -> (String, Vec<u8>, usize) {
-        self.source.push_str(
-            "int main(int count, char **names) {\n  if (count != 2 || !(data = fopen(names[1], \"rb\"))) broken(\"no data\");\n  int wrong = 0;\n",
-        );
+        self.source.push_str("int main(int count, char **names) {\n  begin(count, names);\n  int wrong = 0;\n");
         for i in 0..self.programs {
             let _ = writeln!(self.source, "  wrong += program_{i}();");
         }
         let _ = writeln!(self.source, "  printf(\"%d of {} programs wrong\\n\", wrong);", self.programs);
         self.source.push_str("  return wrong != 0;\n}\n");
         (self.source, self.data, self.kernels.len())
+    }
+}
+
+/// The kernels of a program, each in two parts: the last tasks first, as their order is free.
+fn launches(p: &Program, kernels: &[usize], vars: &[i64], line: &mut impl FnMut(String)) {
+    let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+    for l in p.stages.iter().flat_map(|s| &s.launches) {
+        let args: Vec<String> = l.args.iter().map(|a| format!("b{a}")).collect();
+        let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(vars));
+        for (begin, end) in [(tasks / 2, tasks), (0, tasks / 2)] {
+            line(format!("spoil(scratch, {most_scratch});"));
+            line(format!("kernel_{kernel}((void *[]){{{}}}, vars, {begin}, {end}, scratch);", args.join(", ")));
+        }
     }
 }

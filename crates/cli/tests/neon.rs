@@ -1,0 +1,154 @@
+//! Golden logits on AArch64: the kernels of whole steps, built by a cross compiler and run under emulation, at every
+//! instruction level.
+
+#[path = "../../compiler/tests/support/mod.rs"]
+mod cases;
+mod gates;
+#[path = "../../device/tests/standalone/mod.rs"]
+mod standalone;
+mod support;
+
+use compiler::{Compiled, Numerics};
+use device::{Isa, Null, Target};
+use gguf::Gguf;
+use model::batch::Batch;
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use model::step::Class;
+use standalone::builder::{Builder, find};
+use standalone::{Standalone, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use support::{Golden, floats, golden};
+
+/// Tokens of the steps of each file, which are of all classes: the first is read by runs.
+const STEPS: [usize; 5] = [50, 9, 3, 1, 1];
+
+/// The levels, which differ in their dots of integers: under `exact` they are one.
+const LEVELS: [Isa; 3] = [Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
+
+/// Flags behind those of kernels. Full optimisation takes minutes, and is tried on single kernels
+/// (`device/tests/levels.rs`); with less of it, gcc does not see that a loop fills a vector.
+const FLAGS: [&str; 3] = ["-static", "-O1", "-Wno-maybe-uninitialized"];
+
+/// A run: a file, a level and a policy.
+type Run<'a> = (&'a Golden, Isa, Numerics);
+
+#[test]
+fn golden_logits_of_every_kind() {
+    let files = golden();
+    let (mut models, mut quants) = (BTreeSet::new(), BTreeSet::new());
+    let mut runs: Vec<Run<'_>> = vec![];
+    // The first file of each model and of each quantisation, the levels in turn.
+    let mut level = LEVELS.into_iter().cycle();
+    for file in &files {
+        let (model, quant) = (models.insert(&file.model), quants.insert(&file.quant));
+        if model {
+            runs.push((file, Isa::Neon, Numerics::Exact));
+        }
+        if model || quant {
+            runs.push((file, level.next().expect("a level"), Numerics::Int8));
+        }
+    }
+    check(&runs);
+}
+
+#[test]
+#[ignore = "builds for many minutes; .ci/run --full runs it"]
+fn golden_logits_of_every_file() {
+    let files = golden();
+    let of_file = |file| LEVELS.map(|isa| (file, isa, Numerics::Int8)).into_iter();
+    let runs: Vec<Run<'_>> =
+        files.iter().flat_map(|file| of_file(file).chain([(file, Isa::Neon, Numerics::Exact)])).collect();
+    check(&runs);
+}
+
+fn check(runs: &[Run<'_>]) {
+    let (Some(compiler), Some(emulator)) = (find("aarch64-linux-gnu-gcc"), find("qemu-aarch64")) else {
+        println!("neon: aarch64-linux-gnu-gcc or qemu-aarch64 is not installed: nothing ran");
+        return;
+    };
+    assert!(!runs.is_empty(), "no golden files");
+    let (next, problems) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    let worker = || {
+        while let Some(&(file, isa, numerics)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(problem) = problem(file, isa, numerics, &compiler, &emulator) {
+                let problem = format!("{} {numerics:?} at {isa}: {problem}", file.name);
+                problems.lock().expect("no panic above").push(problem);
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    let problems = problems.into_inner().expect("no panic above");
+    assert!(problems.is_empty(), "{} of {} runs:\n{}", problems.len(), runs.len(), problems.join("\n"));
+    let files: BTreeSet<&str> = runs.iter().map(|run| run.0.name.as_str()).collect();
+    println!("neon: {} golden files ran at {} levels, {} runs", files.len(), LEVELS.len(), runs.len());
+}
+
+/// What is wrong with the logits of a file, if anything.
+fn problem(file: &Golden, isa: Isa, numerics: Numerics, compiler: &Path, emulator: &Path) -> Option<String> {
+    let run = [emulator.to_str().expect("a path in UTF-8"), "-cpu", "max"];
+    let builder = Builder { compiler, run: &run, flags: &FLAGS };
+    let folder = folder(&format!("{}-{numerics:?}-{isa}", file.name));
+    let (source, data) = program(file, isa, numerics);
+    std::fs::write(folder.join("data"), data).expect("data");
+    builder.build(&folder, isa, &source);
+    let ran = builder.run(&folder, &["data", "logits"]);
+    std::fs::remove_file(folder.join("data")).expect("the data");
+    if !ran.status.success() {
+        return Some(format!("{}: {}", ran.status, String::from_utf8_lossy(&ran.stdout)));
+    }
+    let name = if numerics == Numerics::Exact { "exact" } else { "int8" };
+    let got = floats(&std::fs::read(folder.join("logits")).expect("logits"));
+    gates::problem(file, &got, &file.logits(), name, None)
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("neon").join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// The steps of a file as a C program, and its data.
+fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
+    let weights = Arc::new(Gguf::open(&file.path).expect("a golden file"));
+    let target = Target { isa, extras: vec![] };
+    let cache = CacheKind::of(numerics);
+    let options = EngineOptions { compiler: target.options(numerics), context: 64, chunk: 64, cache };
+    let engine = || Engine::new(weights.clone(), Arc::new(Null), options.clone()).expect("a golden model");
+    let limits = engine().limits();
+    let tokens: Vec<u32> = file.prompt.iter().chain(&file.greedy).copied().collect();
+    assert_eq!(STEPS.iter().sum::<usize>(), tokens.len(), "{}", file.name);
+    let mut batches = vec![];
+    let mut at = 0;
+    for n in STEPS {
+        let mut batch = Batch::new(limits);
+        batch.add(&tokens[at..at + n], at, &[0]).expect("a step");
+        batch.want(0..n);
+        batches.push(batch);
+        at += n;
+    }
+    let classes: BTreeSet<Class> = batches.iter().map(|batch| batch.variant().class).collect();
+    let mut engines: Vec<(Class, Engine)> = classes.into_iter().map(|class| (class, engine())).collect();
+    let programs: BTreeMap<Class, &Compiled> =
+        engines.iter_mut().map(|(class, engine)| (*class, engine.compile(*class).expect("a program"))).collect();
+    let step = |batch: &Batch| {
+        let class = batch.variant().class;
+        let compiled = programs[&class];
+        let bytes = |name| batch.input(name).unwrap_or_default().iter().flat_map(|v| v.to_le_bytes()).collect();
+        Step {
+            compiled,
+            inputs: Batch::inputs(class).map(|name| (name, bytes(name))).collect(),
+            vars: compiled.program.vars.iter().map(|v| batch.variable(&v.name).expect("a variable")).collect(),
+            wanted: 4 * batch.rows() * file.vocab,
+        }
+    };
+    let steps: Vec<Step<'_>> = batches.iter().map(step).collect();
+    let mut all = Standalone::new();
+    all.add_steps(&steps, |name| weights.data(weights.tensor(name).expect("a weight")));
+    let (source, data, _) = all.finish();
+    (source, data)
+}
