@@ -176,9 +176,8 @@ fn leave_out(cases: &[Case], names: &[&'static str]) -> BTreeSet<&'static str> {
 fn whatever_is_left_out_changes_a_program_and_no_result() {
     let (special, general): (Vec<Case>, Vec<Case>) = Case::all().into_iter().partition(|case| case.special);
     let names = || switches().into_iter().map(|s| s.name).chain(groups().into_iter().map(|g| g.0));
-    let idle = |changed: &BTreeSet<&str>| -> Vec<&'static str> {
-        names().filter(|name| !changed.contains(name)).collect()
-    };
+    let idle =
+        |changed: &BTreeSet<&str>| -> Vec<&'static str> { names().filter(|name| !changed.contains(name)).collect() };
     let mut changed = leave_out(&general, &names().collect::<Vec<_>>());
     changed.extend(neutral_elements_stay_if_they_are_to());
     changed.extend(leave_out(&special, &idle(&changed)));
