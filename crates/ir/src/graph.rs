@@ -518,9 +518,10 @@ impl Graph {
         r
     }
 
-    /// The node over other sources, simplified again where it is arithmetic.
+    /// The node over other sources, in its scope, simplified again where it is arithmetic.
     pub fn rebuild(&mut self, id: Id, src: Vec<Id>) -> Id {
-        match self.op(id).clone() {
+        let before = self.enter(self.scope(id));
+        let new = match self.op(id).clone() {
             Op::Binary(op) => self.binary(op, src[0], src[1]),
             Op::Where => self.select(src[0], src[1], src[2]),
             Op::Cast => {
@@ -528,7 +529,9 @@ impl Graph {
                 self.cast(src[0], to)
             }
             _ => self.with_src(id, src),
-        }
+        };
+        self.enter(before);
+        new
     }
 }
 
