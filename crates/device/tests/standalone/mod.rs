@@ -103,7 +103,7 @@ impl Standalone {
 
     /// Adds steps of one model, with its weights by name. States begin with zeros. Results are written to a file.
     pub fn add_steps<'w>(&mut self, steps: &[Step<'_>], weight: impl Fn(&str) -> &'w [u8]) {
-        let mut body = format!("static int program_{}(void) {{\n", self.programs);
+        let mut body = String::new();
         let mut lasting: BTreeMap<String, usize> = BTreeMap::new();
         for (number, step) in steps.iter().enumerate() {
             let p = &step.compiled.program;
@@ -120,17 +120,14 @@ impl Standalone {
                     self.data.extend_from_slice(bytes);
                     format!("given({}, {})", b.bytes.max(bytes.len()), bytes.len())
                 };
-                let mut lasts = |name: &str, bytes: &[u8]| {
+                let mut lasts = |name: String, bytes: &[u8]| {
                     let next = lasting.len();
-                    let at = *lasting.entry(name.into()).or_insert(next);
-                    if at == next {
-                        let _ = writeln!(body, "  unsigned char *l{at} = {};", given(bytes));
-                    }
-                    format!("l{at}")
+                    let at = *lasting.entry(name).or_insert(next);
+                    if at == next { format!("l{at} = {}", given(bytes)) } else { format!("l{at}") }
                 };
                 let memory = match &b.kind {
-                    BufferKind::Weight(name) => lasts(&format!("weight {name}"), weight(name)),
-                    BufferKind::State(name) => lasts(&format!("state {name}"), &[]),
+                    BufferKind::Weight(name) => lasts(format!("weight {name}"), weight(name)),
+                    BufferKind::State(name) => lasts(format!("state {name}"), &[]),
                     BufferKind::Input(name) => given(&step.inputs[name.as_str()]),
                     BufferKind::Const(bytes) => given(bytes),
                     BufferKind::Planes { name, .. } => panic!("{name} is repacked, which C programs are not"),
@@ -149,8 +146,8 @@ impl Standalone {
             }
             let _ = writeln!(body, "  {{ /* step {number} */\n{block}  }}");
         }
-        body.push_str("  return 0;\n}\n");
-        self.source.push_str(&body);
+        let lasting: String = (0..lasting.len()).map(|at| format!("  unsigned char *l{at};\n")).collect();
+        let _ = write!(self.source, "static int program_{}(void) {{\n{lasting}{body}  return 0;\n}}\n", self.programs);
         self.programs += 1;
     }
 
