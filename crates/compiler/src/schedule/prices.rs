@@ -86,7 +86,7 @@ impl Prices {
                 bytes: 45e3,
                 // Integer tiles, both threads: 337 to 364 billion a second on Zen 5, 166 to 360 on Xeons (the same).
                 dots: 350e3,
-                // Attention of prompts on Zen 5: 121 to 173 billion a second of a peak of 400 (the same).
+                // Attention of prompts on Zen 5: 121 to 173 billion a second of a peak of 260 (the same).
                 floats: 144e3,
                 // Block products on Sapphire Rapids: 385 billion a second and core (the same).
                 unit: 770e3,
