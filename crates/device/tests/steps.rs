@@ -254,6 +254,16 @@ fn a_profile_adds_up() {
         let mut memory = Memory::new();
         let mut executable = cpu.load(program_of(&program), &mut memory).unwrap();
         executable.run(&mut memory, &[64]).unwrap();
+        // The least of several: another process may take the processor in the middle of any of them.
+        let (mut least, mut least_rest) = ([u64::MAX; 2], f64::INFINITY);
+        for _ in 0..10 {
+            let profile = executable.run_profiled(&mut memory, &[64]).unwrap();
+            let walls = profile.launches.iter().map(|launch| launch.wall_ns);
+            least.iter_mut().zip(walls).for_each(|(least, wall)| *least = wall.min(*least));
+            least_rest = least_rest.min(profile.rest_ns as f64 / profile.wall_ns as f64);
+        }
+        assert!(least[0] > least[1], "64 tasks and 8 of them: {least:?} ns");
+        assert!(least_rest < 0.5, "{least_rest} of the time is in no launch");
         let profile = executable.run_profiled(&mut memory, &[64]).unwrap();
         assert_eq!((profile.stages.len(), profile.launches.len()), (3, 4));
         let stages: u64 = profile.stages.iter().map(|stage| stage.wall_ns).sum();
@@ -266,10 +276,8 @@ fn a_profile_adds_up() {
         }
         let tasks: Vec<_> = profile.launches.iter().map(|l| l.tasks).collect();
         assert_eq!(tasks, [64, 8, 24, 0]);
-        assert!(profile.launches[0].wall_ns > profile.launches[1].wall_ns);
         assert_eq!(profile.stages[2].wall_ns, 0);
         assert_eq!(profile.launches[0].origin, "launch 0");
-        assert!(profile.rest_ns < profile.wall_ns / 2);
     }
 }
 
