@@ -228,7 +228,7 @@ pub(crate) fn integer_dot(
     if width % 4 != 0 {
         return Err("its groups are not made of fours");
     }
-    let panels = stream.map_or(1, |s| panels(total, width, s.side));
+    let panels = stream.filter(|s| s.side > 1).map_or(1, |s| panels(total, width, NEAR / s.side));
     let panel = t.counted(g, panels);
     if panels > 1 {
         if g.dtype(item.buffer) != DType::F32 {
@@ -402,10 +402,10 @@ pub(crate) fn integer_dot(
     Ok(all)
 }
 
-/// Into how many panels of whole blocks sums are cut, so that the values of `tokens` tokens stay in the nearest cache.
-fn panels(groups: i64, width: i64, tokens: i64) -> i64 {
-    let fits = |n: &i64| groups % n == 0 && groups / n * width * tokens <= NEAR && groups / n * width % BLOCK == 0;
-    if tokens > 1 { (1..=groups).find(fits).unwrap_or(1) } else { 1 }
+/// Into how many panels of whole blocks, of `most` elements at most, a sum over groups is cut.
+pub(crate) fn panels(groups: i64, width: i64, most: i64) -> i64 {
+    let fits = |n: &i64| groups % n == 0 && groups / n * width <= most && groups / n * width % BLOCK == 0;
+    (1..=groups).find(fits).unwrap_or(1)
 }
 
 impl Pattern {

@@ -9,7 +9,7 @@
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
 
-use crate::dot::{BLOCK, Pattern, Stream, combined, integer_dot, lane_order, matches, terms};
+use crate::dot::{Pattern, Stream, combined, integer_dot, lane_order, matches, panels, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
 use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
@@ -69,12 +69,6 @@ const PANEL: i64 = 2048;
 
 /// Fewer tokens than this take short products as they come.
 const FEW_SHORT: i64 = 3;
-
-/// Into how many panels a sum over groups is cut.
-fn panels(groups: i64, width: i64) -> i64 {
-    let fits = |n: &i64| groups % n == 0 && groups / n * width <= PANEL && groups / n * width % BLOCK == 0;
-    (1..=groups).find(fits).unwrap_or(1)
-}
 
 /// Largest power of two up to `most` that divides `n`.
 fn power_dividing(n: i64, most: i64) -> i64 {
@@ -141,7 +135,7 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if most < few {
         return Some(t.nest(g, &around, streamed));
     }
-    let panels = panels(groups, width);
+    let panels = panels(groups, width, PANEL);
     let panel = t.counted(g, panels);
     let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, factor, rest };
     let (mut body, packed) = tile.pack_tokens(t, g)?;

@@ -7,7 +7,7 @@
 //!
 //! Against integer dots of eight-bit codes this rounds less: a bf16 number has eight bits as well, and its own exponent.
 
-use crate::dot::{combined, terms};
+use crate::dot::{BLOCK, combined, terms};
 use crate::lower::Item;
 use crate::matmul::divides;
 use crate::slp::Packer;
@@ -18,9 +18,6 @@ use ir::{BinOp, DType, Graph, Id, Op, PRODUCT, ReduceOp, Type};
 
 /// Elements of a panel at most: those of 256 tokens take 256 KiB, those of a block of rows 32.
 const PANEL: i64 = 512;
-
-/// Elements of the longest block of any format; a panel holds whole blocks.
-const BLOCK: i64 = 256;
 
 /// Rows and tokens of a block, and elements of a step.
 const SIDE: i64 = PRODUCT as i64;
