@@ -77,6 +77,7 @@ impl Options {
             tokens: if vector_bytes >= 64 { 8 } else { 4 },
             product: false,
             dots: true,
+            pairs: false,
             few: 9,
         };
         Options {

@@ -9,8 +9,8 @@
 use crate::lower::Item;
 use crate::slp::Packer;
 use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, replace, zero};
-use ir::index::Linear;
-use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
+use ir::index::{Linear, bounds};
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
 /// Bytes of a cache line.
@@ -26,6 +26,8 @@ pub(crate) const BLOCK: i64 = 256;
 pub(crate) struct Pattern {
     /// u8 codes, by group and element.
     pub(crate) code: Id,
+    /// No code is greater.
+    pub(crate) most: i64,
     /// i8 values, by group and element.
     pub(crate) x: Id,
     /// f32, by group; their product scales the dot.
@@ -91,7 +93,30 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     }
     let (at, code, x, product, element) = found?;
     sum.remove(at);
-    Some(Pattern { code, x, factors: product, rests: sum, group, element })
+    let most = bounds(g, code).1;
+    Some(Pattern { code, most, x, factors: product, rests: sum, group, element })
+}
+
+/// In each i32 lane the sum of the products of four codes, `most` at most, and four values, over all pairs of vectors.
+/// With `pairs` products are summed by twos in 16 bits, over as many vectors as surely fit.
+pub(crate) fn dots(g: &mut Graph, steps: &[(Id, Id)], most: i64, pairs: bool) -> Id {
+    /// Magnitude of the least value.
+    const VALUE: i64 = 128;
+    let lanes = steps.first().map_or(0, |s| g.ty(s.0).lanes as usize / 4);
+    let sums = Type::vector(DType::I32, lanes);
+    let fit = i64::from(i16::MAX) / (2 * VALUE * most.max(1));
+    let start = zero(g, sums);
+    if !pairs || fit == 0 || lanes < 4 {
+        return steps.iter().fold(start, |sum, &(code, x)| g.make(Op::Dot4, sums, vec![], vec![sum, code, x]));
+    }
+    let halves = Type::vector(DType::I16, 2 * lanes);
+    let ones = g.make(Op::Lanes(vec![Const::Int(1); 2 * lanes]), halves, vec![], vec![]);
+    steps.chunks(fit as usize).fold(start, |sum, chunk| {
+        let none = zero(g, halves);
+        let by_twos =
+            chunk.iter().fold(none, |sum, &(code, x)| g.make(Op::Dot2, halves, vec![], vec![sum, code, x]));
+        g.make(Op::Dot2, sums, vec![], vec![sum, by_twos, ones])
+    })
 }
 
 /// Orders lanes so that neighbours come from neighbouring bytes and the same
@@ -307,20 +332,13 @@ pub(crate) fn integer_dot(
         for (ci, c) in copies.iter().enumerate() {
             let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
             let lanes = q.bytes / 4;
-            let ity = Type::vector(DType::I32, lanes);
-            let mut chains: Vec<(Vec<u16>, Id)> = vec![];
+            let mut chains: Vec<(&Vec<u16>, Vec<(Id, Id)>)> = vec![];
             for (code, x, map) in &q.steps {
-                let (code, x) = (sub(g, *code), sub(g, *x));
-                let start = match chains.iter().position(|m| m.0 == *map) {
-                    Some(i) => i,
-                    None => {
-                        let z = zero(g, ity);
-                        chains.push((map.clone(), z));
-                        chains.len() - 1
-                    }
-                };
-                let so_far = chains[start].1;
-                chains[start].1 = g.make(Op::Dot4, ity, vec![], vec![so_far, code, x]);
+                let step = (sub(g, *code), sub(g, *x));
+                match chains.iter_mut().find(|m| m.0 == map) {
+                    Some((_, steps)) => steps.push(step),
+                    None => chains.push((map, vec![step])),
+                }
             }
             let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64| {
                 *accs.entry((ci, lanes)).or_insert_with(|| {
@@ -334,10 +352,11 @@ pub(crate) fn integer_dot(
             let acc = sum_of(t, g, lanes as i64);
             let mut next = acc;
             let factor = q.factor.map(|f| sub(g, f));
-            for (map, dots) in chains {
+            for (map, steps) in chains {
+                let dots = dots(g, &steps, p.most, t.plan.pairs);
                 let mut v = g.cast(dots, DType::F32);
                 if let Some(f) = factor {
-                    let f = spread(g, f, &map);
+                    let f = spread(g, f, map);
                     v = g.mul(v, f);
                 }
                 next = g.add(next, v);

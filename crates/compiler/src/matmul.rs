@@ -9,7 +9,7 @@
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
 
-use crate::dot::{Pattern, Stream, combined, integer_dot, lane_order, matches, panels, terms};
+use crate::dot::{Pattern, Stream, combined, dots, integer_dot, lane_order, matches, panels, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
 use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
@@ -457,7 +457,7 @@ impl Tile<'_> {
     /// The sums of a block of rows for every token.
     fn multiply(&self, t: &mut Tiler, g: &mut Graph, first_row: Id, of_rows: &Packed, of_tokens: &Packed) -> Vec<Id> {
         let lanes = self.lanes as usize;
-        let (sums, dots) = (Type::vector(DType::F32, lanes), Type::vector(DType::I32, lanes));
+        let sums = Type::vector(DType::F32, lanes);
         let block = self.token_blocks(t, g);
         let group = t.counted(g, self.groups);
         // Element `unit` of what a block of tokens has, and of what the rows have.
@@ -490,7 +490,7 @@ impl Tile<'_> {
             let acc = t.acc(g, sums);
             let start = if self.panels > 1 { g.load(self.item.buffer, index, lanes) } else { zero(g, sums) };
             first.push((acc, start));
-            let mut dot = zero(g, dots);
+            let mut steps = vec![];
             for q in 0..quads {
                 let at = of_row(g, quads, q, 4);
                 let code = g.load(of_rows.codes, at, 4 * lanes);
@@ -498,8 +498,9 @@ impl Tile<'_> {
                 let x = g.load(of_tokens.codes, at, 4);
                 let map = (0..4 * lanes).map(|l| (l % 4) as u16).collect();
                 let x = g.make(Op::Shuffle(map), Type::vector(DType::I8, 4 * lanes), vec![], vec![x]);
-                dot = g.make(Op::Dot4, dots, vec![], vec![dot, code, x]);
+                steps.push((code, x));
             }
+            let dot = dots(g, &steps, self.p.most, t.plan.pairs);
             let token_float = |g: &mut Graph, buffer: Option<Id>| {
                 buffer.map(|b| {
                     let at = of_token(g, 1, 0, i, 1);

@@ -377,6 +377,39 @@ KL_DOT_SPLIT(8, 32, 4)
 KL_DOT_SPLIT(16, 64, 8)
 #endif
 
+/* Sums of two products: of an unsigned and a signed byte in 16 bits, or of two of 16 bits in 32. Sums fit. */
+#define KL_DOT2_PLAIN(to, from, a, b, n, m) \
+  KL to##x##n kl_dot2_##to##x##n(to##x##n s, a##x##m x, b##x##m y) { \
+    for (int i = 0; i < n; i++) s[i] += (from)x[2 * i] * y[2 * i] + (from)x[2 * i + 1] * y[2 * i + 1]; \
+    return s; }
+#define KL_DOT2_SPLIT(to, a, b, n, m, half) \
+  KL to##x##n kl_dot2_##to##x##n(to##x##n s, a##x##m x, b##x##m y) { \
+    return kl_join_##to##x##n(kl_dot2_##to##x##half(kl_low_##to##x##n(s), kl_low_##a##x##m(x), kl_low_##b##x##m(y)), \
+                              kl_dot2_##to##x##half(kl_high_##to##x##n(s), kl_high_##a##x##m(x), kl_high_##b##x##m(y))); }
+KL_DOT2_PLAIN(i16, int16_t, u8, i8, 4, 8)
+KL_DOT2_PLAIN(i32, int32_t, i16, i16, 2, 4)
+#if defined(__SSSE3__)
+KL i16x8 kl_dot2_i16x8(i16x8 s, u8x16 a, i8x16 b) { return s + (i16x8)_mm_maddubs_epi16((__m128i)a, (__m128i)b); }
+KL i32x4 kl_dot2_i32x4(i32x4 s, i16x8 a, i16x8 b) { return s + (i32x4)_mm_madd_epi16((__m128i)a, (__m128i)b); }
+#else
+KL_DOT2_PLAIN(i16, int16_t, u8, i8, 8, 16)
+KL_DOT2_PLAIN(i32, int32_t, i16, i16, 4, 8)
+#endif
+#if defined(__AVX2__)
+KL i16x16 kl_dot2_i16x16(i16x16 s, u8x32 a, i8x32 b) { return s + (i16x16)_mm256_maddubs_epi16((__m256i)a, (__m256i)b); }
+KL i32x8 kl_dot2_i32x8(i32x8 s, i16x16 a, i16x16 b) { return s + (i32x8)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+#else
+KL_DOT2_SPLIT(i16, u8, i8, 16, 32, 8)
+KL_DOT2_SPLIT(i32, i16, i16, 8, 16, 4)
+#endif
+#if defined(__AVX512BW__)
+KL i16x32 kl_dot2_i16x32(i16x32 s, u8x64 a, i8x64 b) { return s + (i16x32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); }
+KL i32x16 kl_dot2_i32x16(i32x16 s, i16x32 a, i16x32 b) { return s + (i32x16)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
+#else
+KL_DOT2_SPLIT(i16, u8, i8, 32, 64, 16)
+KL_DOT2_SPLIT(i32, i16, i16, 16, 32, 8)
+#endif
+
 /* Blocks of 32 rows by 32 tokens: four tiles of sums, steps of 32 elements. */
 #if defined(__AMX_BF16__)
 KL void kl_product_begin(void) {

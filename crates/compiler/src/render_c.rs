@@ -321,6 +321,10 @@ impl Renderer {
                 let b = self.value(g, n.src[2]);
                 format!("kl_dot_{}({s}, {a}, {b})", ty.lanes)
             }
+            Op::Dot2 => {
+                let [s, a, b] = [0, 1, 2].map(|i| self.value(g, n.src[i]));
+                format!("kl_dot2_{}({s}, {a}, {b})", ctype(ty))
+            }
             Op::Across(op) => {
                 let a = self.value(g, n.src[0]);
                 let name = if *op == ReduceOp::Sum { "sum" } else { "max" };

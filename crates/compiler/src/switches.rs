@@ -32,7 +32,7 @@ const RULES: [Switch; 7] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 22] = [
+const LATER: [Switch; 23] = [
     switch("choice", "alternatives of equal meaning are priced; without, the first is taken"),
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
@@ -46,6 +46,7 @@ const LATER: [Switch; 22] = [
     switch("share", "equal layers share their kernels"),
     switch("lanes", "kernels use vectors"),
     switch("dot", "sums of products of codes are packed integer dots"),
+    switch("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)"),
     switch("tile", "weights are unpacked once for many tokens, in register tiles"),
     switch("product", "prompts are multiplied by the matrix unit"),
     switch("prefetch", "weights are asked for ahead of their use"),
@@ -110,6 +111,7 @@ impl Options {
             plan.vector_bytes = 0;
         }
         plan.dots &= self.allows("dot");
+        plan.pairs &= self.allows("pairs");
         if !self.allows("tile") {
             plan.tokens = 1;
         }

@@ -38,6 +38,9 @@ pub struct Plan {
     pub product: bool,
     /// Whether sums of products of codes become packed integer dots.
     pub dots: bool,
+    /// Whether products of codes are summed by twos in 16 bits first, as far as they fit: machines whose packed products
+    /// add no more than two.
+    pub pairs: bool,
     /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
     /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
     pub few: i64,
@@ -61,6 +64,7 @@ impl Plan {
             tokens: 1,
             product: false,
             dots: true,
+            pairs: false,
             few: 0,
         }
     }

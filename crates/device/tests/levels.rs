@@ -37,6 +37,7 @@ fn programs_for(isa: Isa) -> Standalone {
             tokens: 4,
             product: false,
             dots: true,
+            pairs: matches!(isa, Isa::Avx2 | Isa::Avx512),
             few: 9,
         };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };

@@ -136,6 +136,10 @@ pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
                 BinOp::Max => (a.0.max(b.0), a.1.max(b.1)),
                 BinOp::Lt | BinOp::Eq => (0, 1),
                 BinOp::And if a.0 >= 0 && b.0 >= 0 => (0, a.1.min(b.1)),
+                BinOp::Or if a.0 >= 0 && b.0 >= 0 && a.1.max(b.1) < 1 << 32 => {
+                    (0, ((a.1.max(b.1) + 1) as u64).next_power_of_two() as i64 - 1)
+                }
+                BinOp::Shl if a.0 >= 0 && a.1 < 1 << 32 && b.0 >= 0 && b.1 < 31 => (a.0 << b.0, a.1 << b.1),
                 BinOp::Shr if a.0 >= 0 && b.0 >= 0 && b.1 < 63 => (a.0 >> b.1, a.1 >> b.0),
                 _ => WIDE,
             }
@@ -148,8 +152,18 @@ pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
             let inner = g.dtype(src[0]);
             if inner.is_float() { WIDE } else { bounds(g, src[0]) }
         }
-        _ => g.dtype(id).int_range().unwrap_or(WIDE),
+        Op::Lookup => match g.op(src[0]) {
+            Op::Lanes(table) => table
+                .iter()
+                .map(|c| c.as_int())
+                .fold((i64::MAX, i64::MIN), |(least, most), v| (least.min(v), most.max(v))),
+            _ => WIDE,
+        },
+        _ => WIDE,
     };
+    // What leaves a type comes back anywhere in it.
+    let all = g.dtype(id).int_range().unwrap_or(WIDE);
+    let b = if b.0 < all.0 || b.1 > all.1 { all } else { b };
     g.bounds.insert(id, b);
     b
 }

@@ -312,6 +312,9 @@ pub enum Op {
     Join,
     /// `(i32 sums, u8 codes, i8 values)`: each sum plus four products.
     Dot4,
+    /// `(i16 sums, u8 codes, i8 values)` or `(i32 sums, i16, i16)`: each sum plus two products. Sums of 16 bits must
+    /// fit: some instructions wrap, others saturate.
+    Dot2,
     /// `(f32 sums, bf16 rows, bf16 tokens)`: the sums of a block of [`PRODUCT`] rows by as many tokens, each plus an
     /// inner product. Stands for one call of a matrix unit: the sums are loaded from where the result is stored, the
     /// rest is loaded too.

@@ -207,6 +207,7 @@ pub fn plans() -> Vec<Plan> {
             tokens: 2 * rows,
             product: false,
             dots: true,
+            pairs: rows == 2,
             few: [0, 3, 9][rows as usize % 3],
         }));
     }
@@ -242,6 +243,7 @@ pub fn random_plan(r: &mut Random) -> Plan {
         tokens: 1 + r.below(8) as i64,
         product: false,
         dots: true,
+        pairs: r.below(2) == 0,
         few: r.below(12) as i64,
     }
 }

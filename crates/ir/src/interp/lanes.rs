@@ -44,6 +44,9 @@ pub enum Fault {
     /// A table look-up beyond the table.
     #[error("a look-up beyond the table")]
     Lookup,
+    /// A sum of products beyond 16 bits.
+    #[error("a sum of products leaves its 16 bits")]
+    Overflow,
 }
 
 fn map<A: Copy, O>(a: &[A], out: &mut [O], f: impl Fn(A) -> O) {

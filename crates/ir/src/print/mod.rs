@@ -125,6 +125,7 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Shuffle(map) => format!("shuffle {map:?}"),
         Op::Join => "join".into(),
         Op::Dot4 => "dot4".into(),
+        Op::Dot2 => "dot2".into(),
         Op::Product => "product".into(),
         Op::Across(op) => format!("across {}", reduce_name(*op)),
         Op::Lanes(values) => {

@@ -244,15 +244,17 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require(same, || format!("a part is not {}", n.ty.base))?;
             require(lanes == n.ty.lanes.into(), || format!("the parts have {lanes} lanes, the whole {}", n.ty))
         }
-        Op::Dot4 => {
+        Op::Dot4 | Op::Dot2 => {
             require_sources(g, id, 3)?;
+            let (products, [sums, a, b]) = match (&n.op, n.ty.base) {
+                (Op::Dot4, _) => (4, [DType::I32, DType::U8, DType::I8]),
+                (_, DType::I16) => (2, [DType::I16, DType::U8, DType::I8]),
+                _ => (2, [DType::I32, DType::I16, DType::I16]),
+            };
             let lanes = usize::from(n.ty.lanes);
-            let expected = [
-                Type::vector(DType::I32, lanes),
-                Type::vector(DType::U8, 4 * lanes),
-                Type::vector(DType::I8, 4 * lanes),
-            ];
-            require(n.ty == expected[0], || format!("it makes i32, not {}", n.ty))?;
+            let expected =
+                [(sums, lanes), (a, products * lanes), (b, products * lanes)].map(|(ty, n)| Type::vector(ty, n));
+            require(n.ty == expected[0], || format!("it makes {sums}, not {}", n.ty))?;
             for (i, want) in expected.iter().enumerate() {
                 require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;
             }

@@ -499,6 +499,11 @@ fn broken_kernels() {
             let v = node(g, Op::Dot4, Type::vector(I32, 4), &[], &[s, c, c]);
             stored(g, v)
         }),
+        ("its source 1 is u8x8, not i16x8", |g| {
+            let (s, c) = (vector(g, I32, 4), vector(g, U8, 8));
+            let v = node(g, Op::Dot2, Type::vector(I32, 4), &[], &[s, c, c]);
+            stored(g, v)
+        }),
         ("across f32x4 is a scalar", |g| {
             let a = vector(g, F32, 4);
             let v = node(g, Op::Across(ReduceOp::Sum), Type::vector(F32, 2), &[], &[a]);

@@ -178,6 +178,15 @@ pub(super) enum Inst {
         values: Reg,
         n: u32,
     },
+    Dot2 {
+        ty: DType,
+        dst: Reg,
+        sums: Reg,
+        a: Reg,
+        b: Reg,
+        n: u32,
+        site: Site,
+    },
     Product {
         dst: Reg,
         sums: Reg,
@@ -300,6 +309,11 @@ impl Inst {
             }
             Inst::Dot4 { dst, sums, codes, values, .. } => {
                 for r in [dst, sums, codes, values] {
+                    bases.place(Class::Int, r);
+                }
+            }
+            Inst::Dot2 { dst, sums, a, b, .. } => {
+                for r in [dst, sums, a, b] {
                     bases.place(Class::Int, r);
                 }
             }

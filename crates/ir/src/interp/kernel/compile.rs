@@ -299,6 +299,7 @@ impl Compiler<'_> {
                 Inst::Join { class, dst, parts }
             }
             Op::Dot4 => Inst::Dot4 { dst, sums: src[0], codes: src[1], values: src[2], n },
+            Op::Dot2 => Inst::Dot2 { ty, dst, sums: src[0], a: src[1], b: src[2], n, site: self.site(id) },
             Op::Product => {
                 let steps = source_lanes(1) / (PRODUCT * PRODUCT) as u32;
                 Inst::Product { dst, sums: src[0], rows: src[1], tokens: src[2], steps }

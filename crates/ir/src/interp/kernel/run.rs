@@ -404,6 +404,20 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     *o = sum.wrapping_add(products.sum());
                 }
             }
+            Inst::Dot2 { ty, dst, sums, a, b, n, site } => {
+                let (file, out) = split(&mut self.ints, w, dst, n);
+                let [a, b] = [a, b].map(|r| lanes_of(file, w, r, 2 * n));
+                let sums = lanes_of(file, w, sums, n);
+                let mut fits = true;
+                for (i, (o, &sum)) in out.iter_mut().zip(sums).enumerate() {
+                    let first = i / w * 2 * w + i % w;
+                    *o = [first, first + w].iter().fold(sum, |sum, &k| sum.wrapping_add(a[k].wrapping_mul(b[k])));
+                    fits &= ty != DType::I16 || i16::try_from(*o).is_ok() || !self.active[i % w];
+                }
+                if !fits {
+                    return Err(self.fault(site, Fault::Overflow));
+                }
+            }
             Inst::Product { dst, sums, rows, tokens, steps } => {
                 let block = (PRODUCT * PRODUCT) as u32;
                 let (file, out) = split(&mut self.floats, w, dst, block);
