@@ -94,7 +94,37 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let (at, code, x, product, element) = found?;
     sum.remove(at);
     let most = bounds(g, code).1;
-    Some(Pattern { code, most, x, factors: product, rests: sum, group, element })
+    let [factors, rests] = [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
+    Some(Pattern { code, most, x, factors, rests, group, element })
+}
+
+/// `e` with bits of bytes that become words taken apart as words: these are a lane a group, and vectors of few bytes
+/// have no shifts by lane.
+fn bits_in_words(g: &mut Graph, e: Id) -> Id {
+    fn word(g: &mut Graph, e: Id) -> Id {
+        let src = g.src(e).to_vec();
+        match *g.op(e) {
+            Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor | BinOp::Shl | BinOp::Shr)) => {
+                let (a, b) = (word(g, src[0]), word(g, src[1]));
+                let v = g.binary(op, a, b);
+                // A byte loses what is shifted beyond it.
+                if bounds(g, v).1 <= 255 {
+                    return v;
+                }
+                let byte = g.constant(Const::Int(255), DType::I32);
+                g.binary(BinOp::And, v, byte)
+            }
+            _ => g.cast(e, DType::I32),
+        }
+    }
+    let mut m = FxHashMap::default();
+    for id in g.toposort(&[e]) {
+        if *g.op(id) == Op::Cast && matches!(*g.op(g.src(id)[0]), Op::Binary(_)) && g.dtype(g.src(id)[0]) == DType::U8 {
+            let v = word(g, g.src(id)[0]);
+            m.insert(id, g.cast(v, g.dtype(id)));
+        }
+    }
+    g.substitute(e, &mut m)
 }
 
 /// In each i32 lane the sum of the products of four codes, `most` at most, and four values, over all pairs of vectors.

@@ -138,6 +138,47 @@ KL_TWICE_WORDS(f32) KL_TWICE_WORDS(i32) KL_TWICE_WORDS(u32)
 KL_TWICE_HALVES(f16) KL_TWICE_HALVES(bf16) KL_TWICE_HALVES(i16) KL_TWICE_HALVES(u16)
 KL_TWICE_BYTES(i8) KL_TWICE_BYTES(u8)
 
+/* Bytes to words and back. A compiler asked for a fourth of the bits, or four times as many, goes lane by lane. */
+#define KL_WORDS_PLAIN(name, half, n) \
+  KL i32x##n kl_words_##name##x##n(name##x##n v) { return __builtin_convertvector(__builtin_convertvector(v, half##x##n), i32x##n); }
+#define KL_WORDS_SPLIT(name, n, m) \
+  KL i32x##n kl_words_##name##x##n(name##x##n v) { \
+    return kl_join_i32x##n(kl_words_##name##x##m(kl_low_##name##x##n(v)), kl_words_##name##x##m(kl_high_##name##x##n(v))); }
+#define KL_BYTES_PLAIN(name, half, n) \
+  KL name##x##n kl_bytes_##name##x##n(i32x##n v) { return __builtin_convertvector(__builtin_convertvector(v, half##x##n), name##x##n); }
+#define KL_BYTES_SAME(n) KL u8x##n kl_bytes_u8x##n(i32x##n v) { return (u8x##n)kl_bytes_i8x##n(v); }
+#define KL_EACH_BYTE(M, n) M(u8, u16, n) M(i8, i16, n)
+KL_EACH_BYTE(KL_WORDS_PLAIN, 2) KL_EACH_BYTE(KL_BYTES_PLAIN, 2)
+#if defined(__AVX2__)
+#define KL_WORDS_4_8(name, to) \
+  KL i32x4 kl_words_##name##x4(name##x4 v) { int32_t b; memcpy(&b, &v, 4); return (i32x4)_mm_cvtep##to##_epi32(_mm_cvtsi32_si128(b)); } \
+  KL i32x8 kl_words_##name##x8(name##x8 v) { int64_t b; memcpy(&b, &v, 8); return (i32x8)_mm256_cvtep##to##_epi32(_mm_cvtsi64_si128(b)); }
+KL_WORDS_4_8(u8, u8) KL_WORDS_4_8(i8, i8)
+KL i8x4 kl_bytes_i8x4(i32x4 v) {
+  __m128i b = _mm_shuffle_epi8((__m128i)v, _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  int32_t w = _mm_cvtsi128_si32(b); i8x4 r; memcpy(&r, &w, 4); return r; }
+KL i8x8 kl_bytes_i8x8(i32x8 v) {
+  __m256i b = _mm256_shuffle_epi8((__m256i)v, _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                                               -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1));
+  int64_t w = _mm_cvtsi128_si64(_mm_or_si128(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1)));
+  i8x8 r; memcpy(&r, &w, 8); return r; }
+KL_BYTES_SAME(4) KL_BYTES_SAME(8)
+#else
+KL_EACH_BYTE(KL_WORDS_PLAIN, 4) KL_EACH_BYTE(KL_WORDS_PLAIN, 8) KL_EACH_BYTE(KL_BYTES_PLAIN, 4) KL_EACH_BYTE(KL_BYTES_PLAIN, 8)
+#endif
+#if defined(__AVX512F__)
+KL i32x16 kl_words_u8x16(u8x16 v) { return (i32x16)_mm512_cvtepu8_epi32((__m128i)v); }
+KL i32x16 kl_words_i8x16(i8x16 v) { return (i32x16)_mm512_cvtepi8_epi32((__m128i)v); }
+KL i8x16 kl_bytes_i8x16(i32x16 v) { return (i8x16)_mm512_cvtepi32_epi8((__m512i)v); }
+KL_BYTES_SAME(16)
+#elif defined(__AVX2__)
+KL_WORDS_SPLIT(u8, 16, 8) KL_WORDS_SPLIT(i8, 16, 8) KL_EACH_BYTE(KL_BYTES_PLAIN, 16)
+#else
+KL_EACH_BYTE(KL_WORDS_PLAIN, 16) KL_EACH_BYTE(KL_BYTES_PLAIN, 16)
+#endif
+KL_WORDS_SPLIT(u8, 32, 16) KL_WORDS_SPLIT(i8, 32, 16) KL_EACH_BYTE(KL_BYTES_PLAIN, 32)
+KL_WORDS_SPLIT(u8, 64, 32) KL_WORDS_SPLIT(i8, 64, 32) KL_EACH_BYTE(KL_BYTES_PLAIN, 64)
+
 KL uint32_t kl_load_u32(const void *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 KL float kl_load_f32(const void *p) { float v; memcpy(&v, p, 4); return v; }
 KL kl_f16 kl_load_f16(const void *p) { kl_f16 v; memcpy(&v, p, 2); return v; }

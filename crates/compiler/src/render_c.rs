@@ -477,7 +477,12 @@ fn mask_bits(g: &Graph, id: Id) -> usize {
 }
 
 fn widen_mask(text: &str, from: usize, to: usize, lanes: u16) -> String {
-    if from == to { text.into() } else { format!("__builtin_convertvector({text}, i{to}x{lanes})") }
+    match (from, to) {
+        _ if from == to => text.into(),
+        (8, 32) => format!("kl_words_i8x{lanes}({text})"),
+        (32, 8) => format!("kl_bytes_i8x{lanes}({text})"),
+        _ => format!("__builtin_convertvector({text}, i{to}x{lanes})"),
+    }
 }
 
 fn loader(t: Type) -> String {
@@ -588,6 +593,7 @@ fn independent_stores(g: &Graph, list: &[Id]) -> usize {
 
 fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
     let half = |d: DType| matches!(d, DType::F16 | DType::BF16);
+    let byte = |d: DType| matches!(d, DType::U8 | DType::I8);
     if to.lanes == 1 {
         return match (from.base, to.base) {
             (f, DType::F32) if half(f) => format!("kl_from_{f}({a})"),
@@ -609,7 +615,11 @@ fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
         }
         (f, DType::F32) if half(f) => format!("kl_from_{f}_{n}({a})"),
         (DType::F32, t) if half(t) => format!("kl_to_{t}_{n}({a})"),
+        (DType::F32, t) if byte(t) => format!("kl_bytes_{}(kl_to_int_{n}({a}))", ctype(to)),
         (DType::F32, t) if t.bytes() < 4 => format!("__builtin_convertvector(kl_to_int_{n}({a}), {})", ctype(to)),
+        (f, DType::F32) if byte(f) => format!("__builtin_convertvector(kl_words_{f}x{n}({a}), f32x{n})"),
+        (f, DType::I32) if byte(f) => format!("kl_words_{f}x{n}({a})"),
+        (DType::I32, t) if byte(t) => format!("kl_bytes_{}({a})", ctype(to)),
         (DType::F32, DType::I32) => format!("kl_to_int_{n}({a})"),
         // In one step, gcc converts lane by lane.
         (t, DType::F32) if t.is_int() && t.bytes() < 4 => {
