@@ -347,8 +347,9 @@ pub(crate) fn integer_dot(
     let mut loops = vec![];
     let mut last = vec![];
     let mut sums: Vec<Vec<Id>> = vec![vec![]; copies.len()];
-    // Accumulators are shared by the passes of equal width.
-    let mut accs: FxHashMap<(usize, i64), Id> = FxHashMap::default();
+    // Accumulators are shared by the passes of equal width; a few of them take turns, as each waits for itself.
+    let mut accs: FxHashMap<(usize, i64, usize), Id> = FxHashMap::default();
+    let turns = (t.plan.chains as usize / copies.len()).max(1);
     for (c, sums) in copies.iter().zip(&mut sums).filter(|_| panels > 1) {
         // All are read before any is written: past the last token, the last one is computed again.
         let index = g.substitute(item.index, &mut c.clone());
@@ -370,8 +371,8 @@ pub(crate) fn integer_dot(
                     None => chains.push((map, vec![step])),
                 }
             }
-            let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64| {
-                *accs.entry((ci, lanes)).or_insert_with(|| {
+            let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64, turn: usize| {
+                *accs.entry((ci, lanes, turn % turns)).or_insert_with(|| {
                     let ty = Type::vector(DType::F32, lanes as usize);
                     let (a, z) = (t.acc(g, ty), zero(g, ty));
                     first.push((a, z));
@@ -379,29 +380,29 @@ pub(crate) fn integer_dot(
                     a
                 })
             };
-            let acc = sum_of(t, g, lanes as i64);
-            let mut next = acc;
+            let mut next: Vec<(Id, Id)> = vec![];
+            let mut add = |g: &mut Graph, to: Id, v: Id| match next.iter_mut().find(|n| n.0 == to) {
+                Some(n) => n.1 = g.add(n.1, v),
+                None => next.push((to, g.add(to, v))),
+            };
             let factor = q.factor.map(|f| sub(g, f));
-            for (map, steps) in chains {
+            let used = chains.len();
+            for (turn, (map, steps)) in chains.into_iter().enumerate() {
                 let dots = dots(g, &steps, p.most, t.plan.pairs);
                 let mut v = g.cast(dots, DType::F32);
                 if let Some(f) = factor {
                     let f = spread(g, f, map);
                     v = g.mul(v, f);
                 }
-                next = g.add(next, v);
+                let acc = sum_of(t, g, lanes as i64, turn);
+                add(g, acc, v);
             }
             if let Some(rest) = q.rest {
                 let rest = sub(g, rest);
-                let with = sum_of(t, g, q.groups);
-                if with == acc {
-                    next = g.add(next, rest);
-                } else {
-                    let sum = g.add(with, rest);
-                    update.push((with, sum));
-                }
+                let acc = sum_of(t, g, q.groups, used);
+                add(g, acc, rest);
             }
-            update.push((acc, next));
+            update.extend(next);
             if t.plan.prefetch > 0 && q.groups * width >= 128 {
                 let mut loads = vec![];
                 for (code, ..) in &q.steps {
@@ -424,14 +425,20 @@ pub(crate) fn integer_dot(
         loops.push(make_loop(g, q.range, fetch));
     }
     for (ci, c) in copies.iter().enumerate() {
-        let mut total: Option<Id> = None;
+        // Those of equal width first, so that lanes are added up once.
+        let mut by_width: Vec<Id> = vec![];
         for &a in &sums[ci] {
-            let v = if g.ty(a).lanes == 1 { a } else { g.make(Op::Across(ReduceOp::Sum), DType::F32, vec![], vec![a]) };
-            total = Some(match total {
-                None => v,
-                Some(s) => g.add(s, v),
-            });
+            match by_width.iter_mut().find(|b| g.ty(**b) == g.ty(a)) {
+                Some(b) => *b = g.add(*b, a),
+                None => by_width.push(a),
+            }
         }
+        let across = |g: &mut Graph, v: Id| match g.ty(v).lanes {
+            1 => v,
+            _ => g.make(Op::Across(ReduceOp::Sum), DType::F32, vec![], vec![v]),
+        };
+        let scalars: Vec<Id> = by_width.into_iter().map(|v| across(g, v)).collect();
+        let total = combined(g, BinOp::Add, &scalars);
         let index = g.substitute(item.index, &mut c.clone());
         last.push(t.store(g, item.buffer, index, total.ok_or("its sum is empty")?));
     }
