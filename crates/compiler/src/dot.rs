@@ -34,6 +34,8 @@ pub(crate) struct Pattern {
     pub(crate) factors: Vec<Id>,
     /// f32, by group; their sum is added.
     pub(crate) rests: Vec<Id>,
+    /// Whether factors are made of bits of several bytes.
+    bits: bool,
     /// Counts groups.
     pub(crate) group: Id,
     /// Counts the elements of a group.
@@ -94,8 +96,13 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let (at, code, x, product, element) = found?;
     sum.remove(at);
     let most = bounds(g, code).1;
-    let [factors, rests] = [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
-    Some(Pattern { code, most, x, factors, rests, group, element })
+    let [factors, rests]: [Vec<Id>; 2] = [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
+    let bits = factors.iter().any(|&f| in_bits(g, f));
+    Some(Pattern { code, most, x, factors, rests, bits, group, element })
+}
+
+fn in_bits(g: &Graph, e: Id) -> bool {
+    g.toposort(&[e]).iter().any(|&id| *g.op(id) == Op::Binary(BinOp::Or) && g.dtype(id) == DType::I32)
 }
 
 /// `e` with bits of bytes that become words taken apart as words: these are a lane a group, and vectors of few bytes
@@ -357,8 +364,11 @@ pub(crate) fn integer_dot(
         first.push((before, sum));
         sums.push(before);
     }
+    // Factors whose bits are taken apart come so late that a processor runs out of places for what waits for them.
+    let early = p.bits && copies.len() == 1;
     for q in &passes {
         let mut update = vec![];
+        let mut begin = vec![];
         let mut fetch = vec![];
         for (ci, c) in copies.iter().enumerate() {
             let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
@@ -385,7 +395,21 @@ pub(crate) fn integer_dot(
                 Some(n) => n.1 = g.add(n.1, v),
                 None => next.push((to, g.add(to, v))),
             };
-            let factor = q.factor.map(|f| sub(g, f));
+            let mut factor = q.factor.map(|f| sub(g, f));
+            if let Some(now) = factor
+                && early
+                && q.passes > 1
+            {
+                // That of the next pass, so that no dot waits for it.
+                let (held, one, end) = (t.acc(g, g.ty(now)), g.int(1), g.int(q.passes - 1));
+                let next = g.add(q.range, one);
+                let next = g.binary(BinOp::Min, next, end);
+                let nothing = g.int(0);
+                let (start, next) = (replace(g, now, q.range, nothing), replace(g, now, q.range, next));
+                begin.push((held, start));
+                update.push((held, next));
+                factor = Some(held);
+            }
             let used = chains.len();
             for (turn, (map, steps)) in chains.into_iter().enumerate() {
                 let dots = dots(g, &steps, p.most, t.plan.pairs);
@@ -422,6 +446,9 @@ pub(crate) fn integer_dot(
             }
         }
         fetch.push(t.set(g, update));
+        if !begin.is_empty() {
+            loops.push(t.set(g, begin));
+        }
         loops.push(make_loop(g, q.range, fetch));
     }
     for (ci, c) in copies.iter().enumerate() {
