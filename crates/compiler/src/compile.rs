@@ -74,7 +74,7 @@ impl Options {
             streams: 1,
             chains: 4,
             prefetch: AHEAD,
-            tokens: if vector_bytes >= 64 { 8 } else { 4 },
+            tokens: 8,
             product: false,
             dots: true,
             pairs: false,

@@ -96,7 +96,8 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let (at, code, x, product, element) = found?;
     sum.remove(at);
     let most = bounds(g, code).1;
-    let [factors, rests]: [Vec<Id>; 2] = [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
+    let [factors, rests]: [Vec<Id>; 2] =
+        [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
     let bits = factors.iter().any(|&f| in_bits(g, f));
     Some(Pattern { code, most, x, factors, rests, bits, group, element })
 }
@@ -134,26 +135,62 @@ fn bits_in_words(g: &mut Graph, e: Id) -> Id {
     g.substitute(e, &mut m)
 }
 
-/// In each i32 lane the sum of the products of four codes, `most` at most, and four values, over all pairs of vectors.
-/// With `pairs` products are summed by twos in 16 bits, over as many vectors as surely fit.
-pub(crate) fn dots(g: &mut Graph, steps: &[(Id, Id)], most: i64, pairs: bool) -> Id {
-    /// Magnitude of the least value.
-    const VALUE: i64 = 128;
-    let lanes = steps.first().map_or(0, |s| g.ty(s.0).lanes as usize / 4);
-    let sums = Type::vector(DType::I32, lanes);
-    let fit = i64::from(i16::MAX) / (2 * VALUE * most.max(1));
-    let start = zero(g, sums);
-    if !pairs || fit == 0 || lanes < 4 {
-        return steps.iter().fold(start, |sum, &(code, x)| g.make(Op::Dot4, sums, vec![], vec![sum, code, x]));
+/// Sums of products of four codes and four values in each i32 lane, vector by vector.
+pub(crate) struct Dots {
+    /// What is in i32 so far.
+    sums: Id,
+    /// What is in i16 so far, and how many vectors' products that is.
+    halves: Option<(Id, i64)>,
+    /// So many vectors' products surely fit into 16 bits, summed by twos; 0 where they are summed by fours at once.
+    fit: i64,
+    /// The accumulators of both, where there are any.
+    held: [Option<Id>; 2],
+}
+
+impl Dots {
+    /// No sums yet, in so many lanes, of codes of `most` at most. With `pairs` they are summed by twos in 16 bits first.
+    pub(crate) fn new(g: &mut Graph, lanes: usize, most: i64, pairs: bool) -> Dots {
+        /// Magnitude of the least value.
+        const VALUE: i64 = 128;
+        let sums = zero(g, Type::vector(DType::I32, lanes));
+        let fit = if pairs && lanes >= 4 { i64::from(i16::MAX) / (2 * VALUE * most.max(1)) } else { 0 };
+        Dots { sums, halves: None, fit, held: [None; 2] }
     }
-    let halves = Type::vector(DType::I16, 2 * lanes);
-    let ones = g.make(Op::Lanes(vec![Const::Int(1); 2 * lanes]), halves, vec![], vec![]);
-    steps.chunks(fit as usize).fold(start, |sum, chunk| {
-        let none = zero(g, halves);
-        let by_twos =
-            chunk.iter().fold(none, |sum, &(code, x)| g.make(Op::Dot2, halves, vec![], vec![sum, code, x]));
-        g.make(Op::Dot2, sums, vec![], vec![sum, by_twos, ones])
-    })
+
+    /// Adds the products of a vector of codes and one of values.
+    pub(crate) fn add(&mut self, g: &mut Graph, code: Id, x: Id) {
+        if self.fit == 0 {
+            self.sums = g.make(Op::Dot4, g.ty(self.sums), vec![], vec![self.sums, code, x]);
+            return;
+        }
+        let ty = Type::vector(DType::I16, 2 * g.ty(self.sums).lanes as usize);
+        if self.halves.is_some_and(|(_, n)| n == self.fit) {
+            self.total(g);
+        }
+        let (sum, n) = self.halves.unwrap_or_else(|| (zero(g, ty), 0));
+        self.halves = Some((g.make(Op::Dot2, ty, vec![], vec![sum, code, x]), n + 1));
+    }
+
+    /// All of it in i32.
+    pub(crate) fn total(&mut self, g: &mut Graph) -> Id {
+        if let Some((halves, _)) = self.halves.take() {
+            let ones =
+                g.make(Op::Lanes(vec![Const::Int(1); g.ty(halves).lanes as usize]), g.ty(halves), vec![], vec![]);
+            self.sums = g.make(Op::Dot2, g.ty(self.sums), vec![], vec![self.sums, halves, ones]);
+        }
+        self.sums
+    }
+
+    /// Goes on from accumulators: `set` is to write to them what there is so far.
+    pub(crate) fn hold(&mut self, t: &mut Tiler, g: &mut Graph, set: &mut Vec<(Id, Id)>) {
+        let parts = [Some(&mut self.sums), self.halves.as_mut().map(|h| &mut h.0)];
+        for (value, held) in parts.into_iter().zip(&mut self.held) {
+            let Some(value) = value.filter(|v| **v != zero(g, g.ty(**v)) && Some(**v) != *held) else { continue };
+            let acc = *held.get_or_insert_with(|| t.acc(g, g.ty(*value)));
+            set.push((acc, *value));
+            *value = acc;
+        }
+    }
 }
 
 /// Orders lanes so that neighbours come from neighbouring bytes and the same
@@ -412,7 +449,9 @@ pub(crate) fn integer_dot(
             }
             let used = chains.len();
             for (turn, (map, steps)) in chains.into_iter().enumerate() {
-                let dots = dots(g, &steps, p.most, t.plan.pairs);
+                let mut dots = Dots::new(g, lanes, p.most, t.plan.pairs);
+                steps.into_iter().for_each(|(code, x)| dots.add(g, code, x));
+                let dots = dots.total(g);
                 let mut v = g.cast(dots, DType::F32);
                 if let Some(f) = factor {
                     let f = spread(g, f, map);

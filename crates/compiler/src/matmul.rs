@@ -9,7 +9,7 @@
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
 
-use crate::dot::{Pattern, Stream, combined, dots, integer_dot, lane_order, matches, panels, terms};
+use crate::dot::{Dots, Pattern, Stream, combined, integer_dot, lane_order, matches, panels, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
 use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
@@ -482,25 +482,31 @@ impl Tile<'_> {
             })
         };
         let (row_factor, row_rest) = (row_floats(g, of_rows.factor), row_floats(g, of_rows.rest));
+        // A vector of codes serves all tokens before the next is loaded.
+        let mut dots: Vec<Dots> = (0..self.tokens).map(|_| Dots::new(g, lanes, self.p.most, t.plan.pairs)).collect();
+        let mut body = vec![];
+        for q in 0..quads {
+            let at = of_row(g, quads, q, 4);
+            let code = g.load(of_rows.codes, at, 4 * lanes);
+            let mut set = vec![];
+            for (i, dots) in dots.iter_mut().enumerate() {
+                let at = of_token(g, quads, q, i as i64, 4);
+                let x = g.load(of_tokens.codes, at, 4);
+                let map = (0..4 * lanes).map(|l| (l % 4) as u16).collect();
+                let x = g.make(Op::Shuffle(map), Type::vector(DType::I8, 4 * lanes), vec![], vec![x]);
+                dots.add(g, code, x);
+                dots.hold(t, g, &mut set);
+            }
+            body.push(t.set(g, set));
+        }
         let (mut first, mut update, mut last) = (vec![], vec![], vec![]);
-        for i in 0..self.tokens {
+        for (i, mut dots) in (0..).zip(dots) {
             let at = self.token_at(g, block, i);
             let mut m = FxHashMap::from_iter([(self.token, at), (self.row, first_row)]);
             let index = g.substitute(self.item.index, &mut m);
             let acc = t.acc(g, sums);
             let start = if self.panels > 1 { g.load(self.item.buffer, index, lanes) } else { zero(g, sums) };
             first.push((acc, start));
-            let mut steps = vec![];
-            for q in 0..quads {
-                let at = of_row(g, quads, q, 4);
-                let code = g.load(of_rows.codes, at, 4 * lanes);
-                let at = of_token(g, quads, q, i, 4);
-                let x = g.load(of_tokens.codes, at, 4);
-                let map = (0..4 * lanes).map(|l| (l % 4) as u16).collect();
-                let x = g.make(Op::Shuffle(map), Type::vector(DType::I8, 4 * lanes), vec![], vec![x]);
-                steps.push((code, x));
-            }
-            let dot = dots(g, &steps, self.p.most, t.plan.pairs);
             let token_float = |g: &mut Graph, buffer: Option<Id>| {
                 buffer.map(|b| {
                     let at = of_token(g, 1, 0, i, 1);
@@ -513,6 +519,7 @@ impl Tile<'_> {
                 combined(g, BinOp::Mul, &all)
             };
             let token_factor = token_float(g, of_tokens.factor);
+            let dot = dots.total(g);
             let mut value = g.cast(dot, DType::F32);
             if let Some(f) = product(g, row_factor, token_factor) {
                 value = g.mul(value, f);
@@ -526,10 +533,10 @@ impl Tile<'_> {
             update.push((acc, next));
             last.push(t.store(g, self.item.buffer, index, acc));
         }
-        let update = t.set(g, update);
-        let mut body = vec![t.set(g, first), make_loop(g, group, vec![update])];
-        body.extend(last);
-        vec![make_loop(g, block, body)]
+        body.push(t.set(g, update));
+        let mut stmts = vec![t.set(g, first), make_loop(g, group, body)];
+        stmts.extend(last);
+        vec![make_loop(g, block, stmts)]
     }
 }
 

@@ -437,14 +437,15 @@ KL_DOT2_PLAIN(i16, int16_t, u8, i8, 8, 16)
 KL_DOT2_PLAIN(i32, int32_t, i16, i16, 4, 8)
 #endif
 #if defined(__AVX2__)
-KL i16x16 kl_dot2_i16x16(i16x16 s, u8x32 a, i8x32 b) { return s + (i16x16)_mm256_maddubs_epi16((__m256i)a, (__m256i)b); }
+/* The sum is kept from the compiler, which would make all products before it adds any. */
+KL i16x16 kl_dot2_i16x16(i16x16 s, u8x32 a, i8x32 b) { s += (i16x16)_mm256_maddubs_epi16((__m256i)a, (__m256i)b); __asm__("" : "+x"(s)); return s; }
 KL i32x8 kl_dot2_i32x8(i32x8 s, i16x16 a, i16x16 b) { return s + (i32x8)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
 #else
 KL_DOT2_SPLIT(i16, u8, i8, 16, 32, 8)
 KL_DOT2_SPLIT(i32, i16, i16, 8, 16, 4)
 #endif
 #if defined(__AVX512BW__)
-KL i16x32 kl_dot2_i16x32(i16x32 s, u8x64 a, i8x64 b) { return s + (i16x32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); }
+KL i16x32 kl_dot2_i16x32(i16x32 s, u8x64 a, i8x64 b) { s += (i16x32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); __asm__("" : "+v"(s)); return s; }
 KL i32x16 kl_dot2_i32x16(i32x16 s, i16x32 a, i16x32 b) { return s + (i32x16)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
 #else
 KL_DOT2_SPLIT(i16, u8, i8, 32, 64, 16)
