@@ -1,4 +1,4 @@
-//! Random legal plans and cuts on every kernel of several programs leave their
+//! Random legal plans, cuts and orders of loops on every kernel of several programs leave their
 //! results equal. The cases are the same in every run, and a failure is shrunk
 //! to the plainest plan that still fails.
 
@@ -8,6 +8,8 @@ use compiler::tile::Plan;
 use compiler::{Cuts, Numerics, Options};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use support::{options, programs};
 
 /// Plans that each policy tries, each on one program.
@@ -48,14 +50,19 @@ fn check(numerics: Numerics, most: f64) {
     let cases = CASES * times;
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    // Items by path, where cuts and orders were random.
+    let paths: RefCell<BTreeMap<&str, usize>> = RefCell::default();
     let tried = runner.run(&(0..all.len(), plan(), cuts()), |(program, plan, cuts)| {
         let (name, case) = &all[program];
         let options = Options { cuts, check: true, ..options(numerics, plan) };
-        case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+        let c = case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+        if cuts != Cuts::Sized {
+            c.bodies.iter().flat_map(|b| &b.paths).for_each(|path| *paths.borrow_mut().entry(path).or_default() += 1);
+        }
         Ok(())
     });
     tried.unwrap_or_else(|e| panic!("{numerics:?}: {e}"));
-    println!("random plans: {cases} on {} programs, {numerics:?}", all.len());
+    println!("random plans: {cases} on {} programs, {numerics:?}; items {:?}", all.len(), paths.borrow());
 }
 
 #[test]
