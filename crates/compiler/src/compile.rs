@@ -17,10 +17,9 @@ use crate::tile::{Body, Plan, tile};
 use crate::tuned::Tuned;
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// How numbers are represented while a model runs.
@@ -56,12 +55,12 @@ pub struct Options {
     pub check: bool,
 }
 
-/// Who decides how many steps of each axis a task takes.
+/// Who decides how many steps of each axis a task takes, and how loops lie in each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// The compiler, by size.
+    /// The compiler: by size, and as axes and dimensions follow.
     Sized,
-    /// Chance, from a seed: any legal cut, for tests.
+    /// Chance, from a seed: any legal cut and order, for tests.
     Random(u64),
 }
 
@@ -572,22 +571,20 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
         total /= steps[i];
     }
-    Cut { steps }
+    Cut { steps, order: None }
 }
 
-/// Any cut that [`lower`] takes: from one step to all of an axis, a divisor of it or not.
+/// Any cut that [`lower`] takes: from one step to all of an axis, a divisor of it or not, and loops in any order.
 fn random_cut(g: &mut Graph, s: &Schedule, group: usize, seed: u64) -> Cut {
     let axes = &s.groups[group].axes;
     let mut steps = vec![1; axes.len()];
     for (i, a) in axes.iter().enumerate() {
         if !a.serial && !a.inner && !before_fold(g, s, group, i) {
             let most = index::bounds(g, a.count).1.max(1) as u64;
-            let mut hash = FxHasher::default();
-            (seed, group, i).hash(&mut hash);
-            steps[i] = (1 + hash.finish() % most) as i64;
+            steps[i] = (1 + lower::chance(seed, (group, i)) % most) as i64;
         }
     }
-    Cut { steps }
+    Cut { steps, order: Some(seed) }
 }
 
 /// Whether a fold counts its steps anew for each step of this axis.

@@ -10,6 +10,7 @@ use crate::classify::is_view;
 use crate::schedule::Schedule;
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, index};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 mod limits;
 mod unpack;
@@ -63,10 +64,20 @@ pub struct Lowered {
     pub written: Vec<bool>,
 }
 
-/// How many steps of each axis a task takes.
+/// How many steps of each axis a task takes, and how loops lie in each other.
 pub struct Cut {
     /// Steps for each axis of the group.
     pub steps: Vec<i64>,
+    /// Loops over tasks and over the elements of an item lie in each other as axes and dimensions follow; with a seed,
+    /// by chance.
+    pub order: Option<u64>,
+}
+
+/// A number by chance, from a seed and what it is for.
+pub(crate) fn chance(seed: u64, what: impl Hash) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (seed, what).hash(&mut hash);
+    hash.finish()
 }
 
 /// Lowers one group.
@@ -75,6 +86,7 @@ pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut) -> Lowered {
         s,
         group,
         steps: cut.steps.clone(),
+        order: cut.order,
         base: vec![],
         serial: FxHashMap::default(),
         slots: vec![],
@@ -94,6 +106,7 @@ struct Lowering<'a> {
     s: &'a Schedule,
     group: usize,
     steps: Vec<i64>,
+    order: Option<u64>,
     /// First step of this task along each axis.
     base: Vec<Id>,
     /// Loop counter of each serial axis.
@@ -115,7 +128,7 @@ impl Lowering<'_> {
     fn run(mut self, g: &mut Graph) -> Lowered {
         let axes = self.s.groups[self.group].axes.clone();
         let members = self.s.groups[self.group].members.clone();
-        // Tasks: row-major over the task axes.
+        // Tasks: row-major over the task axes, the first of `nested` outermost.
         let mut tasks = g.int(1);
         let mut tiles = vec![];
         for (i, a) in axes.iter().enumerate() {
@@ -124,10 +137,13 @@ impl Lowering<'_> {
             tasks = g.mul(tasks, n);
         }
         let task = self.range(g, Axis::Task, tasks);
-        let at = index::unflatten(g, &tiles, task);
+        let mut nested: Vec<usize> = (0..axes.len()).collect();
+        self.reorder(&mut nested);
+        let extents: Vec<Id> = nested.iter().map(|&i| tiles[i]).collect();
+        let at: FxHashMap<usize, Id> = nested.into_iter().zip(index::unflatten(g, &extents, task)).collect();
         for (i, a) in axes.iter().enumerate() {
             let m = g.int(self.steps[i]);
-            let b = if a.serial || a.inner { g.int(0) } else { g.mul(at[i], m) };
+            let b = if a.serial || a.inner { g.int(0) } else { g.mul(at[&i], m) };
             self.base.push(b);
         }
         self.choose_kept(g, &members);
@@ -174,6 +190,15 @@ impl Lowering<'_> {
     fn range(&mut self, g: &mut Graph, axis: Axis, extent: Id) -> Id {
         self.ranges += 1;
         g.range(self.ranges - 1, axis, extent)
+    }
+
+    /// Orders loops as the cut says.
+    fn reorder<T>(&self, loops: &mut [T]) {
+        let Some(seed) = self.order else { return };
+        for i in (1..loops.len()).rev() {
+            let other = chance(seed, (self.group, self.ranges, i)) % (i as u64 + 1);
+            loops.swap(i, other as usize);
+        }
     }
 
     fn map(&self, id: Id) -> Option<&Vec<Along>> {
@@ -368,6 +393,8 @@ impl Lowering<'_> {
             dims.push(r);
             at.push(g.add(o, r));
         }
+        // No extent refers to another of these ranges, so any order is legal.
+        self.reorder(&mut dims);
         (dims, at)
     }
 

@@ -91,7 +91,11 @@ fn ctype(t: Type) -> String {
         DType::BF16 => "kl_bf16",
         DType::F32 => "float",
     };
-    if t.lanes == 1 { base.into() } else { format!("{}x{}", t.base, t.lanes) }
+    match (t.lanes, t.base) {
+        (1, _) => base.into(),
+        (n, DType::Bool) => format!("i8x{n}"),
+        (n, _) => format!("{}x{n}", t.base),
+    }
 }
 
 struct Renderer {
@@ -261,7 +265,8 @@ impl Renderer {
             }
             Op::Range(k, _) => return format!("r{k}"),
             Op::Lanes(all) => {
-                let v: Vec<String> = all.iter().map(|c| constant(*c, ty.base)).collect();
+                let lane = |c: &Const| if ty.base == DType::Bool { Const::Int(-c.as_int()) } else { *c };
+                let v: Vec<String> = all.iter().map(|c| constant(lane(c), ty.base)).collect();
                 format!("({}){{{}}}", ctype(ty), v.join(", "))
             }
             Op::Load => {
@@ -292,11 +297,13 @@ impl Renderer {
             }
             Op::Where => {
                 let c = self.value(g, n.src[0]);
-                let a = self.value(g, n.src[1]);
-                let b = self.value(g, n.src[2]);
                 if ty.lanes == 1 {
+                    let a = self.value(g, n.src[1]);
+                    let b = self.value(g, n.src[2]);
                     format!("({c} ? {a} : {b})")
                 } else {
+                    let a = self.lane_value(g, n.src[1]);
+                    let b = self.lane_value(g, n.src[2]);
                     let bits = mask_bits(g, n.src[0]);
                     let c = widen_mask(&c, bits, ty.base.bytes() * 8, ty.lanes);
                     format!("kl_select_{}({c}, {a}, {b})", ctype(ty))
@@ -343,6 +350,16 @@ impl Renderer {
             op => panic!("{op:?} is no expression"),
         };
         self.name(g, id, text)
+    }
+
+    /// As [`Renderer::value`], for lanes of a vector: truth values are 0 or -1, in bytes.
+    fn lane_value(&mut self, g: &mut Graph, id: Id) -> String {
+        let v = self.value(g, id);
+        match g.ty(id) {
+            Type { base: DType::Bool, lanes: 1 } => format!("-{v}"),
+            Type { base: DType::Bool, lanes } => widen_mask(&v, mask_bits(g, id), 8, lanes),
+            _ => v,
+        }
     }
 
     /// Gives an expression a name in the innermost scope.
@@ -412,7 +429,7 @@ impl Renderer {
             let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
             return format!("kl_round_bf16x32({low}, {high})");
         }
-        let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.value(g, s))).collect();
+        let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.lane_value(g, s))).collect();
         if parts.iter().all(|p| p.0.lanes == 1) {
             let v: Vec<String> = parts.into_iter().map(|p| p.1).collect();
             return format!("({}){{{}}}", ctype(ty), v.join(", "));
@@ -471,7 +488,6 @@ fn mask_bits(g: &Graph, id: Id) -> usize {
     match g.op(id) {
         Op::Binary(BinOp::Lt | BinOp::Eq) => g.dtype(g.src(id)[0]).bytes() * 8,
         Op::Binary(_) | Op::Unary(_) => mask_bits(g, g.src(id)[0]),
-        Op::Where => mask_bits(g, g.src(id)[1]),
         _ => 8,
     }
 }

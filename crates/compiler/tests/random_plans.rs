@@ -1,4 +1,4 @@
-//! Random legal plans and cuts on every kernel of several programs leave their
+//! Random legal plans, cuts and orders of loops on every kernel of several programs leave their
 //! results equal. The cases are the same in every run, and a failure is shrunk
 //! to the plainest plan that still fails.
 
@@ -8,6 +8,8 @@ use compiler::tile::Plan;
 use compiler::{Cuts, Numerics, Options};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use support::{options, programs};
 
 /// Plans that each policy tries, each on one program.
@@ -43,29 +45,36 @@ fn cuts() -> impl Strategy<Value = Cuts> {
     prop_oneof![1 => Just(Cuts::Sized), 3 => any::<u64>().prop_map(Cuts::Random)]
 }
 
-/// Runs random programs under random plans.
-fn check(numerics: Numerics, most: f64) {
+/// Runs random programs under random plans. Random cuts and orders have to leave items to each of the `paths` of vectors.
+fn check(numerics: Numerics, most: f64, paths: &[&str]) {
     let all = programs::all();
     let times: u32 = std::env::var("TIMES").map_or(1, |times| times.parse().expect("a number"));
     let cases = CASES * times;
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    // Items by path, where cuts and orders are random.
+    let items: RefCell<BTreeMap<&str, usize>> = RefCell::default();
     let tried = runner.run(&(0..all.len(), plan(), cuts()), |(program, plan, cuts)| {
         let (name, case) = &all[program];
         let options = Options { cuts, check: true, ..options(numerics, plan) };
-        case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+        let c = case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+        if cuts != Cuts::Sized {
+            c.bodies.iter().flat_map(|b| &b.paths).for_each(|path| *items.borrow_mut().entry(path).or_default() += 1);
+        }
         Ok(())
     });
     tried.unwrap_or_else(|e| panic!("{numerics:?}: {e}"));
-    println!("random plans: {cases} on {} programs, {numerics:?}", all.len());
+    println!("random plans: {cases} on {} programs, {numerics:?}; items {:?}", all.len(), items.borrow());
+    let none: Vec<_> = paths.iter().filter(|&path| !items.borrow().contains_key(path)).collect();
+    assert!(none.is_empty(), "{numerics:?}: no item took {none:?}");
 }
 
 #[test]
 fn random_plans_give_the_same() {
-    check(Numerics::Exact, EXACT);
+    check(Numerics::Exact, EXACT, &["vector map", "vector reduction"]);
 }
 
 #[test]
 fn random_plans_give_the_same_with_codes_of_8_bits() {
-    check(Numerics::Int8, INT8);
+    check(Numerics::Int8, INT8, &["vector map", "vector reduction", "integer dot"]);
 }

@@ -3,13 +3,15 @@
 
 #[path = "../../compiler/tests/support/mod.rs"]
 mod cases;
+#[path = "support/run.rs"]
+mod run;
 mod support;
 
 use cases::programs::{self, format, input, weights};
-use cases::{Case, Random, nmse};
+use cases::{Case, Random};
 use compiler::program::{BufferKind, Count, Kernel, Program};
-use compiler::{Compiled, Numerics, Options, Tensor, dims};
-use device::{Device, Error, Interpreter, Memory, Result};
+use compiler::{Numerics, Options, Tensor, dims};
+use device::{Device, Error, Interpreter, Memory};
 use ir::{Axis, DType, Graph, Id, Op, Space};
 use std::sync::Arc;
 use support::{Builder, Folder, cpu};
@@ -20,43 +22,9 @@ const EXACT: f64 = 1e-11;
 /// NMSE of activations of 8 bits.
 const INT8: f64 = 1e-3;
 
-/// A step of a case on a device: the values of its outputs and states.
-fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {
-    let program = Arc::new(compiled.program.clone());
-    let mut memory = Memory::new();
-    for buffer in &program.buffers {
-        if let BufferKind::Weight(name) | BufferKind::Planes { name, .. } = &buffer.kind {
-            memory.copy_weight(name.as_str(), &case.data[name])?;
-        }
-    }
-    let mut step = device.load(program.clone(), &mut memory)?;
-    for buffer in &program.buffers {
-        let (name, bytes) = match &buffer.kind {
-            BufferKind::Input(name) => (name, memory.input_mut::<u8>(name)?),
-            BufferKind::State(name) => (name, memory.state_mut::<u8>(name)?),
-            _ => continue,
-        };
-        bytes[..case.data[name].len()].copy_from_slice(&case.data[name]);
-    }
-    let value = |name: &str| case.vars.iter().find(|var| var.0 == name).map_or(1, |var| var.1);
-    let vars: Vec<i64> = program.vars.iter().map(|var| value(&var.name)).collect();
-    step.run(&mut memory, &vars)?;
-    let floats = |ty: DType, bytes: &[u8]| {
-        ir::interp::Tensor { ty, dims: vec![bytes.len() / ty.bytes()], bytes: bytes.to_vec() }.floats()
-    };
-    let outputs = case.outs.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.output::<u8>(name)?)));
-    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.state::<u8>(name)?)));
-    outputs.chain(states).collect()
-}
-
 fn check(device: &dyn Device, name: &str, case: &Case, options: &Options, most: f64) {
     let compiled = case.compile(options).expect("a program");
-    let got = run(device, case, &compiled).unwrap_or_else(|error| panic!("{name}: {error}"));
-    for ((output, want), got) in case.expected(&compiled).expect("values").iter().zip(got) {
-        let error = nmse(&got[..want.len()], want);
-        let close = error <= most;
-        assert!(close, "{name} on {}: {output} has NMSE {error:.2e}", device.name());
-    }
+    run::check(device, case, &compiled, most).unwrap_or_else(|e| panic!("{name} on {}: {e}", device.name()));
 }
 
 #[test]

@@ -81,5 +81,5 @@ pub fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         steps[i] = best;
         total /= best;
     }
-    Cut { steps }
+    Cut { steps, order: None }
 }

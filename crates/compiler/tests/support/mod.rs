@@ -2,6 +2,7 @@
 //! graphs through the tensor interpreter.
 #![allow(dead_code, missing_docs)]
 
+pub mod graphs;
 pub mod programs;
 
 use compiler::program::BufferKind;

@@ -24,6 +24,8 @@ pub fn all() -> Vec<(String, Case)> {
         gather_from_a_quantised_table
         the_largest_of_each_row
         ties_and_nan_have_a_place_in_the_order
+        the_largest_of_one
+        truth_values_of_truth_values
         experts_are_read_in_place
         experts_of_grouped_tokens
         a_sum_longer_than_a_panel
@@ -181,6 +183,25 @@ fn ties_and_nan_have_a_place_in_the_order() -> Case {
     case.bind("x", bytes(&[1.0, f32::NAN, 3.0, 3.0, f32::NEG_INFINITY, 0.0, -0.0, 3.0]));
     let x = case.b.input("x", DType::F32, dims![t, 8]);
     case.output("ids", &x.topk(8));
+    case
+}
+
+fn the_largest_of_one() -> Case {
+    let mut case = Case::default();
+    case.bind("x", bytes(&Random(6).floats(96)));
+    let x = case.b.input("x", DType::F32, dims![24, 4, 1]);
+    case.output("ids", &x.exp().topk(1));
+    case
+}
+
+fn truth_values_of_truth_values() -> Case {
+    let mut case = Case::default();
+    let x = input(&mut case, "x", 3, 16, &mut Random(6));
+    case.bind("n", int_bytes(&[3, 1, 4, 1]));
+    let n = case.b.input("n", DType::I32, dims![4]);
+    let few = n.lt(&case.b.int32(2)).reshape(dims![1, 4]).expand(dims![4, 4]).reshape(dims![1, 16]);
+    let few = few.expand(&x.shape());
+    case.output("y", &x.lt(&(&x * 0.5)).select(&few, &x.lt(&(-&x + 0.25))).select(&x.exp(), &x));
     case
 }
 

@@ -1,0 +1,51 @@
+//! Steps of cases on a device.
+
+use super::cases::{Case, nmse};
+use compiler::Compiled;
+use compiler::program::BufferKind;
+use device::{Device, Memory, Result};
+use ir::DType;
+use std::sync::Arc;
+
+/// A step of a case on a device: the values of its outputs and states.
+fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {
+    let program = Arc::new(compiled.program.clone());
+    let mut memory = Memory::new();
+    for buffer in &program.buffers {
+        if let BufferKind::Weight(name) | BufferKind::Planes { name, .. } = &buffer.kind {
+            memory.copy_weight(name.as_str(), &case.data[name])?;
+        }
+    }
+    let mut step = device.load(program.clone(), &mut memory)?;
+    for buffer in &program.buffers {
+        let (name, bytes) = match &buffer.kind {
+            BufferKind::Input(name) => (name, memory.input_mut::<u8>(name)?),
+            BufferKind::State(name) => (name, memory.state_mut::<u8>(name)?),
+            _ => continue,
+        };
+        bytes[..case.data[name].len()].copy_from_slice(&case.data[name]);
+    }
+    let value = |name: &str| case.vars.iter().find(|var| var.0 == name).map_or(1, |var| var.1);
+    let vars: Vec<i64> = program.vars.iter().map(|var| value(&var.name)).collect();
+    step.run(&mut memory, &vars)?;
+    let floats = |ty: DType, bytes: &[u8]| {
+        ir::interp::Tensor { ty, dims: vec![bytes.len() / ty.bytes()], bytes: bytes.to_vec() }.floats()
+    };
+    let outputs = case.outs.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.output::<u8>(name)?)));
+    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.state::<u8>(name)?)));
+    outputs.chain(states).collect()
+}
+
+/// Runs a case on a device and compares; `most` is the NMSE that is allowed.
+pub fn check(device: &dyn Device, case: &Case, compiled: &Compiled, most: f64) -> std::result::Result<(), String> {
+    let got = run(device, case, compiled).map_err(|error| error.to_string())?;
+    for ((output, want), got) in case.expected(compiled)?.iter().zip(got) {
+        let error = nmse(&got[..want.len()], want);
+        // Written so that NaN fails.
+        let close = error <= most;
+        if !close {
+            return Err(format!("{output} has NMSE {error:.2e}"));
+        }
+    }
+    Ok(())
+}
