@@ -410,13 +410,14 @@ pub(crate) fn integer_dot(
         for (ci, c) in copies.iter().enumerate() {
             let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
             let lanes = q.bytes / 4;
-            let mut chains: Vec<(&Vec<u16>, Vec<(Id, Id)>)> = vec![];
+            let mut chains: Vec<(&Vec<u16>, Dots)> = vec![];
             for (code, x, map) in &q.steps {
-                let step = (sub(g, *code), sub(g, *x));
-                match chains.iter_mut().find(|m| m.0 == map) {
-                    Some((_, steps)) => steps.push(step),
-                    None => chains.push((map, vec![step])),
-                }
+                let (code, x) = (sub(g, *code), sub(g, *x));
+                let at = chains.iter().position(|c| c.0 == map).unwrap_or_else(|| {
+                    chains.push((map, Dots::new(g, lanes, p.most, t.plan.pairs)));
+                    chains.len() - 1
+                });
+                chains[at].1.add(g, code, x);
             }
             let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64, turn: usize| {
                 *accs.entry((ci, lanes, turn % turns)).or_insert_with(|| {
@@ -448,9 +449,7 @@ pub(crate) fn integer_dot(
                 factor = Some(held);
             }
             let used = chains.len();
-            for (turn, (map, steps)) in chains.into_iter().enumerate() {
-                let mut dots = Dots::new(g, lanes, p.most, t.plan.pairs);
-                steps.into_iter().for_each(|(code, x)| dots.add(g, code, x));
+            for (turn, (map, mut dots)) in chains.into_iter().enumerate() {
                 let dots = dots.total(g);
                 let mut v = g.cast(dots, DType::F32);
                 if let Some(f) = factor {

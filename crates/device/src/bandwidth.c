@@ -37,16 +37,32 @@ typedef float floats __attribute__((vector_size(WIDTH)));
 #define OPAQUE(v) __asm__ volatile("" : "+m"(v))
 #endif
 
+// Vectors that one call of dot multiplies. Where products are added by twos, those of eight vectors of codes of 4 bits
+// fit into 16 bits before they are widened.
+#if (defined(__AVX512BW__) && !defined(__AVX512VNNI__)) || (defined(__AVX2__) && !defined(__AVX512BW__) && !defined(__AVXVNNI__))
+#define TOGETHER 8
+#else
+#define TOGETHER 1
+#endif
+
 static inline ints dot(ints sum, ints a, ints b) {
 #if defined(__AVX512VNNI__)
     return (ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
 #elif defined(__AVX512BW__)
     __m512i pairs = _mm512_maddubs_epi16((__m512i)a, (__m512i)b);
+    for (int i = 1; i < TOGETHER; i++) {
+        OPAQUE(a);
+        pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16((__m512i)a, (__m512i)b));
+    }
     return sum + (ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 #elif defined(__AVXVNNI__)
     return (ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
 #elif defined(__AVX2__)
     __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)b);
+    for (int i = 1; i < TOGETHER; i++) {
+        OPAQUE(a);
+        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)a, (__m256i)b));
+    }
     return sum + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (ints)vdotq_s32((int32x4_t)sum, (int8x16_t)a, (int8x16_t)b);
@@ -85,7 +101,7 @@ static inline void integer_dot(char *data, int64_t begin, int64_t end, int64_t b
             for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, b[i]);
         }
         for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
-        int64_t result[2] = {CHAINS * WIDTH, sum[0][0]};
+        int64_t result[2] = {CHAINS * WIDTH * TOGETHER, sum[0][0]};
         memcpy(data + task * bytes, result, sizeof result);
     }
 }

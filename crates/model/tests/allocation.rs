@@ -2,7 +2,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -51,7 +51,7 @@ fn a_warm_step_allocates_nothing() {
         ("tiny-mla-moe", Numerics::Exact, CacheKind::F32),
         ("tiny-mla-dense", Numerics::Int8, CacheKind::Q8_0),
     ] {
-        let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 64, cache };
+        let options = EngineOptions { compiler: support::options(numerics), context: 256, chunk: 64, cache };
         let mut engine = Engine::new(synth(shape, "q4_0", None), cpu(2), options).expect("an engine");
         let mut at = 0;
         for count in [12, 5, 1] {

@@ -1,28 +1,22 @@
 //! Sequences in a batch against each of them alone, on tiny models with random weights.
 
-#[allow(dead_code)]
-#[path = "support/weights.rs"]
-mod weights;
+mod support;
 
-use compiler::{Numerics, Options};
-use device::{CacheConfig, Cpu, CpuConfig};
+use compiler::Numerics;
+use device::Cpu;
 use gguf::Gguf;
 use model::batch::Batch;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::synth::{Plan, SynthOptions};
-use std::path::Path;
 use std::sync::Arc;
+use support::{cpu, weights};
 
 /// NMSE that batch mates may make under `exact`.
 const EXACT_NMSE: f64 = 1e-9;
 
-fn cpu() -> Arc<Cpu> {
-    let mut config = CpuConfig::from_environment();
-    config.threads = 2;
-    config.cache = CacheConfig { folder: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")), ..config.cache };
-    Arc::new(Cpu::new(&config).expect("a C compiler"))
-}
+/// The same where it may move a few inputs, and what the cache keeps of them, by a code of 8 bits.
+const INT8_NMSE: f64 = 1e-3;
 
 fn file(shape: &str, quant: &str) -> Arc<Gguf> {
     let plan = Plan::new(shape, quant, &SynthOptions::default()).expect("a shape");
@@ -30,7 +24,7 @@ fn file(shape: &str, quant: &str) -> Arc<Gguf> {
 }
 
 fn options(numerics: Numerics, cache: CacheKind) -> EngineOptions {
-    EngineOptions { compiler: Options::cpu(numerics, 64), context: 200, chunk: 48, cache }
+    EngineOptions { compiler: support::options(numerics), context: 200, chunk: 48, cache }
 }
 
 /// Tokens that differ from sequence to sequence.
@@ -93,7 +87,7 @@ const STEPS: [[usize; 3]; 9] =
     [[30, 0, 0], [1, 40, 0], [1, 40, 5], [1, 1, 1], [1, 1, 1], [0, 1, 40], [20, 1, 1], [16, 1, 1], [0, 1, 0]];
 
 fn check(shape: &str, quant: &str, options: &EngineOptions) -> Vec<f64> {
-    let (cpu, file) = (cpu(), file(shape, quant));
+    let (cpu, file) = (cpu(2), file(shape, quant));
     let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
     let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
     let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
@@ -129,7 +123,7 @@ fn batch_mates_make_little_difference_with_integers() {
     {
         for (s, nmse) in check("tiny-qwen3", "q4_0", &options(numerics, cache)).into_iter().enumerate() {
             println!("{numerics:?}, cache of {cache}, sequence {s}: nmse {nmse:.2e}");
-            assert!(nmse <= 1e-4, "{numerics:?}, cache of {cache}, sequence {s}: nmse {nmse:.2e}");
+            assert!(nmse <= INT8_NMSE, "{numerics:?}, cache of {cache}, sequence {s}: nmse {nmse:.2e}");
         }
     }
 }
@@ -144,7 +138,7 @@ fn batch_mates_make_no_difference_at_all_if_that_is_asked_for() {
         ("tiny-mla-moe", "q4_k_m", f16),
         ("tiny-mla-dense", "q4_0", q8_0),
     ] {
-        let (cpu, file) = (cpu(), file(shape, quant));
+        let (cpu, file) = (cpu(2), file(shape, quant));
         let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
         let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
         let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
@@ -182,7 +176,7 @@ fn batch_mates_make_no_difference_at_all_if_that_is_asked_for() {
 /// The hidden state is what the head reads: its product with the head's rows is the logits.
 #[test]
 fn hidden_states_times_the_head_are_the_logits() {
-    let (cpu, file) = (cpu(), file("tiny-llama", "q8_0"));
+    let (cpu, file) = (cpu(2), file("tiny-llama", "q8_0"));
     let config = model::config::Config::read(&file).expect("a model");
     let (vocab, hidden) = (config.vocab as usize, config.hidden as usize);
     let name = if file.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" };
@@ -211,7 +205,7 @@ fn hidden_states_times_the_head_are_the_logits() {
 /// A page goes from one sequence to the next; what was in it must not matter, whatever it was.
 #[test]
 fn what_another_sequence_left_is_not_read() {
-    let cpu = cpu();
+    let cpu = cpu(2);
     let plain = file("tiny-llama", "q4_0");
     let victim = 7u32;
     // A token whose embedding is infinite leaves NaN in the cache.

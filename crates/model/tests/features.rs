@@ -3,7 +3,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor, Writer};
 use model::cache::CacheKind;
@@ -23,7 +23,7 @@ const VOCAB: usize = 512;
 const STEPS: [usize; 4] = [20, 5, 1, 1];
 
 fn options(numerics: Numerics) -> EngineOptions {
-    EngineOptions { compiler: Options::cpu(numerics, 64), context: 128, chunk: 64, cache: CacheKind::F32 }
+    EngineOptions { compiler: support::options(numerics), context: 128, chunk: 64, cache: CacheKind::F32 }
 }
 
 fn ids() -> Vec<u32> {

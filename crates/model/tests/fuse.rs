@@ -2,7 +2,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -18,7 +18,7 @@ const STEPS: [usize; 5] = [128, 9, 3, 1, 1];
 
 /// Logits of all tokens, and the class and the launches of each step.
 fn logits(file: &Arc<Gguf>, without: &[&str]) -> (Vec<f32>, Vec<(Class, usize)>) {
-    let mut compiler = Options::cpu(Numerics::Exact, 64);
+    let mut compiler = support::options(Numerics::Exact);
     compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { compiler, context: 256, chunk: 192, cache: CacheKind::F32 };
     let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");

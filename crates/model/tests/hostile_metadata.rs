@@ -3,7 +3,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use device::Null;
 use gguf::{GgmlType, Gguf, ValueBuf, Writer};
 use model::cache::CacheKind;
@@ -16,7 +16,7 @@ use support::synth;
 /// Everything that happens to a file before it runs.
 fn open(file: &Arc<Gguf>) -> Result<(), EngineError> {
     let options =
-        EngineOptions { compiler: Options::cpu(Numerics::Int8, 64), context: 128, chunk: 64, cache: CacheKind::F16 };
+        EngineOptions { compiler: support::options(Numerics::Int8), context: 128, chunk: 64, cache: CacheKind::F16 };
     let mut engine = Engine::new(file.clone(), Arc::new(Null), options)?;
     Class::ALL.into_iter().try_for_each(|class| engine.compile(class).map(|_| ()))
 }

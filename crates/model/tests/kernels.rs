@@ -3,8 +3,8 @@
 
 mod support;
 
+use compiler::Numerics;
 use compiler::program::{BufferKind, Program};
-use compiler::{Numerics, Options};
 use device::{CompileReport, Device, Executable, Interpreter, Memory, Profile, Result};
 use gguf::Gguf;
 use ir::{DType, Op, Space};
@@ -101,10 +101,10 @@ impl Executable for Kept {
 }
 
 /// What each step stores on a device.
-fn steps(file: &Arc<Gguf>, device: Arc<dyn Device>, numerics: Numerics, vector_bytes: usize) -> Vec<Stored> {
+fn steps(file: &Arc<Gguf>, device: Arc<dyn Device>, numerics: Numerics) -> Vec<Stored> {
     let stored = Arc::new(Mutex::new(Stored::new()));
     let apart = Apart { inner: device, stored: stored.clone() };
-    let compiler = Options::cpu(numerics, vector_bytes);
+    let compiler = support::options(numerics);
     let options = EngineOptions { compiler, context: 256, chunk: 192, cache: CacheKind::of(numerics) };
     let mut engine = Engine::new(file.clone(), Arc::new(apart), options).expect("a model");
     let ids = tokens(STEPS.iter().sum(), VOCAB, 3);
@@ -135,10 +135,10 @@ fn distance(ty: DType, got: &[u8], want: &[u8]) -> f64 {
     if got == want { 0.0 } else { nmse(&got, &want) }
 }
 
-fn check(shape: &str, numerics: Numerics, vector_bytes: usize, most: f64) -> usize {
+fn check(shape: &str, numerics: Numerics, most: f64) -> usize {
     let file = synth(shape, "q4_0", Some(2));
-    let processor = steps(&file, cpu(2), numerics, vector_bytes);
-    let interpreted = steps(&file, Arc::new(Interpreter), numerics, vector_bytes);
+    let processor = steps(&file, cpu(2), numerics);
+    let interpreted = steps(&file, Arc::new(Interpreter), numerics);
     let mut compared = 0;
     for ((got, want), count) in processor.iter().zip(&interpreted).zip(STEPS) {
         assert!(got.keys().eq(want.keys()) && !got.is_empty(), "{shape}: a step of {count} stores other buffers");
@@ -159,7 +159,7 @@ const EXPERTS: [&str; 3] = ["tiny-mla-moe", "tiny-mla-softmax", "tiny-qwen3moe"]
 #[test]
 fn every_kernel_stores_what_the_interpreter_does() {
     for shape in DENSE.into_iter().chain(EXPERTS) {
-        let compared = check(shape, Numerics::Exact, 64, EXACT);
+        let compared = check(shape, Numerics::Exact, EXACT);
         println!("{shape}, exact: {compared} buffers");
     }
 }
@@ -167,7 +167,7 @@ fn every_kernel_stores_what_the_interpreter_does() {
 #[test]
 fn every_kernel_stores_what_the_interpreter_does_with_codes_of_8_bits() {
     for shape in DENSE {
-        let compared = check(shape, Numerics::Int8, 64, INT8);
+        let compared = check(shape, Numerics::Int8, INT8);
         println!("{shape}, int8: {compared} buffers");
     }
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -31,7 +31,7 @@ fn quantised(shape: &str, layers: Option<u32>) -> Arc<Gguf> {
 /// Logits of all tokens in steps of several sizes.
 fn logits(file: &Arc<Gguf>, numerics: Numerics) -> Vec<f32> {
     let options =
-        EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 64, cache: CacheKind::F32 };
+        EngineOptions { compiler: support::options(numerics), context: 256, chunk: 64, cache: CacheKind::F32 };
     let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
     let ids = tokens(48, VOCAB as u32, 6);
     let mut out = vec![];

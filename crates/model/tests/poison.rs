@@ -3,7 +3,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;
@@ -176,7 +176,7 @@ fn a_softmax_of_nothing_is_nan() {
 }
 
 fn interpreted(file: &Arc<Gguf>) -> Engine {
-    let compiler = Options::cpu(Numerics::Exact, 64);
+    let compiler = support::options(Numerics::Exact);
     let options = EngineOptions { compiler, context: 64, chunk: 64, cache: CacheKind::F32 };
     Engine::new(file.clone(), Arc::new(Interpreter), options).expect("sound metadata")
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use device::Interpreter;
 use model::batch::Batch;
 use model::cache::CacheKind;
@@ -16,7 +16,7 @@ use support::{cpu, nmse, synth, tokens};
 const CONTEXT: i64 = 320;
 
 fn options(cache: CacheKind, without: &[&str]) -> EngineOptions {
-    let mut compiler = Options::cpu(Numerics::Exact, 64);
+    let mut compiler = support::options(Numerics::Exact);
     compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
     EngineOptions { compiler, context: CONTEXT, chunk: 192, cache }
 }

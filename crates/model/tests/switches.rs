@@ -46,7 +46,7 @@ impl Case {
         let (mla, llama) = (synth("tiny-mla-moe", "q4_0", Some(2)), synth("tiny-llama", "q4_k_m", Some(2)));
         let (one_mla, one_llama) = (synth("tiny-mla-dense", "q4_0", Some(1)), synth("tiny-llama", "q4_0", Some(1)));
         let case = |name, file: &Arc<gguf::Gguf>, numerics, change: &dyn Fn(&mut Case)| {
-            let mut compiler = Options::cpu(numerics, 64);
+            let mut compiler = support::options(numerics);
             compiler.check = numerics == Numerics::Exact;
             let most = if numerics == Numerics::Exact { 1e-9 } else { 2e-2 };
             let (file, cache, steps) = (file.clone(), CacheKind::F32, STEPS[0]);
@@ -62,6 +62,9 @@ impl Case {
             case("grouped, int8", &llama, int8, &|c| c.special = false),
             case("a cache of q8_0", &one_llama, int8, &|c| c.cache = CacheKind::Q8_0),
             case("a matrix unit", &one_llama, int8, &|c| c.compiler.plan.product = true),
+            case("products by twos", &one_llama, int8, &|c| {
+                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (32, true);
+            }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
             case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use compiler::{Numerics, Options};
+use compiler::Numerics;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
@@ -20,7 +20,7 @@ const STEPS: [(usize, Class); 7] = [
 ];
 
 fn logits(shape: &str, numerics: Numerics, cache: CacheKind, threads: usize) -> Vec<u32> {
-    let options = EngineOptions { compiler: Options::cpu(numerics, 64), context: 256, chunk: 192, cache };
+    let options = EngineOptions { compiler: support::options(numerics), context: 256, chunk: 192, cache };
     let mut engine = Engine::new(synth(shape, "q4_0", None), cpu(threads), options).expect("an engine");
     let ids = tokens(STEPS.iter().map(|step| step.0).sum(), 512, 5);
     let mut out = vec![];

@@ -3,7 +3,7 @@
 mod support;
 
 use compiler::program::Program;
-use compiler::{Numerics, Options, Setting, Tuned};
+use compiler::{Numerics, Setting, Tuned};
 use device::{Device, Executable, Memory};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -41,13 +41,9 @@ impl Device for Saboteur {
 }
 
 fn engine(device: Arc<dyn Device>) -> Engine {
-    let compiler = Options::cpu(Numerics::Int8, device_width());
+    let compiler = support::options(Numerics::Int8);
     let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F16 };
     Engine::new(synth("tiny-mla-moe", "q4_0", Some(2)), device, options).expect("a model")
-}
-
-fn device_width() -> usize {
-    device::Target::detect(None).expect("a target").isa.vector_bytes()
 }
 
 fn search(engine: &mut Engine, step: Step, seconds: u64, go_on: bool) -> Outcome {

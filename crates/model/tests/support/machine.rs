@@ -1,7 +1,7 @@
 //! The programs of a model, driven by hand: any tokens of any sequences at any pages in one step.
 
+use compiler::Numerics;
 use compiler::program::Program;
-use compiler::{Numerics, Options};
 use device::{Cpu, Device, Executable, Memory};
 use gguf::Gguf;
 use model::cache::CacheKind;
@@ -106,7 +106,7 @@ impl Machine {
             row_pages,
             cache,
         };
-        let options = Options::cpu(numerics, 64);
+        let options = super::options(numerics);
         let program = Arc::new(build(&self.file, &self.config, &sizes, &options).expect("a program").program);
         self.programs.insert(class, program.clone());
         program

@@ -6,7 +6,8 @@ pub mod machine;
 pub mod reference;
 pub mod weights;
 
-use device::{CacheConfig, Cpu, CpuConfig};
+use compiler::{Numerics, Options};
+use device::{CacheConfig, Cpu, CpuConfig, Target};
 use gguf::Gguf;
 use model::synth::{Plan, SynthOptions};
 use std::path::Path;
@@ -18,6 +19,13 @@ pub fn cpu(threads: usize) -> Arc<Cpu> {
     config.threads = threads;
     config.cache = CacheConfig { folder: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")), ..config.cache };
     Arc::new(Cpu::new(&config).expect("a C compiler"))
+}
+
+/// What the compiler does for this machine, without its matrix unit.
+pub fn options(numerics: Numerics) -> Options {
+    let mut options = Target::detect(None).expect("a target").options(numerics);
+    options.plan.product = false;
+    options
 }
 
 /// A file of random weights.
