@@ -102,6 +102,7 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     Some(Pattern { code, most, x, factors, rests, bits, group, element })
 }
 
+/// Whether words are put together from bits of several bytes.
 fn in_bits(g: &Graph, e: Id) -> bool {
     g.toposort(&[e]).iter().any(|&id| *g.op(id) == Op::Binary(BinOp::Or) && g.dtype(id) == DType::I32)
 }

@@ -585,7 +585,8 @@ pub(crate) fn expand_copies(g: &mut Graph, unrolled: &[(Id, Id, i64)]) -> Vec<Fx
                 let at = g.mul(r, k);
                 let mut at = g.add(at, i);
                 let extent = g.src(d)[0];
-                if g.as_int(extent).is_none() {
+                // What is past the end is the last one again.
+                if g.as_int(extent).is_none_or(|n| n % u != 0) {
                     let one = g.int(1);
                     let last = g.sub(extent, one);
                     at = g.binary(BinOp::Min, at, last);
