@@ -8,7 +8,7 @@
 
 use crate::lower::Item;
 use crate::slp::Packer;
-use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, or_last, replace, zero};
 use ir::index::{Linear, bounds};
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
@@ -689,10 +689,9 @@ fn arrange(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], tokens: Option<&Bl
 impl Block {
     /// The token of a slot; past the last one, the last one again.
     fn token_at_slot(&self, g: &mut Graph) -> Id {
-        let (n, one) = (g.int(self.side), g.int(1));
+        let n = g.int(self.side);
         let first = g.mul(self.at, n);
         let at = g.add(first, self.slot);
-        let last = g.sub(g.src(self.token)[0], one);
-        g.binary(BinOp::Min, at, last)
+        or_last(g, at, self.token)
     }
 }

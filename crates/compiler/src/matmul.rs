@@ -12,7 +12,7 @@
 use crate::dot::{Dots, Pattern, Stream, combined, integer_dot, lane_order, matches, panels, terms};
 use crate::lower::Item;
 use crate::slp::{Packer, splat};
-use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, few_or_many, make_loop, or_last, replace, zero};
 use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
@@ -219,12 +219,10 @@ impl Tile<'_> {
 
     /// Token `i` of block `block`; past the last one, the last one again.
     fn token_at(&self, g: &mut Graph, block: Id, i: i64) -> Id {
-        let (n, i, one) = (g.int(self.tokens), g.int(i), g.int(1));
+        let (n, i) = (g.int(self.tokens), g.int(i));
         let at = g.mul(block, n);
         let at = g.add(at, i);
-        let most = g.src(self.token)[0];
-        let last = g.sub(most, one);
-        g.binary(BinOp::Min, at, last)
+        or_last(g, at, self.token)
     }
 
     fn token_blocks(&self, t: &mut Tiler, g: &mut Graph) -> Id {

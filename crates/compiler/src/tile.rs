@@ -574,6 +574,13 @@ pub(crate) fn first_lane(g: &mut Graph, index: Id, range: Id, r: Id, n: i64) -> 
     Some(replace(g, index, range, at))
 }
 
+/// `at`, or the last index of a dimension if that is past its end.
+pub(crate) fn or_last(g: &mut Graph, at: Id, dim: Id) -> Id {
+    let one = g.int(1);
+    let last = g.sub(g.src(dim)[0], one);
+    g.binary(BinOp::Min, at, last)
+}
+
 /// Every combination of unrolled offsets, as replacements of the dimensions.
 pub(crate) fn expand_copies(g: &mut Graph, unrolled: &[(Id, Id, i64)]) -> Vec<FxHashMap<Id, Id>> {
     let mut all = vec![FxHashMap::default()];
@@ -584,12 +591,8 @@ pub(crate) fn expand_copies(g: &mut Graph, unrolled: &[(Id, Id, i64)]) -> Vec<Fx
                 let (k, i) = (g.int(u), g.int(i));
                 let at = g.mul(r, k);
                 let mut at = g.add(at, i);
-                let extent = g.src(d)[0];
-                // What is past the end is the last one again.
-                if g.as_int(extent).is_none_or(|n| n % u != 0) {
-                    let one = g.int(1);
-                    let last = g.sub(extent, one);
-                    at = g.binary(BinOp::Min, at, last);
+                if g.as_int(g.src(d)[0]).is_none_or(|n| n % u != 0) {
+                    at = or_last(g, at, d);
                 }
                 let mut m: FxHashMap<Id, Id> = m.clone();
                 m.insert(d, at);
