@@ -11,7 +11,7 @@ use crate::dot::{BLOCK, combined, terms};
 use crate::lower::Item;
 use crate::matmul::divides;
 use crate::slp::Packer;
-use crate::tile::{Tiler, collect_loads, depends, few_or_many, has_reduction, make_loop, replace, zero};
+use crate::tile::{Tiler, collect_loads, depends, few_or_many, has_reduction, make_loop, or_last, replace, zero};
 use crate::transpose::transpose;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, PRODUCT, ReduceOp, Type};
@@ -173,13 +173,12 @@ impl Tile<'_> {
 
     /// Token `i` of half `half` of block `block`; past the last one, the last one again.
     fn token_at(&self, g: &mut Graph, block: Id, half: Id, i: Id) -> Id {
-        let (side, n, one) = (g.int(SIDE), g.int(HALF), g.int(1));
+        let (side, n) = (g.int(SIDE), g.int(HALF));
         let at = g.mul(block, side);
         let half = g.mul(half, n);
         let at = g.add(at, half);
         let at = g.add(at, i);
-        let last = g.sub(g.src(self.token)[0], one);
-        g.binary(BinOp::Min, at, last)
+        or_last(g, at, self.token)
     }
 
     /// `e` for [`SIDE`] elements from `offset` on in pass `range` over stretches of `span`, in bf16.
