@@ -3,8 +3,18 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__x86_64__)
+#if defined(__AVX2__)
+#if defined(__clang__) || defined(__AVX512F__) || defined(__AVXVNNI__) || __GNUC__ > 15
 #include <immintrin.h>
+#else
+/* The parts of immintrin.h that are meant: gcc takes ten times as long for those of other processors. */
+#define _IMMINTRIN_H_INCLUDED
+#include <nmmintrin.h>
+#include <avxintrin.h>
+#include <avx2intrin.h>
+#include <fmaintrin.h>
+#include <f16cintrin.h>
+#endif
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -32,6 +42,21 @@ KL_TYPES(KL_MEMORY)
   KL name##x##n kl_min_##name##x##n(name##x##n a, name##x##n b) { return kl_select_##name##x##n((mask##x##n)(a < b), a, b); }
 KL_SIZES(KL_INTEGER_ORDER, i32, int32_t, i32)
 KL_SIZES(KL_INTEGER_ORDER, u8, uint8_t, i8)
+/* x86 shifts no bytes. gcc takes four additions for a shift by four, and two masks where one would do. */
+#if defined(__x86_64__)
+#define KL_BYTE_SHIFTS(name, words) \
+  KL name kl_shl_##name(name v, int by) { return (name)((words)v << by) & (uint8_t)(0xff << by); } \
+  KL name kl_shr_##name(name v, int by) { return (name)((words)v >> by) & (uint8_t)(0xff >> by); }
+#else
+#define KL_BYTE_SHIFTS(name, words) \
+  KL name kl_shl_##name(name v, int by) { return v << by; } \
+  KL name kl_shr_##name(name v, int by) { return v >> by; }
+#endif
+KL_BYTE_SHIFTS(u8x4, u16x2)
+KL_BYTE_SHIFTS(u8x8, u16x4)
+KL_BYTE_SHIFTS(u8x16, u16x8)
+KL_BYTE_SHIFTS(u8x32, u16x16)
+KL_BYTE_SHIFTS(u8x64, u16x32)
 
 #define KL_HALVES_4(name) \
   KL name##x4 kl_join_##name##x4(name##x2 a, name##x2 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3); } \

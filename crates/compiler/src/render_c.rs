@@ -6,7 +6,7 @@
 //! instruction set.
 
 use crate::tile::{Body, collect_loads};
-use ir::{BinOp, Const, DType, Graph, Id, Op, PRODUCT, ReduceOp, Space, Type, UnOp};
+use ir::{BinOp, Const, DType, Graph, Id, Node, Op, PRODUCT, ReduceOp, Space, Type, UnOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
@@ -291,6 +291,8 @@ impl Renderer {
                     matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
                 if natural {
                     format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
+                } else if let Some(text) = shifted_bytes(g, *op, &n, &a) {
+                    text
                 } else {
                     binary(*op, g.ty(n.src[0]), &a, &b)
                 }
@@ -545,6 +547,17 @@ fn unary(op: UnOp, ty: Type, a: &str, mask: usize) -> String {
         UnOp::Abs => format!("kl_abs{suffix}({a})"),
         UnOp::Round => format!("kl_round{suffix}({a})"),
     }
+}
+
+/// A vector of bytes `a` with each of them shifted by the same known amount.
+fn shifted_bytes(g: &Graph, op: BinOp, n: &Node, a: &str) -> Option<String> {
+    let name = match op {
+        BinOp::Shl => "shl",
+        BinOp::Shr => "shr",
+        _ => return None,
+    };
+    let by = g.every_lane(n.src[1]).filter(|by| (1..8).contains(by) && n.ty.base == DType::U8 && n.ty.lanes >= 4)?;
+    Some(format!("kl_{name}_{}({a}, {by})", ctype(n.ty)))
 }
 
 fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {

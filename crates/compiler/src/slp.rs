@@ -111,7 +111,7 @@ impl Packer {
                 let a = self.operand(g, lanes, 0)?;
                 let b = self.operand(g, lanes, 1)?;
                 let (a, b) = (splat(g, a, n), splat(g, b, n));
-                Some(g.binary(op, a, b))
+                Some(bits(g, op, a, b))
             }
             Op::Where => {
                 let c = self.operand(g, lanes, 0)?;
@@ -242,6 +242,15 @@ impl Packer {
                 return g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v]);
             }
         }
+        // Each of a few words that follow each other, again and again.
+        let words = (hi - lo) / step + 1;
+        let between = |o: &i64| (o - lo) % step == 0;
+        if ty.bytes() == 4 && words >= 4 && words < n as i64 && words.count_ones() == 1 && offsets.iter().all(between) {
+            let i = at(g, lo);
+            let v = g.make(Op::Load, Type::vector(ty, words as usize), vec![], vec![buffer, i]);
+            let map = offsets.iter().map(|&o| ((o - lo) / step) as u16).collect();
+            return g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v]);
+        }
         // Two equal halves of a narrower vector.
         let (a, b) = offsets.split_at(n / 2);
         if n >= 4 {
@@ -256,6 +265,39 @@ impl Packer {
         let parts = parts.collect();
         join(g, parts)
     }
+}
+
+/// `a op b` of vectors. Bits of bytes that are shifted down, cut out and shifted up to their place in a code are shifted
+/// once and then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`.
+fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
+    let ty = g.ty(a);
+    let of = |g: &Graph, v: Id, op: BinOp| {
+        let (inner, c) = (*g.op(v) == Op::Binary(op)).then(|| (g.src(v)[0], g.src(v)[1]))?;
+        Some((inner, g.every_lane(c)?))
+    };
+    let (Op::Binary(BinOp::And | BinOp::Shr), DType::U8, BinOp::Shl, Some(up)) =
+        (g.op(a).clone(), ty.base, op, g.every_lane(b))
+    else {
+        return g.binary(op, a, b);
+    };
+    let (cut, mask) = of(g, a, BinOp::And).map_or((a, None), |(x, m)| (x, Some(m)));
+    let (x, down) = of(g, cut, BinOp::Shr).unwrap_or((cut, 0));
+    if cut == a && x == a {
+        return g.binary(op, a, b);
+    }
+    let lanes = |g: &mut Graph, value: i64| {
+        let value = g.constant(Const::Int(value), DType::U8);
+        splat(g, value, ty.lanes.into())
+    };
+    let moved = match up - down {
+        0 => x,
+        by => {
+            let amount = lanes(g, by.abs());
+            g.binary(if by > 0 { BinOp::Shl } else { BinOp::Shr }, x, amount)
+        }
+    };
+    let mask = lanes(g, (mask.unwrap_or(255 >> down) << up) & 255);
+    g.binary(BinOp::And, moved, mask)
 }
 
 /// A scalar in every lane; a vector stays as it is.
@@ -280,4 +322,56 @@ pub fn join(g: &mut Graph, parts: Vec<Id>) -> Id {
     let n: u16 = widths.iter().sum();
     let base = g.dtype(flat[0]);
     g.make(Op::Join, Type::vector(base, n as usize), vec![], flat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(g: &mut Graph, values: &[u8]) -> Id {
+        let values: Vec<Const> = values.iter().map(|&v| Const::Int(v.into())).collect();
+        let ty = Type::vector(DType::U8, values.len());
+        g.make(Op::Lanes(values), ty, vec![], vec![])
+    }
+
+    fn bytes(g: &Graph, v: Id) -> Vec<u8> {
+        let both = || bytes(g, g.src(v)[0]).into_iter().zip(bytes(g, g.src(v)[1]));
+        match g.op(v) {
+            Op::Lanes(all) => all.iter().map(|c| c.as_int() as u8).collect(),
+            Op::Binary(BinOp::And) => both().map(|(a, b)| a & b).collect(),
+            Op::Binary(BinOp::Shl) => both().map(|(a, b)| a << b).collect(),
+            Op::Binary(BinOp::Shr) => both().map(|(a, b)| a >> b).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All shifts down and up, with the masks of fields of all widths and without one.
+    #[test]
+    fn bits_that_move_twice_move_once() {
+        let all: Vec<u8> = (0..=255).collect();
+        for (down, up, width) in (0..8).flat_map(|d| (0..8).flat_map(move |u| (1..=8).map(move |w| (d, u, w)))) {
+            let mut g = Graph::default();
+            let x = lanes(&mut g, &all);
+            let mut v = x;
+            if down > 0 {
+                let by = lanes(&mut g, &[down; 256]);
+                v = g.binary(BinOp::Shr, v, by);
+            }
+            let mask = if width < 8 { (1u8 << width) - 1 } else { 255 };
+            if width < 8 {
+                let mask = lanes(&mut g, &[mask; 256]);
+                v = g.binary(BinOp::And, v, mask);
+            }
+            let by = lanes(&mut g, &[up; 256]);
+            let v = bits(&mut g, BinOp::Shl, v, by);
+            let want: Vec<u8> = all.iter().map(|x| (x >> down & mask) << up).collect();
+            assert_eq!(bytes(&g, v), want, "{width} bits from {down} to {up}");
+            let shifts = |id: &Id| matches!(g.op(*id), Op::Binary(BinOp::Shl | BinOp::Shr));
+            let most = if (down, width) == (0, 8) { 1 } else { usize::from(down != up) };
+            assert!(
+                g.toposort(&[v]).iter().filter(|id| shifts(id)).count() <= most,
+                "{width} bits from {down} to {up}"
+            );
+        }
+    }
 }

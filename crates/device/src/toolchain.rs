@@ -17,7 +17,7 @@ use crate::isa::{Isa, Target};
 /// `-ffast-math` is left out on purpose: kernels say where sums may be
 /// reordered, and infinities must survive (masks, softmax).
 pub const FLAGS: [&str; 14] = [
-    "-O3",
+    "-O2",
     "-std=gnu11",
     "-fPIC",
     "-shared",

@@ -227,6 +227,14 @@ impl Graph {
         }
     }
 
+    /// The integer that all lanes of a constant vector have.
+    pub fn every_lane(&self, v: Id) -> Option<i64> {
+        match self.op(v) {
+            Op::Lanes(all) if self.dtype(v).is_int() => all.iter().all(|c| c == &all[0]).then(|| all[0].as_int()),
+            _ => None,
+        }
+    }
+
     // ---- elementwise ----
 
     /// `f(a)`, element by element.

@@ -136,7 +136,7 @@ pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
                 BinOp::Max => (a.0.max(b.0), a.1.max(b.1)),
                 BinOp::Lt | BinOp::Eq => (0, 1),
                 BinOp::And if a.0 >= 0 && b.0 >= 0 => (0, a.1.min(b.1)),
-                BinOp::Or if a.0 >= 0 && b.0 >= 0 && a.1.max(b.1) < 1 << 32 => {
+                BinOp::Or | BinOp::Xor if a.0 >= 0 && b.0 >= 0 && a.1.max(b.1) < 1 << 32 => {
                     (0, ((a.1.max(b.1) + 1) as u64).next_power_of_two() as i64 - 1)
                 }
                 BinOp::Shl if a.0 >= 0 && a.1 < 1 << 32 && b.0 >= 0 && b.1 < 31 => (a.0 << b.0, a.1 << b.1),
