@@ -284,6 +284,9 @@ impl Renderer {
             }
             Op::Binary(op) => {
                 let a = self.value(g, n.src[0]);
+                if let Some(text) = shifted_bytes(g, *op, &n, &a) {
+                    return self.name(g, id, text);
+                }
                 let b = self.value(g, n.src[1]);
                 let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
                 let b = if ma != mb { widen_mask(&b, mb, ma, ty.lanes) } else { b };
@@ -291,8 +294,6 @@ impl Renderer {
                     matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
                 if natural {
                     format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
-                } else if let Some(text) = shifted_bytes(g, *op, &n, &a) {
-                    text
                 } else {
                     binary(*op, g.ty(n.src[0]), &a, &b)
                 }

@@ -270,20 +270,20 @@ impl Packer {
 /// `a op b` of vectors. Bits of bytes that are shifted down, cut out and shifted up to their place in a code are shifted
 /// once and then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`.
 fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
+    moved_once(g, op, a, b).unwrap_or_else(|| g.binary(op, a, b))
+}
+
+fn moved_once(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Option<Id> {
     let ty = g.ty(a);
+    let up = g.every_lane(b).filter(|_| op == BinOp::Shl && ty.base == DType::U8)?;
     let of = |g: &Graph, v: Id, op: BinOp| {
-        let (inner, c) = (*g.op(v) == Op::Binary(op)).then(|| (g.src(v)[0], g.src(v)[1]))?;
-        Some((inner, g.every_lane(c)?))
+        let (inner, by) = (*g.op(v) == Op::Binary(op)).then(|| (g.src(v)[0], g.src(v)[1]))?;
+        Some((inner, g.every_lane(by)?))
     };
-    let (Op::Binary(BinOp::And | BinOp::Shr), DType::U8, BinOp::Shl, Some(up)) =
-        (g.op(a).clone(), ty.base, op, g.every_lane(b))
-    else {
-        return g.binary(op, a, b);
-    };
-    let (cut, mask) = of(g, a, BinOp::And).map_or((a, None), |(x, m)| (x, Some(m)));
-    let (x, down) = of(g, cut, BinOp::Shr).unwrap_or((cut, 0));
-    if cut == a && x == a {
-        return g.binary(op, a, b);
+    let (shifted, cut) = of(g, a, BinOp::And).map_or((a, None), |(x, mask)| (x, Some(mask)));
+    let (x, down) = of(g, shifted, BinOp::Shr).unwrap_or((shifted, 0));
+    if x == a {
+        return None;
     }
     let lanes = |g: &mut Graph, value: i64| {
         let value = g.constant(Const::Int(value), DType::U8);
@@ -296,8 +296,8 @@ fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
             g.binary(if by > 0 { BinOp::Shl } else { BinOp::Shr }, x, amount)
         }
     };
-    let mask = lanes(g, (mask.unwrap_or(255 >> down) << up) & 255);
-    g.binary(BinOp::And, moved, mask)
+    let mask = lanes(g, (cut.unwrap_or(255 >> down) << up) & 255);
+    Some(g.binary(BinOp::And, moved, mask))
 }
 
 /// A scalar in every lane; a vector stays as it is.

@@ -116,7 +116,8 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
     let watch = interrupt::watch();
     let rounds = args.rounds.unwrap_or(args.repetitions);
     let switches = compiler::switches();
-    let mut rows = vec![];
+    let names = bases.iter().map(|base| (base.name.clone(), Counts::of(&base.with))).collect();
+    let mut outcome = Outcome { tests, bases: names, rows: vec![], rounds };
     for (at, switch) in switches.iter().enumerate() {
         terminal::line(&format!("{} of {}: without {}", at + 1, switches.len(), switch.name));
         let mut row = Row { switch: *switch, base: 0, counts: Counts::of(&bases[0].with), turns: None };
@@ -136,12 +137,11 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
             let each = |&test: &Test| turns::take(with, &mut without, test, rounds, &watch);
             row.turns = Some(tests.iter().map(each).collect::<anyhow::Result<_>>()?);
         }
-        rows.push(row);
-    }
-    let bases = bases.into_iter().map(|base| (base.name, Counts::of(&base.with))).collect();
-    let outcome = Outcome { tests, bases, rows, rounds };
-    if let Some((path, text)) = file {
-        std::fs::write(path, outcome.filled(&text)?).with_context(|| format!("cannot write {}", path.display()))?;
+        outcome.rows.push(row);
+        // What is measured stays when the rest is interrupted.
+        if let Some((path, text)) = &file {
+            std::fs::write(path, outcome.filled(text)?).with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     let text = match args.output {
         Format::Json => serde_json::to_string_pretty(&outcome.json())? + "\n",
