@@ -219,37 +219,38 @@ impl Packer {
     /// Elements of `ty` at `terms + offset`, one for each lane.
     fn load_at(&mut self, g: &mut Graph, buffer: Id, terms: &[(Id, i64)], offsets: &[i64], ty: DType) -> Id {
         let n = offsets.len();
-        let at = |g: &mut Graph, constant: i64| Linear { terms: terms.to_vec(), constant }.build(g);
+        let load = |g: &mut Graph, constant: i64, lanes: usize| {
+            let i = Linear { terms: terms.to_vec(), constant }.build(g);
+            g.make(Op::Load, Type::vector(ty, lanes), vec![], vec![buffer, i])
+        };
         let raw = g.dtype(buffer) == DType::U8;
         let step = if raw { ty.bytes() as i64 } else { 1 };
         if n == 1 || offsets.iter().all(|&o| o == offsets[0]) {
-            let i = at(g, offsets[0]);
-            let v = g.make(Op::Load, ty, vec![], vec![buffer, i]);
+            let v = load(g, offsets[0], 1);
             return splat(g, v, n);
         }
         if n.is_power_of_two() && offsets.windows(2).all(|w| w[1] == w[0] + step) {
-            let i = at(g, offsets[0]);
-            return g.make(Op::Load, Type::vector(ty, n), vec![], vec![buffer, i]);
+            return load(g, offsets[0], n);
         }
         let (lo, hi) = (*offsets.iter().min().unwrap(), *offsets.iter().max().unwrap());
-        // Repeated or permuted bytes of a small window: one load and a shuffle.
+        // One load of so many elements, and a shuffle.
+        let shuffled = |g: &mut Graph, elements: usize| {
+            let v = load(g, lo, elements);
+            let map = offsets.iter().map(|&o| ((o - lo) / step) as u16).collect();
+            g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v])
+        };
+        // Repeated or permuted bytes of a small window.
         if raw && ty == DType::U8 && n >= 8 && hi - lo < WINDOW {
             let runs = offsets.chunks(n / 2).all(|c| c.windows(2).all(|w| w[1] == w[0] + step));
             if !runs {
-                let i = at(g, lo);
-                let v = g.make(Op::Load, Type::vector(ty, WINDOW as usize), vec![], vec![buffer, i]);
-                let map = offsets.iter().map(|&o| (o - lo) as u16).collect();
-                return g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v]);
+                return shuffled(g, WINDOW as usize);
             }
         }
         // Each of a few words that follow each other, again and again.
-        let words = (hi - lo) / step + 1;
-        let between = |o: &i64| (o - lo) % step == 0;
-        if ty.bytes() == 4 && words >= 4 && words < n as i64 && words.count_ones() == 1 && offsets.iter().all(between) {
-            let i = at(g, lo);
-            let v = g.make(Op::Load, Type::vector(ty, words as usize), vec![], vec![buffer, i]);
-            let map = offsets.iter().map(|&o| ((o - lo) / step) as u16).collect();
-            return g.make(Op::Shuffle(map), Type::vector(ty, n), vec![], vec![v]);
+        let words = ((hi - lo) / step + 1) as usize;
+        let whole = offsets.iter().all(|&o| (o - lo) % step == 0);
+        if ty.bytes() == 4 && whole && (4..n).contains(&words) && words.is_power_of_two() {
+            return shuffled(g, words);
         }
         // Two equal halves of a narrower vector.
         let (a, b) = offsets.split_at(n / 2);
@@ -258,17 +259,14 @@ impl Packer {
             return join(g, vec![a, b]);
         }
         self.gathered += n;
-        let parts = offsets.iter().map(|&o| {
-            let i = at(g, o);
-            g.make(Op::Load, ty, vec![], vec![buffer, i])
-        });
-        let parts = parts.collect();
+        let parts = offsets.iter().map(|&o| load(g, o, 1)).collect();
         join(g, parts)
     }
 }
 
 /// `a op b` of vectors. Bits of bytes that are shifted down, cut out and shifted up to their place in a code are shifted
-/// once and then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`.
+/// once and then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`. Not earlier: lanes are
+/// ordered by the shifts of their loads.
 fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
     moved_once(g, op, a, b).unwrap_or_else(|| g.binary(op, a, b))
 }
