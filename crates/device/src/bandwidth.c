@@ -37,6 +37,9 @@ typedef float floats __attribute__((vector_size(WIDTH)));
 #define OPAQUE(v) __asm__ volatile("" : "+m"(v))
 #endif
 
+// Sums stay in registers only if the loops over them are unrolled, which gcc does at -O2 if it is told to.
+#define UNROLL _Pragma("GCC unroll 16")
+
 // Vectors that one call of dot multiplies. Where products are added by twos, those of eight vectors of codes of 4 bits
 // fit into 16 bits before they are widened.
 #if (defined(__AVX512BW__) && !defined(__AVX512VNNI__)) || (defined(__AVX2__) && !defined(__AVX512BW__) && !defined(__AVXVNNI__))
@@ -50,7 +53,7 @@ static inline ints dot(ints sum, ints a, ints b) {
     return (ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
 #elif defined(__AVX512BW__)
     __m512i pairs = _mm512_maddubs_epi16((__m512i)a, (__m512i)b);
-    for (int i = 1; i < TOGETHER; i++) {
+    UNROLL for (int i = 1; i < TOGETHER; i++) {
         OPAQUE(a);
         pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16((__m512i)a, (__m512i)b));
     }
@@ -59,7 +62,7 @@ static inline ints dot(ints sum, ints a, ints b) {
     return (ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
 #elif defined(__AVX2__)
     __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)b);
-    for (int i = 1; i < TOGETHER; i++) {
+    UNROLL for (int i = 1; i < TOGETHER; i++) {
         OPAQUE(a);
         pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)a, (__m256i)b));
     }
@@ -84,10 +87,10 @@ static inline void stream(char *data, int64_t begin, int64_t end, int64_t bytes)
     const words *to = (const words *)(data + end * bytes);
     words sum[8] = {0};
     for (; from < to; from += 8) {
-        for (int i = 0; i < 8 * WIDTH; i += 64) __builtin_prefetch((const char *)from + 4096 + i);
-        for (int i = 0; i < 8; i++) sum[i] ^= from[i];
+        UNROLL for (int i = 0; i < 8 * WIDTH; i += 64) __builtin_prefetch((const char *)from + 4096 + i);
+        UNROLL for (int i = 0; i < 8; i++) sum[i] ^= from[i];
     }
-    for (int i = 1; i < 8; i++) sum[0] ^= sum[i];
+    UNROLL for (int i = 1; i < 8; i++) sum[0] ^= sum[i];
     memcpy(data + begin * bytes, &sum[0], 8);
 }
 
@@ -95,12 +98,12 @@ static inline void stream(char *data, int64_t begin, int64_t end, int64_t bytes)
 static inline void integer_dot(char *data, int64_t begin, int64_t end, int64_t bytes) {
     for (int64_t task = begin; task < end; task++) {
         ints sum[CHAINS] = {0}, b[CHAINS], a = {0};
-        for (int i = 0; i < CHAINS; i++) b[i] = a + i + (int)task;
+        UNROLL for (int i = 0; i < CHAINS; i++) b[i] = a + i + (int)task;
         for (int round = 0; round < ROUNDS; round++) {
             OPAQUE(a);
-            for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, b[i]);
+            UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, b[i]);
         }
-        for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+        UNROLL for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
         int64_t result[2] = {CHAINS * WIDTH * TOGETHER, sum[0][0]};
         memcpy(data + task * bytes, result, sizeof result);
     }
@@ -110,13 +113,13 @@ static inline void multiply_add(char *data, int64_t begin, int64_t end, int64_t 
     for (int64_t task = begin; task < end; task++) {
         floats sum[CHAINS], b = {0}, a = {0};
         // Equal chains would be one.
-        for (int i = 0; i < CHAINS; i++) sum[i] = b + (float)i;
+        UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = b + (float)i;
         for (int round = 0; round < ROUNDS; round++) {
             OPAQUE(a);
             OPAQUE(b);
-            for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
+            UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
         }
-        for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+        UNROLL for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
         int64_t result[2] = {CHAINS * WIDTH / 4, (int64_t)sum[0][0]};
         memcpy(data + task * bytes, result, sizeof result);
     }
