@@ -1,11 +1,9 @@
 //! Alternatives of equal meaning: which one is taken, what that costs to find out, and that all give the same.
 
-mod support;
-
+use crate::support::{Case, Random, bytes, gpu_options, int_bytes};
 use compiler::{Compiled, Dim, Numerics, Options, Tensor, dims};
 use ir::{BinOp, DType};
 use std::collections::BTreeSet;
-use support::{Case, Random, bytes, gpu_options, int_bytes};
 
 /// Width of what the matrices of these tests map to itself.
 const WIDTH: i64 = 64;

@@ -1,13 +1,11 @@
 //! A block format that exists in this test only: parity with its reference
 //! dequantiser and packed integer dot products come from its row of data alone.
 
-mod support;
-
+use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, nmse, options, plans};
 use compiler::program::{Buffer, BufferKind};
 use compiler::{Numerics, dims};
 use gguf::format::{Blocks, Digit, Field, FloatKind, Format, Plane, Scale};
 use ir::DType;
-use support::{Case, Random, bytes, gpu_options, gpu_plans, nmse, options, plans};
 
 /// 24 values of 3 bits: two low bits in 6 bytes, the high bit in 3 bytes; two
 /// groups of 12 with scales of 5 bits in a byte each, under one f16.

@@ -1,14 +1,12 @@
 //! Random tensor graphs, compiled and run through the kernel interpreter,
 //! against the definition of each operation.
 
-mod support;
-
+use crate::support::graphs::{MOST, graph, seeds, show, targets};
+use crate::support::nmse;
 use compiler::Options;
 use ir::{BinOp, Graph, Id, Op, ReduceOp, UnOp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::graphs::{MOST, graph, seeds, show, targets};
-use support::nmse;
 
 /// Graphs that a run tries.
 const CASES: u64 = 200;

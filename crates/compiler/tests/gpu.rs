@@ -1,16 +1,14 @@
 //! The GPU-like target: kernels of blocks, warps and lanes, run in the interpreter, against the definition of each
 //! operation and against the CPU's kernels; and the form of the kernels, which is what makes them fast.
 
-mod support;
-
+use crate::support::programs::{format, input, weights};
+use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, int_bytes, nmse, options, random_gpu_plan};
 use compiler::tensor::SoftmaxParts;
 use compiler::tile::{Body, Plan};
 use compiler::{Compiled, Numerics, dims, gpu};
 use gguf::format::rows;
 use ir::index::Linear;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, print};
-use support::programs::{format, input, weights};
-use support::{Case, Random, bytes, gpu_options, gpu_plans, int_bytes, nmse, options, random_gpu_plan};
 
 /// Plans that are tried on each case besides those of the table.
 const RANDOM_PLANS: u64 = 6;

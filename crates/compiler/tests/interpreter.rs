@@ -1,12 +1,10 @@
 //! Every kernel of several programs through the kernel interpreter, against the
 //! unfused graph, for scalar and vector plans and both numerics.
 
-mod support;
-
+use crate::support::{Case, Random, gpu_options, gpu_plans, options, plans, programs};
 use compiler::{Numerics, Options, Tensor, dims};
 use ir::DType;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{Case, Random, gpu_options, gpu_plans, options, plans, programs};
 
 /// NMSE of another order of sums.
 const EXACT: f64 = 1e-11;

@@ -5,14 +5,12 @@
 //! have a squared ReLU and no gate; three of them are shared. Keys are not rotated but scaled down with the distance
 //! from the start.
 
-mod support;
-
+use crate::support::{Case, Random, bytes, int_bytes, options};
 use compiler::tensor::SoftmaxParts;
 use compiler::tile::Plan;
 use compiler::{Compiled, Numerics, Options, Tensor, dims};
 use gguf::format::rows;
 use ir::{BinOp, DType, Id, Op, UnOp};
-use support::{Case, Random, bytes, int_bytes, options};
 
 const LAYERS: usize = 3;
 const HIDDEN: i64 = 96;

@@ -1,12 +1,10 @@
 //! Products by a matrix unit: every block format, any number of tokens, through the interpreter.
 
-mod support;
-
+use crate::support::{Case, Random, bytes, programs};
 use compiler::compile::Options;
 use compiler::{Numerics, dims};
 use gguf::format::Format;
 use ir::DType;
-use support::{Case, Random, bytes, programs};
 
 /// Both sides are rounded to eight bits: about 2.5e-6.
 const BF16: f64 = 1e-5;

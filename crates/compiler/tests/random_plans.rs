@@ -2,15 +2,13 @@
 //! results equal. The cases are the same in every run, and a failure is shrunk
 //! to the plainest plan that still fails.
 
-mod support;
-
+use crate::support::{options, programs};
 use compiler::tile::Plan;
 use compiler::{Cuts, Numerics, Options};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use support::{options, programs};
 
 /// Plans that each policy tries, each on one program.
 const CASES: u32 = 400;

@@ -1,12 +1,10 @@
 //! Rows that stream past a few tokens: every block format, any number of tokens, sums of several panels.
 
-mod support;
-
+use crate::support::{Case, Random, bytes, programs};
 use compiler::compile::Options;
 use compiler::{Numerics, dims};
 use gguf::format::Format;
 use ir::DType;
-use support::{Case, Random, bytes, programs};
 
 /// NMSE of activations of 8 bits.
 const INT8: f64 = 1e-3;

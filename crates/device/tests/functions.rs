@@ -1,8 +1,7 @@
 //! Functions of one number, scalar and by vectors, where they leave the ordinary: at infinities, NaN, and where floats
 //! end.
 
-mod support;
-
+use crate::support;
 use std::sync::Arc;
 
 use compiler::tile::Plan;

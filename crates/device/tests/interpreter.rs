@@ -1,20 +1,15 @@
 //! The interpreter as a device: programs of the compiler beside the cpu and
 //! against what their operations mean, and what it refuses.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
-#[path = "support/run.rs"]
-mod run;
-mod support;
-
-use cases::programs::{self, format, input, weights};
-use cases::{Case, Random};
+use crate::cases::programs::{self, format, input, weights};
+use crate::cases::{Case, Random};
+use crate::run;
+use crate::support::{Builder, Folder, cpu};
 use compiler::program::{BufferKind, Count, Kernel, Program};
 use compiler::{Numerics, Options, Tensor, dims};
 use device::{Device, Error, Interpreter, Memory};
 use ir::{Axis, DType, Graph, Id, Op, Space};
 use std::sync::Arc;
-use support::{Builder, Folder, cpu};
 
 /// NMSE of another order of sums.
 const EXACT: f64 = 1e-11;

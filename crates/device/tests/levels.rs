@@ -3,16 +3,12 @@
 //! cross compiler under emulation. Kernels compile without warnings and agree
 //! with the interpreter.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
-mod standalone;
-
-use cases::programs;
+use crate::cases::programs;
+use crate::standalone::Standalone;
+use crate::standalone::builder::{Builder, find};
 use compiler::tile::Plan;
 use compiler::{Numerics, Options};
 use device::Isa;
-use standalone::Standalone;
-use standalone::builder::{Builder, find};
 use std::path::Path;
 
 /// NMSE that contracted products and sums may make.

@@ -1,15 +1,14 @@
 //! Compiling and keeping kernels: hits, misses, damage, failures.
 
-mod support;
-
+use crate::support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::support::{Builder, Folder, check_counting, config, counting, cpu};
 use compiler::program::{BufferKind, Count, Program};
 use device::{Ahead, Cpu, Device, Error, Memory, ToolchainConfig, Warning};
-use support::{Builder, Folder, check_counting, config, counting, cpu};
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -1,7 +1,6 @@
 //! Replays the corpus of the fuzzer, and makes the seeds that it started from.
 
-mod exercise;
-
+use crate::exercise;
 use gguf::{GgmlType, Writer};
 use std::path::{Path, PathBuf};
 
@@ -65,7 +64,7 @@ fn seeds_are_valid() {
     }
 }
 
-/// Run by hand before a new fuzzing campaign: `cargo test -p kernloom-gguf --test corpus -- --ignored`.
+/// Run by hand before a new fuzzing campaign: `cargo test -p kernloom-gguf --test all corpus:: -- --ignored`.
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds() {

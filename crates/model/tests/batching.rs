@@ -1,7 +1,7 @@
 //! Sequences in a batch against each of them alone, on tiny models with random weights.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, weights};
 use compiler::Numerics;
 use device::Cpu;
 use gguf::Gguf;
@@ -10,7 +10,6 @@ use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::synth::{Plan, SynthOptions};
 use std::sync::Arc;
-use support::{cpu, weights};
 
 /// NMSE that batch mates may make under `exact`.
 const EXACT_NMSE: f64 = 1e-9;

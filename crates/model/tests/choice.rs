@@ -1,10 +1,8 @@
 //! How tokens read their experts is decided by price.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::{Compiled, Numerics, Options};
 use model::step::Class;
-use support::hollow::Hollow;
 
 fn compiled(shape: &str, class: Class, without: &[&str]) -> Compiled {
     let without = without.iter().map(|name| (*name).to_owned()).collect();

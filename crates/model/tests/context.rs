@@ -1,12 +1,10 @@
 //! Decoding costs what is in the cache, not what fits in it: the programs for a small and a large context differ in
 //! nothing but the sizes of the cache and of the page table.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::compile::Compiled;
 use compiler::program::{BufferKind, Program};
 use model::step::PAGE;
-use support::hollow::Hollow;
 
 const CONTEXTS: [i64; 2] = [4096, 65536];
 

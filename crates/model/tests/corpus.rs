@@ -1,10 +1,7 @@
 //! Replays the corpora of the fuzzers of chat templates and of tokenizers, and makes the seeds that they started from.
 
-mod exercise;
-mod exercise_tokenizer;
-
-use exercise::{BETWEEN, exercise};
-use exercise_tokenizer as tokenizer;
+use crate::exercise::{BETWEEN, exercise};
+use crate::exercise_tokenizer as tokenizer;
 use std::path::{Path, PathBuf};
 
 fn corpus(of: &str) -> PathBuf {
@@ -32,7 +29,7 @@ fn tokenizers_are_survived() {
     assert!(inputs > 100 && encoded > 50, "{inputs} vocabularies, {encoded} encoded");
 }
 
-/// Run by hand before a new campaign: `cargo test -p kernloom-model --test corpus -- --ignored`.
+/// Run by hand before a new campaign: `cargo test -p kernloom-model --test all corpus:: -- --ignored`.
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds_of_tokenizers() {

@@ -1,8 +1,9 @@
 //! What single models have and the golden data does not: groups of experts, blocks for the prediction of later tokens,
 //! divisors and scaling of rotations, weights in halves. Against plain computations in f64.
 
-mod support;
-
+use crate::support;
+use crate::support::reference::Reference;
+use crate::support::{cpu, nmse, synth, tokens, weights, worst_row};
 use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor, Writer};
@@ -11,8 +12,6 @@ use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::steps::Steps;
 use std::sync::Arc;
-use support::reference::Reference;
-use support::{cpu, nmse, synth, tokens, weights, worst_row};
 
 /// NMSE of `exact`.
 const EXACT: f64 = 1e-9;

@@ -1,14 +1,13 @@
 //! A kernel for each tensor operation computes what the fused program computes.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, synth, tokens, worst_row};
 use compiler::Numerics;
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
 use std::sync::Arc;
-use support::{cpu, synth, tokens, worst_row};
 
 /// NMSE of a row of logits.
 const MOST: f64 = 1e-12;

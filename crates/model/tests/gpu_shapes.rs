@@ -1,11 +1,9 @@
 //! Kernels of blocks for the real shapes, without any data: as many stages as on a CPU, packed dots, and no more shared
 //! memory than a multiprocessor has.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::{Options, render_cuda};
 use model::step::Class;
-use support::hollow::Hollow;
 
 /// Bytes of shared memory that one block may have on an H200.
 const SHARED: usize = 227 << 10;

@@ -1,8 +1,8 @@
 //! Metadata and tensors that make no sense: each is one clear error of a type, whatever the value. Nothing panics, and
 //! nothing is allocated by what a file claims.
 
-mod support;
-
+use crate::support;
+use crate::support::synth;
 use compiler::Numerics;
 use device::Null;
 use gguf::{GgmlType, Gguf, ValueBuf, Writer};
@@ -11,7 +11,6 @@ use model::engine::{Engine, EngineError, EngineOptions};
 use model::step::Class;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use support::synth;
 
 /// Everything that happens to a file before it runs.
 fn open(file: &Arc<Gguf>) -> Result<(), EngineError> {

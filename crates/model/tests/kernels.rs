@@ -1,8 +1,8 @@
 //! Every kernel of every tiny model, on the processor and in the interpreter: whatever a step stores is compared, buffer
 //! by buffer, in steps of all classes.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use compiler::program::{BufferKind, Program};
 use device::{CompileReport, Device, Executable, Interpreter, Memory, Profile, Result};
@@ -12,7 +12,6 @@ use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use support::{cpu, nmse, synth, tokens};
 
 /// NMSE of a buffer of floats: sums in another order, and what later kernels make of it.
 const EXACT: f64 = 1e-9;

@@ -1,14 +1,12 @@
 //! 5000 positions, which is several splits, pages and tiles: logits of one block against a softmax over the cache that
 //! the test computes plainly in f64.
 
-mod support;
-
+use crate::support::machine::{Machine, Setup, Token, sequence};
+use crate::support::reference::{Reference, Row};
+use crate::support::{cpu, nmse, synth, tokens, weights};
 use compiler::Numerics;
 use model::cache::CacheKind;
 use model::step::PAGE;
-use support::machine::{Machine, Setup, Token, sequence};
-use support::reference::{Reference, Row};
-use support::{cpu, nmse, synth, tokens, weights};
 
 const POSITIONS: usize = 5000;
 

@@ -1,14 +1,13 @@
 //! Models whose matrices are MXFP4: no file of the golden data has them.
 
-mod support;
-
+use crate::support;
+use crate::support::reference::Reference;
+use crate::support::{cpu, mean_kl, nmse, synth, tokens, weights};
 use compiler::Numerics;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use std::sync::Arc;
-use support::reference::Reference;
-use support::{cpu, mean_kl, nmse, synth, tokens, weights};
 
 /// NMSE of `exact`.
 const EXACT: f64 = 1e-9;

@@ -1,7 +1,6 @@
 //! Every matrix product of every golden model takes a path that was made for it, and the compiler's log says which.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::products::{PACKED, Product};
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
@@ -15,7 +14,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use support::hollow::Hollow;
 
 /// Sums of floats in vectors: along the sum, or along the output where blocks lie across the sum.
 const VECTORS: [&str; 2] = ["vector reduction", "vector columns"];

@@ -1,8 +1,9 @@
 //! Weights that are NaN or infinite give logits that are NaN, or an error. They never make a kernel read what is not its
 //! own: not outside a buffer, which the interpreter checks, and not rows of the cache that belong to nobody.
 
-mod support;
-
+use crate::support;
+use crate::support::machine::{Machine, Setup, sequence};
+use crate::support::{cpu, synth, tokens, weights};
 use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor};
@@ -11,8 +12,6 @@ use model::config::ConfigError;
 use model::engine::{Engine, EngineError, EngineOptions};
 use model::step::{Class, StepError};
 use std::sync::Arc;
-use support::machine::{Machine, Setup, sequence};
-use support::{cpu, synth, tokens, weights};
 
 const VOCAB: usize = 512;
 

@@ -4,15 +4,13 @@
 //! which every query thinks so little that their weight is zero: one value of each query is positive and not rotated,
 //! the same value of a key is zero where a token has written it, and far below zero elsewhere.
 
-mod support;
-
+use crate::support::machine::{Machine, Setup, sequence};
+use crate::support::{cpu, synth, tokens, weights, worst_row};
 use compiler::Numerics;
 use gguf::{Gguf, Tensor, Writer};
 use model::cache::CacheKind;
 use model::step::{Class, PAGE};
 use std::sync::Arc;
-use support::machine::{Machine, Setup, sequence};
-use support::{cpu, synth, tokens, weights, worst_row};
 
 /// How far the positions move; no whole number of pages.
 const DISTANCE: usize = 100_000;

@@ -1,11 +1,9 @@
 //! Two sequences in one step, on pages that lie in disorder, agree with each of them alone.
 
-mod support;
-
+use crate::support::machine::{Machine, Setup, Token, sequence};
+use crate::support::{cpu, synth, tokens, worst_row};
 use compiler::Numerics;
 use model::cache::CacheKind;
-use support::machine::{Machine, Setup, Token, sequence};
-use support::{cpu, synth, tokens, worst_row};
 
 /// Caches, and the NMSE that a row may have: the two runs sum in different orders, and with blocks a code may fall to
 /// either side.

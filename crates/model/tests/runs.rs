@@ -1,8 +1,8 @@
 //! Prompts that are read by runs of tokens have the logits of prompts that are read token by token: of every family, in
 //! every kind of cache, in pieces, beside each other, on the device and through the interpreter.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use device::Interpreter;
 use model::batch::Batch;
@@ -11,7 +11,6 @@ use model::engine::{Engine, EngineOptions, Sharing};
 use model::runs::RUN;
 use model::step::{Class, PAGE};
 use std::sync::Arc;
-use support::{cpu, nmse, synth, tokens};
 
 const CONTEXT: i64 = 320;
 

@@ -1,16 +1,14 @@
 //! What one layer of each family was compiled to, at one token under `int8`: its stages, their kernels, and of each
 //! kernel what decides how fast it is. A change that is wanted is written down by `KERNLOOM_BLESS=1 cargo test -p
-//! kernloom-model --test snapshots`.
+//! kernloom-model --test all snapshots::`.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::compile::Compiled;
 use compiler::program::{Launch, Stage};
 use ir::{DType, Op, Space};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use support::hollow::Hollow;
 
 /// The layer that is written down: one in the middle, where layers with experts have them.
 const LAYER: u32 = 2;

@@ -1,15 +1,13 @@
 //! How many stages a layer of each family takes at one token: the fusions that
 //! have to come out of the general passes.
 
-mod support;
-
+use crate::support::hollow::Hollow;
 use compiler::compile::Compiled;
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};
 use model::cache::CacheKind;
 use model::step::{Class, Part};
-use support::hollow::Hollow;
 
 /// Stages of a layer that each shape takes at most.
 const MOST: [(&str, usize); 8] = [

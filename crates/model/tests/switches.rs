@@ -1,9 +1,8 @@
 //! Whatever is left out by name, some program changes, and a model computes the same.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
-mod support;
-
+use crate::cases;
+use crate::support;
+use crate::support::{nmse, synth, tokens};
 use compiler::tuned::KernelKey;
 use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
 use device::{Interpreter, Null};
@@ -14,7 +13,6 @@ use model::step::Class;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{nmse, synth, tokens};
 
 /// Tokens of steps: many, few and one; and enough in one step for it to be read by runs.
 const STEPS: [&[usize]; 2] = [&[9, 2, 1, 1], &[64, 1]];

@@ -1,12 +1,11 @@
 //! The same bits whatever the number of workers.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, synth, tokens};
 use compiler::Numerics;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
-use support::{cpu, synth, tokens};
 
 /// Lengths of the steps, and what runs them.
 const STEPS: [(usize, Class); 7] = [

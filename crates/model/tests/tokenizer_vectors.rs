@@ -4,8 +4,7 @@
 //! the checkout: `NAME.gguf.gz` (a vocabulary), `NAME.inp` (cases) and `NAME.out` (their tokens),
 //! as llama.cpp ships them.
 
-mod gguf_metadata;
-
+use crate::gguf_metadata;
 use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! A search for plans tells a kernel that computes something else from one that is slower.
 
-mod support;
-
+use crate::support;
+use crate::support::{cpu, synth};
 use compiler::program::Program;
 use compiler::{Numerics, Setting, Tuned};
 use device::{Device, Executable, Memory};
@@ -10,7 +10,6 @@ use model::engine::{Engine, EngineOptions};
 use model::tune::{End, Outcome, Search, Step, tune};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{cpu, synth};
 
 /// A processor that leaves out a kernel whenever it is another than at first.
 struct Saboteur {

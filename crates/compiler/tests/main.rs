@@ -1,0 +1,13 @@
+//! All tests of this crate.
+
+mod support;
+
+mod choice;
+mod formats;
+mod fuzz_graphs;
+mod gpu;
+mod interpreter;
+mod invented_model;
+mod product;
+mod random_plans;
+mod streams;
