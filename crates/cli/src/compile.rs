@@ -100,15 +100,12 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     for output in [Output::Logits, Output::Hidden] {
-        for class in [Class::Prompt, Class::Many, Class::Few, Class::One] {
+        for class in [Class::Prompt, Class::Many, Class::Few, Class::One, Class::Any] {
             for &most_tokens in &steps {
                 let sizes = Sizes { class, output, most_tokens, segments: 1, pages, row_pages: pages, cache };
-                programs.push((sizes, options.clone()));
-                let invariant = options.batch_invariant();
-                if class == Class::Many && invariant.plan != options.plan {
-                    // For a server with --batch-invariant.
-                    programs.push((sizes, invariant));
-                }
+                // For a server with --batch-invariant.
+                let options = if class == Class::Any { options.batch_invariant() } else { options.clone() };
+                programs.push((sizes, options));
             }
         }
     }

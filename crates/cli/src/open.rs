@@ -330,6 +330,7 @@ fn tokens_of(class: Class) -> &'static str {
         Class::Few => "2 to 8 tokens",
         Class::Many => "many tokens",
         Class::Prompt => "prompts",
+        Class::Any => "any number of tokens",
     }
 }
 

@@ -302,11 +302,10 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let sharing = Sharing { sequences: i64::from(places), positions: all as i64 };
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), Some(sharing), true)?;
     // Whatever the mix of requests, no step waits for a compiler.
-    let classes = [Class::Many, Class::Prompt, Class::Few, Class::One];
-    let mut classes = &classes[..];
+    let mut classes = &[Class::Many, Class::Prompt, Class::Few, Class::One][..];
     if args.batch_invariant {
         opened.engine.make_batch_invariant();
-        classes = &classes[..1];
+        classes = &[Class::Any];
     }
     let outputs = [Output::Logits, Output::Hidden];
     let outputs = &outputs[..if args.embeddings { 2 } else { 1 }];

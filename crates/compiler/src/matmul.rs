@@ -159,7 +159,11 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
 /// blocks of what the plan takes if there are more.
 fn streamed(t: &mut Tiler, g: &mut Graph, item: &Item, token: Id, most: i64) -> Option<Vec<Id>> {
     let widest = 1i64 << t.plan.tokens.max(1).ilog2();
-    let sides = (0..).map(|b| 1i64 << b).take_while(|&s| s == 1 || s <= widest && s / 2 < most);
+    let (least, _) = bounds(g, g.src(token)[0]);
+    let sides = (0..)
+        .map(|b| 1i64 << b)
+        .skip_while(|&s| s < widest.min(least))
+        .take_while(|&s| s <= widest && (s == 1 || s / 2 < most));
     let all: Vec<(i64, Vec<Id>)> = sides
         .map(|side| Some((side, integer_dot(t, g, item, Some(Stream { token, side })).ok()?)))
         .collect::<Option<_>>()?;

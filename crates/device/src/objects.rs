@@ -29,6 +29,9 @@ const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 
 /// Units per compile job: more balance the jobs, fewer read headers less often.
 const UNITS_PER_JOB: usize = 2;
 
+/// Bytes of source that are worth a unit of their own: what compiles in the time that headers take.
+const WORTHWHILE: usize = 64 << 10;
+
 /// Units of a program that is built ahead of time.
 const UNITS_AHEAD: usize = 8;
 
@@ -223,10 +226,11 @@ impl Objects {
         ])
     }
 
-    /// Spreads kernels over units of about equal length of source.
+    /// Spreads kernels over units of about equal length of source: two, four, eight and so on, which share jobs evenly.
     fn partition(&self, program: &Program, missing: &[usize]) -> Vec<Vec<usize>> {
-        let count = missing.len().min(self.units);
         let length = |i: usize| program.kernels[i].source.len();
+        let worthwhile = (missing.iter().map(|&i| length(i)).sum::<usize>() / WORTHWHILE).max(1);
+        let count = (1 << worthwhile.ilog2()).min(self.units).min(missing.len());
         let mut order = missing.to_vec();
         order.sort_by_key(|&i| (std::cmp::Reverse(length(i)), i));
         let mut units = vec![(0, Vec::new()); count];

@@ -179,7 +179,7 @@ impl Engine {
     /// The program that runs steps of so many tokens.
     fn variant(&self, batch: &Batch) -> Variant {
         let variant = batch.variant();
-        let class = if self.batch_invariant { Class::Many } else { variant.class };
+        let class = if self.batch_invariant { Class::Any } else { variant.class };
         Variant { class, ..variant }
     }
 
@@ -221,7 +221,7 @@ impl Engine {
     /// The class of a step of so many tokens of one sequence from a position on.
     pub fn class_of(&self, tokens: usize, start: usize) -> Class {
         match self.batch_invariant {
-            true => Class::Many,
+            true => Class::Any,
             false => self.limits().class(std::iter::once(start..start + tokens)),
         }
     }

@@ -29,10 +29,13 @@ pub enum Class {
     Many,
     /// More than eight, in runs of one sequence that are long enough to be read together ([`crate::runs`]).
     Prompt,
+    /// Any number, for an engine that gives a token the same bits whatever is beside it
+    /// ([`crate::engine::Engine::make_batch_invariant`]).
+    Any,
 }
 
 impl Class {
-    /// All of them.
+    /// Those that an engine chooses from by the number of tokens.
     pub const ALL: [Class; 4] = [Class::One, Class::Few, Class::Many, Class::Prompt];
 
     /// The class of a number of tokens, unless it pays to read them by runs.
@@ -46,7 +49,17 @@ impl Class {
 
     /// Whether a step of it has many tokens.
     pub fn many(self) -> bool {
-        matches!(self, Class::Many | Class::Prompt)
+        matches!(self, Class::Many | Class::Prompt | Class::Any)
+    }
+
+    /// Tokens of a step of it at least and at most, if a step has `most` at most.
+    fn tokens(self, most: i64) -> (i64, i64) {
+        match self {
+            Class::One => (1, 1),
+            Class::Few => (2, 8),
+            Class::Many | Class::Prompt => (9, most.max(9)),
+            Class::Any => (1, most),
+        }
     }
 }
 
@@ -135,7 +148,7 @@ pub struct Sizes {
     pub class: Class,
     /// What comes out.
     pub output: Output,
-    /// Most tokens of a step of [`Class::Many`] or [`Class::Prompt`].
+    /// Most tokens of a step of a class of many.
     pub most_tokens: i64,
     /// Sequences that have a row in the page table.
     pub segments: i64,
@@ -208,10 +221,10 @@ struct Step<'a> {
 
 impl<'a> Step<'a> {
     fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
+        let (least, most) = sizes.class.tokens(sizes.most_tokens);
         let t = match sizes.class {
             Class::One => Dim::Const(1),
-            Class::Few => Dim::Sym(b.var("tokens", 1, 8)),
-            Class::Many | Class::Prompt => Dim::Sym(b.var("tokens", 1, sizes.most_tokens.max(9))),
+            _ => Dim::Sym(b.var("tokens", least, most)),
         };
         let pages = b.var("pages", 1, sizes.pages);
         let row_pages = b.var("row_pages", 1, sizes.row_pages);
@@ -223,7 +236,7 @@ impl<'a> Step<'a> {
             _ if !options.allows("split") => 1,
             Class::One => (8 / kv).max(1),
             Class::Few => 2,
-            Class::Many | Class::Prompt => 1,
+            Class::Many | Class::Prompt | Class::Any => 1,
         };
         let token = b.input("token", DType::I32, &[t]);
         let position = b.input("position", DType::I32, &[t]);
@@ -231,11 +244,6 @@ impl<'a> Step<'a> {
         // Row after row. As their number is not part of any kernel, all numbers of segments share kernels.
         let entries = b.var("table", 1, sizes.segments * sizes.row_pages);
         let table = b.input("page_table", DType::I32, &[Dim::Sym(entries)]);
-        let most = match sizes.class {
-            Class::One => 1,
-            Class::Few => 8,
-            Class::Many | Class::Prompt => sizes.most_tokens.max(9),
-        };
         let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, most))]);
         // The page of a position: page_table[segment, position / PAGE].
         let pick = |tile: &Tensor| -> Tensor {

@@ -1,7 +1,6 @@
 //! Sequences in a batch against each of them alone, on tiny models with random weights.
 
-use crate::support;
-use crate::support::{cpu, weights};
+use crate::support::{self, cpu, weights};
 use compiler::Numerics;
 use device::Cpu;
 use gguf::Gguf;

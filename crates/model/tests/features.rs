@@ -1,9 +1,8 @@
 //! What single models have and the golden data does not: groups of experts, blocks for the prediction of later tokens,
 //! divisors and scaling of rotations, weights in halves. Against plain computations in f64.
 
-use crate::support;
 use crate::support::reference::Reference;
-use crate::support::{cpu, nmse, synth, tokens, weights, worst_row};
+use crate::support::{self, cpu, nmse, synth, tokens, weights, worst_row};
 use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor, Writer};

@@ -1,7 +1,6 @@
 //! A kernel for each tensor operation computes what the fused program computes.
 
-use crate::support;
-use crate::support::{cpu, synth, tokens, worst_row};
+use crate::support::{self, cpu, synth, tokens, worst_row};
 use compiler::Numerics;
 use gguf::Gguf;
 use model::cache::CacheKind;

@@ -1,8 +1,7 @@
 //! Metadata and tensors that make no sense: each is one clear error of a type, whatever the value. Nothing panics, and
 //! nothing is allocated by what a file claims.
 
-use crate::support;
-use crate::support::synth;
+use crate::support::{self, synth};
 use compiler::Numerics;
 use device::Null;
 use gguf::{GgmlType, Gguf, ValueBuf, Writer};

@@ -1,8 +1,7 @@
 //! Every kernel of every tiny model, on the processor and in the interpreter: whatever a step stores is compared, buffer
 //! by buffer, in steps of all classes.
 
-use crate::support;
-use crate::support::{cpu, nmse, synth, tokens};
+use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use compiler::program::{BufferKind, Program};
 use device::{CompileReport, Device, Executable, Interpreter, Memory, Profile, Result};

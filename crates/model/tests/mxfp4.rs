@@ -1,8 +1,7 @@
 //! Models whose matrices are MXFP4: no file of the golden data has them.
 
-use crate::support;
 use crate::support::reference::Reference;
-use crate::support::{cpu, mean_kl, nmse, synth, tokens, weights};
+use crate::support::{self, cpu, mean_kl, nmse, synth, tokens, weights};
 use compiler::Numerics;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;

@@ -1,9 +1,8 @@
 //! Weights that are NaN or infinite give logits that are NaN, or an error. They never make a kernel read what is not its
 //! own: not outside a buffer, which the interpreter checks, and not rows of the cache that belong to nobody.
 
-use crate::support;
 use crate::support::machine::{Machine, Setup, sequence};
-use crate::support::{cpu, synth, tokens, weights};
+use crate::support::{self, cpu, synth, tokens, weights};
 use compiler::Numerics;
 use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor};

@@ -1,8 +1,7 @@
 //! Prompts that are read by runs of tokens have the logits of prompts that are read token by token: of every family, in
 //! every kind of cache, in pieces, beside each other, on the device and through the interpreter.
 
-use crate::support;
-use crate::support::{cpu, nmse, synth, tokens};
+use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use device::Interpreter;
 use model::batch::Batch;

@@ -1,8 +1,7 @@
 //! Whatever is left out by name, some program changes, and a model computes the same.
 
 use crate::cases;
-use crate::support;
-use crate::support::{nmse, synth, tokens};
+use crate::support::{self, nmse, synth, tokens};
 use compiler::tuned::KernelKey;
 use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
 use device::{Interpreter, Null};

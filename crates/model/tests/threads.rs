@@ -1,7 +1,6 @@
 //! The same bits whatever the number of workers.
 
-use crate::support;
-use crate::support::{cpu, synth, tokens};
+use crate::support::{self, cpu, synth, tokens};
 use compiler::Numerics;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};

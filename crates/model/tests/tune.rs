@@ -1,7 +1,6 @@
 //! A search for plans tells a kernel that computes something else from one that is slower.
 
-use crate::support;
-use crate::support::{cpu, synth};
+use crate::support::{self, cpu, synth};
 use compiler::program::Program;
 use compiler::{Numerics, Setting, Tuned};
 use device::{Device, Executable, Memory};
