@@ -481,14 +481,26 @@ impl Graph {
 
     /// All nodes that `roots` need, in topological order.
     pub fn toposort(&self, roots: &[Id]) -> Vec<Id> {
-        let mut seen = vec![false; self.nodes.len()];
+        // A bit for each node: small expressions of large graphs are asked for often.
+        let mut seen = vec![0u64; self.nodes.len().div_ceil(64)];
         let mut stack: Vec<Id> = roots.to_vec();
+        let mut count = 0;
         while let Some(id) = stack.pop() {
-            if !std::mem::replace(&mut seen[id.0 as usize], true) {
+            let (word, bit) = (&mut seen[id.0 as usize / 64], 1 << (id.0 % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                count += 1;
                 stack.extend_from_slice(self.src(id));
             }
         }
-        (0..self.nodes.len() as u32).map(Id).filter(|id| seen[id.0 as usize]).collect()
+        let mut order = Vec::with_capacity(count);
+        for (at, mut word) in (0..).zip(seen) {
+            while word != 0 {
+                order.push(Id(64 * at + word.trailing_zeros()));
+                word &= word - 1;
+            }
+        }
+        order
     }
 
     /// What `root` needs as a graph of its own, in the same order, and the root in it. Takes time by its size alone.
@@ -519,9 +531,15 @@ impl Graph {
         if let Some(&r) = map.get(&root) {
             return r;
         }
-        let src = self.src(root).to_vec();
-        let new: Vec<Id> = src.iter().map(|&s| self.substitute(s, map)).collect();
-        let r = if new == src { root } else { self.rebuild(root, new) };
+        let mut new: Option<Vec<Id>> = None;
+        for i in 0..self.src(root).len() {
+            let old = self.src(root)[i];
+            let replaced = self.substitute(old, map);
+            if replaced != old {
+                new.get_or_insert_with(|| self.src(root).to_vec())[i] = replaced;
+            }
+        }
+        let r = new.map_or(root, |new| self.rebuild(root, new));
         map.insert(root, r);
         r
     }
