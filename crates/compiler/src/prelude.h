@@ -156,8 +156,8 @@ KL_HALVES_64(bf16)
 #else
 #define KL_TWICE_32(name, n, m) KL_TWICE_COPY(name, n, m)
 #endif
-#define KL_TWICE_WORDS(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_16(name, 4, 8) KL_TWICE_32(name, 8, 16) KL_TWICE_COPY(name, 16, 32)
-#define KL_TWICE_HALVES(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_COPY(name, 4, 8) KL_TWICE_16(name, 8, 16) KL_TWICE_32(name, 16, 32)
+#define KL_TWICE_WORDS(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_16(name, 4, 8) KL_TWICE_32(name, 8, 16) KL_TWICE_COPY(name, 16, 32) KL_TWICE_COPY(name, 32, 64)
+#define KL_TWICE_HALVES(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_COPY(name, 4, 8) KL_TWICE_16(name, 8, 16) KL_TWICE_32(name, 16, 32) KL_TWICE_COPY(name, 32, 64)
 #define KL_TWICE_BYTES(name) KL_TWICE_COPY(name, 2, 4) KL_TWICE_COPY(name, 4, 8) KL_TWICE_COPY(name, 8, 16) KL_TWICE_16(name, 16, 32) KL_TWICE_32(name, 32, 64)
 KL_TWICE_WORDS(f32) KL_TWICE_WORDS(i32) KL_TWICE_WORDS(u32)
 KL_TWICE_HALVES(f16) KL_TWICE_HALVES(bf16) KL_TWICE_HALVES(i16) KL_TWICE_HALVES(u16)
