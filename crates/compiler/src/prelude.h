@@ -341,7 +341,28 @@ KL float kl_exp(float x) { if (x != x) return x; KL_EXP_BODY(float, int32_t, KL_
     return kl_select_f32x##n((i32x##n)(kl_abs_##n(x) < 0x1p23f), y, x); } \
   KL i32x##n kl_chop_##n(f32x##n x) { return __builtin_convertvector(x, i32x##n); } \
   KL f32x##n kl_exp_##n(f32x##n x) { KL_EXP_BODY(f32x##n, i32x##n, kl_select_f32x##n, kl_chop_##n) }
-KL_FUNCTIONS(2) KL_FUNCTIONS(4) KL_FUNCTIONS(8) KL_FUNCTIONS(16) KL_FUNCTIONS(32) KL_FUNCTIONS(64)
+/* Of vectors that are wider than a register by halves: gcc takes their comparisons and conversions lane by lane. */
+#define KL_BY_HALVES(to, from, name, n, m) \
+  KL to##x##n kl_##name##_##n(from##x##n x) { return kl_join_##to##x##n(kl_##name##_##m(kl_low_##from##x##n(x)), kl_##name##_##m(kl_high_##from##x##n(x))); }
+#define KL_BY_HALVES_OF_TWO(name, n, m) \
+  KL f32x##n kl_##name##_##n(f32x##n a, f32x##n b) { \
+    return kl_join_f32x##n(kl_##name##_##m(kl_low_f32x##n(a), kl_low_f32x##n(b)), kl_##name##_##m(kl_high_f32x##n(a), kl_high_f32x##n(b))); }
+#define KL_FUNCTIONS_BY_HALVES(n, m) \
+  KL_BY_HALVES_OF_TWO(max_f32, n, m) KL_BY_HALVES_OF_TWO(min_f32, n, m) \
+  KL_BY_HALVES(f32, f32, abs, n, m) KL_BY_HALVES(f32, f32, sqrt, n, m) KL_BY_HALVES(f32, f32, sin, n, m) KL_BY_HALVES(f32, f32, cos, n, m) \
+  KL_BY_HALVES(f32, f32, exp2, n, m) KL_BY_HALVES(f32, f32, exp, n, m) KL_BY_HALVES(f32, f32, round, n, m) KL_BY_HALVES(i32, f32, to_int, n, m)
+KL_FUNCTIONS(2) KL_FUNCTIONS(4)
+#if defined(__AVX2__)
+KL_FUNCTIONS(8)
+#else
+KL_FUNCTIONS_BY_HALVES(8, 4)
+#endif
+#if defined(__AVX512F__)
+KL_FUNCTIONS(16)
+#else
+KL_FUNCTIONS_BY_HALVES(16, 8)
+#endif
+KL_FUNCTIONS_BY_HALVES(32, 16) KL_FUNCTIONS_BY_HALVES(64, 32)
 
 /* Reductions of all lanes, by halves. */
 KL float kl_sum_f32x2(f32x2 v) { return v[0] + v[1]; }
