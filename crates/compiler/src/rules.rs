@@ -397,7 +397,8 @@ fn integer_dots(g: &mut Graph, id: Id, coded: impl Fn(&mut Graph, Id) -> Option<
     };
     let k = g.as_int(g.shape(body)[last])?;
     let (chain, leaf) = under_movement(g, x);
-    if k % ACTIVATION_BLOCK != 0 || chain.is_empty() || coded(g, leaf).is_some() {
+    // Weights are not rounded again: where their blocks lie across the sum, it is one of floats.
+    if k % ACTIVATION_BLOCK != 0 || chain.is_empty() || coded(g, leaf).is_some() || format_under(g, leaf).is_some() {
         return None;
     }
     let group = gcd(w.group, ACTIVATION_BLOCK);

@@ -175,6 +175,20 @@ fn a_cache_of_8_bits_is_read_by_integer_dots() {
     }
 }
 
+/// Latents are decompressed for a prompt by weights whose blocks may lie across the sum.
+#[test]
+fn prompts_over_a_cache_of_8_bits_take_no_scalar_sums() {
+    for shape in ["llama-3.2-1b", "youtu-llm-2b", "glm-4.7-flash"] {
+        let hollow = Hollow { cache: Some(CacheKind::Q8_0), numerics: Numerics::Int8, ..Hollow::new(shape, 1) };
+        for class in [Class::Many, Class::Prompt] {
+            let compiled = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64)).expect("a program");
+            let products = compiled.bodies.iter().filter(|body| body.paths.contains(&"integer tile")).count();
+            let scalar = compiled.bodies.iter().filter(|body| body.paths.contains(&"scalar reduction")).count();
+            assert!(products > 3 && scalar == 0, "{shape} {class:?}: {scalar} kernels beside {products} of products");
+        }
+    }
+}
+
 #[test]
 fn a_step_counts_the_bytes_of_each_weight_once() {
     for shape in
