@@ -9,7 +9,7 @@ use model::chat::{ChatTemplate, Conversation};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use support::{command, floats, list, run, text};
+use support::{argmax, command, floats, list, run, text};
 
 /// The name of the model on the command line.
 const MODEL: &str = "kernloom-demo";
@@ -80,14 +80,12 @@ fn numbers_of_8_bits_agree_where_the_exact_ones_are_sure() {
         ids.extend(tokenizer.encode(expected.as_str().expect("a text"), false, false));
         let [exact, int8] = ["exact", "int8"].map(|numerics| logits(&ids, numerics));
         for (at, &id) in ids.iter().enumerate().skip(from) {
-            let row = |logits: &[f32]| logits[(at - 1) * tokenizer.vocab_len()..at * tokenizer.vocab_len()].to_vec();
-            let mut order = row(&exact);
+            let row = (at - 1) * tokenizer.vocab_len()..at * tokenizer.vocab_len();
+            let mut order = exact[row.clone()].to_vec();
             order.sort_unstable_by(|a, b| b.total_cmp(a));
             all += 1;
             if order[0] - order[1] >= SURE {
-                let row = row(&int8);
-                let likeliest = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).expect("a vocabulary");
-                assert_eq!(likeliest, id as usize, "{prompt}, token {} of the answer", at - from);
+                assert_eq!(argmax(&int8[row]), id, "{prompt}, token {} of the answer", at - from);
                 sure += 1;
             }
         }

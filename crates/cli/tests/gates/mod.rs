@@ -1,6 +1,6 @@
 //! What logits may differ from those of a reference.
 
-use crate::support::Golden;
+use crate::support::{Golden, argmax};
 
 /// NMSE that `exact` may have.
 const EXACT_NMSE: f64 = 1e-9;
@@ -37,10 +37,6 @@ pub fn problem(file: &Golden, got: &[f32], want: &[f32], numerics: &str, cache: 
         };
     let kl = mean_kl(got, want, file.vocab);
     (kl.is_nan() || kl > most).then(|| format!("mean KL {kl:.2e}, at most {most:.2e}"))
-}
-
-fn argmax(row: &[f32]) -> u32 {
-    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a))).expect("a row") as u32
 }
 
 fn nmse(got: &[f32], want: &[f32]) -> f64 {

@@ -148,6 +148,11 @@ pub fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
+/// The likeliest token; the lower of equals.
+pub fn argmax(row: &[f32]) -> u32 {
+    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a))).expect("a row") as u32
+}
+
 /// The golden files beside the repository, or the few in it.
 pub fn golden() -> Vec<Golden> {
     let folder = match shared("golden/manifest.json").is_file() {
