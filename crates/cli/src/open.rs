@@ -261,7 +261,7 @@ impl Opened {
         let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
-        self.engine.compile_all(&variants).with_context(|| self.path.display().to_string())?;
+        self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
         let plan = Plan::of_engine(&self.engine, self.workers());
         refuse(plan.check())?;
         if self.talk {

@@ -18,6 +18,8 @@ use crate::tuned::Tuned;
 use ir::rewrite::{Rule, rewrite};
 use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -166,10 +168,10 @@ pub struct Compiled {
 }
 
 /// Decisions of a compilation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Log {
     /// Rewrites by rule.
-    pub rules: Vec<(&'static str, usize)>,
+    pub rules: Vec<(Cow<'static, str>, usize)>,
     /// Which alternatives were taken, and the prices of all.
     pub choices: Vec<String>,
     /// Why values were not fused.
@@ -309,7 +311,7 @@ fn applied(
     if let Some(why) = trace.stopped {
         return Err(CompileError::Budget { pass: pass.name, why });
     }
-    log.rules.extend(trace.fired);
+    log.rules.extend(trace.fired.into_iter().map(|(rule, n)| (rule.into(), n)));
     if options.check {
         check::tensors(g, pass.name, &new)?;
     }

@@ -9,6 +9,8 @@ use crate::schedule::Schedule;
 use crate::tile::Way;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp};
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -16,16 +18,16 @@ use std::fmt;
 pub const PACKED: [&str; 3] = ["integer dot", "integer tile", "block product"];
 
 /// A matrix product, and how it is computed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// The weights and parts of the cache that it reads, without `.weight`.
     pub operands: Vec<String>,
     /// Whether it reads results of products with `operands`, and not these themselves.
     pub computed: bool,
     /// The path that it took.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// Why it is not an integer dot, where it is none of [`PACKED`].
-    pub why: Option<&'static str>,
+    pub why: Option<Cow<'static, str>>,
 }
 
 impl fmt::Display for Product {
@@ -33,7 +35,7 @@ impl fmt::Display for Product {
         let operands = self.operands.join(", ");
         let of = if self.computed { "results of " } else { "" };
         write!(f, "path {of}{operands}: {}", self.path)?;
-        match self.why {
+        match &self.why {
             Some(why) => write!(f, ", not an integer dot because {why}"),
             None => Ok(()),
         }
@@ -58,7 +60,8 @@ pub(crate) fn of(g: &mut Graph, s: &Schedule, made: &[Id], ways: &[Way], inputs:
             _ => Some("floats have no codes"),
         };
         let operands = if computed { behind(g, s, sum, inputs) } else { read.names };
-        found.push(Product { operands: operands.into_iter().collect(), computed, path: way.path, why });
+        let (operands, why) = (operands.into_iter().collect(), why.map(Cow::Borrowed));
+        found.push(Product { operands, computed, path: way.path.into(), why });
     }
     found
 }

@@ -7,10 +7,11 @@
 
 use gguf::format::Planes;
 use ir::{Graph, Id};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A symbolic integer of a program, for example the number of tokens of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Its name in the tensor program.
     pub name: String,
@@ -21,7 +22,7 @@ pub struct Variable {
 }
 
 /// A number that is known at launch: a constant, or a function of variables.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Count {
     /// A constant.
     Const(i64),
@@ -55,20 +56,12 @@ impl Count {
 }
 
 /// Where the bytes of a buffer come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BufferKind {
     /// A tensor of the model file, by name. Read only; every load is proved to
     /// lie within the size plus the slack that a device must guarantee
     /// ([`Program::WEIGHT_SLACK`] readable bytes after the end).
     Weight(String),
-    /// A tensor of the model file, by name, whose rows are repacked when they
-    /// are copied to the device.
-    Planes {
-        /// Its name.
-        name: String,
-        /// How its rows are packed.
-        planes: Arc<Planes>,
-    },
     /// Written by the host before a step, by name.
     Input(String),
     /// Read by the host after a step, by name.
@@ -79,10 +72,19 @@ pub enum BufferKind {
     Const(Vec<u8>),
     /// Scratch between kernels of one step, at this offset of the arena.
     Arena(usize),
+    /// A tensor of the model file, by name, whose rows are repacked when they
+    /// are copied to the device. Last, as it is not written.
+    #[serde(skip)]
+    Planes {
+        /// Its name.
+        name: String,
+        /// How its rows are packed.
+        planes: Arc<Planes>,
+    },
 }
 
 /// A buffer of a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
     /// Where its bytes live.
     pub kind: BufferKind,
@@ -93,7 +95,7 @@ pub struct Buffer {
 }
 
 /// A kernel: one function, shared by every launch of the same structure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kernel {
     /// A name that encodes what it does; also the symbol of the function.
     pub symbol: String,
@@ -102,7 +104,8 @@ pub struct Kernel {
     /// Bytes of scratch, 64-byte aligned, that each worker provides.
     pub scratch_bytes: usize,
     /// What the source was written from: nodes of this kernel alone, and the
-    /// block of its statements. Nothing if the source is all that there is.
+    /// block of its statements. Nothing if the source is all that there is, or all that was kept.
+    #[serde(skip)]
     pub ir: Option<Arc<(Graph, Id)>>,
 }
 
@@ -114,7 +117,7 @@ impl Kernel {
 }
 
 /// One use of a kernel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
     /// Index into [`Program::kernels`].
     pub kernel: usize,
@@ -135,7 +138,7 @@ pub struct Launch {
 }
 
 /// Launches with no barrier between them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stage {
     /// They may run at the same time.
     pub launches: Vec<Launch>,
@@ -147,7 +150,7 @@ pub struct Stage {
 /// `void symbol(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch)`
 /// and runs the tasks `begin..end`; `bufs` holds one pointer for each argument
 /// of the launch and `vars` the values of [`Program::vars`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Program {
     /// What it is for, in reports.
     pub name: String,

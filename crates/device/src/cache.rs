@@ -3,11 +3,13 @@
 //! Each target has a folder in it, named after the target. Shared objects
 //! there are named by the digest of their own bytes, so an object
 //! proves itself before it is opened, and two processes that write one write
-//! the same. A small *reference* per kernel says which object holds it. Every
-//! file appears by a rename: a reader sees all of it or nothing.
+//! the same. A small *reference* per kernel says which object holds it. Whole
+//! programs lie beside them ([`crate::programs`]). Every file appears by a
+//! rename: a reader sees all of it or nothing.
 //!
 //! Nothing is written before a kernel was compiled, so that a folder with all
-//! that a model needs may lie on a read-only file system.
+//! that a model needs may lie on a read-only file system. Programs are kept where
+//! that can be done.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,6 +21,7 @@ use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 use crate::folder::{self, BuildFolder, PRIVATE, PUBLIC, trusted, unique_name};
 use crate::isa::Target;
+use crate::programs::{self, PROGRAM};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "kernels-2";
@@ -197,7 +200,7 @@ impl Cache {
         if let Some(folder) = &self.own {
             match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }) {
                 Ok(()) => {
-                    folder::sweep(folder, &[BUILD, REFERENCE]);
+                    folder::sweep(folder, &[BUILD, REFERENCE, PROGRAM]);
                     let (folder, failures) = (folder.clone(), folder.clone());
                     return Ok(Output { folder, failures, warning: None, _temporary: None });
                 }
@@ -249,6 +252,20 @@ impl Cache {
             }
         }
         damaged.map_or(Found::Missing, Found::Damaged)
+    }
+
+    /// A program that was kept, in bytes.
+    pub(crate) fn program(&self, follows_from: &str) -> Option<Vec<u8>> {
+        programs::find(&self.folders, follows_from)
+    }
+
+    /// Keeps a program, if the own folder can be written: without it, only the next start takes longer.
+    pub(crate) fn keep_program(&self, follows_from: &str, program: &[u8]) {
+        if let Some(folder) = &self.own
+            && folder::prepare(folder, PRIVATE).is_ok()
+        {
+            programs::keep(folder, follows_from, program);
+        }
     }
 }
 

@@ -210,6 +210,14 @@ impl Device for Cpu {
         }))
     }
 
+    fn kept(&self, follows_from: &str) -> Option<Vec<u8>> {
+        self.objects.cache().program(follows_from)
+    }
+
+    fn keep(&self, follows_from: &str, program: &[u8]) {
+        self.objects.cache().keep_program(follows_from, program);
+    }
+
     fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
         let units = u32::try_from(count).unwrap_or(u32::MAX).min(MAX_UNITS);
         let stages = Stages::new(1);

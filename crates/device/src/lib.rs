@@ -71,6 +71,7 @@ pub mod objects;
 mod pool;
 pub mod processor;
 pub mod profile;
+mod programs;
 mod region;
 pub mod threads;
 pub mod toolchain;
@@ -129,6 +130,18 @@ pub trait Device: Send + Sync {
     fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
         (0..count).for_each(job);
         Ok(())
+    }
+
+    /// What [`Device::keep`] was given for a program that follows from the same text, by this build of this program. A
+    /// device that keeps none, or that needs the IR of kernels, has nothing.
+    fn kept(&self, follows_from: &str) -> Option<Vec<u8>> {
+        let _ = follows_from;
+        None
+    }
+
+    /// Keeps a program in bytes for later processes, where there is a place for it.
+    fn keep(&self, follows_from: &str, program: &[u8]) {
+        let _ = (follows_from, program);
     }
 }
 

@@ -116,6 +116,11 @@ impl Objects {
         Objects { units: UNITS_AHEAD, ..Objects::open(compiler, None, target, cache, jobs, progress) }
     }
 
+    /// Where kernels are kept, and programs.
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// The functions of all kernels of the program.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded> {
         let mut open = OpenObjects::default();

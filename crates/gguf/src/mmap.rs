@@ -18,6 +18,9 @@ use std::time::SystemTime;
 /// Bytes after the end of every file's data that may be read. Their contents mean nothing.
 pub const SLACK: usize = 64;
 
+/// Bytes around a page that is touched which Linux maps with it, if they are in memory and nobody has changed that.
+const AROUND: usize = 64 << 10;
+
 /// A file mapped read-only, with [`SLACK`] readable bytes after it.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -87,27 +90,25 @@ impl Map {
 
     /// Asks the system to start reading a range of bytes from disk. A hint: errors are ignored.
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_WILLNEED);
-    }
-
-    /// Maps a range of bytes whole, so that no page of it costs a fault later; reads what is not in memory. Where the
-    /// system has no call for that, asks it to read ahead. A hint: errors are ignored.
-    pub(crate) fn bring_in(&self, range: Range<usize>) {
-        #[cfg(target_os = "linux")]
-        if self.advise(range.clone(), libc::MADV_POPULATE_READ) {
-            return;
-        }
-        self.will_need(range);
-    }
-
-    /// Whether the system takes the advice, which changes no contents; there is none to give about no bytes.
-    fn advise(&self, range: Range<usize>, advice: libc::c_int) -> bool {
         let page = page_size();
         let start = range.start.min(self.len) / page * page;
         let end = range.end.min(self.len);
-        // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; both kinds of advice
-        // that are given change no contents.
-        start >= end || unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) } == 0
+        if start < end {
+            // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; this advice
+            // changes no contents.
+            unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_WILLNEED) };
+        }
+    }
+
+    /// Touches a range of bytes, so that its first use costs few faults; what is not in memory is read. Systems map the
+    /// pages around one that is touched: one touch in [`AROUND`] bytes maps all, in half the time of a call that asks
+    /// for each page.
+    pub(crate) fn bring_in(&self, range: Range<usize>) {
+        let bytes = self.bytes();
+        let range = range.start.min(bytes.len())..range.end.min(bytes.len());
+        bytes[range].iter().step_by(AROUND).for_each(|byte| {
+            std::hint::black_box(*byte);
+        });
     }
 
     /// Checks that the file still has the length and time of change that it had when it was mapped.

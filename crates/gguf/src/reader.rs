@@ -263,8 +263,8 @@ impl Gguf {
         }
     }
 
-    /// Maps all of the file's data, piece by piece while it is `wanted`, so that its first use costs no faults; what is
-    /// not in memory is read from disk. A hint; does nothing for models in memory.
+    /// Touches all of the file's data, piece by piece while it is `wanted`, so that its first use costs few faults; what
+    /// is not in memory is read from disk. Does nothing for models in memory.
     pub fn bring_in(&self, wanted: impl Fn() -> bool) {
         const PIECE: usize = 64 << 20;
         for shard in &self.shards {

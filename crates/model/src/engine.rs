@@ -3,9 +3,11 @@
 use crate::batch::{Batch, Batches, Limits};
 use crate::cache::CacheKind;
 use crate::config::{Config, ConfigError};
+use crate::kept::{self, Kept};
 use crate::runs::Reach;
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
 use crate::warm::Warming;
+use crate::weights::check_choices;
 use compiler::compile::{Compiled, Log, Options};
 use compiler::program::{Buffer, BufferKind, Program};
 use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
@@ -107,8 +109,8 @@ pub struct Engine {
     /// The input of [`Engine::step`], whose sequence has the first pages in their order.
     single: Batch,
     single_pages: Vec<u32>,
-    /// Programs that were compiled and not loaded yet.
-    compiled: HashMap<Variant, Compiled>,
+    /// Programs that are not loaded yet.
+    ready: HashMap<Variant, Ready>,
     programs: HashMap<Variant, Loaded>,
     /// Names of the states, which are the cache.
     caches: Vec<String>,
@@ -116,6 +118,23 @@ pub struct Engine {
     batch_invariant: bool,
     /// Brings in the weights.
     _warming: Option<Warming>,
+}
+
+/// A program before it is on the device.
+enum Ready {
+    /// With all that reports need.
+    Compiled(Box<Compiled>),
+    /// By an earlier process.
+    Kept(Box<Kept>),
+}
+
+impl Ready {
+    fn program(&self) -> &Program {
+        match self {
+            Ready::Compiled(compiled) => &compiled.program,
+            Ready::Kept(kept) => &kept.program,
+        }
+    }
 }
 
 /// A program on the device.
@@ -148,6 +167,7 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
+        check_choices(&file)?;
         let mut memory = Memory::new();
         memory.add_file(&file)?;
         let warming = Warming::start(&file);
@@ -161,7 +181,7 @@ impl Engine {
             memory,
             options,
             sharing,
-            compiled: HashMap::new(),
+            ready: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
             batch_invariant: false,
@@ -248,11 +268,14 @@ impl Engine {
     /// Of the compiler.
     pub fn compile(&mut self, variant: impl Into<Variant>) -> Result<&Compiled, EngineError> {
         let variant = variant.into();
-        let compiled = match self.compiled.remove(&variant) {
-            Some(compiled) => compiled,
-            None => self.build(variant)?,
-        };
-        Ok(self.compiled.entry(variant).or_insert(compiled))
+        if !matches!(self.ready.get(&variant), Some(Ready::Compiled(_))) {
+            let compiled = Box::new(self.build(variant)?);
+            self.ready.insert(variant, Ready::Compiled(compiled));
+        }
+        match &self.ready[&variant] {
+            Ready::Compiled(compiled) => Ok(compiled),
+            Ready::Kept(_) => unreachable!("replaced above"),
+        }
     }
 
     /// Compiles a program, and keeps nothing of it.
@@ -261,24 +284,39 @@ impl Engine {
         Ok(build(&self.file, &self.config, &sizes, &self.options.compiler)?)
     }
 
-    /// As [`Engine::compile`], for several programs at the same time.
+    /// All that a program follows from, but for the compiler.
+    fn follows_from(&self, variant: Variant) -> String {
+        let sizes = self.sharing.sizes(variant, &self.options);
+        kept::follows_from(&self.file, &self.config, &sizes, &self.options.compiler)
+    }
+
+    /// Several programs at the same time: those that the device has kept, and others compiled.
     ///
     /// # Errors
     /// Of the compiler, for the first program that has one.
-    pub fn compile_all(&mut self, variants: &[Variant]) -> Result<(), EngineError> {
-        let there = |v: &Variant| self.compiled.contains_key(v) || self.programs.contains_key(v);
+    pub fn make(&mut self, variants: &[Variant]) -> Result<(), EngineError> {
+        let there = |v: &Variant| self.ready.contains_key(v) || self.programs.contains_key(v);
         let missing: Vec<Variant> = variants.iter().copied().filter(|v| !there(v)).collect();
-        let one = |&variant: &Variant| {
-            let sizes = self.sharing.sizes(variant, &self.options);
-            build(&self.file, &self.config, &sizes, &self.options.compiler)
+        let inputs = (&*self.file, &self.config, &self.options.compiler, &*self.device);
+        let one = |(sizes, follows_from): (Sizes, String)| {
+            let (file, config, options, device) = inputs;
+            match kept::find(device, &follows_from) {
+                Some(kept) => Ok(Ready::Kept(Box::new(kept))),
+                None => build(file, config, &sizes, options).map(|compiled| Ready::Compiled(Box::new(compiled))),
+            }
         };
-        let built: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = missing.iter().map(|variant| scope.spawn(move || one(variant))).collect();
+        let of = |&variant: &Variant| (self.sharing.sizes(variant, &self.options), self.follows_from(variant));
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let start = |variant| {
+                let what = of(variant);
+                scope.spawn(move || one(what))
+            };
+            let threads: Vec<_> = missing.iter().map(start).collect();
             let join = |t: std::thread::ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|e| resume_unwind(e));
             threads.into_iter().map(join).collect()
         });
-        for (variant, compiled) in missing.into_iter().zip(built) {
-            self.compiled.insert(variant, compiled?);
+        for (variant, ready) in missing.into_iter().zip(made) {
+            self.ready.insert(variant, ready?);
         }
         Ok(())
     }
@@ -286,9 +324,9 @@ impl Engine {
     /// What the programs that were compiled or loaded take together on so many
     /// workers.
     pub fn memory_plan(&self, workers: usize) -> MemoryPlan {
-        let compiled = self.compiled.values().map(|c| &c.program);
+        let ready = self.ready.values().map(Ready::program);
         let loaded = self.programs.values().map(|p| p.exe.program());
-        MemoryPlan::of(&compiled.chain(loaded).collect::<Vec<_>>(), workers)
+        MemoryPlan::of(&ready.chain(loaded).collect::<Vec<_>>(), workers)
     }
 
     /// How the kernels of a program were compiled, if it was loaded.
@@ -296,7 +334,7 @@ impl Engine {
         self.programs.get(&variant.into()).map(|p| p.exe.report())
     }
 
-    /// Compiles a program, if it is not there yet.
+    /// Makes a program and loads it, if it is not there yet.
     ///
     /// # Errors
     /// Of the compiler and of the device.
@@ -305,10 +343,16 @@ impl Engine {
         if self.programs.contains_key(&variant) {
             return Ok(());
         }
-        self.compile(variant)?;
-        let compiled = self.compiled.remove(&variant).expect("compiled above");
-        self.caches = states(&compiled.program);
-        let loaded = self.load(compiled.program, compiled.log)?;
+        self.make(&[variant])?;
+        let (program, log, fresh) = match self.ready.remove(&variant).expect("made above") {
+            Ready::Compiled(compiled) => (compiled.program, compiled.log, true),
+            Ready::Kept(kept) => (kept.program, kept.log, false),
+        };
+        self.caches = states(&program);
+        let loaded = self.load(program, log)?;
+        if fresh {
+            kept::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
+        }
         self.programs.insert(variant, loaded);
         Ok(())
     }

@@ -6,6 +6,7 @@ pub mod chat;
 pub mod config;
 pub mod engine;
 pub mod generate;
+mod kept;
 mod mix;
 pub mod pages;
 pub mod perplexity;

@@ -16,6 +16,7 @@ mod fuse;
 mod gpu;
 mod gpu_shapes;
 mod hostile_metadata;
+mod kept;
 mod kernels;
 mod long_context;
 mod mxfp4;

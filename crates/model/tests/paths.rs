@@ -92,16 +92,16 @@ fn is_generic(file: &Gguf, target: Target, product: &Product) -> bool {
     let all = |is: &dyn Fn(&gguf::Tensor) -> bool| !weights.is_empty() && weights.iter().all(|t| is(t));
     // Contraction across blocks: each term of the sum has a scale of its own, and there is no dot of codes.
     let across = all(&|t| ["attn_k_b.weight", "attn_kv_b.weight"].iter().any(|name| t.name.ends_with(name)));
-    if across && product.why == Some("the sum goes across blocks") {
+    if across && product.why.as_deref() == Some("the sum goes across blocks") {
         return false;
     }
     // Rows that do not fill the last block of the matrix unit: 400 of them, in one tiny model.
     let uneven = target.product && all(&|t| t.shape()[1] % ir::PRODUCT as u64 != 0);
     let in_blocks = all(&|t| t.ty.block_len() > 1);
-    let packed = PACKED.contains(&product.path);
+    let packed = PACKED.contains(&&*product.path);
     match target.numerics {
         Numerics::Int8 if in_blocks && !uneven => !packed,
-        _ => !packed && !VECTORS.contains(&product.path),
+        _ => !packed && !VECTORS.contains(&&*product.path),
     }
 }
 
