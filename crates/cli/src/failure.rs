@@ -3,6 +3,7 @@
 use crate::settings::Source;
 use crate::terminal;
 use clap::error::ErrorKind;
+use model::engine::EngineError;
 use std::io::{self, ErrorKind as IoKind};
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ pub struct Interrupted;
 
 /// Prints an error and gives its exit code.
 pub fn exit(error: &anyhow::Error) -> ExitCode {
-    if error.is::<Interrupted>() {
+    if error.is::<Interrupted>() || is_stopped(error) {
         return ExitCode::from(130);
     }
     if is_closed_pipe(error) {
@@ -31,6 +32,11 @@ pub fn exit(error: &anyhow::Error) -> ExitCode {
     }
     terminal::line(&format!("error: {}", message(error)));
     ExitCode::FAILURE
+}
+
+/// Whether Ctrl-C has ended a step.
+fn is_stopped(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| e.downcast_ref::<EngineError>().is_some_and(EngineError::is_stopped))
 }
 
 /// Whether whoever reads our output has stopped.

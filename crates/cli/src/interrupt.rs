@@ -38,10 +38,15 @@ pub fn watch() -> Watch {
     Watch { inner: before != UNWATCHED }
 }
 
+/// Whether Ctrl-C was pressed since the innermost watch began.
+pub fn is_hit() -> bool {
+    STATE.load(Ordering::SeqCst) == HIT
+}
+
 impl Watch {
     /// Whether Ctrl-C was pressed since the watch began.
     pub fn is_hit(&self) -> bool {
-        STATE.load(Ordering::SeqCst) == HIT
+        is_hit()
     }
 
     /// An error if Ctrl-C was pressed.

@@ -3,6 +3,7 @@
 use crate::arguments::{CacheType, DeviceName, EngineFlags, KernelFlags, Numerics, OnOff};
 use crate::debug;
 use crate::failure::Usage;
+use crate::interrupt;
 use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
@@ -127,17 +128,18 @@ pub fn kernels(folder: Option<&PathBuf>) -> CacheConfig {
 
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    let mut config = CpuConfig::from_environment();
-    config.cache = kernels(flags.kernel_cache.as_ref());
-    cpu_by(config, flags, talk)
+    cpu_by(cpu_config(flags), flags, talk)
 }
 
 /// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
 pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
-    let mut config = CpuConfig::from_environment();
-    config.cache = kernels(flags.kernel_cache.as_ref());
+    let mut config = cpu_config(flags);
     config.cache.ready.splice(0..0, config.cache.folder.take());
     cpu_by(config, flags, true)
+}
+
+fn cpu_config(flags: &EngineFlags) -> CpuConfig {
+    CpuConfig { cache: kernels(flags.kernel_cache.as_ref()), ..CpuConfig::from_environment() }
 }
 
 fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
@@ -157,20 +159,25 @@ fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Res
     Ok(Arc::new(cpu))
 }
 
-/// Opens a model for one sequence and checks that it fits. Nothing is compiled for the machine yet.
+/// Opens a model for one sequence and checks that it fits. Nothing is compiled for the machine yet. Ctrl-C ends the step
+/// that is under way.
 pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool) -> anyhow::Result<Opened> {
-    shared_engine(path, flags, positions, None, talk)
+    let cpu = || {
+        let config = CpuConfig { stop: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) };
+        cpu_by(config, flags, talk)
+    };
+    opened(path, flags, positions, None, talk, cpu)
 }
 
-/// As [`engine`], for sequences that share a cache; `positions` are those of one.
+/// Opens a model for sequences that share a cache; `positions` are those of one. A step of several is not ended by Ctrl-C.
 pub fn shared_engine(
     path: &Path,
     flags: &EngineFlags,
     positions: Positions,
-    sharing: Option<Sharing>,
+    sharing: Sharing,
     talk: bool,
 ) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, sharing, talk, || cpu(flags, talk))
+    opened(path, flags, positions, Some(sharing), talk, || cpu(flags, talk))
 }
 
 /// As [`engine`], on a processor that is there.

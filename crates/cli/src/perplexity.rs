@@ -78,9 +78,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         save.finish()?;
     }
     terminal::wipe();
-    let mut out = std::io::stdout().lock();
-    out.write_all(report(&done, window).as_bytes())?;
-    out.flush()?;
+    if done.windows > 0 {
+        let mut out = std::io::stdout().lock();
+        out.write_all(report(&done, window).as_bytes())?;
+        out.flush()?;
+    }
     if watch.is_hit() { Err(Interrupted.into()) } else { Ok(()) }
 }
 

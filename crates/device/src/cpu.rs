@@ -37,7 +37,12 @@ pub struct CpuConfig {
     pub compile_jobs: usize,
     /// Told while kernels are being compiled.
     pub progress: Option<Progress>,
+    /// Whether to end the step that is under way.
+    pub stop: Option<Stop>,
 }
+
+/// Asked again and again while a step runs, by all workers: once it says so, the step ends with [`Error::Stopped`].
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl CpuConfig {
     /// All physical cores that this process may use, the best instructions of
@@ -51,6 +56,7 @@ impl CpuConfig {
             cache: CacheConfig::from_environment(),
             compile_jobs: threads,
             progress: None,
+            stop: None,
         }
     }
 }
@@ -61,6 +67,7 @@ pub struct Cpu {
     objects: Objects,
     pool: Arc<Pool>,
     tuned: Arc<Tuned>,
+    stop: Option<Stop>,
     warnings: Vec<Warning>,
 }
 
@@ -81,7 +88,7 @@ impl Cpu {
         let cache = Cache::open(&config.cache, &target);
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
-        Ok(Cpu { target, objects, pool, tuned: Arc::new(tuned), warnings })
+        Ok(Cpu { target, objects, pool, tuned: Arc::new(tuned), stop: config.stop.clone(), warnings })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
@@ -196,7 +203,7 @@ impl Device for Cpu {
         let places = memory.bind(&program)?;
         let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);
         let scratch = memory.bind_scratch(self.pool.workers(), scratch.max().unwrap_or(0))?;
-        let tables = Tables::new(&program, &loaded);
+        let tables = Tables::new(&program, &loaded, self.stop.clone());
         Ok(Box::new(CpuExecutable {
             stages: Stages::new(program.stages.len()),
             pool: self.pool.clone(),
@@ -261,6 +268,7 @@ struct Tables {
     /// Scratch of each worker.
     scratch: Vec<*mut c_void>,
     vars: Vec<i64>,
+    stop: Option<Stop>,
 }
 
 // SAFETY: the tables are only read during a step, and what the pointers lead
@@ -271,7 +279,7 @@ unsafe impl Sync for Tables {}
 unsafe impl Send for Tables {}
 
 impl Tables {
-    fn new(program: &Program, loaded: &Loaded) -> Tables {
+    fn new(program: &Program, loaded: &Loaded, stop: Option<Stop>) -> Tables {
         let mut launches = Vec::with_capacity(program.launches());
         let mut stages = Vec::with_capacity(program.stages.len());
         let mut pointers = 0;
@@ -296,12 +304,21 @@ impl Tables {
             pointers: vec![std::ptr::null_mut(); pointers],
             scratch: Vec::new(),
             vars: vec![0; program.vars.len()],
+            stop,
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop())
+    }
+
     /// Runs some units of a stage; each call of a kernel goes through `call`,
-    /// with the launch that it belongs to.
+    /// with the launch that it belongs to. Of a step that is stopped, the stages
+    /// pass without anything in them.
     fn run_units(&self, worker: usize, stage: usize, units: Range<u32>, call: impl Fn(usize, &dyn Fn())) {
+        if self.is_stopped() {
+            return;
+        }
         for index in self.stages[stage].clone() {
             let launch = &self.launches[index];
             let start = units.start.max(launch.units.start);
@@ -392,6 +409,11 @@ impl CpuExecutable {
         Ok(())
     }
 
+    /// Whether everything of the step was run.
+    fn ended(&self) -> Result<()> {
+        if self.tables.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
     /// Looks the addresses of all buffers up.
     fn bind(&mut self, memory: &Memory) {
         let launches = self.program.stages.iter().flat_map(|s| &s.launches);
@@ -440,7 +462,8 @@ impl Executable for CpuExecutable {
 
     fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
         self.prepare(memory, vars)?;
-        self.pool.run(&self.stages, &self.tables)
+        self.pool.run(&self.stages, &self.tables)?;
+        self.ended()
     }
 
     fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
@@ -449,6 +472,7 @@ impl Executable for CpuExecutable {
         let stopwatch = Stopwatch::start(self.pool.workers(), launches, self.program.stages.len());
         let timed = Timed { tables: &self.tables, stopwatch: &stopwatch };
         self.pool.run(&self.stages, &timed)?;
+        self.ended()?;
         let tasks = self.tables.launches.iter().map(|launch| launch.tasks);
         Ok(stopwatch.stop(&self.program, vars, tasks))
     }

@@ -13,6 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A step that was told to end; nothing of what it stored means anything.
+    #[error("stopped")]
+    Stopped,
     /// No compiler was configured, and none of the usual names is on the path.
     #[error(
         "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one in the configuration"

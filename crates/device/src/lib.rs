@@ -92,7 +92,7 @@ use compiler::program::Program;
 pub use ahead::Ahead;
 pub use available::{available_memory, memory_limit, total_memory};
 pub use cache::{CacheConfig, Warning};
-pub use cpu::{Cpu, CpuConfig};
+pub use cpu::{Cpu, CpuConfig, Stop};
 pub use error::{Error, Result};
 pub use interpreter::Interpreter;
 pub use isa::{Extra, Isa, Target};

@@ -13,3 +13,4 @@ mod graphs;
 mod interpreter;
 mod levels;
 mod objects;
+mod stop;

@@ -40,6 +40,13 @@ pub enum EngineError {
     Batch(String),
 }
 
+impl EngineError {
+    /// Whether the device was told to end the step.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, EngineError::Device(device::Error::Stopped))
+    }
+}
+
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {

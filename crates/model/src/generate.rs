@@ -98,7 +98,8 @@ impl Sequence {
         &self.cached
     }
 
-    /// Continues the prompt. `on` hears of every event; it may stop, also between steps of the prompt.
+    /// Continues the prompt. `on` hears of every event; it may stop, also between steps of the prompt. A device may stop a
+    /// step too.
     ///
     /// # Errors
     /// A prompt that is empty or too long, and what the engine and the sampler say. What the cache holds is known
@@ -132,15 +133,17 @@ impl Sequence {
             if limit.is_some_and(|limit| generated >= limit) {
                 return Ok(Finish::Limit);
             }
-            match self.advance(engine, sampler, id, timing)? {
-                Some(next) => id = next,
-                None => return Ok(Finish::ContextFull),
+            match self.advance(engine, sampler, id, timing) {
+                Ok(Some(next)) => id = next,
+                Ok(None) => return Ok(Finish::ContextFull),
+                Err(GenerateError::Engine(error)) if error.is_stopped() => return Ok(Finish::Stopped),
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// Computes a prompt, which the sampler takes into its window, and chooses the token after it. `on` hears how many
-    /// of its tokens are computed; if it stops, there is no token.
+    /// of its tokens are computed; if it or the device stops, there is no token.
     ///
     /// # Errors
     /// As [`Sequence::generate`].
@@ -168,7 +171,10 @@ impl Sequence {
             let n = engine.chunk().min(tokens - start);
             engine.prepare(n)?;
             let clock = Instant::now();
-            let logits = engine.step(&prompt[start..start + n], start, n - 1..n)?;
+            let logits = match engine.step(&prompt[start..start + n], start, n - 1..n) {
+                Err(error) if error.is_stopped() => return Ok(None),
+                logits => logits?,
+            };
             timing.prompt_time += clock.elapsed();
             timing.prompt += n;
             self.cached.extend_from_slice(&prompt[start..start + n]);

@@ -467,11 +467,12 @@ impl Times {
         sum(launches, kernel, &self.launches)
     }
 
-    /// All launches of a kernel together, in the middle one of the steps.
+    /// All launches of a kernel together, in the middle one of the steps, or between the two in the middle.
     fn median(&self, launches: &[usize], kernel: usize) -> u64 {
         let mut steps: Vec<u64> = self.all.iter().map(|times| sum(launches, kernel, times)).collect();
         steps.sort_unstable();
-        steps.get(steps.len() / 2).copied().unwrap_or(0)
+        let middle = &steps[steps.len().saturating_sub(1) / 2..steps.len().min(steps.len() / 2 + 1)];
+        middle.iter().sum::<u64>() / middle.len().max(1) as u64
     }
 }
 

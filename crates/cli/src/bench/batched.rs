@@ -56,7 +56,7 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     let pages = cases.iter().map(|case| case.pages() * case.sequences).max().unwrap_or(1);
     let sharing = Sharing { sequences: sequences as i64, positions: pages as i64 * PAGE };
     let path = &args.model.resolve()?;
-    let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), Some(sharing), true)?;
+    let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), sharing, true)?;
     opened.cpu()?;
     let chunk = opened.engine.limits().tokens;
     let mut classes: Vec<Class> = cases.iter().flat_map(|case| case.classes(chunk)).collect();

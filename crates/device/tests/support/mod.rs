@@ -41,6 +41,7 @@ pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
         cache: CacheConfig { folder: Some(folder.join("cache")), ready: vec![], temporary: folder.0.clone() },
         compile_jobs: 2,
         progress: None,
+        stop: None,
     }
 }
 

@@ -193,7 +193,7 @@ impl Score {
     }
 }
 
-/// Scores a text. `on` hears of every window and may stop.
+/// Scores a text. `on` hears of every window and may stop, as may the device within one.
 ///
 /// # Errors
 /// What the engine says, logits that are not numbers, and what is wrong with the files.
@@ -227,7 +227,10 @@ pub fn score(
             // A step gives at least one row, wanted or not.
             let rows = (scored.start.max(start) - start).min(n - 1)..n;
             let first = start + rows.start;
-            let logits = engine.step(&input[start..start + n], start, rows)?;
+            let logits = match engine.step(&input[start..start + n], start, rows) {
+                Err(error) if error.is_stopped() => return Ok(score),
+                logits => logits?,
+            };
             for (at, row) in logits.chunks_exact(vocab).enumerate() {
                 let position = first + at;
                 if position < scored.start {
