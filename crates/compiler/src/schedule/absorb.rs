@@ -45,7 +45,7 @@ impl Scheduler {
             };
             self.out
                 .notes
-                .push(format!("{kernel} {what} its readers: {work} values of work, {most} at most; {times} readers"));
+                .push(format!("{kernel} {what} its readers ({times}): {work} values of work, {most} at most"));
         }
     }
 
