@@ -80,6 +80,9 @@ impl Options {
             dots: true,
             pairs: false,
             few: 9,
+            panels: true,
+            ahead: true,
+            exchange: true,
         };
         Options {
             numerics,

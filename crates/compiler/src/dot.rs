@@ -328,7 +328,7 @@ pub(crate) fn integer_dot(
     if width % 4 != 0 {
         return Err("its groups are not made of fours");
     }
-    let panels = stream.filter(|s| s.side > 1).map_or(1, |s| panels(total, width, NEAR / s.side));
+    let panels = stream.filter(|s| t.plan.panels && s.side > 1).map_or(1, |s| panels(total, width, NEAR / s.side));
     let panel = t.counted(g, panels);
     if panels > 1 {
         if g.dtype(item.buffer) != DType::F32 {
@@ -403,7 +403,7 @@ pub(crate) fn integer_dot(
         sums.push(before);
     }
     // Factors whose bits are taken apart come so late that a processor runs out of places for what waits for them.
-    let early = p.bits && copies.len() == 1;
+    let early = t.plan.ahead && p.bits && copies.len() == 1;
     for q in &passes {
         let mut update = vec![];
         let mut begin = vec![];

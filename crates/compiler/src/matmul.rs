@@ -135,7 +135,7 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if most < few {
         return Some(t.nest(g, &around, streamed));
     }
-    let panels = panels(groups, width, PANEL);
+    let panels = if t.plan.panels { panels(groups, width, PANEL) } else { 1 };
     let panel = t.counted(g, panels);
     let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, factor, rest };
     let (mut body, packed) = tile.pack_tokens(t, g)?;

@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 mod absorb;
+mod notes;
 mod prices;
 mod scans;
 
@@ -367,7 +368,9 @@ impl Scheduler {
             let late = |s: &mut Self, g: &mut Graph, o: usize| {
                 o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o))
             };
-            if homes.iter().any(|&o| late(self, g, o)) {
+            if let Some(&o) = homes.iter().find(|&&o| late(self, g, o)) {
+                let (node, kernel, other) = (self.node(g, id), self.kernel(g, h), self.kernel(g, o));
+                self.out.notes.push(format!("{node} not fused into {kernel}: it would wait for {other}"));
                 continue;
             }
             match self.try_join(g, id, h) {
@@ -375,7 +378,10 @@ impl Scheduler {
                     self.join(g, id, h, map);
                     return;
                 }
-                Err(why) => self.out.notes.push(format!("{id:?} {:?} not fused into kernel {h}: {why}", g.op(id))),
+                Err(why) => {
+                    let (node, kernel) = (self.node(g, id), self.kernel(g, h));
+                    self.out.notes.push(format!("{node} not fused into {kernel}: {why}"));
+                }
             }
         }
         self.seed(g, id, false);
@@ -489,9 +495,7 @@ impl Scheduler {
             return Err(format!("{n} steps cannot be cut in blocks of {by}"));
         }
         let tasks = self.tasks(g, group, Some((axis, n / by)));
-        if self.out.groups[group].heavy && tasks < self.prices.min_tasks {
-            return Err(format!("only {tasks} tasks would be left"));
-        }
+        self.leaves_enough(g, group, tasks)?;
         self.out.groups[group].axes[axis].count = g.int(n / by);
         for &m in &self.out.groups[group].members {
             for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
@@ -503,6 +507,16 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Whether a kernel that reads weights may be left with so many tasks.
+    fn leaves_enough(&self, g: &Graph, group: usize, tasks: i64) -> Result<(), String> {
+        let least = self.prices.min_tasks;
+        if !self.out.groups[group].heavy || tasks >= least {
+            return Ok(());
+        }
+        let now = self.tasks(g, group, None);
+        Err(format!("{tasks} of its {now} tasks would be left, and {least} are the least"))
     }
 
     /// Tasks of a group, symbolic axes counted once; one axis may be replaced.
@@ -528,9 +542,7 @@ impl Scheduler {
             return Err("it reads all steps of a serial loop".into());
         }
         let tasks = self.tasks(g, group, Some((axis, 1)));
-        if self.out.groups[group].heavy && tasks < self.prices.min_tasks {
-            return Err(format!("only {tasks} tasks would be left"));
-        }
+        self.leaves_enough(g, group, tasks)?;
         self.out.groups[group].axes[axis].inner = true;
         for &m in &self.out.groups[group].members {
             for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
@@ -558,11 +570,13 @@ impl Scheduler {
                     continue;
                 }
                 let saved = [a, b].map(|x| (x, self.cut_of(x)));
+                let (first, second) = (self.kernel(g, a), self.kernel(g, b));
                 if let Err(why) = self.merge(g, id, a, b) {
                     saved.into_iter().for_each(|(x, cut)| self.restore(x, cut));
-                    self.out.notes.push(format!("kernels {a} and {b} not merged: {why}"));
+                    self.out.notes.push(format!("{first} and {second} not merged: {why}"));
                 } else {
-                    self.out.notes.push(format!("kernels {a} and {b} merged for {id:?}"));
+                    let node = self.node(g, id);
+                    self.out.notes.push(format!("{first} and {second} merged for {node}"));
                     homes.retain(|&h| h != b);
                 }
             }

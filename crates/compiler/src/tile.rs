@@ -44,6 +44,12 @@ pub struct Plan {
     /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
     /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
     pub few: i64,
+    /// Whether long sums are cut, so that their inputs and rows that are laid out stay in a near cache.
+    pub panels: bool,
+    /// Whether factors that are made of bits of several bytes are there a pass before their dots.
+    pub ahead: bool,
+    /// Whether values that lie along another dimension than their results are transposed in registers.
+    pub exchange: bool,
 }
 
 impl Plan {
@@ -66,6 +72,9 @@ impl Plan {
             dots: true,
             pairs: false,
             few: 0,
+            panels: true,
+            ahead: true,
+            exchange: true,
         }
     }
 }
@@ -228,7 +237,7 @@ impl Tiler {
                 if let Some(s) = self.vector_map(g, item) {
                     self.paths.push("vector map");
                     s
-                } else if let Some(s) = self.without_sums(g, item).then(|| exchange::squares(self, g, item)).flatten() {
+                } else if let Some(s) = self.exchanged(g, item) {
                     self.paths.push("vector exchange");
                     s
                 } else {
@@ -291,8 +300,9 @@ impl Tiler {
         self.nest(g, &item.dims, stmts)
     }
 
-    fn without_sums(&self, g: &Graph, item: &Item) -> bool {
-        self.plan.vector_bytes > 0 && !has_reduction(g, item.value)
+    fn exchanged(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+        let may = self.plan.exchange && self.plan.vector_bytes > 0 && !has_reduction(g, item.value);
+        may.then(|| exchange::squares(self, g, item)).flatten()
     }
 
     /// The number of lanes of a vector of 32-bit values.

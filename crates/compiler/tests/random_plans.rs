@@ -21,10 +21,10 @@ const INT8: f64 = 1e-3;
 
 fn plan() -> impl Strategy<Value = Plan> {
     let vector_bytes = prop_oneof![Just(0), Just(16), Just(32), Just(64)];
-    let pairs = any::<bool>();
+    let flags = any::<[bool; 4]>();
     let tokens = prop_oneof![Just(1), Just(2), Just(4), Just(8), Just(16)];
-    (vector_bytes, 1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, tokens, pairs, 0..=12i64).prop_map(
-        |(vector_bytes, rows, streams, chains, prefetch, tokens, pairs, few)| Plan {
+    (vector_bytes, 1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, tokens, flags, 0..=12i64).prop_map(
+        |(vector_bytes, rows, streams, chains, prefetch, tokens, [pairs, panels, ahead, exchange], few)| Plan {
             vector_bytes,
             rows,
             streams,
@@ -35,6 +35,9 @@ fn plan() -> impl Strategy<Value = Plan> {
             dots: true,
             pairs,
             few,
+            panels,
+            ahead,
+            exchange,
         },
     )
 }

@@ -35,6 +35,9 @@ fn programs_for(isa: Isa) -> Standalone {
             dots: true,
             pairs: matches!(isa, Isa::Avx2 | Isa::Avx512),
             few: 9,
+            panels: true,
+            ahead: true,
+            exchange: true,
         };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };
         for (name, case) in programs::all() {

@@ -60,6 +60,19 @@ pub enum ConfigError {
         /// Type.
         ty: String,
     },
+    /// A tensor that the architecture has no use for.
+    #[error(
+        "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be another \
+         model (correct the metadata, or convert the file again)"
+    )]
+    Unread {
+        /// Name.
+        name: String,
+        /// The architecture that the file claims.
+        arch: String,
+        /// The blocks that it claims.
+        blocks: i64,
+    },
 }
 
 /// How attention is computed.
@@ -142,6 +155,8 @@ pub struct Config {
     pub name: String,
     /// Transformer blocks that run.
     pub layers: i64,
+    /// Blocks behind them that predict later tokens, and do not run.
+    pub predictors: i64,
     /// Residual width.
     pub hidden: i64,
     /// Query heads.
@@ -248,6 +263,12 @@ impl Keys<'_> {
 }
 
 impl Config {
+    /// Whether a tensor belongs to a block that predicts later tokens, and does not run.
+    pub fn predicts(&self, tensor: &str) -> bool {
+        let block = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<i64>().ok());
+        block.is_some_and(|block| (self.layers..self.layers + self.predictors).contains(&block))
+    }
+
     /// Reads and checks the metadata.
     pub fn read(file: &Gguf) -> Result<Config, ConfigError> {
         let arch = file.architecture()?.to_string();
@@ -289,6 +310,7 @@ impl Config {
         Ok(Config {
             name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
             layers: blocks - mtp,
+            predictors: mtp,
             hidden,
             heads,
             vocab,

@@ -6,6 +6,7 @@ use crate::config::{Config, ConfigError};
 use crate::kept::{self, Kept};
 use crate::runs::Reach;
 use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
+use crate::unread;
 use crate::warm::Warming;
 use crate::weights::check_choices;
 use compiler::compile::{Compiled, Log, Options};
@@ -174,7 +175,8 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
-        check_choices(&file)?;
+        check_choices(&file, &config)?;
+        unread::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
         let mut memory = Memory::new();
         memory.add_file(&file)?;
         let warming = Warming::start(&file);

@@ -22,6 +22,7 @@ pub mod synth;
 mod tiles;
 pub mod tokenizer;
 pub mod tune;
+pub mod unread;
 pub mod vocabulary;
 mod warm;
 pub mod weights;

@@ -14,6 +14,7 @@ use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id, UnOp};
+use std::collections::HashSet;
 
 /// Positions of a cache page.
 pub const PAGE: i64 = 64;
@@ -190,6 +191,20 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
         true => options.for_many_tokens(),
     };
     Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
+}
+
+/// Names of the tensors that a step reads, which is recorded and not compiled.
+pub(crate) fn reads(
+    file: &Gguf,
+    config: &Config,
+    sizes: &Sizes,
+    options: &Options,
+) -> Result<HashSet<String>, StepError> {
+    sizes.cache.check(config)?;
+    let builder = Builder::new();
+    let step = Step::new(file, config, sizes, &builder, options);
+    step.forward(sizes.output)?;
+    Ok(step.w.into_read())
 }
 
 struct Step<'a> {
@@ -464,11 +479,9 @@ impl<'a> Step<'a> {
         let mut q = project("q", c.heads, head)?;
         let mut k = project("k", kv_heads, head)?;
         let v = project("v", kv_heads, value)?;
-        if let Some(w) = self.w.find(&name("q_norm.weight"), &[head])? {
-            q = q.rms_norm(&w, c.eps);
-        }
-        if let Some(w) = self.w.find(&name("k_norm.weight"), &[head])? {
-            k = k.rms_norm(&w, c.eps);
+        if c.arch.starts_with("qwen3") {
+            q = q.rms_norm(&self.w.get(&name("q_norm.weight"), &[head])?, c.eps);
+            k = k.rms_norm(&self.w.get(&name("k_norm.weight"), &[head])?, c.eps);
         }
         let (q, k) = (self.rotate_front(&q), self.rotate_front(&k));
         let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));

@@ -1,20 +1,29 @@
 //! The tensors of a file as tensors of a program.
 
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
 use compiler::{Builder, Dim, Tensor};
 use gguf::{GgmlType, Gguf};
 use ir::DType;
+use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// Looks tensors up by name and checks their shapes.
 pub struct Weights<'a> {
     file: &'a Gguf,
     builder: &'a Builder,
+    /// Names of the tensors that were looked up.
+    read: RefCell<HashSet<String>>,
 }
 
 impl<'a> Weights<'a> {
     /// Weights of a file, recorded in a builder.
     pub fn new(file: &'a Gguf, builder: &'a Builder) -> Weights<'a> {
-        Weights { file, builder }
+        Weights { file, builder, read: RefCell::default() }
+    }
+
+    /// Names of the tensors that were looked up.
+    pub(crate) fn into_read(self) -> HashSet<String> {
+        self.read.into_inner()
     }
 
     /// Whether the file has a tensor.
@@ -35,6 +44,7 @@ impl<'a> Weights<'a> {
         if padded[..4] != t.dims {
             return Err(ConfigError::Shape { name: name.into(), found: t.shape().to_vec(), expected });
         }
+        self.read.borrow_mut().insert(name.into());
         let dims: Vec<Dim> = shape.iter().map(|&d| Dim::Const(d)).collect();
         let plain = |ty| self.builder.param(name, ty, &dims).cast(DType::F32);
         Ok(match t.ty {
@@ -58,11 +68,14 @@ impl<'a> Weights<'a> {
 }
 
 /// Checks that no value is NaN or infinite in what decides which weights are used, where a bad value would not reach the
-/// logits.
+/// logits. Blocks that do not run may hold anything.
 ///
 /// # Errors
 /// The first such value.
-pub fn check_choices(file: &Gguf) -> Result<(), ConfigError> {
+pub fn check_choices(file: &Gguf, config: &Config) -> Result<(), ConfigError> {
     let decides = |t: &&gguf::Tensor| ["ffn_gate_inp.weight", "exp_probs_b.bias"].iter().any(|n| t.name.ends_with(n));
-    file.tensors().iter().filter(decides).try_for_each(|t| Ok(file.check_weights(t)?))
+    file.tensors()
+        .iter()
+        .filter(|t| decides(t) && !config.predicts(&t.name))
+        .try_for_each(|t| Ok(file.check_weights(t)?))
 }

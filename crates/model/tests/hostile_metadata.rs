@@ -1,6 +1,7 @@
 //! Metadata and tensors that make no sense: each is one clear error of a type, whatever the value. Nothing panics, and
 //! nothing is allocated by what a file claims.
 
+use crate::support::hollow::Hollow;
 use crate::support::{self, synth};
 use compiler::Numerics;
 use device::Null;
@@ -8,14 +9,19 @@ use gguf::{GgmlType, Gguf, ValueBuf, Writer};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineError, EngineOptions};
 use model::step::Class;
+use model::synth::{Plan, SynthOptions, shapes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Everything that happens to a file before it runs.
-fn open(file: &Arc<Gguf>) -> Result<(), EngineError> {
+fn engine(file: &Arc<Gguf>) -> Result<Engine, EngineError> {
     let options =
         EngineOptions { compiler: support::options(Numerics::Int8), context: 128, chunk: 64, cache: CacheKind::F16 };
-    let mut engine = Engine::new(file.clone(), Arc::new(Null), options)?;
+    Engine::new(file.clone(), Arc::new(Null), options)
+}
+
+/// Everything that happens to a file before it runs.
+fn open(file: &Arc<Gguf>) -> Result<(), EngineError> {
+    let mut engine = engine(file)?;
     Class::ALL.into_iter().try_for_each(|class| engine.compile(class).map(|_| ()))
 }
 
@@ -239,6 +245,106 @@ fn tensors_that_make_no_sense() {
         let error = refused(&with(name, ty, &shape), &what);
         assert!(error.contains(says), "{what}: {error}, expected '{says}'");
     }
+}
+
+/// A file whose keys and name of the architecture are those of another.
+fn relabelled(file: &Gguf, arch: &str) -> Arc<Gguf> {
+    let mut writer = Writer::new();
+    let old = file.architecture().expect("an architecture");
+    writer.copy_metadata(file.metadata());
+    for (key, value) in file.metadata().iter() {
+        if let Some(name) = key.strip_prefix(&format!("{old}.")) {
+            writer.remove(key).set(format!("{arch}.{name}"), value);
+        }
+    }
+    writer.set("general.architecture", arch);
+    written(file, writer, |_, ty, shape| Some((ty, shape.to_vec())))
+}
+
+/// A file with one more tensor, of 32 zeros.
+fn with_one_more(file: &Gguf, name: &str) -> Arc<Gguf> {
+    let mut writer = Writer::new();
+    writer.copy_metadata(file.metadata());
+    for t in file.tensors() {
+        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
+    }
+    writer.tensor(name, GgmlType::F32, &[32]).expect("a legal tensor");
+    let bytes = writer.to_vec(|t, out| match file.tensor(&t.name) {
+        Some(old) => out.write_all(file.data(old)),
+        None => out.write_all(&[0; 32 * 4]),
+    });
+    Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
+}
+
+#[test]
+fn tensors_that_nothing_reads() {
+    let says = |name: &str, arch: &str, blocks: i64| {
+        format!(
+            "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be \
+             another model (correct the metadata, or convert the file again)"
+        )
+    };
+    let llama = synth("tiny-llama", "q4_0", Some(2));
+    let normed = relabelled(&synth("tiny-qwen3", "q4_0", Some(2)), "llama");
+    assert_eq!(refused(&normed, "qwen3 as llama"), says("blk.0.attn_q_norm.weight", "llama", 2));
+    let biased = relabelled(&synth("tiny-qwen2", "q4_0", Some(2)), "deepseek2");
+    assert!(refused(&biased, "qwen2 as deepseek2").contains("deepseek2.attention.kv_lora_rank"));
+    let plain = relabelled(&llama, "qwen3");
+    assert_eq!(refused(&plain, "llama as qwen3"), "tensor 'blk.0.attn_q_norm.weight' is missing from the file");
+    let shorter = changed(&llama, &[("llama.block_count".into(), Some(1u32.into()))]);
+    assert_eq!(refused(&shorter, "one block of two"), says("blk.1.attn_norm.weight", "llama", 1));
+    for name in ["blk.0.attn_q.scale", "blk.1.ffn_up.bias", "blk.7.attn_norm.weight", "output.bias", "attn_kv_b.weight"]
+    {
+        assert_eq!(refused(&with_one_more(&llama, name), name), says(name, "llama", 2));
+    }
+}
+
+#[test]
+fn tensors_that_may_lie_beside_a_model() {
+    let (llama, latent) = (synth("tiny-llama", "q4_0", Some(2)), synth("tiny-mla-dense", "q4_0", Some(2)));
+    for (file, name) in [
+        (&llama, "rope_factors_long.weight"),
+        (&llama, "rope_factors_short.weight"),
+        (&llama, "blk.1.attn_rot_embd.weight"),
+        (&llama, "blk.0.attn_rot_embd"),
+        (&latent, "blk.1.attn_kv_b.weight"),
+        (&latent, "rope_freqs.weight"),
+    ] {
+        open(&with_one_more(file, name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    // There are llamas with biases, and they are added.
+    open(&relabelled(&synth("tiny-qwen2", "q4_0", Some(2)), "llama")).expect("a llama with biases");
+    // A head beside tied embeddings is the one that is read.
+    let tied = latent.tensor("output.weight").is_none();
+    let error = refused(&with_one_more(&latent, "output.weight"), "a head of another shape");
+    assert!(tied && error.contains("'output.weight' has shape [32]"), "{error}");
+    // Blocks that predict later tokens are known to the metadata, or are refused.
+    let three = synth("tiny-mla-moe", "q4_0", Some(3));
+    let set = |key: &str, value: u32| changed(&three, &[(format!("deepseek2.{key}"), Some(value.into()))]);
+    open(&set("nextn_predict_layers", 1)).expect("two blocks and a predictor");
+    let error = refused(&set("block_count", 2), "two blocks of three");
+    assert!(error.contains("'blk.2.attn_norm.weight' is read by nothing in 'deepseek2'"), "{error}");
+    // A predictor that the file leaves out.
+    let says_more = [("block_count", 4u32), ("nextn_predict_layers", 1)];
+    let says_more = says_more.map(|(key, value)| (format!("deepseek2.{key}"), Some(value.into())));
+    open(&changed(&three, &says_more)).expect("three blocks");
+}
+
+#[test]
+fn every_golden_file_and_shape_opens() {
+    let folders = support::golden_folders();
+    for path in folders.iter().filter(|folder| folder.is_dir()).flat_map(|folder| support::golden_in(folder)) {
+        let file = Arc::new(Gguf::open(&path).expect("a golden file"));
+        engine(&file).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    for shape in shapes() {
+        let (checked, took) = Hollow::new(shape.name, shape.layers).check_all_read();
+        println!("{} of {} blocks: {took:.1?}", shape.name, shape.layers);
+        checked.unwrap_or_else(|e| panic!("{}: {e}", shape.name));
+    }
+    let legacy = SynthOptions { layers: Some(2), legacy_kv_b: true, ..Default::default() };
+    let legacy = Plan::new("tiny-mla-moe", "q4_0", &legacy).and_then(|plan| plan.to_vec()).expect("a file");
+    engine(&Arc::new(Gguf::parse(legacy).expect("a file that reads back"))).expect("keys and values as one matrix");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Every matrix product of every golden model takes a path that was made for it, and the compiler's log says which.
 
+use crate::support::golden;
 use crate::support::hollow::Hollow;
 use compiler::products::{PACKED, Product};
 use compiler::program::Launch;
@@ -11,22 +12,12 @@ use model::engine::{Engine, EngineOptions};
 use model::step::Class;
 use model::synth::{Plan, SynthOptions};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Sums of floats in vectors: along the sum, or along the output where blocks lie across the sum.
 const VECTORS: [&str; 2] = ["vector reduction", "vector columns"];
-
-fn golden() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let beside = root.join("../shared/golden");
-    let folder = if beside.is_dir() { beside } else { root.join("tests/golden") };
-    let files = std::fs::read_dir(folder).expect("golden files").map(|entry| entry.expect("an entry").path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
-    files.sort();
-    files
-}
 
 /// What a program is made for.
 #[derive(Clone, Copy, Debug)]

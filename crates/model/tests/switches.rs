@@ -179,23 +179,32 @@ fn whatever_is_left_out_changes_a_program_and_no_result() {
     let idle =
         |changed: &BTreeSet<&str>| -> Vec<&'static str> { names().filter(|name| !changed.contains(name)).collect() };
     let mut changed = leave_out(&general, &names().collect::<Vec<_>>());
-    changed.extend(neutral_elements_stay_if_they_are_to());
+    changed.extend(small_programs_change());
     changed.extend(leave_out(&special, &idle(&changed)));
     let idle = idle(&changed);
     assert!(idle.is_empty(), "no program changes without {}", idle.join(", "));
 }
 
-/// `x * 1 + x`, which no model has: the names without which its program changes and its result does not.
-fn neutral_elements_stay_if_they_are_to() -> impl Iterator<Item = &'static str> {
-    let mut case = cases::Case::default();
-    let x = case.b.input("x", DType::F32, &[Dim::Const(64)]);
-    case.bind("x", cases::bytes(&(0..64).map(|i| i as f32 - 30.5).collect::<Vec<_>>()));
-    case.output("y", &(&(&x * 1.0) + &x));
-    let source = move |without: &[&str]| {
-        let mut options = Options::cpu(Numerics::Exact, 64);
+/// What no model of the tests shows: `x * 1 + x`, and sums of thousands of elements. The names without which a program
+/// changes and its result does not.
+fn small_programs_change() -> impl Iterator<Item = &'static str> {
+    let mut neutral = cases::Case::default();
+    let x = neutral.b.input("x", DType::F32, &[Dim::Const(64)]);
+    neutral.bind("x", cases::bytes(&(0..64).map(|i| i as f32 - 30.5).collect::<Vec<_>>()));
+    neutral.output("y", &(&(&x * 1.0) + &x));
+    let long = cases::programs::a_sum_longer_than_a_panel();
+    let of_neutral = changing(&neutral, Numerics::Exact, 0.0, &["neutral", "expand"]);
+    of_neutral.into_iter().chain(changing(&long, Numerics::Int8, 1e-3, &["panels"]))
+}
+
+/// The names without which the kernels of a program change; its results must be right in any case.
+fn changing(case: &cases::Case, numerics: Numerics, most: f64, names: &[&'static str]) -> Vec<&'static str> {
+    let sources = |without: &[&str]| -> Vec<String> {
+        let mut options = Options::cpu(numerics, 64);
         options.without = without.iter().map(|name| (*name).to_owned()).collect();
-        case.check(&options, 0.0).expect("a program").program.kernels[0].source.clone()
+        let kernels = case.check(&options, most).expect("a program").program.kernels;
+        kernels.iter().map(|kernel| kernel.source.clone()).collect()
     };
-    let with = source(&[]);
-    ["neutral", "expand"].into_iter().filter(move |name| source(&[name]) != with)
+    let with = sources(&[]);
+    names.iter().copied().filter(|name| sources(&[name]) != with).collect()
 }

@@ -25,25 +25,43 @@ impl Scheduler {
             if weights || readers.is_empty() {
                 continue;
             }
+            let kernel = self.kernel(g, small);
             if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
-                self.out.notes.push(format!("kernel {small} moved into {}", readers[0]));
+                let reader = self.kernel(g, readers[0]);
+                self.out.notes.push(format!("{kernel} moved into {reader}"));
                 continue;
             }
-            if self.is_cheap(g, small) && readers.iter().all(|&r| !self.out.groups[r].axes.iter().any(|a| a.serial)) {
-                self.repeat_in(g, small, &readers);
-            }
+            let Some(work) = self.work_of(g, small) else { continue };
+            let (most, times) = (self.prices.repeat, readers.len());
+            let serial = readers.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
+            let why = match (work <= most, serial) {
+                (false, _) => Err("that is too much"),
+                (true, true) => Err("a reader loops"),
+                (true, false) => self.repeat_in(g, small, &readers),
+            };
+            let what = match why {
+                Ok(()) => "computed again by".to_owned(),
+                Err(why) => format!("not computed again ({why}) by"),
+            };
+            self.out
+                .notes
+                .push(format!("{kernel} {what} its readers ({times}): {work} values of work, {most} at most"));
         }
     }
 
     /// Whether readers may compute a kernel again rather than wait for it.
     pub(super) fn is_cheap(&self, g: &mut Graph, group: usize) -> bool {
+        self.work_of(g, group).is_some_and(|work| work <= self.prices.repeat)
+    }
+
+    /// Values that computing a kernel again reads; `None` if that is out of the question.
+    fn work_of(&self, g: &mut Graph, group: usize) -> Option<i64> {
         let gr = &self.out.groups[group];
-        if gr.heavy
-            || gr.members.iter().any(|m| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. }))
-        {
-            return false;
+        let once = |m: &Id| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. });
+        if gr.heavy || gr.members.iter().any(once) {
+            return None;
         }
-        gr.members.clone().iter().map(|&m| self.work(g, m)).sum::<i64>() <= self.prices.repeat
+        Some(gr.members.iter().map(|&m| self.work(g, m)).sum())
     }
 
     /// Values that computing a node for one token reads; functions that a
@@ -116,7 +134,8 @@ impl Scheduler {
         let r = self.absorb_inner(g, small, reader);
         if let Err(why) = &r {
             (self.out.groups, self.out.maps) = saved;
-            self.out.notes.push(format!("kernel {small} not moved into {reader}: {why}"));
+            let (kernel, into) = (self.kernel(g, small), self.kernel(g, reader));
+            self.out.notes.push(format!("{kernel} not moved into {into}: {why}"));
         }
         r
     }
@@ -222,11 +241,11 @@ impl Scheduler {
     }
 
     /// Lets every reader compute a small kernel again.
-    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize]) {
+    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize]) -> Result<(), &'static str> {
         // Each task needs all of it, except along symbolic axes.
         let mut plans = vec![];
         for &r in readers {
-            let Some(want) = self.demanded(g, small, r) else { return };
+            let want = self.demanded(g, small, r).ok_or("its values are read in another order")?;
             let mut to: FxHashMap<usize, usize> = FxHashMap::default();
             for (id, w) in &want {
                 for (x, y) in self.out.maps[&(small, *id)].iter().zip(w) {
@@ -239,17 +258,17 @@ impl Scheduler {
                             if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count =>
                         {
                             if to.insert(axis, other).is_some_and(|o| o != other) {
-                                return;
+                                return Err("an axis is read along two");
                             }
                         }
-                        _ => return,
+                        _ => return Err("axes of other lengths"),
                     }
                 }
             }
             let symbolic =
                 self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
             if symbolic.map(|(i, _)| i).any(|i| !to.contains_key(&i)) {
-                return;
+                return Err("it has an axis that a reader lacks");
             }
             plans.push((r, to));
         }
@@ -281,5 +300,6 @@ impl Scheduler {
             self.out.home.insert(*m, readers[0]);
         }
         self.depths.borrow_mut().clear();
+        Ok(())
     }
 }

@@ -210,6 +210,9 @@ pub fn plans() -> Vec<Plan> {
             dots: true,
             pairs: rows == 2,
             few: [0, 3, 9][rows as usize % 3],
+            panels: rows != 2,
+            ahead: rows != 4,
+            exchange: rows != 1,
         }));
     }
     all
@@ -246,6 +249,9 @@ pub fn random_plan(r: &mut Random) -> Plan {
         dots: true,
         pairs: r.below(2) == 0,
         few: r.below(12) as i64,
+        panels: r.below(2) == 0,
+        ahead: r.below(2) == 0,
+        exchange: r.below(2) == 0,
     }
 }
 

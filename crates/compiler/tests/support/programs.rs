@@ -249,7 +249,7 @@ fn experts_of_grouped_tokens() -> Case {
     case
 }
 
-fn a_sum_longer_than_a_panel() -> Case {
+pub fn a_sum_longer_than_a_panel() -> Case {
     let mut r = Random(22);
     let mut case = Case::default();
     let x = input(&mut case, "x", 7, 4608, &mut r).silu();

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes of weights written at a time.
 const CHUNK: usize = 1 << 20;
@@ -138,8 +139,23 @@ impl<'a> Hollow<'a> {
 
     /// The program of a step of this class.
     pub fn compile_with(&self, class: Class, options: &Options) -> Result<Compiled, String> {
+        let sizes = self.sizes(class);
+        self.with_file(|file, config| build(file, config, &sizes, options)).map_err(|e| e.to_string())
+    }
+
+    /// Whether a step reads all tensors, and how long it took to find out.
+    pub fn check_all_read(&self) -> (Result<(), String>, Duration) {
+        let (sizes, options) = (self.sizes(Class::One), Options::cpu(self.numerics, 64));
+        self.with_file(|file, config| {
+            let start = Instant::now();
+            let checked = model::unread::check(file, config, &sizes, &options);
+            (checked.map_err(|e| e.to_string()), start.elapsed())
+        })
+    }
+
+    fn sizes(&self, class: Class) -> Sizes {
         let pages = self.context / PAGE;
-        let sizes = Sizes {
+        Sizes {
             class,
             output: model::step::Output::Logits,
             most_tokens: self.most_tokens,
@@ -147,8 +163,7 @@ impl<'a> Hollow<'a> {
             pages,
             row_pages: pages,
             cache: self.cache.unwrap_or(CacheKind::of(self.numerics)),
-        };
-        self.with_file(|file, config| build(file, config, &sizes, options)).map_err(|e| e.to_string())
+        }
     }
 
     fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {

@@ -10,7 +10,7 @@ use compiler::{Numerics, Options};
 use device::{CacheConfig, Cpu, CpuConfig, Target};
 use gguf::Gguf;
 use model::synth::{Plan, SynthOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The processor with so many workers. Kernels are kept from one run of the tests to the next.
@@ -33,6 +33,26 @@ pub fn synth(shape: &str, quant: &str, layers: Option<u32>) -> Arc<Gguf> {
     let options = SynthOptions { layers, seed: 7, ..Default::default() };
     let plan = Plan::new(shape, quant, &options).expect("a known shape and quantisation");
     Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"))
+}
+
+/// Where golden files lie: beside the repository, and a subset of them in it.
+pub fn golden_folders() -> [PathBuf; 2] {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    [root.join("../shared/golden"), root.join("tests/golden")]
+}
+
+/// The golden files beside the repository, or else those in it.
+pub fn golden() -> Vec<PathBuf> {
+    let [beside, subset] = golden_folders();
+    golden_in(if beside.is_dir() { &beside } else { &subset })
+}
+
+/// The golden files of a folder.
+pub fn golden_in(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).expect("golden files").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
+    files.sort();
+    files
 }
 
 /// Tokens without a pattern (Marsaglia, "Xorshift RNGs", 2003).
