@@ -3,7 +3,7 @@
 use crate::check;
 use crate::choice;
 use crate::gpu;
-use crate::lower::{self, Cut, Lowered, Nest, lower};
+use crate::lower::{self, Cut, Item, Lowered, Nest, lower};
 use crate::memory;
 use crate::products::{self, Product};
 use crate::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage, Variable};
@@ -16,7 +16,7 @@ use crate::tensor::{Builder, Tensor};
 use crate::tile::{Body, Plan, tile};
 use crate::tuned::Tuned;
 use ir::rewrite::{Rule, rewrite};
-use ir::{BinOp, Graph, Id, Op, PRODUCT, index};
+use ir::{Axis, BinOp, Graph, Id, Op, PRODUCT, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -382,12 +382,12 @@ fn assemble(
                 let number = bodies.len();
                 program.kernels.push(match &options.gpu {
                     Some(_) => {
-                        let symbol = symbol(number, &body);
+                        let symbol = symbol(g, number, &lowered.nest, &body);
                         let source = render_cuda::kernel(g, &symbol, &body, lowered.slots.len(), &var_names);
                         let scratch_bytes = render_c::scratch_bytes(g, &body);
                         Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
                     }
-                    None => kernel_of(g, number, &body, &var_names),
+                    None => kernel_of(g, number, &lowered.nest, &body, &var_names),
                 });
                 bodies.push(body);
                 nests.push(Some(lowered.nest.clone()));
@@ -404,7 +404,7 @@ fn assemble(
             level = s.groups[i].level;
             stages.push(Stage::default());
         }
-        log.products.extend(products::of(g, s, &lowered.made, &bodies[k].ways, buffers.inputs()));
+        log.products.extend(products::of(g, s, &lowered.made, k, &bodies[k].ways, buffers.inputs()));
         let args = lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect();
         let tasks = count(g, lowered.nest.tasks, &program.vars);
         let launch = Launch {
@@ -424,15 +424,33 @@ fn assemble(
 }
 
 /// The kernel of this number in a program for a CPU.
-pub(crate) fn kernel_of(g: &mut Graph, number: usize, body: &Body, vars: &[String]) -> Kernel {
-    let symbol = symbol(number, body);
+pub(crate) fn kernel_of(g: &mut Graph, number: usize, nest: &Nest, body: &Body, vars: &[String]) -> Kernel {
+    let symbol = symbol(g, number, nest, body);
     let source = render_c::kernel(g, &symbol, body, vars);
     let scratch_bytes = render_c::scratch_bytes(g, body);
     Kernel { symbol, source, scratch_bytes, ir: Some(Arc::new(g.extract(body.root))) }
 }
 
-fn symbol(number: usize, body: &Body) -> String {
-    format!("k{number}_{}", shape_name(body))
+/// The name of a kernel: its number, and the path of the item that takes most of its work, a product if it has one.
+fn symbol(g: &mut Graph, number: usize, nest: &Nest, body: &Body) -> String {
+    let items = nest.phases.iter().flat_map(|phase| &phase.items);
+    let mut most = (0, "empty");
+    for (item, way) in items.zip(&body.ways) {
+        let work = terms(g, item);
+        if work > most.0 {
+            most = (work, way.path);
+        }
+    }
+    format!("k{number}_{}", most.1.replace(' ', "_"))
+}
+
+/// How often the innermost expression of an item is computed in a task, where symbolic integers are largest.
+fn terms(g: &mut Graph, item: &Item) -> i64 {
+    let mut roots = item.dims.clone();
+    roots.push(item.value);
+    let ranges: Vec<Id> =
+        g.toposort(&roots).into_iter().filter(|&id| matches!(g.op(id), Op::Range(_, Axis::Loop))).collect();
+    ranges.into_iter().map(|r| index::bounds(g, r).1 + 1).fold(1, i64::saturating_mul)
 }
 
 /// A kernel with its own source.
@@ -451,17 +469,6 @@ fn custom(g: &mut Graph, call: Id, program: &mut Program, bodies: &mut Vec<Body>
     slots.push(call);
     let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0 };
     (k, Lowered { nest, made: vec![], slots, written })
-}
-
-fn shape_name(body: &Body) -> String {
-    let rank = |k: &str| {
-        ["block product", "integer tile", "integer dot", "vector columns", "vector reduction", "scalar reduction"]
-            .iter()
-            .position(|r| *r == k)
-            .unwrap_or(9)
-    };
-    let main = body.paths.iter().min_by_key(|k| rank(k));
-    main.map_or("empty".into(), |k| k.replace(' ', "_"))
 }
 
 fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {
@@ -547,6 +554,7 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         .collect();
     // Rows of a block format, for the matrix unit.
     let coded = plan.product && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
+    let columns = if many || fold { None } else { columns(g, s, group) };
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
@@ -567,16 +575,28 @@ fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
         };
         let fits: Vec<i64> =
             (1..=n).rev().filter(|d| n % d == 0 && total / d >= least && d * units[i] <= most).collect();
-        // Rows that fill vectors are multiplied with many tokens at once.
-        let full = |d: &i64| many && gr.heavy && d * units[i] % share.rows == 0;
+        // Rows that fill vectors are multiplied with many tokens at once, and columns that do are summed side by side.
+        let in_vectors = gr.heavy && many || columns == Some(i);
+        let full = |d: &i64| in_vectors && d * units[i] % share.rows == 0;
         let full = fits.iter().copied().find(full).or_else(|| {
-            // Fewer tasks than wanted cost less than products without the matrix unit.
-            (1..=n).filter(|d| coded && n % d == 0 && d * units[i] <= most).find(full)
+            // Fewer tasks than wanted cost less than products without the matrix unit, or without vectors.
+            let needed = coded || columns == Some(i);
+            (1..=n).filter(|d| needed && n % d == 0 && d * units[i] <= most).find(full)
         });
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
         total /= steps[i];
     }
     Cut { steps, order: None }
+}
+
+/// The axis of the columns of a sum whose blocks of weights lie across it: of no use to vectors but by their columns.
+fn columns(g: &mut Graph, s: &Schedule, group: usize) -> Option<usize> {
+    let heavy: Vec<Id> = s.groups[group].members.iter().copied().filter(|m| s.roles.heavy.contains(m)).collect();
+    let sum = heavy.into_iter().find(|&m| products::goes_across(g, m))?;
+    match s.maps[&(group, sum)].last() {
+        Some(&crate::axes::Along::Axis { axis, .. }) => Some(axis),
+        _ => None,
+    }
 }
 
 /// Any cut that [`lower`] takes: from one step to all of an axis, a divisor of it or not, and loops in any order.

@@ -24,6 +24,8 @@ pub struct Product {
     pub operands: Vec<String>,
     /// Whether it reads results of products with `operands`, and not these themselves.
     pub computed: bool,
+    /// The kernel that computes it, as an index into [`crate::program::Program::kernels`].
+    pub kernel: usize,
     /// The path that it took.
     pub path: Cow<'static, str>,
     /// Why it is not an integer dot, where it is none of [`PACKED`].
@@ -42,9 +44,16 @@ impl fmt::Display for Product {
     }
 }
 
-/// The products of a kernel: `made` are the tensors that its items compute, and `ways` how. Inputs of a step are no
-/// operands.
-pub(crate) fn of(g: &mut Graph, s: &Schedule, made: &[Id], ways: &[Way], inputs: &BTreeSet<String>) -> Vec<Product> {
+/// The products of a launch of a kernel: `made` are the tensors that its items compute, and `ways` how. Inputs of a step
+/// are no operands.
+pub(crate) fn of(
+    g: &mut Graph,
+    s: &Schedule,
+    made: &[Id],
+    kernel: usize,
+    ways: &[Way],
+    inputs: &BTreeSet<String>,
+) -> Vec<Product> {
     let mut found = vec![];
     let mut seen = FxHashSet::default();
     for (&sum, way) in made.iter().zip(ways) {
@@ -61,7 +70,7 @@ pub(crate) fn of(g: &mut Graph, s: &Schedule, made: &[Id], ways: &[Way], inputs:
         };
         let operands = if computed { behind(g, s, sum, inputs) } else { read.names };
         let (operands, why) = (operands.into_iter().collect(), why.map(Cow::Borrowed));
-        found.push(Product { operands, computed, path: way.path.into(), why });
+        found.push(Product { operands, computed, kernel, path: way.path.into(), why });
     }
     found
 }
@@ -146,7 +155,7 @@ fn behind(g: &Graph, s: &Schedule, sum: Id, inputs: &BTreeSet<String>) -> BTreeS
 }
 
 /// Whether a sum runs along another dimension of its coded operand than the one that blocks lie along.
-fn goes_across(g: &mut Graph, sum: Id) -> bool {
+pub(crate) fn goes_across(g: &mut Graph, sum: Id) -> bool {
     let Op::Reduce(_, axes) = g.op(sum).clone() else { return false };
     let body = g.src(sum)[0];
     let summed: Vec<bool> = (0..g.shape(body).len()).map(|d| axes.contains(&d)).collect();

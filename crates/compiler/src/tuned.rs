@@ -184,7 +184,7 @@ impl Compiled {
         let nest = self.nests.get(kernel)?.as_ref()?;
         let body = tile(&mut self.graph, nest, &setting.on(&self.plan));
         let vars: Vec<String> = self.program.vars.iter().map(|v| v.name.clone()).collect();
-        Some(kernel_of(&mut self.graph, kernel, &body, &vars))
+        Some(kernel_of(&mut self.graph, kernel, nest, &body, &vars))
     }
 }
 

@@ -2,7 +2,7 @@
 //! results equal. The cases are the same in every run, and a failure is shrunk
 //! to the plainest plan that still fails.
 
-use crate::support::{options, programs};
+use crate::support::{options, programs, times};
 use compiler::tile::Plan;
 use compiler::{Cuts, Numerics, Options};
 use proptest::prelude::*;
@@ -21,23 +21,30 @@ const INT8: f64 = 1e-3;
 
 fn plan() -> impl Strategy<Value = Plan> {
     let vector_bytes = prop_oneof![Just(0), Just(16), Just(32), Just(64)];
-    let flags = any::<[bool; 4]>();
+    // Whether there is a matrix unit, dots, and products by twos.
+    let has = (prop::bool::weighted(0.25), prop::bool::weighted(0.75), any::<bool>());
+    // Panels, factors ahead, exchanges in registers.
+    let ways = any::<[bool; 3]>();
     let tokens = prop_oneof![Just(1), Just(2), Just(4), Just(8), Just(16)];
-    (vector_bytes, 1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, tokens, flags, 0..=12i64).prop_map(
-        |(vector_bytes, rows, streams, chains, prefetch, tokens, [pairs, panels, ahead, exchange], few)| Plan {
-            vector_bytes,
-            rows,
-            streams,
-            chains,
-            prefetch,
-            tokens,
-            product: false,
-            dots: true,
-            pairs,
-            few,
-            panels,
-            ahead,
-            exchange,
+    let numbers = (1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, 0..=12i64);
+    (vector_bytes, numbers, tokens, has, ways).prop_map(
+        |(vector_bytes, (rows, streams, chains, prefetch, few), tokens, has, [panels, ahead, exchange])| {
+            let (product, dots, pairs) = has;
+            Plan {
+                vector_bytes,
+                rows,
+                streams,
+                chains,
+                prefetch,
+                tokens,
+                product,
+                dots,
+                pairs,
+                few,
+                panels,
+                ahead,
+                exchange,
+            }
         },
     )
 }
@@ -49,15 +56,15 @@ fn cuts() -> impl Strategy<Value = Cuts> {
 /// Runs random programs under random plans. Random cuts and orders have to leave items to each of the `paths` of vectors.
 fn check(numerics: Numerics, most: f64, paths: &[&str]) {
     let all = programs::all();
-    let times: u32 = std::env::var("TIMES").map_or(1, |times| times.parse().expect("a number"));
-    let cases = CASES * times;
+    let cases = CASES * times() as u32;
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     // Items by path, where cuts and orders are random.
     let items: RefCell<BTreeMap<&str, usize>> = RefCell::default();
     let tried = runner.run(&(0..all.len(), plan(), cuts()), |(program, plan, cuts)| {
         let (name, case) = &all[program];
-        let options = Options { cuts, check: true, ..options(numerics, plan) };
+        // The matrix unit takes the place of codes.
+        let options = Options { cuts, check: true, ..options(numerics, plan).for_many_tokens() };
         let c = case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
         if cuts != Cuts::Sized {
             c.bodies.iter().flat_map(|b| &b.paths).for_each(|path| *items.borrow_mut().entry(path).or_default() += 1);
@@ -77,5 +84,5 @@ fn random_plans_give_the_same() {
 
 #[test]
 fn random_plans_give_the_same_with_codes_of_8_bits() {
-    check(Numerics::Int8, INT8, &["vector map", "vector reduction", "integer dot"]);
+    check(Numerics::Int8, INT8, &["vector map", "vector reduction", "integer dot", "block product"]);
 }

@@ -1,11 +1,15 @@
-//! A kernel for each tensor operation computes what the fused program computes.
+//! A kernel for each tensor operation computes what the fused program computes, and is what it is called.
 
 use crate::support::{self, cpu, synth, tokens, worst_row};
-use compiler::Numerics;
+use compiler::program::{BufferKind, Launch};
+use compiler::{Compiled, Numerics};
+use device::Null;
 use gguf::Gguf;
+use ir::{BinOp, DType, Graph, Id, Op, Space, UnOp};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// NMSE of a row of logits.
@@ -78,4 +82,118 @@ fn deepseek2() {
     check("tiny-mla-moe", "q4_0");
     check("tiny-mla-dense", "q4_k_m");
     check("tiny-mla-softmax", "q4_0");
+}
+
+/// A kernel of a program without fusion. It may hold one operation on values that other kernels have computed. Movement is
+/// none, as it is only an index; and none are what readers repeat even then:
+/// - *free* values, of weights, the cache and the inputs of the step alone: unpacked blocks, converted rows, masks;
+/// - *inline* ones, the elements of a sum that is smaller than they are: the products of a matrix product, with integer
+///   dots inside, and one-hot rows, which other readers than the sum repeat too;
+/// - the merge of a fold, which is the operation itself: online softmax over parts that other kernels have computed.
+struct Kernel<'a> {
+    compiled: &'a Compiled,
+    launch: &'a Launch,
+}
+
+impl Kernel<'_> {
+    fn graph(&self) -> &Graph {
+        &self.compiled.graph
+    }
+
+    /// Whether an expression reads what another kernel has computed. Where a value lies is not the value.
+    fn is_computed(&self, id: Id) -> bool {
+        let g = self.graph();
+        let sources = g.src(id);
+        if *g.op(id) != Op::Load {
+            return sources.iter().any(|&s| self.is_computed(s));
+        }
+        let Op::Buffer { slot, space: Space::Input | Space::Output, .. } = *g.op(sources[0]) else { return true };
+        let buffer = &self.compiled.program.buffers[self.launch.args[slot as usize]];
+        matches!(buffer.kind, BufferKind::Arena(_) | BufferKind::Output(_))
+    }
+
+    /// The operations of an expression on computed values.
+    fn operations(&self, id: Id, found: &mut BTreeSet<Id>) {
+        let g = self.graph();
+        let sources = g.src(id);
+        match *g.op(id) {
+            _ if g.dtype(id) == DType::Index || !self.is_computed(id) => return,
+            Op::Load => return,
+            Op::Reduce(..) => {
+                found.insert(id);
+                return self.elements(sources[0], found);
+            }
+            // One-hot rows.
+            Op::Cast if *g.op(sources[0]) == Op::Binary(BinOp::Eq) => return,
+            // Padding, or a mask, chooses a value or nothing.
+            Op::Where if !self.is_computed(sources[0]) => {}
+            _ => drop(found.insert(id)),
+        }
+        sources.iter().for_each(|&s| self.operations(s, found));
+    }
+
+    /// What of the elements of a sum is more than products and choices.
+    fn elements(&self, id: Id, found: &mut BTreeSet<Id>) {
+        let g = self.graph();
+        let inline = match *g.op(id) {
+            _ if g.dtype(id) == DType::Index || !self.is_computed(id) => return,
+            Op::Load => return,
+            Op::Binary(BinOp::Add | BinOp::Mul | BinOp::Eq | BinOp::Lt | BinOp::And | BinOp::Or) => true,
+            Op::Cast | Op::Where | Op::Unary(UnOp::Not) => true,
+            Op::Reduce(..) => g.dtype(id) == DType::I32,
+            _ => false,
+        };
+        if !inline {
+            found.insert(id);
+        }
+        g.src(id).iter().for_each(|&s| self.elements(s, found));
+    }
+}
+
+/// Kernels of a program that hold more than one operation.
+fn fused(compiled: &Compiled) -> Vec<String> {
+    let mut fused = vec![];
+    for launch in compiled.program.stages.iter().flat_map(|stage| &stage.launches) {
+        let nest = compiled.nests[launch.kernel].as_ref().expect("the models have no kernels of their own");
+        let kernel = Kernel { compiled, launch };
+        let mut found = BTreeSet::new();
+        let items = nest.phases.iter().flat_map(|phase| &phase.items);
+        items.for_each(|item| kernel.operations(item.value, &mut found));
+        let operations: Vec<&Op> = found.into_iter().map(|id| compiled.graph.op(id)).collect();
+        let fold = nest.phases.iter().any(|phase| phase.serial.is_some());
+        let merge = fold && !operations.iter().any(|op| matches!(op, Op::Reduce(..)));
+        if operations.len() > 1 && !merge {
+            fused.push(format!("{} {}: {operations:?}", launch.scope, launch.origin));
+        }
+    }
+    fused
+}
+
+#[test]
+fn without_fusion_a_kernel_is_one_operation() {
+    for (shape, numerics) in [
+        ("tiny-llama", Numerics::Exact),
+        ("tiny-qwen2", Numerics::Exact),
+        ("tiny-qwen3", Numerics::Int8),
+        ("tiny-qwen3moe", Numerics::Int8),
+        ("tiny-glm4", Numerics::Int8),
+        ("tiny-mla-moe", Numerics::Exact),
+        ("tiny-mla-moe", Numerics::Int8),
+        ("tiny-mla-dense", Numerics::Int8),
+        ("tiny-mla-softmax", Numerics::Exact),
+    ] {
+        let file = synth(shape, "q4_0", Some(2));
+        for class in Class::ALL {
+            let kernels = |without: &[&str]| {
+                let mut compiler = support::options(numerics);
+                compiler.without = without.iter().map(|name| (*name).to_owned()).collect();
+                let options = EngineOptions { compiler, context: 256, chunk: 192, cache: CacheKind::of(numerics) };
+                let mut engine = Engine::new(file.clone(), Arc::new(Null), options).expect("an engine");
+                fused(engine.compile(class).expect("a program"))
+            };
+            let several = kernels(&["fuse"]);
+            assert!(several.is_empty(), "{shape} {numerics:?} {class:?}:\n{}", several.join("\n"));
+            assert!(!kernels(&[]).is_empty(), "{shape} {numerics:?} {class:?}: nothing is fused otherwise");
+        }
+    }
 }

@@ -25,6 +25,7 @@ mod paths;
 mod poison;
 mod positions;
 mod ragged;
+mod random_steps;
 mod runs;
 mod snapshots;
 mod stages;

@@ -1,13 +1,20 @@
 //! Two sequences in one step, on pages that lie in disorder, agree with each of them alone.
 
 use crate::support::machine::{Machine, Setup, Token, sequence};
-use crate::support::{cpu, synth, tokens, worst_row};
+use crate::support::{cpu, mean_kl, synth, tokens, worst_row};
 use compiler::Numerics;
 use model::cache::CacheKind;
 
 /// Caches, and the NMSE that a row may have: the two runs sum in different orders, and with blocks a code may fall to
 /// either side.
 const CACHES: [(CacheKind, f64); 2] = [(CacheKind::F32, 1e-9), (CacheKind::Q8_0, 1e-4)];
+
+/// Mean KL divergence that batch mates may make under `int8`: codes fall to either side, and with experts others may be
+/// chosen.
+const INT8_KL: f64 = 1e-4;
+const INT8_MIXTURE_KL: f64 = 5e-3;
+
+const VOCAB: usize = 512;
 
 /// Positions of the two sequences that the steps end at: long ones, a few tokens, one token of each, and one of one.
 const ENDS: [[usize; 2]; 7] = [[0, 0], [100, 10], [145, 66], [148, 68], [149, 69], [150, 69], [150, 70]];
@@ -24,16 +31,12 @@ fn interleave(a: Vec<Token>, b: Vec<Token>) -> Vec<Token> {
     }
 }
 
-fn check(shape: &str) {
-    CACHES.iter().for_each(|&(cache, most)| agrees(shape, cache, most));
-}
-
-fn agrees(shape: &str, cache: CacheKind, most: f64) {
+/// Logits of both sequences in steps that they share, and of each alone.
+fn logits(shape: &str, numerics: Numerics, cache: CacheKind) -> [[Vec<f32>; 2]; 2] {
     let file = synth(shape, "q4_0", None);
     let cpu = cpu(2);
-    let setup = Setup { numerics: Numerics::Exact, cache, chunk: 128, pages: 7, table: (2, 3) };
-    let vocab = model::config::Config::read(&file).expect("a known model").vocab as usize;
-    let ids = [tokens(150, vocab as u32, 1), tokens(70, vocab as u32, 2)];
+    let setup = Setup { numerics, cache, chunk: 128, pages: 7, table: (2, 3) };
+    let ids = [tokens(150, VOCAB as u32, 1), tokens(70, VOCAB as u32, 2)];
     let of_step = |s: usize, w: &[[usize; 2]]| sequence(&ids[s][w[0][s]..w[1][s]], w[0][s], s);
 
     let mut both = Machine::new(&file, &cpu, setup);
@@ -43,17 +46,37 @@ fn agrees(shape: &str, cache: CacheKind, most: f64) {
     for window in ENDS.windows(2) {
         let step = interleave(of_step(0, window), of_step(1, window));
         let logits = both.run_all(&step);
-        step.iter().zip(logits.chunks(vocab)).for_each(|(token, row)| got[token.segment].extend_from_slice(row));
+        step.iter().zip(logits.chunks(VOCAB)).for_each(|(token, row)| got[token.segment].extend_from_slice(row));
     }
-    for s in [0, 1] {
+    let alone = |s: usize| {
         let mut alone = Machine::new(&file, &cpu, setup);
         alone.set_pages(s, [0, 1, 2]);
         let steps = ENDS.windows(2).map(|window| of_step(s, window)).filter(|step| !step.is_empty());
-        let want: Vec<f32> = steps.flat_map(|step| alone.run_all(&step)).collect();
-        let error = worst_row(&got[s], &want, vocab);
-        println!("{shape}, cache of {cache}, sequence {s}: NMSE {error:.1e} in the worst of {} rows", ids[s].len());
-        assert_eq!(got[s].len(), ids[s].len() * vocab);
-        assert!(error <= most, "{shape}, cache of {cache}, sequence {s}: NMSE {error:e}");
+        steps.flat_map(|step| alone.run_all(&step)).collect()
+    };
+    let want: [Vec<f32>; 2] = [0, 1].map(alone);
+    assert!((0..2).all(|s| got[s].len() == want[s].len() && want[s].len() == ids[s].len() * VOCAB));
+    [got, want]
+}
+
+fn check(shape: &str) {
+    for (cache, most) in CACHES {
+        let [got, want] = logits(shape, Numerics::Exact, cache);
+        for (s, (got, want)) in got.iter().zip(&want).enumerate() {
+            let error = worst_row(got, want, VOCAB);
+            println!("{shape}, cache of {cache}, sequence {s}: NMSE {error:.1e} in the worst row");
+            assert!(error <= most, "{shape}, cache of {cache}, sequence {s}: NMSE {error:e}");
+        }
+    }
+}
+
+fn check_int8(shape: &str, most: f64) {
+    let [got, want] = logits(shape, Numerics::Int8, CacheKind::F16);
+    for (s, (got, want)) in got.iter().zip(&want).enumerate() {
+        let kl = mean_kl(got, want, VOCAB);
+        println!("{shape}, int8, sequence {s}: mean KL {kl:.1e}");
+        // Written so that NaN fails.
+        assert!(kl <= most, "{shape}, int8, sequence {s}: mean KL {kl:e}");
     }
 }
 
@@ -65,4 +88,10 @@ fn grouped_attention() {
 #[test]
 fn latent_attention_and_experts() {
     check("tiny-mla-moe");
+}
+
+#[test]
+fn latent_attention_and_experts_with_integers() {
+    check_int8("tiny-mla-dense", INT8_KL);
+    check_int8("tiny-mla-moe", INT8_MIXTURE_KL);
 }

@@ -1,6 +1,6 @@
 //! Random tensor graphs with their data, and the plans that they are compiled by.
 
-use super::{Case, Random, bytes, gpu_options, int_bytes, options, random_gpu_plan, random_plan};
+use super::{Case, Random, bytes, gpu_options, int_bytes, options, random_gpu_plan, random_plan, times};
 use compiler::{Numerics, Options, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
@@ -15,7 +15,7 @@ pub fn graph(seed: u64, all: bool) -> Case {
 /// What the graph of a seed is compiled by, for a CPU and for a GPU.
 pub fn targets(seed: u64) -> [Options; 2] {
     let mut random = Random(seed);
-    let cpu = options(Numerics::Exact, random_plan(&mut random));
+    let cpu = options(Numerics::Exact, random_plan(&mut random)).for_many_tokens();
     let gpu = gpu_options(Numerics::Exact, random_gpu_plan(&mut random));
     // Short prefix sums are loops too.
     let without = if seed.is_multiple_of(2) { vec![] } else { vec!["scan".to_string()] };
@@ -30,10 +30,9 @@ pub fn show(case: &Case, options: &Options) -> String {
 
 /// The first seeds, `TIMES` as many as usual, or the one in `SEED`.
 pub fn seeds(usual: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
-    match number("SEED") {
-        Some(seed) => vec![seed],
-        None => (0..usual * number("TIMES").unwrap_or(1)).collect(),
+    match std::env::var("SEED") {
+        Ok(seed) => vec![seed.parse().expect("a number")],
+        Err(_) => (0..usual * times()).collect(),
     }
 }
 

@@ -236,7 +236,12 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
     }
 }
 
-/// Any plan for a CPU that is legal.
+/// How many times as many random cases as usual a run tries: `TIMES`, or once.
+pub fn times() -> u64 {
+    std::env::var("TIMES").map_or(1, |times| times.parse().expect("a number"))
+}
+
+/// Any plan for a CPU that is legal; of those with a matrix unit, [`Options::for_many_tokens`] knows what they are for.
 pub fn random_plan(r: &mut Random) -> Plan {
     Plan {
         vector_bytes: [0, 16, 32, 64][r.below(4)],
@@ -245,8 +250,8 @@ pub fn random_plan(r: &mut Random) -> Plan {
         chains: 1 + r.below(6) as i64,
         prefetch: [0, 64, 4096][r.below(3)],
         tokens: 1 + r.below(8) as i64,
-        product: false,
-        dots: true,
+        product: r.below(4) == 0,
+        dots: r.below(4) > 0,
         pairs: r.below(2) == 0,
         few: r.below(12) as i64,
         panels: r.below(2) == 0,
