@@ -1,7 +1,7 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
 //! One file a command. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
-//! name becomes a file), [`open`] (a file becomes an engine), [`terminal`] (stderr), [`interrupt`]
+//! name becomes a file), [`open`] (a file becomes an engine), [`output`] (stdout), [`terminal`] (stderr), [`interrupt`]
 //! (Ctrl-C), [`bus_error`] (a mapped file that shrinks), [`failure`] (errors to one line and an exit code). Results go to
 //! stdout, everything else to stderr. Nothing here decides how a model is computed.
 
@@ -25,6 +25,7 @@ mod man;
 mod models;
 mod numbers;
 mod open;
+mod output;
 mod passes;
 mod peaks;
 mod perplexity;
