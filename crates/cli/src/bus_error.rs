@@ -23,8 +23,7 @@ pub fn install() {
 }
 
 extern "C" fn end(_signal: libc::c_int) {
-    let first = !ENDING.swap(true, Ordering::SeqCst);
-    while !first {
+    while ENDING.swap(true, Ordering::SeqCst) {
         // SAFETY: waits for the end, which another worker has begun: one line is enough.
         unsafe { libc::pause() };
     }

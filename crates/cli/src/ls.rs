@@ -32,7 +32,6 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    drop(out);
     if !args.json {
         remarks(&hub);
     }
