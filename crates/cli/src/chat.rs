@@ -23,13 +23,10 @@ use std::path::Path;
 
 /// Talks until the input ends.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
-    let mut chat = Chat {
-        speaker: Speaker::open(&args)?,
-        messages: vec![],
-        system: args.system_prompt.clone(),
-        thoughts: String::new(),
-        stopped: false,
-    };
+    let mut speaker = Speaker::open(&args)?;
+    speaker.prepare()?;
+    let mut chat =
+        Chat { speaker, messages: vec![], system: args.system_prompt.clone(), thoughts: String::new(), stopped: false };
     let history = args.history.clone().or_else(editor::usual_history).filter(|_| !args.no_history);
     let mut editor = Editor::new(history)?;
     let exact = args.engine.kernels.numerics == Numerics::Exact;

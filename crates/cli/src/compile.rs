@@ -2,6 +2,7 @@
 
 use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo};
 use crate::open::{self, Positions};
+use crate::output::Stdout;
 use crate::terminal;
 use anyhow::Context;
 use compiler::Options;
@@ -65,7 +66,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         }
         terminal::wipe();
         let seconds = start.elapsed().as_secs_f64();
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         writeln!(out, "{}: built {built} kernels for {target} in {seconds:.1} s", args.out.display())?;
         out.flush()?;
     }

@@ -1,5 +1,6 @@
 //! `completions`: scripts that complete commands and flags in a shell.
 
+use crate::output::Stdout;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
@@ -16,7 +17,7 @@ pub struct Arguments {
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let mut script = vec![];
     clap_complete::generate(args.shell, &mut crate::arguments::Arguments::command(), "kernloom", &mut script);
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(&script)?;
     Ok(out.flush()?)
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments;
 use crate::failure::Usage;
+use crate::output::Stdout;
 use crate::settings::{self, Setting, Source};
 use crate::spelling::closest;
 use crate::terminal;
@@ -94,7 +95,7 @@ fn print_json(found: &[Of]) -> anyhow::Result<()> {
         })
     });
     let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
@@ -116,7 +117,7 @@ fn print(found: &[Of]) -> anyhow::Result<()> {
     }
     let width = |column: usize| rows.iter().map(|row| row.0[column].chars().count()).max().unwrap_or(0);
     let (names, values, sources) = (width(0), width(1).min(40), width(2));
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     for ([name, value, source], commands) in &rows {
         let line = match found.len() {
             1 => format!("{name:names$}  {value:values$}  {source}"),

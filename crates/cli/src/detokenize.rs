@@ -2,6 +2,7 @@
 
 use crate::arguments::ModelFlag;
 use crate::numbers::Tokens;
+use crate::output::Stdout;
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
 
@@ -31,7 +32,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(&tokenizer.decode(&ids, args.special))?;
     Ok(out.flush()?)
 }

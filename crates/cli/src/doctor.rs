@@ -4,6 +4,7 @@ mod caches;
 mod trial;
 
 use crate::open::{self, bytes};
+use crate::output::Stdout;
 use crate::settings;
 use anyhow::bail;
 use device::{Isa, Target, Toolchain, ToolchainConfig};
@@ -93,9 +94,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             .iter()
             .map(|f| json!({ "area": f.area, "state": f.state.word(), "text": f.text, "advice": f.advice }));
         let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
-        writeln!(std::io::stdout(), "{text}")?;
+        writeln!(Stdout, "{text}")?;
     } else {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         for f in &findings {
             writeln!(out, "{:8} {:13} {}", f.state.word(), f.area, f.text)?;
             if let Some(advice) = &f.advice {

@@ -1,10 +1,11 @@
 //! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
 
+use crate::output;
 use crate::settings::Source;
 use crate::terminal;
 use clap::error::ErrorKind;
 use model::engine::EngineError;
-use std::io::{self, ErrorKind as IoKind};
+use std::io::{self, ErrorKind as IoKind, Write};
 use std::process::ExitCode;
 
 /// Wrong usage that the parser of arguments could not see.
@@ -20,6 +21,7 @@ pub struct Interrupted;
 /// Prints an error and gives its exit code.
 pub fn exit(error: &anyhow::Error) -> ExitCode {
     if error.is::<Interrupted>() || is_stopped(error) {
+        terminal::wipe();
         return ExitCode::from(130);
     }
     if is_closed_pipe(error) {
@@ -68,9 +70,12 @@ pub fn of_usage(error: &clap::Error, source: Option<&Source>) -> ExitCode {
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        // A closed pipe is no failure of the help.
-        let _ = error.print();
-        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return match printed {
+            _ if error.use_stderr() => ExitCode::from(2),
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit(&output::explained(error).into()),
+        };
     }
     let text = error.to_string();
     // What follows the usage only points at --help.

@@ -6,7 +6,7 @@ use crate::numbers::Tokens;
 use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::{Context, bail};
-use std::fs::File;
+use gguf::Partial;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -45,22 +45,31 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let classes = opened.engine.classes(0..tokens.len());
     opened.prepare(&classes)?;
     let to_stdout = args.out.as_os_str() == "-";
-    let path = args.out.display().to_string();
-    let sink: Box<dyn Write> = match to_stdout {
-        true => Box::new(std::io::stdout().lock()),
-        false => Box::new(File::create(&args.out).with_context(|| format!("cannot write {path}"))?),
+    let cannot = || match to_stdout {
+        true => "cannot write the output".to_owned(),
+        false => format!("cannot write {}", args.out.display()),
     };
-    let mut out = BufWriter::with_capacity(1 << 20, sink);
     let watch = interrupt::watch();
+    let mut file = (!to_stdout).then(|| Partial::create(&args.out)).transpose().with_context(cannot)?;
+    let mut stdout = BufWriter::with_capacity(1 << 20, std::io::stdout());
+    let out: &mut dyn Write = match &mut file {
+        Some(file) => file,
+        None => &mut stdout,
+    };
     for (step, chunk) in tokens.chunks(batch).enumerate() {
         watch.check()?;
         let start = step * batch;
         terminal::progress(&format!("token {start} of {}", tokens.len()));
         for logit in opened.engine.step(chunk, start, 0..chunk.len())? {
-            out.write_all(&logit.to_le_bytes()).with_context(|| format!("cannot write {path}"))?;
+            out.write_all(&logit.to_le_bytes()).with_context(cannot)?;
         }
     }
-    out.flush().with_context(|| format!("cannot write {path}"))?;
+    watch.check()?;
+    match file {
+        Some(file) => file.keep(),
+        None => stdout.flush(),
+    }
+    .with_context(cannot)?;
     terminal::wipe();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::FetchFlags;
 use crate::models::{self, Row};
+use crate::output::Stdout;
 use crate::terminal;
 use hub::error::bytes;
 use hub::table::MODELS;
@@ -28,10 +29,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         true => format!("{}\n", serde_json::to_string_pretty(&in_json(&hub, args.all))?),
         false => in_text(&hub, args.all),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    drop(out);
     if !args.json {
         remarks(&hub);
     }

@@ -1,12 +1,13 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
 //! One file a command. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
-//! name becomes a file), [`open`] (a file becomes an engine), [`terminal`] (stderr), [`interrupt`] (Ctrl-C),
-//! [`failure`] (errors to one line and an exit code). Results go to stdout, everything
-//! else to stderr. Nothing here decides how a model is computed.
+//! name becomes a file), [`open`] (a file becomes an engine), [`output`] (stdout), [`terminal`] (stderr), [`interrupt`]
+//! (Ctrl-C), [`bus_error`] (a mapped file that shrinks), [`failure`] (errors to one line and an exit code). Results go to
+//! stdout, everything else to stderr. Nothing here decides how a model is computed.
 
 mod arguments;
 mod bench;
+mod bus_error;
 mod chat;
 mod classic;
 mod compile;
@@ -24,6 +25,7 @@ mod man;
 mod models;
 mod numbers;
 mod open;
+mod output;
 mod passes;
 mod peaks;
 mod perplexity;
@@ -52,6 +54,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     failure::report_panics();
     interrupt::install();
+    bus_error::install();
     let arguments = match arguments::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(code) => return code,

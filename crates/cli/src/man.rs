@@ -1,5 +1,6 @@
 //! `man`: manual pages of the program and of each command.
 
+use crate::output::Stdout;
 use anyhow::Context;
 use clap::CommandFactory;
 use std::io::Write;
@@ -19,7 +20,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let Some(folder) = &args.out else {
         let mut page = vec![];
         clap_mangen::Man::new(command).render(&mut page)?;
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         out.write_all(&page)?;
         return Ok(out.flush()?);
     };

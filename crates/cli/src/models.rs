@@ -2,6 +2,7 @@
 
 use crate::arguments::FetchFlags;
 use crate::failure::Usage;
+use crate::output::Stdout;
 use crate::terminal;
 use hub::error::bytes;
 use hub::table::{self, Model};
@@ -73,7 +74,7 @@ impl Row {
 
     /// Prints it.
     pub fn print(&self, as_json: bool) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         if as_json {
             writeln!(out, "{}", serde_json::to_string_pretty(&self.json())?)?;
             return Ok(out.flush()?);

@@ -31,7 +31,7 @@ pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
         bail!("{} is a folder, not a model; name a GGUF file in it", path.display());
     }
     if !path.exists() {
-        bail!("there is no file {}", path.display());
+        bail!("there is no file {}; check the path, or take a model of `kernloom ls`", path.display());
     }
     Ok(Arc::new(Gguf::open(path)?))
 }

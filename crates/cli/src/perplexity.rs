@@ -4,6 +4,7 @@ use crate::arguments::{EngineFlags, ModelFile};
 use crate::failure::Interrupted;
 use crate::interrupt;
 use crate::open::{self, Positions};
+use crate::output::Stdout;
 use crate::terminal;
 use anyhow::{Context, bail};
 use model::perplexity::base_logits::{BaseReader, BaseWriter};
@@ -74,16 +75,18 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         terminal::progress(&format!("{} of {}: {perplexity:.4} ± {error:.4}", score.windows, windows.count()));
         if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    if let Some(save) = save {
+    let interrupted = watch.is_hit();
+    // Of an unfinished file nothing stays.
+    if let Some(save) = save.filter(|_| !interrupted) {
         save.finish()?;
     }
     terminal::wipe();
     if done.windows > 0 {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         out.write_all(report(&done, window).as_bytes())?;
         out.flush()?;
     }
-    if watch.is_hit() { Err(Interrupted.into()) } else { Ok(()) }
+    if interrupted { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 fn text(args: &Arguments) -> anyhow::Result<Vec<u8>> {

@@ -1,14 +1,16 @@
 //! Text to stdout as it comes, thoughts apart from answers.
 
+use crate::output::Stdout;
 use crate::terminal::{self, DIM, NORMAL};
 use model::chat::{ReasoningSplitter, Split};
 use model::sampler::StopStrings;
 use std::io::Write;
 
 /// Prints an answer, and keeps it.
-pub struct Printer {
+pub struct Printer<W = Stdout> {
+    out: W,
     /// Whether thoughts may be dimmed.
-    pub styled: bool,
+    styled: bool,
     /// Whether thoughts are printed; if not, their tokens are counted on a terminal.
     pub shows_thoughts: bool,
     splitter: Option<ReasoningSplitter>,
@@ -27,8 +29,15 @@ pub struct Printer {
 impl Printer {
     /// Prints text that ends with any of the stop strings, its thoughts split off by `splitter`.
     pub fn new(splitter: Option<ReasoningSplitter>, stops: &[String]) -> Printer {
+        Printer::to(Stdout, terminal::is_styled(), splitter, stops)
+    }
+}
+
+impl<W: Write> Printer<W> {
+    fn to(out: W, styled: bool, splitter: Option<ReasoningSplitter>, stops: &[String]) -> Printer<W> {
         Printer {
-            styled: terminal::is_styled(),
+            out,
+            styled,
             shows_thoughts: true,
             splitter,
             stops: StopStrings::new(stops),
@@ -115,12 +124,36 @@ impl Printer {
     }
 
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()?;
         if text != DIM && text != NORMAL && !text.is_empty() {
             self.at_line_start = text.ends_with('\n');
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed of these pieces, which begin inside a thought.
+    fn printed(styled: bool, shows_thoughts: bool, pieces: &[&str]) -> String {
+        let mut printer = Printer::to(vec![], styled, Some(ReasoningSplitter::new(true)), &[]);
+        printer.shows_thoughts = shows_thoughts;
+        for piece in pieces {
+            assert!(printer.print(piece).unwrap());
+        }
+        printer.finish("").unwrap();
+        String::from_utf8(printer.out).unwrap()
+    }
+
+    #[test]
+    fn thoughts_are_dim_on_a_terminal_only() {
+        let pieces = ["so ", "what", "</think>", "that"];
+        assert_eq!(printed(true, true, &pieces), format!("{DIM}so what{NORMAL}\n\nthat"));
+        assert_eq!(printed(false, true, &pieces), "so what\n\nthat");
+        assert_eq!(printed(true, false, &pieces), "that");
+        assert_eq!(printed(true, true, &pieces[..2]), format!("{DIM}so what{NORMAL}"), "no answer");
     }
 }

@@ -7,6 +7,7 @@ use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::open::{self, Opened, Positions};
+use crate::output::Stdout;
 use crate::peaks;
 use crate::terminal;
 use crate::tune::TuneFlag;
@@ -114,7 +115,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let view = View { args, opened: &opened, class, marks, total, bandwidth };
     let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&view.json())?) } else { view.text() };
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

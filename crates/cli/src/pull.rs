@@ -3,6 +3,7 @@
 use crate::arguments::FetchFlags;
 use crate::failure::Usage;
 use crate::models;
+use crate::output::Stdout;
 use crate::terminal;
 use hub::error::bytes;
 use std::io::Write;
@@ -36,7 +37,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             };
             terminal::line(&format!("{name} is here: {state}"));
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         writeln!(out, "{}", pulled.path.display())?;
         out.flush()?;
     }

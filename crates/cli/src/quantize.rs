@@ -4,6 +4,7 @@ use crate::arguments::FetchFlags;
 use crate::failure::Usage;
 use crate::models;
 use crate::open::{self, bytes};
+use crate::output::Stdout;
 use crate::writing::with_progress;
 use anyhow::Context;
 use model::quantize::{Plan, QUANTS, QuantizeOptions};
@@ -47,7 +48,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let plan = Plan::new(&file, quant, options).with_context(|| input.display().to_string())?;
     let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
     let before: u64 = file.tensors().iter().map(|tensor| tensor.bytes).sum();
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     let name = args.out.display();
     writeln!(out, "{name}: {}, {} instead of {}, in {seconds:.1} s", quant.name(), bytes(plan.bytes()), bytes(before))?;
     Ok(out.flush()?)

@@ -126,6 +126,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let mut speaker = Speaker::open(&args)?;
     let prompt = speaker.prompt_of(&args, prompt)?;
+    speaker.prepare()?;
     let answer = speaker.answer(&prompt)?;
     speaker.end_line()?;
     if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.shows_thoughts {

@@ -3,6 +3,7 @@
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
 use crate::models;
 use crate::open::{self, Positions, bytes};
+use crate::output::Stdout;
 use device::{Device, Null, Target};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
@@ -46,7 +47,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         }
         false => in_text(path, &file, &needs),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

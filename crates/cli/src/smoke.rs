@@ -10,6 +10,7 @@ use crate::arguments::{EngineFlags, Numerics};
 use crate::failure::{self, Interrupted};
 use crate::interrupt;
 use crate::open::{self, Positions};
+use crate::output::Stdout;
 use crate::terminal;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -123,7 +124,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     for path in &paths {
         let row = of_model(path, args, &references)?;
         if !args.json {
-            let mut out = std::io::stdout().lock();
+            let mut out = Stdout;
             writeln!(out, "{}", row.line())?;
             out.flush()?;
         }
@@ -131,7 +132,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     if args.json {
         let text = serde_json::to_string_pretty(&rows.iter().map(Row::json).collect::<Vec<_>>())?;
-        writeln!(std::io::stdout(), "{text}")?;
+        writeln!(Stdout, "{text}")?;
     }
     match rows.iter().filter(|row| row.outcome.is_bad()).count() {
         0 => Ok(()),

@@ -3,13 +3,14 @@
 use crate::failure::Interrupted;
 use crate::interrupt;
 use crate::open::{self, Opened, Positions};
+use crate::output::Stdout;
 use crate::printer::Printer;
 use crate::run::Arguments;
 use crate::terminal;
 use crate::transcript::Transcript;
 use anyhow::{Context, bail};
 use model::chat::{ChatTemplate, Conversation, ReasoningSplitter};
-use model::generate::{Event, Finish, Request, Sequence, Timing};
+use model::generate::{self, Event, Finish, Request, Sequence, Timing};
 use model::sampler::{Sampler, SamplerConfig};
 use model::step::Class;
 use model::tokenizer::{Detokenizer, Tokenizer};
@@ -89,7 +90,7 @@ impl Answer {
 }
 
 impl Speaker {
-    /// Opens a model for text.
+    /// Opens a model for text. Nothing is compiled yet.
     pub fn open(args: &Arguments) -> anyhow::Result<Speaker> {
         let began = Instant::now();
         let path = &args.model.resolve()?;
@@ -105,11 +106,10 @@ impl Speaker {
             })?),
         };
         drop(file);
-        let mut opened = open::engine(path, &args.engine, positions, true)?;
+        let opened = open::engine(path, &args.engine, positions, true)?;
         let sampling = args.sampling.config();
-        // A setting out of range is refused before kernels are compiled.
+        // A setting out of range is refused at once.
         Sampler::new(sampling.clone(), opened.engine.config().vocab as usize)?;
-        opened.prepare(&[Class::Many, Class::One])?;
         Ok(Speaker {
             opened,
             tokenizer,
@@ -133,8 +133,19 @@ impl Speaker {
         })
     }
 
-    /// The prompt of one question.
+    /// Compiles what answers need.
+    pub fn prepare(&mut self) -> anyhow::Result<()> {
+        self.opened.prepare(&[Class::Many, Class::One])
+    }
+
+    /// The prompt of one question, which must fit into the context.
     pub fn prompt_of(&self, args: &Arguments, prompt: Vec<u8>) -> anyhow::Result<Prompt> {
+        let prompt = self.question(args, prompt)?;
+        generate::check(&self.opened.engine, &prompt.tokens)?;
+        Ok(prompt)
+    }
+
+    fn question(&self, args: &Arguments, prompt: Vec<u8>) -> anyhow::Result<Prompt> {
         if self.template.is_none() {
             let tokens = self.tokenizer.encode(&prompt, true, false);
             return Ok(Prompt { text: String::new(), tokens, in_thought: false });
@@ -222,7 +233,7 @@ impl Speaker {
     /// Ends the line of the answer, if it has begun one.
     pub fn end_line(&mut self) -> anyhow::Result<()> {
         if !self.at_line_start {
-            let mut out = std::io::stdout().lock();
+            let mut out = Stdout;
             out.write_all(b"\n")?;
             out.flush()?;
             self.at_line_start = true;

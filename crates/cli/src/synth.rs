@@ -2,6 +2,7 @@
 
 use crate::failure::Usage;
 use crate::open::bytes;
+use crate::output::Stdout;
 use crate::writing::with_progress;
 use model::synth::{Plan, Quant, SynthOptions, shapes};
 use std::io::Write;
@@ -44,7 +45,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
     let plan = Plan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
     let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     writeln!(
         out,
         "{}: {} {}, {} tensors, {}, {} a token, in {seconds:.1} s",

@@ -53,7 +53,10 @@ pub fn progress(text: &str) {
 
 /// Removes the progress line.
 pub fn wipe() {
-    if SHOWING.swap(false, Ordering::Relaxed) {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
+    let _ = write!(std::io::stderr(), "{}", wiping());
+}
+
+/// What removes the progress line, if one is showing; it counts as removed.
+pub fn wiping() -> &'static str {
+    if SHOWING.swap(false, Ordering::Relaxed) { "\r\x1b[K" } else { "" }
 }

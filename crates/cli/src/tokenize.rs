@@ -1,6 +1,7 @@
 //! `tokenize`: text to token ids. Needs no tensors and no known architecture; `-` reads stdin byte for byte.
 
 use crate::arguments::ModelFlag;
+use crate::output::Stdout;
 use anyhow::Context;
 use std::io::{Read, Write};
 
@@ -29,7 +30,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     };
     let ids = tokenizer.encode(text, args.special, args.special);
     let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     writeln!(out, "{}", words.join(" "))?;
     Ok(out.flush()?)
 }

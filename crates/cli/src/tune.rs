@@ -5,6 +5,7 @@ use crate::failure::{Interrupted, Usage};
 use crate::interrupt;
 use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
+use crate::output::Stdout;
 use crate::peaks;
 use crate::profile::{shortened, without_layer};
 use crate::terminal;
@@ -94,7 +95,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         true => serde_json::to_string_pretty(&outcomes.iter().map(as_json).collect::<Vec<_>>())? + "\n",
         false => outcomes.iter().map(table).collect::<String>() + &verdict(&outcomes),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     out.flush()?;
     stopped(&outcomes)

@@ -30,11 +30,13 @@ fn files_that_are_no_models() {
     let folder_error = refused(&folder());
     assert!(folder_error.contains("is a folder") && folder_error.contains(text(&folder())), "{folder_error}");
     let missing = refused(Path::new("/nowhere/model.gguf"));
-    assert!(missing.contains("no file /nowhere/model.gguf"), "{missing}");
+    assert!(missing.contains("no file /nowhere/model.gguf") && missing.contains("kernloom ls"), "{missing}");
     let empty = refused(&file("empty.gguf", b""));
     assert!(empty.contains("empty.gguf") && empty.contains("empty"), "{empty}");
     let other = refused(&file("page.gguf", b"<!DOCTYPE html><html><body>404</body></html>"));
     assert!(other.contains("not a GGUF file"), "{other}");
+    let unknown = refused(&file("noise.gguf", b"noise"));
+    assert!(unknown.contains("not a GGUF file") && unknown.contains("fetch it again"), "{unknown}");
     refused(&file("magic.gguf", b"GGUF"));
 }
 
@@ -80,6 +82,9 @@ fn models_that_are_not_supported() {
     assert_eq!(ids.code, 0, "{}", ids.err);
     let missing = refused(&with("missing.gguf", "blk.1.ffn_down.weight", "blk.1.ffn_dawn.weight"));
     assert!(missing.contains("blk.1.ffn_down.weight") && missing.contains("missing"), "{missing}");
+    assert!(missing.contains("fetch it again"), "{missing}");
+    let splits = refused(&with("splits.gguf", "tokenizer.ggml.pre", "tokenizer.ggml.prx"));
+    assert!(splits.contains("pre-tokenizer") && !splits.contains("option"), "{splits}");
 }
 
 /// What `show` says about a tensor of the model.
@@ -126,6 +131,7 @@ fn prompts_and_contexts() {
     let ran = run(&["run", path, "-p", &long, "-c", "64", "--no-template"]);
     let error = ran.error(1);
     assert!(error.contains("the context holds 64") && error.contains("-c"), "{error}");
+    assert!(!ran.err.contains("memory: "), "refused before anything is compiled: {}", ran.err);
     let ran = run(&["run", path, "-p", "x", "-c", "2000000000"]);
     let error = ran.error(1);
     assert!(error.contains("not enough memory") && error.contains("2000000000 positions"), "{error}");
@@ -161,6 +167,7 @@ fn no_compiler() {
     command.env("PATH", "/nowhere").env("XDG_CACHE_HOME", nothing);
     let ran = finished(command.output().expect("the program starts"));
     assert!(ran.error(1).contains("no C compiler") && ran.err.contains("install"), "{}", ran.err);
+    assert!(ran.err.contains("--cc"), "{}", ran.err);
     let ran = run(&["run", text(&model()), "-p", "x", "--cc", "/bin/false"]);
     assert!(ran.error(1).contains("not a usable C compiler"), "{}", ran.err);
 }
@@ -315,6 +322,144 @@ fn ctrl_c_leaves_no_unfinished_model() {
     interrupt(&child);
     assert_eq!(ended(child), 130);
     assert_eq!(files(), 0);
+}
+
+/// An empty folder of this name.
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = folder().join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+#[cfg(unix)]
+fn pipe_at(path: &Path) {
+    let status = Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(status.success());
+}
+
+/// Presses Ctrl-C once something appears in the folder, and a little later. Nothing must stay there.
+#[cfg(unix)]
+fn interrupted_while_writing(folder: &Path, args: &[&str]) {
+    let child = command(args).spawn().expect("the program starts");
+    let files = || std::fs::read_dir(folder).expect("a folder").count();
+    let start = Instant::now();
+    while files() == 0 && start.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    interrupt(&child);
+    assert_eq!(ended(child), 130);
+    assert_eq!(files(), 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_leaves_no_unfinished_logits() {
+    let folder = empty_folder("unfinished-logits");
+    let (path, out) = (model(), folder.join("x.f32"));
+    // One step.
+    let tokens = vec!["5"; 8000].join(",");
+    interrupted_while_writing(
+        &folder,
+        &["logits", "-m", text(&path), "--tokens", &tokens, "-b", "8192", "--out", text(&out)],
+    );
+    let words = file("words.txt", "a b c d e f g h ".repeat(20_000).as_bytes());
+    interrupted_while_writing(
+        &folder,
+        &["perplexity", "-m", text(&path), "-f", text(&words), "--save-logits", text(&out)],
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn outputs_that_are_links_or_pipes() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let folder = empty_folder("special");
+    let [whole, victim, link, pipe, f16] = ["whole", "victim", "link", "pipe", "f16"].map(|name| folder.join(name));
+    std::fs::write(&victim, "old").expect("a file");
+    symlink("victim", &link).expect("a link");
+    pipe_at(&pipe);
+    let synth = |out: &Path| run(&["synth", "tiny-llama", "--seed", "7", "--out", text(out)]).ok();
+    let quantize = |out: &Path| run(&["quantize", text(&f16), text(out), "q8_0"]).ok();
+    run(&["synth", "tiny-llama", "--quant", "f16", "--out", text(&f16)]).ok();
+    for write in [&synth as &dyn Fn(&Path) -> support::Run, &quantize] {
+        write(&whole);
+        let whole = std::fs::read(&whole).expect("a file");
+        write(&link);
+        assert!(link.is_symlink() && std::fs::read(&victim).expect("a file") == whole);
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe)
+        });
+        write(&pipe);
+        assert!(pipe.metadata().expect("a pipe").file_type().is_fifo());
+        assert!(reader.join().expect("no panic").expect("a pipe") == whole);
+    }
+    assert!(run(&["synth", "tiny-llama", "--out", text(&folder)]).error(1).contains("directory"));
+}
+
+#[test]
+#[cfg(unix)]
+fn models_that_are_pipes() {
+    let pipe = empty_folder("pipe").join("model.gguf");
+    pipe_at(&pipe);
+    let mut child = command(&["show", text(&pipe)]).spawn().expect("the program starts");
+    let mut err = child.stderr.take().expect("a pipe");
+    assert_eq!(ended(child), 1);
+    let line = std::io::read_to_string(&mut err).expect("text");
+    assert!(line.contains("model.gguf") && line.contains("not a regular file"), "{line}");
+}
+
+#[test]
+#[cfg(unix)]
+fn models_that_shrink_while_they_run() {
+    let copy = file("shrinks.gguf", &std::fs::read(model()).expect("a model"));
+    let args = ["run", text(&copy), "-p", "x", "--no-template", "--ignore-eos", "-c", "2000000", "--seed", "1"];
+    let mut child = command(&args).spawn().expect("the program starts");
+    let mut out = first_output(&mut child);
+    let drain = std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    let mut err = child.stderr.take().expect("a pipe");
+    std::fs::File::options().write(true).open(&copy).expect("a file").set_len(4096).expect("a shorter file");
+    assert_eq!(ended(child), 1);
+    let err = std::io::read_to_string(&mut err).expect("text");
+    let lines: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("made shorter") && lines[0].contains("run it again"), "{err}");
+    drain.join().expect("no panic").expect("a pipe");
+}
+
+/// Runs the program with a stdout that takes nothing: a socket that does not wait, and is full.
+#[cfg(unix)]
+fn run_without_output(args: &[&str]) -> support::Run {
+    use std::io::Write;
+    let (_reader, mut full) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    full.set_nonblocking(true).expect("a socket");
+    while full.write(&[0; 4096]).is_ok() {}
+    while full.write(&[0]).is_ok() {}
+    finished(command(args).stdout(std::os::fd::OwnedFd::from(full)).output().expect("the program starts"))
+}
+
+#[test]
+#[cfg(unix)]
+fn an_output_that_cannot_be_written() {
+    let path = model();
+    let path = text(&path);
+    for args in [
+        &["run", path, "-p", "x", "-n", "2", "--no-template", "--ignore-eos", "--reasoning", "show"][..],
+        &["show", path],
+        &["tokenize", "-m", path, "x"],
+        &["bench", "-m", path, "-p", "0", "-n", "1", "-r", "1", "--bandwidth", "9"],
+        &["profile", "-m", path, "-n", "1", "--bandwidth", "9"],
+        &["logits", "-m", path, "--tokens", "1", "--out", "-"],
+        &["completions", "bash"],
+        &["passes"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let ran = run_without_output(args);
+        let error = ran.error(1);
+        assert!(error.contains("cannot write the output: "), "{args:?}: {error}");
+    }
 }
 
 #[test]

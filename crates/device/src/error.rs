@@ -18,7 +18,7 @@ pub enum Error {
     Stopped,
     /// No compiler was configured, and none of the usual names is on the path.
     #[error(
-        "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one in the configuration"
+        "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one with --cc"
     )]
     NoCompiler {
         /// The names that were tried.

@@ -1,7 +1,7 @@
 //! GGUF files and the quantised formats in them.
 //!
 //! - [`Gguf`]: an open model (one file or a split set), mapped and checked: metadata, tensors, data.
-//! - [`Writer`]: writes such files, streaming.
+//! - [`Writer`]: writes such files, streaming, by way of a [`Partial`] file.
 //! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser
 //!   and [`quantise`]rs.
 //! - [`GgmlType`]: the element types that a file can name.
@@ -16,6 +16,7 @@ mod ggml_type;
 mod metadata;
 #[allow(unsafe_code)]
 mod mmap;
+mod partial;
 pub mod quantise;
 mod reader;
 mod split;
@@ -27,6 +28,7 @@ pub use error::Error;
 pub use ggml_type::{GgmlType, REMOVED_IDS};
 pub use metadata::{FromValue, Metadata};
 pub use mmap::SLACK;
+pub use partial::Partial;
 pub use reader::{DEFAULT_ALIGNMENT, Gguf, OpenOptions, Tensor};
 pub use value::{Array, Strings, Value, ValueType};
 pub use value_buf::{Element, ValueBuf};

@@ -5,7 +5,7 @@
 //! file is mapped: the tail of the file's last page reads as zeros, and so does the page after it.
 //!
 //! What a map cannot do: survive another process that truncates the file. Touching pages beyond the new end then kills
-//! this process (SIGBUS). [`Map::check_unchanged`] catches the case before the data is used, not during.
+//! this process (SIGBUS; the program `kernloom` says why it ends). [`Map::check_unchanged`] catches the case before the data is used, not during.
 
 use crate::error::Error;
 use std::fs::{File, Metadata};
@@ -43,7 +43,8 @@ impl Map {
     /// [`Error::Directory`], [`Error::NotAFile`], [`Error::Empty`], [`Error::Changed`] when the file shrinks meanwhile,
     /// or [`Error::Io`] with what the system said.
     pub(crate) fn new(file: File) -> Result<Map, Error> {
-        let before = regular(&file)?;
+        let before = file.metadata().map_err(|source| Error::Io { doing: "look at the file", source })?;
+        regular(&before)?;
         let too_large = || Error::Io { doing: "map the file", source: io::ErrorKind::FileTooLarge.into() };
         let len = usize::try_from(before.len()).map_err(|_| too_large())?;
         let page = page_size();
@@ -134,14 +135,13 @@ impl Drop for Map {
     }
 }
 
-/// What the system says about a file that can be mapped.
-pub(crate) fn regular(file: &File) -> Result<Metadata, Error> {
-    let meta = file.metadata().map_err(|source| Error::Io { doing: "look at the file", source })?;
+/// Checks that a file is one that can be mapped.
+pub(crate) fn regular(meta: &Metadata) -> Result<(), Error> {
     match () {
         () if meta.is_dir() => Err(Error::Directory),
         () if !meta.is_file() => Err(Error::NotAFile),
         () if meta.len() == 0 => Err(Error::Empty),
-        () => Ok(meta),
+        () => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::format::{Blocks, Encoding, FloatKind, PlainKind, Scale};
 use crate::ggml_type::GgmlType;
 use crate::metadata::Metadata;
-use crate::mmap::{Bytes, Map};
+use crate::mmap::{self, Bytes, Map};
 use crate::split;
 use crate::value::Value;
 use std::fs::File;
@@ -337,7 +337,10 @@ fn bad_element(kind: PlainKind, bytes: &[u8]) -> Option<f32> {
 impl Shard {
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
         let read = || {
-            let file = File::open(path).map_err(|source| Error::Io { doing: "open the file", source })?;
+            let cannot_open = |source| Error::Io { doing: "open the file", source };
+            // Opening a pipe would wait for somebody who writes to it.
+            mmap::regular(&std::fs::metadata(path).map_err(cannot_open)?)?;
+            let file = File::open(path).map_err(cannot_open)?;
             Shard::read(Bytes::Map(Map::new(file)?), Some(path.to_owned()))
         };
         read().map_err(|problem| problem.in_file(path))
@@ -409,7 +412,7 @@ fn looks_like(file: &[u8]) -> String {
         _ if head.starts_with(b"FUGG") => "a GGUF file with its bytes swapped in groups of four; copy it again",
         _ if head.starts_with(&[0x1F, 0x8B]) => "a gzip file; unpack it first",
         _ if head.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) => "a Zstandard file; unpack it first",
-        _ if head.starts_with(b"\x7FELF") => "a program, not a model",
+        _ if head.starts_with(b"\x7FELF") => "a program; give the .gguf file of a model",
         _ if text.starts_with("version https://git-lfs") => "a Git LFS pointer; run `git lfs pull` to get the model",
         _ if text.starts_with("<!doctype html") || text.starts_with("<html") => {
             "a web page; the download gave an error page instead of the model"
@@ -417,10 +420,13 @@ fn looks_like(file: &[u8]) -> String {
         _ if json_length.is_some_and(|(n, rest)| rest.starts_with(b"{") && n <= rest.len() as u64) => {
             "a safetensors file; convert it to GGUF"
         }
-        _ if text.starts_with('{') => "JSON text",
+        _ if text.starts_with('{') => "JSON text; give the .gguf file of the model",
         _ if head.iter().all(|&b| b == 0) => "zeros; the download may be incomplete, fetch it again",
         _ => {
-            return format!("nothing known (it starts with {:02x?})", &head[..head.len().min(4)]);
+            return format!(
+                "nothing known (it starts with {:02x?}); fetch it again, or convert the model to GGUF",
+                &head[..head.len().min(4)]
+            );
         }
     };
     known.to_owned()

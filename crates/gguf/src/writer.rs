@@ -2,25 +2,22 @@
 //!
 //! A [`Writer`] first learns the metadata and the tensors' names, types and shapes; then it writes the header and asks
 //! for each tensor's data in turn, so that a file of any size passes through a small buffer. Files appear under their
-//! name only when they are complete: a full disk or an error leaves what was there before.
+//! name only when they are complete ([`Partial`]).
 
 use crate::cursor::plain_text;
 use crate::error::{Error, shown};
 use crate::ggml_type::GgmlType;
 use crate::metadata::{KEY_LIMIT, Metadata};
+use crate::partial::Partial;
 use crate::reader::{DEFAULT_ALIGNMENT, MAGIC, NAME_LIMIT, Tensor, tensor_bytes};
 use crate::split;
 use crate::value::ValueType;
 use crate::value_buf::{Element, ValueBuf};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
-
-/// Bytes that pass through memory at a time.
-const BUFFER: usize = 1 << 20;
 
 /// Why a file could not be written.
 #[derive(Debug, ThisError)]
@@ -162,7 +159,8 @@ impl Writer {
     }
 
     /// Writes the file to `path`, by way of a file beside it that takes the name when it is complete. `data` is called
-    /// once for each tensor, in order, and must write exactly [`Tensor::bytes`] bytes.
+    /// once for each tensor, in order, and must write exactly [`Tensor::bytes`] bytes. What is no regular file is
+    /// never replaced: see [`Partial`].
     ///
     /// # Errors
     /// Any [`WriteError`]; the file at `path` is then as it was before.
@@ -171,8 +169,8 @@ impl Writer {
         path: impl AsRef<Path>,
         mut data: impl FnMut(&Tensor, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), WriteError> {
-        let layout = self.layout(0..self.tensors.len(), &self.entries)?;
-        Partial::write(path.as_ref(), &layout, &mut data)?.keep()
+        let (path, layout) = (path.as_ref(), self.layout(0..self.tensors.len(), &self.entries)?);
+        write_partial(path, &layout, &mut data)?.keep().map_err(|source| cannot_write(path, source))
     }
 
     /// Writes the file to a sink. Returns its size.
@@ -222,11 +220,14 @@ impl Writer {
             let layout = self.layout(tensors, &head.entries)?;
             let mut path = prefix.as_ref().as_os_str().to_owned();
             path.push(split::name("", number.into(), count.into()));
-            files.push(Partial::write(Path::new(&path), &layout, &mut data)?);
+            let path = PathBuf::from(path);
+            files.push((write_partial(&path, &layout, &mut data)?, path));
         }
-        let paths = files.iter().map(|file| file.path.clone()).collect();
-        files.into_iter().try_for_each(Partial::keep)?;
-        Ok(paths)
+        let keep = |(file, path): (Partial, PathBuf)| match file.keep() {
+            Ok(()) => Ok(path),
+            Err(source) => Err(cannot_write(&path, source)),
+        };
+        files.into_iter().map(keep).collect()
     }
 
     /// The tensors of each file of a split.
@@ -293,6 +294,18 @@ fn alignment(entries: &[(String, ValueBuf)]) -> Result<u64, Error> {
     }
 }
 
+/// Writes all of a file but its name.
+fn write_partial(path: &Path, layout: &Layout, data: Data<'_>) -> Result<Partial, WriteError> {
+    let mut file = Partial::create(path).map_err(|source| cannot_write(path, source))?;
+    layout.write(&mut file, data)?;
+    file.complete().map_err(|source| cannot_write(path, source))?;
+    Ok(file)
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> WriteError {
+    WriteError::File { path: path.to_owned(), source }
+}
+
 /// A file with everything in its place but the data.
 struct Layout {
     /// All bytes before the data, padding included.
@@ -346,40 +359,5 @@ impl Write for Exact<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
-    }
-}
-
-/// A complete file that does not have its name yet. Dropped, it is deleted.
-struct Partial {
-    path: PathBuf,
-    temporary: PathBuf,
-}
-
-impl Partial {
-    fn write(path: &Path, layout: &Layout, data: Data<'_>) -> Result<Partial, WriteError> {
-        let fail = |source| WriteError::File { path: path.to_owned(), source };
-        let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::InvalidFilename.into()))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".partial-{}", std::process::id()));
-        let file = File::create(path.with_file_name(&hidden)).map_err(fail)?;
-        let partial = Partial { path: path.to_owned(), temporary: path.with_file_name(hidden) };
-        let mut sink = BufWriter::with_capacity(BUFFER, file);
-        layout.write(&mut sink, data)?;
-        let file = sink.into_inner().map_err(|error| fail(error.into_error()))?;
-        file.sync_all().map_err(fail)?;
-        Ok(partial)
-    }
-
-    fn keep(self) -> Result<(), WriteError> {
-        std::fs::rename(&self.temporary, &self.path)
-            .map_err(|source| WriteError::File { path: self.path.clone(), source })
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // After `keep` there is nothing left to delete.
-        let _ = std::fs::remove_file(&self.temporary);
     }
 }

@@ -40,10 +40,13 @@ pub enum ConfigError {
         why: String,
     },
     /// A tensor that the architecture needs.
-    #[error("tensor '{0}' is missing from the file")]
+    #[error("tensor '{0}' is missing from the file; it is incomplete or of another kind of model, fetch it again")]
     Missing(String),
     /// A tensor of another shape.
-    #[error("tensor '{name}' has shape {found:?}, expected {expected:?}")]
+    #[error(
+        "tensor '{name}' has shape {found:?}, expected {expected:?}; the file is damaged or of another kind of model, \
+         fetch it again"
+    )]
     Shape {
         /// Name.
         name: String,
@@ -53,7 +56,7 @@ pub enum ConfigError {
         expected: Vec<u64>,
     },
     /// A tensor type without kernels.
-    #[error("tensor '{name}' has type {ty}, which is not supported")]
+    #[error("tensor '{name}' has type {ty}, which is not supported; take the model in another quantisation")]
     Type {
         /// Name.
         name: String,

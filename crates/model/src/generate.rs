@@ -212,8 +212,11 @@ impl Sequence {
     }
 }
 
-/// Whether there is something to continue, and room for it.
-fn check(engine: &dyn Steps, prompt: &[u32]) -> Result<(), GenerateError> {
+/// Checks that there is something to continue, and room for it.
+///
+/// # Errors
+/// A prompt that is empty or too long.
+pub fn check(engine: &dyn Steps, prompt: &[u32]) -> Result<(), GenerateError> {
     let (tokens, context) = (prompt.len(), engine.context());
     if tokens == 0 {
         return Err(GenerateError::Empty);

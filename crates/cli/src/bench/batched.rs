@@ -7,6 +7,7 @@ use super::Arguments;
 use crate::failure::Usage;
 use crate::interrupt::{self, Watch};
 use crate::open::{self, Opened, Positions};
+use crate::output::Stdout;
 use crate::peaks;
 use crate::terminal;
 use model::batch::Batch;
@@ -159,7 +160,7 @@ impl Table {
         let speeds = [speed(sequences * pp, t_pp), speed(sequences * tg, t_tg), speed(all, t_pp + t_tg)];
         let counts = [pp, tg, sequences, all];
         let times = [t_pp, speeds[0], t_tg, speeds[1], t_pp + t_tg, speeds[2]];
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         match self.format {
             Format::Md => {
                 if self.rows == 0 {
@@ -198,7 +199,7 @@ impl Table {
     }
 
     fn finish(self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         if self.format == Format::Json {
             writeln!(out, "{}", if self.rows == 0 { "[]" } else { "\n]" })?;
         }

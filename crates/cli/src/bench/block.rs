@@ -6,6 +6,7 @@
 use super::median;
 use crate::interrupt::Watch;
 use crate::open::Opened;
+use crate::output::Stdout;
 use anyhow::bail;
 use device::Profile;
 use model::random::Random;
@@ -45,7 +46,7 @@ pub fn run(opened: &mut Opened, depths: &[usize], least: usize, watch: &Watch) -
         }
         let times = blocks.len();
         let (block, feed_forward) = (median(&mut blocks), median(&mut feed_forwards));
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         writeln!(
             out,
             "depth {depth}: block {block:.1} us, feed-forward {feed_forward:.1} us (medians of {times} in {} steps)",

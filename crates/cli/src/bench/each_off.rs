@@ -11,6 +11,7 @@ use super::{Arguments, Test, classes, median, ready};
 use crate::arguments::EngineFlags;
 use crate::failure::Usage;
 use crate::open::{self, Opened};
+use crate::output::Stdout;
 use crate::{interrupt, models, peaks, terminal};
 use anyhow::{Context, bail};
 use compiler::Switch;
@@ -147,7 +148,7 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
         Format::Json => serde_json::to_string_pretty(&outcome.json())? + "\n",
         _ => outcome.table(),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

@@ -2,6 +2,7 @@
 
 use super::Arguments;
 use super::report::Format;
+use crate::output::Stdout;
 use crate::{open, peaks};
 use serde_json::json;
 use std::io::Write;
@@ -11,7 +12,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let cpu = open::cpu(&args.engine, false)?;
     let _lock = peaks::lock(&args.measure)?;
     let peaks = peaks::all(&cpu)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout;
     let target = cpu.target().to_string();
     let giga = |value: f64| value / 1e9;
     let rows = [

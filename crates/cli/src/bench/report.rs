@@ -3,6 +3,7 @@
 use super::Test;
 use crate::arguments::{EngineFlags, Numerics};
 use crate::open::{self, Opened};
+use crate::output::Stdout;
 use clap::ValueEnum;
 use model::step::Class;
 use serde_json::{Map, Value, json};
@@ -121,7 +122,7 @@ impl Report {
     /// Writes a row.
     pub fn add(&mut self, row: Row) -> anyhow::Result<()> {
         let object = self.object(&row);
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         match self.format {
             Format::Md => {
                 if self.rows == 0 {
@@ -150,7 +151,7 @@ impl Report {
 
     /// Ends the report.
     pub fn finish(self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         if self.format == Format::Json {
             writeln!(out, "{}", if self.rows == 0 { "[]" } else { "\n]" })?;
         }

@@ -6,6 +6,7 @@ use crate::arguments::{EngineFlags, KernelFlags};
 use crate::failure::Usage;
 use crate::interrupt::Watch;
 use crate::open::Opened;
+use crate::output::Stdout;
 use crate::{interrupt, models, peaks, spelling, terminal};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -146,7 +147,7 @@ struct Table {
 
 impl Table {
     fn add(&mut self, test: Test, turns: &Turns) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         if self.format == Format::Md {
             if self.rows.is_empty() {
                 writeln!(out, "| test             |    A t/s |    B t/s |   B/A | least..most   |")?;
@@ -162,7 +163,7 @@ impl Table {
     }
 
     fn finish(self, setting: &str) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Stdout;
         match self.format {
             Format::Md => writeln!(out, "\nB is A with {setting}; medians of {} rounds", self.rounds())?,
             Format::Json => {

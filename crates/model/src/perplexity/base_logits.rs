@@ -5,8 +5,9 @@
 //! is `offset + scale * code`; what is 40 or more below the likeliest counts as 40 below.
 
 use super::{LogSoftmax, PerplexityError, Windows};
+use gguf::Partial;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"_logits_";
@@ -41,10 +42,10 @@ pub enum BaseError {
     },
 }
 
-/// Writes the file.
+/// Writes the file, which takes its name when it is finished.
 pub struct BaseWriter {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: Partial,
     row: Vec<u8>,
 }
 
@@ -55,7 +56,7 @@ impl BaseWriter {
     /// What the system says.
     pub fn create(path: &Path, windows: &Windows, vocab: usize) -> Result<BaseWriter, BaseError> {
         let fail = |source| BaseError::Io { doing: "write", path: path.to_owned(), source };
-        let mut out = BufWriter::new(File::create(path).map_err(fail)?);
+        let mut out = Partial::create(path).map_err(fail)?;
         let mut header = MAGIC.to_vec();
         for n in [windows.window(), vocab, windows.count()] {
             header.extend((n as u32).to_le_bytes());
@@ -75,19 +76,17 @@ impl BaseWriter {
         let code = |&logit: &f32| if scale > 0.0 { ((logit - least) / scale).round_ties_even() as u16 } else { 0 };
         self.row.extend(row.logits.iter().flat_map(|logit| code(logit).to_le_bytes()));
         self.row.resize(row_bytes(row.logits.len()), 0);
-        self.out.write_all(&self.row).map_err(|source| self.failed(source))
+        let written = self.out.write_all(&self.row);
+        written.map_err(|source| BaseError::Io { doing: "write", path: self.path.clone(), source })
     }
 
-    /// Writes what is buffered.
+    /// Ends the file; without this, it is gone.
     ///
     /// # Errors
     /// What the system says.
-    pub fn finish(mut self) -> Result<(), BaseError> {
-        self.out.flush().map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> BaseError {
-        BaseError::Io { doing: "write", path: self.path.clone(), source }
+    pub fn finish(self) -> Result<(), BaseError> {
+        let path = self.path;
+        self.out.keep().map_err(|source| BaseError::Io { doing: "write", path, source })
     }
 }
 

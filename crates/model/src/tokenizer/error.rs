@@ -12,18 +12,15 @@ pub enum TokenizerError {
         model: String,
     },
     /// `tokenizer.ggml.pre` names a splitting rule that Kernloom does not know.
-    #[error(
-        "pre-tokenizer {pre:?} is not known; guessing would give wrong tokens \
-         (load with the fallback option to try the default rule)"
-    )]
+    #[error("pre-tokenizer {pre:?} is not known, and guessing would give wrong tokens; a newer Kernloom may know it")]
     UnknownPre {
         /// The name in the file.
         pre: String,
     },
     /// A byte-level BPE vocabulary without `tokenizer.ggml.pre`.
     #[error(
-        "the file names no pre-tokenizer (tokenizer.ggml.pre); guessing would give wrong tokens \
-         (load with the fallback option to try the default rule)"
+        "the file names no pre-tokenizer (tokenizer.ggml.pre), and guessing would give wrong tokens; \
+         take a file that was converted more recently"
     )]
     MissingPre,
     /// No tokens at all, or more than an id can name.
