@@ -182,6 +182,10 @@ pub struct Config {
     pub dense_lead: i64,
     /// Experts of the other blocks.
     pub experts: Option<Experts>,
+    /// Whether each head of queries and keys has a norm.
+    pub head_norms: bool,
+    /// Whether what attention and feed-forward give has a norm before it is added to their input.
+    pub norms_after: bool,
 }
 
 fn out_of_range(key: &str, value: impl ToString, why: &str) -> ConfigError {
@@ -325,6 +329,8 @@ impl Config {
             ffn,
             dense_lead: if experts.is_some() { dense_lead } else { blocks },
             experts,
+            head_norms: arch.starts_with("qwen3"),
+            norms_after: arch == "glm4",
             arch: arch.clone(),
         })
     }

@@ -350,7 +350,7 @@ impl<'a> Step<'a> {
             Attention::Latent { .. } => self.latent_attention(layer, &h, caches)?,
             Attention::Grouped { .. } => self.grouped_attention(layer, &h, caches)?,
         };
-        if c.arch == "glm4" {
+        if c.norms_after {
             a = a.rms_norm(&self.w.get(&name("post_attention_norm.weight"), &[c.hidden])?, c.eps);
         }
         Ok(x + &a)
@@ -367,7 +367,7 @@ impl<'a> Step<'a> {
             Some(e) if layer >= c.dense_lead => self.experts(layer, &h, e)?,
             _ => self.feed_forward(&h, c.ffn, |part| format!("blk.{layer}.ffn_{part}.weight"))?,
         };
-        if c.arch == "glm4" {
+        if c.norms_after {
             f = f.rms_norm(&self.w.get(&name("post_ffw_norm.weight"), &[c.hidden])?, c.eps);
         }
         Ok(x + &f)
@@ -479,7 +479,7 @@ impl<'a> Step<'a> {
         let mut q = project("q", c.heads, head)?;
         let mut k = project("k", kv_heads, head)?;
         let v = project("v", kv_heads, value)?;
-        if c.arch.starts_with("qwen3") {
+        if c.head_norms {
             q = q.rms_norm(&self.w.get(&name("q_norm.weight"), &[head])?, c.eps);
             k = k.rms_norm(&self.w.get(&name("k_norm.weight"), &[head])?, c.eps);
         }
