@@ -290,7 +290,8 @@ fn tensors_that_nothing_reads() {
     let biased = relabelled(&synth("tiny-qwen2", "q4_0", Some(2)), "deepseek2");
     assert!(refused(&biased, "qwen2 as deepseek2").contains("deepseek2.attention.kv_lora_rank"));
     let plain = relabelled(&llama, "qwen3");
-    assert_eq!(refused(&plain, "llama as qwen3"), "tensor 'blk.0.attn_q_norm.weight' is missing from the file");
+    let missing = "tensor 'blk.0.attn_q_norm.weight' is missing from the file";
+    assert!(refused(&plain, "llama as qwen3").starts_with(missing));
     let shorter = changed(&llama, &[("llama.block_count".into(), Some(1u32.into()))]);
     assert_eq!(refused(&shorter, "one block of two"), says("blk.1.attn_norm.weight", "llama", 1));
     for name in ["blk.0.attn_q.scale", "blk.1.ffn_up.bias", "blk.7.attn_norm.weight", "output.bias", "attn_kv_b.weight"]
