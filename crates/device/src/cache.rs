@@ -4,7 +4,7 @@
 //! there are named by the digest of their own bytes, so an object
 //! proves itself before it is opened, and two processes that write one write
 //! the same. A small *reference* per kernel says which object holds it. Whole
-//! programs lie beside them ([`crate::programs`]). Every file appears by a
+//! programs lie beside them (`programs.rs`). Every file appears by a
 //! rename: a reader sees all of it or nothing.
 //!
 //! Nothing is written before a kernel was compiled, so that a folder with all
