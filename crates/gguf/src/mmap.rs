@@ -5,7 +5,8 @@
 //! file is mapped: the tail of the file's last page reads as zeros, and so does the page after it.
 //!
 //! What a map cannot do: survive another process that truncates the file. Touching pages beyond the new end then kills
-//! this process (SIGBUS; the program `kernloom` says why it ends). [`Map::check_unchanged`] catches the case before the data is used, not during.
+//! this process (SIGBUS; the program `kernloom` says why it ends). [`Map::check_unchanged`] catches the case before the
+//! data is used, not during.
 
 use crate::error::Error;
 use std::fs::{File, Metadata};

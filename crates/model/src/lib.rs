@@ -7,6 +7,7 @@ pub mod config;
 pub mod engine;
 pub mod generate;
 mod kept;
+pub mod median;
 mod mix;
 pub mod pages;
 pub mod perplexity;

@@ -11,6 +11,7 @@
 mod beam;
 
 use crate::engine::{Engine, EngineError, Loaded};
+use crate::median::median;
 use crate::random::Random;
 use crate::step::{Output, Variant};
 use beam::Beam;
@@ -469,10 +470,8 @@ impl Times {
 
     /// All launches of a kernel together, in the middle one of the steps, or between the two in the middle.
     fn median(&self, launches: &[usize], kernel: usize) -> u64 {
-        let mut steps: Vec<u64> = self.all.iter().map(|times| sum(launches, kernel, times)).collect();
-        steps.sort_unstable();
-        let middle = &steps[steps.len().saturating_sub(1) / 2..steps.len().min(steps.len() / 2 + 1)];
-        middle.iter().sum::<u64>() / middle.len().max(1) as u64
+        let mut steps: Vec<f64> = self.all.iter().map(|times| sum(launches, kernel, times) as f64).collect();
+        median(&mut steps) as u64
     }
 }
 

@@ -3,12 +3,12 @@
 //! Taken inside whole steps, so that every block has weights of its own and finds the caches as in real use. A kernel
 //! belongs to the block and the half of it that its program says, see [`Part`].
 
-use super::median;
 use crate::interrupt::Watch;
 use crate::open::Opened;
 use crate::output::Stdout;
 use anyhow::bail;
 use device::Profile;
+use model::median::median;
 use model::random::Random;
 use model::step::Part;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 
 use super::report::{Format, name};
 use super::turns::{self, Turns};
-use super::{Arguments, Test, classes, median, ready};
+use super::{Arguments, Test, classes, ready};
 use crate::arguments::EngineFlags;
 use crate::failure::Usage;
 use crate::open::{self, Opened};
@@ -15,6 +15,7 @@ use crate::output::Stdout;
 use crate::{interrupt, models, peaks, terminal};
 use anyhow::{Context, bail};
 use compiler::Switch;
+use model::median::median;
 use model::step::Class;
 use serde_json::{Value, json};
 use std::collections::HashMap;

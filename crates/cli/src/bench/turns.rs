@@ -1,7 +1,7 @@
 //! Two settings that take turns in one run, so that a machine that gets slower slows both: `bench --ab`.
 
 use super::report::{Format, name};
-use super::{Arguments, Test, median, ready};
+use super::{Arguments, Test, ready};
 use crate::arguments::{EngineFlags, KernelFlags};
 use crate::failure::Usage;
 use crate::interrupt::Watch;
@@ -10,6 +10,7 @@ use crate::output::Stdout;
 use crate::{interrupt, models, peaks, spelling, terminal};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use model::median::median;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
