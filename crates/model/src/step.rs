@@ -365,7 +365,7 @@ impl<'a> Step<'a> {
         let h = x.rms_norm(&norm, c.eps);
         let mut f = match &c.experts {
             Some(e) if layer >= c.dense_lead => self.experts(layer, &h, e)?,
-            _ => self.feed_forward(&h, c.ffn, |part| format!("blk.{layer}.ffn_{part}.weight"))?,
+            _ => self.feed_forward(&h, c.ffn, |part| format!("blk.{layer}.ffn_{part}"))?,
         };
         if c.norms_after {
             f = f.rms_norm(&self.w.get(&name("post_ffw_norm.weight"), &[c.hidden])?, c.eps);
@@ -373,18 +373,20 @@ impl<'a> Step<'a> {
         Ok(x + &f)
     }
 
-    /// SwiGLU: `down(silu(gate(x)) * up(x))`; one matrix may hold gate and up.
+    /// SwiGLU: `down(silu(gate(x)) * up(x))`, each with its bias if there is one; one matrix may hold gate and up.
     fn feed_forward(&self, x: &Tensor, width: i64, name: impl Fn(&str) -> String) -> Result<Tensor, ConfigError> {
         let hidden = self.c.hidden;
-        let (gate, up) = if self.w.has(&name("gate")) {
-            (self.w.get(&name("gate"), &[width, hidden])?, self.w.get(&name("up"), &[width, hidden])?)
+        let weight = |part: &str, rows: i64, columns: i64| self.w.get(&(name(part) + ".weight"), &[rows, columns]);
+        let biased = |y: Tensor, part: &str, rows: i64| self.biased(y, &(name(part) + ".bias"), rows);
+        let down = weight("down", hidden, width)?;
+        let h = if self.w.has(&(name("gate") + ".weight")) {
+            let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
+            &biased(x.linear(&gate), "gate", width)?.silu() * &biased(x.linear(&up), "up", width)?
         } else {
-            let both = self.w.get(&name("up"), &[2 * width, hidden])?;
-            (both.slice(0, 0, width), both.slice(0, width, width))
+            let both = weight("up", 2 * width, hidden)?;
+            &x.linear(&both.slice(0, 0, width)).silu() * &x.linear(&both.slice(0, width, width))
         };
-        let down = self.w.get(&name("down"), &[hidden, width])?;
-        let h = &x.linear(&gate).silu() * &x.linear(&up);
-        Ok(h.linear(&down))
+        biased(h.linear(&down), "down", hidden)
     }
 
     /// Routed and shared experts.
@@ -442,7 +444,7 @@ impl<'a> Step<'a> {
         if e.shared == 0 {
             return Ok(routed);
         }
-        let shared = self.feed_forward(x, e.shared * e.width, |part| format!("blk.{layer}.ffn_{part}_shexp.weight"))?;
+        let shared = self.feed_forward(x, e.shared * e.width, |part| format!("blk.{layer}.ffn_{part}_shexp"))?;
         Ok(&routed + &shared)
     }
 

@@ -76,6 +76,23 @@ fn renamed(file: &Gguf, mut writer: Writer, name: impl Fn(&Tensor) -> Option<Str
     Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
 }
 
+/// A file with more tensors of one dimension.
+fn with_more(file: &Gguf, more: &[(&str, Vec<f32>)]) -> Arc<Gguf> {
+    let mut writer = Writer::new();
+    writer.copy_metadata(file.metadata());
+    for t in file.tensors() {
+        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
+    }
+    for (name, values) in more {
+        writer.tensor(name, GgmlType::F32, &[values.len() as u64]).expect("a legal tensor");
+    }
+    let bytes = writer.to_vec(|t, out| match more.iter().find(|(name, _)| t.name == *name) {
+        Some((_, values)) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
+        None => out.write_all(file.data(file.tensor(&t.name).expect("a tensor of the file"))),
+    });
+    Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
+}
+
 #[test]
 fn experts_are_chosen_within_the_best_groups() {
     let whole = synth("tiny-mla-moe", "f32", Some(2));
@@ -128,18 +145,33 @@ fn angles_are_divided_by_the_tensor_of_divisors() {
     let file = synth("tiny-llama", "f32", Some(1));
     let config = Config::read(&file).expect("a model");
     let divisors: Vec<f32> = (0..config.rope.dims / 2).map(|i| 1.0 + (i % 5) as f32 * 1.75).collect();
-    let mut writer = Writer::new();
-    writer.copy_metadata(file.metadata());
-    for t in file.tensors() {
-        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
-    }
-    writer.tensor("rope_freqs.weight", GgmlType::F32, &[divisors.len() as u64]).expect("a legal tensor");
-    let bytes = writer.to_vec(|t, out| match file.tensor(&t.name) {
-        Some(old) => out.write_all(file.data(old)),
-        None => divisors.iter().try_for_each(|d| out.write_all(&d.to_le_bytes())),
-    });
-    let divided = Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"));
+    let divided = with_more(&file, &[("rope_freqs.weight", divisors.clone())]);
     check_angles(&file, &divided, |i| 1.0 / f64::from(divisors[i]));
+}
+
+#[test]
+fn biases_of_the_feed_forward_are_added() {
+    let file = synth("tiny-llama", "f32", Some(1));
+    let config = Config::read(&file).expect("a model");
+    let bias = |rows: i64, step: i64| (0..rows).map(|i| (i * step % 13) as f32 * 0.05 - 0.3).collect();
+    let (gate, up, down) = (bias(config.ffn, 3), bias(config.ffn, 5), bias(config.hidden, 7));
+    let more = [("blk.0.ffn_gate.bias", gate), ("blk.0.ffn_up.bias", up), ("blk.0.ffn_down.bias", down)];
+    let without = plain(&file);
+    for some in [&more[..1], &more[1..2], &more[2..], &more[..]] {
+        let biased = with_more(&file, some);
+        let want = plain(&biased);
+        let apart = nmse(&want, &without);
+        assert!(apart > 1e-3, "{}: biases make no difference ({apart:e})", some[0].0);
+        let error = worst_row(&logits(&biased, Numerics::Exact), &want, VOCAB);
+        assert!(error <= EXACT, "{}: NMSE {error:e}", some[0].0);
+        let rounded = worst_row(&logits(&biased, Numerics::Int8), &want, VOCAB);
+        println!(
+            "{} of {} biases: NMSE {error:.1e}, {apart:.1e} from none, int8 {rounded:.1e}",
+            some.len(),
+            more.len()
+        );
+        assert!(rounded < 1e-2, "{}: NMSE {rounded:e} in int8", some[0].0);
+    }
 }
 
 #[test]

@@ -294,7 +294,8 @@ fn tensors_that_nothing_reads() {
     assert!(refused(&plain, "llama as qwen3").starts_with(missing));
     let shorter = changed(&llama, &[("llama.block_count".into(), Some(1u32.into()))]);
     assert_eq!(refused(&shorter, "one block of two"), says("blk.1.attn_norm.weight", "llama", 1));
-    for name in ["blk.0.attn_q.scale", "blk.1.ffn_up.bias", "blk.7.attn_norm.weight", "output.bias", "attn_kv_b.weight"]
+    for name in
+        ["blk.0.attn_q.scale", "blk.1.ffn_norm.bias", "blk.7.attn_norm.weight", "output.bias", "attn_kv_b.weight"]
     {
         assert_eq!(refused(&with_one_more(&llama, name), name), says(name, "llama", 2));
     }

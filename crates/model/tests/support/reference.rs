@@ -36,10 +36,13 @@ fn best(values: &[f64], n: usize) -> Vec<usize> {
     order
 }
 
-fn swiglu(x: &[f64], gate: &[f64], up: &[f64], down: &[f64]) -> Row {
-    let rows = gate.chunks(x.len()).zip(up.chunks(x.len()));
-    let h: Row = rows.map(|(g, u)| (dot(g, x), dot(u, x))).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-    down.chunks(h.len()).map(|row| dot(row, &h)).collect()
+fn product(x: &[f64], weight: &[f64]) -> Row {
+    weight.chunks(x.len()).map(|row| dot(row, x)).collect()
+}
+
+/// `silu(gate) * up`.
+fn gated(gate: &[f64], up: &[f64]) -> Row {
+    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
 }
 
 impl Reference {
@@ -83,8 +86,8 @@ impl Reference {
 
     /// `down(silu(gate(x)) * up(x))`, of the matrices with this suffix.
     fn feed_forward(&self, x: &[f64], suffix: &str) -> Row {
-        let all = |part: &str| &self.weights[&format!("blk.0.ffn_{part}{suffix}.weight")][..];
-        swiglu(x, all("gate"), all("up"), all("down"))
+        let apply = |x: &[f64], part: &str| self.linear(x, &format!("blk.0.ffn_{part}{suffix}.weight"));
+        apply(&gated(&apply(x, "gate"), &apply(x, "up")), "down")
     }
 
     /// The experts that are chosen for a hidden state, and the shared ones (DeepSeek-V3, arXiv 2412.19437, 2.1.2: of the
@@ -118,7 +121,7 @@ impl Reference {
                 &all[i * all.len() / probs.len()..][..all.len() / probs.len()]
             };
             let weight = probs[i] / total * f64::from(e.scale);
-            let y = swiglu(x, of("gate"), of("up"), of("down"));
+            let y = product(&gated(&product(x, of("gate")), &product(x, of("up"))), of("down"));
             out.iter_mut().zip(y).for_each(|(o, y)| *o += weight * y);
         }
         out
@@ -203,7 +206,12 @@ impl Reference {
         x.iter().zip(&self.weights[weight]).map(|(x, w)| x * factor * w).collect()
     }
 
+    /// The product with a matrix, and its bias if there is one.
     fn linear(&self, x: &[f64], weight: &str) -> Row {
-        self.weights[weight].chunks(x.len()).map(|row| dot(row, x)).collect()
+        let y = product(x, &self.weights[weight]);
+        match weight.strip_suffix("weight").and_then(|name| self.weights.get(&format!("{name}bias"))) {
+            Some(bias) => add(bias, y),
+            None => y,
+        }
     }
 }
