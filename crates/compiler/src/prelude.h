@@ -191,6 +191,16 @@ KL_BYTES_SAME(4) KL_BYTES_SAME(8)
 #else
 KL_EACH_BYTE(KL_WORDS_PLAIN, 4) KL_EACH_BYTE(KL_WORDS_PLAIN, 8) KL_EACH_BYTE(KL_BYTES_PLAIN, 4) KL_EACH_BYTE(KL_BYTES_PLAIN, 8)
 #endif
+/* Of the lower eight of sixteen bytes. */
+#if defined(__AVX2__)
+KL i32x8 kl_words_low_u8x16(u8x16 v) { return (i32x8)_mm256_cvtepu8_epi32((__m128i)v); }
+KL i32x8 kl_words_low_i8x16(i8x16 v) { return (i32x8)_mm256_cvtepi8_epi32((__m128i)v); }
+#else
+KL i32x8 kl_words_low_u8x16(u8x16 v) { return kl_words_u8x8(kl_low_u8x16(v)); }
+KL i32x8 kl_words_low_i8x16(i8x16 v) { return kl_words_i8x8(kl_low_i8x16(v)); }
+#endif
+#define KL_JOIN_LOW(name) KL name kl_join_low_##name(name a, name b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23); }
+KL_JOIN_LOW(u8x16) KL_JOIN_LOW(i8x16)
 #if defined(__AVX512F__)
 KL i32x16 kl_words_u8x16(u8x16 v) { return (i32x16)_mm512_cvtepu8_epi32((__m128i)v); }
 KL i32x16 kl_words_i8x16(i8x16 v) { return (i32x16)_mm512_cvtepi8_epi32((__m128i)v); }
@@ -299,6 +309,14 @@ KL_HALF_SPLIT(16, 8)
 #endif
 KL_HALF_SPLIT(32, 16)
 KL_HALF_SPLIT(64, 32)
+/* One number in all lanes, and two of them in a half each. */
+#if defined(__AVX2__)
+KL f32x8 kl_splat_from_f16_8(kl_f16 h) { return (f32x8)_mm256_cvtph_ps(_mm_set1_epi16(h)); }
+KL f16x16 kl_splats_f16x16(kl_f16 a, kl_f16 b) { return (f16x16)_mm256_blend_epi32(_mm256_set1_epi16(a), _mm256_set1_epi16(b), 0xf0); }
+#else
+KL f32x8 kl_splat_from_f16_8(kl_f16 h) { return kl_splat_f32x8(kl_from_f16(h)); }
+KL f16x16 kl_splats_f16x16(kl_f16 a, kl_f16 b) { return kl_join_f16x16(kl_splat_f16x8(a), kl_splat_f16x8(b)); }
+#endif
 
 /* Elementary functions of floats. */
 KL float kl_max(float a, float b) { return a > b || a != a ? a : b; }

@@ -313,14 +313,27 @@ impl Renderer {
                 }
             }
             Op::Cast => {
-                let a = self.value(g, n.src[0]);
-                cast(g.ty(n.src[0]), ty, &a, mask_bits(g, n.src[0]))
+                let from = g.ty(n.src[0]);
+                if ty.base == DType::I32
+                    && let Some(wide) = self.low_half(g, n.src[0])
+                {
+                    format!("kl_words_low_{}({wide})", ctype(low_half_of(from)))
+                } else {
+                    let a = self.value(g, n.src[0]);
+                    cast(from, ty, &a, mask_bits(g, n.src[0]))
+                }
             }
             Op::Splat => {
-                let a = self.value(g, n.src[0]);
-                match ty.base {
-                    DType::Bool => format!("kl_splat_i8x{}(-{a})", ty.lanes),
-                    _ => format!("kl_splat_{}({a})", ctype(ty)),
+                let of_half = |g: &Graph, id: Id| *g.op(id) == Op::Cast && g.ty(g.src(id)[0]) == DType::F16.into();
+                if ty == Type::vector(DType::F32, 8) && of_half(g, n.src[0]) {
+                    let half = self.value(g, g.src(n.src[0])[0]);
+                    format!("kl_splat_from_f16_8({half})")
+                } else {
+                    let a = self.value(g, n.src[0]);
+                    match ty.base {
+                        DType::Bool => format!("kl_splat_i8x{}(-{a})", ty.lanes),
+                        _ => format!("kl_splat_{}({a})", ctype(ty)),
+                    }
                 }
             }
             Op::Shuffle(map) => self.shuffle(g, ty, n.src[0], map),
@@ -400,6 +413,18 @@ impl Renderer {
         format!("(({}){})", ctype(ty), self.permute(words, sources, lanes / per, &map))
     }
 
+    /// Eight bytes that are shuffled, as the lower half of sixteen: a compiler clears what lies above eight.
+    fn low_half(&mut self, g: &mut Graph, id: Id) -> Option<String> {
+        let ty = g.ty(id);
+        match g.op(id).clone() {
+            Op::Shuffle(map) if ty.base.bytes() == 1 && ty.lanes == 8 => {
+                let src = g.src(id)[0];
+                Some(self.shuffle(g, low_half_of(ty), src, &[&map[..], &map[..]].concat()))
+            }
+            _ => None,
+        }
+    }
+
     /// Lanes of two vectors of `lanes` each. A compiler goes through memory where the result is wider than they are, so
     /// the source is widened first.
     fn permute(&mut self, ty: Type, [a, b]: [String; 2], lanes: u16, map: &[u16]) -> String {
@@ -431,6 +456,17 @@ impl Renderer {
             // One instruction rounds both halves.
             let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
             return format!("kl_round_bf16x32({low}, {high})");
+        }
+        if let [a, b] = *src
+            && g.ty(a) == g.ty(b)
+        {
+            if let (Some(low), Some(high)) = (self.low_half(g, a), self.low_half(g, b)) {
+                return format!("kl_join_low_{}({low}, {high})", ctype(ty));
+            }
+            if *g.op(a) == Op::Splat && *g.op(b) == Op::Splat && ty == Type::vector(DType::F16, 16) {
+                let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
+                return format!("kl_splats_{}({low}, {high})", ctype(ty));
+            }
         }
         let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.lane_value(g, s))).collect();
         if parts.iter().all(|p| p.0.lanes == 1) {
@@ -472,6 +508,11 @@ impl Renderer {
         }
         level.pop().unwrap().1
     }
+}
+
+/// Of whose lower half vectors of eight bytes are made.
+fn low_half_of(ty: Type) -> Type {
+    Type::vector(ty.base, 16)
 }
 
 /// The C type of a value; masks are vectors of signed integers.

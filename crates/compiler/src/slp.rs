@@ -242,7 +242,8 @@ impl Packer {
         // Repeated or permuted bytes of a small window.
         if raw && ty == DType::U8 && n >= 8 && hi - lo < WINDOW {
             let runs = offsets.chunks(n / 2).all(|c| c.windows(2).all(|w| w[1] == w[0] + step));
-            if !runs {
+            // Fours, too, that are in two places.
+            if !runs || n == 8 {
                 return shuffled(g, WINDOW as usize);
             }
         }
@@ -264,38 +265,78 @@ impl Packer {
     }
 }
 
-/// `a op b` of vectors. Bits of bytes that are shifted down, cut out and shifted up to their place in a code are shifted
-/// once and then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`. Not earlier: lanes are
-/// ordered by the shifts of their loads.
+/// `a op b` of vectors. Bits that are shifted down, cut out and shifted up to their place in a code are shifted once and
+/// then cut out: `((x >> r) & m) << l` is `(x << (l - r)) & (m << l)`, or with `>> (r - l)`. Bits that were tested are
+/// where they belong at once. Not earlier: lanes are ordered by the shifts of their loads.
 fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
-    moved_once(g, op, a, b).unwrap_or_else(|| g.binary(op, a, b))
+    let moved = tested(g, op, a, b).or_else(|| moved_once(g, op, a, b));
+    moved.unwrap_or_else(|| g.binary(op, a, b))
+}
+
+/// `(c ? x : y) << l` of constants.
+fn tested(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Option<Id> {
+    let ty = g.ty(a);
+    let up = each_lane(g, b).filter(|_| op == BinOp::Shl && *g.op(a) == Op::Where && ty.base == DType::U8)?;
+    let [hit, yes, no] = g.src(a)[..] else { return None };
+    let mut shifted = |v: Id| {
+        let values = each_lane(g, v)?.into_iter().zip(&up).map(|(v, up)| Const::Int((v << up) & 255)).collect();
+        Some(g.make(Op::Lanes(values), ty, vec![], vec![]))
+    };
+    let (yes, no) = (shifted(yes)?, shifted(no)?);
+    Some(g.select(hit, yes, no))
 }
 
 fn moved_once(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Option<Id> {
     let ty = g.ty(a);
-    let up = g.every_lane(b).filter(|_| op == BinOp::Shl && ty.base == DType::U8)?;
+    // What an arithmetic shift lets in from above is cut off.
+    let width = match ty.base {
+        DType::U8 => 8,
+        DType::I32 => 32,
+        _ => return None,
+    };
+    let up = each_lane(g, b).filter(|_| op == BinOp::Shl)?;
     let of = |g: &Graph, v: Id, op: BinOp| {
         let (inner, by) = (*g.op(v) == Op::Binary(op)).then(|| (g.src(v)[0], g.src(v)[1]))?;
-        Some((inner, g.every_lane(by)?))
+        Some((inner, each_lane(g, by)?))
     };
     let (shifted, cut) = of(g, a, BinOp::And).map_or((a, None), |(x, mask)| (x, Some(mask)));
-    let (x, down) = of(g, shifted, BinOp::Shr).unwrap_or((shifted, 0));
-    if x == a {
+    let (x, down) = of(g, shifted, BinOp::Shr).unwrap_or((shifted, vec![0; up.len()]));
+    // Words that are only moved up are cut before as well as after.
+    if x == a || (width == 32 && (cut.is_none() || x == shifted)) {
         return None;
     }
-    let lanes = |g: &mut Graph, value: i64| {
-        let value = g.constant(Const::Int(value), DType::U8);
-        splat(g, value, ty.lanes.into())
+    let lanes = |g: &mut Graph, values: Vec<i64>| {
+        g.make(Op::Lanes(values.into_iter().map(Const::Int).collect()), ty, vec![], vec![])
     };
-    let moved = match up - down {
-        0 => x,
-        by => {
-            let amount = lanes(g, by.abs());
-            g.binary(if by > 0 { BinOp::Shl } else { BinOp::Shr }, x, amount)
-        }
+    let by: Vec<i64> = up.iter().zip(&down).map(|(up, down)| up - down).collect();
+    let moved = if by.iter().all(|&by| by == 0) {
+        x
+    } else if by.iter().all(|&by| by >= 0) {
+        let amount = lanes(g, by);
+        g.binary(BinOp::Shl, x, amount)
+    } else if by.iter().all(|&by| by <= 0) {
+        let amount = lanes(g, by.into_iter().map(i64::abs).collect());
+        g.binary(BinOp::Shr, x, amount)
+    } else {
+        return None;
     };
-    let mask = lanes(g, (cut.unwrap_or(255 >> down) << up) & 255);
+    let all = (1 << width) - 1;
+    let cut = cut.unwrap_or_else(|| down.iter().map(|down| all >> down).collect());
+    let mask: Vec<i64> = cut.iter().zip(&up).map(|(cut, up)| (cut << up) & all).collect();
+    // A word's mask has to be one that it can hold.
+    if width == 32 && mask.iter().any(|&mask| mask > i32::MAX.into()) {
+        return None;
+    }
+    let mask = lanes(g, mask);
     Some(g.binary(BinOp::And, moved, mask))
+}
+
+/// The integers in the lanes of a constant.
+fn each_lane(g: &Graph, v: Id) -> Option<Vec<i64>> {
+    match g.op(v) {
+        Op::Lanes(values) if g.dtype(v).is_int() => Some(values.iter().map(|c| c.as_int()).collect()),
+        _ => None,
+    }
 }
 
 /// A scalar in every lane; a vector stays as it is.
@@ -332,15 +373,48 @@ mod tests {
         g.make(Op::Lanes(values), ty, vec![], vec![])
     }
 
-    fn bytes(g: &Graph, v: Id) -> Vec<u8> {
-        let both = || bytes(g, g.src(v)[0]).into_iter().zip(bytes(g, g.src(v)[1]));
+    /// What its lanes hold.
+    fn values(g: &Graph, v: Id) -> Vec<i64> {
+        let both = |op: fn(i64, i64) -> i64| -> Vec<i64> {
+            let (a, b) = (values(g, g.src(v)[0]), values(g, g.src(v)[1]));
+            let bytes = g.dtype(v) == DType::U8;
+            let wrapped = |value: i64| if bytes { value & 255 } else { i64::from(value as i32) };
+            a.into_iter().zip(b).map(|(a, b)| wrapped(op(a, b))).collect()
+        };
         match g.op(v) {
-            Op::Lanes(all) => all.iter().map(|c| c.as_int() as u8).collect(),
-            Op::Binary(BinOp::And) => both().map(|(a, b)| a & b).collect(),
-            Op::Binary(BinOp::Shl) => both().map(|(a, b)| a << b).collect(),
-            Op::Binary(BinOp::Shr) => both().map(|(a, b)| a >> b).collect(),
+            Op::Lanes(all) => all.iter().map(|c| c.as_int()).collect(),
+            Op::Binary(BinOp::And) => both(|a, b| a & b),
+            Op::Binary(BinOp::Shl) => both(|a, b| a << b),
+            Op::Binary(BinOp::Shr) => both(|a, b| a >> b),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Bits of words, by other shifts in each lane, against the words' own arithmetic.
+    #[test]
+    fn bits_of_words_move_once() {
+        let words: Vec<i64> = vec![0, 1, 0x80, 0xff, -1, i32::MIN.into(), 0x1234_5678, -77];
+        let ty = Type::vector(DType::I32, words.len());
+        let mut moved = 0;
+        for (down, up, width) in (0..9).flat_map(|d| (0..7).flat_map(move |u| (1..=8).map(move |w| (d, u, w)))) {
+            let mut g = Graph::default();
+            let lanes = |g: &mut Graph, of: &dyn Fn(i64) -> i64| {
+                let values = (0..words.len() as i64).map(|lane| Const::Int(of(lane))).collect();
+                g.make(Op::Lanes(values), ty, vec![], vec![])
+            };
+            let x = lanes(&mut g, &|lane| words[lane as usize]);
+            let (r, m) = (lanes(&mut g, &|lane| down + lane % 3), lanes(&mut g, &|_| (1 << width) - 1));
+            let l = lanes(&mut g, &|_| up);
+            let v = g.binary(BinOp::Shr, x, r);
+            let v = g.binary(BinOp::And, v, m);
+            let v = bits(&mut g, BinOp::Shl, v, l);
+            moved += usize::from(*g.op(v) == Op::Binary(BinOp::And));
+            let want: Vec<i64> = (0..words.len() as i64)
+                .map(|lane| ((words[lane as usize] >> (down + lane % 3)) & ((1 << width) - 1)) << up)
+                .collect();
+            assert_eq!(values(&g, v), want, "{width} bits from {down} to {up}");
+        }
+        assert!(moved > 100, "{moved} of them moved once");
     }
 
     /// All shifts down and up, with the masks of fields of all widths and without one.
@@ -362,8 +436,8 @@ mod tests {
             }
             let by = lanes(&mut g, &[up; 256]);
             let v = bits(&mut g, BinOp::Shl, v, by);
-            let want: Vec<u8> = all.iter().map(|x| (x >> down & mask) << up).collect();
-            assert_eq!(bytes(&g, v), want, "{width} bits from {down} to {up}");
+            let want: Vec<i64> = all.iter().map(|x| i64::from((x >> down & mask) << up)).collect();
+            assert_eq!(values(&g, v), want, "{width} bits from {down} to {up}");
             let shifts = |id: &Id| matches!(g.op(*id), Op::Binary(BinOp::Shl | BinOp::Shr));
             let most = if (down, width) == (0, 8) { 1 } else { usize::from(down != up) };
             assert!(
