@@ -45,7 +45,10 @@ def run(command):
     start of the process to its first byte, or to its end if there is none."""
     with tempfile.TemporaryFile() as err:
         started = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err, bufsize=0)
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err, bufsize=0)
+        except OSError as error:
+            raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
         text = process.stdout.read(1)
         first = time.monotonic() - started
         text += process.stdout.read()
