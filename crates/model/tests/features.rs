@@ -76,23 +76,6 @@ fn renamed(file: &Gguf, mut writer: Writer, name: impl Fn(&Tensor) -> Option<Str
     Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
 }
 
-/// A file with more tensors of one dimension.
-fn with_more(file: &Gguf, more: &[(&str, Vec<f32>)]) -> Arc<Gguf> {
-    let mut writer = Writer::new();
-    writer.copy_metadata(file.metadata());
-    for t in file.tensors() {
-        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
-    }
-    for (name, values) in more {
-        writer.tensor(name, GgmlType::F32, &[values.len() as u64]).expect("a legal tensor");
-    }
-    let bytes = writer.to_vec(|t, out| match more.iter().find(|(name, _)| t.name == *name) {
-        Some((_, values)) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
-        None => out.write_all(file.data(file.tensor(&t.name).expect("a tensor of the file"))),
-    });
-    Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
-}
-
 #[test]
 fn experts_are_chosen_within_the_best_groups() {
     let whole = synth("tiny-mla-moe", "f32", Some(2));
@@ -145,7 +128,7 @@ fn angles_are_divided_by_the_tensor_of_divisors() {
     let file = synth("tiny-llama", "f32", Some(1));
     let config = Config::read(&file).expect("a model");
     let divisors: Vec<f32> = (0..config.rope.dims / 2).map(|i| 1.0 + (i % 5) as f32 * 1.75).collect();
-    let divided = with_more(&file, &[("rope_freqs.weight", divisors.clone())]);
+    let divided = weights::with_more(&file, &[("rope_freqs.weight", divisors.clone())]);
     check_angles(&file, &divided, |i| 1.0 / f64::from(divisors[i]));
 }
 
@@ -158,7 +141,7 @@ fn biases_of_the_feed_forward_are_added() {
     let more = [("blk.0.ffn_gate.bias", gate), ("blk.0.ffn_up.bias", up), ("blk.0.ffn_down.bias", down)];
     let without = plain(&file);
     for some in [&more[..1], &more[1..2], &more[2..], &more[..]] {
-        let biased = with_more(&file, some);
+        let biased = weights::with_more(&file, some);
         let want = plain(&biased);
         let apart = nmse(&want, &without);
         assert!(apart > 1e-3, "{}: biases make no difference ({apart:e})", some[0].0);

@@ -2,7 +2,7 @@
 //! nothing is allocated by what a file claims.
 
 use crate::support::hollow::Hollow;
-use crate::support::{self, synth};
+use crate::support::{self, synth, weights};
 use compiler::Numerics;
 use device::Null;
 use gguf::{GgmlType, Gguf, ValueBuf, Writer};
@@ -263,17 +263,7 @@ fn relabelled(file: &Gguf, arch: &str) -> Arc<Gguf> {
 
 /// A file with one more tensor, of 32 zeros.
 fn with_one_more(file: &Gguf, name: &str) -> Arc<Gguf> {
-    let mut writer = Writer::new();
-    writer.copy_metadata(file.metadata());
-    for t in file.tensors() {
-        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
-    }
-    writer.tensor(name, GgmlType::F32, &[32]).expect("a legal tensor");
-    let bytes = writer.to_vec(|t, out| match file.tensor(&t.name) {
-        Some(old) => out.write_all(file.data(old)),
-        None => out.write_all(&[0; 32 * 4]),
-    });
-    Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
+    weights::with_more(file, &[(name, vec![0.0; 32])])
 }
 
 #[test]

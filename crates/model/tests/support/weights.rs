@@ -30,6 +30,23 @@ fn rewritten(
     Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
 }
 
+/// A file with more tensors of one dimension.
+pub fn with_more(file: &Gguf, more: &[(&str, Vec<f32>)]) -> Arc<Gguf> {
+    let mut writer = Writer::new();
+    writer.copy_metadata(file.metadata());
+    for t in file.tensors() {
+        writer.tensor(&t.name, t.ty, t.shape()).expect("a legal tensor");
+    }
+    for (name, values) in more {
+        writer.tensor(name, GgmlType::F32, &[values.len() as u64]).expect("a legal tensor");
+    }
+    let bytes = writer.to_vec(|t, out| match more.iter().find(|(name, _)| t.name == *name) {
+        Some((_, values)) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
+        None => out.write_all(file.data(file.tensor(&t.name).expect("a tensor of the file"))),
+    });
+    Arc::new(Gguf::parse(bytes.expect("a file")).expect("a file that reads back"))
+}
+
 /// The same model in F32, with the values of each tensor passed through `edit` and metadata changed by `set`.
 pub fn edited(file: &Gguf, set: impl FnOnce(&mut Writer), mut edit: impl FnMut(&Tensor, &mut Vec<f32>)) -> Arc<Gguf> {
     let data = |tensor: &Tensor| {
