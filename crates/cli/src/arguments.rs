@@ -264,6 +264,9 @@ pub struct EngineFlags {
     /// Worker threads [default: physical cores that this process may use]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Worker threads of steps with more than eight tokens, as those of a prompt (-tb) [default: as many as --threads]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads_batch: Option<u16>,
     #[command(flatten)]
     pub kernels: KernelFlags,
     /// What runs the model

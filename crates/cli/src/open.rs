@@ -146,6 +146,7 @@ fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Res
     if let Some(threads) = flags.threads {
         config.threads = threads.into();
     }
+    config.threads_batch = flags.threads_batch.map(usize::from);
     config.target = target(flags)?;
     config.toolchain.compiler.clone_from(&flags.kernels.cc);
     config.progress = Some(Arc::new(|done, total| {
@@ -258,9 +259,9 @@ impl Opened {
         peaks::known(self.cpu().ok()?).ok()
     }
 
-    /// Workers of the device.
-    pub fn workers(&self) -> usize {
-        self.cpu.as_ref().map_or(1, |cpu| cpu.threads())
+    /// Workers of the device in steps of few tokens, or of many.
+    pub fn workers(&self, many_tokens: bool) -> usize {
+        self.cpu.as_ref().map_or(1, |cpu| if many_tokens { cpu.threads_batch() } else { cpu.threads() })
     }
 
     /// Compiles these programs, checks that they fit together, and loads them.
@@ -269,7 +270,7 @@ impl Opened {
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = Plan::of_engine(&self.engine, self.workers());
+        let plan = Plan::of_engine(&self.engine, self.workers(false).max(self.workers(true)));
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));

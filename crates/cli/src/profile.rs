@@ -241,7 +241,7 @@ impl View<'_> {
 
     fn marks_of(&self, line: &Line) -> Vec<&'static str> {
         let mut marks = self.marks.get(line.kernel).cloned().unwrap_or_default();
-        marks.extend(marks::of_tasks(line.tasks, self.opened.workers()));
+        marks.extend(marks::of_tasks(line.tasks, self.opened.workers(self.class.many())));
         marks
     }
 

@@ -78,7 +78,8 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let mut engine = Engine::new(file.clone(), device, options)?;
         engine.prepare(Class::One)?;
         engine.prepare(Class::Many)?;
-        let workers = args.engine.threads.map_or_else(device::default_threads, usize::from);
+        let threads = args.engine.threads.map_or_else(device::default_threads, usize::from);
+        let workers = threads.max(args.engine.threads_batch.map_or(0, usize::from));
         let program = engine.program(Class::One).map(|(program, _)| program);
         Ok(Needs {
             plan: Plan::of_engine(&engine, workers),

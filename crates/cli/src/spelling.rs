@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 15] = [
+const SHORT: [(&str, &str); 16] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
     ("-hff", "--hf-file"),
@@ -16,6 +16,7 @@ const SHORT: [(&str, &str); 15] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
+    ("-tb", "--threads-batch"),
     ("-pg", "--prompt-and-gen"),
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),

@@ -156,6 +156,8 @@ pub struct Program {
     pub name: String,
     /// C text that precedes every kernel of the program.
     pub prelude: String,
+    /// Whether a step of it has many tokens, so that arithmetic bounds it rather than memory: more threads may help it.
+    pub many_tokens: bool,
     /// Symbolic integers, in the order of the `vars` argument.
     pub vars: Vec<Variable>,
     /// All buffers.

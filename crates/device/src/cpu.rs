@@ -27,6 +27,8 @@ use crate::{Device, Executable, units, validate};
 pub struct CpuConfig {
     /// Workers, the calling thread included.
     pub threads: usize,
+    /// The same for steps of many tokens ([`Program::many_tokens`]); `None` takes as many.
+    pub threads_batch: Option<usize>,
     /// Compile for this; `None` takes the best of the machine.
     pub target: Option<Target>,
     /// The C compiler.
@@ -51,6 +53,7 @@ impl CpuConfig {
         let threads = default_threads();
         CpuConfig {
             threads,
+            threads_batch: None,
             target: None,
             toolchain: ToolchainConfig::from_environment(),
             cache: CacheConfig::from_environment(),
@@ -66,6 +69,8 @@ pub struct Cpu {
     target: Target,
     objects: Objects,
     pool: Arc<Pool>,
+    /// The workers of steps of many tokens: the same, unless another number is asked for.
+    batch_pool: Arc<Pool>,
     tuned: Arc<Tuned>,
     stop: Option<Stop>,
     warnings: Vec<Warning>,
@@ -88,7 +93,11 @@ impl Cpu {
         let cache = Cache::open(&config.cache, &target);
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
-        Ok(Cpu { target, objects, pool, tuned: Arc::new(tuned), stop: config.stop.clone(), warnings })
+        let batch_pool = match config.threads_batch {
+            Some(threads) if threads != pool.workers() => Arc::new(Pool::new(threads, SPIN)?),
+            _ => pool.clone(),
+        };
+        Ok(Cpu { target, objects, pool, batch_pool, tuned: Arc::new(tuned), stop: config.stop.clone(), warnings })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
@@ -114,10 +123,20 @@ impl Cpu {
         self.pool.workers()
     }
 
+    /// Workers of steps of many tokens, the calling thread included.
+    pub fn threads_batch(&self) -> usize {
+        self.batch_pool.workers()
+    }
+
     /// How many parallel regions have run: one a step, however many kernels and stages it has, and one for each call of
     /// [`Device::parallel_for`].
     pub fn regions(&self) -> u64 {
-        self.pool.regions()
+        let batch = if self.has_one_pool() { 0 } else { self.batch_pool.regions() };
+        self.pool.regions() + batch
+    }
+
+    fn has_one_pool(&self) -> bool {
+        Arc::ptr_eq(&self.pool, &self.batch_pool)
     }
 
     /// What the user should know about how the device was opened.
@@ -193,7 +212,11 @@ fn other_targets(config: &CpuConfig, kept: &[Target], wanted: &Target) -> Error 
 
 impl Device for Cpu {
     fn name(&self) -> String {
-        format!("cpu, {} threads, {}", self.threads(), self.target)
+        let batch = match self.has_one_pool() {
+            true => String::new(),
+            false => format!(" ({} for prompts)", self.threads_batch()),
+        };
+        format!("cpu, {} threads{batch}, {}", self.threads(), self.target)
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
@@ -201,12 +224,13 @@ impl Device for Cpu {
         validate::rows_of_files(&program)?;
         let loaded = self.objects.load(&program)?;
         let places = memory.bind(&program)?;
+        let pool = if program.many_tokens { &self.batch_pool } else { &self.pool };
         let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);
-        let scratch = memory.bind_scratch(self.pool.workers(), scratch.max().unwrap_or(0))?;
+        let scratch = memory.bind_scratch(pool.workers(), scratch.max().unwrap_or(0))?;
         let tables = Tables::new(&program, &loaded, self.stop.clone());
         Ok(Box::new(CpuExecutable {
             stages: Stages::new(program.stages.len()),
-            pool: self.pool.clone(),
+            pool: pool.clone(),
             places,
             scratch,
             memory: memory.id(),

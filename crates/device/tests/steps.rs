@@ -2,15 +2,16 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use compiler::program::{BufferKind, Count};
-use device::{Device, Error, Isa, Memory, Null};
+use compiler::program::{BufferKind, Count, Program};
+use device::{Cpu, CpuConfig, Device, Error, Isa, Memory, Null};
 use support::{Builder, Folder, check_counting, config, counting, cpu};
 
 /// A long chain: each stage adds two neighbours of the stage before, so that a
 /// stage that starts too early or skips a task spoils the end.
-fn chain(stages: usize, length: usize) -> (std::sync::Arc<compiler::program::Program>, Vec<i64>) {
+fn chain(stages: usize, length: usize) -> (Arc<Program>, Vec<i64>) {
     let mut program = Builder::new();
     let n = program.var("n", 1, length as i64);
     let x = program.buffer(BufferKind::Input("x".into()), 8 * length);
@@ -57,6 +58,33 @@ fn stages_depend_on_each_other_for_any_number_of_threads() {
             assert_eq!(y, expected, "{threads} threads");
         }
     }
+}
+
+#[test]
+fn steps_of_many_tokens_have_workers_of_their_own() {
+    let folder = Folder::new();
+    let (few, expected) = chain(60, 257);
+    let many = Arc::new(Program { many_tokens: true, ..(*few).clone() });
+    for (threads, batch) in [(1, 3), (2, 5), (4, 1)] {
+        let cpu = Cpu::new(&CpuConfig { threads_batch: Some(batch), ..config(&folder, threads) }).unwrap();
+        assert_eq!((cpu.threads(), cpu.threads_batch()), (threads, batch));
+        assert!(cpu.name().contains(&format!("{threads} threads ({batch} for prompts)")), "{}", cpu.name());
+        let mut memory = Memory::new();
+        let programs = [(few.clone(), threads), (many.clone(), batch)];
+        let mut steps = programs.map(|(program, workers)| (cpu.load(program, &mut memory).unwrap(), workers));
+        for _ in 0..3 {
+            for (step, workers) in &mut steps {
+                let x = memory.input_mut::<i64>("x").unwrap();
+                (0..).zip(x).for_each(|(i, x)| *x = i * i % 1009);
+                let profile = step.run_profiled(&mut memory, &[257]).unwrap();
+                assert_eq!(profile.workers, *workers);
+                assert_eq!(memory.output::<i64>("y").unwrap(), expected, "{workers} workers");
+            }
+        }
+        assert_eq!(cpu.regions(), 6);
+    }
+    let same = Cpu::new(&CpuConfig { threads_batch: Some(2), ..config(&folder, 2) }).unwrap();
+    assert!(!same.name().contains("prompts"), "{}", same.name());
 }
 
 #[test]
@@ -281,7 +309,7 @@ fn a_profile_adds_up() {
     }
 }
 
-fn program_of(builder: &Builder) -> std::sync::Arc<compiler::program::Program> {
+fn program_of(builder: &Builder) -> Arc<Program> {
     std::sync::Arc::new(builder.program().clone())
 }
 

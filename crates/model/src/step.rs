@@ -190,7 +190,9 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
         false => options.for_few_tokens(),
         true => options.for_many_tokens(),
     };
-    Ok(compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?)
+    let mut compiled = compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?;
+    compiled.program.many_tokens = sizes.class.many();
+    Ok(compiled)
 }
 
 /// Names of the tensors that a step reads, which is recorded and not compiled.

@@ -106,7 +106,8 @@ impl Report {
             "model_n_params": open::parameters(file),
             "n_batch": flags.kernels.ubatch_size,
             "n_ubatch": flags.kernels.ubatch_size,
-            "n_threads": opened.workers(),
+            "n_threads": opened.workers(false),
+            "n_threads_batch": opened.workers(true),
             "type_k": cache,
             "type_v": cache,
             "n_gpu_layers": 0,
@@ -205,13 +206,17 @@ impl Report {
         let (avg, stddev) = mean(&row.speeds());
         let limit = self.bandwidth / row.bytes.max(1.0);
         let number = |key: &str| self.fixed[key].as_u64().unwrap_or(0);
+        let threads = match (number("n_threads"), number("n_threads_batch")) {
+            (few, many) if few == many => few.to_string(),
+            (few, many) => format!("{few}/{many}"),
+        };
         let of_decoding = |text: String| if row.decodes() { text } else { "-".into() };
         let cells = [
             self.description.clone(),
             open::bytes(number("model_size")),
             format!("{:.2} {}", scaled(number("model_n_params")).0, scaled(number("model_n_params")).1),
             "CPU".into(),
-            number("n_threads").to_string(),
+            threads,
             name(row.test),
             format!("{avg:.2} ± {stddev:.2}"),
             of_decoding(row.kernels.to_string()),

@@ -53,6 +53,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
     };
     let engine = EngineFlags {
         threads: if given("threads") { new.threads } else { flags.threads },
+        threads_batch: if given("threads_batch") { new.threads_batch } else { flags.threads_batch },
         kernels,
         device: if given("device") { new.device } else { flags.device },
         debug: if given("debug") { new.debug } else { flags.debug },

@@ -36,6 +36,7 @@ impl Drop for Folder {
 pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
     CpuConfig {
         threads,
+        threads_batch: None,
         target: None,
         toolchain: ToolchainConfig::from_environment(),
         cache: CacheConfig { folder: Some(folder.join("cache")), ready: vec![], temporary: folder.0.clone() },
