@@ -120,6 +120,27 @@ fn the_interpreter_speaks_too() {
 }
 
 #[test]
+fn prompts_may_have_threads_of_their_own() {
+    let (path, lock) = (model(), folder().join("threads.lock"));
+    let base =
+        ["bench", "-m", text(&path), "-p", "12", "-n", "2", "-r", "1", "--bandwidth", "20", "--lock", text(&lock)];
+    let bench = |more: &[&str]| run(&[&base[..], more].concat()).ok();
+    let rows = json(&bench(&["-t", "1", "-tb", "3", "-o", "json"]));
+    assert_eq!((rows[0]["n_threads"].as_u64(), rows[0]["n_threads_batch"].as_u64()), (Some(1), Some(3)));
+    let table = bench(&["-t", "1", "--threads-batch", "3"]);
+    assert!(table.text().contains(" 1/3 "), "{}", table.text());
+    assert!(table.err.contains("1 threads (3 for prompts)"), "{}", table.err);
+    // Threads do not change results.
+    let prompt = "one two three four five six seven eight nine ten";
+    let answer = |more: &[&str]| {
+        let base = ["run", text(&path), "-p", prompt, "-n", "8", "--no-template", "--temp", "0", "-t", "1"];
+        run(&[&base[..], more].concat()).ok().out
+    };
+    assert_eq!(answer(&[]), answer(&["-tb", "4"]));
+    assert!(run(&["run", text(&path), "-p", "a", "-tb", "0"]).error(2).contains("--threads-batch"));
+}
+
+#[test]
 fn bench_speaks_as_llama_bench_does() {
     let path = model();
     let lock = folder().join("bench.lock");

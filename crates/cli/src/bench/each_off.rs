@@ -136,7 +136,7 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
         }
         if let Some(mut without) = other {
             let with = &mut bases[row.base].with;
-            let each = |&test: &Test| turns::take(with, &mut without, test, rounds, &watch);
+            let each = |&test: &Test| turns::take([&mut *with, &mut without], test, rounds, !args.no_warmup, &watch);
             row.turns = Some(tests.iter().map(each).collect::<anyhow::Result<_>>()?);
         }
         outcome.rows.push(row);

@@ -107,11 +107,11 @@ impl Turns {
     }
 }
 
-/// Runs a test A, B, A, B and so on, after both have filled their caches and warmed up.
-pub fn take(a: &mut Opened, b: &mut Opened, test: Test, rounds: u32, watch: &Watch) -> anyhow::Result<Turns> {
+/// Runs a test A, B, A, B and so on, after both have filled their caches and, if wanted, warmed up.
+pub fn take([a, b]: [&mut Opened; 2], test: Test, rounds: u32, warm: bool, watch: &Watch) -> anyhow::Result<Turns> {
     terminal::progress(&format!("{}: warming up", name(test)));
-    let mut a = super::Running::new(a, test, watch, true)?;
-    let mut b = super::Running::new(b, test, watch, true)?;
+    let mut a = super::Running::new(a, test, watch, warm)?;
+    let mut b = super::Running::new(b, test, watch, warm)?;
     let mut turns = Turns::default();
     let speed = |ns: u64| test.tokens() as f64 * 1e9 / ns.max(1) as f64;
     for round in 1..=rounds {
@@ -135,7 +135,7 @@ pub fn run(args: &Arguments, setting: &str, tests: &[Test]) -> anyhow::Result<()
     let rounds = args.rounds.unwrap_or(args.repetitions);
     let mut table = Table { format: args.output, rows: vec![] };
     for &test in tests {
-        let turns = take(&mut a, &mut b, test, rounds, &watch)?;
+        let turns = take([&mut a, &mut b], test, rounds, !args.no_warmup, &watch)?;
         table.add(test, &turns)?;
     }
     table.finish(setting)
