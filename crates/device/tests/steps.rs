@@ -310,7 +310,7 @@ fn a_profile_adds_up() {
 }
 
 fn program_of(builder: &Builder) -> Arc<Program> {
-    std::sync::Arc::new(builder.program().clone())
+    Arc::new(builder.program().clone())
 }
 
 #[test]
