@@ -69,8 +69,8 @@ pub struct Cpu {
     target: Target,
     objects: Objects,
     pool: Arc<Pool>,
-    /// The workers of steps of many tokens: the same, unless another number is asked for.
-    batch_pool: Arc<Pool>,
+    /// The workers of steps of many tokens, where another number was asked for.
+    batch_pool: Option<Arc<Pool>>,
     tuned: Arc<Tuned>,
     stop: Option<Stop>,
     warnings: Vec<Warning>,
@@ -93,10 +93,8 @@ impl Cpu {
         let cache = Cache::open(&config.cache, &target);
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
-        let batch_pool = match config.threads_batch {
-            Some(threads) if threads != pool.workers() => Arc::new(Pool::new(threads, SPIN)?),
-            _ => pool.clone(),
-        };
+        let other = config.threads_batch.filter(|&threads| threads != pool.workers());
+        let batch_pool = other.map(|threads| Pool::new(threads, SPIN).map(Arc::new)).transpose()?;
         Ok(Cpu { target, objects, pool, batch_pool, tuned: Arc::new(tuned), stop: config.stop.clone(), warnings })
     }
 
@@ -125,18 +123,17 @@ impl Cpu {
 
     /// Workers of steps of many tokens, the calling thread included.
     pub fn threads_batch(&self) -> usize {
-        self.batch_pool.workers()
+        self.pool(true).workers()
+    }
+
+    fn pool(&self, many_tokens: bool) -> &Arc<Pool> {
+        self.batch_pool.as_ref().filter(|_| many_tokens).unwrap_or(&self.pool)
     }
 
     /// How many parallel regions have run: one a step, however many kernels and stages it has, and one for each call of
     /// [`Device::parallel_for`].
     pub fn regions(&self) -> u64 {
-        let batch = if self.has_one_pool() { 0 } else { self.batch_pool.regions() };
-        self.pool.regions() + batch
-    }
-
-    fn has_one_pool(&self) -> bool {
-        Arc::ptr_eq(&self.pool, &self.batch_pool)
+        self.pool.regions() + self.batch_pool.as_ref().map_or(0, |pool| pool.regions())
     }
 
     /// What the user should know about how the device was opened.
@@ -212,10 +209,8 @@ fn other_targets(config: &CpuConfig, kept: &[Target], wanted: &Target) -> Error 
 
 impl Device for Cpu {
     fn name(&self) -> String {
-        let batch = match self.has_one_pool() {
-            true => String::new(),
-            false => format!(" ({} for prompts)", self.threads_batch()),
-        };
+        let batch = self.batch_pool.as_ref().map(|pool| format!(" ({} for prompts)", pool.workers()));
+        let batch = batch.unwrap_or_default();
         format!("cpu, {} threads{batch}, {}", self.threads(), self.target)
     }
 
@@ -224,7 +219,7 @@ impl Device for Cpu {
         validate::rows_of_files(&program)?;
         let loaded = self.objects.load(&program)?;
         let places = memory.bind(&program)?;
-        let pool = if program.many_tokens { &self.batch_pool } else { &self.pool };
+        let pool = self.pool(program.many_tokens);
         let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);
         let scratch = memory.bind_scratch(pool.workers(), scratch.max().unwrap_or(0))?;
         let tables = Tables::new(&program, &loaded, self.stop.clone());

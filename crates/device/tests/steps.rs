@@ -42,6 +42,12 @@ fn chain(stages: usize, length: usize) -> (Arc<Program>, Vec<i64>) {
     (program.build(), values)
 }
 
+/// What a chain begins with.
+fn fill(memory: &mut Memory) {
+    let x = memory.input_mut::<i64>("x").unwrap();
+    (0..).zip(x).for_each(|(i, x)| *x = i * i % 1009);
+}
+
 #[test]
 fn stages_depend_on_each_other_for_any_number_of_threads() {
     let folder = Folder::new();
@@ -51,8 +57,7 @@ fn stages_depend_on_each_other_for_any_number_of_threads() {
         let mut memory = Memory::new();
         let mut executable = cpu.load(program.clone(), &mut memory).unwrap();
         for _ in 0..20 {
-            let x = memory.input_mut::<i64>("x").unwrap();
-            (0..).zip(x).for_each(|(i, x)| *x = i * i % 1009);
+            fill(&mut memory);
             executable.run(&mut memory, &[257]).unwrap();
             let y = memory.output::<i64>("y").unwrap();
             assert_eq!(y, expected, "{threads} threads");
@@ -74,8 +79,7 @@ fn steps_of_many_tokens_have_workers_of_their_own() {
         let mut steps = programs.map(|(program, workers)| (cpu.load(program, &mut memory).unwrap(), workers));
         for _ in 0..3 {
             for (step, workers) in &mut steps {
-                let x = memory.input_mut::<i64>("x").unwrap();
-                (0..).zip(x).for_each(|(i, x)| *x = i * i % 1009);
+                fill(&mut memory);
                 let profile = step.run_profiled(&mut memory, &[257]).unwrap();
                 assert_eq!(profile.workers, *workers);
                 assert_eq!(memory.output::<i64>("y").unwrap(), expected, "{workers} workers");
