@@ -79,9 +79,10 @@ impl Options {
             product: false,
             dots: true,
             pairs: false,
+            hadd: true,
+            fours: true,
             few: 9,
             panels: true,
-            ahead: true,
             exchange: true,
         };
         Options {

@@ -6,6 +6,7 @@
 //! four neighbours of one group make an i32 lane; each i32 lane is scaled by the
 //! factor of its group. The factors of a pass are one vector, computed once.
 
+use crate::fours;
 use crate::lower::Item;
 use crate::slp::Packer;
 use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, or_last, replace, zero};
@@ -34,8 +35,6 @@ pub(crate) struct Pattern {
     pub(crate) factors: Vec<Id>,
     /// f32, by group; their sum is added.
     pub(crate) rests: Vec<Id>,
-    /// Whether factors are made of bits of several bytes.
-    bits: bool,
     /// Counts groups.
     pub(crate) group: Id,
     /// Counts the elements of a group.
@@ -98,13 +97,7 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let most = bounds(g, code).1;
     let [factors, rests]: [Vec<Id>; 2] =
         [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
-    let bits = factors.iter().any(|&f| in_bits(g, f));
-    Some(Pattern { code, most, x, factors, rests, bits, group, element })
-}
-
-/// Whether words are put together from bits of several bytes.
-fn in_bits(g: &Graph, e: Id) -> bool {
-    g.toposort(&[e]).iter().any(|&id| *g.op(id) == Op::Binary(BinOp::Or) && g.dtype(id) == DType::I32)
+    Some(Pattern { code, most, x, factors, rests, group, element })
 }
 
 /// `e` with bits of bytes that become words taken apart as words: these are a lane a group, and vectors of few bytes
@@ -172,6 +165,33 @@ impl Dots {
         self.halves = Some((g.make(Op::Dot2, ty, vec![], vec![sum, code, x]), n + 1));
     }
 
+    /// Lanes of these sums and of others, each with the lane after it: a vector for two, of groups of their own. `None`
+    /// where neighbours are not of one group, or would not fit. `maps` says the group of each i32 lane.
+    fn hadd(&self, other: &Dots, maps: [&[u16]; 2], g: &mut Graph) -> Option<(Vec<u16>, Dots)> {
+        let ((a, n), (b, m)) = (self.halves?, other.halves?);
+        let (ty, none) = (g.ty(a), zero(g, g.ty(self.sums)));
+        let by_twos = |map: &[u16]| map.chunks(2).all(|two| two.len() == 2 && two[0] == two[1]);
+        let fit = 2 * n.max(m) <= self.fit.min(other.fit) && g.ty(b) == ty && ty.lanes.is_multiple_of(8);
+        if !fit || [self.sums, other.sums] != [none; 2] || !maps.into_iter().all(by_twos) {
+            return None;
+        }
+        // Four lanes of i32 in each part of a register: two of them from either vector.
+        let (lanes, part) = (ty.lanes / 2, 4);
+        let from = |odd: u16| -> Vec<u16> {
+            let of_part = |first: u16| [first, first + 2, lanes + first, lanes + first + 2];
+            (0..lanes).step_by(part).flat_map(of_part).map(|lane| lane + odd).collect()
+        };
+        let both = crate::slp::join(g, vec![a, b]);
+        let mut half = |odd: u16| {
+            let map = from(odd).into_iter().flat_map(|lane| [2 * lane, 2 * lane + 1]).collect();
+            g.make(Op::Shuffle(map), ty, vec![], vec![both])
+        };
+        let (even, odd) = (half(0), half(1));
+        let sum = g.add(even, odd);
+        let map = from(0).into_iter().map(|lane| maps[usize::from(lane / lanes)][usize::from(lane % lanes)]).collect();
+        Some((map, Dots { sums: none, halves: Some((sum, 2 * n.max(m))), fit: self.fit, held: [None; 2] }))
+    }
+
     /// All of it in i32.
     pub(crate) fn total(&mut self, g: &mut Graph) -> Id {
         if let Some((halves, _)) = self.halves.take() {
@@ -190,6 +210,29 @@ impl Dots {
             let acc = *held.get_or_insert_with(|| t.acc(g, g.ty(*value)));
             set.push((acc, *value));
             *value = acc;
+        }
+    }
+}
+
+/// Sums of fewer lanes for each group, and so fewer vectors to convert and to scale: as long as they fit into 16 bits,
+/// two vectors become one.
+fn added_across(g: &mut Graph, mut chains: Vec<(Vec<u16>, Dots)>) -> Vec<(Vec<u16>, Dots)> {
+    loop {
+        let before = chains.len();
+        // Both halves of a byte after each other: one load serves them.
+        chains.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut fewer: Vec<(Vec<u16>, Dots)> = vec![];
+        let mut rest = chains.into_iter().peekable();
+        while let Some((map, dots)) = rest.next() {
+            let both = rest.peek().and_then(|(next, other)| dots.hadd(other, [&map, next], g));
+            if both.is_some() {
+                rest.next();
+            }
+            fewer.push(both.unwrap_or((map, dots)));
+        }
+        chains = fewer;
+        if chains.len() == before {
+            return chains;
         }
     }
 }
@@ -227,7 +270,7 @@ pub fn lane_order(g: &Graph, all: &[Id], width: usize) -> Option<Vec<usize>> {
 
 /// The shift of each packed load in order of appearance, and the address of the
 /// first one.
-fn signature(g: &Graph, e: Id) -> (Vec<i64>, i64) {
+pub(crate) fn signature(g: &Graph, e: Id) -> (Vec<i64>, i64) {
     fn walk(g: &Graph, e: Id, shift: i64, shifts: &mut Vec<i64>, first: &mut Option<i64>) {
         match g.op(e) {
             Op::Load if g.ty(e).bytes() == 1 => {
@@ -363,6 +406,9 @@ pub(crate) fn integer_dot(
     let rows: i64 = row_dims.iter().map(|&d| t.most(g, d)).product();
     if rows >= 4 {
         arrange(t, g, &mut passes, block.as_ref(), &mut before);
+        if block.is_none() {
+            settle(t, g, &mut passes, &row_dims, &mut before);
+        }
     }
     // Tokens and rows side by side.
     let mut unrolled = vec![];
@@ -402,23 +448,23 @@ pub(crate) fn integer_dot(
         first.push((before, sum));
         sums.push(before);
     }
-    // Factors whose bits are taken apart come so late that a processor runs out of places for what waits for them.
-    let early = t.plan.ahead && p.bits && copies.len() == 1;
     for q in &passes {
         let mut update = vec![];
-        let mut begin = vec![];
         let mut fetch = vec![];
         for (ci, c) in copies.iter().enumerate() {
             let sub = |g: &mut Graph, e: Id| g.substitute(e, &mut c.clone());
             let lanes = q.bytes / 4;
-            let mut chains: Vec<(&Vec<u16>, Dots)> = vec![];
+            let mut chains: Vec<(Vec<u16>, Dots)> = vec![];
             for (code, x, map) in &q.steps {
                 let (code, x) = (sub(g, *code), sub(g, *x));
-                let at = chains.iter().position(|c| c.0 == map).unwrap_or_else(|| {
-                    chains.push((map, Dots::new(g, lanes, p.most, t.plan.pairs)));
+                let at = chains.iter().position(|c| c.0 == *map).unwrap_or_else(|| {
+                    chains.push((map.clone(), Dots::new(g, lanes, p.most, t.plan.pairs)));
                     chains.len() - 1
                 });
                 chains[at].1.add(g, code, x);
+            }
+            if t.plan.hadd {
+                chains = added_across(g, chains);
             }
             let mut sum_of = |t: &mut Tiler, g: &mut Graph, lanes: i64, turn: usize| {
                 *accs.entry((ci, lanes, turn % turns)).or_insert_with(|| {
@@ -434,27 +480,13 @@ pub(crate) fn integer_dot(
                 Some(n) => n.1 = g.add(n.1, v),
                 None => next.push((to, g.add(to, v))),
             };
-            let mut factor = q.factor.map(|f| sub(g, f));
-            if let Some(now) = factor
-                && early
-                && q.passes > 1
-            {
-                // That of the next pass, so that no dot waits for it.
-                let (held, one, end) = (t.acc(g, g.ty(now)), g.int(1), g.int(q.passes - 1));
-                let next = g.add(q.range, one);
-                let next = g.binary(BinOp::Min, next, end);
-                let nothing = g.int(0);
-                let (start, next) = (replace(g, now, q.range, nothing), replace(g, now, q.range, next));
-                begin.push((held, start));
-                update.push((held, next));
-                factor = Some(held);
-            }
+            let factor = q.factor.map(|f| sub(g, f));
             let used = chains.len();
             for (turn, (map, mut dots)) in chains.into_iter().enumerate() {
                 let dots = dots.total(g);
                 let mut v = g.cast(dots, DType::F32);
                 if let Some(f) = factor {
-                    let f = spread(g, f, map);
+                    let f = spread(g, f, &map);
                     v = g.mul(v, f);
                 }
                 let acc = sum_of(t, g, lanes as i64, turn);
@@ -485,9 +517,6 @@ pub(crate) fn integer_dot(
             }
         }
         fetch.push(t.set(g, update));
-        if !begin.is_empty() {
-            loops.push(t.set(g, begin));
-        }
         loops.push(make_loop(g, q.range, fetch));
     }
     for (ci, c) in copies.iter().enumerate() {
@@ -634,21 +663,26 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
             let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
             (fresh.gathered == 0).then_some((bytes, steps))
         })?;
-    let by_group = |g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
-        let Some(e) = e else { return Some(None) };
-        let lanes: Vec<Id> = (0..s.groups)
-            .map(|i| {
-                let at = group_at(g, i);
-                replace(g, e, p.group, at)
-            })
-            .collect();
-        let mut pk = Packer::default();
-        Some(Some(pk.pack_vector(g, &lanes)?))
+    let by_group = |g: &mut Graph, e: Option<Id>| -> Vec<Id> {
+        let Some(e) = e else { return vec![] };
+        let lane = |i| {
+            let at = group_at(g, i);
+            replace(g, e, p.group, at)
+        };
+        (0..s.groups).map(lane).collect()
     };
-    let factor = combined(g, BinOp::Mul, &p.factors);
-    let factor = by_group(g, factor)?;
-    let rest = combined(g, BinOp::Add, &p.rests);
-    let rest = by_group(g, rest)?;
+    let (factor, rest) = (combined(g, BinOp::Mul, &p.factors), combined(g, BinOp::Add, &p.rests));
+    let (factor, rest) = (by_group(g, factor), by_group(g, rest));
+    let mut packer = Packer::default();
+    let lists: Vec<&[Id]> = [&factor[..], &rest[..]].into_iter().filter(|lanes| !lanes.is_empty()).collect();
+    if t.plan.fours {
+        fours::words(g, &lists, t.plan.vector_bytes).into_iter().for_each(|(lanes, v)| packer.know(lanes, v));
+    }
+    let mut packed = |g: &mut Graph, lanes: &[Id]| match lanes {
+        [] => Some(None),
+        lanes => packer.pack_vector(g, lanes).map(Some),
+    };
+    let (factor, rest) = (packed(g, &factor)?, packed(g, &rest)?);
     Some(Pass { range, passes: s.passes, steps, bytes, factor, rest, groups: s.groups })
 }
 
@@ -683,6 +717,42 @@ fn arrange(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], tokens: Option<&Bl
             Some(b) => make_loop(g, b.slot, vec![pass]),
             None => pass,
         });
+    }
+}
+
+/// Computes what factors and rests of all rows have in common once, and keeps it in scratch: scales of the values in the
+/// order of the lanes, and their products with sums of the values.
+fn settle(t: &mut Tiler, g: &mut Graph, passes: &mut [Pass], rows: &[Id], before: &mut Vec<Id>) {
+    for q in passes {
+        let mut common = vec![];
+        [q.factor, q.rest].into_iter().flatten().for_each(|e| in_common(g, e, rows, &mut common));
+        let mut stmts = vec![];
+        let mut known = FxHashMap::default();
+        for e in common {
+            let lanes = g.ty(e).lanes;
+            let stash = t.new_stash(g, DType::F32, q.passes as usize * usize::from(lanes));
+            let n = g.int(lanes.into());
+            let at = g.mul(q.range, n);
+            stmts.push(t.store(g, stash, at, e));
+            known.insert(e, g.load(stash, at, lanes.into()));
+        }
+        if !stmts.is_empty() {
+            before.push(make_loop(g, q.range, stmts));
+            [&mut q.factor, &mut q.rest].into_iter().flatten().for_each(|e| *e = g.substitute(*e, &mut known.clone()));
+        }
+    }
+}
+
+/// The largest parts of an expression that are vectors of floats, computed, and the same for all rows.
+fn in_common(g: &Graph, e: Id, rows: &[Id], found: &mut Vec<Id>) {
+    let computed = matches!(g.op(e), Op::Binary(_) | Op::Unary(_) | Op::Shuffle(_) | Op::Cast);
+    if !computed || g.dtype(e) != DType::F32 {
+        return;
+    }
+    if g.ty(e).lanes == 1 || rows.iter().any(|&row| depends(g, e, row)) {
+        g.src(e).iter().for_each(|&part| in_common(g, part, rows, found));
+    } else if !found.contains(&e) {
+        found.push(e);
     }
 }
 

@@ -16,6 +16,7 @@ pub mod classify;
 pub mod compile;
 pub mod dot;
 mod exchange;
+mod fours;
 pub mod gpu;
 pub mod lower;
 mod matmul;

@@ -409,7 +409,11 @@ impl Renderer {
             return format!("(({})kl_splat_{}(kl_load_u32(&{a})))", ctype(ty), ctype(words));
         }
         let map: Vec<u16> = map.iter().step_by(per.into()).map(|m| m / per).collect();
-        let sources = [a, b].map(|v| format!("(u32x{}){v}", lanes / per));
+        // Two words of one vector and two of the other are one instruction, which gcc knows of floats only.
+        let two_of_each =
+            |(i, m): (usize, &u16)| (m / (lanes / per), m % (lanes / per) / 4) == (i as u16 % 4 / 2, i as u16 / 4);
+        let word = if map.iter().enumerate().all(two_of_each) { "f32" } else { "u32" };
+        let sources = [a, b].map(|v| format!("({word}x{}){v}", lanes / per));
         format!("(({}){})", ctype(ty), self.permute(words, sources, lanes / per, &map))
     }
 
@@ -419,6 +423,9 @@ impl Renderer {
         match g.op(id).clone() {
             Op::Shuffle(map) if ty.base.bytes() == 1 && ty.lanes == 8 => {
                 let src = g.src(id)[0];
+                if g.ty(src) == low_half_of(ty) && map.iter().enumerate().all(|(i, m)| i == usize::from(*m)) {
+                    return Some(self.value(g, src));
+                }
                 Some(self.shuffle(g, low_half_of(ty), src, &[&map[..], &map[..]].concat()))
             }
             _ => None,
@@ -598,8 +605,27 @@ fn shifted_bytes(g: &Graph, op: BinOp, n: &Node, a: &str) -> Option<String> {
         BinOp::Shr => "shr",
         _ => return None,
     };
-    let by = g.every_lane(n.src[1]).filter(|by| (1..8).contains(by) && n.ty.base == DType::U8 && n.ty.lanes >= 4)?;
-    Some(format!("kl_{name}_{}({a}, {by})", ctype(n.ty)))
+    if n.ty.base != DType::U8 || n.ty.lanes < 4 {
+        return None;
+    }
+    if let Some(by) = g.every_lane(n.src[1]) {
+        return (1..8).contains(&by).then(|| format!("kl_{name}_{}({a}, {by})", ctype(n.ty)));
+    }
+    // Other amounts in each four: words are shifted, and what comes from the next byte is cut off.
+    let Op::Lanes(amounts) = g.op(n.src[1]) else { return None };
+    let amounts: Vec<i64> = amounts.iter().map(|c| c.as_int()).collect();
+    let fours = amounts.chunks(4).all(|four| four.len() == 4 && four.iter().all(|by| *by == four[0]));
+    if !fours || !amounts.iter().all(|by| (0..8).contains(by)) {
+        return None;
+    }
+    let list = |values: &mut dyn Iterator<Item = i64>| values.map(|v| v.to_string()).collect::<Vec<_>>().join(", ");
+    let words = ctype(Type::vector(DType::U32, usize::from(n.ty.lanes / 4)));
+    let (sign, cut): (_, fn(&i64) -> i64) =
+        if op == BinOp::Shl { ("<<", |by| 255 << by & 255) } else { (">>", |by| 255 >> by) };
+    let by = list(&mut amounts.iter().step_by(4).copied());
+    let mask = list(&mut amounts.iter().map(cut));
+    let ty = ctype(n.ty);
+    Some(format!("(({ty})(({words}){a} {sign} ({words}){{{by}}}) & ({ty}){{{mask}}})"))
 }
 
 fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {

@@ -30,6 +30,11 @@ impl Packer {
         Packer { shifts: true, ..Packer::default() }
     }
 
+    /// These lanes are packed in `v`.
+    pub fn know(&mut self, lanes: Vec<Id>, v: Id) {
+        self.memo.insert(lanes, Some(v));
+    }
+
     /// One value with a lane for each expression: a scalar if all are the same,
     /// a vector otherwise. `None` if the shapes of the expressions differ.
     pub fn pack(&mut self, g: &mut Graph, lanes: &[Id]) -> Option<Id> {

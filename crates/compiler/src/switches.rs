@@ -32,7 +32,7 @@ const RULES: [Switch; 7] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 27] = [
+const LATER: [Switch; 28] = [
     switch("choice", "alternatives of equal meaning are priced; without, the first is taken"),
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
@@ -47,13 +47,14 @@ const LATER: [Switch; 27] = [
     switch("lanes", "kernels use vectors"),
     switch("dot", "sums of products of codes are packed integer dots"),
     switch("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)"),
+    switch("hadd", "sums of several groups are added across lanes in 16 bits, then scaled as one vector (AVX2)"),
     switch("tile", "weights are unpacked once for many tokens, in register tiles"),
     switch("few", "up to eight tokens share rows that are unpacked in registers; without, rows are laid out for them"),
     switch("panels", "sums over many elements are cut, so that what they read again stays in a near cache"),
     switch("product", "prompts are multiplied by the matrix unit"),
     switch("prefetch", "weights are asked for ahead of their use"),
     switch("chains", "a sum has several accumulators"),
-    switch("ahead", "factors that are made of bits of several bytes are there before their dots"),
+    switch("fours", "factors that are made of bits of several bytes stay bytes until they are whole"),
     switch("exchange", "values that lie along another dimension than their results are transposed in registers"),
     switch("split", "attention of one token is cut along the cache"),
     switch("slots", "each token may read the experts that it chose"),
@@ -116,8 +117,9 @@ impl Options {
         }
         plan.dots &= self.allows("dot");
         plan.pairs &= self.allows("pairs");
+        plan.hadd &= self.allows("hadd");
         plan.panels &= self.allows("panels");
-        plan.ahead &= self.allows("ahead");
+        plan.fours &= self.allows("fours");
         plan.exchange &= self.allows("exchange");
         if !self.allows("few") {
             plan.few = 0;

@@ -41,13 +41,15 @@ pub struct Plan {
     /// Whether products of codes are summed by twos in 16 bits first, as far as they fit: machines whose packed products
     /// add no more than two.
     pub pairs: bool,
+    /// Whether sums of several groups share a vector before they are scaled, where they are in 16 bits.
+    pub hadd: bool,
+    /// Whether factors that are made of bits of several bytes stay bytes until they are whole.
+    pub fours: bool,
     /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
     /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
     pub few: i64,
     /// Whether long sums are cut, so that their inputs and rows that are laid out stay in a near cache.
     pub panels: bool,
-    /// Whether factors that are made of bits of several bytes are there a pass before their dots.
-    pub ahead: bool,
     /// Whether values that lie along another dimension than their results are transposed in registers.
     pub exchange: bool,
 }
@@ -71,9 +73,10 @@ impl Plan {
             product: false,
             dots: true,
             pairs: false,
+            hadd: true,
+            fours: true,
             few: 0,
             panels: true,
-            ahead: true,
             exchange: true,
         }
     }

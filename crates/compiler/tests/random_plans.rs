@@ -21,15 +21,15 @@ const INT8: f64 = 1e-3;
 
 fn plan() -> impl Strategy<Value = Plan> {
     let vector_bytes = prop_oneof![Just(0), Just(16), Just(32), Just(64)];
-    // Whether there is a matrix unit, dots, and products by twos.
-    let has = (prop::bool::weighted(0.25), prop::bool::weighted(0.75), any::<bool>());
-    // Panels, factors ahead, exchanges in registers.
+    // Whether there is a matrix unit, dots, products by twos, and their sums across lanes.
+    let has = (prop::bool::weighted(0.25), prop::bool::weighted(0.75), any::<bool>(), any::<bool>());
+    // Panels, exchanges in registers, factors in bytes.
     let ways = any::<[bool; 3]>();
     let tokens = prop_oneof![Just(1), Just(2), Just(4), Just(8), Just(16)];
     let numbers = (1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, 0..=12i64);
     (vector_bytes, numbers, tokens, has, ways).prop_map(
-        |(vector_bytes, (rows, streams, chains, prefetch, few), tokens, has, [panels, ahead, exchange])| {
-            let (product, dots, pairs) = has;
+        |(vector_bytes, (rows, streams, chains, prefetch, few), tokens, has, [panels, exchange, fours])| {
+            let (product, dots, pairs, hadd) = has;
             Plan {
                 vector_bytes,
                 rows,
@@ -40,9 +40,10 @@ fn plan() -> impl Strategy<Value = Plan> {
                 product,
                 dots,
                 pairs,
+                hadd,
+                fours,
                 few,
                 panels,
-                ahead,
                 exchange,
             }
         },

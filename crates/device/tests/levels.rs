@@ -34,9 +34,10 @@ fn programs_for(isa: Isa) -> Standalone {
             product: false,
             dots: true,
             pairs: matches!(isa, Isa::Avx2 | Isa::Avx512),
+            hadd: true,
+            fours: true,
             few: 9,
             panels: true,
-            ahead: true,
             exchange: true,
         };
         options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };

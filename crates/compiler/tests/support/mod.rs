@@ -209,9 +209,10 @@ pub fn plans() -> Vec<Plan> {
             product: false,
             dots: true,
             pairs: rows == 2,
+            hadd: true,
+            fours: true,
             few: [0, 3, 9][rows as usize % 3],
             panels: rows != 2,
-            ahead: rows != 4,
             exchange: rows != 1,
         }));
     }
@@ -253,9 +254,10 @@ pub fn random_plan(r: &mut Random) -> Plan {
         product: r.below(4) == 0,
         dots: r.below(4) > 0,
         pairs: r.below(2) == 0,
+        hadd: r.below(2) == 0,
+        fours: r.below(2) == 0,
         few: r.below(12) as i64,
         panels: r.below(2) == 0,
-        ahead: r.below(2) == 0,
         exchange: r.below(2) == 0,
     }
 }
