@@ -36,6 +36,9 @@ pub enum Numerics {
 /// Bytes ahead that weights are asked for: what a core reads, at some 20 GB/s, while a busy memory answers once.
 const AHEAD: i64 = 9216;
 
+/// The same from the second cache, which answers in a tenth of that time.
+const NEAR: i64 = 2304;
+
 /// What a compilation may do.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -75,6 +78,7 @@ impl Options {
             streams: 1,
             chains: 4,
             prefetch: AHEAD,
+            near: NEAR,
             tokens: 8,
             product: false,
             dots: true,

@@ -500,19 +500,23 @@ pub(crate) fn integer_dot(
             update.extend(next);
             if t.plan.prefetch > 0 && q.groups * width >= 128 {
                 let mut loads = vec![];
-                for (code, ..) in &q.steps {
-                    let code = sub(g, *code);
-                    collect_loads(g, code, &mut loads);
+                for part in q.steps.iter().map(|step| step.0).chain(q.factor).chain(q.rest) {
+                    let part = sub(g, part);
+                    collect_loads(g, part, &mut loads);
                 }
-                let ahead = match (panels, row_dims.last(), loads.first()) {
+                let ahead = |g: &Graph, bytes: i64| match (panels, row_dims.last(), loads.first()) {
                     (2.., Some(&row), Some(&load)) => {
                         // As many bytes of this panel, in the rows that come next.
                         let row_bytes = Linear::of(g, g.src(load)[1]).coefficient(row).max(1);
-                        (t.plan.prefetch * panels + row_bytes - 1) / row_bytes * row_bytes
+                        (bytes * panels + row_bytes - 1) / row_bytes * row_bytes
                     }
-                    _ => t.plan.prefetch,
+                    _ => bytes,
                 };
-                let lines = prefetches(g, &loads, ahead);
+                let (far, near) = (ahead(g, t.plan.prefetch), ahead(g, t.plan.near));
+                let lines = match t.plan.near {
+                    0 => prefetches(g, &loads, 1, far),
+                    _ => [prefetches(g, &loads, 1, near), prefetches(g, &loads, 2, far)].concat(),
+                };
                 fetch.extend(lines.into_iter().filter(|line| !fetch.contains(line)).collect::<Vec<_>>());
             }
         }
@@ -573,25 +577,27 @@ impl Pattern {
     }
 }
 
-/// Asks for every line that the loads will touch so many bytes ahead.
-fn prefetches(g: &mut Graph, loads: &[Id], ahead: i64) -> Vec<Id> {
+/// Asks for every line that the loads will touch so many bytes ahead, into the cache of this level.
+fn prefetches(g: &mut Graph, loads: &[Id], level: u8, ahead: i64) -> Vec<Id> {
     let Some(&first) = loads.first() else { return vec![] };
     let buffer = g.src(first)[0];
     let base = Linear::of(g, g.src(first)[1]);
-    let mut lines: Vec<i64> = loads
-        .iter()
-        .filter(|&&l| g.src(l)[0] == buffer)
-        .map(|&l| Linear::of(g, g.src(l)[1]))
-        .filter(|at| at.terms == base.terms)
-        .map(|at| at.constant.div_euclid(LINE))
-        .collect();
+    // From the first to the last byte of each: where rows begin within a line, what is left out would be missed.
+    let mut lines: Vec<i64> = vec![];
+    for &load in loads.iter().filter(|&&l| g.src(l)[0] == buffer) {
+        let at = Linear::of(g, g.src(load)[1]);
+        if at.terms == base.terms {
+            let last = at.constant + g.ty(load).bytes() as i64 - 1;
+            lines.extend(at.constant.div_euclid(LINE)..=last.div_euclid(LINE));
+        }
+    }
     lines.sort_unstable();
     lines.dedup();
     lines
         .into_iter()
         .map(|line| {
             let at = Linear { terms: base.terms.clone(), constant: line * LINE + ahead }.build(g);
-            g.make(Op::Prefetch, DType::Index, vec![], vec![buffer, at])
+            g.make(Op::Prefetch(level), DType::Index, vec![], vec![buffer, at])
         })
         .collect()
 }

@@ -395,7 +395,7 @@ impl Tile<'_> {
         let lanes = g.int(self.lanes);
         let further = g.add(within, lanes);
         let index = replace(g, index, within, further);
-        Some(g.make(Op::Prefetch, DType::Index, vec![], vec![buffer, index]))
+        Some(g.make(Op::Prefetch(1), DType::Index, vec![], vec![buffer, index]))
     }
 
     /// The codes of a row as vectors of neighbouring elements.

@@ -221,10 +221,11 @@ impl Renderer {
                 let text = r.store(g, id);
                 r.line(&text);
             }),
-            Op::Prefetch => self.scope("", |r| {
+            Op::Prefetch(level) => self.scope("", |r| {
                 let at = r.value(g, src[1]);
                 let b = r.buffer(g, src[0]);
-                r.line(&format!("__builtin_prefetch({b} + {at});"));
+                // To read, with a locality of 3 for the nearest cache.
+                r.line(&format!("__builtin_prefetch({b} + {at}, 0, {});", 4 - level));
             }),
             op => panic!("{op:?} is no statement"),
         }

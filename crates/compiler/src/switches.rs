@@ -129,6 +129,7 @@ impl Options {
         }
         if !self.allows("prefetch") {
             plan.prefetch = 0;
+            plan.near = 0;
         }
         if !self.allows("chains") {
             plan.chains = 1;

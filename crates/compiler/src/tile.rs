@@ -28,8 +28,11 @@ pub struct Plan {
     pub streams: i64,
     /// Accumulators of a reduction along lanes.
     pub chains: i64,
-    /// Bytes ahead that weights are asked for; 0 never.
+    /// Bytes ahead that weights are asked for, into the second cache where they are asked for again; 0 never.
     pub prefetch: i64,
+    /// Bytes ahead that they are asked for again, into the nearest cache, which holds little and takes few requests at a
+    /// time; 0 for once only.
+    pub near: i64,
     /// Tokens of a step that are multiplied side by side with unpacked weights,
     /// a power of two; 1 never.
     pub tokens: i64,
@@ -69,6 +72,7 @@ impl Plan {
             streams: 1,
             chains: 1,
             prefetch: 0,
+            near: 0,
             tokens: 1,
             product: false,
             dots: true,

@@ -25,7 +25,7 @@ struct Knob {
 }
 
 /// All of them, in the order of a [`Setting`].
-static KNOBS: [Knob; 6] = [
+static KNOBS: [Knob; 7] = [
     Knob {
         name: "vector",
         values: &[16, 32, 64],
@@ -41,6 +41,7 @@ static KNOBS: [Knob; 6] = [
         get: |p| p.prefetch,
         set: |p, v| p.prefetch = v,
     },
+    Knob { name: "near", values: &[0, 576, 1152, 2304, 4608], get: |p| p.near, set: |p, v| p.near = v },
     Knob { name: "tokens", values: &[1, 2, 4, 8, 16], get: |p| p.tokens, set: |p, v| p.tokens = v },
 ];
 

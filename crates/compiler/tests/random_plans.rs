@@ -26,9 +26,9 @@ fn plan() -> impl Strategy<Value = Plan> {
     // Panels, exchanges in registers, factors in bytes.
     let ways = any::<[bool; 3]>();
     let tokens = prop_oneof![Just(1), Just(2), Just(4), Just(8), Just(16)];
-    let numbers = (1..=8i64, 1..=8i64, 1..=8i64, 0..=4096i64, 0..=12i64);
+    let numbers = (1..=8i64, 1..=8i64, 1..=8i64, (0..=4096i64, 0..=1024i64), 0..=12i64);
     (vector_bytes, numbers, tokens, has, ways).prop_map(
-        |(vector_bytes, (rows, streams, chains, prefetch, few), tokens, has, [panels, exchange, fours])| {
+        |(vector_bytes, (rows, streams, chains, (prefetch, near), few), tokens, has, [panels, exchange, fours])| {
             let (product, dots, pairs, hadd) = has;
             Plan {
                 vector_bytes,
@@ -36,6 +36,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 streams,
                 chains,
                 prefetch,
+                near,
                 tokens,
                 product,
                 dots,

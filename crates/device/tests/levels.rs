@@ -30,6 +30,7 @@ fn programs_for(isa: Isa) -> Standalone {
             streams: 2,
             chains: 2,
             prefetch: 64,
+            near: 64,
             tokens: 4,
             product: false,
             dots: true,

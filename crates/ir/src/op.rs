@@ -296,8 +296,8 @@ pub enum Op {
     If,
     /// `(statement*)`.
     Block,
-    /// `(buffer, index)`: asks for the line to be fetched.
-    Prefetch,
+    /// `(buffer, index)`: asks for the line to be fetched into the cache of this level, the nearest being 1.
+    Prefetch(u8),
     /// All threads of a block wait for each other; what they wrote is visible to all. No sources.
     Barrier,
     /// `(value)` of the lane whose number differs in these bits. All lanes of the warp take part.

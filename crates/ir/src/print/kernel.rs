@@ -145,9 +145,9 @@ impl Printer<'_> {
                 self.close(&names);
                 self.line(&format!("{} = {}", targets.join(", "), values.join(", ")));
             }
-            Op::Prefetch => {
+            Op::Prefetch(level) => {
                 let names = self.open(&src[1..]);
-                let text = format!("prefetch {}", self.place(src[0], src[1], src[0]));
+                let text = format!("prefetch {level} {}", self.place(src[0], src[1], src[0]));
                 self.close(&names);
                 self.line(&text);
             }

@@ -118,7 +118,7 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Loop => "loop".into(),
         Op::If => "if".into(),
         Op::Block => "block".into(),
-        Op::Prefetch => "prefetch".into(),
+        Op::Prefetch(level) => format!("prefetch {level}"),
         Op::Barrier => "barrier".into(),
         Op::LaneXor(mask) => format!("lane xor {mask}"),
         Op::Splat => "splat".into(),

@@ -101,7 +101,7 @@ fn every_kind_of_statement() {
     let more = g.cast(more, DType::F16);
     let c = g.binary(BinOp::Lt, i, two);
     let store = g.make(Op::Store, DType::F32, vec![], vec![out, i, more, c]);
-    let touch = g.make(Op::Prefetch, DType::F32, vec![], vec![input, four]);
+    let touch = g.make(Op::Prefetch(2), DType::F32, vec![], vec![input, four]);
     let inner = g.make(Op::Block, DType::F32, vec![], vec![store, touch]);
     let even = g.binary(BinOp::Mod, i, two);
     let one = g.int(1);
@@ -119,7 +119,7 @@ kernel of n tasks (in0: f32, out1: f16, scratch0: f32[4])
   if task % 2 < 1
     block
       out1[task] = f16(a0 + a1) if task < 2
-      prefetch in0[4]
+      prefetch 2 in0[4]
 "
     );
 }

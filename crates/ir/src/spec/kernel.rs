@@ -122,7 +122,7 @@ fn is_known_at_launch(g: &Graph, id: Id) -> bool {
 }
 
 fn is_statement(op: &Op) -> bool {
-    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch | Op::Barrier)
+    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch(_) | Op::Barrier)
 }
 
 /// Rules of a node that do not depend on where it is used.
@@ -141,7 +141,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             false => format!("its source {i} is not a statement"),
         })?;
         let is_buffer = matches!(g.op(s), Op::Buffer { .. });
-        let takes_buffer = matches!(n.op, Op::Load | Op::Store | Op::Prefetch) && i == 0;
+        let takes_buffer = matches!(n.op, Op::Load | Op::Store | Op::Prefetch(_)) && i == 0;
         require(is_buffer == takes_buffer, || match is_buffer {
             true => format!("its source {i} is a buffer"),
             false => "it must be of a buffer".into(),
@@ -216,8 +216,9 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             scalar(0, DType::Bool, "the condition")
         }
         Op::Block => Ok(()),
-        Op::Prefetch => {
+        Op::Prefetch(level) => {
             require_sources(g, id, 2)?;
+            require((1..=3).contains(level), || format!("there is no cache of level {level}"))?;
             scalar(1, DType::Index, "the index")
         }
         Op::Barrier => require_sources(g, id, 0),
