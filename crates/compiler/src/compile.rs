@@ -85,6 +85,8 @@ impl Options {
             pairs: false,
             hadd: true,
             fours: true,
+            blends: true,
+            halves: true,
             few: 9,
             panels: true,
             exchange: true,

@@ -7,6 +7,7 @@
 //! factor of its group. The factors of a pass are one vector, computed once.
 
 use crate::fours;
+use crate::halves;
 use crate::lower::Item;
 use crate::slp::Packer;
 use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, or_last, replace, zero};
@@ -319,13 +320,14 @@ fn segments(total: i64, widest: i64) -> Vec<Segment> {
     out
 }
 
+/// Codes and values as vectors of as many bytes, and the group of each i32 lane.
+pub(crate) type Step = (Id, Id, Vec<u16>);
+
 /// Vector code of one pass over a stretch.
 struct Pass {
     range: Id,
     passes: i64,
-    /// Pairs of codes and values, each `bytes` lanes, and the group of each i32
-    /// lane.
-    steps: Vec<(Id, Id, Vec<u16>)>,
+    steps: Vec<Step>,
     bytes: usize,
     factor: Option<Id>,
     rest: Option<Id>,
@@ -623,7 +625,7 @@ fn byte_lanes(
     bytes: usize,
     width: i64,
     packer: &mut Packer,
-) -> Option<Vec<(Id, Id, Vec<u16>)>> {
+) -> Option<Vec<Step>> {
     let order = lane_order(g, codes, bytes).unwrap_or_else(|| (0..codes.len()).collect());
     let mut steps = vec![];
     for chunk in order.chunks(bytes) {
@@ -669,6 +671,7 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
             let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
             (fresh.gathered == 0).then_some((bytes, steps))
         })?;
+    let steps = if t.plan.halves && !t.plan.pairs { halves::exchanged(g, steps) } else { steps };
     let by_group = |g: &mut Graph, e: Option<Id>| -> Vec<Id> {
         let Some(e) = e else { return vec![] };
         let lane = |i| {
@@ -679,7 +682,7 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
     };
     let (factor, rest) = (combined(g, BinOp::Mul, &p.factors), combined(g, BinOp::Add, &p.rests));
     let (factor, rest) = (by_group(g, factor), by_group(g, rest));
-    let mut packer = Packer::default();
+    let mut packer = Packer::with_windows(if t.plan.blends && t.plan.vector_bytes == 64 { 64 } else { 0 });
     let lists: Vec<&[Id]> = [&factor[..], &rest[..]].into_iter().filter(|lanes| !lanes.is_empty()).collect();
     if t.plan.fours {
         fours::words(g, &lists, t.plan.vector_bytes).into_iter().for_each(|(lanes, v)| packer.know(lanes, v));

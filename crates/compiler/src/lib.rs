@@ -18,6 +18,7 @@ pub mod dot;
 mod exchange;
 mod fours;
 pub mod gpu;
+mod halves;
 pub mod lower;
 mod matmul;
 pub mod memory;

@@ -19,6 +19,8 @@ pub struct Packer {
     pub gathered: usize,
     /// Whether lanes can be shifted by different amounts; bits are tested otherwise.
     shifts: bool,
+    /// Bytes of vectors whose words are blended and permuted by one instruction each; 0 for none.
+    windows: usize,
 }
 
 /// Bytes that a weight may be read past its last element.
@@ -28,6 +30,11 @@ impl Packer {
     /// For words whose bytes can be shifted by different amounts.
     pub fn shifting() -> Packer {
         Packer { shifts: true, ..Packer::default() }
+    }
+
+    /// Where words of vectors of so many bytes can be blended and permuted.
+    pub fn with_windows(bytes: usize) -> Packer {
+        Packer { windows: bytes, ..Packer::default() }
     }
 
     /// These lanes are packed in `v`.
@@ -258,6 +265,12 @@ impl Packer {
         if ty.bytes() == 4 && whole && (4..n).contains(&words) && words.is_power_of_two() {
             return shuffled(g, words);
         }
+        if raw
+            && ty.bytes() == 2
+            && let Some(v) = self.blended(g, offsets, ty, load)
+        {
+            return v;
+        }
         // Two equal halves of a narrower vector.
         let (a, b) = offsets.split_at(n / 2);
         if n >= 4 {
@@ -268,6 +281,75 @@ impl Packer {
         let parts = offsets.iter().map(|&o| load(g, o, 1)).collect();
         join(g, parts)
     }
+
+    /// Words that lie apart, such as the scales of blocks, from a few wide loads: each blends its words into lanes of their
+    /// own, and one shuffle orders them. `None` where that takes more than a load for each two of them.
+    fn blended(
+        &self,
+        g: &mut Graph,
+        offsets: &[i64],
+        ty: DType,
+        load: impl Fn(&mut Graph, i64, usize) -> Id,
+    ) -> Option<Id> {
+        let (n, lanes) = (offsets.len(), self.windows / 2);
+        if n < 8 || n > lanes || (1..n).any(|i| offsets[..i].contains(&offsets[i])) {
+            return None;
+        }
+        let found = windows(offsets, lanes).filter(|found| 2 * found.len() <= n)?;
+        let wide = Type::vector(ty, lanes);
+        let mut all: Option<Id> = None;
+        let mut order = vec![0; n];
+        for window in found {
+            let v = load(g, window.start, lanes);
+            let mut map: Vec<u16> = (0..lanes as u16).collect();
+            for (word, element) in window.words {
+                map[word] += lanes as u16;
+                order[element] = word as u16;
+            }
+            all = Some(match all {
+                None => v,
+                Some(before) => {
+                    let both = g.make(Op::Join, Type::vector(ty, 2 * lanes), vec![], vec![before, v]);
+                    g.make(Op::Shuffle(map), wide, vec![], vec![both])
+                }
+            });
+        }
+        Some(g.make(Op::Shuffle(order), Type::vector(ty, n), vec![], vec![all?]))
+    }
+}
+
+/// A part of memory as wide as a vector, and the words that it is read for.
+struct Window {
+    start: i64,
+    /// The lane of this word is for this element.
+    words: Vec<(usize, usize)>,
+}
+
+/// Windows of `lanes` words that hold all the elements at these offsets, each in a lane of its own. A window begins early
+/// enough that its elements find lanes that are free, and not before the first element.
+fn windows(offsets: &[i64], lanes: usize) -> Option<Vec<Window>> {
+    let first = *offsets.iter().min()?;
+    let mut taken = vec![false; lanes];
+    let mut left: Vec<usize> = (0..offsets.len()).collect();
+    left.sort_by_key(|&e| offsets[e]);
+    let mut found: Vec<Window> = vec![];
+    while let Some(&next) = left.first() {
+        let at = |shift: usize| {
+            let start = offsets[next] - 2 * shift as i64;
+            let word = |e: usize| usize::try_from(offsets[e] - start).ok().filter(|at| at % 2 == 0).map(|at| at / 2);
+            let words = left.iter().filter_map(|&e| Some((word(e)?, e)).filter(|&(w, _)| w < lanes && !taken[w]));
+            (start >= first).then(|| Window { start, words: words.collect() })
+        };
+        // Of those that take most, the one that begins latest.
+        let best = (0..lanes).rev().filter_map(at).max_by_key(|window| window.words.len())?;
+        if best.words.is_empty() {
+            return None;
+        }
+        best.words.iter().for_each(|&(word, _)| taken[word] = true);
+        left.retain(|e| !best.words.iter().any(|(_, known)| known == e));
+        found.push(best);
+    }
+    Some(found)
 }
 
 /// `a op b` of vectors. Bits that are shifted down, cut out and shifted up to their place in a code are shifted once and
@@ -420,6 +502,32 @@ mod tests {
             assert_eq!(values(&g, v), want, "{width} bits from {down} to {up}");
         }
         assert!(moved > 100, "{moved} of them moved once");
+    }
+
+    /// Scales of blocks of all lengths: every element has a lane of its own, in a window that begins at the first element
+    /// or later and holds it where its offset says.
+    #[test]
+    fn words_that_lie_apart_find_lanes_in_windows() {
+        for (stride, first, n) in (18..80).flat_map(|s| [0, 6].map(|f| [8, 16].map(|n| (s, f, n)))).flatten() {
+            let offsets: Vec<i64> = (0..n).map(|i| first + stride * i).collect();
+            let found = windows(&offsets, 32);
+            if stride % 2 == 0 {
+                assert!(found.is_some(), "{n} words {stride} bytes apart");
+            }
+            let Some(found) = found else { continue };
+            let mut lanes: Vec<usize> = found.iter().flat_map(|w| w.words.iter().map(|&(word, _)| word)).collect();
+            lanes.sort_unstable();
+            lanes.dedup();
+            assert_eq!(lanes.len(), offsets.len(), "{n} words {stride} bytes apart");
+            for window in &found {
+                assert!(window.start >= first);
+                for &(word, element) in &window.words {
+                    assert_eq!(window.start + 2 * word as i64, offsets[element]);
+                }
+            }
+        }
+        let blocks = |stride: i64| windows(&(0..16).map(|i| stride * i).collect::<Vec<_>>(), 32).map(|w| w.len());
+        assert_eq!([18, 20, 22, 34].map(blocks), [Some(4), Some(5), Some(6), Some(8)]);
     }
 
     /// All shifts down and up, with the masks of fields of all widths and without one.

@@ -32,7 +32,7 @@ const RULES: [Switch; 7] = [
 ];
 
 /// What comes after the rules.
-const LATER: [Switch; 28] = [
+const LATER: [Switch; 30] = [
     switch("choice", "alternatives of equal meaning are priced; without, the first is taken"),
     switch("fuse", "kernels hold more than one operation"),
     switch("merge", "kernels whose results a value combines become one: gate and up"),
@@ -55,6 +55,8 @@ const LATER: [Switch; 28] = [
     switch("prefetch", "weights are asked for ahead of their use"),
     switch("chains", "a sum has several accumulators"),
     switch("fours", "factors that are made of bits of several bytes stay bytes until they are whole"),
+    switch("blends", "words that lie apart are blended from wide loads (AVX-512)"),
+    switch("halves", "vectors of codes exchange halves of their groups, so that two of them share a factor"),
     switch("exchange", "values that lie along another dimension than their results are transposed in registers"),
     switch("split", "attention of one token is cut along the cache"),
     switch("slots", "each token may read the experts that it chose"),
@@ -120,6 +122,8 @@ impl Options {
         plan.hadd &= self.allows("hadd");
         plan.panels &= self.allows("panels");
         plan.fours &= self.allows("fours");
+        plan.blends &= self.allows("blends");
+        plan.halves &= self.allows("halves");
         plan.exchange &= self.allows("exchange");
         if !self.allows("few") {
             plan.few = 0;

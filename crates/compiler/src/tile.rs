@@ -48,6 +48,10 @@ pub struct Plan {
     pub hadd: bool,
     /// Whether factors that are made of bits of several bytes stay bytes until they are whole.
     pub fours: bool,
+    /// Whether words that lie apart are blended from wide loads, in vectors of 64 bytes.
+    pub blends: bool,
+    /// Whether two vectors of codes exchange halves of their groups, so that one conversion and one factor serve both.
+    pub halves: bool,
     /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
     /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
     pub few: i64,
@@ -79,6 +83,8 @@ impl Plan {
             pairs: false,
             hadd: true,
             fours: true,
+            blends: true,
+            halves: true,
             few: 0,
             panels: true,
             exchange: true,

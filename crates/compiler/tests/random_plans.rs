@@ -23,12 +23,18 @@ fn plan() -> impl Strategy<Value = Plan> {
     let vector_bytes = prop_oneof![Just(0), Just(16), Just(32), Just(64)];
     // Whether there is a matrix unit, dots, products by twos, and their sums across lanes.
     let has = (prop::bool::weighted(0.25), prop::bool::weighted(0.75), any::<bool>(), any::<bool>());
-    // Panels, exchanges in registers, factors in bytes.
-    let ways = any::<[bool; 3]>();
+    // Panels, exchanges in registers, factors in bytes, words blended, halves exchanged.
+    let ways = any::<[bool; 5]>();
     let tokens = prop_oneof![Just(1), Just(2), Just(4), Just(8), Just(16)];
     let numbers = (1..=8i64, 1..=8i64, 1..=8i64, (0..=4096i64, 0..=1024i64), 0..=12i64);
     (vector_bytes, numbers, tokens, has, ways).prop_map(
-        |(vector_bytes, (rows, streams, chains, (prefetch, near), few), tokens, has, [panels, exchange, fours])| {
+        |(
+            vector_bytes,
+            (rows, streams, chains, (prefetch, near), few),
+            tokens,
+            has,
+            [panels, exchange, fours, blends, halves],
+        )| {
             let (product, dots, pairs, hadd) = has;
             Plan {
                 vector_bytes,
@@ -43,6 +49,8 @@ fn plan() -> impl Strategy<Value = Plan> {
                 pairs,
                 hadd,
                 fours,
+                blends,
+                halves,
                 few,
                 panels,
                 exchange,

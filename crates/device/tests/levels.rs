@@ -37,6 +37,8 @@ fn programs_for(isa: Isa) -> Standalone {
             pairs: matches!(isa, Isa::Avx2 | Isa::Avx512),
             hadd: true,
             fours: true,
+            blends: true,
+            halves: true,
             few: 9,
             panels: true,
             exchange: true,
