@@ -15,7 +15,7 @@ use crate::isa::{Isa, Target};
 use crate::memory::{Memory, Place};
 use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
 use crate::pool::{Pool, SPIN, Stages, Work};
-use crate::profile::{Moment, Profile, Stopwatch};
+use crate::profile::{Clock, Profile, Stopwatch};
 use crate::threads::default_threads;
 use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
 use crate::tuned::TunedPlans;
@@ -380,9 +380,9 @@ struct Timed<'a> {
 impl Work for Timed<'_> {
     fn run(&self, worker: usize, stage: usize, units: Range<u32>) {
         self.tables.run_units(worker, stage, units, |launch, kernel| {
-            let start = Moment::now();
+            let start = self.stopwatch.now();
             kernel();
-            self.stopwatch.record(worker, launch, start, Moment::now());
+            self.stopwatch.record(worker, launch, start, self.stopwatch.now());
         });
         self.stopwatch.stage_seen(stage, Instant::now());
     }
@@ -485,10 +485,10 @@ impl Executable for CpuExecutable {
         self.ended()
     }
 
-    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
         self.prepare(memory, vars)?;
         let launches = self.tables.launches.len();
-        let stopwatch = Stopwatch::start(self.pool.workers(), launches, self.program.stages.len());
+        let stopwatch = Stopwatch::start(clock, self.pool.workers(), launches, self.program.stages.len());
         let timed = Timed { tables: &self.tables, stopwatch: &stopwatch };
         self.pool.run(&self.stages, &timed)?;
         self.ended()?;

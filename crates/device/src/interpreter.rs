@@ -22,7 +22,7 @@ use ir::interp::kernel::{Buffers, Kernel, KernelError};
 use crate::error::{Error, Result};
 use crate::memory::{Lent, Memory, Place};
 use crate::objects::CompileReport;
-use crate::profile::{Moment, Profile, Stopwatch};
+use crate::profile::{Clock, Profile, Stopwatch};
 use crate::{Device, Executable, validate};
 
 /// What an output or a value of the arena holds that nobody has written yet: NaN as floats.
@@ -143,10 +143,10 @@ impl Executable for Interpreted {
     }
 
     fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
-        self.run_profiled(memory, vars).map(drop)
+        self.run_profiled(memory, vars, Clock::Wall).map(drop)
     }
 
-    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
         let program = &self.program;
         if memory.id() != self.memory {
             return Err(Error::OtherMemory { program: program.name.clone() });
@@ -156,13 +156,13 @@ impl Executable for Interpreted {
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
         let mut named = Vars::new();
         program.vars.iter().zip(vars).for_each(|(variable, &value)| named.set(&variable.name, value));
-        let stopwatch = Stopwatch::start(1, tasks.len(), program.stages.len());
+        let stopwatch = Stopwatch::start(clock, 1, tasks.len(), program.stages.len());
         let mut index = 0;
         for (stage, of) in program.stages.iter().enumerate() {
             for launch in &of.launches {
-                let start = Moment::now();
+                let start = stopwatch.now();
                 self.launch(memory, index, launch, &named, tasks[index])?;
-                stopwatch.record(0, index, start, Moment::now());
+                stopwatch.record(0, index, start, stopwatch.now());
                 index += 1;
             }
             stopwatch.stage_seen(stage, Instant::now());

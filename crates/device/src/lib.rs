@@ -100,7 +100,7 @@ pub use lock::{Holder, MachineLock};
 pub use memory::{Element, Memory, MemoryPlan};
 pub use null::Null;
 pub use objects::{CompileReport, Progress};
-pub use profile::{LaunchTime, Profile, StageTime};
+pub use profile::{Clock, LaunchTime, Profile, StageTime};
 pub use threads::default_threads;
 pub use toolchain::{Toolchain, ToolchainConfig};
 pub use tuned::TunedPlans;
@@ -170,5 +170,5 @@ pub trait Executable: Send {
     ///
     /// # Errors
     /// As [`Executable::run`].
-    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile>;
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile>;
 }

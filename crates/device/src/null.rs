@@ -8,7 +8,7 @@ use compiler::program::Program;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::objects::CompileReport;
-use crate::profile::{Profile, Stopwatch};
+use crate::profile::{Clock, Profile, Stopwatch};
 use crate::{Device, Executable, validate};
 
 /// The device; programs are checked against their contract, not compiled, and
@@ -56,11 +56,11 @@ impl Executable for NullExecutable {
         self.check(vars)
     }
 
-    fn run_profiled(&mut self, _memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
+    fn run_profiled(&mut self, _memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
         self.check(vars)?;
         let launches = self.program.stages.iter().flat_map(|s| &s.launches);
         let tasks = launches.map(|launch| launch.tasks.eval(vars));
-        let stopwatch = Stopwatch::start(1, self.program.launches(), self.program.stages.len());
+        let stopwatch = Stopwatch::start(clock, 1, self.program.launches(), self.program.stages.len());
         Ok(stopwatch.stop(&self.program, vars, tasks))
     }
 }

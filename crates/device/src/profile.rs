@@ -27,6 +27,17 @@ pub struct Profile {
     pub rest_ns: u64,
 }
 
+/// What takes the times of a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The clock of the machine, which costs some 20 ns to read.
+    #[default]
+    Wall,
+    /// The processors' own counts too: time in which the system ran something else is told apart. Reading one is a call
+    /// of the system, of half a microsecond, so small kernels appear longer than they are.
+    Processors,
+}
+
 /// The time of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageTime {
@@ -53,7 +64,7 @@ pub struct LaunchTime {
     /// Sum over workers of the time in the kernel.
     pub busy_ns: u64,
     /// As `busy_ns`, by the processor's own count: time in which the system ran something else is not in it. By the
-    /// clock where the system has no such count.
+    /// clock where that was asked for ([`Clock::Wall`]), or where the system has no such count.
     pub processor_ns: u64,
     /// The longest that one worker spent in the kernel.
     pub longest_worker_ns: u64,
@@ -70,6 +81,7 @@ pub struct LaunchTime {
 /// Takes times during a step.
 pub(crate) struct Stopwatch {
     start: Instant,
+    by: Clock,
     workers: usize,
     launches: usize,
     /// Of each worker, what it spent in each launch.
@@ -90,14 +102,8 @@ struct Busy {
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     clock: Instant,
-    /// What its processor has spent on it.
+    /// What its processor has spent on it, if that is counted.
     processor: Option<u64>,
-}
-
-impl Moment {
-    pub(crate) fn now() -> Moment {
-        Moment { clock: Instant::now(), processor: processor_time() }
-    }
 }
 
 /// Nanoseconds that this thread has run; `None` where the system does not say.
@@ -117,14 +123,20 @@ fn processor_time() -> Option<u64> {
 }
 
 impl Stopwatch {
-    pub(crate) fn start(workers: usize, launches: usize, stages: usize) -> Stopwatch {
+    pub(crate) fn start(by: Clock, workers: usize, launches: usize, stages: usize) -> Stopwatch {
         Stopwatch {
+            by,
             workers,
             launches,
             busy: (0..workers * launches).map(|_| Busy::default()).collect(),
             ends: (0..stages).map(|_| AtomicU64::new(0)).collect(),
             start: Instant::now(),
         }
+    }
+
+    /// A moment of the worker that asks.
+    pub(crate) fn now(&self) -> Moment {
+        Moment { clock: Instant::now(), processor: (self.by == Clock::Processors).then(processor_time).flatten() }
     }
 
     /// A worker was in the kernel of a launch.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use compiler::program::{BufferKind, Count, Program};
-use device::{Cpu, CpuConfig, Device, Error, Isa, Memory, Null};
+use device::{Clock, Cpu, CpuConfig, Device, Error, Isa, Memory, Null};
 use support::{Builder, Folder, check_counting, config, counting, cpu};
 
 /// A long chain: each stage adds two neighbours of the stage before, so that a
@@ -80,7 +80,7 @@ fn steps_of_many_tokens_have_workers_of_their_own() {
         for _ in 0..3 {
             for (step, workers) in &mut steps {
                 fill(&mut memory);
-                let profile = step.run_profiled(&mut memory, &[257]).unwrap();
+                let profile = step.run_profiled(&mut memory, &[257], Clock::Wall).unwrap();
                 assert_eq!(profile.workers, *workers);
                 assert_eq!(memory.output::<i64>("y").unwrap(), expected, "{workers} workers");
             }
@@ -289,14 +289,14 @@ fn a_profile_adds_up() {
         // The least of several: another process may take the processor in the middle of any of them.
         let (mut least, mut least_rest) = ([u64::MAX; 2], f64::INFINITY);
         for _ in 0..10 {
-            let profile = executable.run_profiled(&mut memory, &[64]).unwrap();
+            let profile = executable.run_profiled(&mut memory, &[64], Clock::Wall).unwrap();
             let walls = profile.launches.iter().map(|launch| launch.wall_ns);
             least.iter_mut().zip(walls).for_each(|(least, wall)| *least = wall.min(*least));
             least_rest = least_rest.min(profile.rest_ns as f64 / profile.wall_ns as f64);
         }
         assert!(least[0] > least[1], "64 tasks and 8 of them: {least:?} ns");
         assert!(least_rest < 0.5, "{least_rest} of the time is in no launch");
-        let profile = executable.run_profiled(&mut memory, &[64]).unwrap();
+        let profile = executable.run_profiled(&mut memory, &[64], Clock::Wall).unwrap();
         assert_eq!((profile.stages.len(), profile.launches.len()), (3, 4));
         let stages: u64 = profile.stages.iter().map(|stage| stage.wall_ns).sum();
         assert_eq!(stages + profile.rest_ns, profile.wall_ns);

@@ -2,7 +2,7 @@
 
 use crate::support::{Builder, Folder, config};
 use compiler::program::{BufferKind, Count};
-use device::{Cpu, Device, Error, Memory};
+use device::{Clock, Cpu, Device, Error, Memory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,7 +35,7 @@ fn a_step_ends_where_it_is_told_to_and_the_next_is_whole() {
     left.store(STAGES / 2, Ordering::Relaxed);
     assert!(matches!(step.run(&mut memory, &[]), Err(Error::Stopped)));
     assert_eq!(count(&mut memory), STAGES + STAGES / 2);
-    assert!(matches!(step.run_profiled(&mut memory, &[]), Err(Error::Stopped)));
+    assert!(matches!(step.run_profiled(&mut memory, &[], Clock::Wall), Err(Error::Stopped)));
     left.store(usize::MAX, Ordering::Relaxed);
     step.run(&mut memory, &[]).unwrap();
     assert_eq!(count(&mut memory), 2 * STAGES + STAGES / 2);

@@ -11,7 +11,7 @@ use crate::warm::Warming;
 use crate::weights::check_choices;
 use compiler::compile::{Compiled, Log, Options};
 use compiler::program::{Buffer, BufferKind, Program};
-use device::{CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
+use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -374,7 +374,7 @@ impl Engine {
         Ok(Loaded { exe, log, vars, values })
     }
 
-    /// As [`Engine::profile`], by another program of the same step; its logits are then those of the last token.
+    /// As [`Engine::profile_with`] the processors' counts, by another program of the same step; its logits are then those of the last token.
     pub(crate) fn profile_by(
         &mut self,
         other: &mut Loaded,
@@ -389,7 +389,7 @@ impl Engine {
             }
         };
         swap(self);
-        let profile = self.profile(tokens, start);
+        let profile = self.profile_with(tokens, start, Clock::Processors);
         swap(self);
         Ok((profile?, self.output(Output::Logits, 1)?))
     }
@@ -405,7 +405,7 @@ impl Engine {
     /// # Errors
     /// A token or position out of range, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
-        self.run_single(tokens, start, rows.clone(), false)?;
+        self.run_single(tokens, start, rows.clone(), None)?;
         self.output(Output::Logits, rows.len())
     }
 
@@ -415,8 +415,18 @@ impl Engine {
     /// # Errors
     /// As [`Engine::step`].
     pub fn profile(&mut self, tokens: &[u32], start: usize) -> Result<Profile, EngineError> {
+        self.profile_with(tokens, start, Clock::Wall)
+    }
+
+    /// As [`Engine::profile`], with times by this clock.
+    pub(crate) fn profile_with(
+        &mut self,
+        tokens: &[u32],
+        start: usize,
+        clock: Clock,
+    ) -> Result<Profile, EngineError> {
         let n = tokens.len();
-        let mut profile = self.run_single(tokens, start, n - 1..n, true)?.expect("a profile");
+        let mut profile = self.run_single(tokens, start, n - 1..n, Some(clock))?.expect("a profile");
         for launch in &mut profile.launches {
             launch.bytes += launch.row_bytes * (start + n) as i64;
         }
@@ -429,7 +439,7 @@ impl Engine {
     /// # Errors
     /// An empty batch, or a failure of the device.
     pub fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
-        self.run_batch(batch, false)?;
+        self.run_batch(batch, None)?;
         self.output(batch.output(), batch.rows())
     }
 
@@ -442,7 +452,7 @@ impl Engine {
         tokens: &[u32],
         start: usize,
         rows: Range<usize>,
-        profile: bool,
+        profile: Option<Clock>,
     ) -> Result<Option<Profile>, EngineError> {
         let mut batch = std::mem::replace(&mut self.single, Batch::none());
         batch.clear();
@@ -454,7 +464,7 @@ impl Engine {
         ran
     }
 
-    fn run_batch(&mut self, batch: &Batch, profile: bool) -> Result<Option<Profile>, EngineError> {
+    fn run_batch(&mut self, batch: &Batch, profile: Option<Clock>) -> Result<Option<Profile>, EngineError> {
         if batch.rows() == 0 {
             return Err(EngineError::Batch("a batch of which no rows are wanted".into()));
         }
@@ -478,8 +488,8 @@ impl Engine {
         for (name, value) in p.vars.iter().zip(&mut p.values) {
             *value = batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
         }
-        if profile {
-            return Ok(Some(p.exe.run_profiled(&mut self.memory, &p.values)?));
+        if let Some(clock) = profile {
+            return Ok(Some(p.exe.run_profiled(&mut self.memory, &p.values, clock)?));
         }
         p.exe.run(&mut self.memory, &p.values)?;
         Ok(None)

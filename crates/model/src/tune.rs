@@ -17,7 +17,7 @@ use crate::step::{Output, Variant};
 use beam::Beam;
 use compiler::program::{Kernel, Program};
 use compiler::{Compiled, KernelKey, Numerics, Setting, Tuned};
-use device::Profile;
+use device::{Clock, Profile};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -522,7 +522,7 @@ impl<'e> Bench<'e> {
     /// Runs a step by a program, or by that of the heuristics.
     fn step(&mut self, by: Option<&mut Loaded>) -> Result<Profile, EngineError> {
         match by {
-            None => self.engine.profile(&self.tokens, self.depth),
+            None => self.engine.profile_with(&self.tokens, self.depth, Clock::Processors),
             Some(loaded) => Ok(self.engine.profile_by(loaded, &self.tokens, self.depth)?.0),
         }
     }

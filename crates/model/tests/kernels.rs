@@ -4,7 +4,7 @@
 use crate::support::{self, cpu, synth, tokens};
 use compiler::Numerics;
 use compiler::program::{BufferKind, Launch, Program, Stage};
-use device::{CompileReport, Device, Executable, Interpreter, Memory, Profile, Result};
+use device::{Clock, CompileReport, Device, Executable, Interpreter, Memory, Profile, Result};
 use ir::{DType, Op, Space};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -211,8 +211,8 @@ impl Executable for Steps {
         Ok(())
     }
 
-    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<Profile> {
-        self.whole.run_profiled(memory, vars)
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
+        self.whole.run_profiled(memory, vars, clock)
     }
 }
 
