@@ -62,6 +62,12 @@ impl Case {
             case("products by twos", &one_llama, int8, &|c| {
                 (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (32, true);
             }),
+            case("vectors of 64 bytes", &one_llama, int8, &|c| {
+                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (64, false);
+            }),
+            case("vectors of 64 bytes and K formats", &llama, int8, &|c| {
+                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (64, false);
+            }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
             case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
