@@ -223,6 +223,8 @@ struct Step<'a> {
     page: Tensor,
     /// Tiles of each split, `[T, splits]`.
     tiles: Tensor,
+    /// Splits that have tiles: the first of them, `[T, 1]`.
+    used: Tensor,
     /// Whether position `j` of that tile is visible, `[T, splits, tiles, PAGE]`.
     visible: Tensor,
     splits: i64,
@@ -289,6 +291,7 @@ impl<'a> Step<'a> {
             .binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
         let last = tile_of.reshape(&[t, Dim::Const(1)]);
         let tiles = last.binary(BinOp::Add, &n).binary(BinOp::Sub, &s.reshape(dims![1, splits])).binary(BinOp::Div, &n);
+        let used = last.binary(BinOp::Add, &one).binary(BinOp::Min, &n);
         let page = pick(&tile);
         let at = tile
             .reshape(dims![1, splits, most_tiles, 1])
@@ -308,6 +311,7 @@ impl<'a> Step<'a> {
             rows,
             page,
             tiles,
+            used,
             visible,
             splits,
             most_tiles,
@@ -587,8 +591,7 @@ impl<'a> Step<'a> {
         if self.splits == 1 {
             return parts.finish();
         }
-        let all = self.b.int32(self.splits).reshape(dims![1, 1]).expand(&[t, kv.into()]);
-        parts.fold(2, &all).finish()
+        parts.fold(2, &self.used.expand(&[t, kv.into()])).finish()
     }
 
     /// Writes rows `[T, n]` to a cache.
