@@ -282,7 +282,7 @@ impl Opened {
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = Plan::of_engine(&self.engine, self.workers(false).max(self.workers(true)));
+        let plan = Plan::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));

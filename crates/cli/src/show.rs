@@ -79,7 +79,7 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         engine.prepare(Class::One)?;
         engine.prepare(Class::Many)?;
         let threads = args.engine.threads.map_or_else(device::default_threads, usize::from);
-        let workers = threads.max(args.engine.threads_batch.map_or(0, usize::from));
+        let workers = |many| args.engine.threads_batch.filter(|_| many).map_or(threads, usize::from);
         let program = engine.program(Class::One).map(|(program, _)| program);
         Ok(Needs {
             plan: Plan::of_engine(&engine, workers),

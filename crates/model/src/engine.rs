@@ -352,9 +352,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What the programs that were compiled or loaded take together on so many
-    /// workers.
-    pub fn memory_plan(&self, workers: usize) -> MemoryPlan {
+    /// What the programs that were compiled or loaded take together on so many workers in steps of few tokens, or of many.
+    pub fn memory_plan(&self, workers: impl Fn(bool) -> usize) -> MemoryPlan {
         let ready = self.ready.values().map(Ready::program);
         let loaded = self.programs.values().map(|p| p.exe.program());
         MemoryPlan::of(&ready.chain(loaded).collect::<Vec<_>>(), workers)
