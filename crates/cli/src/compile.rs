@@ -8,7 +8,7 @@ use anyhow::Context;
 use compiler::Options;
 use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
 use model::config::Config;
-use model::step::{Class, Output, PAGE, Sizes, build};
+use model::step::{Class, Output, PAGE, ROWS, Sizes, build};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,8 +86,9 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
     Ok(target)
 }
 
-/// Every program that a command may run. Of its sizes only the number of tokens of a step is in kernels, and that is less
-/// than `--ubatch-size` where the context is.
+/// Every program that a command may run. Of its sizes only the numbers of tokens and of rows of a step are in kernels. The
+/// former is less than `--ubatch-size` where the context is; the latter is [`ROWS`], or, where the logits of all tokens are
+/// wanted and of hidden states, the former.
 fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Result<Vec<(Sizes, Options)>> {
     let context = open::context(config, Positions::Flag(args.context.ctx_size))? as i64;
     let most = i64::from(args.kernels.ubatch_size);
@@ -100,10 +101,12 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
     let cache = open::cache_kind(&args.kernels)?;
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
-    for output in [Output::Logits, Output::Hidden] {
+    for (output, rows) in [(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)] {
         for class in [Class::Prompt, Class::Many, Class::Few, Class::One, Class::Any] {
             for &most_tokens in &steps {
-                let sizes = Sizes { class, output, most_tokens, segments: 1, pages, row_pages: pages, cache };
+                let most_rows = rows.unwrap_or(most_tokens);
+                let sizes =
+                    Sizes { class, output, most_tokens, most_rows, segments: 1, pages, row_pages: pages, cache };
                 // For a server with --batch-invariant.
                 let options = if class == Class::Any { options.batch_invariant() } else { options.clone() };
                 programs.push((sizes, options));

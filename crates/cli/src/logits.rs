@@ -37,7 +37,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let batch = args.batch as usize;
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = args.batch.min(tokens.len() as u32);
-    let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(tokens.len()), true)?;
+    let mut opened = open::scoring_engine(&args.model.resolve()?, &flags, Positions::Needed(tokens.len()))?;
     let vocab = opened.engine.config().vocab;
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);

@@ -138,6 +138,11 @@ pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
     cpu_by(config, flags, true)
 }
 
+/// As [`cpu`]; Ctrl-C ends its step.
+fn stoppable_cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
+    cpu_by(CpuConfig { stop: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) }, flags, talk)
+}
+
 fn cpu_config(flags: &EngineFlags) -> CpuConfig {
     CpuConfig { cache: kernels(flags.kernel_cache.as_ref()), ..CpuConfig::from_environment() }
 }
@@ -163,11 +168,18 @@ fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Res
 /// Opens a model for one sequence and checks that it fits. Nothing is compiled for the machine yet. Ctrl-C ends the step
 /// that is under way.
 pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool) -> anyhow::Result<Opened> {
-    let cpu = || {
-        let config = CpuConfig { stop: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) };
-        cpu_by(config, flags, talk)
-    };
-    opened(path, flags, positions, None, talk, cpu)
+    opened(path, flags, positions, one_text, talk, || stoppable_cpu(flags, talk))
+}
+
+/// As [`engine`], for the logits of all tokens.
+pub fn scoring_engine(path: &Path, flags: &EngineFlags, positions: Positions) -> anyhow::Result<Opened> {
+    let sharing = |positions| Sharing { rows: None, ..one_text(positions) };
+    opened(path, flags, positions, sharing, true, || stoppable_cpu(flags, true))
+}
+
+/// One sequence, which has all of the cache.
+fn one_text(positions: i64) -> Sharing {
+    Sharing::of_texts(1, positions)
 }
 
 /// Opens a model for sequences that share a cache; `positions` are those of one. A step of several is not ended by Ctrl-C.
@@ -178,19 +190,19 @@ pub fn shared_engine(
     sharing: Sharing,
     talk: bool,
 ) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, Some(sharing), talk, || cpu(flags, talk))
+    opened(path, flags, positions, |_| sharing, talk, || cpu(flags, talk))
 }
 
 /// As [`engine`], on a processor that is there.
 pub fn engine_on(path: &Path, flags: &EngineFlags, positions: Positions, cpu: &Arc<Cpu>) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, None, true, || Ok(cpu.clone()))
+    opened(path, flags, positions, one_text, true, || Ok(cpu.clone()))
 }
 
 fn opened(
     path: &Path,
     flags: &EngineFlags,
     positions: Positions,
-    sharing: Option<Sharing>,
+    sharing: impl FnOnce(i64) -> Sharing,
     talk: bool,
     cpu: impl FnOnce() -> anyhow::Result<Arc<Cpu>>,
 ) -> anyhow::Result<Opened> {
@@ -201,7 +213,7 @@ fn opened(
     }
     let cache = cache_kind(&flags.kernels)?;
     let context = context(&config, positions)?;
-    let sharing = sharing.unwrap_or(Sharing { sequences: 1, positions: context as i64 });
+    let sharing = sharing(context as i64);
     let all = (sharing.positions as usize).max(context);
     refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
     let chunk = i64::from(flags.kernels.ubatch_size).min(all as i64);
@@ -270,7 +282,7 @@ impl Opened {
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = Plan::of_engine(&self.engine, self.workers(false).max(self.workers(true)));
+        let plan = Plan::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));

@@ -65,7 +65,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         bail!("token {id} of the text is not in the vocabulary of {vocab} tokens");
     }
     let window = windows.window();
-    let mut opened = open::engine(path, &args.engine, Positions::Needed(window), true)?;
+    let mut opened = open::scoring_engine(path, &args.engine, Positions::Needed(window))?;
     let classes = opened.engine.classes(0..window - 1);
     opened.prepare(&classes)?;
     let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;

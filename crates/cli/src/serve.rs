@@ -299,7 +299,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
     let (one, all) = args.positions(made_for);
     let places = args.parallel.unwrap_or(DEFAULT_PLACES);
-    let sharing = Sharing { sequences: i64::from(places), positions: all as i64 };
+    let sharing = Sharing::of_texts(i64::from(places), all as i64);
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), sharing, true)?;
     // Whatever the mix of requests, no step waits for a compiler.
     let mut classes = &[Class::Many, Class::Prompt, Class::Few, Class::One][..];

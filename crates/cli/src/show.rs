@@ -7,7 +7,7 @@ use crate::output::Stdout;
 use device::{Device, Null, Target};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
-use model::engine::{Engine, EngineOptions};
+use model::engine::{Engine, EngineOptions, Sharing};
 use model::plan::{self, Plan};
 use model::step::Class;
 use serde_json::{Map, Value, json};
@@ -75,11 +75,11 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let chunk = i64::from(args.engine.kernels.ubatch_size).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let device: Arc<dyn Device> = Arc::new(Null);
-        let mut engine = Engine::new(file.clone(), device, options)?;
+        let mut engine = Engine::shared(file.clone(), device, options, Sharing::of_texts(1, context as i64))?;
         engine.prepare(Class::One)?;
         engine.prepare(Class::Many)?;
         let threads = args.engine.threads.map_or_else(device::default_threads, usize::from);
-        let workers = threads.max(args.engine.threads_batch.map_or(0, usize::from));
+        let workers = |many| args.engine.threads_batch.filter(|_| many).map_or(threads, usize::from);
         let program = engine.program(Class::One).map(|(program, _)| program);
         Ok(Needs {
             plan: Plan::of_engine(&engine, workers),

@@ -59,8 +59,14 @@ fn what_is_ready_needs_no_compiler_and_gives_the_same_bits() {
     let here = logits("compiled.f32", &["--isa", LEVEL], false);
     assert_eq!(logits("ready.f32", &["--kernel-cache", text(&out)], true), here);
     // Other sizes of the cache are no other kernels.
-    let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "4", "-c", "3000"];
+    let prompt = "a b c ".repeat(200);
+    let args = ["run", "-m", text(&model), "--no-template", "-p", &prompt, "-n", "4", "-c", "3000"];
     run_bare(&[&args[..], &["--kernel-cache", text(&out)]].concat()).ok();
+    // Nor are other numbers of sequences, be they so many that a step has room for the logits of all tokens.
+    for sequences in ["3", "70"] {
+        let args = ["bench", "-m", text(&model), "-p", "40", "-n", "1", "-r", "1", "-np", sequences];
+        run_bare(&[&args[..], &["--kernel-cache", text(&out)]].concat()).ok();
+    }
     // A setting like others.
     let by_variable = bare(&args).env("KERNLOOM_KERNEL_CACHE", &out).output().expect("the program starts");
     finished(by_variable).ok();

@@ -446,9 +446,9 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// What these programs will take together on `workers` workers, before
-    /// anything is loaded. Slack and rounding to pages are left out.
-    pub fn of(programs: &[&Program], workers: usize) -> MemoryPlan {
+    /// What these programs will take together before anything is loaded, on so many workers in steps of few tokens, or of
+    /// many ([`Program::many_tokens`]). Slack and rounding to pages are left out.
+    pub fn of(programs: &[&Program], workers: impl Fn(bool) -> usize) -> MemoryPlan {
         let mut weights: BTreeMap<&str, usize> = BTreeMap::new();
         let mut regions: BTreeMap<Key, usize> = BTreeMap::new();
         let mut need = |key: Key, bytes: usize| {
@@ -458,7 +458,7 @@ impl MemoryPlan {
         for program in programs {
             need(Key::Arena, program.arena_bytes);
             let scratch = program.kernels.iter().map(|k| k.scratch_bytes).max();
-            for worker in 0..workers {
+            for worker in 0..workers(program.many_tokens) {
                 need(Key::Scratch(worker), scratch.unwrap_or(0));
             }
             for buffer in &program.buffers {
@@ -554,8 +554,12 @@ mod tests {
         assert_eq!(memory.address(first[1]), memory.address(second[0]));
         assert_ne!(memory.address(second[1]), memory.address(second[2]));
         memory.bind_scratch(2, 100).unwrap();
-        assert_eq!(memory.usage(), MemoryPlan::of(&[&one, &two], 2));
+        assert_eq!(memory.usage(), MemoryPlan::of(&[&one, &two], |_| 2));
         assert_eq!(memory.usage().allocated(), 64 + 40 + 8 + 512 + 200);
+        let many = Program { many_tokens: true, ..two };
+        let workers = |many_tokens| if many_tokens { 5 } else { 2 };
+        assert_eq!(MemoryPlan::of(&[&one, &many], workers).scratch, 500);
+        assert_eq!(MemoryPlan::of(&[&one], workers).scratch, 200);
     }
 
     #[test]

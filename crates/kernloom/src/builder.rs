@@ -7,7 +7,7 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::chat::ChatTemplate;
 use model::config::Config;
-use model::engine::EngineOptions;
+use model::engine::{EngineOptions, Sharing};
 use model::plan::{Plan, file_bytes};
 use model::sampler::{Sampler, SamplerConfig};
 use std::hash::{BuildHasher, RandomState};
@@ -29,6 +29,7 @@ pub struct Builder {
     threads: Option<usize>,
     numerics: Numerics,
     cache: Option<CacheKind>,
+    rows: Option<usize>,
     compiler: Option<PathBuf>,
     kernel_cache: Option<PathBuf>,
     template: Option<String>,
@@ -43,6 +44,7 @@ impl Builder {
             threads: None,
             numerics: Numerics::Int8,
             cache: None,
+            rows: None,
             compiler: None,
             kernel_cache: None,
             template: None,
@@ -79,6 +81,13 @@ impl Builder {
     /// [`Numerics::Exact`]. [`CacheKind::Q8_0`] takes half of the memory and is less exact.
     pub fn cache(mut self, kind: CacheKind) -> Builder {
         self.cache = Some(kind);
+        self
+    }
+
+    /// Tokens whose logits one step of [`Engine::steps`] gives at most; by default 64, as texts need only those of the last.
+    /// Each takes 4 bytes for each word of the vocabulary.
+    pub fn rows(mut self, rows: usize) -> Builder {
+        self.rows = Some(rows.max(1));
         self
     }
 
@@ -138,7 +147,12 @@ impl Builder {
             chunk: CHUNK.min(context) as i64,
             cache,
         };
-        let engine = model::engine::Engine::new(file, Arc::new(cpu), options).map_err(|e| in_file(e.into()))?;
+        let mut sharing = Sharing::of_texts(1, context as i64);
+        if let Some(rows) = self.rows {
+            sharing.rows = Some(rows as i64);
+        }
+        let engine =
+            model::engine::Engine::shared(file, Arc::new(cpu), options, sharing).map_err(|e| in_file(e.into()))?;
         Ok(Engine::of_parts(engine, tokenizer, template, self.sampling))
     }
 

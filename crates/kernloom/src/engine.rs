@@ -59,7 +59,8 @@ impl Engine {
         &self.tokenizer
     }
 
-    /// What runs the steps, for what this layer lacks; it shares the cache with the conversation.
+    /// What runs the steps, for what this layer lacks; it shares the cache with the conversation. A step gives logits of as
+    /// many tokens as [`Builder::rows`] says.
     pub fn steps(&mut self) -> &mut model::engine::Engine {
         self.sequence = Sequence::new();
         &mut self.engine

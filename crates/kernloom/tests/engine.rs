@@ -86,6 +86,18 @@ fn what_is_wrong_is_said_in_a_line() {
     assert!(chat.system_is_sendable());
 }
 
+#[test]
+fn steps_give_as_many_rows_as_the_builder_says() {
+    let logits = |engine: &mut Engine| {
+        let vocab = engine.tokenizer().vocab_len();
+        engine.steps().step(&[1; 70], 0, 0..70).map(|logits| logits.len() / vocab).map_err(|error| error.to_string())
+    };
+    let refused = logits(&mut demo()).expect_err("texts need fewer");
+    assert_eq!(refused, "a step cannot give 70 rows of logits (at most 64)");
+    let made = Engine::builder("kernloom-demo").context(512).rows(70).build();
+    assert_eq!(logits(&mut made.expect("the demo model")), Ok(70));
+}
+
 /// Compile-time facts that users rely on.
 trait Sendable {
     fn system_is_sendable(&self) -> bool;

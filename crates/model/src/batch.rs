@@ -18,6 +18,8 @@ pub struct Limits {
     pub vocab: usize,
     /// Tokens of a step.
     pub tokens: usize,
+    /// Rows of logits of a step.
+    pub rows: usize,
     /// Segments of a step.
     pub segments: usize,
     /// Positions of one sequence.
@@ -37,6 +39,14 @@ impl Limits {
         }
     }
 
+    /// Rows of an output that a step gives at most.
+    pub fn rows_of(&self, output: Output) -> usize {
+        match output {
+            Output::Logits => self.rows,
+            Output::Hidden => self.tokens,
+        }
+    }
+
     /// Pages of one sequence at most.
     pub fn row_pages(&self) -> usize {
         self.context.div_ceil(PAGE as usize)
@@ -48,7 +58,8 @@ impl Limits {
 /// ```
 /// use model::batch::{Batch, Limits};
 ///
-/// let limits = Limits { vocab: 100, tokens: 8, segments: 2, context: 128, pages: 4, reach: model::runs::Reach::NOTHING };
+/// let reach = model::runs::Reach::NOTHING;
+/// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, reach };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
 /// batch.want_last();
@@ -130,7 +141,7 @@ impl Batch {
 
     /// A batch that nothing fits into, and which has no memory.
     pub(crate) fn none() -> Batch {
-        Batch::new(Limits { vocab: 0, tokens: 0, segments: 0, context: 0, pages: 0, reach: Reach::NOTHING })
+        Batch::new(Limits { vocab: 0, tokens: 0, rows: 0, segments: 0, context: 0, pages: 0, reach: Reach::NOTHING })
     }
 
     /// Empties it.
@@ -208,7 +219,8 @@ impl Batch {
         self.want(self.token.len().saturating_sub(1)..self.token.len());
     }
 
-    /// Asks for the logits of tokens, by their places in the batch. Rows come in the order in which they are asked for.
+    /// Asks for the logits of tokens, by their places in the batch. Rows come in the order in which they are asked for. A
+    /// batch that wants more than [`Limits::rows`] is refused when it shall run ([`EngineError::Rows`]).
     pub fn want(&mut self, tokens: std::ops::Range<usize>) {
         let tokens = tokens.start.min(self.token.len())..tokens.end.min(self.token.len());
         let room = self.limits.tokens - self.rows.len().min(self.limits.tokens);
@@ -303,7 +315,7 @@ pub trait Batches {
     /// row.
     ///
     /// # Errors
-    /// An empty batch, or a failure of the device.
+    /// An empty batch, one that wants more rows than there is room for, or a failure of the device.
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError>;
 
     /// Whose threads are free between steps ([`Device::parallel_for`]); if nobody's are, the calling thread is alone.
@@ -316,7 +328,8 @@ pub trait Batches {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { vocab: 50, tokens: 4, segments: 2, context: 128, pages: 3, reach: Reach::NOTHING };
+    const LIMITS: Limits =
+        Limits { vocab: 50, tokens: 4, rows: 4, segments: 2, context: 128, pages: 3, reach: Reach::NOTHING };
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {

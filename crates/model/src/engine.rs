@@ -5,7 +5,7 @@ use crate::cache::CacheKind;
 use crate::config::{Config, ConfigError};
 use crate::kept::{self, Kept};
 use crate::runs::Reach;
-use crate::step::{Class, Output, PAGE, Sizes, StepError, Variant, build};
+use crate::step::{Class, Output, PAGE, ROWS, Sizes, StepError, Variant, build};
 use crate::unread;
 use crate::warm::Warming;
 use crate::weights::check_choices;
@@ -39,6 +39,14 @@ pub enum EngineError {
     /// A batch that does not fit into a step.
     #[error("a step cannot take {0}")]
     Batch(String),
+    /// More rows of logits than the engine has room for ([`Sharing::rows`]).
+    #[error("a step cannot give {wanted} rows of logits (at most {most})")]
+    Rows {
+        /// Rows that were asked for.
+        wanted: usize,
+        /// Rows of a step at most.
+        most: usize,
+    },
 }
 
 impl EngineError {
@@ -61,30 +69,43 @@ pub struct EngineOptions {
     pub cache: CacheKind,
 }
 
-/// How many sequences share the cache.
+/// How many sequences share the cache, and what they want of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// Sequences of a step.
     pub sequences: i64,
     /// Positions that the cache holds for all of them.
     pub positions: i64,
+    /// Rows of logits of a step at most; `None` for those of all its tokens. A step has memory for so many, each as long as
+    /// the vocabulary: of 512 tokens and 128,256 words they are 250 MiB. Hidden states are there for all tokens.
+    pub rows: Option<i64>,
 }
 
 impl Sharing {
-    /// One sequence, which has all of the cache.
+    /// One sequence, which has all of the cache and may ask for the logits of all its tokens.
     pub fn none(options: &EngineOptions) -> Sharing {
-        Sharing { sequences: 1, positions: options.context }
+        Sharing { sequences: 1, positions: options.context, rows: None }
+    }
+
+    /// Sequences that are continued: a step gives the logits of the last token of each. The bound is [`ROWS`] however many
+    /// there are, so that all have the same kernels; beyond that, there is none.
+    pub fn of_texts(sequences: i64, positions: i64) -> Sharing {
+        Sharing { sequences, positions, rows: (sequences <= ROWS).then_some(ROWS) }
     }
 
     /// The sizes that programs are compiled for.
     pub(crate) fn sizes(&self, variant: Variant, options: &EngineOptions) -> Sizes {
         let pages_of = |positions: i64| (positions + PAGE - 1) / PAGE;
         let row_pages = pages_of(options.context);
+        // A step has room for a token of each sequence.
+        let most_tokens = options.chunk.max(self.sequences);
+        let rows = self.rows.filter(|_| variant.output == Output::Logits).unwrap_or(i64::MAX);
         Sizes {
             class: variant.class,
             output: variant.output,
-            // A step has room for a token of each sequence.
-            most_tokens: options.chunk.max(self.sequences),
+            most_tokens,
+            // Programs that differ in nothing have one name.
+            most_rows: rows.clamp(1, variant.class.tokens(most_tokens).1),
             segments: self.sequences,
             pages: pages_of(self.positions).max(row_pages),
             row_pages,
@@ -98,6 +119,7 @@ impl Sharing {
         Limits {
             vocab: config.vocab as usize,
             tokens: sizes.most_tokens as usize,
+            rows: sizes.most_rows.min(sizes.most_tokens) as usize,
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
@@ -330,9 +352,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What the programs that were compiled or loaded take together on so many
-    /// workers.
-    pub fn memory_plan(&self, workers: usize) -> MemoryPlan {
+    /// What the programs that were compiled or loaded take together on so many workers in steps of few tokens, or of many.
+    pub fn memory_plan(&self, workers: impl Fn(bool) -> usize) -> MemoryPlan {
         let ready = self.ready.values().map(Ready::program);
         let loaded = self.programs.values().map(|p| p.exe.program());
         MemoryPlan::of(&ready.chain(loaded).collect::<Vec<_>>(), workers)
@@ -403,10 +424,10 @@ impl Engine {
     /// logits of the tokens `rows`, row after row.
     ///
     /// # Errors
-    /// A token or position out of range, or a failure of the device.
+    /// A token or position out of range, more rows than there is room for, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
-        self.run_single(tokens, start, rows.clone(), None)?;
-        self.output(Output::Logits, rows.len())
+        self.run_single(tokens, start, rows, None)?;
+        self.output(Output::Logits, self.single.rows())
     }
 
     /// As [`Engine::step`], with times instead of logits. Bytes of a launch are those of the rows of the cache in use
@@ -419,12 +440,7 @@ impl Engine {
     }
 
     /// As [`Engine::profile`], with times by this clock.
-    pub(crate) fn profile_with(
-        &mut self,
-        tokens: &[u32],
-        start: usize,
-        clock: Clock,
-    ) -> Result<Profile, EngineError> {
+    pub(crate) fn profile_with(&mut self, tokens: &[u32], start: usize, clock: Clock) -> Result<Profile, EngineError> {
         let n = tokens.len();
         let mut profile = self.run_single(tokens, start, n - 1..n, Some(clock))?.expect("a profile");
         for launch in &mut profile.launches {
@@ -437,7 +453,7 @@ impl Engine {
     /// for its rows, row after row.
     ///
     /// # Errors
-    /// An empty batch, or a failure of the device.
+    /// An empty batch, one that wants more rows than there is room for, or a failure of the device.
     pub fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         self.run_batch(batch, None)?;
         self.output(batch.output(), batch.rows())
@@ -468,10 +484,15 @@ impl Engine {
         if batch.rows() == 0 {
             return Err(EngineError::Batch("a batch of which no rows are wanted".into()));
         }
+        let limits = self.limits();
+        let (wanted, most) = (batch.rows(), limits.rows_of(batch.output()));
+        if wanted > most {
+            return Err(EngineError::Rows { wanted, most });
+        }
         let variant = self.variant(batch);
         self.prepare(variant)?;
         // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
-        let rows = self.limits().pages * PAGE as usize;
+        let rows = limits.pages * PAGE as usize;
         let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
         for name in caches {
             let bytes = self.memory.state_mut::<u8>(name)?;
@@ -520,5 +541,36 @@ impl Batches for Engine {
 
     fn device(&self) -> Arc<dyn Device> {
         self.device.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::Numerics;
+
+    #[test]
+    fn rows_are_bounded_where_texts_go_on_and_nowhere_else() {
+        let compiler = Options::cpu(Numerics::Int8, 64);
+        let options = EngineOptions { compiler, context: 4096, chunk: 512, cache: CacheKind::F16 };
+        let rows = |sharing: Sharing, class: Class, output: Output| {
+            sharing.sizes(Variant { class, output }, &options).most_rows
+        };
+        let (one, many) = (Sharing::of_texts(1, 4096), Sharing::of_texts(ROWS + 1, 4096));
+        let all = Sharing::none(&options);
+        for (class, bounded, most) in [
+            (Class::One, 1, 1),
+            (Class::Few, 8, 8),
+            (Class::Many, ROWS, 512),
+            (Class::Prompt, ROWS, 512),
+            (Class::Any, ROWS, 512),
+        ] {
+            assert_eq!(rows(one, class, Output::Logits), bounded, "{class:?}");
+            for (sharing, output) in [(one, Output::Hidden), (many, Output::Logits), (all, Output::Logits)] {
+                assert_eq!(rows(sharing, class, output), most, "{class:?}");
+            }
+        }
+        let few = Sharing { rows: Some(3), ..one };
+        assert_eq!([Class::Few, Class::Many].map(|class| rows(few, class, Output::Logits)), [3, 3]);
     }
 }

@@ -4,7 +4,6 @@ use crate::cache::CacheKind;
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, PAGE};
-use device::MemoryPlan;
 use std::fmt;
 
 /// Bytes of the cache for one position of one sequence.
@@ -46,18 +45,17 @@ impl Plan {
         Plan { context, weights, cache, workspace: None, available: device::available_memory() }
     }
 
-    /// What the programs that an engine has compiled need on so many workers.
-    pub fn of_engine(engine: &Engine, workers: usize) -> Plan {
-        let MemoryPlan { states, .. } = engine.memory_plan(workers);
-        let allocated = engine.memory_plan(workers).allocated() as u64;
+    /// What the programs that an engine has compiled need on so many workers in steps of few tokens, or of many.
+    pub fn of_engine(engine: &Engine, workers: impl Fn(bool) -> usize) -> Plan {
+        let plan = engine.memory_plan(workers);
         Plan {
             context: match engine.limits() {
                 limits if limits.segments == 1 => limits.context as u64,
                 limits => limits.pages as u64 * PAGE as u64,
             },
             weights: file_bytes(engine.file()),
-            cache: states as u64,
-            workspace: Some(allocated - states as u64),
+            cache: plan.states as u64,
+            workspace: Some((plan.allocated() - plan.states) as u64),
             available: device::available_memory(),
         }
     }

@@ -19,6 +19,10 @@ use std::collections::HashSet;
 /// Positions of a cache page.
 pub const PAGE: i64 = 64;
 
+/// Rows of logits of a step that has as many sequences or fewer, and is asked for the last token of each. It is one number,
+/// as a kernel of the head that is made for another one is another kernel.
+pub const ROWS: i64 = 64;
+
 /// How many tokens a program takes in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -54,7 +58,7 @@ impl Class {
     }
 
     /// Tokens of a step of it at least and at most, if a step has `most` at most.
-    fn tokens(self, most: i64) -> (i64, i64) {
+    pub(crate) fn tokens(self, most: i64) -> (i64, i64) {
         match self {
             Class::One => (1, 1),
             Class::Few => (2, 8),
@@ -151,6 +155,8 @@ pub struct Sizes {
     pub output: Output,
     /// Most tokens of a step of a class of many.
     pub most_tokens: i64,
+    /// Most rows that are asked for, as far as a step of the class has tokens.
+    pub most_rows: i64,
     /// Sequences that have a row in the page table.
     pub segments: i64,
     /// Pages of the cache.
@@ -263,7 +269,7 @@ impl<'a> Step<'a> {
         // Row after row. As their number is not part of any kernel, all numbers of segments share kernels.
         let entries = b.var("table", 1, sizes.segments * sizes.row_pages);
         let table = b.input("page_table", DType::I32, &[Dim::Sym(entries)]);
-        let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, most))]);
+        let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, sizes.most_rows.clamp(1, most)))]);
         // The page of a position: page_table[segment, position / PAGE].
         let pick = |tile: &Tensor| -> Tensor {
             let n = b.tensor(row_pages).cast(DType::I32);

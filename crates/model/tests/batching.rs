@@ -2,11 +2,13 @@
 
 use crate::support::{self, cpu, weights};
 use compiler::Numerics;
+use compiler::program::BufferKind;
 use device::Cpu;
 use gguf::Gguf;
 use model::batch::Batch;
 use model::cache::CacheKind;
-use model::engine::{Engine, EngineOptions, Sharing};
+use model::engine::{Engine, EngineError, EngineOptions, Sharing};
+use model::step::{Class, Output};
 use model::synth::{Plan, SynthOptions};
 use std::sync::Arc;
 
@@ -55,7 +57,7 @@ fn together(
     texts: &[Vec<u32>],
     steps: &[[usize; 3]],
 ) -> Vec<Vec<f32>> {
-    let sharing = Sharing { sequences: 3, positions: 64 * 9 };
+    let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None };
     let mut engine = Engine::shared(file.clone(), cpu.clone(), options.clone(), sharing).expect("an engine");
     together_in(&mut engine, texts, steps)
 }
@@ -140,7 +142,7 @@ fn batch_mates_make_no_difference_at_all_if_that_is_asked_for() {
         let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
         let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
         let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
-        let sharing = Sharing { sequences: 3, positions: 64 * 9 };
+        let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None };
         let engine = || {
             let made = Engine::shared(file.clone(), cpu.clone(), options(Numerics::Int8, cache), sharing);
             let mut engine = made.expect("an engine");
@@ -187,7 +189,7 @@ fn hidden_states_times_the_head_are_the_logits() {
         let mut batch = Batch::new(engine.limits());
         batch.add(&text, 0, &[0, 1, 2, 3]).expect("it fits");
         batch.want(0..count);
-        batch.set_output(model::step::Output::Hidden);
+        batch.set_output(Output::Hidden);
         let rows = engine.run(&batch).expect("a step");
         assert_eq!(rows.len(), count * hidden);
         let row = |x: &[f32]| {
@@ -234,4 +236,41 @@ fn what_another_sequence_left_is_not_read() {
             assert!(nmse(&got, &want) < EXACT_NMSE, "cache of {cache}, {at} tokens after another text");
         }
     }
+}
+
+#[test]
+fn more_rows_than_there_is_room_for_are_refused() {
+    let (cpu, file) = (cpu(2), file("tiny-llama", "q4_0"));
+    let exact = options(Numerics::Exact, CacheKind::F32);
+    let sharing = Sharing { sequences: 3, positions: 200, rows: Some(3) };
+    let mut engine = Engine::shared(file.clone(), cpu.clone(), exact.clone(), sharing).expect("an engine");
+    let vocab = engine.limits().vocab;
+    assert_eq!((engine.limits().tokens, engine.limits().rows), (48, 3));
+    let text = tokens(6, 30, vocab as u32);
+    let refused = |error: EngineError| {
+        assert_eq!(error.to_string(), "a step cannot give 4 rows of logits (at most 3)");
+        assert!(matches!(error, EngineError::Rows { wanted: 4, most: 3 }));
+    };
+    let mut batch = Batch::new(engine.limits());
+    for n in [30, 5] {
+        refused(engine.step(&text[..n], 0, 1..5).expect_err("four rows"));
+        batch.clear();
+        batch.add(&text[..n], 0, &[0]).expect("it fits");
+        batch.want(1..5);
+        refused(engine.run(&batch).expect_err("four rows"));
+        // What it has room for is what it would be without a bound.
+        let all = alone(&file, &cpu, &exact, &text[..n], &[n]);
+        let got = engine.step(&text[..n], 0, 2..5).expect("three rows");
+        let nmse = nmse(got, &all[2 * vocab..5 * vocab]);
+        assert!(nmse <= EXACT_NMSE, "{n} tokens: nmse {nmse:.2e}");
+    }
+    // Rows of another output are as short as the model is wide.
+    batch.set_output(Output::Hidden);
+    assert!(engine.run(&batch).is_ok());
+    // Past the tokens of a step there is nothing to ask for.
+    assert_eq!(engine.step(&text[..2], 0, 0..9).expect("two rows").len(), 2 * vocab);
+    let (program, _) = engine.program(Class::Many).expect("it has run");
+    let is_logits = |kind: &BufferKind| *kind == BufferKind::Output("logits".into());
+    let logits = program.buffers.iter().find(|buffer| is_logits(&buffer.kind)).expect("an output");
+    assert_eq!(logits.bytes, 3 * 4 * vocab);
 }

@@ -2,12 +2,21 @@
 
 use crate::support::hollow::Hollow;
 use compiler::{Compiled, Numerics, Options};
-use model::step::Class;
+use model::step::{Class, ROWS};
+use std::collections::HashSet;
+
+/// Tokens of a step.
+const MOST: i64 = 512;
 
 fn compiled(shape: &str, class: Class, without: &[&str]) -> Compiled {
+    with_rows(shape, class, without, MOST)
+}
+
+/// As [`compiled`], for so many rows of logits at most.
+fn with_rows(shape: &str, class: Class, without: &[&str], most_rows: i64) -> Compiled {
     let without = without.iter().map(|name| (*name).to_owned()).collect();
     let options = Options { without, ..Options::cpu(Numerics::Int8, 64) };
-    let hollow = Hollow { most_tokens: 512, ..Hollow::new(shape, 5) };
+    let hollow = Hollow { most_tokens: MOST, most_rows, ..Hollow::new(shape, 5) };
     hollow.compile_with(class, &options).unwrap_or_else(|e| panic!("{shape} {class:?}: {e}"))
 }
 
@@ -64,4 +73,20 @@ fn grouping_takes_no_more_kernels_than_it_did() {
     let (stages, launches) = (four.0 - three.0, four.1 - three.1);
     println!("{stages} stages, {launches} kernels");
     assert!(stages <= 15 && launches <= 20, "{stages} stages, {launches} kernels");
+}
+
+/// A bound on rows changes the kernel of the head, and no price.
+#[test]
+fn how_many_rows_there_are_matters_to_the_head_alone() {
+    for shape in ["glm-4.7-flash", "qwen3-30b-a3b", "youtu-llm-2b"] {
+        for class in [Class::Many, Class::Prompt] {
+            let [all, bounded] = [MOST, ROWS].map(|rows| with_rows(shape, class, &[], rows));
+            assert_eq!(all.log.choices, bounded.log.choices, "{shape} {class:?}");
+            let sources: HashSet<&str> = all.program.kernels.iter().map(|k| &*k.source).collect();
+            let launches = bounded.program.stages.iter().flat_map(|stage| &stage.launches);
+            let other = launches.filter(|l| !sources.contains(&*bounded.program.kernels[l.kernel].source));
+            let scopes: Vec<&str> = other.map(|l| &*l.scope).collect();
+            assert_eq!(scopes, [""], "{shape} {class:?}: one kernel, which belongs to no layer");
+        }
+    }
 }

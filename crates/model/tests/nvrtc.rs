@@ -89,6 +89,7 @@ fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
         class,
         output: model::step::Output::Logits,
         most_tokens: 64,
+        most_rows: 64,
         segments: 1,
         pages,
         row_pages: pages,

@@ -20,7 +20,7 @@ fn options(cache: CacheKind, without: &[&str]) -> EngineOptions {
 }
 
 fn engine(file: &Arc<gguf::Gguf>, cache: CacheKind, sequences: i64, without: &[&str]) -> Engine {
-    let sharing = Sharing { sequences, positions: sequences * CONTEXT };
+    let sharing = Sharing { sequences, positions: sequences * CONTEXT, rows: None };
     Engine::shared(file.clone(), cpu(2), options(cache, without), sharing).expect("a model")
 }
 

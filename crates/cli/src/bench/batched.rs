@@ -55,7 +55,7 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     let positions = cases.iter().map(Case::positions).max().unwrap_or(1);
     let sequences = parallel.iter().copied().max().unwrap_or(1);
     let pages = cases.iter().map(|case| case.pages() * case.sequences).max().unwrap_or(1);
-    let sharing = Sharing { sequences: sequences as i64, positions: pages as i64 * PAGE };
+    let sharing = Sharing::of_texts(sequences as i64, pages as i64 * PAGE);
     let path = &args.model.resolve()?;
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), sharing, true)?;
     opened.cpu()?;

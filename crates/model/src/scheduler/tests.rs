@@ -56,6 +56,7 @@ impl Batches for Paged {
             return Err(EngineError::Batch("a test".into()));
         }
         self.steps.lock().unwrap().push((batch.tokens(), batch.segments()));
+        assert!(batch.rows() <= self.limits.rows_of(batch.output()));
         let input = |name| batch.input(name).unwrap();
         let (table, width) = (input("page_table"), self.limits.row_pages());
         let place = |segment: i32, at: i32| {
@@ -175,7 +176,8 @@ struct Bench {
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
-    let limits = Limits { vocab: VOCAB, tokens, segments, context, pages, reach: crate::runs::Reach::NOTHING };
+    let reach = crate::runs::Reach::NOTHING;
+    let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
     let engine = Paged { limits, cache, logits: vec![], steps: Arc::clone(&steps), fail: Arc::clone(&fail) };

@@ -117,6 +117,8 @@ pub struct Hollow<'a> {
     pub context: i64,
     /// Tokens of a step of many at most.
     pub most_tokens: i64,
+    /// Rows of logits of such a step at most.
+    pub most_rows: i64,
     /// How it is kept, if not as the policy has it.
     pub cache: Option<CacheKind>,
 }
@@ -124,7 +126,8 @@ pub struct Hollow<'a> {
 impl<'a> Hollow<'a> {
     /// With a context of 4096 and steps of up to 64 tokens, under `int8`.
     pub fn new(shape: &'a str, layers: u32) -> Hollow<'a> {
-        Hollow { shape, layers, mixed: false, numerics: Numerics::Int8, context: 4096, most_tokens: 64, cache: None }
+        let (numerics, most) = (Numerics::Int8, 64);
+        Hollow { shape, layers, mixed: false, numerics, context: 4096, most_tokens: most, most_rows: most, cache: None }
     }
 
     /// The program of one token.
@@ -159,6 +162,7 @@ impl<'a> Hollow<'a> {
             class,
             output: model::step::Output::Logits,
             most_tokens: self.most_tokens,
+            most_rows: self.most_rows,
             segments: 1,
             pages,
             row_pages: pages,

@@ -101,6 +101,7 @@ impl Machine {
             class,
             output: model::step::Output::Logits,
             most_tokens: chunk,
+            most_rows: chunk,
             segments,
             pages: pages as i64,
             row_pages,

@@ -97,8 +97,15 @@ impl Exercise {
         let app = Arc::new(App::new(options));
         let tokenizer = tokenizer();
         let reach = Reach::NOTHING;
-        let limits =
-            Limits { vocab: tokenizer.vocab_len(), tokens: 64, segments: 4, context: CONTEXT, pages: 16, reach };
+        let limits = Limits {
+            vocab: tokenizer.vocab_len(),
+            tokens: 64,
+            rows: 4,
+            segments: 4,
+            context: CONTEXT,
+            pages: 16,
+            reach,
+        };
         let engine = Turns { limits, out: vec![] };
         let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
         let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
