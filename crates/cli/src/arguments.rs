@@ -243,7 +243,7 @@ pub struct KernelFlags {
     #[arg(long, value_enum, value_name = "TYPE", hide = true)]
     pub cache_type_v: Option<CacheType>,
     /// Tokens of a prompt that are computed in one step at most
-    #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "512",
+    #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "1024",
           overrides_with = "ubatch_size", value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub ubatch_size: u32,
     /// Passes of the compiler to leave out, see `kernloom passes`

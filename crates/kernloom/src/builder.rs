@@ -18,7 +18,7 @@ use std::sync::Arc;
 const CONTEXT: usize = 4096;
 
 /// Tokens of a step of the prompt at most.
-const CHUNK: usize = 512;
+const CHUNK: usize = 1024;
 
 /// Settings of an [`Engine`] to be. What is not set is chosen as the program `kernloom` does.
 #[derive(Clone, Debug)]

@@ -395,7 +395,8 @@ impl Engine {
         Ok(Loaded { exe, log, vars, values })
     }
 
-    /// As [`Engine::profile_with`] the processors' counts, by another program of the same step; its logits are then those of the last token.
+    /// As [`Engine::profile`], with the processors' counts and by another program of the same step; its logits are then
+    /// those of the last token.
     pub(crate) fn profile_by(
         &mut self,
         other: &mut Loaded,
