@@ -15,7 +15,7 @@ const MOST: usize = 2;
 /// The steps, two by two with halves exchanged where that is less work. Lanes of groups lie beside each other.
 pub(crate) fn exchanged(g: &mut Graph, steps: Vec<Step>) -> Vec<Step> {
     let own = |step: &Step| steps.iter().filter(|other| other.2 == step.2).count() == 1;
-    if steps.len() < 2 || steps.len() % 2 != 0 || !steps.iter().all(own) {
+    if steps.len() < 2 || !steps.len().is_multiple_of(2) || !steps.iter().all(own) {
         return steps;
     }
     let (mut out, mut shuffles) = (vec![], FxHashSet::default());
@@ -35,7 +35,7 @@ pub(crate) fn exchanged(g: &mut Graph, steps: Vec<Step>) -> Vec<Step> {
 /// The first and the second halves of the lanes of each group, in lanes of two vectors after each other.
 fn halves(a: &[u16], b: &[u16]) -> Option<[Vec<u16>; 2]> {
     let run = a.iter().take_while(|&group| *group == a[0]).count();
-    let whole = |map: &[u16]| map.len() % run == 0 && map.chunks(run).all(|c| c.iter().all(|group| *group == c[0]));
+    let whole = |map: &[u16]| map.len().is_multiple_of(run) && map.chunks(run).all(|c| c.iter().all(|group| *group == c[0]));
     let apart = a.len() == b.len() && a.iter().all(|group| !b.contains(group));
     if !apart || run < 4 || run % 2 != 0 || !whole(a) || !whole(b) {
         return None;
