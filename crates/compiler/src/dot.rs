@@ -515,9 +515,10 @@ pub(crate) fn integer_dot(
                     _ => bytes,
                 };
                 let (far, near) = (ahead(g, t.plan.prefetch), ahead(g, t.plan.near));
+                let mut ask = |level, ahead| prefetches(g, &loads, q.range, level, ahead);
                 let lines = match t.plan.near {
-                    0 => prefetches(g, &loads, 1, far),
-                    _ => [prefetches(g, &loads, 1, near), prefetches(g, &loads, 2, far)].concat(),
+                    0 => ask(1, far),
+                    _ => [ask(1, near), ask(2, far)].concat(),
                 };
                 fetch.extend(lines.into_iter().filter(|line| !fetch.contains(line)).collect::<Vec<_>>());
             }
@@ -579,26 +580,33 @@ impl Pattern {
     }
 }
 
-/// Asks for every line that the loads will touch so many bytes ahead, into the cache of this level.
-fn prefetches(g: &mut Graph, loads: &[Id], level: u8, ahead: i64) -> Vec<Id> {
+/// Asks for every line that the loads will touch so many bytes ahead, into the cache of this level. `range` counts the
+/// rounds of the loop around them.
+fn prefetches(g: &mut Graph, loads: &[Id], range: Id, level: u8, ahead: i64) -> Vec<Id> {
     let Some(&first) = loads.first() else { return vec![] };
     let buffer = g.src(first)[0];
     let base = Linear::of(g, g.src(first)[1]);
     // From the first to the last byte of each: where rows begin within a line, what is left out would be missed.
     let mut lines: Vec<i64> = vec![];
+    let mut end = i64::MIN;
     for &load in loads.iter().filter(|&&l| g.src(l)[0] == buffer) {
         let at = Linear::of(g, g.src(load)[1]);
         if at.terms == base.terms {
             let last = at.constant + g.ty(load).bytes() as i64 - 1;
-            lines.extend(at.constant.div_euclid(LINE)..=last.div_euclid(LINE));
+            lines.extend((at.constant.div_euclid(LINE)..=last.div_euclid(LINE)).map(|line| line * LINE));
+            end = end.max(last);
         }
     }
     lines.sort_unstable();
     lines.dedup();
+    // The last byte lies in a line after these, unless the next round begins before that.
+    if lines[0] + base.coefficient(range) > lines[lines.len() - 1] + LINE {
+        lines.push(end);
+    }
     lines
         .into_iter()
         .map(|line| {
-            let at = Linear { terms: base.terms.clone(), constant: line * LINE + ahead }.build(g);
+            let at = Linear { terms: base.terms.clone(), constant: line + ahead }.build(g);
             g.make(Op::Prefetch(level), DType::Index, vec![], vec![buffer, at])
         })
         .collect()

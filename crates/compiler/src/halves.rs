@@ -35,7 +35,8 @@ pub(crate) fn exchanged(g: &mut Graph, steps: Vec<Step>) -> Vec<Step> {
 /// The first and the second halves of the lanes of each group, in lanes of two vectors after each other.
 fn halves(a: &[u16], b: &[u16]) -> Option<[Vec<u16>; 2]> {
     let run = a.iter().take_while(|&group| *group == a[0]).count();
-    let whole = |map: &[u16]| map.len().is_multiple_of(run) && map.chunks(run).all(|c| c.iter().all(|group| *group == c[0]));
+    let whole =
+        |map: &[u16]| map.len().is_multiple_of(run) && map.chunks(run).all(|c| c.iter().all(|group| *group == c[0]));
     let apart = a.len() == b.len() && a.iter().all(|group| !b.contains(group));
     if !apart || run < 4 || run % 2 != 0 || !whole(a) || !whole(b) {
         return None;

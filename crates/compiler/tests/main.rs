@@ -8,6 +8,7 @@ mod fuzz_graphs;
 mod gpu;
 mod interpreter;
 mod invented_model;
+mod prefetches;
 mod product;
 mod random_plans;
 mod streams;
