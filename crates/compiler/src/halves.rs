@@ -1,7 +1,7 @@
 //! Dots of two vectors of codes in the lanes of one.
 //!
-//! A vector of codes holds a few groups, each in lanes of its own, and each vector of dots is converted and scaled by the
-//! factors of its groups. Where two vectors exchange halves of their groups, both hold half of all these groups, in the
+//! A vector of codes holds a few groups, each in lanes of its own, and each vector of dots is converted and scaled by
+//! the factors of its groups. Where two vectors exchange halves of their groups, both hold half of all these groups, in the
 //! same lanes: their dots sum up as integers, and there is one conversion and one product for two. The exchange is a
 //! shuffle of bytes as they are loaded, before bits are taken apart, so it serves all codes that share these bytes.
 

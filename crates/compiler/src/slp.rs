@@ -282,8 +282,8 @@ impl Packer {
         join(g, parts)
     }
 
-    /// Words that lie apart, such as the scales of blocks, from a few wide loads: each blends its words into lanes of their
-    /// own, and one shuffle orders them. `None` where that takes more than a load for each two of them.
+    /// Words that lie apart, such as the scales of blocks, from a few wide loads: each blends its words into lanes of
+    /// their own, and one shuffle orders them. `None` where that takes more than a load for each two of them.
     fn blended(
         &self,
         g: &mut Graph,
@@ -325,8 +325,8 @@ struct Window {
     words: Vec<(usize, usize)>,
 }
 
-/// Windows of `lanes` words that hold all the elements at these offsets, each in a lane of its own. A window begins early
-/// enough that its elements find lanes that are free, and not before the first element.
+/// Windows of `lanes` words that hold all the elements at these offsets, each in a lane of its own. A window begins
+/// early enough that its elements find lanes that are free, and not before the first element.
 fn windows(offsets: &[i64], lanes: usize) -> Option<Vec<Window>> {
     let first = *offsets.iter().min()?;
     let mut taken = vec![false; lanes];

@@ -55,7 +55,7 @@ fn no_line_of_a_row_is_left_out() {
                 assert_eq!(levels.keys().copied().collect::<Vec<_>>(), [1, 2], "{name}: both caches");
                 for (level, lines) in &mut levels {
                     lines.sort_unstable();
-                    // The first line of the next round comes after the last byte of this, which may be one that nothing reads.
+                    // The next round begins after the last byte of this, which may be one that nothing reads.
                     let (first, last) = (lines[0], lines[lines.len() - 1]);
                     assert!(
                         last + LINE + unread >= first + stride,
