@@ -14,7 +14,7 @@ use support::{Run, command, finished, folder, run, text, tiny};
 /// A folder of kernels in which no search was made; those that are compiled stay from one run to the next.
 fn kernels(name: &str) -> PathBuf {
     let folder = folder().join(format!("tuned-{name}"));
-    let _ = std::fs::remove_dir_all(folder.join("tuned-1"));
+    let _ = std::fs::remove_dir_all(folder.join("tuned-2"));
     folder
 }
 
@@ -131,7 +131,7 @@ fn a_folder_that_cannot_be_written_is_an_error_at_once() {
     std::fs::write(&blocked, "a file where a folder should be").expect("a test file");
     let ran = search(&blocked, &["-p", "1", "--seconds", "600"]);
     let line = ran.error(1);
-    assert!(line.starts_with("error: cannot write ") && line.contains("tuned-1"), "{line}");
+    assert!(line.starts_with("error: cannot write ") && line.contains("tuned-2"), "{line}");
     let wrong = search(&kernels("wrong"), &["-p", "0"]);
     assert!(wrong.error(2).contains("-p"));
 }
@@ -145,7 +145,7 @@ fn an_interrupted_search_keeps_what_it_has() {
     let child = command(&[&args[..], &["--lock", text(&lock)]].concat()).spawn().expect("the program starts");
     // The folder is made before the search begins; a search that is interrupted before that ends at once.
     let start = Instant::now();
-    while !kernels.join("tuned-1").is_dir() && start.elapsed() < Duration::from_secs(60) {
+    while !kernels.join("tuned-2").is_dir() && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_secs(8));

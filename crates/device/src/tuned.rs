@@ -19,7 +19,7 @@ use crate::isa::Target;
 use crate::processor;
 
 /// Changes whenever files of older versions would be misread.
-const LAYOUT: &str = "tuned-1";
+const LAYOUT: &str = "tuned-2";
 
 /// What a file begins with.
 const HEAD: &str = "kernloom tuned plans";
