@@ -9,7 +9,7 @@
 use crate::fours;
 use crate::halves;
 use crate::lower::Item;
-use crate::slp::Packer;
+use crate::slp::{Packer, of_two};
 use crate::tile::{Tiler, collect_loads, depends, expand_copies, make_loop, or_last, replace, zero};
 use ir::index::{Linear, bounds};
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
@@ -182,10 +182,9 @@ impl Dots {
             let of_part = |first: u16| [first, first + 2, lanes + first, lanes + first + 2];
             (0..lanes).step_by(part).flat_map(of_part).map(|lane| lane + odd).collect()
         };
-        let both = crate::slp::join(g, vec![a, b]);
         let mut half = |odd: u16| {
             let map = from(odd).into_iter().flat_map(|lane| [2 * lane, 2 * lane + 1]).collect();
-            g.make(Op::Shuffle(map), ty, vec![], vec![both])
+            of_two(g, a, b, map)
         };
         let (even, odd) = (half(0), half(1));
         let sum = g.add(even, odd);
@@ -514,12 +513,12 @@ pub(crate) fn integer_dot(
                     }
                     _ => bytes,
                 };
-                let (far, near) = (ahead(g, t.plan.prefetch), ahead(g, t.plan.near));
-                let mut ask = |level, ahead| prefetches(g, &loads, q.range, level, ahead);
-                let lines = match t.plan.near {
-                    0 => ask(1, far),
-                    _ => [ask(1, near), ask(2, far)].concat(),
+                let far = ahead(g, t.plan.prefetch);
+                let asked = match t.plan.near {
+                    0 => vec![(1, far)],
+                    near => vec![(1, ahead(g, near)), (2, far)],
                 };
+                let lines = prefetches(g, &loads, q.range, &asked);
                 fetch.extend(lines.into_iter().filter(|line| !fetch.contains(line)).collect::<Vec<_>>());
             }
         }
@@ -580,9 +579,9 @@ impl Pattern {
     }
 }
 
-/// Asks for every line that the loads will touch so many bytes ahead, into the cache of this level. `range` counts the
-/// rounds of the loop around them.
-fn prefetches(g: &mut Graph, loads: &[Id], range: Id, level: u8, ahead: i64) -> Vec<Id> {
+/// Asks for every line that the loads will touch, for each cache that is `asked`: into the one of this level, so many bytes
+/// ahead. `range` counts the rounds of the loop around them.
+fn prefetches(g: &mut Graph, loads: &[Id], range: Id, asked: &[(u8, i64)]) -> Vec<Id> {
     let Some(&first) = loads.first() else { return vec![] };
     let buffer = g.src(first)[0];
     let base = Linear::of(g, g.src(first)[1]);
@@ -603,13 +602,12 @@ fn prefetches(g: &mut Graph, loads: &[Id], range: Id, level: u8, ahead: i64) -> 
     if lines[0] + base.coefficient(range) > lines[lines.len() - 1] + LINE {
         lines.push(end);
     }
-    lines
-        .into_iter()
-        .map(|line| {
-            let at = Linear { terms: base.terms.clone(), constant: line + ahead }.build(g);
-            g.make(Op::Prefetch(level), DType::Index, vec![], vec![buffer, at])
-        })
-        .collect()
+    let all = asked.iter().flat_map(|&(level, ahead)| lines.iter().map(move |line| (level, line + ahead)));
+    all.map(|(level, constant)| {
+        let at = Linear { terms: base.terms.clone(), constant }.build(g);
+        g.make(Op::Prefetch(level), DType::Index, vec![], vec![buffer, at])
+    })
+    .collect()
 }
 
 /// Lane `i` of the result is the factor of group `map[i]`.

@@ -6,7 +6,8 @@
 //! shuffle of bytes as they are loaded, before bits are taken apart, so it serves all codes that share these bytes.
 
 use crate::dot::Step;
-use ir::{Graph, Id, Op, Type};
+use crate::slp::of_two;
+use ir::{Graph, Id, Op};
 use rustc_hash::FxHashSet;
 
 /// Shuffles that a pair may take; it saves a conversion, a shuffle of factors and a multiply-add.
@@ -72,11 +73,10 @@ fn below(g: &mut Graph, a: Id, b: Id, lanes: &[u16], shuffles: &mut FxHashSet<Id
 
 /// These lanes of `a` and then `b`.
 fn shuffled(g: &mut Graph, a: Id, b: Id, lanes: &[u16]) -> Id {
-    let ty = Type::vector(g.dtype(a), lanes.len());
-    if a == b {
-        let map = lanes.iter().map(|lane| lane % ty.lanes).collect();
-        return g.make(Op::Shuffle(map), ty, vec![], vec![a]);
+    if a != b {
+        return of_two(g, a, b, lanes.to_vec());
     }
-    let both = g.make(Op::Join, Type::vector(ty.base, 2 * lanes.len()), vec![], vec![a, b]);
-    g.make(Op::Shuffle(lanes.to_vec()), ty, vec![], vec![both])
+    let ty = g.ty(a);
+    let map = lanes.iter().map(|lane| lane % ty.lanes).collect();
+    g.make(Op::Shuffle(map), ty, vec![], vec![a])
 }

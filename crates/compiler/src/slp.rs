@@ -296,7 +296,6 @@ impl Packer {
             return None;
         }
         let found = windows(offsets, lanes).filter(|found| 2 * found.len() <= n)?;
-        let wide = Type::vector(ty, lanes);
         let mut all: Option<Id> = None;
         let mut order = vec![0; n];
         for window in found {
@@ -308,10 +307,7 @@ impl Packer {
             }
             all = Some(match all {
                 None => v,
-                Some(before) => {
-                    let both = g.make(Op::Join, Type::vector(ty, 2 * lanes), vec![], vec![before, v]);
-                    g.make(Op::Shuffle(map), wide, vec![], vec![both])
-                }
+                Some(before) => of_two(g, before, v, map),
             });
         }
         Some(g.make(Op::Shuffle(order), Type::vector(ty, n), vec![], vec![all?]))
@@ -436,6 +432,14 @@ pub fn splat(g: &mut Graph, v: Id, lanes: usize) -> Id {
         return g.make(Op::Lanes(vec![c; lanes]), Type::vector(ty.base, lanes), vec![], vec![]);
     }
     g.make(Op::Splat, Type::vector(ty.base, lanes), vec![], vec![v])
+}
+
+/// These lanes of `a` and then `b`, two vectors of one type: one instruction where there are as many of them.
+pub(crate) fn of_two(g: &mut Graph, a: Id, b: Id, lanes: Vec<u16>) -> Id {
+    let (ty, own) = (g.dtype(a), usize::from(g.ty(a).lanes));
+    let both = g.make(Op::Join, Type::vector(ty, 2 * own), vec![], vec![a, b]);
+    let wanted = Type::vector(ty, lanes.len());
+    g.make(Op::Shuffle(lanes), wanted, vec![], vec![both])
 }
 
 /// Values one after another; joins of joins are one join.

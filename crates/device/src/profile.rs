@@ -28,10 +28,9 @@ pub struct Profile {
 }
 
 /// What takes the times of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The clock of the machine, which costs some 20 ns to read.
-    #[default]
     Wall,
     /// The processors' own counts too: time in which the system ran something else is told apart. Reading one is a call
     /// of the system, of half a microsecond, so small kernels appear longer than they are.
