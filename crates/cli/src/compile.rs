@@ -1,21 +1,39 @@
-//! `compile`: the kernels of a model, built ahead of time for this machine or others, in a folder for `--kernel-cache`.
+//! `compile`: the kernels of a model, built ahead of time for this machine or others, in a folder for `--kernel-cache`; or
+//! their sources, to be read.
 
 use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo};
+use crate::debug;
+use crate::failure::Usage;
 use crate::open::{self, Positions};
 use crate::output::Stdout;
 use crate::terminal;
 use anyhow::Context;
+use clap::ValueEnum;
 use compiler::Options;
 use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
 use model::config::Config;
 use model::step::{Class, Output, PAGE, ROWS, Sizes, build};
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The target that stands for this machine.
 const NATIVE: &str = "native";
+
+/// The target of kernels for blocks of threads, of which there are sources only.
+const CUDA: &str = "cuda";
+
+/// What is written of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    /// Objects that run, for `--kernel-cache`
+    Objects,
+    /// The source of each program, and its schedule with all decisions beside it; needs no compiler, and knows the
+    /// target cuda too
+    Source,
+}
 
 /// What to build, for what machines, and where to.
 #[derive(clap::Args, Debug)]
@@ -28,6 +46,9 @@ pub struct Arguments {
     /// Machines to build for: x86-64-v3 (AVX2), x86-64-v4 (AVX-512), neon, another level of `kernloom doctor`, or native
     #[arg(long, value_name = "TARGETS", value_delimiter = ',', default_value = NATIVE)]
     target: Vec<String>,
+    /// What to write
+    #[arg(long, value_enum, default_value = "objects")]
+    emit: Emit,
     /// Folder to write to; made if it is not there
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
@@ -42,6 +63,16 @@ pub struct Arguments {
 
 /// Builds.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    match args.emit {
+        Emit::Objects => objects(args),
+        Emit::Source => sources(args),
+    }
+}
+
+fn objects(args: &Arguments) -> anyhow::Result<()> {
+    if args.target.iter().any(|name| name == CUDA) {
+        return Err(Usage(format!("there are no objects for {CUDA} yet; --emit source writes its kernels")).into());
+    }
     let toolchain = ToolchainConfig { compiler: args.kernels.cc.clone(), ..ToolchainConfig::from_environment() };
     let targets: Vec<Target> =
         args.target.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
@@ -56,7 +87,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         });
         let ahead = Ahead::new(target, &toolchain, &args.out, jobs, Some(progress))?;
         let mut built = 0;
-        for (sizes, options) in programs(args, &config, target)? {
+        for (sizes, options) in programs(args, &config, &open::compiler_options(&args.kernels, target)?)? {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
             built += ahead.build(&program)?.compiled;
         }
@@ -71,6 +102,41 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         out.flush()?;
     }
     Ok(())
+}
+
+/// A folder for each target; in it, for each program, its source and what was decided about it.
+fn sources(args: &Arguments) -> anyhow::Result<()> {
+    let path = args.model.resolve()?;
+    let file = open::file(&path)?;
+    let config = open::config(&file, &path)?;
+    for name in &args.target {
+        let (options, ending) = match name.as_str() {
+            CUDA => (open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?, "cu"),
+            NATIVE => (open::compiler_options(&args.kernels, &Target::detect(None)?)?, "c"),
+            name => (open::compiler_options(&args.kernels, &name.parse()?)?, "c"),
+        };
+        let folder = args.out.join(name);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let mut kernels = 0;
+        for (sizes, options) in programs(args, &config, &options)? {
+            let compiled = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?;
+            let program = &compiled.program;
+            kernels += program.kernels.len();
+            let stem = format!("{}-{}-tokens-{}-rows", program.name, sizes.most_tokens, sizes.most_rows);
+            let code = program.kernels.iter().map(|kernel| kernel.source.as_str());
+            let code: String = std::iter::once(program.prelude.as_str()).chain(code).collect();
+            write(&folder.join(format!("{stem}.{ending}")), &code)?;
+            write(&folder.join(format!("{stem}.txt")), &debug::text(sizes.class, &compiled, debug::DECISIONS))?;
+        }
+        let mut out = Stdout;
+        writeln!(out, "{}: wrote {kernels} kernels for {name}", folder.display())?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The target of a name; what the compiler does not know of this machine is left out, as when a model is run.
@@ -89,7 +155,7 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 /// Every program that a command may run. Of its sizes only the numbers of tokens and of rows of a step are in kernels. The
 /// former is less than `--ubatch-size` where the context is; the latter is [`ROWS`], or, where the logits of all tokens are
 /// wanted and of hidden states, the former.
-fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Result<Vec<(Sizes, Options)>> {
+fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
     let context = open::context(config, Positions::Flag(args.context.ctx_size))? as i64;
     let most = i64::from(args.kernels.ubatch_size);
     let mut steps = vec![most.min(context)];
@@ -97,7 +163,6 @@ fn programs(args: &Arguments, config: &Config, target: &Target) -> anyhow::Resul
         // The sequences of a server have more room together.
         steps.push(most);
     }
-    let options = open::compiler_options(&args.kernels, target)?;
     let cache = open::cache_kind(&args.kernels)?;
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];

@@ -1,13 +1,20 @@
-//! `--debug 1..6`: what the compiler made of a step, on stderr.
+//! `--debug 1..6`: what the compiler made of a step.
 
 use crate::terminal;
 use compiler::Compiled;
 use model::step::Class;
 use std::fmt::Write;
 
-/// Prints everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR; the device
-/// adds 6, assembly.
+/// The level of [`text`] that has all but what kernels are written in.
+pub const DECISIONS: u8 = 3;
+
+/// Prints everything up to a level; the device adds 6, assembly.
 pub fn print(class: Class, compiled: &Compiled, level: u8) {
+    terminal::line(text(class, compiled, level).trim_end());
+}
+
+/// Everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR.
+pub fn text(class: Class, compiled: &Compiled, level: u8) -> String {
     let program = &compiled.program;
     let mut out = String::new();
     let name = &program.name;
@@ -31,7 +38,7 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
             let _ = writeln!(out, "kernel {}: {paths}; scratch {} bytes", kernel.symbol, kernel.scratch_bytes);
         }
     }
-    if level >= 3 {
+    if level >= DECISIONS {
         let _ = writeln!(out, "{}", compiled.log);
     }
     if level >= 4 {
@@ -42,5 +49,5 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
             let _ = writeln!(out, "IR of {}:\n{}", kernel.symbol, ir::print::kernel(&compiled.graph, body.root));
         }
     }
-    terminal::line(out.trim_end());
+    out
 }

@@ -84,7 +84,7 @@ pub fn cache_kind(flags: &KernelFlags) -> Result<CacheKind, Usage> {
 }
 
 /// How numbers are represented.
-fn numerics(flags: &KernelFlags) -> compiler::Numerics {
+pub fn numerics(flags: &KernelFlags) -> compiler::Numerics {
     match flags.numerics {
         Numerics::Exact => compiler::Numerics::Exact,
         Numerics::Int8 => compiler::Numerics::Int8,
@@ -93,11 +93,15 @@ fn numerics(flags: &KernelFlags) -> compiler::Numerics {
 
 /// What the compiler may do.
 pub fn compiler_options(flags: &KernelFlags, target: &Target) -> Result<Options, Usage> {
+    leave_out(flags, target.options(numerics(flags)))
+}
+
+/// Options without the passes that the flags leave out.
+pub fn leave_out(flags: &KernelFlags, mut options: Options) -> Result<Options, Usage> {
     let names = compiler::pass_names();
     if let Some(unknown) = flags.without.iter().find(|w| !names.contains(&w.as_str())) {
         return Err(Usage(format!("there is no pass '{unknown}' to leave out (passes: {})", names.join(", "))));
     }
-    let mut options = target.options(numerics(flags));
     options.without = flags.without.clone();
     if flags.fuse == OnOff::Off {
         options.without.push("fuse".into());

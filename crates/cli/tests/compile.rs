@@ -100,6 +100,20 @@ fn what_is_not_ready_is_one_line() {
 }
 
 #[test]
+fn sources_of_every_target_need_no_compiler() {
+    let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("sources"));
+    let args = ["compile", "-m", text(&model), "--emit", "source", "--target", "avx2,neon,cuda", "--out", text(&out)];
+    run_bare(&args).ok();
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).expect("a text");
+    let schedule = read("avx2/one-1024-tokens-64-rows.txt");
+    assert!(schedule.starts_with("program one (One)") && schedule.contains("schedule cache:"), "{schedule}");
+    let (c, cuda) = (read("neon/prompt-1024-tokens-64-rows.c"), read("cuda/one-1024-tokens-64-rows.cu"));
+    assert!(c.contains("#include") && !c.contains("__global__") && cuda.contains("__global__"));
+    let refused = run_bare(&["compile", "-m", text(&model), "--target", "cuda", "--out", text(&out)]);
+    assert!(refused.error(2).contains("--emit source"), "{}", refused.err);
+}
+
+#[test]
 fn what_cannot_be_built_is_one_line() {
     let out = folder().join("nothing");
     let build = |target: &str| bare(&["compile", "--target", target, "--out", text(&out)]).output();
