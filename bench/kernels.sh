@@ -8,7 +8,7 @@
 set -euo pipefail
 
 # One of each plan: widths of 16, 32 and 64 bytes, dots of two and of four, the matrix unit, blocks of threads.
-int8=scalar,avx2,avxvnni,avx512,avx512vnni,avx512vnni+amx-bf16,neon,cuda
+int8=scalar,avx2,avx-vnni,avx512,avx512-vnni,avx512-vnni+amx-bf16,neon,cuda
 exact=avx2,avx512,cuda
 
 work=$(mktemp -d)

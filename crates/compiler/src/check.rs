@@ -2,10 +2,10 @@
 //! its stage. Debug builds run them always, others if
 //! [`Options::check`](crate::Options::check) says so. They prove form, not meaning.
 
-use crate::compile::CompileError;
+use crate::error::CompileError;
+use crate::kernel::body::Body;
 use crate::lower::{Item, Nest};
 use crate::schedule::Schedule;
-use crate::tile::Body;
 use ir::spec::{SpecError, check_kernel, check_scalars, check_tensor};
 use ir::{Axis, Graph, Id, Op, Space, print};
 

@@ -1,45 +1,41 @@
 //! The compiler: from tensor code to a program of fused kernels.
 //!
-//! [`tensor`] records what to compute; [`mod@compile`] lists the passes in order;
-//! [`mod@choice`] takes one of several alternatives; [`rules`] are the rewrites; [`classify`], [`axes`] and [`schedule`] decide
-//! what is computed together; [`lower`] turns each kernel into loops over the
-//! index algebra; [`tile`], [`slp`], [`dot`] and `matmul` choose lanes and
-//! accumulators; [`gpu`] does the same for blocks of threads; [`render_c`] writes
-//! C and [`render_cuda`] CUDA; [`tuned`] holds plans that a search has found; [`memory`] lays out buffers; [`products`]
-//! says which path each matrix product took; [`program`] is the result, and `reads` says what it reads for reports.
+//! | room | what lives there |
+//! |---|---|
+//! | [`tensor`] | records what to compute |
+//! | [`mod@compile`] | the passes, in order: the page to read first |
+//! | [`rewrite`] | rules, and which of several alternatives is taken, by price |
+//! | [`schedule`] | what is computed together: roles, axes, groups, stages |
+//! | [`lower`] | each kernel as loops over the index algebra |
+//! | [`kernel`] | what kernels of all targets are made with: statements, expressions, vectors of equal expressions |
+//! | [`cpu`] | lanes and accumulators of a core, with a path for each kind of sum; plans that a search has found |
+//! | [`gpu`] | the same for blocks of threads |
+//! | [`render`] | C and CUDA |
+//! | [`program`] | the result: kernels, launches, stages, the memory that they share, and what reports say of them |
+//!
 //! [`mod@switches`] lists what can be left out by name.
 
-pub mod axes;
 mod check;
-pub mod choice;
-pub mod classify;
 pub mod compile;
-pub mod dot;
-mod exchange;
-mod fours;
+pub mod cpu;
+pub mod error;
 pub mod gpu;
-mod halves;
+pub mod kernel;
+pub mod log;
 pub mod lower;
-mod matmul;
-pub mod memory;
-mod price;
-mod product;
-pub mod products;
+pub mod options;
 pub mod program;
-mod reads;
-pub mod render_c;
-pub mod render_cuda;
-pub mod rules;
+pub mod render;
+pub mod rewrite;
 pub mod schedule;
-mod shared;
-pub mod slp;
 pub mod switches;
+mod target;
 pub mod tensor;
-pub mod tile;
-mod transpose;
-pub mod tuned;
 
-pub use compile::{CompileError, Compiled, Cuts, Numerics, Options, compile};
+pub use compile::{Compiled, compile};
+pub use cpu::tuned::{KernelKey, Setting, Tuned};
+pub use error::CompileError;
+pub use log::Log;
+pub use options::{Cuts, Numerics, Options};
 pub use switches::{Switch, groups, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};
-pub use tuned::{KernelKey, Setting, Tuned};

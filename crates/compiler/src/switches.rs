@@ -4,7 +4,8 @@
 //! longer. They exist to blame and to measure: `bench --each-off` leaves out each in turn. A name changes the source of
 //! kernels, and that is what caches of kernels go by.
 
-use crate::compile::{NEEDED, OFFERS, Options, PASSES, Pass};
+use crate::options::Options;
+use crate::rewrite::passes::{LAYOUT, NEEDED, OFFERS, PASSES, Pass};
 use std::sync::Arc;
 
 /// A name, and what happens only if it is not left out.
@@ -67,8 +68,12 @@ const LATER: [Switch; 30] = [
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
 pub fn switches() -> Vec<Switch> {
-    let rules =
-        [&OFFERS].into_iter().chain(PASSES).flat_map(|pass| pass.rules).filter(|rule| !NEEDED.contains(&rule.name));
+    let rules = [&OFFERS]
+        .into_iter()
+        .chain(PASSES)
+        .chain([&LAYOUT])
+        .flat_map(|pass| pass.rules)
+        .filter(|rule| !NEEDED.contains(&rule.name));
     let described = |name| RULES.into_iter().find(|s| s.name == name).unwrap_or(switch(name, "a rule"));
     rules.map(|rule| described(rule.name)).chain(LATER).collect()
 }
@@ -80,7 +85,8 @@ pub fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
         let rules = pass.rules.iter().map(|rule| rule.name).filter(|name| !NEEDED.contains(name)).collect();
         (pass.name, rules)
     };
-    PASSES.iter().filter(|pass| all.iter().all(|switch| switch.name != pass.name)).map(of).collect()
+    let passes = PASSES.iter().chain([&LAYOUT]);
+    passes.filter(|pass| all.iter().all(|switch| switch.name != pass.name)).map(of).collect()
 }
 
 /// The names of [`switches`] and of [`groups`].

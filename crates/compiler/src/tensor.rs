@@ -418,7 +418,7 @@ impl Tensor {
     }
 
     /// Alternatives of equal meaning, with a name for each, of which the compiler takes one by its price
-    /// ([`mod@crate::choice`]). `name` says in reports what is chosen; where layers number it (`blk.7.experts`), equal
+    /// ([`mod@crate::rewrite::choice`]). `name` says in reports what is chosen; where layers number it (`blk.7.experts`), equal
     /// layers are decided once.
     ///
     /// # Panics

@@ -3,8 +3,9 @@
 
 use crate::support::programs::{format, input, weights};
 use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, int_bytes, nmse, options, random_gpu_plan};
+use compiler::cpu::plan::Plan;
+use compiler::kernel::body::Body;
 use compiler::tensor::SoftmaxParts;
-use compiler::tile::{Body, Plan};
 use compiler::{Compiled, Numerics, dims, gpu};
 use gguf::format::rows;
 use ir::index::Linear;

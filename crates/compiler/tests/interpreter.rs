@@ -49,7 +49,7 @@ fn programs_agree_with_their_definition_on_a_gpu_with_codes_of_8_bits() {
 #[test]
 fn programs_agree_with_their_definition_without_fusion() {
     let without = vec!["fuse".into()];
-    check(&[Options { without, ..options(Numerics::Exact, compiler::tile::Plan::scalar()) }], EXACT);
+    check(&[Options { without, ..options(Numerics::Exact, compiler::cpu::plan::Plan::scalar()) }], EXACT);
 }
 
 /// A program whose custom kernel is followed by `after`.
@@ -59,7 +59,7 @@ fn after_a_call(after: impl Fn(&Tensor) -> Tensor) -> compiler::Compiled {
     let source = "void own(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {}";
     let own = Tensor::call("own", source, 1, &[x.exp()], DType::F32, dims![3, 8]);
     case.output("y", &after(&own));
-    case.compile(&options(Numerics::Exact, compiler::tile::Plan::scalar())).expect("a program")
+    case.compile(&options(Numerics::Exact, compiler::cpu::plan::Plan::scalar())).expect("a program")
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //! from the start.
 
 use crate::support::{Case, Random, bytes, int_bytes, options};
+use compiler::cpu::plan::Plan;
 use compiler::tensor::SoftmaxParts;
-use compiler::tile::Plan;
 use compiler::{Compiled, Numerics, Options, Tensor, dims};
 use gguf::format::rows;
 use ir::{BinOp, DType, Id, Op, UnOp};

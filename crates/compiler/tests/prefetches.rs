@@ -1,7 +1,7 @@
 //! Weights are asked for ahead of their use, all of them.
 
 use crate::support::{Case, Random, programs};
-use compiler::compile::Options;
+use compiler::Options;
 use compiler::{Compiled, Numerics};
 use ir::index::Linear;
 use ir::{Id, Op};

@@ -1,7 +1,7 @@
 //! Products by a matrix unit: every block format, any number of tokens, through the interpreter.
 
 use crate::support::{Case, Random, bytes, programs};
-use compiler::compile::Options;
+use compiler::Options;
 use compiler::{Numerics, dims};
 use gguf::format::Format;
 use ir::DType;

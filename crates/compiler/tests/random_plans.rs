@@ -3,7 +3,7 @@
 //! to the plainest plan that still fails.
 
 use crate::support::{options, programs, times};
-use compiler::tile::Plan;
+use compiler::cpu::plan::Plan;
 use compiler::{Cuts, Numerics, Options};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

@@ -1,7 +1,7 @@
 //! Rows that stream past a few tokens: every block format, any number of tokens, sums of several panels.
 
 use crate::support::{Case, Random, bytes, programs};
-use compiler::compile::Options;
+use compiler::Options;
 use compiler::{Numerics, dims};
 use gguf::format::Format;
 use ir::DType;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use compiler::tile::Plan;
+use compiler::cpu::plan::Plan;
 use compiler::{Numerics, Options};
 
 use crate::error::{Error, Result};

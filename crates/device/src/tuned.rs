@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::folder::BuildFolder;
     use crate::isa::Isa;
-    use compiler::tile::Plan;
+    use compiler::cpu::plan::Plan;
 
     fn here() -> (BuildFolder, TunedPlans) {
         let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();

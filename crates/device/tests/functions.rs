@@ -4,7 +4,7 @@
 use crate::support;
 use std::sync::Arc;
 
-use compiler::tile::Plan;
+use compiler::cpu::plan::Plan;
 use compiler::{Builder, Numerics, Options, compile, dims};
 use device::{Device, Memory};
 use ir::DType;

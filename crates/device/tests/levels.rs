@@ -6,7 +6,7 @@
 use crate::cases::programs;
 use crate::standalone::Standalone;
 use crate::standalone::builder::{Builder, find};
-use compiler::tile::Plan;
+use compiler::cpu::plan::Plan;
 use compiler::{Numerics, Options};
 use device::Isa;
 use std::path::Path;

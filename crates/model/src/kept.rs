@@ -5,8 +5,8 @@
 
 use crate::config::Config;
 use crate::step::Sizes;
-use compiler::compile::{Log, Options};
 use compiler::program::Program;
+use compiler::{Log, Options};
 use device::Device;
 use gguf::Gguf;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::step::{Sizes, StepError, reads};
-use compiler::compile::Options;
+use compiler::Options;
 use gguf::Gguf;
 
 /// Tensors of no block that may be left unread: what scales the angles of rotations, by other rules than those in use.

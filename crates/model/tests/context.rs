@@ -2,7 +2,7 @@
 //! nothing but the sizes of the cache and of the page table.
 
 use crate::support::hollow::Hollow;
-use compiler::compile::Compiled;
+use compiler::Compiled;
 use compiler::program::{BufferKind, Program};
 use model::step::PAGE;
 

@@ -2,7 +2,8 @@
 //! memory than a multiprocessor has.
 
 use crate::support::hollow::Hollow;
-use compiler::{Options, render_cuda};
+use compiler::Options;
+use compiler::render::cuda;
 use model::step::Class;
 
 /// Bytes of shared memory that one block may have on an H200.
@@ -17,7 +18,7 @@ fn real_shapes_become_blocks() {
         assert_eq!(c.program.stages.len(), cpu.program.stages.len(), "{shape}");
         for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
             let body = &c.bodies[launch.kernel];
-            let block = render_cuda::block(&c.graph, body);
+            let block = cuda::block(&c.graph, body);
             let symbol = &c.program.kernels[launch.kernel].symbol;
             println!("{shape} {symbol} {:?} {block:?} {:?} {}", launch.tasks, body.paths, launch.origin);
             assert_eq!(block.scratch_bytes, 0, "{shape} {symbol}: what a block keeps does not fit");

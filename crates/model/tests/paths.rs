@@ -2,8 +2,8 @@
 
 use crate::support::golden;
 use crate::support::hollow::Hollow;
-use compiler::products::{PACKED, Product};
 use compiler::program::Launch;
+use compiler::program::products::{PACKED, Product};
 use compiler::{Numerics, Options};
 use device::{Extra, Isa, Null, Target};
 use gguf::Gguf;

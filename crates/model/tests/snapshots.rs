@@ -3,7 +3,7 @@
 //! kernloom-model --test all snapshots::`.
 
 use crate::support::hollow::Hollow;
-use compiler::compile::Compiled;
+use compiler::Compiled;
 use compiler::program::{Launch, Stage};
 use ir::{DType, Op, Space};
 use std::collections::BTreeSet;

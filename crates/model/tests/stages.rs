@@ -2,7 +2,7 @@
 //! have to come out of the general passes.
 
 use crate::support::hollow::Hollow;
-use compiler::compile::Compiled;
+use compiler::Compiled;
 use compiler::program::Launch;
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};

@@ -2,7 +2,7 @@
 
 use crate::cases;
 use crate::support::{self, nmse, synth, tokens};
-use compiler::tuned::KernelKey;
+use compiler::cpu::tuned::KernelKey;
 use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
 use device::{Interpreter, Null};
 use ir::DType;

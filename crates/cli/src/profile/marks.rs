@@ -5,7 +5,7 @@ use ir::{Graph, Id, Op, Space};
 
 /// For each kernel: loads packed weights byte by byte, reduces serially, or fell to a generic path.
 pub fn of(compiled: &Compiled) -> Vec<Vec<&'static str>> {
-    let body = |body: &compiler::tile::Body| {
+    let body = |body: &compiler::kernel::body::Body| {
         let mut marks = vec![];
         if loads_bytes(&compiled.graph, body.root) {
             marks.push("byte loads");

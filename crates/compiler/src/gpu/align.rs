@@ -3,7 +3,8 @@
 //! The alignment of an address is what its index expression proves: the greatest power of two that divides every
 //! coefficient. Wider loads are split, and loads of which only the first lanes are used become narrower.
 
-use crate::slp::join;
+use crate::kernel::expression::{collect_loads, outside};
+use crate::kernel::superword::{join, splat};
 use ir::index::Linear;
 use ir::interp::kernel::WIDEST;
 use ir::{Graph, Id, Op, Type};
@@ -61,7 +62,7 @@ fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16]) -> Option<Id> {
     let need = (lanes.iter().max().copied().unwrap_or(0) + 1).next_power_of_two();
     let few = if need < ty.lanes { g.make(Op::Load, Type::vector(ty.base, need.into()), vec![], src) } else { load };
     if need == 1 {
-        return Some(crate::slp::splat(g, few, lanes.len()));
+        return Some(splat(g, few, lanes.len()));
     }
     let few = split(g, few);
     Some(g.with_src(shuffle, vec![few]))
@@ -70,8 +71,7 @@ fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16]) -> Option<Id> {
 /// The widest load of an expression that is not scratch, in bytes; and whether some load is of a single byte.
 pub fn widths(g: &Graph, expr: Id) -> (usize, bool) {
     let mut loads = vec![];
-    crate::tile::collect_loads(g, expr, &mut loads);
-    let outside = |l: &&Id| !matches!(g.op(g.src(**l)[0]), Op::Buffer { space, .. } if space.is_scratch());
-    let bytes: Vec<usize> = loads.iter().filter(outside).map(|&l| g.ty(l).bytes()).collect();
+    collect_loads(g, expr, &mut loads);
+    let bytes: Vec<usize> = loads.iter().filter(|&&l| outside(g, l)).map(|&l| g.ty(l).bytes()).collect();
     (bytes.iter().copied().max().unwrap_or(0), bytes.contains(&1))
 }

@@ -1,16 +1,17 @@
 //! Packed integer dots: a step of a lane is 16 bytes of codes.
 //!
-//! The pattern is that of the CPU ([`crate::dot`]). A step covers as many groups as fill the widest load of weights; its
+//! The pattern is that of the CPU ([`crate::cpu::dot`]). A step covers as many groups as fill the widest load of weights; its
 //! codes and inputs are packed to vectors in the order in which their bits lie, multiplied by fours, summed as integers
 //! within each group, and scaled by the factor of the group.
 
-use super::align::{align, widths};
-use super::reduce::{Steps, across_lanes};
-use super::tile::Tiler;
-use crate::dot::{Pattern, combined, lane_order, matches};
+use crate::gpu::align::{align, widths};
+use crate::gpu::reduce::{Steps, across_lanes};
+use crate::gpu::threads::Tiler;
+use crate::kernel::dot_pattern::{Pattern, matches};
+use crate::kernel::expression::{combined, replace, zero};
+use crate::kernel::lane_order::lane_order;
+use crate::kernel::superword::{Packer, join};
 use crate::lower::Item;
-use crate::slp::{Packer, join};
-use crate::tile::{replace, zero};
 use ir::interp::kernel::WIDEST;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;

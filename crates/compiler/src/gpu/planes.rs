@@ -32,9 +32,12 @@ fn planes(g: &mut Graph, id: Id) -> Option<Id> {
     Some(g.dequant(packed, to, part))
 }
 
-/// Every tensor under `roots` that [`PLANES`] repacks, by name.
-pub fn repacked(g: &Graph, roots: &[Id]) -> BTreeMap<String, Arc<Planes>> {
-    let mut all = BTreeMap::new();
+/// Tensors whose rows lie in planes, by name.
+pub(crate) type Repacked = BTreeMap<String, Arc<Planes>>;
+
+/// Every tensor under `roots` that [`PLANES`] repacks.
+pub(crate) fn repacked(g: &Graph, roots: &[Id]) -> Repacked {
+    let mut all = Repacked::default();
     for id in g.toposort(roots) {
         if let Op::Dequant(format, _) = *g.op(id)
             && let Op::Param { name } = g.op(g.src(id)[0])

@@ -5,11 +5,11 @@
 //! outputs side by side, so that their loads are in flight together. Then lanes exchange their sums by shuffles, and
 //! warps through shared memory. The order is fixed by the plan, so a result does not depend on timing.
 
-use super::align::{align, widths};
-use super::tile::Tiler;
+use crate::gpu::align::{align, widths};
+use crate::gpu::threads::Tiler;
+use crate::kernel::expression::{combine, has_reduction, replace};
+use crate::kernel::superword::{Packer, splat};
 use crate::lower::{Item, identity};
-use crate::slp::{Packer, splat};
-use crate::tile::{combine, has_reduction, replace};
 use ir::index;
 use ir::interp::kernel::WIDEST;
 use ir::{BinOp, Graph, Id, Op, ReduceOp, Type, WARP};
@@ -76,19 +76,19 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     let lanes_k = lanes.min((steps.count as u64).next_power_of_two() as i64);
     let slices = (steps.count + lanes_k - 1) / lanes_k;
     let mut warps_k = 1;
-    while warps_k * 2 <= slices.min(t.plan.warps) {
+    while warps_k * 2 <= slices.min(t.target.plan.warps) {
         warps_k *= 2;
     }
-    let (lanes_n, warps_n) = (lanes / lanes_k, t.plan.warps / warps_k);
+    let (lanes_n, warps_n) = (lanes / lanes_k, t.target.plan.warps / warps_k);
     let beside = lanes_n * warps_n;
-    let side = (1..=t.plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
+    let side = (1..=t.target.plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
     let rounds = (n + beside * side - 1) / (beside * side);
     let part = |g: &mut Graph, op: BinOp, id: Id, by: i64| {
         let by = g.int(by);
         g.binary(op, id, by)
     };
-    let (lane_k, lane_n) = (part(g, BinOp::Mod, t.lane, lanes_k), part(g, BinOp::Div, t.lane, lanes_k));
-    let (warp_k, warp_n) = (part(g, BinOp::Mod, t.warp, warps_k), part(g, BinOp::Div, t.warp, warps_k));
+    let (lane_k, lane_n) = (part(g, BinOp::Mod, t.target.lane, lanes_k), part(g, BinOp::Div, t.target.lane, lanes_k));
+    let (warp_k, warp_n) = (part(g, BinOp::Mod, t.target.warp, warps_k), part(g, BinOp::Div, t.target.warp, warps_k));
     // The first output of this thread.
     let mut loops = vec![];
     let mut first = part(g, BinOp::Mul, warp_n, lanes_n);
@@ -164,11 +164,11 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
             Some(p) => {
                 let k = part(g, BinOp::Mul, row, warps_k);
                 let k = g.add(k, warp_k);
-                t.store(g, p, k, sum, leader)
+                t.store_if(g, p, k, sum, leader)
             }
             None => {
                 let index = g.substitute(item.index, &mut map.clone());
-                t.store(g, item.buffer, index, sum, leader)
+                t.store_if(g, item.buffer, index, sum, leader)
             }
         });
     }
@@ -212,7 +212,7 @@ fn across_warps(
     }
     let Some(total) = total else { return vec![] };
     let index = g.substitute(item.index, &mut shares.at.clone());
-    let store = t.store(g, item.buffer, index, total, None);
+    let store = t.store(g, item.buffer, index, total);
     let body = t.only(g, shares.has, vec![store]);
     t.nest(g, &shares.outer, body)
 }

@@ -5,6 +5,7 @@
 //! which another read, gets a barrier before it; unless both touch the element of one index expression, which is the
 //! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
 
+use crate::kernel::expression::collect_loads;
 use ir::{Axis, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -96,7 +97,7 @@ fn touched(g: &Graph, statement: Id) -> Touched {
 
 fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
     let mut loads = vec![];
-    values.iter().for_each(|&v| crate::tile::collect_loads(g, v, &mut loads));
+    values.iter().for_each(|&v| collect_loads(g, v, &mut loads));
     for l in loads {
         let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
         if is_scratch(g, buffer) && own != Some((buffer, index)) {

@@ -2,7 +2,7 @@
 //! from the row of the format.
 
 use super::Lowering;
-use crate::rules::code_bias;
+use crate::rewrite::rules::code_bias;
 use gguf::format::{Field, FloatKind, Scale};
 use ir::{BinOp, Const, DType, FormatId, Graph, Id, Op, Part, UnOp, index};
 

@@ -2,7 +2,7 @@
 //! their work, or again in each reader, where that is cheaper than a stage.
 
 use super::{Group, Scheduler};
-use crate::axes::{Along, backward, unify};
+use crate::schedule::axes::{Along, backward, unify};
 use ir::{Graph, Id, Op, UnOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -2,7 +2,7 @@
 //! sums so far.
 
 use super::Scheduler;
-use crate::axes::{Along, backward};
+use crate::schedule::axes::{Along, backward};
 use ir::{Graph, Id, Op};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -38,7 +38,8 @@ impl Scheduler {
         while let Some((id, map)) = open.pop_last() {
             let roles = &self.out.roles;
             let only_here = roles.users[&id].iter().all(|user| inside.contains(user));
-            let fits = g.op(id).is_elementwise() || crate::classify::is_view(g, id) && !roles.inline.contains(&id);
+            let fits =
+                g.op(id).is_elementwise() || crate::schedule::roles::is_view(g, id) && !roles.inline.contains(&id);
             if !only_here || !fits || roles.free.contains(&id) || self.out.home.contains_key(&id) {
                 continue;
             }

@@ -5,8 +5,9 @@
 pub mod graphs;
 pub mod programs;
 
+use compiler::cpu::plan::Plan;
 use compiler::program::BufferKind;
-use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, gpu, tile::Plan};
+use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, gpu};
 use ir::interp::kernel::{Buffers, Kernel};
 use ir::interp::{Bindings, Vars, evaluate};
 use ir::spec::check_kernel;

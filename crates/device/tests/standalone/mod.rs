@@ -7,8 +7,9 @@
 pub mod builder;
 
 use super::cases::{Case, bytes};
+use compiler::Compiled;
 use compiler::program::{BufferKind, Program};
-use compiler::{Compiled, render_c};
+use compiler::render::c;
 use ir::DType;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +37,7 @@ pub struct Step<'a> {
 impl Standalone {
     /// Without programs.
     pub fn new() -> Standalone {
-        let source = format!("{}{}", render_c::PRELUDE, include_str!("harness.c"));
+        let source = format!("{}{}", c::PRELUDE, include_str!("harness.c"));
         Standalone { source, data: vec![], programs: 0, kernels: BTreeMap::new() }
     }
 

@@ -4,7 +4,7 @@
 //! ones have no neighbours that are new. It knows nothing of kernels: what a setting is worth is told to it.
 
 use compiler::Setting;
-use compiler::tile::Plan;
+use compiler::cpu::plan::Plan;
 use std::collections::{HashSet, VecDeque};
 
 /// Settings whose neighbours are tried.

@@ -1,6 +1,6 @@
 //! Programs of models of the real shapes. Nothing runs: the files are headers, with holes for weights.
 
-use compiler::compile::Compiled;
+use compiler::Compiled;
 use compiler::{Numerics, Options};
 use gguf::{Gguf, Writer};
 use model::cache::CacheKind;

@@ -1,0 +1,68 @@
+//! Kernels for the cores of a CPU: which loops become lanes, which are unrolled, and how sums are accumulated.
+//!
+//! [`cut`] shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
+//! or a folder.
+
+mod bf16_tile;
+pub(crate) mod cut;
+mod dot;
+mod hoisted_dequant;
+mod int_tile;
+mod panels;
+pub mod plan;
+pub mod tile;
+mod transposed_map;
+pub mod tuned;
+mod vectors;
+
+use crate::kernel::body::Body;
+use crate::lower::{Cut, Nest};
+use crate::render::c;
+use crate::schedule::Schedule;
+use crate::target::Target;
+use cut::Cuts;
+use ir::Graph;
+use plan::Plan;
+use tuned::Tuned;
+
+/// The cores of a CPU.
+pub(crate) struct Cpu<'a> {
+    pub(crate) plan: &'a Plan,
+    /// Kernels that have a plan of their own.
+    pub(crate) tuned: &'a Tuned,
+    pub(crate) cuts: Cuts,
+}
+
+impl Target for Cpu<'_> {
+    fn prelude(&self) -> &'static str {
+        c::PRELUDE
+    }
+
+    fn lays_planes(&self) -> bool {
+        false
+    }
+
+    fn has_matrix_unit(&self) -> bool {
+        self.plan.product
+    }
+
+    fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {
+        match self.cuts {
+            Cuts::Sized => cut::choose_cut(g, s, group, self.plan),
+            Cuts::Random(seed) => cut::random_cut(g, s, group, seed),
+        }
+    }
+
+    fn tile(&self, g: &mut Graph, nest: &Nest) -> (Body, bool) {
+        let own = self.tuned.plan(g, nest, self.plan);
+        (tile::tile(g, nest, own.as_ref().unwrap_or(self.plan)), own.is_some())
+    }
+
+    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, _: usize, vars: &[String]) -> String {
+        c::kernel(g, symbol, body, vars)
+    }
+
+    fn scratch_bytes(&self, g: &Graph, body: &Body) -> usize {
+        c::scratch_bytes(g, body)
+    }
+}

@@ -1,0 +1,25 @@
+//! What cannot be compiled, and why.
+
+/// What cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// A state that is overwritten too early.
+    #[error(transparent)]
+    State(#[from] crate::schedule::StateOrder),
+    /// A rewrite did not settle.
+    #[error("pass {pass}: {why}")]
+    Budget {
+        /// The pass.
+        pass: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// A pass left something that is not well formed.
+    #[error("pass {pass} broke a rule: {why}; this is a bug of the compiler")]
+    Check {
+        /// The pass.
+        pass: &'static str,
+        /// The rule, and the node that breaks it.
+        why: String,
+    },
+}

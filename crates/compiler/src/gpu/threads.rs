@@ -1,0 +1,141 @@
+//! The threads of a block: who has which element, and what lies in the memory that they share.
+
+use crate::gpu::plan::Plan;
+use crate::kernel::emitter::Emitter;
+use crate::lower::{Item, Nest};
+use ir::index::{self, bounds};
+use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
+use rustc_hash::FxHashMap;
+
+/// Writes a kernel for blocks of threads.
+pub(super) type Tiler = Emitter<Threads>;
+
+/// What is known of the block that a kernel is written for.
+pub(super) struct Threads {
+    pub(super) plan: Plan,
+    /// Number of this warp in its block.
+    pub(super) warp: Id,
+    /// Number of this lane in its warp.
+    pub(super) lane: Id,
+    /// Scratch of the nest, and what stands for it here.
+    placed: FxHashMap<Id, Id>,
+    /// Bytes of shared memory that are left.
+    free: usize,
+}
+
+/// Elements that threads take in turns.
+pub(super) struct Shares {
+    /// Loops that all threads run.
+    pub(super) outer: Vec<Id>,
+    /// Whether a thread has an element at all, if some have none.
+    pub(super) has: Option<Id>,
+    /// The index along each of the dimensions that were shared out.
+    pub(super) at: FxHashMap<Id, Id>,
+}
+
+impl Threads {
+    fn space(&mut self, bytes: usize) -> Space {
+        let bytes = bytes.next_multiple_of(16);
+        if bytes > self.free {
+            return Space::Task;
+        }
+        self.free -= bytes;
+        Space::Shared
+    }
+
+    /// Number of this thread in its block.
+    fn number(&self, g: &mut Graph) -> Id {
+        let lanes = g.int(WARP as i64);
+        let at = g.mul(self.warp, lanes);
+        g.add(at, self.lane)
+    }
+}
+
+impl Emitter<Threads> {
+    /// For a nest, in as many warps as it has work for.
+    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan) -> Tiler {
+        let tasks = bounds(g, nest.tasks).0;
+        let most = nest.phases.iter().flat_map(|p| &p.items).map(|i| elements(g, i)).max().unwrap_or(0);
+        let plan = plan.for_blocks(tasks, most);
+        let (warps, lanes) = (g.int(plan.warps), g.int(WARP as i64));
+        let mut t = Emitter::new((), nest, vec![]);
+        let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
+        let free = plan.shared;
+        let mut threads = Threads { plan, warp, lane, placed: FxHashMap::default(), free };
+        // The smallest first, so that what is read most is near.
+        let mut order: Vec<(usize, Id)> = vec![];
+        for &s in &nest.stashes {
+            let Op::Buffer { len, .. } = *g.op(s) else { continue };
+            order.push((len * g.dtype(s).bytes(), s));
+        }
+        order.sort_unstable();
+        let place: FxHashMap<Id, Space> = order.into_iter().map(|(bytes, s)| (s, threads.space(bytes))).collect();
+        for &s in &nest.stashes {
+            let Op::Buffer { len, .. } = *g.op(s) else { continue };
+            threads.placed.insert(s, t.scratch(g, place[&s], g.dtype(s), len));
+        }
+        t.with(threads)
+    }
+
+    /// Scratch that the threads of a block share.
+    pub(super) fn stash(&mut self, g: &mut Graph, ty: DType, len: usize) -> Id {
+        let space = self.target.space(len * ty.bytes());
+        self.scratch(g, space, ty, len)
+    }
+
+    /// An item with its scratch where it lies here.
+    pub(super) fn in_shared(&self, g: &mut Graph, item: &Item) -> Item {
+        let mut map = self.target.placed.clone();
+        let mut sub = |e: Id| g.substitute(e, &mut map);
+        let dims = item.dims.iter().map(|&d| sub(d)).collect();
+        Item { dims, value: sub(item.value), buffer: sub(item.buffer), index: sub(item.index) }
+    }
+
+    /// Shares out elements: as many of the last dimensions as have a known length, and one more. Neighbours go to
+    /// neighbouring lanes.
+    pub(super) fn share(&mut self, g: &mut Graph, dims: &[Id]) -> Shares {
+        let extents: Vec<Id> = dims.iter().map(|&d| g.src(d)[0]).collect();
+        let known = extents.iter().rev().take_while(|&&e| g.as_int(e).is_some()).count();
+        let first = dims.len() - known.min(dims.len());
+        let first = first.saturating_sub(1);
+        let mut total = g.int(1);
+        for &e in &extents[first..] {
+            total = g.mul(total, e);
+        }
+        let threads = self.target.plan.threads();
+        let rounds = {
+            let (up, by) = (g.int(threads - 1), g.int(threads));
+            let n = g.add(total, up);
+            g.binary(BinOp::Div, n, by)
+        };
+        let mut outer = dims[..first].to_vec();
+        let mut e = self.target.number(g);
+        if g.as_int(rounds) != Some(1) {
+            let j = self.range(g, rounds);
+            outer.push(j);
+            let by = g.int(threads);
+            let at = g.mul(j, by);
+            e = g.add(at, e);
+        }
+        let full = g.as_int(total).is_some_and(|n| n % threads == 0);
+        let has = (!full).then(|| g.binary(BinOp::Lt, e, total));
+        let at = index::unflatten(g, &extents[first..], e);
+        Shares { outer, has, at: dims[first..].iter().copied().zip(at).collect() }
+    }
+}
+
+/// Elements that an item computes with, at most.
+fn elements(g: &mut Graph, item: &Item) -> i64 {
+    let mut ranges = item.dims.clone();
+    for r in g.toposort(&[item.value]) {
+        if matches!(g.op(r), Op::Reduce(..)) {
+            ranges.extend_from_slice(&g.src(r)[1..]);
+        }
+    }
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges.iter().fold(1i64, |n, &r| {
+        let extent = g.src(r)[0];
+        n.saturating_mul(bounds(g, extent).1)
+    })
+}

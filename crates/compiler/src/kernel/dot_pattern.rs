@@ -1,0 +1,99 @@
+//! Sums over groups of integer dots times factors: what block formats come to, on every target.
+//!
+//! Matches a sum over groups of `f32(sum over elements of code * x) * factor plus rest`, where the inner sum is of integers.
+
+use crate::kernel::expression::terms;
+use ir::index::bounds;
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
+use rustc_hash::FxHashMap;
+
+/// The parts of `dot * factors plus rests`.
+pub(crate) struct Pattern {
+    /// u8 codes, by group and element.
+    pub(crate) code: Id,
+    /// No code is greater.
+    pub(crate) most: i64,
+    /// i8 values, by group and element.
+    pub(crate) x: Id,
+    /// f32, by group; their product scales the dot.
+    pub(crate) factors: Vec<Id>,
+    /// f32, by group; their sum is added.
+    pub(crate) rests: Vec<Id>,
+    /// Counts groups.
+    pub(crate) group: Id,
+    /// Counts the elements of a group.
+    pub(crate) element: Id,
+}
+
+/// The parts of a sum over groups of integer dots.
+pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
+    let src = g.src(value).to_vec();
+    let [body, group] = src[..] else { return None };
+    if *g.op(value) != Op::Reduce(ReduceOp::Sum, vec![]) || g.dtype(value) != DType::F32 {
+        return None;
+    }
+    let mut sum = vec![];
+    terms(g, BinOp::Add, body, &mut sum);
+    let is_dot = |g: &Graph, id: Id| {
+        *g.op(id) == Op::Cast
+            && matches!(g.op(g.src(id)[0]), Op::Reduce(ReduceOp::Sum, _))
+            && g.dtype(g.src(id)[0]) == DType::I32
+    };
+    let mut found = None;
+    for (i, &t) in sum.iter().enumerate() {
+        let mut product = vec![];
+        terms(g, BinOp::Mul, t, &mut product);
+        if let Some(j) = product.iter().position(|&p| is_dot(g, p)) {
+            let dot = g.src(product.remove(j))[0];
+            let inner = g.src(dot).to_vec();
+            let [prod, element] = inner[..] else { continue };
+            if *g.op(prod) != Op::Binary(BinOp::Mul) {
+                continue;
+            }
+            let side = |g: &Graph, id: Id| (*g.op(id) == Op::Cast).then(|| g.src(id)[0]);
+            let (a, b) = (side(g, g.src(prod)[0])?, side(g, g.src(prod)[1])?);
+            let (code, x) = match (g.dtype(a), g.dtype(b)) {
+                (DType::U8, DType::I8) => (a, b),
+                (DType::I8, DType::U8) => (b, a),
+                _ => continue,
+            };
+            found = Some((i, code, x, product, element));
+            break;
+        }
+    }
+    let (at, code, x, product, element) = found?;
+    sum.remove(at);
+    let most = bounds(g, code).1;
+    let [factors, rests]: [Vec<Id>; 2] =
+        [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
+    Some(Pattern { code, most, x, factors, rests, group, element })
+}
+
+/// `e` with bits of bytes that become words taken apart as words: these are a lane a group, and vectors of few bytes
+/// have no shifts by lane.
+fn bits_in_words(g: &mut Graph, e: Id) -> Id {
+    fn word(g: &mut Graph, e: Id) -> Id {
+        let src = g.src(e).to_vec();
+        match *g.op(e) {
+            Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor | BinOp::Shl | BinOp::Shr)) => {
+                let (a, b) = (word(g, src[0]), word(g, src[1]));
+                let v = g.binary(op, a, b);
+                // A byte loses what is shifted beyond it.
+                if bounds(g, v).1 <= 255 {
+                    return v;
+                }
+                let byte = g.constant(Const::Int(255), DType::I32);
+                g.binary(BinOp::And, v, byte)
+            }
+            _ => g.cast(e, DType::I32),
+        }
+    }
+    let mut m = FxHashMap::default();
+    for id in g.toposort(&[e]) {
+        if *g.op(id) == Op::Cast && matches!(*g.op(g.src(id)[0]), Op::Binary(_)) && g.dtype(g.src(id)[0]) == DType::U8 {
+            let v = word(g, g.src(id)[0]);
+            m.insert(id, g.cast(v, g.dtype(id)));
+        }
+    }
+    g.substitute(e, &mut m)
+}

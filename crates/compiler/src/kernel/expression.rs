@@ -1,0 +1,129 @@
+//! Questions about expressions of a kernel, and small expressions that several paths need.
+
+use crate::kernel::superword::splat;
+use ir::index::Linear;
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// `expr` with one range replaced.
+pub(crate) fn replace(g: &mut Graph, expr: Id, range: Id, by: Id) -> Id {
+    let mut m = FxHashMap::default();
+    m.insert(range, by);
+    g.substitute(expr, &mut m)
+}
+
+/// Whether an expression changes with a range.
+pub(crate) fn depends(g: &Graph, expr: Id, range: Id) -> bool {
+    let mut stack = vec![expr];
+    let mut seen = FxHashSet::default();
+    while let Some(e) = stack.pop() {
+        if e == range {
+            return true;
+        }
+        if e.0 > range.0 && seen.insert(e) {
+            stack.extend_from_slice(g.src(e));
+        }
+    }
+    false
+}
+
+pub(crate) fn collect_loads(g: &Graph, expr: Id, out: &mut Vec<Id>) {
+    let mut stack = vec![expr];
+    let mut seen = FxHashSet::default();
+    while let Some(e) = stack.pop() {
+        if seen.insert(e) {
+            if *g.op(e) == Op::Load {
+                out.push(e);
+            }
+            stack.extend_from_slice(g.src(e));
+        }
+    }
+}
+
+pub(crate) fn find_reductions(g: &Graph, expr: Id, out: &mut Vec<Id>) {
+    let mut stack = vec![expr];
+    let mut seen = FxHashSet::default();
+    while let Some(e) = stack.pop() {
+        if !seen.insert(e) {
+            continue;
+        }
+        if matches!(g.op(e), Op::Reduce(..)) {
+            out.push(e);
+        } else {
+            stack.extend_from_slice(g.src(e));
+        }
+    }
+    out.sort_unstable();
+}
+
+pub(crate) fn has_reduction(g: &Graph, expr: Id) -> bool {
+    let mut found = vec![];
+    find_reductions(g, expr, &mut found);
+    !found.is_empty()
+}
+
+pub(crate) fn combine(g: &mut Graph, op: ReduceOp, a: Id, b: Id) -> Id {
+    g.binary(if op == ReduceOp::Sum { BinOp::Add } else { BinOp::Max }, a, b)
+}
+
+/// A zero of a type.
+pub(crate) fn zero(g: &mut Graph, ty: Type) -> Id {
+    let c = if ty.base.is_float() { Const::f32(0.0) } else { Const::Int(0) };
+    let z = g.constant(c, ty.base);
+    splat(g, z, ty.lanes as usize)
+}
+
+/// `at`, or the last index of a dimension if that is past its end.
+pub(crate) fn or_last(g: &mut Graph, at: Id, dim: Id) -> Id {
+    let one = g.int(1);
+    let last = g.sub(g.src(dim)[0], one);
+    g.binary(BinOp::Min, at, last)
+}
+
+/// An index at `range = r * n`, if it grows by one with the range.
+pub(crate) fn first_lane(g: &mut Graph, index: Id, range: Id, r: Id, n: i64) -> Option<Id> {
+    let lin = Linear::of(g, index);
+    if lin.coefficient(range) != 1 || lin.terms.iter().any(|t| t.0 != range && depends(g, t.0, range)) {
+        return None;
+    }
+    let k = g.int(n);
+    let at = g.mul(r, k);
+    Some(replace(g, index, range, at))
+}
+
+/// Whether an expression divides or takes the remainder of a loop counter, so
+/// that its addresses are not steps of it.
+pub(crate) fn divides(g: &Graph, e: Id, range: Id) -> bool {
+    let mut stack = vec![e];
+    let mut seen = FxHashSet::default();
+    while let Some(e) = stack.pop() {
+        if !seen.insert(e) || !depends(g, e, range) {
+            continue;
+        }
+        if matches!(g.op(e), Op::Binary(BinOp::Div | BinOp::Mod)) && g.dtype(e) == DType::Index {
+            return true;
+        }
+        stack.extend_from_slice(g.src(e));
+    }
+    false
+}
+
+/// All of `id` combined by `op`; `None` of nothing.
+pub(crate) fn combined(g: &mut Graph, op: BinOp, all: &[Id]) -> Option<Id> {
+    let (&first, others) = all.split_first()?;
+    Some(others.iter().fold(first, |a, &b| g.binary(op, a, b)))
+}
+
+pub(crate) fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
+    if *g.op(id) == Op::Binary(op) {
+        terms(g, op, g.src(id)[0], out);
+        terms(g, op, g.src(id)[1], out);
+    } else {
+        out.push(id);
+    }
+}
+
+/// Whether a load is not of scratch.
+pub(crate) fn outside(g: &Graph, load: Id) -> bool {
+    !matches!(g.op(g.src(load)[0]), Op::Buffer { space, .. } if space.is_scratch())
+}

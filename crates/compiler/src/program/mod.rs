@@ -1,0 +1,188 @@
+//! What the compiler hands to a device: kernels, stages of task groups, and
+//! the buffers that they touch.
+//!
+//! A program is one step of a model. Buffers are parameters of a kernel, so
+//! that equal layers share kernels. Everything that a replay needs lives in
+//! buffers and in the values of the variables: nothing is patched.
+
+pub(crate) mod assemble;
+pub(crate) mod memory;
+pub mod products;
+mod reads;
+pub(crate) mod report;
+mod retile;
+
+use gguf::format::Planes;
+use ir::{Graph, Id};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A symbolic integer of a program, for example the number of tokens of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// Its name in the tensor program.
+    pub name: String,
+    /// Smallest legal value.
+    pub min: i64,
+    /// Largest legal value; buffers are sized for it.
+    pub max: i64,
+}
+
+/// A number that is known at launch: a constant, or a function of variables.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Count {
+    /// A constant.
+    Const(i64),
+    /// The value of a variable, by its position in [`Program::vars`].
+    Var(usize),
+    /// A sum.
+    Add(Box<Count>, Box<Count>),
+    /// A product.
+    Mul(Box<Count>, Box<Count>),
+    /// A quotient rounded up; the divisor is positive.
+    CeilDiv(Box<Count>, i64),
+}
+
+impl Default for Count {
+    fn default() -> Count {
+        Count::Const(0)
+    }
+}
+
+impl Count {
+    /// The value for these values of the variables.
+    pub fn eval(&self, vars: &[i64]) -> i64 {
+        match self {
+            Count::Const(v) => *v,
+            Count::Var(i) => vars[*i],
+            Count::Add(a, b) => a.eval(vars) + b.eval(vars),
+            Count::Mul(a, b) => a.eval(vars) * b.eval(vars),
+            Count::CeilDiv(a, d) => (a.eval(vars) + d - 1).div_euclid(*d),
+        }
+    }
+}
+
+/// Where the bytes of a buffer come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BufferKind {
+    /// A tensor of the model file, by name. Read only; every load is proved to
+    /// lie within the size plus the slack that a device must guarantee
+    /// ([`Program::WEIGHT_SLACK`] readable bytes after the end).
+    Weight(String),
+    /// Written by the host before a step, by name.
+    Input(String),
+    /// Read by the host after a step, by name.
+    Output(String),
+    /// Lives from step to step, and may be shared by several programs, by name.
+    State(String),
+    /// A table computed at compile time.
+    Const(Vec<u8>),
+    /// Scratch between kernels of one step, at this offset of the arena.
+    Arena(usize),
+    /// A tensor of the model file, by name, whose rows are repacked when they
+    /// are copied to the device. Last, as it is not written.
+    #[serde(skip)]
+    Planes {
+        /// Its name.
+        name: String,
+        /// How its rows are packed.
+        planes: Arc<Planes>,
+    },
+}
+
+/// A buffer of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Where its bytes live.
+    pub kind: BufferKind,
+    /// Size in bytes at the largest values of the variables.
+    pub bytes: usize,
+    /// What a reader of a report calls it.
+    pub name: String,
+}
+
+/// A kernel: one function, shared by every launch of the same structure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kernel {
+    /// A name that encodes what it does; also the symbol of the function.
+    pub symbol: String,
+    /// The C definition of the function. See [`Program`] for its signature.
+    pub source: String,
+    /// Bytes of scratch, 64-byte aligned, that each worker provides.
+    pub scratch_bytes: usize,
+    /// What the source was written from: nodes of this kernel alone, and the
+    /// block of its statements. Nothing if the source is all that there is, or all that was kept.
+    #[serde(skip)]
+    pub ir: Option<Arc<(Graph, Id)>>,
+}
+
+impl Kernel {
+    /// A kernel that is nothing but its source.
+    pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
+        Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes, ir: None }
+    }
+}
+
+/// One use of a kernel.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Launch {
+    /// Index into [`Program::kernels`].
+    pub kernel: usize,
+    /// The buffers bound to its parameters, as indices into [`Program::buffers`].
+    pub args: Vec<usize>,
+    /// How many tasks it has. Tasks are independent and may run in any order.
+    pub tasks: Count,
+    /// The part of the tensor program that it belongs to ([`crate::Builder::scope`]); empty for none. What is fused
+    /// into a kernel may come from other parts.
+    pub scope: String,
+    /// The tensors that it reads.
+    pub origin: String,
+    /// Bytes of weights that it reads, for reports.
+    pub bytes: Count,
+    /// Bytes of each row of states that it reads, for reports. How many rows are in use is data, and known to whoever
+    /// fills them.
+    pub row_bytes: i64,
+}
+
+/// Launches with no barrier between them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Stage {
+    /// They may run at the same time.
+    pub launches: Vec<Launch>,
+}
+
+/// One compiled step.
+///
+/// Every kernel has the C signature
+/// `void symbol(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch)`
+/// and runs the tasks `begin..end`; `bufs` holds one pointer for each argument
+/// of the launch and `vars` the values of [`Program::vars`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// What it is for, in reports.
+    pub name: String,
+    /// C text that precedes every kernel of the program.
+    pub prelude: String,
+    /// Whether a step of it has many tokens, so that arithmetic bounds it rather than memory: more threads may help it.
+    pub many_tokens: bool,
+    /// Symbolic integers, in the order of the `vars` argument.
+    pub vars: Vec<Variable>,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+    /// Bytes of arena that a step needs, 64-byte aligned.
+    pub arena_bytes: usize,
+    /// Distinct kernels.
+    pub kernels: Vec<Kernel>,
+    /// The step, in order.
+    pub stages: Vec<Stage>,
+}
+
+impl Program {
+    /// Bytes after the end of a weight that a kernel may read (never use).
+    pub const WEIGHT_SLACK: usize = 64;
+
+    /// The number of launches of a step.
+    pub fn launches(&self) -> usize {
+        self.stages.iter().map(|s| s.launches.len()).sum()
+    }
+}

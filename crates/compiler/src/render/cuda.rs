@@ -1,0 +1,499 @@
+//! CUDA C++ of a kernel of blocks.
+//!
+//! One rule for each operation. A function takes a pointer for each buffer slot, then the variables of the program, then
+//! scratch for what does not fit into shared memory; a block of the grid is a task. Index arithmetic is in 32 bits where
+//! its bounds allow. Vectors are small structs of the prelude, which needs no header of the toolkit.
+
+use crate::gpu::align::alignment;
+use crate::kernel::body::Body;
+use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, WARP, index};
+use rustc_hash::FxHashMap;
+use std::fmt::Write;
+
+/// Text before every kernel.
+pub const PRELUDE: &str = include_str!("prelude.cuh");
+
+/// What a launch of a kernel has to provide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Threads of a block.
+    pub threads: usize,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: usize,
+    /// Bytes of memory for each block of the grid, one after another.
+    pub scratch_bytes: usize,
+}
+
+/// Bytes at whose multiples scratch arrays begin.
+const ALIGN: usize = 16;
+
+/// What a launch of a kernel has to provide.
+pub fn block(g: &Graph, body: &Body) -> Block {
+    let mut b = Block { threads: WARP, shared_bytes: 0, scratch_bytes: 0 };
+    for id in g.toposort(&[body.root]) {
+        if let Op::Range(_, Axis::Warp) = g.op(id) {
+            b.threads = g.as_int(g.src(id)[0]).unwrap_or(1) as usize * WARP;
+        }
+    }
+    for &s in &body.stashes {
+        let Op::Buffer { space, len, .. } = *g.op(s) else { continue };
+        let bytes = (len * g.dtype(s).bytes()).next_multiple_of(ALIGN);
+        match space {
+            Space::Shared => b.shared_bytes += bytes,
+            _ => b.scratch_bytes += bytes,
+        }
+    }
+    b
+}
+
+/// The function of a kernel with `slots` buffers. `vars` names the variables in the order of the parameters.
+pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {
+    let size = block(g, body);
+    let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}) {symbol}(", size.threads);
+    let buffers = (0..slots).map(|s| format!("void *__restrict__ p{s}"));
+    let numbers = (0..vars.len()).map(|v| format!("i64 n{v}"));
+    let all: Vec<String> = buffers.chain(numbers).chain(["u8 *scratch".to_string()]).collect();
+    let _ = writeln!(head, "{}) {{", all.join(", "));
+    if size.shared_bytes > 0 {
+        head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
+    }
+    let _ = writeln!(head, "  const int task = blockIdx.x, warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};");
+    let (mut near, mut far) = (0, 0);
+    for &s in &body.stashes {
+        let Op::Buffer { slot, space, len } = *g.op(s) else { continue };
+        let (ty, bytes) = (scalar(g.dtype(s)), (len * g.dtype(s).bytes()).next_multiple_of(ALIGN));
+        let _ = match space {
+            Space::Shared => writeln!(head, "  {ty} *s{slot} = ({ty} *)(shared + {near});"),
+            _ => {
+                writeln!(head, "  {ty} *s{slot} = ({ty} *)(scratch + (i64)task * {} + {far});", size.scratch_bytes)
+            }
+        };
+        *(if space == Space::Shared { &mut near } else { &mut far }) += bytes;
+    }
+    let mut r = Renderer { vars, out: String::new(), depth: 0, temps: 0, names: vec![FxHashMap::default()] };
+    for id in g.toposort(&[body.root]) {
+        match *g.op(id) {
+            Op::Acc(n) => {
+                let _ = writeln!(head, "  {} a{n};", ctype(g.ty(id)));
+            }
+            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
+                let ty = scalar(g.dtype(id));
+                let (c, name) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
+                let line = format!("  {c}{ty} *__restrict__ {name}{slot}_{ty} = ({c}{ty} *)p{slot};");
+                if !head.contains(&line) {
+                    let _ = writeln!(head, "{line}");
+                }
+            }
+            Op::Range(_, Axis::Task) => drop(r.names[0].insert(id, "task".into())),
+            Op::Range(_, Axis::Warp) => drop(r.names[0].insert(id, "warp".into())),
+            Op::Range(_, Axis::Lane) => drop(r.names[0].insert(id, "lane".into())),
+            _ => {}
+        }
+    }
+    for s in g.src(body.root).to_vec() {
+        r.statement(g, s);
+    }
+    format!("{head}{}}}\n", r.out)
+}
+
+/// The C type of an element in memory.
+fn scalar(ty: DType) -> &'static str {
+    match ty {
+        DType::Bool | DType::U8 => "u8",
+        DType::I8 => "i8",
+        DType::U16 => "u16",
+        DType::I16 => "i16",
+        DType::U32 => "u32",
+        DType::I32 => "int",
+        DType::Index => "i64",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::F32 => "float",
+    }
+}
+
+fn ctype(ty: Type) -> String {
+    if ty.lanes == 1 { scalar(ty.base).into() } else { format!("vec<{}, {}>", scalar(ty.base), ty.lanes) }
+}
+
+/// Whether a vector is kept in words of four bytes.
+fn in_words(ty: Type) -> bool {
+    ty.base.bytes() == 1 && ty.lanes.is_multiple_of(4)
+}
+
+/// Four bytes as a word.
+fn words(values: &[Const]) -> Vec<String> {
+    let word = |four: &[Const]| four.iter().rev().fold(0u32, |w, c| w << 8 | (c.as_int() as u32 & 255));
+    values.chunks(4).map(|four| format!("{:#010x}u", word(four))).collect()
+}
+
+struct Renderer<'a> {
+    vars: &'a [String],
+    out: String,
+    depth: usize,
+    temps: usize,
+    /// Names of values, one map for each open scope.
+    names: Vec<FxHashMap<Id, String>>,
+}
+
+impl Renderer<'_> {
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "{:1$}{text}", "", 2 * self.depth + 2);
+    }
+
+    fn open(&mut self, text: &str) {
+        self.line(text);
+        self.depth += 1;
+        self.names.push(FxHashMap::default());
+    }
+
+    fn close(&mut self) {
+        self.names.pop();
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    fn temp(&mut self) -> String {
+        self.temps += 1;
+        format!("t{}", self.temps)
+    }
+
+    fn statement(&mut self, g: &mut Graph, id: Id) {
+        let src = g.src(id).to_vec();
+        match g.op(id).clone() {
+            Op::Block => src.iter().for_each(|&s| self.statement(g, s)),
+            Op::Barrier => self.line("__syncthreads();"),
+            Op::Loop => {
+                let Op::Range(n, _) = *g.op(src[0]) else { return };
+                self.open("{");
+                let extent = g.src(src[0])[0];
+                let end = self.value(g, extent);
+                let ty = self.type_of(g, src[0]);
+                self.line(&format!("const {ty} e{n} = {end};"));
+                // The body may store to what the extent was loaded from.
+                if let Some(names) = self.names.last_mut() {
+                    names.clear();
+                }
+                self.open(&format!("for ({ty} r{n} = 0; r{n} < e{n}; r{n}++) {{"));
+                self.names.last_mut().map(|m| m.insert(src[0], format!("r{n}")));
+                src[1..].iter().for_each(|&s| self.statement(g, s));
+                self.close();
+                self.close();
+            }
+            Op::If => {
+                self.open("{");
+                let c = self.value(g, src[0]);
+                self.line(&format!("const bool c{} = {c};", id.0));
+                if let Some(names) = self.names.last_mut() {
+                    names.clear();
+                }
+                self.open(&format!("if (c{}) {{", id.0));
+                src[1..].iter().for_each(|&s| self.statement(g, s));
+                self.close();
+                self.close();
+            }
+            Op::Set => {
+                self.open("{");
+                let mut held = vec![];
+                for pair in src.chunks_exact(2) {
+                    let (v, t) = (self.value(g, pair[1]), self.temp());
+                    self.line(&format!("const {} {t} = {v};", ctype(g.ty(pair[0]))));
+                    held.push((pair[0], t));
+                }
+                for (acc, t) in held {
+                    if let Op::Acc(n) = *g.op(acc) {
+                        self.line(&format!("a{n} = {t};"));
+                    }
+                }
+                self.close();
+            }
+            Op::Store => {
+                self.open("{");
+                let at = self.value(g, src[1]);
+                let v = self.value(g, src[2]);
+                let only = src.get(3).map(|&c| self.value(g, c));
+                let only = only.map_or(String::new(), |c| format!("if ({c}) "));
+                let (b, ty) = (buffer(g, src[0]), g.ty(src[2]));
+                if ty.lanes == 1 && g.dtype(src[0]) == ty.base {
+                    self.line(&format!("{only}{b}[{at}] = {v};"));
+                } else {
+                    self.line(&format!("{only}kl_store<{}>({b} + {at}, {v});", ctype(ty)));
+                }
+                self.close();
+            }
+            _ => {}
+        }
+    }
+
+    /// The C type of a value; an index is narrow if its bounds are.
+    fn type_of(&self, g: &mut Graph, id: Id) -> String {
+        let ty = g.ty(id);
+        match ty {
+            Type { base: DType::Index, lanes: 1 } => if narrow(g, id) { "int" } else { "i64" }.into(),
+            Type { base: DType::Bool, lanes: 1 } => "bool".into(),
+            _ => ctype(ty),
+        }
+    }
+
+    /// The expression of a value; what is no leaf gets a name in the innermost scope, so that it is computed once.
+    fn value(&mut self, g: &mut Graph, id: Id) -> String {
+        if let Some(n) = self.names.iter().rev().find_map(|m| m.get(&id).cloned()) {
+            return n;
+        }
+        let n = g.node(id).clone();
+        match &n.op {
+            Op::Const(c) => return constant(*c, n.ty.base),
+            Op::Acc(k) => return format!("a{k}"),
+            Op::Var { name, .. } => {
+                let i = self.vars.iter().position(|v| v == name).unwrap_or(0);
+                return if narrow(g, id) { format!("(int)n{i}") } else { format!("n{i}") };
+            }
+            Op::Range(k, _) => return format!("r{k}"),
+            _ => {}
+        }
+        let from = if *g.op(id) == Op::Load { 1 } else { 0 };
+        let src: Vec<String> = n.src.iter().skip(from).map(|&s| self.value(g, s)).collect();
+        let name = self.temp();
+        let ty = self.type_of(g, id);
+        if n.ty.lanes == 1 || matches!(n.op, Op::Load) {
+            let text = self.scalar_text(g, id, &src);
+            self.line(&format!("const {ty} {name} = {text};"));
+        } else {
+            self.vector(g, id, &src, &name, &ty);
+        }
+        self.names.last_mut().map(|m| m.insert(id, name.clone()));
+        name
+    }
+
+    fn scalar_text(&self, g: &mut Graph, id: Id, src: &[String]) -> String {
+        let n = g.node(id).clone();
+        match &n.op {
+            Op::Load => {
+                let (b, at, ty) = (buffer(g, n.src[0]), &src[0], n.ty);
+                let raw = g.dtype(n.src[0]) != ty.base;
+                if ty.lanes == 1 && !raw {
+                    format!("{b}[{at}]")
+                } else if alignment(g, n.src[0], n.src[1]) >= ty.bytes() {
+                    format!("kl_load<{}>({b} + {at})", ctype(ty))
+                } else {
+                    format!("kl_load_{}({b} + {at})", ty.base)
+                }
+            }
+            Op::Extract(lane) => format!("{}.get({lane})", src[0]),
+            Op::Across(op) => {
+                let name = if *op == ReduceOp::Sum { "sum" } else { "max" };
+                format!("kl_across_{name}({})", src[0])
+            }
+            Op::LaneXor(mask) => format!("__shfl_xor_sync(0xffffffffu, {}, {mask})", src[0]),
+            Op::Dot4 => format!("kl_dot4({}, {}.w[0], {}.w[0])", src[0], src[1], src[2]),
+            Op::Lookup => {
+                let Op::Lanes(table) = g.op(n.src[0]) else { return String::new() };
+                format!("kl_lookup({}, {})", words(table).join(", "), src[1])
+            }
+            _ => {
+                let wide = n.ty.base == DType::Index && !narrow(g, id);
+                let types: Vec<DType> = n.src.iter().map(|&s| g.dtype(s)).collect();
+                let natural = match n.src.first() {
+                    Some(&a) if n.ty.base.is_int() => index::bounds(g, a).0 >= 0,
+                    _ => false,
+                };
+                each(&n.op, n.ty.base, &types, src, wide, natural)
+            }
+        }
+    }
+
+    /// Statements that make a vector of this name.
+    fn vector(&mut self, g: &mut Graph, id: Id, src: &[String], name: &str, ty: &str) {
+        let n = g.node(id).clone();
+        let lanes = n.ty.lanes as usize;
+        if let Op::Lanes(values) = &n.op {
+            let list = match in_words(n.ty) {
+                true => words(values),
+                false => values.iter().map(|c| constant(*c, n.ty.base)).collect(),
+            };
+            return self.line(&format!("const {ty} {name} = {{{{{}}}}};", list.join(", ")));
+        }
+        self.line(&format!("{ty} {name};"));
+        let words_of = |i: usize| in_words(g.ty(n.src[i]));
+        let shifts = |i: usize| match g.op(n.src[i]) {
+            Op::Lanes(v) => v.chunks(4).all(|q| q.iter().all(|c| c == &q[0])).then(|| v.clone()),
+            _ => None,
+        };
+        let text = match &n.op {
+            Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor)) if in_words(n.ty) => {
+                let sign = match op {
+                    BinOp::And => "&",
+                    BinOp::Or => "|",
+                    _ => "^",
+                };
+                format!("KL_EACH(i, {}) {name}.w[i] = {}.w[i] {sign} {}.w[i];", lanes / 4, src[0], src[1])
+            }
+            Op::Binary(op @ (BinOp::Shl | BinOp::Shr))
+                if n.ty.base == DType::U8 && words_of(0) && shifts(1).is_some() =>
+            {
+                let by = shifts(1).unwrap_or_default();
+                let word = |(i, q): (usize, &[Const])| {
+                    let s = q[0].as_int().clamp(0, 7) as u32;
+                    let (sign, mask) = match op {
+                        BinOp::Shl => ("<<", (0xffu32 << s & 0xff) * 0x0101_0101),
+                        _ => (">>", (0xff >> s) * 0x0101_0101u32),
+                    };
+                    format!("{name}.w[{i}] = {}.w[{i}] {sign} {s} & {mask:#010x}u;", src[0])
+                };
+                by.chunks(4).enumerate().map(word).collect::<Vec<_>>().join(" ")
+            }
+            Op::Dot4 => {
+                let (s, c, x) = (&src[0], &src[1], &src[2]);
+                format!("KL_EACH(i, {lanes}) {name}.set(i, kl_dot4({s}.get(i), {c}.w[i], {x}.w[i]));")
+            }
+            Op::Lookup => {
+                let Op::Lanes(table) = g.op(n.src[0]).clone() else { return };
+                let table = words(&table).join(", ");
+                match in_words(n.ty) && words_of(1) {
+                    true => format!("KL_EACH(i, {}) {name}.w[i] = kl_lookup4({table}, {}.w[i]);", lanes / 4, src[1]),
+                    false => format!("KL_EACH(i, {lanes}) {name}.set(i, kl_lookup({table}, {}.get(i)));", src[1]),
+                }
+            }
+            Op::Splat => format!("KL_EACH(i, {lanes}) {name}.set(i, {});", src[0]),
+            Op::LaneXor(mask) => {
+                format!("KL_EACH(i, {lanes}) {name}.set(i, __shfl_xor_sync(0xffffffffu, {}.get(i), {mask}));", src[0])
+            }
+            Op::Shuffle(map) => {
+                let whole = |q: &[u16]| q[0].is_multiple_of(4) && q.windows(2).all(|w| w[1] == w[0] + 1);
+                match in_words(n.ty) && words_of(0) && map.chunks(4).all(whole) {
+                    true => {
+                        let word = |(i, q): (usize, &[u16])| format!("{name}.w[{i}] = {}.w[{}];", src[0], q[0] / 4);
+                        map.chunks(4).enumerate().map(word).collect::<Vec<_>>().join(" ")
+                    }
+                    false => {
+                        let lane = |(i, m): (usize, &u16)| format!("{name}.set({i}, {}.get({m}));", src[0]);
+                        map.iter().enumerate().map(lane).collect::<Vec<_>>().join(" ")
+                    }
+                }
+            }
+            Op::Join => {
+                let mut at = 0;
+                let mut parts = vec![];
+                for (i, s) in src.iter().enumerate() {
+                    let part = g.ty(n.src[i]);
+                    let k = part.lanes as usize;
+                    parts.push(match (in_words(n.ty) && in_words(part) && at % 4 == 0, k) {
+                        (true, _) => format!("KL_EACH(i, {}) {name}.w[i + {}] = {s}.w[i];", k / 4, at / 4),
+                        (_, 1) => format!("{name}.set({at}, {s});"),
+                        _ => format!("KL_EACH(i, {k}) {name}.set(i + {at}, {s}.get(i));"),
+                    });
+                    at += k;
+                }
+                parts.join(" ")
+            }
+            op => {
+                let types: Vec<DType> = n.src.iter().map(|&s| g.dtype(s)).collect();
+                let one: Vec<String> = src
+                    .iter()
+                    .zip(&n.src)
+                    .map(|(s, &id)| if g.ty(id).lanes == 1 { s.clone() } else { format!("{s}.get(i)") })
+                    .collect();
+                let text = each(op, n.ty.base, &types, &one, false, false);
+                format!("KL_EACH(i, {lanes}) {name}.set(i, {text});")
+            }
+        };
+        self.line(&text);
+    }
+}
+
+/// Whether an index fits 32 bits.
+fn narrow(g: &mut Graph, id: Id) -> bool {
+    let (lo, hi) = index::bounds(g, id);
+    lo >= i64::from(i32::MIN) && hi <= i64::from(i32::MAX)
+}
+
+fn buffer(g: &Graph, id: Id) -> String {
+    let Op::Buffer { slot, space, .. } = *g.op(id) else { return String::new() };
+    match space {
+        Space::Task | Space::Shared => format!("s{slot}"),
+        Space::Input => format!("i{slot}_{}", scalar(g.dtype(id))),
+        Space::Output => format!("o{slot}_{}", scalar(g.dtype(id))),
+    }
+}
+
+fn constant(c: Const, ty: DType) -> String {
+    let text = match (c, ty) {
+        (c, ty) if ty.is_float() => {
+            let v = c.as_f32();
+            if v.is_finite() { format!("{v:?}f") } else { format!("__uint_as_float({:#x}u)", v.to_bits()) }
+        }
+        (c, DType::Bool) => if c.as_int() != 0 { "true" } else { "false" }.into(),
+        (c, _) if i32::try_from(c.as_int()).is_err() => format!("{}ll", c.as_int()),
+        (c, _) if c.as_int() == i64::from(i32::MIN) => "-2147483647 - 1".into(),
+        (c, _) => c.as_int().to_string(),
+    };
+    if text.starts_with('-') { format!("({text})") } else { text }
+}
+
+/// An elementwise operation on scalars. `wide` is for indices that need 64 bits, `natural` says that the first operand
+/// is not negative.
+fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural: bool) -> String {
+    let cast = |s: String| match ty {
+        DType::F32 | DType::I32 | DType::U32 | DType::Index => s,
+        DType::Bool => s,
+        _ => format!("({})({s})", scalar(ty)),
+    };
+    match op {
+        Op::Unary(op) => {
+            let a = &src[0];
+            let f = |name: &str| format!("{name}({a})");
+            cast(match op {
+                UnOp::Neg => format!("-{a}"),
+                UnOp::Not => format!("!{a}"),
+                UnOp::Exp => f("expf"),
+                UnOp::Exp2 => f("kl_exp2"),
+                UnOp::Sqrt => f("sqrtf"),
+                UnOp::Rsqrt => format!("1.0f / sqrtf({a})"),
+                UnOp::Recip => format!("1.0f / {a}"),
+                UnOp::Sin => f("sinf"),
+                UnOp::Cos => f("cosf"),
+                UnOp::Round => f("roundf"),
+                UnOp::Abs if ty.is_float() => f("fabsf"),
+                UnOp::Abs => format!("({a} < 0 ? -{a} : {a})"),
+            })
+        }
+        Op::Binary(op) => {
+            let (a, b) = (&src[0], &src[1]);
+            let c = scalar(ty);
+            let a = if wide { format!("(i64){a}") } else { a.clone() };
+            let sign = |s: &str| format!("{a} {s} {b}");
+            let common = if ty == DType::Index { if wide { "i64" } else { "int" } } else { c };
+            cast(match op {
+                BinOp::Add => sign("+"),
+                BinOp::Sub => sign("-"),
+                BinOp::Mul => sign("*"),
+                BinOp::Div if ty.is_float() || natural => sign("/"),
+                BinOp::Mod if natural => sign("%"),
+                BinOp::Div => format!("kl_floor_div<{common}>({a}, {b})"),
+                BinOp::Mod => format!("kl_floor_mod<{common}>({a}, {b})"),
+                BinOp::Min if ty == DType::Index => format!("kl_min<i64>({a}, {b})"),
+                BinOp::Max if ty == DType::Index => format!("kl_max<i64>({a}, {b})"),
+                BinOp::Min => format!("kl_min<{c}>({a}, {b})"),
+                BinOp::Max => format!("kl_max<{c}>({a}, {b})"),
+                BinOp::And => sign("&"),
+                BinOp::Or => sign("|"),
+                BinOp::Xor => sign("^"),
+                BinOp::Shl => sign("<<"),
+                BinOp::Shr => sign(">>"),
+                BinOp::Lt => format!("{a} < {b}"),
+                BinOp::Eq => format!("{a} == {b}"),
+            })
+        }
+        Op::Where => format!("{} ? {} : {}", src[0], src[1], src[2]),
+        Op::Cast => {
+            let a = &src[0];
+            match (from[0].is_float(), ty) {
+                (_, DType::Bool) => format!("{a} != 0"),
+                (true, t) if t.is_int() => format!("({})kl_int({a})", scalar(t)),
+                (_, t) if t.is_float() => format!("({})(float){a}", scalar(t)),
+                (_, t) => format!("({}){a}", scalar(t)),
+            }
+        }
+        op => format!("/* {op:?} */"),
+    }
+}

@@ -1,0 +1,4 @@
+//! Source text of kernels.
+
+pub mod c;
+pub mod cuda;

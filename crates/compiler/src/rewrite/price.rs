@@ -1,0 +1,211 @@
+//! What a schedule costs, in microseconds: `bytes / bandwidth + stages x cost of a stage`, and where that is more than
+//! its bytes, the products of a kernel over the peak of their path.
+//!
+//! Symbolic integers count as their largest value, which is what they were declared for. Of a [`Prefix`](Op::Prefix), of
+//! which it is data how much is wanted, as much counts as its readers gather. These are prices for telling alternatives
+//! apart, not times: how a kernel is tiled is not known yet.
+
+use crate::lower::limits;
+use crate::schedule::roles::{base, is_view, volume};
+use crate::schedule::{Profile, Schedule};
+use ir::{DType, Graph, Id, Op, UnOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Microseconds of a step that is scheduled so. `unit`: whether a matrix unit multiplies rows of block formats.
+pub fn price(g: &mut Graph, s: &Schedule, profile: &Profile, unit: bool) -> f64 {
+    let wanted = wanted(g, s);
+    let mut levels: Vec<usize> = vec![];
+    let mut total = 0.0;
+    for group in 0..s.groups.len() {
+        let alive = !s.groups[group].dead && s.groups[group].members.iter().any(|m| s.stored.contains(m));
+        if alive {
+            let mut p = Pricing { s, group, profile, unit, wanted: &wanted, share: 1.0, limit: None };
+            p.find_limit(g);
+            total += p.kernel(g);
+            levels.push(s.groups[group].level);
+        }
+    }
+    levels.sort_unstable();
+    levels.dedup();
+    total + levels.len() as f64 * profile.stage
+}
+
+/// How many elements readers gather from prefixes of these counts: what lies past a count is unspecified, so nobody
+/// reads it.
+fn wanted(g: &mut Graph, s: &Schedule) -> FxHashMap<Id, f64> {
+    let mut of: FxHashMap<Id, Id> = FxHashMap::default();
+    let mut wanted: FxHashMap<Id, f64> = FxHashMap::default();
+    for &id in &s.roles.live {
+        let counts = match *g.op(id) {
+            Op::Prefix(_) => Some(g.src(id)[1]),
+            Op::Gather => {
+                let (table, index) = (g.src(id)[0], g.src(id)[1]);
+                if let Some(&counts) = of.get(&table) {
+                    let rows = volume(g, index) as f64;
+                    wanted.entry(counts).and_modify(|most| *most = rows.max(*most)).or_insert(rows);
+                }
+                None
+            }
+            _ => g.src(id).iter().find_map(|source| of.get(source)).copied(),
+        };
+        if let Some(counts) = counts {
+            of.insert(id, counts);
+        }
+    }
+    wanted
+}
+
+struct Pricing<'a> {
+    s: &'a Schedule,
+    group: usize,
+    profile: &'a Profile,
+    unit: bool,
+    wanted: &'a FxHashMap<Id, f64>,
+    /// Part of its elements that a limited kernel computes.
+    share: f64,
+    /// Counts of that limit.
+    limit: Option<Id>,
+}
+
+impl Pricing<'_> {
+    fn find_limit(&mut self, g: &mut Graph) {
+        let limits = limits(g, self.s, self.group);
+        let Some(limit) = limits.values().min_by_key(|l| (l.counts, l.axis)) else { return };
+        let Some(&rows) = self.wanted.get(&limit.counts) else { return };
+        let each = ir::index::bounds(g, self.s.groups[self.group].axes[limit.axis].count).1;
+        let all = volume(g, limit.counts).saturating_mul(each);
+        self.share = (rows / all as f64).min(1.0);
+        self.limit = Some(limit.counts);
+    }
+
+    /// Bytes and work overlap: the longer of the two.
+    fn kernel(&self, g: &mut Graph) -> f64 {
+        let members = self.s.groups[self.group].members.clone();
+        let mut read: FxHashMap<Id, f64> = FxHashMap::default();
+        let (mut bytes, mut work, mut serial) = (0.0, 0.0, 0.0f64);
+        for m in members {
+            let mut seen = FxHashSet::default();
+            for operand in g.src(m).to_vec() {
+                self.read(g, operand, 1.0, &mut read, &mut seen);
+            }
+            if self.s.stored.contains(&m) {
+                let written = if *g.op(m) == Op::Scatter { g.src(m)[2] } else { m };
+                bytes += self.share * volume(g, written) as f64 * g.dtype(m).bytes() as f64;
+            }
+            work += self.share * self.work(g, m);
+            if let Op::Scan(axis) = *g.op(m) {
+                let steps = ir::index::bounds(g, g.shape(m)[axis]).1;
+                serial = serial.max(steps as f64 * self.profile.step);
+            }
+        }
+        bytes += read.values().sum::<f64>();
+        (bytes / self.profile.bytes).max(work).max(serial)
+    }
+
+    /// Adds the bytes that are read under a value: of a tensor, or of what another kernel stored. Of these `part` is read.
+    fn read(&self, g: &mut Graph, id: Id, part: f64, read: &mut FxHashMap<Id, f64>, seen: &mut FxHashSet<Id>) {
+        if self.s.maps.contains_key(&(self.group, id)) || !seen.insert(id) {
+            return;
+        }
+        if matches!(g.op(id), Op::State { .. }) && self.writes(g, id) {
+            return;
+        }
+        let leaf = matches!(g.op(id), Op::Param { .. } | Op::State { .. } | Op::Scatter);
+        if leaf || self.s.home.contains_key(&id) {
+            let bytes = part * volume(g, id) as f64 * g.dtype(id).bytes() as f64;
+            read.entry(id).and_modify(|most| *most = bytes.max(*most)).or_insert(bytes);
+            return;
+        }
+        for (operand, source) in g.src(id).to_vec().into_iter().enumerate() {
+            let part = match g.op(id) {
+                Op::Gather if operand == 0 => {
+                    let index = g.src(id)[1];
+                    let mut rows = volume(g, index) as f64;
+                    // Of a tile in which nothing is wanted, nothing is read.
+                    if let Some(counts) = self.limit
+                        && g.shape(index) == g.shape(counts)
+                    {
+                        rows = rows.min(self.wanted[&counts]);
+                    }
+                    part * rows / ir::index::bounds(g, g.shape(source)[0]).1.max(1) as f64
+                }
+                Op::Slice { .. } => part * volume(g, id) as f64 / volume(g, source).max(1) as f64,
+                _ => part,
+            };
+            self.read(g, source, part, read, seen);
+        }
+    }
+
+    /// Whether this kernel replaces rows of a state, which it does not read for that.
+    fn writes(&self, g: &Graph, state: Id) -> bool {
+        self.s.groups[self.group].members.iter().any(|&m| *g.op(m) == Op::Scatter && base(g, g.src(m)[0]) == state)
+    }
+
+    /// Microseconds of computing a value, with what only its own loops hold.
+    fn work(&self, g: &mut Graph, m: Id) -> f64 {
+        let Op::Reduce(..) = g.op(m) else {
+            return match g.op(m) {
+                Op::Fence | Op::Call { .. } => 0.0,
+                Op::Scatter => volume(g, g.src(m)[2]) as f64 / self.profile.elements,
+                _ => volume(g, m) as f64 * each(g, m) / self.profile.elements,
+            };
+        };
+        let body = g.src(m)[0];
+        let products = volume(g, body) as f64;
+        if !self.s.roles.heavy.contains(&m) {
+            return products * self.operations(g, body) / self.profile.elements;
+        }
+        let (dots, packed) = self.under(g, body);
+        match dots {
+            Some(dot) => volume(g, dot) as f64 / self.profile.dots,
+            None if packed && self.unit => products / self.profile.unit,
+            None => products / self.profile.floats,
+        }
+    }
+
+    /// The body of the integer dot inside a sum over blocks, if there is one, and whether weights are packed.
+    fn under(&self, g: &Graph, body: Id) -> (Option<Id>, bool) {
+        let (mut dot, mut packed) = (None, false);
+        let mut stack = vec![body];
+        let mut seen = FxHashSet::default();
+        while let Some(id) = stack.pop() {
+            if self.s.home.contains_key(&id) || !seen.insert(id) {
+                continue;
+            }
+            packed |= matches!(g.op(id), Op::Dequant(..));
+            if matches!(g.op(id), Op::Reduce(..)) && g.dtype(id) == DType::I32 {
+                dot = Some(g.src(id)[0]);
+            }
+            stack.extend_from_slice(g.src(id));
+        }
+        (dot, packed)
+    }
+
+    /// Operations for each element of the body of a sum: those on values as large as itself.
+    fn operations(&self, g: &mut Graph, body: Id) -> f64 {
+        let full = volume(g, body);
+        let mut count = 0.0;
+        let mut stack = vec![body];
+        let mut seen = FxHashSet::default();
+        while let Some(id) = stack.pop() {
+            let known = self.s.home.contains_key(&id) || !seen.insert(id);
+            if known || volume(g, id) < full || !(g.op(id).is_elementwise() || is_view(g, id)) {
+                continue;
+            }
+            if g.op(id).is_elementwise() {
+                count += each(g, id);
+            }
+            stack.extend_from_slice(g.src(id));
+        }
+        f64::max(count, 1.0)
+    }
+}
+
+/// Elementwise operations that a processor needs for a function.
+fn each(g: &Graph, id: Id) -> f64 {
+    match g.op(base(g, id)) {
+        Op::Unary(UnOp::Sin | UnOp::Cos) => 64.0,
+        Op::Unary(UnOp::Exp) => 8.0,
+        _ => 1.0,
+    }
+}

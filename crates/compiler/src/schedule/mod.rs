@@ -1,0 +1,732 @@
+//! From tensors to kernels: which values are computed together, which are
+//! written to memory, and in which stage each kernel runs.
+//!
+//! Every reduction over weights or state seeds a kernel. Everything else joins
+//! the kernel that produces what it reads when its tasks can be cut the same
+//! way (an epilogue), or becomes a small kernel of its own; a small kernel with
+//! one reader is then moved into it when no task repeats its work, or when
+//! repeating it is cheaper than a stage. Layers are no boundary.
+
+use crate::schedule::axes::{Along, Obstacle, backward, forward, unify};
+use crate::schedule::roles::{Roles, base, is_view, volume};
+use ir::{Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+mod absorb;
+pub mod axes;
+pub(crate) mod cuts;
+mod notes;
+mod prices;
+pub mod roles;
+mod scans;
+
+pub use prices::{Fusions, Prices, Profile};
+
+/// One axis of a kernel.
+#[derive(Clone, Debug)]
+pub struct AxisInfo {
+    /// Number of steps, an index expression (for a serial axis: the largest).
+    pub count: Id,
+    /// Whether it is the loop of a fold rather than a task axis.
+    pub serial: bool,
+    /// Whether it was given up.
+    pub inner: bool,
+}
+
+/// Values computed by one kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// The axes.
+    pub axes: Vec<AxisInfo>,
+    /// Members in topological order, views excluded.
+    pub members: Vec<Id>,
+    /// Whether it reads weights or state in a reduction.
+    pub heavy: bool,
+    /// Groups whose results it reads.
+    pub deps: BTreeSet<usize>,
+    /// Whether it was merged away.
+    pub dead: bool,
+    /// Stage number.
+    pub level: usize,
+}
+
+/// The result of scheduling.
+pub struct Schedule {
+    /// Kernels; dead ones are skipped.
+    pub groups: Vec<Group>,
+    /// Roles of nodes.
+    pub roles: Roles,
+    /// The kernel of each computed node.
+    pub home: FxHashMap<Id, usize>,
+    /// The map of each computed node and of views of computed nodes, per group.
+    pub maps: FxHashMap<(usize, Id), Vec<Along>>,
+    /// Nodes that are written to memory.
+    pub stored: FxHashSet<Id>,
+    /// Why things were not fused, for reports.
+    pub notes: Vec<String>,
+}
+
+/// Why a node was not fused: no axes fit both.
+const CUT_ANOTHER_WAY: &str = "its tasks would be cut in another way";
+
+/// An old version of a state is needed after it was overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("state '{0}' is read in its old version by what depends on the new one; read one of the two")]
+pub struct StateOrder(pub String);
+
+/// Schedules everything under `roots`.
+///
+/// # Errors
+/// A state whose old version is read after, or while, a step overwrites it.
+pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule, StateOrder> {
+    let roles = Roles::of(g, roots, &prices.fusions);
+    let mut s = Scheduler {
+        prices: prices.clone(),
+        out: Schedule {
+            groups: vec![],
+            roles,
+            home: Default::default(),
+            maps: Default::default(),
+            stored: Default::default(),
+            notes: vec![],
+        },
+        depths: RefCell::default(),
+    };
+    let live = s.out.roles.live.clone();
+    s.place_folds(g, &live);
+    s.place_scans(g, &live);
+    for &id in &live {
+        s.place(g, id);
+    }
+    if !s.prices.unfused && s.prices.fusions.absorb {
+        s.absorb_small(g, roots);
+    }
+    s.find_stored(g, roots);
+    s.order_states(g)?;
+    s.find_levels();
+    Ok(s.out)
+}
+
+struct Scheduler {
+    prices: Prices,
+    out: Schedule,
+    /// Stages before each group, as far as they are known.
+    depths: RefCell<Vec<Option<usize>>>,
+}
+
+impl Schedule {
+    /// The groups that store something, by stage.
+    pub(crate) fn in_order(&self) -> Vec<usize> {
+        let stores = |i: &usize| {
+            let group = &self.groups[*i];
+            !group.dead && group.members.iter().any(|m| self.stored.contains(m))
+        };
+        let mut order: Vec<usize> = (0..self.groups.len()).filter(stores).collect();
+        order.sort_by_key(|&i| (self.groups[i].level, i));
+        order
+    }
+
+    /// The computed nodes that a node reads, through views and inlined bodies.
+    pub fn reads(&self, g: &Graph, id: Id) -> Vec<Id> {
+        let mut out = vec![];
+        let mut stack: Vec<Id> = g.src(id).to_vec();
+        let mut seen = FxHashSet::default();
+        while let Some(s) = stack.pop() {
+            if !seen.insert(s) {
+                continue;
+            }
+            if self.home.contains_key(&s) {
+                out.push(s);
+            } else {
+                stack.extend_from_slice(g.src(s));
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+}
+
+impl Scheduler {
+    fn is_transparent(&self, g: &Graph, id: Id) -> bool {
+        let r = &self.out.roles;
+        r.free.contains(&id) || r.inline.contains(&id) || r.merge.contains(&id) || is_view(g, id)
+    }
+
+    fn new_group(&mut self, heavy: bool) -> usize {
+        self.out.groups.push(Group { heavy, ..Group::default() });
+        self.out.groups.len() - 1
+    }
+
+    fn add_axis(&mut self, group: usize, count: Id, serial: bool) -> usize {
+        self.out.groups[group].axes.push(AxisInfo { count, serial, inner: false });
+        self.out.groups[group].axes.len() - 1
+    }
+
+    /// A group in which every dimension of `id` is an axis.
+    fn seed(&mut self, g: &mut Graph, id: Id, heavy: bool) -> usize {
+        let group = self.new_group(heavy);
+        // The tasks of a scatter are the rows that it writes.
+        let shaped = if matches!(g.op(id), Op::Scatter) { g.src(id)[2] } else { id };
+        let shape = g.shape(shaped).to_vec();
+        // The parts of a concatenation are written one after the other.
+        let whole = match g.op(id) {
+            Op::Concat(axis) => Some(*axis),
+            _ => None,
+        };
+        let map = shape
+            .iter()
+            .enumerate()
+            .map(|(i, &d)| match g.as_int(d) {
+                Some(1) => Along::Free,
+                _ if whole == Some(i) => Along::Inner,
+                _ => Along::Axis { axis: self.add_axis(group, d, false), unit: 1 },
+            })
+            .collect();
+        self.join(g, id, group, map);
+        group
+    }
+
+    fn join(&mut self, g: &Graph, id: Id, group: usize, map: Vec<Along>) {
+        self.out.home.insert(id, group);
+        self.out.maps.insert((group, id), map);
+        self.out.groups[group].members.push(id);
+        self.record_deps(g, id, group);
+    }
+
+    /// Makes a node a member; what it reads is recorded when its turn comes.
+    fn assign(&mut self, id: Id, group: usize, map: Vec<Along>) {
+        self.out.home.insert(id, group);
+        self.out.maps.insert((group, id), map);
+        self.out.groups[group].members.push(id);
+    }
+
+    fn record_deps(&mut self, g: &Graph, id: Id, group: usize) {
+        for r in self.out.reads(g, id) {
+            let h = self.out.home[&r];
+            if h != group {
+                self.depend(group, h);
+            }
+        }
+    }
+
+    /// Lets a group run after another.
+    fn depend(&mut self, group: usize, on: usize) {
+        self.out.groups[group].deps.insert(on);
+        let known = self.depths.borrow().get(group).copied().flatten();
+        // What depends on a group that moves back moves with it.
+        if known.is_some_and(|d| d <= self.depth(on)) {
+            self.depths.borrow_mut().clear();
+        }
+    }
+
+    /// Whether group `from` needs group `on`, directly or not.
+    fn needs(&self, from: usize, on: usize) -> bool {
+        let depth = self.depth(on);
+        let mut stack = vec![from];
+        let mut seen = FxHashSet::default();
+        while let Some(x) = stack.pop() {
+            if x == on {
+                return true;
+            }
+            // All that a group needs lies before it.
+            if self.depth(x) > depth && seen.insert(x) {
+                stack.extend(self.out.groups[x].deps.iter().copied());
+            }
+        }
+        false
+    }
+
+    /// Every fold and what is computed inside its loop.
+    fn place_folds(&mut self, g: &mut Graph, live: &[Id]) {
+        for &id in live {
+            let Op::Fold { axis, parts, .. } = *g.op(id) else { continue };
+            if self.out.home.contains_key(&id) {
+                continue;
+            }
+            let sources = g.src(id).to_vec();
+            let group = self.new_group(true);
+            // The largest part decides the axes: the dimensions before the
+            // folded one are tasks, and the folded one is the serial loop.
+            let largest = *sources[..parts].iter().max_by_key(|&&p| g.shape(p).len()).unwrap();
+            let shape = g.shape(largest).to_vec();
+            let mut lead = vec![];
+            for (i, &d) in shape.iter().enumerate().take(axis + 1) {
+                lead.push(if i == axis || g.as_int(d) != Some(1) {
+                    Along::Axis { axis: self.add_axis(group, d, i == axis), unit: 1 }
+                } else {
+                    Along::Free
+                });
+            }
+            let inside = self.fold_body(g, &sources[..parts], &lead, axis);
+            let rest_is_parallel = inside.is_empty();
+            let mut tail = vec![];
+            for &d in &shape[axis + 1..] {
+                tail.push(if g.as_int(d) == Some(1) {
+                    Along::Free
+                } else if rest_is_parallel {
+                    Along::Axis { axis: self.add_axis(group, d, false), unit: 1 }
+                } else {
+                    Along::Inner
+                });
+            }
+            for (node, mut map) in inside {
+                map.resize(g.shape(node).len(), Along::Inner);
+                self.assign(node, group, map);
+            }
+            let part_map = |n: usize| -> Vec<Along> {
+                let mut m = lead[..axis].to_vec();
+                m.extend_from_slice(&tail[..n - axis]);
+                m
+            };
+            // The merge expressions and the results.
+            let merge = g.toposort(&sources[parts..2 * parts]);
+            for m in merge {
+                let rank = g.shape(m).len();
+                // Bodies have no home: folds of one shape share them.
+                if rank >= axis && self.out.roles.merge.contains(&m) && !is_view(g, m) {
+                    self.out.maps.insert((group, m), part_map(rank));
+                    self.out.groups[group].members.push(m);
+                }
+            }
+            for &other in live {
+                if matches!(*g.op(other), Op::Fold { .. }) && g.src(other) == &sources[..] {
+                    let rank = g.shape(other).len();
+                    self.assign(other, group, part_map(rank));
+                }
+            }
+            self.out.groups[group].members.sort_unstable();
+        }
+    }
+
+    /// Nodes that have the folded dimension, with their maps.
+    fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
+        if self.prices.unfused || !self.prices.fusions.fold {
+            return vec![];
+        }
+        let serial = lead[axis];
+        let mut maps: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
+        let mut order = vec![];
+        let mut stack: Vec<(Id, Vec<Along>)> = parts
+            .iter()
+            .map(|&p| {
+                let mut m = lead.to_vec();
+                m.resize(g.shape(p).len(), Along::Inner);
+                (p, m)
+            })
+            .collect();
+        while let Some((id, map)) = stack.pop() {
+            if maps.contains_key(&id)
+                || !map.contains(&serial)
+                || self.out.roles.free.contains(&id)
+                || self.out.home.contains_key(&id)
+                || matches!(g.op(id), Op::Scan(_))
+            {
+                continue;
+            }
+            maps.insert(id, map.clone());
+            if !self.is_transparent(g, id) {
+                order.push(id);
+            }
+            for operand in 0..g.src(id).len() {
+                if let Some(m) = backward(g, id, operand, &map) {
+                    stack.push((g.src(id)[operand], m));
+                }
+            }
+        }
+        order.sort_unstable();
+        order.into_iter().map(|id| (id, maps[&id].clone())).collect()
+    }
+
+    /// Gives a node a kernel.
+    fn place(&mut self, g: &mut Graph, id: Id) {
+        if let Some(&group) = self.out.home.get(&id) {
+            self.record_deps(g, id, group);
+            return;
+        }
+        if self.is_transparent(g, id) {
+            return;
+        }
+        if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
+            let heavy = self.out.roles.heavy.contains(&id);
+            self.seed(g, id, heavy);
+            return;
+        }
+        if self.out.roles.heavy.contains(&id) {
+            self.seed(g, id, true);
+            return;
+        }
+        let reads = self.out.reads(g, id);
+        let mut homes: Vec<usize> = reads.iter().map(|r| self.out.home[r]).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        // Siblings: kernels cut the same way that do not need each other.
+        if homes.len() > 1 && self.prices.fusions.merge {
+            self.merge_siblings(g, id, &mut homes);
+        }
+        // The latest producer first: the others are then read from memory.
+        homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
+        // What a scatter or a custom kernel wrote is complete only after it.
+        let written: Vec<usize> = reads
+            .iter()
+            .filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. }))
+            .map(|r| self.out.home[r])
+            .collect();
+        for &h in &homes {
+            if written.contains(&h) || !self.prices.fusions.epilogue {
+                continue;
+            }
+            // Joining must not delay what the kernel computes already.
+            let depth = self.depth(h);
+            let late = |s: &mut Self, g: &mut Graph, o: usize| {
+                o != h && s.depth(o) >= depth && (s.needs(o, h) || !s.is_cheap(g, o))
+            };
+            if let Some(&o) = homes.iter().find(|&&o| late(self, g, o)) {
+                let (node, kernel, other) = (self.node(g, id), self.kernel(g, h), self.kernel(g, o));
+                self.out.notes.push(format!("{node} not fused into {kernel}: it would wait for {other}"));
+                continue;
+            }
+            match self.try_join(g, id, h) {
+                Ok(map) => {
+                    self.join(g, id, h, map);
+                    return;
+                }
+                Err(why) => {
+                    let (node, kernel) = (self.node(g, id), self.kernel(g, h));
+                    self.out.notes.push(format!("{node} not fused into {kernel}: {why}"));
+                }
+            }
+        }
+        self.seed(g, id, false);
+    }
+
+    /// The longest chain of groups that a group needs.
+    fn depth(&self, group: usize) -> usize {
+        if let Some(&Some(d)) = self.depths.borrow().get(group) {
+            return d;
+        }
+        let d = self.out.groups[group].deps.iter().map(|&x| self.depth(x) + 1).max().unwrap_or(0);
+        let mut depths = self.depths.borrow_mut();
+        let len = depths.len().max(group + 1);
+        depths.resize(len, None);
+        depths[group] = Some(d);
+        d
+    }
+
+    /// The map of `id` in `group`, after the axes of the group were adapted.
+    /// The group is as before if there is none.
+    fn try_join(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, String> {
+        match self.map_in(g, id, group) {
+            Ok(map) => return Ok(map),
+            Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
+            Err(_) => {}
+        }
+        let cut = self.cut_of(group);
+        let joined = self.adapt(g, id, group);
+        if joined.is_err() {
+            self.restore(group, cut);
+        }
+        joined
+    }
+
+    /// How a group is cut: its axes, and the maps of its members.
+    fn cut_of(&self, group: usize) -> (Vec<AxisInfo>, Vec<Vec<Along>>) {
+        let gr = &self.out.groups[group];
+        (gr.axes.clone(), gr.members.iter().map(|&m| self.out.maps[&(group, m)].clone()).collect())
+    }
+
+    /// Cuts a group as it was before.
+    fn restore(&mut self, group: usize, (axes, maps): (Vec<AxisInfo>, Vec<Vec<Along>>)) {
+        let gr = &mut self.out.groups[group];
+        gr.axes = axes;
+        for (&m, map) in gr.members.iter().zip(maps) {
+            self.out.maps.insert((group, m), map);
+        }
+    }
+
+    /// Changes the axes of a group until a node fits.
+    fn adapt(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, String> {
+        for _ in 0..16 {
+            match self.map_in(g, id, group) {
+                Ok(map) => return Ok(map),
+                Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
+                Err(Obstacle::Rescale(axis, by)) => self.rescale(g, group, axis, by)?,
+                Err(Obstacle::Demote(axis)) => self.demote(g, group, axis)?,
+            }
+        }
+        Err("no common cut found".into())
+    }
+
+    /// The map that the operands of `id` in `group` imply.
+    fn map_in(&mut self, g: &mut Graph, id: Id, group: usize) -> Result<Vec<Along>, Obstacle> {
+        let n = if matches!(g.op(id), Op::Scatter) { g.shape(g.src(id)[2]).len() } else { g.shape(id).len() };
+        let mut map = vec![Along::Free; n];
+        for operand in 0..g.src(id).len() {
+            let s = g.src(id)[operand];
+            if let Some(m) = self.source_map(g, s, group)? {
+                let m = forward(g, id, operand, &m)?;
+                map = unify(&map, &m)?;
+            }
+        }
+        // Dimensions that nothing constrains are held whole by each task.
+        let shape = if matches!(g.op(id), Op::Scatter) { g.shape(g.src(id)[2]).to_vec() } else { g.shape(id).to_vec() };
+        for (m, d) in map.iter_mut().zip(shape) {
+            if *m == Along::Free && g.as_int(d) != Some(1) {
+                *m = Along::Inner;
+            }
+        }
+        Ok(map)
+    }
+
+    /// The map of a source that is computed in `group`, through views and
+    /// inlined bodies; `None` if nothing of it is computed there.
+    fn source_map(&mut self, g: &mut Graph, s: Id, group: usize) -> Result<Option<Vec<Along>>, Obstacle> {
+        if let Some(m) = self.out.maps.get(&(group, s)) {
+            return Ok(Some(m.clone()));
+        }
+        if self.out.home.contains_key(&s) || !self.is_transparent(g, s) || self.out.roles.free.contains(&s) {
+            return Ok(None);
+        }
+        let mut all: Option<Vec<Along>> = None;
+        for operand in 0..g.src(s).len() {
+            let inner = g.src(s)[operand];
+            if let Some(m) = self.source_map(g, inner, group)? {
+                let m = forward(g, s, operand, &m)?;
+                all = Some(match all {
+                    None => m,
+                    Some(a) => unify(&a, &m)?,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    fn rescale(&mut self, g: &mut Graph, group: usize, axis: usize, by: i64) -> Result<(), String> {
+        let info = &self.out.groups[group].axes[axis];
+        let Some(n) = g.as_int(info.count) else { return Err("a symbolic axis cannot be cut in blocks".into()) };
+        if info.serial || n % by != 0 {
+            return Err(format!("{n} steps cannot be cut in blocks of {by}"));
+        }
+        let tasks = self.tasks(g, group, Some((axis, n / by)));
+        self.leaves_enough(g, group, tasks)?;
+        self.out.groups[group].axes[axis].count = g.int(n / by);
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if let Along::Axis { axis: x, unit } = a
+                    && *x == axis
+                {
+                    *unit *= by;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a kernel that reads weights may be left with so many tasks.
+    fn leaves_enough(&self, g: &Graph, group: usize, tasks: i64) -> Result<(), String> {
+        let least = self.prices.min_tasks;
+        if !self.out.groups[group].heavy || tasks >= least {
+            return Ok(());
+        }
+        let now = self.tasks(g, group, None);
+        Err(format!("{tasks} of its {now} tasks would be left, and {least} are the least"))
+    }
+
+    /// Tasks of a group, symbolic axes counted once; one axis may be replaced.
+    fn tasks(&self, g: &Graph, group: usize, replaced: Option<(usize, i64)>) -> i64 {
+        self.out.groups[group]
+            .axes
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| !a.serial && !a.inner)
+            .map(|(i, a)| match replaced {
+                Some((x, n)) if x == i => n,
+                _ => g.as_int(a.count).unwrap_or(1),
+            })
+            .product()
+    }
+
+    fn demote(&mut self, g: &mut Graph, group: usize, axis: usize) -> Result<(), String> {
+        let info = &self.out.groups[group].axes[axis];
+        if g.as_int(info.count).is_none() {
+            return Err("a symbolic axis cannot be held by one task".into());
+        }
+        if info.serial {
+            return Err("it reads all steps of a serial loop".into());
+        }
+        let tasks = self.tasks(g, group, Some((axis, 1)));
+        self.leaves_enough(g, group, tasks)?;
+        self.out.groups[group].axes[axis].inner = true;
+        for &m in &self.out.groups[group].members {
+            for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
+                if matches!(a, Along::Axis { axis: x, .. } if *x == axis) {
+                    *a = Along::Inner;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges kernels that `id` combines, if none needs another and their
+    /// results are cut alike.
+    fn merge_siblings(&mut self, g: &mut Graph, id: Id, homes: &mut Vec<usize>) {
+        let all = homes.clone();
+        for (i, &a) in all.iter().enumerate() {
+            for &b in &all[i + 1..] {
+                if self.out.groups[a].heavy != self.out.groups[b].heavy || self.depth(a) != self.depth(b) {
+                    continue;
+                }
+                if self.out.groups[a].dead || self.out.groups[b].dead || self.needs(a, b) || self.needs(b, a) {
+                    continue;
+                }
+                if self.out.groups[a].axes.iter().chain(&self.out.groups[b].axes).any(|x| x.serial) {
+                    continue;
+                }
+                let saved = [a, b].map(|x| (x, self.cut_of(x)));
+                let (first, second) = (self.kernel(g, a), self.kernel(g, b));
+                if let Err(why) = self.merge(g, id, a, b) {
+                    saved.into_iter().for_each(|(x, cut)| self.restore(x, cut));
+                    self.out.notes.push(format!("{first} and {second} not merged: {why}"));
+                } else {
+                    let node = self.node(g, id);
+                    self.out.notes.push(format!("{first} and {second} merged for {node}"));
+                    homes.retain(|&h| h != b);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, g: &mut Graph, id: Id, a: usize, b: usize) -> Result<(), String> {
+        // Adapt both until each alone could take the node, then match axes.
+        let (ma, mb) = (self.try_join(g, id, a)?, self.try_join(g, id, b)?);
+        let mut same: FxHashMap<usize, usize> = FxHashMap::default();
+        for (x, y) in ma.iter().zip(&mb) {
+            match (*x, *y) {
+                (Along::Axis { axis: i, unit: u }, Along::Axis { axis: j, unit: v }) => {
+                    if u != v || self.out.groups[a].axes[i].count != self.out.groups[b].axes[j].count {
+                        return Err("cut differently".into());
+                    }
+                    same.insert(j, i);
+                }
+                (Along::Axis { .. }, _) | (_, Along::Axis { .. }) => return Err("cut differently".into()),
+                _ => {}
+            }
+        }
+        let live = |gr: &Group| gr.axes.iter().filter(|x| !x.inner).count();
+        if live(&self.out.groups[b]) != same.len() || live(&self.out.groups[a]) != same.len() {
+            return Err("one has an axis that the other lacks".into());
+        }
+        let moved = std::mem::take(&mut self.out.groups[b]);
+        self.out.groups[b].dead = true;
+        for m in &moved.members {
+            self.out.home.insert(*m, a);
+            let mut map = self.out.maps.remove(&(b, *m)).unwrap();
+            for x in map.iter_mut() {
+                if let Along::Axis { axis, .. } = x {
+                    *axis = same[axis];
+                }
+            }
+            self.out.maps.insert((a, *m), map);
+        }
+        let ga = &mut self.out.groups[a];
+        ga.members.extend(moved.members);
+        ga.members.sort_unstable();
+        ga.members.dedup();
+        ga.deps.extend(moved.deps);
+        for gr in &mut self.out.groups {
+            if gr.deps.remove(&b) {
+                gr.deps.insert(a);
+            }
+        }
+        self.depths.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// Values that another kernel or the host reads.
+    fn find_stored(&mut self, g: &Graph, roots: &[Id]) {
+        let mut stored: FxHashSet<Id> = roots.iter().map(|&r| base(g, r)).collect();
+        for (i, gr) in self.out.groups.iter().enumerate() {
+            for &m in &gr.members {
+                for r in self.out.reads(g, m) {
+                    if !self.out.maps.contains_key(&(i, r)) {
+                        stored.insert(r);
+                    }
+                }
+                if matches!(g.op(m), Op::Scatter | Op::Fence | Op::Call { .. }) {
+                    stored.insert(m);
+                }
+            }
+        }
+        self.out.stored = stored;
+    }
+
+    /// Readers of an old version of a state run before it is overwritten.
+    fn order_states(&mut self, g: &Graph) -> Result<(), StateOrder> {
+        let mut readers: Vec<(usize, Id)> = vec![];
+        let mut writers: Vec<(usize, Id)> = vec![];
+        for (i, gr) in self.out.groups.iter().enumerate() {
+            for &m in &gr.members {
+                let mut stack: Vec<Id> = match g.op(m) {
+                    Op::Scatter => {
+                        writers.push((i, base(g, g.src(m)[0])));
+                        g.src(m)[1..].to_vec()
+                    }
+                    _ => g.src(m).to_vec(),
+                };
+                let mut seen = FxHashSet::default();
+                while let Some(s) = stack.pop() {
+                    if self.out.home.contains_key(&s) || !seen.insert(s) {
+                        continue;
+                    }
+                    if matches!(g.op(s), Op::State { .. }) {
+                        readers.push((i, s));
+                    }
+                    stack.extend_from_slice(g.src(s));
+                }
+            }
+        }
+        for (writer, state) in writers {
+            for &(reader, s) in readers.iter().filter(|r| r.1 == state) {
+                if reader == writer || self.needs(reader, writer) {
+                    let Op::State { name } = g.op(s) else { unreachable!() };
+                    return Err(StateOrder(name.clone()));
+                }
+                self.depend(writer, reader);
+            }
+        }
+        Ok(())
+    }
+
+    /// A kernel runs as soon as it can, but for one that needs nothing: its values would only wait.
+    fn find_levels(&mut self) {
+        let live: Vec<usize> = (0..self.out.groups.len()).filter(|&i| !self.out.groups[i].dead).collect();
+        for &i in &live {
+            self.out.groups[i].level = self.depth(i);
+        }
+        let first_reader = |s: &Schedule, i: usize| {
+            live.iter().filter(|&&r| s.groups[r].deps.contains(&i)).map(|&r| s.groups[r].level).min()
+        };
+        for &i in &live {
+            if self.out.groups[i].deps.is_empty()
+                && let Some(reader) = first_reader(&self.out, i)
+            {
+                self.out.groups[i].level = reader - 1;
+            }
+        }
+    }
+}
+
+/// Bytes of one task that a value takes, with `steps` of each axis.
+pub fn local_volume(g: &mut Graph, id: Id, map: &[Along], steps: &[i64]) -> i64 {
+    let _ = volume(g, id);
+    let shape = g.shape(id).to_vec();
+    map.iter()
+        .zip(shape)
+        .map(|(m, d)| match *m {
+            Along::Axis { axis, unit } => unit * steps[axis],
+            Along::Inner => ir::index::bounds(g, d).1,
+            Along::Free => 1,
+        })
+        .product()
+}

@@ -1,0 +1,30 @@
+//! What kernels are made for. The rest of the compiler asks nothing else about it, and nothing asks which one it is.
+
+use crate::kernel::body::Body;
+use crate::lower::{Cut, Nest};
+use crate::schedule::Schedule;
+use ir::Graph;
+
+/// A kind of machine: how kernels are cut into tasks for it, tiled, and written down.
+pub(crate) trait Target {
+    /// Source before all kernels.
+    fn prelude(&self) -> &'static str;
+
+    /// Whether rows of weights in block formats lie in planes.
+    fn lays_planes(&self) -> bool;
+
+    /// Whether a matrix unit multiplies rows of block formats with many tokens.
+    fn has_matrix_unit(&self) -> bool;
+
+    /// How the tasks of a group are cut.
+    fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut;
+
+    /// A nest as a kernel; and whether by a plan of its own, which a search has found.
+    fn tile(&self, g: &mut Graph, nest: &Nest) -> (Body, bool);
+
+    /// The source of a kernel with `slots` buffers; `vars` names the variables in the order of its parameters.
+    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String;
+
+    /// Bytes of scratch that a kernel needs.
+    fn scratch_bytes(&self, g: &Graph, body: &Body) -> usize;
+}
