@@ -2,6 +2,7 @@
 
 use crate::terminal;
 use compiler::Compiled;
+use compiler::program::Geometry;
 use model::step::Class;
 use std::fmt::Write;
 
@@ -11,6 +12,15 @@ pub const DECISIONS: u8 = 3;
 /// Prints everything up to a level; the device adds 6, assembly.
 pub fn print(class: Class, compiled: &Compiled, level: u8) {
     terminal::line(text(class, compiled, level).trim_end());
+}
+
+/// What a launch has to provide, in words.
+fn geometry(of: Geometry) -> String {
+    let block = match of.threads {
+        1 => String::new(),
+        threads => format!("{threads} threads, {} bytes shared, ", of.shared_bytes),
+    };
+    format!("{block}scratch {} bytes", of.scratch_bytes)
 }
 
 /// Everything up to a level: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR.
@@ -35,7 +45,7 @@ pub fn text(class: Class, compiled: &Compiled, level: u8) -> String {
     if level >= 2 {
         for (kernel, body) in program.kernels.iter().zip(&compiled.bodies) {
             let paths = body.paths.join(", ");
-            let _ = writeln!(out, "kernel {}: {paths}; scratch {} bytes", kernel.symbol, kernel.scratch_bytes);
+            let _ = writeln!(out, "kernel {}: {paths}; {}", kernel.symbol, geometry(kernel.geometry));
         }
     }
     if level >= DECISIONS {

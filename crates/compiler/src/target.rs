@@ -2,6 +2,7 @@
 
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
+use crate::program::Geometry;
 use crate::schedule::Schedule;
 use ir::Graph;
 
@@ -25,6 +26,6 @@ pub(crate) trait Target {
     /// The source of a kernel with `slots` buffers; `vars` names the variables in the order of its parameters.
     fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String;
 
-    /// Bytes of scratch that a kernel needs.
-    fn scratch_bytes(&self, g: &Graph, body: &Body) -> usize;
+    /// What a launch of a kernel has to provide.
+    fn geometry(&self, g: &Graph, body: &Body) -> Geometry;
 }

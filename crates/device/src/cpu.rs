@@ -220,7 +220,7 @@ impl Device for Cpu {
         let loaded = self.objects.load(&program)?;
         let places = memory.bind(&program)?;
         let pool = self.pool(program.many_tokens);
-        let scratch = program.kernels.iter().map(|kernel| kernel.scratch_bytes);
+        let scratch = program.kernels.iter().map(|kernel| kernel.geometry.scratch_bytes);
         let scratch = memory.bind_scratch(pool.workers(), scratch.max().unwrap_or(0))?;
         let tables = Tables::new(&program, &loaded, self.stop.clone());
         Ok(Box::new(CpuExecutable {

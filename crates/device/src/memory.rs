@@ -457,7 +457,7 @@ impl MemoryPlan {
         };
         for program in programs {
             need(Key::Arena, program.arena_bytes);
-            let scratch = program.kernels.iter().map(|k| k.scratch_bytes).max();
+            let scratch = program.kernels.iter().map(|k| k.geometry.scratch_bytes).max();
             for worker in 0..workers(program.many_tokens) {
                 need(Key::Scratch(worker), scratch.unwrap_or(0));
             }

@@ -32,7 +32,7 @@ fn decoding_does_the_same_at_any_context() {
         let [small, large] = CONTEXTS.map(|context| Hollow { context, ..Hollow::new(shape, 3) }.compile());
         assert!(source(&small.program) == source(&large.program), "{shape}: other kernels");
         assert_eq!(work(&small, CONTEXTS[0]), work(&large, CONTEXTS[1]), "{shape}: other tasks");
-        let scratch = |p: &Program| p.kernels.iter().map(|k| k.scratch_bytes).collect::<Vec<_>>();
+        let scratch = |p: &Program| p.kernels.iter().map(|k| k.geometry.scratch_bytes).collect::<Vec<_>>();
         assert_eq!(scratch(&small.program), scratch(&large.program), "{shape}: other scratch");
         assert_eq!(small.program.arena_bytes, large.program.arena_bytes, "{shape}: another arena");
         for (a, b) in small.program.buffers.iter().zip(&large.program.buffers) {

@@ -3,7 +3,6 @@
 
 use crate::support::hollow::Hollow;
 use compiler::Options;
-use compiler::render::cuda;
 use model::step::Class;
 
 /// Bytes of shared memory that one block may have on an H200.
@@ -18,8 +17,8 @@ fn real_shapes_become_blocks() {
         assert_eq!(c.program.stages.len(), cpu.program.stages.len(), "{shape}");
         for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
             let body = &c.bodies[launch.kernel];
-            let block = cuda::block(&c.graph, body);
-            let symbol = &c.program.kernels[launch.kernel].symbol;
+            let kernel = &c.program.kernels[launch.kernel];
+            let (symbol, block) = (&kernel.symbol, kernel.geometry);
             println!("{shape} {symbol} {:?} {block:?} {:?} {}", launch.tasks, body.paths, launch.origin);
             assert_eq!(block.scratch_bytes, 0, "{shape} {symbol}: what a block keeps does not fit");
             assert!(block.shared_bytes <= SHARED, "{shape} {symbol}: {block:?}");

@@ -17,11 +17,12 @@ mod vectors;
 
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
+use crate::program::Geometry;
 use crate::render::c;
 use crate::schedule::Schedule;
 use crate::target::Target;
 use cut::Cuts;
-use ir::Graph;
+use ir::{Graph, Space};
 use plan::Plan;
 use tuned::Tuned;
 
@@ -62,7 +63,7 @@ impl Target for Cpu<'_> {
         c::kernel(g, symbol, body, vars)
     }
 
-    fn scratch_bytes(&self, g: &Graph, body: &Body) -> usize {
-        c::scratch_bytes(g, body)
+    fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
+        Geometry { threads: 1, shared_bytes: 0, scratch_bytes: body.bytes_in(g, Space::Task, c::ALIGN) }
     }
 }

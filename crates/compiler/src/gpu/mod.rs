@@ -21,7 +21,8 @@ pub use plan::Plan;
 
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
-use crate::render::{c, cuda};
+use crate::program::Geometry;
+use crate::render::cuda;
 use crate::schedule::Schedule;
 use crate::target::Target;
 use ir::Graph;
@@ -54,7 +55,7 @@ impl Target for Gpu<'_> {
         cuda::kernel(g, symbol, body, slots, vars)
     }
 
-    fn scratch_bytes(&self, g: &Graph, body: &Body) -> usize {
-        c::scratch_bytes(g, body)
+    fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
+        cuda::geometry(g, body)
     }
 }

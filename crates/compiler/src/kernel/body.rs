@@ -1,6 +1,6 @@
 //! A kernel after tiling.
 
-use ir::Id;
+use ir::{Graph, Id, Op, Space};
 
 /// A kernel ready for a renderer or the interpreter.
 #[derive(Clone, Debug)]
@@ -15,6 +15,17 @@ pub struct Body {
     pub paths: Vec<&'static str>,
     /// The same, one for each item of the nest, in its order.
     pub ways: Vec<Way>,
+}
+
+impl Body {
+    /// Bytes of its scratch in a space, where each buffer begins at a multiple of `align`.
+    pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
+        let bytes = |&stash: &Id| match *g.op(stash) {
+            Op::Buffer { space: of, len, .. } if of == space => (len * g.dtype(stash).bytes()).next_multiple_of(align),
+            _ => 0,
+        };
+        self.stashes.iter().map(bytes).sum()
+    }
 }
 
 /// How an item was computed.

@@ -145,7 +145,7 @@ pub(crate) fn kernel_of(
     let symbol = symbol(g, number, nest, body);
     let vars: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
     let source = target.render(g, &symbol, body, slots, &vars);
-    Kernel { symbol, source, scratch_bytes: target.scratch_bytes(g, body), ir: Some(Arc::new(g.extract(body.root))) }
+    Kernel { symbol, source, geometry: target.geometry(g, body), ir: Some(Arc::new(g.extract(body.root))) }
 }
 
 /// The name of a kernel: its number, and the path of the item that takes most of its work, a product if it has one.

@@ -101,15 +101,26 @@ pub struct Buffer {
     pub name: String,
 }
 
+/// What a launch of a kernel has to provide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Threads that run a task together: 1 on a CPU, those of a block on a GPU.
+    pub threads: usize,
+    /// Bytes of memory that the threads of a task share, near to them; dynamic shared memory of a GPU.
+    pub shared_bytes: usize,
+    /// Bytes of memory for each task that runs, 64-byte aligned on a CPU: each worker has them, or each block.
+    pub scratch_bytes: usize,
+}
+
 /// A kernel: one function, shared by every launch of the same structure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kernel {
     /// A name that encodes what it does; also the symbol of the function.
     pub symbol: String,
-    /// The C definition of the function. See [`Program`] for its signature.
+    /// The definition of the function. See [`Program`] for its signature.
     pub source: String,
-    /// Bytes of scratch, 64-byte aligned, that each worker provides.
-    pub scratch_bytes: usize,
+    /// What a launch of it has to provide.
+    pub geometry: Geometry,
     /// What the source was written from: nodes of this kernel alone, and the
     /// block of its statements. Nothing if the source is all that there is, or all that was kept.
     #[serde(skip)]
@@ -117,9 +128,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel that is nothing but its source.
+    /// A kernel of single threads that is nothing but its source.
     pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
-        Kernel { symbol: symbol.into(), source: source.into(), scratch_bytes, ir: None }
+        let geometry = Geometry { threads: 1, shared_bytes: 0, scratch_bytes };
+        Kernel { symbol: symbol.into(), source: source.into(), geometry, ir: None }
     }
 }
 

@@ -14,6 +14,9 @@ use std::fmt::Write;
 /// C text before every kernel.
 pub const PRELUDE: &str = include_str!("prelude.h");
 
+/// Bytes at whose multiples scratch arrays begin: a line of the cache, and a vector.
+pub(crate) const ALIGN: usize = 64;
+
 /// The function of a kernel. `vars` names the variables in the order of the
 /// `vars` argument.
 pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> String {
@@ -29,7 +32,7 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
         let Op::Buffer { slot, len, .. } = *g.op(*s) else { unreachable!() };
         let ty = g.dtype(*s);
         let _ = writeln!(head, "  {0} *restrict s{slot} = ({0} *)((char *)scratch + {offset});", ctype(ty.into()));
-        offset += (len * ty.bytes()).next_multiple_of(64);
+        offset += (len * ty.bytes()).next_multiple_of(ALIGN);
     }
     let order = g.toposort(&[body.root]);
     let mut accs = String::new();
@@ -65,17 +68,6 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     }
     head.push_str("  (void)vars; (void)scratch;\n}\n");
     head
-}
-
-/// Bytes of scratch that a kernel needs.
-pub fn scratch_bytes(g: &Graph, body: &Body) -> usize {
-    body.stashes
-        .iter()
-        .map(|s| match *g.op(*s) {
-            Op::Buffer { len, .. } => (len * g.dtype(*s).bytes()).next_multiple_of(64),
-            _ => 0,
-        })
-        .sum()
 }
 
 fn ctype(t: Type) -> String {

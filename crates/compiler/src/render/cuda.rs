@@ -6,6 +6,7 @@
 
 use crate::gpu::align::alignment;
 use crate::kernel::body::Body;
+use crate::program::Geometry;
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, WARP, index};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
@@ -13,42 +14,23 @@ use std::fmt::Write;
 /// Text before every kernel.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// What a launch of a kernel has to provide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Threads of a block.
-    pub threads: usize,
-    /// Bytes of dynamic shared memory of a block.
-    pub shared_bytes: usize,
-    /// Bytes of memory for each block of the grid, one after another.
-    pub scratch_bytes: usize,
-}
-
 /// Bytes at whose multiples scratch arrays begin.
 const ALIGN: usize = 16;
 
 /// What a launch of a kernel has to provide.
-pub fn block(g: &Graph, body: &Body) -> Block {
-    let mut b = Block { threads: WARP, shared_bytes: 0, scratch_bytes: 0 };
-    for id in g.toposort(&[body.root]) {
-        if let Op::Range(_, Axis::Warp) = g.op(id) {
-            b.threads = g.as_int(g.src(id)[0]).unwrap_or(1) as usize * WARP;
-        }
+pub(crate) fn geometry(g: &Graph, body: &Body) -> Geometry {
+    let warps = g.toposort(&[body.root]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Warp)));
+    let warps = warps.and_then(|id| g.as_int(g.src(id)[0])).unwrap_or(1);
+    Geometry {
+        threads: warps as usize * WARP,
+        shared_bytes: body.bytes_in(g, Space::Shared, ALIGN),
+        scratch_bytes: body.bytes_in(g, Space::Task, ALIGN),
     }
-    for &s in &body.stashes {
-        let Op::Buffer { space, len, .. } = *g.op(s) else { continue };
-        let bytes = (len * g.dtype(s).bytes()).next_multiple_of(ALIGN);
-        match space {
-            Space::Shared => b.shared_bytes += bytes,
-            _ => b.scratch_bytes += bytes,
-        }
-    }
-    b
 }
 
 /// The function of a kernel with `slots` buffers. `vars` names the variables in the order of the parameters.
 pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {
-    let size = block(g, body);
+    let size = geometry(g, body);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}) {symbol}(", size.threads);
     let buffers = (0..slots).map(|s| format!("void *__restrict__ p{s}"));
     let numbers = (0..vars.len()).map(|v| format!("i64 n{v}"));

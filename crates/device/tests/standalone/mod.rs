@@ -79,7 +79,7 @@ impl Standalone {
                 results.push((n, i));
             }
         }
-        let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+        let most_scratch = p.kernels.iter().map(|k| k.geometry.scratch_bytes).max().unwrap_or(0);
         line(format!("unsigned char *scratch = room({most_scratch});"));
         written.push(("scratch".into(), most_scratch, "the scratch"));
         launches(p, &kernels, &vars, &mut line);
@@ -137,7 +137,7 @@ impl Standalone {
                 };
                 line(format!("unsigned char *b{i} = {memory};"));
             }
-            let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+            let most_scratch = p.kernels.iter().map(|k| k.geometry.scratch_bytes).max().unwrap_or(0);
             line(format!("unsigned char *scratch = room({most_scratch});"));
             launches(p, &kernels, &step.vars, &mut line);
             for (i, b) in p.buffers.iter().enumerate() {
@@ -179,7 +179,7 @@ impl Standalone {
 
 /// The kernels of a program, each in two parts: the last tasks first, as their order is free.
 fn launches(p: &Program, kernels: &[usize], vars: &[i64], line: &mut impl FnMut(String)) {
-    let most_scratch = p.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0);
+    let most_scratch = p.kernels.iter().map(|k| k.geometry.scratch_bytes).max().unwrap_or(0);
     for l in p.stages.iter().flat_map(|s| &s.launches) {
         let args: Vec<String> = l.args.iter().map(|a| format!("b{a}")).collect();
         let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(vars));
