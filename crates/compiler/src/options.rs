@@ -71,8 +71,8 @@ impl Options {
     /// in bf16, which needs no codes of the input.
     pub fn for_many_tokens(&self) -> Options {
         let mut options = self.clone();
-        options.plan.product &= self.numerics == Numerics::Int8 && self.allows("product");
-        if options.plan.product {
+        options.plan.matrix_unit &= self.numerics == Numerics::Int8 && self.allows("product");
+        if options.plan.matrix_unit {
             options.numerics = Numerics::Exact;
         }
         options
@@ -83,15 +83,15 @@ impl Options {
     pub fn batch_invariant(&self) -> Options {
         let mut options = self.clone();
         options.tuned = Arc::default();
-        options.plan.product = false;
-        options.plan.few = 0;
+        options.plan.matrix_unit = false;
+        options.plan.stream_below = 0;
         options
     }
 
     /// These options for steps of few tokens, which do without the matrix unit.
     pub fn for_few_tokens(&self) -> Options {
         let mut options = self.clone();
-        options.plan.product = false;
+        options.plan.matrix_unit = false;
         options
     }
 }

@@ -32,38 +32,69 @@ const RULES: [Switch; 7] = [
     switch("planes", "rows of block formats are repacked in planes (GPUs)"),
 ];
 
+/// A switch, and what leaving it out does to the options; nothing where whoever decides asks for it by name.
+struct Off(Switch, fn(&mut Options));
+
+const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> Off {
+    Off(switch(name, what), set)
+}
+
 /// What comes after the rules.
-const LATER: [Switch; 30] = [
-    switch("choice", "alternatives of equal meaning are priced; without, the first is taken"),
-    switch("fuse", "kernels hold more than one operation"),
-    switch("merge", "kernels whose results a value combines become one: gate and up"),
-    switch("epilogue", "operations join the kernel that produces what they read"),
-    switch("absorb", "small kernels move into their readers"),
-    switch("repeat", "readers compute what is cheap again instead of waiting for it"),
-    switch("fold", "scores of attention stay in the task that weighs with them: online softmax"),
-    switch("in-place", "rows of weights that an index chooses are read where they are: experts"),
-    switch("tables", "sines and cosines are computed once a step"),
-    switch("unpack-once", "operands that a sum reads many times over are converted once"),
-    switch("share", "equal layers share their kernels"),
-    switch("lanes", "kernels use vectors"),
-    switch("dot", "sums of products of codes are packed integer dots"),
-    switch("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)"),
-    switch("hadd", "sums of several groups are added across lanes in 16 bits, then scaled as one vector (AVX2)"),
-    switch("tile", "weights are unpacked once for many tokens, in register tiles"),
-    switch("few", "up to eight tokens share rows that are unpacked in registers; without, rows are laid out for them"),
-    switch("panels", "sums over many elements are cut, so that what they read again stays in a near cache"),
-    switch("product", "prompts are multiplied by the matrix unit"),
-    switch("prefetch", "weights are asked for ahead of their use"),
-    switch("chains", "a sum has several accumulators"),
-    switch("fours", "factors that are made of bits of several bytes stay bytes until they are whole"),
-    switch("blends", "words that lie apart are blended from wide loads (AVX-512)"),
-    switch("halves", "vectors of codes exchange halves of their groups, so that two of them share a factor"),
-    switch("exchange", "values that lie along another dimension than their results are transposed in registers"),
-    switch("split", "attention of one token is cut along the cache"),
-    switch("slots", "each token may read the experts that it chose"),
-    switch("by-expert", "tokens may be grouped by the experts that they chose"),
-    switch("runs", "tokens of a prompt that follow each other read the cache together"),
-    switch("tuned", "kernels take the plans that a search has found on this machine"),
+static LATER: [Off; 30] = [
+    off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
+    off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
+    off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
+    off("epilogue", "operations join the kernel that produces what they read", |o| o.prices.fusions.epilogue = false),
+    off("absorb", "small kernels move into their readers", |o| o.prices.fusions.absorb = false),
+    off("repeat", "readers compute what is cheap again instead of waiting for it", |o| o.prices.repeat = 0),
+    off("fold", "scores of attention stay in the task that weighs with them: online softmax", |o| {
+        o.prices.fusions.fold = false;
+    }),
+    off("in-place", "rows of weights that an index chooses are read where they are: experts", |o| {
+        o.prices.fusions.in_place = false;
+    }),
+    off("tables", "sines and cosines are computed once a step", |o| o.prices.fusions.tables = false),
+    off("unpack-once", "operands that a sum reads many times over are converted once", |o| {
+        o.prices.fusions.unpack_once = false;
+    }),
+    off("share", "equal layers share their kernels", |_| ()),
+    off("lanes", "kernels use vectors", |o| o.plan.vector_bytes = 0),
+    off("dot", "sums of products of codes are packed integer dots", |o| o.plan.dots = false),
+    off("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)", |o| o.plan.pairs = false),
+    off("hadd", "sums of several groups are added across lanes in 16 bits, then scaled as one vector (AVX2)", |o| {
+        o.plan.hadd = false;
+    }),
+    off("tile", "weights are unpacked once for many tokens, in register tiles", |o| o.plan.tokens = 1),
+    off(
+        "stream",
+        "up to eight tokens share rows that are unpacked in registers; without, rows are laid out for them",
+        |o| {
+            o.plan.stream_below = 0;
+        },
+    ),
+    off("panels", "sums over many elements are cut, so that what they read again stays in a near cache", |o| {
+        o.plan.panels = false;
+    }),
+    off("product", "prompts are multiplied by the matrix unit", |_| ()),
+    off("prefetch", "weights are asked for ahead of their use", |o| {
+        (o.plan.prefetch_l1, o.plan.prefetch_l2) = (0, 0);
+    }),
+    off("chains", "a sum has several accumulators", |o| o.plan.chains = 1),
+    off("packed-scales", "factors that are made of bits of several bytes stay bytes until they are whole", |o| {
+        o.plan.packed_scales = false;
+    }),
+    off("blends", "words that lie apart are blended from wide loads (AVX-512)", |o| o.plan.blends = false),
+    off("interleave", "vectors of codes exchange halves of their groups, so that two of them share a factor", |o| {
+        o.plan.interleave = false;
+    }),
+    off("transposed-map", "values along another dimension than their results are transposed in registers", |o| {
+        o.plan.transposed_map = false;
+    }),
+    off("split", "attention of one token is cut along the cache", |_| ()),
+    off("slots", "each token may read the experts that it chose", |_| ()),
+    off("by-expert", "tokens may be grouped by the experts that they chose", |_| ()),
+    off("runs", "tokens of a prompt that follow each other read the cache together", |_| ()),
+    off("tuned", "kernels take the plans that a search has found on this machine", |o| o.tuned = Arc::default()),
 ];
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.
@@ -75,7 +106,7 @@ pub fn switches() -> Vec<Switch> {
         .flat_map(|pass| pass.rules)
         .filter(|rule| !NEEDED.contains(&rule.name));
     let described = |name| RULES.into_iter().find(|s| s.name == name).unwrap_or(switch(name, "a rule"));
-    rules.map(|rule| described(rule.name)).chain(LATER).collect()
+    rules.map(|rule| described(rule.name)).chain(LATER.iter().map(|off| off.0)).collect()
 }
 
 /// Names that stand for several: a pass of rules leaves out all of its rules. What each stands for are their names.
@@ -104,46 +135,7 @@ impl Options {
     /// These options with what is left out by name taken out of plan and prices.
     pub(crate) fn switched(&self) -> Options {
         let mut options = self.clone();
-        let (plan, prices) = (&mut options.plan, &mut options.prices);
-        prices.unfused |= !self.allows("fuse");
-        if !self.allows("repeat") {
-            prices.repeat = 0;
-        }
-        let fusions = &mut prices.fusions;
-        fusions.merge &= self.allows("merge");
-        fusions.epilogue &= self.allows("epilogue");
-        fusions.absorb &= self.allows("absorb");
-        fusions.fold &= self.allows("fold");
-        fusions.in_place &= self.allows("in-place");
-        fusions.tables &= self.allows("tables");
-        fusions.unpack_once &= self.allows("unpack-once");
-        if !self.allows("tuned") {
-            options.tuned = Arc::default();
-        }
-        if !self.allows("lanes") {
-            plan.vector_bytes = 0;
-        }
-        plan.dots &= self.allows("dot");
-        plan.pairs &= self.allows("pairs");
-        plan.hadd &= self.allows("hadd");
-        plan.panels &= self.allows("panels");
-        plan.fours &= self.allows("fours");
-        plan.blends &= self.allows("blends");
-        plan.halves &= self.allows("halves");
-        plan.exchange &= self.allows("exchange");
-        if !self.allows("few") {
-            plan.few = 0;
-        }
-        if !self.allows("tile") {
-            plan.tokens = 1;
-        }
-        if !self.allows("prefetch") {
-            plan.prefetch = 0;
-            plan.near = 0;
-        }
-        if !self.allows("chains") {
-            plan.chains = 1;
-        }
+        LATER.iter().filter(|off| !self.allows(off.0.name)).for_each(|off| (off.1)(&mut options));
         options
     }
 }

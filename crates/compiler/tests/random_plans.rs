@@ -30,30 +30,30 @@ fn plan() -> impl Strategy<Value = Plan> {
     (vector_bytes, numbers, tokens, has, ways).prop_map(
         |(
             vector_bytes,
-            (rows, streams, chains, (prefetch, near), few),
+            (rows, stream_rows, chains, (prefetch_l2, prefetch_l1), stream_below),
             tokens,
             has,
-            [panels, exchange, fours, blends, halves],
+            [panels, transposed_map, packed_scales, blends, interleave],
         )| {
-            let (product, dots, pairs, hadd) = has;
+            let (matrix_unit, dots, pairs, hadd) = has;
             Plan {
                 vector_bytes,
                 rows,
-                streams,
+                stream_rows,
                 chains,
-                prefetch,
-                near,
+                prefetch_l2,
+                prefetch_l1,
                 tokens,
-                product,
+                matrix_unit,
                 dots,
                 pairs,
                 hadd,
-                fours,
+                packed_scales,
                 blends,
-                halves,
-                few,
+                interleave,
+                stream_below,
                 panels,
-                exchange,
+                transposed_map,
             }
         },
     )

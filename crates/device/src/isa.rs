@@ -312,7 +312,7 @@ impl Target {
     pub fn options(&self, numerics: Numerics) -> Options {
         let mut options = Options::cpu(numerics, self.isa.vector_bytes());
         options.plan.pairs = matches!(self.isa, Isa::Avx2 | Isa::Avx512);
-        options.plan.product = self.extras.contains(&Extra::AmxBf16);
+        options.plan.matrix_unit = self.extras.contains(&Extra::AmxBf16);
         if self.isa == Isa::Scalar {
             options.plan = Plan::scalar();
         }

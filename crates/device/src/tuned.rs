@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn settings() -> Vec<Setting> {
-        let plan = Plan { vector_bytes: 32, prefetch: 2304, ..Plan::scalar() };
+        let plan = Plan { vector_bytes: 32, prefetch_l2: 2304, ..Plan::scalar() };
         Setting::of(&plan).neighbours(&plan)
     }
 

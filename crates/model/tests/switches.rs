@@ -58,7 +58,7 @@ impl Case {
             case("grouped, exact", &llama, exact, &|c| c.special = false),
             case("grouped, int8", &llama, int8, &|c| c.special = false),
             case("a cache of q8_0", &one_llama, int8, &|c| c.cache = CacheKind::Q8_0),
-            case("a matrix unit", &one_llama, int8, &|c| c.compiler.plan.product = true),
+            case("a matrix unit", &one_llama, int8, &|c| c.compiler.plan.matrix_unit = true),
             case("products by twos", &one_llama, int8, &|c| {
                 (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (32, true);
             }),

@@ -49,7 +49,9 @@ struct Tile<'a> {
 
 /// Statements of an item that multiplies rows of a block format with several tokens.
 pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    if !t.target.product || *g.op(item.value) != Op::Reduce(ReduceOp::Sum, vec![]) || g.dtype(item.buffer) != DType::F32
+    if !t.target.matrix_unit
+        || *g.op(item.value) != Op::Reduce(ReduceOp::Sum, vec![])
+        || g.dtype(item.buffer) != DType::F32
     {
         return None;
     }
@@ -84,7 +86,7 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         Tile { item, of_row, of_token, row, token, outer: outer.clone(), k, panel, depth }.statements(t, g, panels)
     })?;
     let extent = g.src(token)[0];
-    let few = t.target.few.min(FEW);
+    let few = t.target.stream_below.min(FEW);
     if bounds(g, extent).0 < few {
         let plain = Item { dims: vec![token, row], ..item.clone() };
         let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;

@@ -32,7 +32,7 @@ struct Shares {
 
 impl Shares {
     fn of(plan: &Plan) -> Shares {
-        match plan.product {
+        match plan.matrix_unit {
             true => Shares { tokens: 256, rows: PRODUCT as i64, most: 256, tasks: 8 },
             false => Shares { tokens: 128, rows: 16, most: 128, tasks: 16 },
         }
@@ -62,7 +62,7 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
         .filter(|&i| !gr.axes[i].serial && !gr.axes[i].inner && !tokens(g, i) && !counted.contains(&i))
         .collect();
     // Rows of a block format, for the matrix unit.
-    let coded = plan.product && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
+    let coded = plan.matrix_unit && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
     let columns = if many || fold { None } else { columns(g, s, group) };
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {

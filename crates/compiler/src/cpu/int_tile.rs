@@ -130,7 +130,7 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     let extent = g.src(token)[0];
     let (least, most) = bounds(g, extent);
     // A token of a row costs a sum across lanes, which a short product does not pay for.
-    let few = t.target.few.min(if groups < lanes { FEW_SHORT } else { i64::MAX });
+    let few = t.target.stream_below.min(if groups < lanes { FEW_SHORT } else { i64::MAX });
     // Few do not pay for unpacking rows into scratch, and none for reading them.
     let streamed = match least < few {
         true => {
@@ -359,7 +359,7 @@ impl Tile<'_> {
             }
         }
         // The next block of rows is wanted after the products of this one.
-        if t.target.prefetch > 0
+        if t.target.prefetch_l2 > 0
             && let Some(ahead) = self.next_rows(g, chunks[0].1, within)
         {
             let first = {

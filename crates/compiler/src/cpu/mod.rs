@@ -44,7 +44,7 @@ impl Target for Cpu<'_> {
     }
 
     fn has_matrix_unit(&self) -> bool {
-        self.plan.product
+        self.plan.matrix_unit
     }
 
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {

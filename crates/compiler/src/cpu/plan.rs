@@ -17,20 +17,20 @@ pub struct Plan {
     pub rows: i64,
     /// As `rows`, for packed weights that a step reads once: several streams
     /// through memory can be slower than one.
-    pub streams: i64,
+    pub stream_rows: i64,
     /// Accumulators of a reduction along lanes.
     pub chains: i64,
     /// Bytes ahead that weights are asked for, into the second cache where they are asked for again; 0 never.
-    pub prefetch: i64,
+    pub prefetch_l2: i64,
     /// Bytes ahead that they are asked for again, into the nearest cache, which holds little and takes few requests at a
     /// time; 0 for once only.
-    pub near: i64,
+    pub prefetch_l1: i64,
     /// Tokens of a step that are multiplied side by side with unpacked weights,
     /// a power of two; 1 never.
     pub tokens: i64,
     /// Whether there is a matrix unit for [`ir::Op::Product`]; rows of block formats are then multiplied in bf16 where a
     /// step has many tokens.
-    pub product: bool,
+    pub matrix_unit: bool,
     /// Whether sums of products of codes become packed integer dots.
     pub dots: bool,
     /// Whether products of codes are summed by twos in 16 bits first, as far as they fit: machines whose packed products
@@ -39,18 +39,18 @@ pub struct Plan {
     /// Whether sums of several groups share a vector before they are scaled, where they are in 16 bits.
     pub hadd: bool,
     /// Whether factors that are made of bits of several bytes stay bytes until they are whole.
-    pub fours: bool,
+    pub packed_scales: bool,
     /// Whether words that lie apart are blended from wide loads, in vectors of 64 bytes.
     pub blends: bool,
     /// Whether two vectors of codes exchange halves of their groups, so that one conversion and one factor serve both.
-    pub halves: bool,
+    pub interleave: bool,
     /// Fewer tokens than this are multiplied with rows as they come, which are unpacked once for a few of them and laid
     /// out for none; 0 never, so that a token's sums have the same order whatever is beside it.
-    pub few: i64,
+    pub stream_below: i64,
     /// Whether long sums are cut, so that their inputs and rows that are laid out stay in a near cache.
     pub panels: bool,
     /// Whether values that lie along another dimension than their results are transposed in registers.
-    pub exchange: bool,
+    pub transposed_map: bool,
 }
 
 impl Plan {
@@ -65,21 +65,21 @@ impl Plan {
         Plan {
             vector_bytes,
             rows: 4,
-            streams: 1,
+            stream_rows: 1,
             chains: 4,
-            prefetch: AHEAD,
-            near: AHEAD_NEAR,
+            prefetch_l2: AHEAD,
+            prefetch_l1: AHEAD_NEAR,
             tokens: 8,
-            product: false,
+            matrix_unit: false,
             dots: true,
             pairs: false,
             hadd: true,
-            fours: true,
+            packed_scales: true,
             blends: true,
-            halves: true,
-            few: 9,
+            interleave: true,
+            stream_below: 9,
             panels: true,
-            exchange: true,
+            transposed_map: true,
         }
     }
 
@@ -88,21 +88,21 @@ impl Plan {
         Plan {
             vector_bytes: 0,
             rows: 1,
-            streams: 1,
+            stream_rows: 1,
             chains: 1,
-            prefetch: 0,
-            near: 0,
+            prefetch_l2: 0,
+            prefetch_l1: 0,
             tokens: 1,
-            product: false,
+            matrix_unit: false,
             dots: true,
             pairs: false,
             hadd: true,
-            fours: true,
+            packed_scales: true,
             blends: true,
-            halves: true,
-            few: 0,
+            interleave: true,
+            stream_below: 0,
             panels: true,
-            exchange: true,
+            transposed_map: true,
         }
     }
 }

@@ -75,7 +75,7 @@ fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Result<Vec<Id>, &'s
 }
 
 fn exchanged(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    let may = t.target.exchange && t.target.vector_bytes > 0 && !has_reduction(g, item.value);
+    let may = t.target.transposed_map && t.target.vector_bytes > 0 && !has_reduction(g, item.value);
     may.then(|| transposed_map::squares(t, g, item)).flatten()
 }
 

@@ -31,15 +31,15 @@ static KNOBS: [Knob; 7] = [
         set: |p, v| p.vector_bytes = v as usize,
     },
     Knob { name: "rows", values: &[1, 2, 3, 4, 6, 8], get: |p| p.rows, set: |p, v| p.rows = v },
-    Knob { name: "streams", values: &[1, 2, 3, 4, 8], get: |p| p.streams, set: |p, v| p.streams = v },
+    Knob { name: "streams", values: &[1, 2, 3, 4, 8], get: |p| p.stream_rows, set: |p, v| p.stream_rows = v },
     Knob { name: "chains", values: &[1, 2, 4, 8], get: |p| p.chains, set: |p, v| p.chains = v },
     Knob {
         name: "prefetch",
         values: &[0, 1152, 2304, 4608, 9216, 18432, 36864],
-        get: |p| p.prefetch,
-        set: |p, v| p.prefetch = v,
+        get: |p| p.prefetch_l2,
+        set: |p, v| p.prefetch_l2 = v,
     },
-    Knob { name: "near", values: &[0, 576, 1152, 2304, 4608], get: |p| p.near, set: |p, v| p.near = v },
+    Knob { name: "near", values: &[0, 576, 1152, 2304, 4608], get: |p| p.prefetch_l1, set: |p, v| p.prefetch_l1 = v },
     Knob { name: "tokens", values: &[1, 2, 4, 8, 16], get: |p| p.tokens, set: |p, v| p.tokens = v },
 ];
 
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(KernelKey::of(&b, &in_b, &plan()), key, "other numbers, another limit");
         let longer = nest(&mut a, 32, 128);
         assert_ne!(KernelKey::of(&a, &longer, &plan()), key);
-        let invariant = Plan { few: 0, ..plan() };
+        let invariant = Plan { stream_below: 0, ..plan() };
         assert_ne!(KernelKey::of(&a, &in_a, &invariant), key);
     }
 

@@ -87,7 +87,10 @@ mod tests {
     #[test]
     fn it_ends_with_the_best_where_numbers_are_independent() {
         let (beam, tried) = search(|p| {
-            (p.rows - 8).abs() as f64 + (p.streams - 3).abs() as f64 + (p.prefetch - 1152).abs() as f64 / 1e3 + 1.0
+            (p.rows - 8).abs() as f64
+                + (p.stream_rows - 3).abs() as f64
+                + (p.prefetch_l2 - 1152).abs() as f64 / 1e3
+                + 1.0
         });
         let best = beam.winner().0.on(&plan());
         assert_eq!((best.rows, best.streams, best.prefetch), (8, 3, 1152));

@@ -79,7 +79,7 @@ pub(super) fn integer_dot(
         around.iter_mut().filter(|d| **d == b.token).for_each(|d| *d = b.at);
     }
     let again = stream.is_none() && around.iter().any(|&d| g.as_int(g.src(d)[0]).is_none());
-    let side = if again { t.target.rows } else { t.target.streams };
+    let side = if again { t.target.rows } else { t.target.stream_rows };
     let (copies, dims) = side_by_side(t, g, block.as_ref(), &rows, side);
     let body = Sums { item, p: &p, width, panels, row: rows.last().copied() }.statements(t, g, &passes, &copies)?;
     stmts.extend(t.nest(g, &dims, body));
@@ -260,7 +260,7 @@ impl Sums<'_> {
 
     /// Asks for what later rounds of a pass read.
     fn ahead(&self, t: &Tiler, g: &mut Graph, pass: &Pass, copy: &FxHashMap<Id, Id>) -> Vec<Id> {
-        if t.target.prefetch == 0 || pass.groups * self.width < LEAST_AHEAD {
+        if t.target.prefetch_l2 == 0 || pass.groups * self.width < LEAST_AHEAD {
             return vec![];
         }
         let mut loads = vec![];
@@ -276,8 +276,8 @@ impl Sums<'_> {
             }
             _ => bytes,
         };
-        let far = ahead(g, t.target.prefetch);
-        let asked = match t.target.near {
+        let far = ahead(g, t.target.prefetch_l2);
+        let asked = match t.target.prefetch_l1 {
             0 => vec![(1, far)],
             near => vec![(1, ahead(g, near)), (2, far)],
         };

@@ -132,7 +132,7 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
             let steps = byte_lanes(g, &codes, &xs, bytes, width, &mut fresh)?;
             (fresh.gathered == 0).then_some((bytes, steps))
         })?;
-    let steps = if t.target.halves && !t.target.pairs { interleave::exchanged(g, steps) } else { steps };
+    let steps = if t.target.interleave && !t.target.pairs { interleave::exchanged(g, steps) } else { steps };
     let by_group = |g: &mut Graph, e: Option<Id>| -> Vec<Id> {
         let Some(e) = e else { return vec![] };
         let lane = |i| {
@@ -145,7 +145,7 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
     let (factor, rest) = (by_group(g, factor), by_group(g, rest));
     let mut packer = Packer::with_windows(if t.target.blends && t.target.vector_bytes == 64 { 64 } else { 0 });
     let lists: Vec<&[Id]> = [&factor[..], &rest[..]].into_iter().filter(|lanes| !lanes.is_empty()).collect();
-    if t.target.fours {
+    if t.target.packed_scales {
         packed_scales::words(g, &lists, t.target.vector_bytes).into_iter().for_each(|(lanes, v)| packer.know(lanes, v));
     }
     let mut packed = |g: &mut Graph, lanes: &[Id]| match lanes {
