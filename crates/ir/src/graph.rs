@@ -384,15 +384,6 @@ impl Graph {
         self.make(Op::Slice { axis, start }, ty, shape, vec![a])
     }
 
-    /// Zeros around one dimension.
-    pub fn pad(&mut self, a: Id, axis: usize, before: i64, after: i64) -> Id {
-        let mut shape = self.shape(a).to_vec();
-        let extra = self.int(before + after);
-        shape[axis] = self.add(shape[axis], extra);
-        let ty = self.ty(a);
-        self.make(Op::Pad { axis, before }, ty, shape, vec![a])
-    }
-
     /// Tensors one after another along a dimension of constant extents.
     pub fn concat(&mut self, parts: Vec<Id>, axis: usize) -> Id {
         if parts.len() == 1 {

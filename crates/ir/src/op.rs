@@ -125,8 +125,6 @@ pub enum Axis {
     Task,
     /// A serial loop.
     Loop,
-    /// A serial loop that the renderer repeats in full.
-    Unroll,
     /// The warps of a block of threads, which run one task together. Has no loop: each thread knows its number.
     Warp,
     /// The [`WARP`] lanes of a warp, which run in step and can read each other's registers. Has no loop.
@@ -203,13 +201,6 @@ pub enum Op {
         axis: usize,
         /// First index.
         start: i64,
-    },
-    /// Zeros before and after one dimension.
-    Pad {
-        /// The dimension.
-        axis: usize,
-        /// Zeros before.
-        before: i64,
     },
     /// The sources one after another along a dimension.
     Concat(usize),
@@ -343,7 +334,7 @@ impl Op {
 
     /// Whether it only renames elements.
     pub fn is_movement(&self) -> bool {
-        matches!(self, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. } | Op::Pad { .. } | Op::Concat(_))
+        matches!(self, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. } | Op::Concat(_))
     }
 }
 

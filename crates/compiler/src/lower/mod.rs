@@ -732,20 +732,6 @@ impl Lowering<'_> {
                 i[axis] = g.add(i[axis], s);
                 self.value(g, n.src[0], &i)
             }
-            Op::Pad { axis, before } => {
-                let mut i = at.to_vec();
-                let b = g.int(before);
-                let inner = g.sub(at[axis], b);
-                let extent = g.shape(n.src[0])[axis];
-                let zero = g.int(0);
-                let low = g.binary(BinOp::Lt, inner, zero);
-                let high = g.binary(BinOp::Lt, inner, extent);
-                i[axis] = clamp(g, inner, extent);
-                let v = self.value(g, n.src[0], &i);
-                let nothing = g.constant(if n.ty.base.is_float() { Const::f32(0.0) } else { Const::Int(0) }, n.ty.base);
-                let v = g.select(high, v, nothing);
-                g.select(low, nothing, v)
-            }
             Op::Concat(axis) => {
                 let mut start = g.int(0);
                 let mut acc: Option<Id> = None;
@@ -825,7 +811,10 @@ impl Lowering<'_> {
             return g.load(b, i, 1);
         }
         let part = key[k - parts];
-        let serial = *self.serial.values().next().unwrap();
+        let mut open = self.serial.values();
+        let (Some(&serial), None) = (open.next(), open.next()) else {
+            panic!("a part of a fold outside of its one loop")
+        };
         let mut i = at.to_vec();
         i.insert(axis, serial);
         self.value(g, part, &i)

@@ -146,7 +146,7 @@ impl Renderer<'_> {
             Op::Block => src.iter().for_each(|&s| self.statement(g, s)),
             Op::Barrier => self.line("__syncthreads();"),
             Op::Loop => {
-                let Op::Range(n, _) = *g.op(src[0]) else { return };
+                let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
                 self.open("{");
                 let extent = g.src(src[0])[0];
                 let end = self.value(g, extent);
@@ -203,7 +203,7 @@ impl Renderer<'_> {
                 }
                 self.close();
             }
-            _ => {}
+            op => panic!("{op:?} is no statement"),
         }
     }
 
@@ -227,7 +227,7 @@ impl Renderer<'_> {
             Op::Const(c) => return constant(*c, n.ty.base),
             Op::Acc(k) => return format!("a{k}"),
             Op::Var { name, .. } => {
-                let i = self.vars.iter().position(|v| v == name).unwrap_or(0);
+                let i = self.vars.iter().position(|v| v == name).expect("a declared variable");
                 return if narrow(g, id) { format!("(int)n{i}") } else { format!("n{i}") };
             }
             Op::Range(k, _) => return format!("r{k}"),
@@ -269,7 +269,7 @@ impl Renderer<'_> {
             Op::LaneXor(mask) => format!("__shfl_xor_sync(0xffffffffu, {}, {mask})", src[0]),
             Op::Dot4 => format!("kl_dot4({}, {}.w[0], {}.w[0])", src[0], src[1], src[2]),
             Op::Lookup => {
-                let Op::Lanes(table) = g.op(n.src[0]) else { return String::new() };
+                let Op::Lanes(table) = g.op(n.src[0]) else { panic!("a constant table") };
                 format!("kl_lookup({}, {})", words(table).join(", "), src[1])
             }
             _ => {
@@ -329,7 +329,7 @@ impl Renderer<'_> {
                 format!("KL_EACH(i, {lanes}) {name}.set(i, kl_dot4({s}.get(i), {c}.w[i], {x}.w[i]));")
             }
             Op::Lookup => {
-                let Op::Lanes(table) = g.op(n.src[0]).clone() else { return };
+                let Op::Lanes(table) = g.op(n.src[0]).clone() else { panic!("a constant table") };
                 let table = words(&table).join(", ");
                 match in_words(n.ty) && words_of(1) {
                     true => format!("KL_EACH(i, {}) {name}.w[i] = kl_lookup4({table}, {}.w[i]);", lanes / 4, src[1]),
@@ -390,7 +390,7 @@ fn narrow(g: &mut Graph, id: Id) -> bool {
 }
 
 fn buffer(g: &Graph, id: Id) -> String {
-    let Op::Buffer { slot, space, .. } = *g.op(id) else { return String::new() };
+    let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
     match space {
         Space::Task | Space::Shared => format!("s{slot}"),
         Space::Input => format!("i{slot}_{}", scalar(g.dtype(id))),
@@ -476,6 +476,6 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
                 (_, t) => format!("({}){a}", scalar(t)),
             }
         }
-        op => format!("/* {op:?} */"),
+        op => panic!("{op:?} is no expression"),
     }
 }

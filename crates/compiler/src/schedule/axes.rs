@@ -85,7 +85,7 @@ pub fn forward(g: &mut Graph, id: Id, operand: usize, map: &[Along]) -> Result<V
             let from = g.shape(src).to_vec();
             Ok(map.iter().enumerate().map(|(i, &m)| if from[i] == shape[i] { m } else { Along::Free }).collect())
         }
-        Op::Slice { axis, .. } | Op::Pad { axis, .. } | Op::Concat(axis) => match map[axis] {
+        Op::Slice { axis, .. } | Op::Concat(axis) => match map[axis] {
             Along::Axis { axis, .. } => Err(Obstacle::Demote(axis)),
             _ => {
                 let mut m = map.to_vec();

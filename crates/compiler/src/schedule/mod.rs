@@ -8,7 +8,7 @@
 //! repeating it is cheaper than a stage. Layers are no boundary.
 
 use crate::schedule::axes::{Along, Obstacle, backward, forward, unify};
-use crate::schedule::roles::{Roles, base, is_view, volume};
+use crate::schedule::roles::{Roles, base, is_view};
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -715,18 +715,4 @@ impl Scheduler {
             }
         }
     }
-}
-
-/// Bytes of one task that a value takes, with `steps` of each axis.
-pub fn local_volume(g: &mut Graph, id: Id, map: &[Along], steps: &[i64]) -> i64 {
-    let _ = volume(g, id);
-    let shape = g.shape(id).to_vec();
-    map.iter()
-        .zip(shape)
-        .map(|(m, d)| match *m {
-            Along::Axis { axis, unit } => unit * steps[axis],
-            Along::Inner => ir::index::bounds(g, d).1,
-            Along::Free => 1,
-        })
-        .product()
 }

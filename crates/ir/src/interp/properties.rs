@@ -42,7 +42,6 @@ enum Step {
     Permute(usize, usize),
     Expand(usize),
     Slice(usize, usize, usize),
-    Pad(usize, usize, usize),
     Concat(usize),
     Double,
     Sum(usize),
@@ -56,7 +55,6 @@ fn step() -> impl Strategy<Value = Step> {
         (n.clone(), n.clone()).prop_map(|(a, b)| Step::Permute(a, b)),
         n.clone().prop_map(Step::Expand),
         (n.clone(), n.clone(), n.clone()).prop_map(|(a, b, c)| Step::Slice(a, b, c)),
-        (n.clone(), n.clone(), n.clone()).prop_map(|(a, b, c)| Step::Pad(a, b, c)),
         n.clone().prop_map(Step::Concat),
         Just(Step::Double),
         n.prop_map(Step::Sum),
@@ -124,17 +122,6 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
                 p.at(&from)
             });
             (id, plain)
-        }
-        Step::Pad(a, b, c) if p.values.len() < 10_000 => {
-            let (d, before, after) = (a % rank, b % 3, c % 3);
-            let n = dims[d];
-            dims[d] += before + after;
-            let plain = Plain::new(dims, |i| {
-                let mut from = i.to_vec();
-                from[d] = from[d].wrapping_sub(before);
-                if from[d] < n { p.at(&from) } else { 0 }
-            });
-            (g.pad(id, d, before as i64, after as i64), plain)
         }
         Step::Concat(a) if p.values.len() < 10_000 => {
             let d = a % rank;

@@ -387,7 +387,6 @@ impl<'g, 'a> Evaluator<'g, 'a> {
             }
             Op::Param { name } | Op::State { name } => self.bound(id, name)?,
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice { .. } => return self.movement(id),
-            Op::Pad { axis, before } => self.pad(id, *axis, *before as usize)?,
             Op::Concat(axis) => self.concat(id, *axis)?,
             Op::Reduce(op, axes) => {
                 let src = self.expr(n.src[0])?;
@@ -481,17 +480,6 @@ impl<'g, 'a> Evaluator<'g, 'a> {
                 out.copy_from((o * dims[axis] + at) * inner, &walk, &part.data, o * run, run);
             }
         }
-    }
-
-    fn pad(&mut self, id: Id, axis: usize, before: usize) -> Result<View<'a>, EvalError> {
-        let dims = self.dims(id)?;
-        let part = self.force(self.g.src(id)[0])?;
-        if part.dims[axis] + before > dims[axis] {
-            return Err(self.misfit(id, format!("{:?} does not fit {dims:?} from {before} on", part.dims)));
-        }
-        let mut out = Array::zeros(self.g.dtype(id), dims.iter().product());
-        self.place(&mut out, &dims, axis, before, &part);
-        Ok(View::new(out, dims))
     }
 
     fn concat(&mut self, id: Id, axis: usize) -> Result<View<'a>, EvalError> {

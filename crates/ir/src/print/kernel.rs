@@ -116,8 +116,7 @@ impl Printer<'_> {
                 let end = self.text(g.src(src[0])[0]);
                 self.close(&names);
                 let counter = format!("i{}", self.number(LOOPS));
-                let unroll = if matches!(g.op(src[0]), Op::Range(_, Axis::Unroll)) { "unroll" } else { "loop" };
-                self.line(&format!("{unroll} {counter} < {end}"));
+                self.line(&format!("loop {counter} < {end}"));
                 self.scopes.push(FxHashMap::from_iter([(src[0], counter)]));
                 self.block(&src[1..]);
                 self.scopes.pop();

@@ -83,7 +83,6 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Permute(perm) => format!("permute {perm:?}"),
         Op::Expand => "expand".into(),
         Op::Slice { axis, start } => format!("slice {axis} from {start}"),
-        Op::Pad { axis, before } => format!("pad {axis} before {before}"),
         Op::Concat(axis) => format!("concat {axis}"),
         Op::Reduce(op, axes) => format!("reduce {} {axes:?}", reduce_name(*op)),
         Op::Gather => "gather".into(),
@@ -146,7 +145,6 @@ fn axis_name(axis: Axis) -> &'static str {
     match axis {
         Axis::Task => "task",
         Axis::Loop => "loop",
-        Axis::Unroll => "unroll",
         Axis::Warp => "warp",
         Axis::Lane => "lane",
     }

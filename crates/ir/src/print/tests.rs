@@ -86,7 +86,7 @@ fn every_kind_of_statement() {
     let n = g.var("n", 0, 9);
     let i = g.range(0, Axis::Task, n);
     let (two, four) = (g.int(2), g.int(4));
-    let j = g.range(7, Axis::Unroll, four);
+    let j = g.range(7, Axis::Loop, four);
     let (input, out) = (g.buffer(0, Space::Input, DType::F32, 0), g.buffer(1, Space::Output, DType::F16, 0));
     let scratch = g.buffer(0, Space::Task, DType::F32, 4);
     let x = g.load(input, j, 1);
@@ -112,7 +112,7 @@ fn every_kind_of_statement() {
         kernel(&g, root),
         "\
 kernel of n tasks (in0: f32, out1: f16, scratch0: f32[4])
-  unroll i0 < 4
+  loop i0 < 4
     v0: f32 = in0[i0]
     scratch0[i0] = v0 * v0
   a0, a1 = scratch0[2], scratch0[task]

@@ -208,7 +208,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         }
         Op::Loop => {
             require(!n.src.is_empty(), || "it must have a range".into())?;
-            let counts = matches!(g.op(n.src[0]), Op::Range(_, Axis::Loop | Axis::Unroll));
+            let counts = matches!(g.op(n.src[0]), Op::Range(_, Axis::Loop));
             require(counts, || "its first source must be a range of a loop".into())
         }
         Op::If => {

@@ -76,14 +76,6 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             }
             Ok(())
         }
-        Op::Pad { axis, before } => {
-            one_of_same_type(g, id)?;
-            same_but(g, of(0), shape, *axis)?;
-            let extra = difference(g, shape[*axis], &[of(0)[*axis]]);
-            require(*before >= 0 && extra.is_some_and(|e| e >= *before), || {
-                format!("{} cannot be padded with {before} before to {}", dims(g, of(0)), dims(g, shape))
-            })
-        }
         Op::Concat(axis) => {
             require(!n.src.is_empty(), || "it must have a source".into())?;
             for i in 0..n.src.len() {

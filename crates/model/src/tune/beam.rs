@@ -93,7 +93,7 @@ mod tests {
                 + 1.0
         });
         let best = beam.winner().0.on(&plan());
-        assert_eq!((best.rows, best.streams, best.prefetch), (8, 3, 1152));
+        assert_eq!((best.rows, best.stream_rows, best.prefetch_l2), (8, 3, 1152));
         assert!(tried < 200, "{tried} of thousands");
     }
 
