@@ -6,7 +6,7 @@
 //! [`crate::background`].
 
 use crate::app::App;
-use crate::budget::{BODY_DEPTH, BODY_GRACE, BODY_VALUES, Charge};
+use crate::budget::{BODY_DEPTH, BODY_GRACE, BODY_VALUES, Charge, PLAIN_WORK, TEMPLATE_WORK, TEXT_WORK};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use axum::extract::Request;
@@ -22,20 +22,30 @@ use std::mem::size_of;
 use std::ops::Range;
 use tokio::time::{Instant, timeout_at};
 
+/// What is done with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Its texts become tokens.
+    Plain,
+    /// A template makes a text of its values.
+    Template,
+}
+
 /// A body that has come, unread.
 #[derive(Debug)]
 pub struct Arrived {
     bytes: Vec<u8>,
     charge: Charge,
+    work: Work,
 }
 
 impl Arrived {
-    /// Waits for a body.
+    /// Waits for a body, which is for this.
     ///
     /// # Errors
     /// 413 if it is too long, 408 if it does not come in time, 400 if it breaks off, 429 if too many are slow or memory
     /// is short.
-    pub async fn wait(app: &App, request: Request) -> Result<Arrived, ApiError> {
+    pub async fn wait(app: &App, request: Request, work: Work) -> Result<Arrived, ApiError> {
         let limit = app.options.body_limit;
         let kind = "invalid_request_error";
         let too_long = || {
@@ -55,7 +65,7 @@ impl Arrived {
         loop {
             let until = if place.is_none() { grace } else { end };
             match timeout_at(until, body.next()).await {
-                Ok(None) => return Ok(Arrived { bytes, charge }),
+                Ok(None) => return Ok(Arrived { bytes, charge, work }),
                 Ok(Some(Ok(piece))) if piece.len() > limit - bytes.len() => return Err(too_long()),
                 Ok(Some(Ok(piece))) => {
                     let held = bytes.capacity();
@@ -86,12 +96,12 @@ impl Arrived {
         self.bytes.is_empty()
     }
 
-    /// Weighs it, and finds its fields.
+    /// Weighs it, charges what it will take to read it, and finds its fields.
     ///
     /// # Errors
     /// 400 if it is no JSON object, or has too many values or too deep ones; 413 and 429 as [`Charge::grow`].
     pub fn read(self) -> Result<Body, ApiError> {
-        let Arrived { bytes, mut charge } = self;
+        let Arrived { bytes, mut charge, work } = self;
         let text = String::from_utf8(bytes).map_err(|error| {
             ApiError::invalid(format!("the body is not JSON: no UTF-8 at byte {}", error.utf8_error().valid_up_to()))
         })?;
@@ -104,7 +114,8 @@ impl Arrived {
         result.map_err(|error| ApiError::invalid(format!("the body is not a JSON object: {error}")))?;
         let start = text.as_ptr() as usize;
         let place = |of: &str| of.as_ptr() as usize - start..of.as_ptr() as usize - start + of.len();
-        charge.grow(found.fields.iter().map(|(_, _, memory)| memory).sum())?;
+        let parts = if work == Work::Template { TEMPLATE_WORK } else { PLAIN_WORK };
+        charge.grow(found.memory() / 2 * parts + found.text * TEXT_WORK)?;
         let field = |(name, json, memory): (String, &RawValue, usize)| {
             (name, Field { place: place(json.get()), memory, value: OnceCell::new() })
         };
@@ -165,7 +176,15 @@ impl Body {
 struct Found<'de> {
     fields: Vec<(String, &'de RawValue, usize)>,
     values: usize,
+    /// Bytes of all strings.
+    text: usize,
     problem: Option<ApiError>,
+}
+
+impl Found<'_> {
+    fn memory(&self) -> usize {
+        self.fields.iter().map(|(_, _, memory)| memory).sum()
+    }
 }
 
 impl<'de> Visitor<'de> for &mut Found<'de> {
@@ -189,6 +208,7 @@ impl<'de> Visitor<'de> for &mut Found<'de> {
                 return Err(Error::custom("its weight"));
             }
             self.values = weight.values;
+            self.text += weight.text;
             let memory = weight.memory + text_bytes(name.len()) + FIELD_BYTES;
             self.fields.push((name, json, memory));
         }
@@ -197,13 +217,16 @@ impl<'de> Visitor<'de> for &mut Found<'de> {
 }
 
 /// Bytes of a field in the table of fields and in the list before it, whose lengths double.
-const FIELD_BYTES: usize = 4 * size_of::<(String, Field)>();
+const FIELD_BYTES: usize = 3 * size_of::<(String, Field)>();
 
 /// Bytes beside each block of memory.
 const BLOCK_BYTES: usize = 16;
 
 /// Bytes of an entry of an object: its key, its value and its hash.
 const ENTRY_BYTES: usize = size_of::<String>() + size_of::<Value>() + size_of::<u64>();
+
+/// Bytes of an entry in the table of an object, which is not full.
+const PLACE_BYTES: usize = (size_of::<usize>() + 1) * 4 / 3;
 
 /// Bytes of text in a block of its own.
 fn text_bytes(length: usize) -> usize {
@@ -216,6 +239,8 @@ struct Weight {
     values: usize,
     /// Bytes of memory, with room that lists have for more.
     memory: usize,
+    /// Bytes of its strings.
+    text: usize,
     problem: Option<ApiError>,
 }
 
@@ -278,6 +303,7 @@ impl<'de> Visitor<'de> for Weigh<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         self.weight.memory += text_bytes(text.len());
+        self.weight.text += text.len();
         Ok(())
     }
 
@@ -306,9 +332,9 @@ impl<'de> Visitor<'de> for Weigh<'_> {
             map.next_value_seed(self.inside())?;
             length += 1;
             if length > room {
-                // An entry, and its place in the table, which is an eighth longer than full.
-                let more = room.max(4);
-                self.weight.memory += more * (ENTRY_BYTES + 11) + if room == 0 { 4 * BLOCK_BYTES } else { 0 };
+                // A table of 4, 8, 16... places is full at 3, 7, 14...
+                let more = if room == 3 { 4 } else { room.max(3) };
+                self.weight.memory += more * (ENTRY_BYTES + PLACE_BYTES) + if room == 0 { 3 * BLOCK_BYTES } else { 0 };
                 room += more;
             }
         }
@@ -325,7 +351,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Body, ApiError> {
         let charge = Arc::new(Memory::new(MEMORY)).open();
-        Arrived { bytes: text.as_bytes().to_vec(), charge }.read()
+        Arrived { bytes: text.as_bytes().to_vec(), charge, work: Work::Plain }.read()
     }
 
     fn refusal(text: &str) -> String {
@@ -366,7 +392,8 @@ mod tests {
         for text in ["{\"a\": 1e999}", "{\"a\": \"\\ud800\"}"] {
             assert!(refusal(text).starts_with("a: "), "{text}");
         }
-        let broken = Arrived { bytes: b"{\"a\": \"\xff\"}".to_vec(), charge: Arc::new(Memory::new(MEMORY)).open() };
+        let (bytes, charge) = (b"{\"a\": \"\xff\"}".to_vec(), Arc::new(Memory::new(MEMORY)).open());
+        let broken = Arrived { bytes, charge, work: Work::Plain };
         assert!(broken.read().expect_err("no text").message.contains("byte 7"));
     }
 
@@ -400,13 +427,14 @@ mod tests {
     fn what_is_dropped_is_given_back_and_what_is_kept_is_not() {
         let memory = Arc::new(Memory::new(MEMORY));
         let text = format!("{{\"a\":[{}],\"b\":1}}", ["[]"; 1000].join(","));
-        let body = Arrived { bytes: text.clone().into_bytes(), charge: memory.open() }.read().expect("JSON");
+        let body = Arrived { bytes: text.clone().into_bytes(), charge: memory.open(), work: Work::Plain }
+            .read()
+            .expect("JSON");
         let all = memory.taken();
         assert!(all > 1000 * size_of::<Value>(), "{all}");
         let charge = body.close();
-        assert_eq!((charge.bytes(), memory.taken()), (0.max(charge.bytes()), charge.bytes()));
-        assert!(charge.bytes() <= text.len());
-        let body = Arrived { bytes: text.into_bytes(), charge: memory.open() }.read().expect("JSON");
+        assert!(charge.bytes() == memory.taken() && charge.bytes() <= text.len(), "{charge:?}");
+        let body = Arrived { bytes: text.into_bytes(), charge: memory.open(), work: Work::Plain }.read().expect("JSON");
         body.keep("a").expect("a field");
         assert!(body.close().bytes() > 1000 * size_of::<Value>());
     }

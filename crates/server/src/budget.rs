@@ -32,8 +32,18 @@ pub const SLOW_BODIES: usize = 64;
 /// Bytes that all requests in flight may take together (`--request-memory`), beside the cache and the engine.
 pub const MEMORY: usize = 512 << 20;
 
-/// One request may take so much of it: 1 / this. A million ids are read in 160 MB.
+/// One request may take so much of it: 1 / this. A million ids are read in 130 MB, 4 MB of text in 220 MB.
 pub const SHARE: usize = 2;
+
+/// What the values of a body are taken for while they are read, in parts of 2: the values themselves and the longest list
+/// once more, which is there twice when it grows; for a template five times the values, as it gets them in its own form and
+/// tools are printed. Measured with the bodies of `tests/memory.rs`: at most 4.5 times.
+pub const PLAIN_WORK: usize = 3;
+/// See [`PLAIN_WORK`].
+pub const TEMPLATE_WORK: usize = 10;
+
+/// What a byte of text is taken for while it is read: tokenizers cut it into pieces that know their neighbours. Measured: 43.
+pub const TEXT_WORK: usize = 48;
 
 /// Bodies up to here go the short way: none of them takes more than some milliseconds to read.
 pub const SHORT_BODY: usize = 64 << 10;

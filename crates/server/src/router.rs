@@ -2,7 +2,7 @@
 
 use crate::api::{chat, completions, embeddings, info, messages, native, responses};
 use crate::app::{Account, App, Model};
-use crate::body::{Arrived, Body as Read};
+use crate::body::{Arrived, Body as Read, Work};
 use crate::budget::REQUEST_ID_BYTES;
 use crate::error::ApiError;
 use crate::page;
@@ -28,8 +28,8 @@ type Shared = State<Arc<App>>;
 
 /// All routes.
 pub fn router(app: Arc<App>) -> Router {
-    let generate = |begin: Begin| post(move |state: Shared, request: Request| generate(state, request, begin));
-    let compute = |run: Compute| post(move |state: Shared, request: Request| compute(state, request, run));
+    let generate = |begin: Begin, work| post(move |state: Shared, asked: Request| generate(state, asked, begin, work));
+    let compute = |run: Compute, work| post(move |state: Shared, asked: Request| compute(state, asked, run, work));
     let routes = if app.options.page { page::add(Router::new()) } else { Router::new() };
     routes
         .route("/health", get(async |State(app): Shared| say(info::health(&app))))
@@ -40,23 +40,23 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/props", get(async |State(app): Shared| say(info::props(&app))))
         .route("/slots", get(slots))
         .route("/metrics", get(metrics))
-        .route("/v1/chat/completions", generate(chat::begin))
-        .route("/chat/completions", generate(chat::begin))
-        .route("/v1/completions", generate(completions::begin))
-        .route("/completion", generate(native::completion))
-        .route("/completions", generate(native::completion))
-        .route("/v1/responses", generate(responses::begin))
-        .route("/responses", generate(responses::begin))
-        .route("/v1/messages", generate(messages::begin))
-        .route("/v1/messages/count_tokens", compute(messages::count_tokens))
-        .route("/v1/embeddings", generate(embeddings::begin))
-        .route("/embedding", generate(embeddings::native))
-        .route("/embeddings", generate(embeddings::native))
-        .route("/v1/chat/completions/input_tokens", compute(native::input_tokens))
-        .route("/chat/completions/input_tokens", compute(native::input_tokens))
-        .route("/tokenize", compute(native::tokenize))
-        .route("/detokenize", compute(native::detokenize))
-        .route("/apply-template", compute(native::apply_template))
+        .route("/v1/chat/completions", generate(chat::begin, Work::Template))
+        .route("/chat/completions", generate(chat::begin, Work::Template))
+        .route("/v1/completions", generate(completions::begin, Work::Plain))
+        .route("/completion", generate(native::completion, Work::Plain))
+        .route("/completions", generate(native::completion, Work::Plain))
+        .route("/v1/responses", generate(responses::begin, Work::Template))
+        .route("/responses", generate(responses::begin, Work::Template))
+        .route("/v1/messages", generate(messages::begin, Work::Template))
+        .route("/v1/messages/count_tokens", compute(messages::count_tokens, Work::Template))
+        .route("/v1/embeddings", generate(embeddings::begin, Work::Plain))
+        .route("/embedding", generate(embeddings::native, Work::Plain))
+        .route("/embeddings", generate(embeddings::native, Work::Plain))
+        .route("/v1/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
+        .route("/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
+        .route("/tokenize", compute(native::tokenize, Work::Plain))
+        .route("/detokenize", compute(native::detokenize, Work::Plain))
+        .route("/apply-template", compute(native::apply_template, Work::Template))
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "this path takes another method")
@@ -87,20 +87,20 @@ async fn metrics(State(app): Shared) -> Response {
     response
 }
 
-async fn generate(State(app): Shared, request: Request, begin: Begin) -> Response {
+async fn generate(State(app): Shared, request: Request, begin: Begin, work: Work) -> Response {
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let account = Account::open(&app, request.uri().path(), id);
-    let body = Arrived::wait(&app, request).await;
+    let body = Arrived::wait(&app, request, work).await;
     answer(app, account, body, begin).await
 }
 
 /// Answers from the model without running it.
 type Compute = fn(&Model, &Read) -> Result<Value, ApiError>;
 
-async fn compute(State(app): Shared, request: Request, run: Compute) -> Response {
+async fn compute(State(app): Shared, request: Request, run: Compute, work: Work) -> Response {
     let path = request.uri().path().to_owned();
     let result = async {
-        let body = Arrived::wait(&app, request).await?;
+        let body = Arrived::wait(&app, request, work).await?;
         let model = app.model()?;
         app.background.run(body.len(), move || run(&model, &body.read()?)).await
     };
