@@ -8,9 +8,13 @@ use crate::budget::{READER_STACK, READERS, SHORT_BODY, UNREAD};
 use crate::error::ApiError;
 use crate::system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// After this time most short answers to long bodies have been sent.
+const ANSWERED: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -45,13 +49,18 @@ fn work(queue: &Mutex<Receiver<Job>>, tidies: bool) {
         next = match waiting {
             Ok(job) => Ok(job),
             Err(TryRecvError::Disconnected) => return,
-            Err(TryRecvError::Empty) => {
-                // After the last of a burst, as it takes a millisecond or more.
-                if tidies {
+            Err(TryRecvError::Empty) if tidies => {
+                // After the last of a burst, as it takes a millisecond or more; and again when answers have been sent.
+                system::give_back_memory();
+                let later = lock().recv_timeout(ANSWERED);
+                if matches!(later, Err(RecvTimeoutError::Timeout)) {
                     system::give_back_memory();
+                    lock().recv()
+                } else {
+                    later.map_err(|_| RecvError)
                 }
-                lock().recv()
             }
+            Err(TryRecvError::Empty) => lock().recv(),
         };
     }
 }

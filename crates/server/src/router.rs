@@ -6,7 +6,7 @@ use crate::body::{Arrived, Body as Read, Work};
 use crate::budget::REQUEST_ID_BYTES;
 use crate::error::ApiError;
 use crate::page;
-use crate::stream::{Begin, answer, json_response};
+use crate::stream::{Begin, answer, json_response, json_text};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -102,12 +102,10 @@ async fn compute(State(app): Shared, request: Request, run: Compute, work: Work)
     let result = async {
         let body = Arrived::wait(&app, request, work).await?;
         let model = app.model()?;
-        app.background.run(body.len(), move || run(&model, &body.read()?)).await
+        // A long text has a long answer, whose writing nobody should wait for either.
+        app.background.run(body.len(), move || Ok(run(&model, &body.read()?)?.to_string())).await
     };
-    match result.await {
-        Err(error) => refuse(&error, &path),
-        result => say(result),
-    }
+    result.await.map_or_else(|error| refuse(&error, &path), json_text)
 }
 
 /// An error in the form that clients of this path read.

@@ -2,7 +2,7 @@
 
 use crate::app::{Account, App, Model};
 use crate::body::{Arrived, Body as Read};
-use crate::budget::{Charge, SCORE_BYTES};
+use crate::budget::{Charge, SCORE_BYTES, SHORT_BODY};
 use crate::error::ApiError;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
@@ -109,7 +109,12 @@ fn refuse(error: &ApiError, account: &mut Account) -> Response {
 
 /// A JSON body.
 pub fn json_response(value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    json_text(value.to_string())
+}
+
+/// A JSON body that is written already.
+pub fn json_text(text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
@@ -131,8 +136,15 @@ async fn whole(begun: Begun, mut account: Account) -> Response {
             }
         }
     }
-    let body = protocol.whole(texts);
-    json_response(&body)
+    let write = move || protocol.whole(texts).to_string();
+    if account.charge.bytes() <= SHORT_BODY {
+        return json_text(write());
+    }
+    // A long answer takes its time, and others wait for this thread. It has been computed, so it is not refused any more.
+    match tokio::task::spawn_blocking(write).await {
+        Ok(text) => json_text(text),
+        Err(_) => refuse(&ApiError::server("the answer could not be written (internal error)"), &mut account),
+    }
 }
 
 /// Bytes that something heard takes in an answer that is sent as one object: as it is, as a value and as text.

