@@ -16,7 +16,7 @@ use model::engine::Sharing;
 use model::sampler::Sampler;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
 use model::step::{Class, Output, Variant};
-use server::{Compat, Defaults, Facts, Model, Options};
+use server::{Compat, Defaults, Facts, Model, Options, budget};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,7 +46,12 @@ pub struct Arguments {
     /// Let everybody in who can reach a public address
     #[arg(long)]
     insecure: bool,
-    /// Pages of these origins may ask: `localhost`, or `http://host:port` [default: all]
+    /// Names that clients may call the server by, beside this machine's and those of --host; `*` for all. With keys every
+    /// name is one
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allowed_hosts: Vec<String>,
+    /// Pages of these origins may ask beside the server's own: `http://host:port`, `localhost` for all of this machine,
+    /// `vscode-webview://` for all of a scheme, `*` for all [default: localhost]
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', env = "LLAMA_ARG_CORS_ORIGINS")]
     cors_origins: Vec<String>,
     /// Names of the model, of which clients see the first in order of the alphabet [default: that of the file]
@@ -92,8 +97,15 @@ pub struct Arguments {
     #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     drain_timeout: u64,
     /// Bytes of a request at most
-    #[arg(long, value_name = "BYTES", default_value = "67108864")]
+    #[arg(long, value_name = "BYTES", default_value_t = budget::BODY_BYTES)]
     body_limit: usize,
+    /// Seconds that a request may take to come
+    #[arg(long, value_name = "S", default_value_t = budget::BODY_TIME.as_secs(),
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    body_timeout: u64,
+    /// Bytes of memory that all requests in flight may take together; more get 429
+    #[arg(long, value_name = "BYTES", default_value_t = budget::MEMORY)]
+    request_memory: usize,
     /// Seconds of silence after which a stream sends a comment
     #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     sse_ping_interval: u64,
@@ -228,6 +240,7 @@ impl Arguments {
             hosts: self.host.clone(),
             port: self.port,
             api_keys: self.api_key.clone(),
+            allowed_hosts: self.allowed_hosts.clone(),
             origins: self.cors_origins.clone(),
             metrics: self.metrics || !self.metrics_compat.is_empty(),
             // Who asks for metrics as llama-server's users do finds their names.
@@ -241,6 +254,8 @@ impl Arguments {
             }),
             page: !self.no_webui,
             body_limit: self.body_limit,
+            body_time: Duration::from_secs(self.body_timeout),
+            request_memory: self.request_memory,
             ping: Duration::from_secs(self.sse_ping_interval),
             timeout: Duration::from_secs(self.timeout),
             drain: Duration::from_secs(self.drain_timeout),

@@ -56,7 +56,7 @@ impl Server {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).expect("the head is taken");
         // A server that refuses a body closes early.
@@ -175,6 +175,8 @@ fn what_clients_ask_for() {
         "vllm",
         "--embeddings",
         "--batch-invariant",
+        "--body-timeout",
+        "2",
     ]);
     models_and_properties(server);
     chat_whole_and_streamed(server);
@@ -187,6 +189,8 @@ fn what_clients_ask_for() {
     embeddings(server);
     errors(server);
     hostile_bodies(server);
+    bodies_that_stall(server);
+    memory_comes_back(server);
     clients_that_leave(server);
     clients_that_do_not_read(server);
     origins(server);
@@ -614,13 +618,17 @@ fn hostile_bodies(server: &Server) {
     }
     // Refused by its length, before anything is read.
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    stream.write_all(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n").expect("a head");
+    stream
+        .write_all(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000000\r\n\r\n")
+        .expect("a head");
     let mut head = [0; 12];
     stream.read_exact(&mut head).expect("an answer");
     assert_eq!(&head, b"HTTP/1.1 413");
     // Or, when its length is not told, as soon as it is too long.
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    stream.write_all(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").expect("a head");
+    stream
+        .write_all(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .expect("a head");
     let chunk = [&b"100000\r\n"[..], &vec![b' '; 1 << 20], b"\r\n"].concat();
     let sent = (0..100).take_while(|_| stream.write_all(&chunk).is_ok()).count();
     let mut head = [0; 12];
@@ -628,6 +636,51 @@ fn hostile_bodies(server: &Server) {
     assert!(sent < 100 || answered, "100 MB were taken");
     assert!(!answered || &head == b"HTTP/1.1 413", "{}", String::from_utf8_lossy(&head));
     assert_eq!(server.get("/health").status, 200);
+}
+
+/// A body that stalls is waited for as long as the flag says, and its connection ends with a word; one that breaks off is
+/// no long body.
+fn bodies_that_stall(server: &Server) {
+    let chunked = |body: &[u8]| {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        let head =
+            b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+        stream.write_all(&[head, body].concat()).expect("it is taken");
+        stream
+    };
+    let stalled: Vec<TcpStream> = (0..100).map(|_| chunked(b"1\r\n{\r\n")).collect();
+    assert_eq!(server.get("/health").status, 200);
+    assert_eq!(server.post("/tokenize", json!({ "content": "a" })).status, 200, "others are served meanwhile");
+    for broken in [&b"zz\r\n{}\r\n0\r\n\r\n"[..], b"2\r\n{}x\r\n0\r\n\r\n", b"ffffffffffffffffff\r\n{}"] {
+        assert_eq!(Response::read(chunked(broken)).status, 400, "{}", String::from_utf8_lossy(broken));
+    }
+    let statuses: Vec<u16> = stalled.into_iter().map(|stream| Response::read(stream).status).collect();
+    let count = |status: u16| statuses.iter().filter(|&&s| s == status).count();
+    assert!(count(408) > 0 && count(429) > 0 && count(408) + count(429) == 100, "{statuses:?}");
+}
+
+/// What bodies take that are as costly as they may be goes back to the system, and a stream beside them goes on.
+fn memory_comes_back(server: &Server) {
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+    };
+    let before = resident();
+    let endless = json!({ "prompt": "Hello", "ignore_eos": true, "n_predict": 300, "stream": true });
+    let stream = server.open("POST", "/completion", "", endless.to_string().as_bytes());
+    let lists = vec!["[]"; 400_000].join(",");
+    let body =
+        format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"a\", \"x\": [{lists}]}}], \"max_tokens\": 1}}");
+    let burst: Vec<TcpStream> =
+        (0..4).map(|_| server.open("POST", "/v1/chat/completions", "", body.as_bytes())).collect();
+    assert_eq!(server.get("/health").status, 200);
+    for stream in burst {
+        assert_eq!(Response::read(stream).status, 200);
+    }
+    assert_eq!(Response::read(stream).events().last().expect("an end")["tokens_predicted"], 300);
+    server.wait_for("the memory comes back", || resident() < before + (64 << 10));
 }
 
 /// Whoever does not read what was asked for holds up nobody, and no place for longer than the text takes.
@@ -667,11 +720,30 @@ fn clients_that_leave(server: &Server) {
 }
 
 fn origins(server: &Server) {
-    let asked = "Origin: http://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,x-stainless-os\r\n";
+    for (headers, status) in [
+        ("Origin: http://a.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Host: rebound.example\r\n", 400),
+        ("Origin: http://localhost:3000\r\n", 415),
+        ("Origin: http://localhost:3000\r\nContent-Type: application/json\r\n", 200),
+        ("Content-Type: application/x-www-form-urlencoded\r\n", 200),
+    ] {
+        let response = server.ask("POST", "/tokenize", headers, b"{\"content\": \"a\"}");
+        assert_eq!(response.status, status, "{headers}");
+        assert!(status == 200 || status == 415 || !response.head.contains("access-control"), "{response:?}");
+    }
+    let mut rebound = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    rebound.write_all(b"GET /health HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n").expect("a head");
+    let rebound = Response::read(rebound);
+    assert_eq!(rebound.error(403), "permission_error");
+    assert!(rebound.body.contains("--allowed-hosts rebound.example"), "{rebound:?}");
+    let asked = "Origin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,x-stainless-os\r\n";
     let head = server.ask("OPTIONS", "/v1/chat/completions", asked, b"").head;
-    for line in
-        ["access-control-allow-origin: http://a.example", "access-control-allow-headers: authorization,x-stainless-os"]
-    {
+    for line in [
+        "access-control-allow-origin: http://localhost:3000",
+        "access-control-allow-headers: authorization,x-stainless-os",
+    ] {
         assert!(head.contains(line), "{head}");
     }
     let head = server.ask("GET", "/health", "X-Request-Id: mine\r\n", b"").head;

@@ -1,9 +1,12 @@
 //! What all requests share: the model once it is there, the settings, the counters.
 
+use crate::background::Background;
+use crate::budget::{self, Charge, Memory};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammar::Grammars;
 use crate::metrics::{Compat, Metrics};
+use crate::origin::Admission;
 use crate::speech::Heard;
 use model::chat::ChatTemplate;
 use model::sampler::SamplerConfig;
@@ -13,6 +16,7 @@ use model::tokenizer::Tokenizer;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 
 /// How the server behaves.
 #[derive(Clone, Debug)]
@@ -23,7 +27,10 @@ pub struct Options {
     pub port: u16,
     /// Keys of which a request must show one; none lets everybody in.
     pub api_keys: Vec<String>,
-    /// Origins whose pages may ask: none is all, `*` too, and `localhost` is every port of this machine.
+    /// Names under which clients may call the server beside those of this machine, if there are no keys; `*` is all.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may ask beside the server's own: `*` is all, `localhost` is every port of this machine and what
+    /// there is if none is given, `vscode-webview://` is all of a scheme.
     pub origins: Vec<String>,
     /// Whether `/metrics` is there.
     pub metrics: bool,
@@ -39,6 +46,10 @@ pub struct Options {
     pub page: bool,
     /// Bytes of a body at most.
     pub body_limit: usize,
+    /// How long a body may take to come.
+    pub body_time: Duration,
+    /// Bytes of memory that all requests in flight may take together.
+    pub request_memory: usize,
     /// Silence after which a stream sends a comment.
     pub ping: Duration,
     /// How long a request may take in all.
@@ -55,6 +66,7 @@ impl Default for Options {
             hosts: vec!["127.0.0.1".into()],
             port: 8080,
             api_keys: vec![],
+            allowed_hosts: vec![],
             origins: vec![],
             metrics: true,
             compat: Compat::default(),
@@ -62,7 +74,9 @@ impl Default for Options {
             verbose: false,
             embeddings: None,
             page: true,
-            body_limit: 64 << 20,
+            body_limit: budget::BODY_BYTES,
+            body_time: budget::BODY_TIME,
+            request_memory: budget::MEMORY,
             ping: Duration::from_secs(30),
             timeout: Duration::from_secs(3600),
             drain: Duration::from_secs(30),
@@ -152,9 +166,13 @@ impl Model {
     /// What a request calls it; without a word, its name.
     ///
     /// # Errors
-    /// A name that is no string.
+    /// A name that is no string, or too long to be repeated in every event.
     pub fn called_by(&self, fields: Fields<'_>) -> Result<String, ApiError> {
-        Ok(fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(self.name()).to_owned())
+        let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(self.name());
+        if name.len() > budget::NAME_BYTES && name != self.name() {
+            return Err(ApiError::field("model", format!("the name is longer than {} bytes", budget::NAME_BYTES)));
+        }
+        Ok(name.to_owned())
     }
 
     /// The tokens that end a text.
@@ -169,6 +187,14 @@ pub struct App {
     pub options: Options,
     /// The counters.
     pub metrics: Metrics,
+    /// Who may ask.
+    pub admission: Admission,
+    /// The memory that requests in flight take.
+    pub memory: Arc<Memory>,
+    /// Places of bodies that are slow to come.
+    pub slow_bodies: Semaphore,
+    /// Where requests are read.
+    pub background: Background,
     model: OnceLock<Arc<Model>>,
     draining: AtomicBool,
     active: AtomicUsize,
@@ -183,7 +209,12 @@ impl App {
     pub fn new(options: Options) -> App {
         let started = SystemTime::now();
         let salt = started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+        let has_keys = !options.api_keys.is_empty();
         App {
+            admission: Admission::new(&options.hosts, &options.allowed_hosts, &options.origins, has_keys),
+            memory: Arc::new(Memory::new(options.request_memory)),
+            slow_bodies: Semaphore::new(budget::SLOW_BODIES),
+            background: Background::default(),
             options,
             metrics: Metrics::default(),
             model: OnceLock::new(),
@@ -288,6 +319,8 @@ pub struct Account {
     pub spent: model::scheduler::Spent,
     /// From the request to the first token.
     pub first_token: Option<Duration>,
+    /// The memory that it takes.
+    pub charge: Charge,
     _active: Active,
 }
 
@@ -302,6 +335,7 @@ impl Account {
             finish: None,
             spent: model::scheduler::Spent::default(),
             first_token: None,
+            charge: app.memory.open(),
             _active: app.enter(),
             app: app.clone(),
         }

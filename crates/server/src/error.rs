@@ -1,6 +1,7 @@
 //! Errors as clients expect them: `{"error": {"message", "type", "code", "param"}}` and a status that tells a client
 //! whether to try again.
 
+use crate::budget::ERROR_BYTES;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -31,7 +32,12 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a type.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {
-        let message = message.into();
+        let mut message = message.into();
+        // It may quote what was sent.
+        if message.len() > ERROR_BYTES {
+            message.truncate(cut(&message).len());
+            message.push('…');
+        }
         ApiError { status, kind, message, code: None, param: None, overflow: None, retry_after: None }
     }
 
@@ -42,7 +48,8 @@ impl ApiError {
 
     /// A field is wrong.
     pub fn field(name: &str, problem: impl std::fmt::Display) -> ApiError {
-        ApiError { param: Some(name.to_owned()), ..ApiError::invalid(format!("{name}: {problem}")) }
+        let param = cut(name).to_owned();
+        ApiError { param: Some(param), ..ApiError::invalid(format!("{name}: {problem}")) }
     }
 
     /// There is nothing of this name.
@@ -58,6 +65,12 @@ impl ApiError {
     /// Not now.
     pub fn unavailable(message: impl Into<String>) -> ApiError {
         let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message);
+        ApiError { retry_after: Some(1), ..error }
+    }
+
+    /// There is too much to do right now.
+    pub fn busy(message: impl Into<String>) -> ApiError {
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message);
         ApiError { retry_after: Some(1), ..error }
     }
 
@@ -98,8 +111,9 @@ impl ApiError {
     /// An error in the form of Anthropic's API.
     pub fn anthropic(&self) -> Value {
         let kind = match self.status.as_u16() {
-            400 | 413 => "invalid_request_error",
+            400 | 408 | 413 | 415 => "invalid_request_error",
             401 => "authentication_error",
+            403 => "permission_error",
             404 => "not_found_error",
             429 => "rate_limit_error",
             503 => "overloaded_error",
@@ -124,6 +138,12 @@ impl ApiError {
     }
 }
 
+/// Whole characters of a text, as many as an error may have.
+fn cut(text: &str) -> &str {
+    let ends = (0..=text.len().min(ERROR_BYTES)).rev();
+    &text[..ends.into_iter().find(|&end| text.is_char_boundary(end)).unwrap_or_default()]
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.respond(&json!({ "error": self.body() }))
@@ -134,10 +154,7 @@ impl From<Rejected> for ApiError {
     fn from(rejected: Rejected) -> ApiError {
         match rejected {
             Rejected::TooLong { tokens, context } => ApiError::context(tokens, context),
-            Rejected::Full(_) => {
-                let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", rejected.to_string());
-                ApiError { retry_after: Some(1), ..error }
-            }
+            Rejected::Full(_) => ApiError::busy(rejected.to_string()),
             Rejected::ShuttingDown => ApiError::unavailable(rejected.to_string()),
             Rejected::Sampling(error) => error.into(),
             Rejected::Empty | Rejected::Token { .. } => ApiError::invalid(rejected.to_string()),

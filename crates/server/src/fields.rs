@@ -1,24 +1,42 @@
 //! Fields of a request, read with a word about what is wrong. Null counts as absent, and what is not known is ignored.
 
+use crate::body::Body;
 use crate::error::ApiError;
 use serde_json::{Map, Value};
 
 /// The fields of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'a>(pub &'a Map<String, Value>);
+pub struct Fields<'a>(Source<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    /// A whole body, whose fields become values when they are asked for.
+    Body(&'a Body),
+    Object(&'a Map<String, Value>),
+}
 
 impl<'a> Fields<'a> {
-    /// Of a body, which must be an object.
+    /// Of a body.
+    pub fn of_body(body: &'a Body) -> Fields<'a> {
+        Fields(Source::Body(body))
+    }
+
+    /// Of a value, which must be an object.
     ///
     /// # Errors
     /// Anything else.
-    pub fn of(body: &'a Value) -> Result<Fields<'a>, ApiError> {
-        body.as_object().map(Fields).ok_or_else(|| ApiError::invalid("the body is not a JSON object"))
+    pub fn of(value: &'a Value) -> Result<Fields<'a>, ApiError> {
+        let object = value.as_object().ok_or_else(|| ApiError::invalid("it is not a JSON object"))?;
+        Ok(Fields(Source::Object(object)))
     }
 
     /// A field that is there and not null.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
-        self.0.get(name).filter(|value| !value.is_null())
+        let found = match self.0 {
+            Source::Body(body) => body.get(name),
+            Source::Object(object) => object.get(name),
+        };
+        found.filter(|value| !value.is_null())
     }
 
     fn read<T>(
@@ -90,7 +108,15 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// A field of another type.
     pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
-        Ok(self.read(name, "an object", Value::as_object)?.map(Fields))
+        Ok(self.map(name)?.map(|map| Fields(Source::Object(map))))
+    }
+
+    /// An object with all that is in it.
+    ///
+    /// # Errors
+    /// A field of another type.
+    pub fn map(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, ApiError> {
+        self.read(name, "an object", Value::as_object)
     }
 
     /// A string, or a list of strings.

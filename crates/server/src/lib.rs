@@ -1,18 +1,22 @@
 //! The HTTP API: what OpenAI's, Anthropic's and llama-server's clients expect, over the scheduler of `model`.
 //!
-//! A request goes through [`router`] (keys, origins, ids, body), is understood by a file of [`api`] with the help of
-//! [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or as a stream
+//! A request goes through [`router`] (ids, keys, and with [`origin`] who may ask), its [`body`] comes within a [`budget`], is
+//! understood on threads of the [`background`] by a file of [`api`] with the help of [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or as a stream
 //! ([`stream`]). [`page`] is the chat page. [`run()`] is a whole server with signals; [`router::router`] is for whoever has a server already.
 //!
 //! Nothing here knows of tensors, and the engine knows nothing of HTTP: between them are tokens and a sink for events.
 
 pub mod api;
 pub mod app;
+pub mod background;
+pub mod body;
+pub mod budget;
 pub mod error;
 pub mod fields;
 pub mod gbnf;
 pub mod grammar;
 pub mod metrics;
+pub mod origin;
 pub mod page;
 pub mod router;
 pub mod run;
@@ -20,6 +24,8 @@ pub mod schema;
 pub mod settings;
 pub mod speech;
 pub mod stream;
+mod system;
+pub mod tool_schema;
 pub mod tools;
 
 pub use app::{App, Defaults, Facts, Model, Options};

@@ -1,12 +1,14 @@
-//! The routes, and what is done to every request: ids, keys, origins, bodies.
+//! The routes, and what is done to every request: ids, who may ask, keys.
 
 use crate::api::{chat, completions, embeddings, info, messages, native, responses};
 use crate::app::{Account, App, Model};
+use crate::body::{Arrived, Body as Read, Work};
+use crate::budget::REQUEST_ID_BYTES;
 use crate::error::ApiError;
 use crate::page;
-use crate::stream::{Begin, answer, json_response};
+use crate::stream::{Begin, answer, json_response, json_text};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -26,8 +28,8 @@ type Shared = State<Arc<App>>;
 
 /// All routes.
 pub fn router(app: Arc<App>) -> Router {
-    let generate = |begin: Begin| post(move |state: Shared, request: Request| generate(state, request, begin));
-    let compute = |run: Compute| post(move |state: Shared, request: Request| compute(state, request, run));
+    let generate = |begin: Begin, work| post(move |state: Shared, asked: Request| generate(state, asked, begin, work));
+    let compute = |run: Compute, work| post(move |state: Shared, asked: Request| compute(state, asked, run, work));
     let routes = if app.options.page { page::add(Router::new()) } else { Router::new() };
     routes
         .route("/health", get(async |State(app): Shared| say(info::health(&app))))
@@ -38,23 +40,23 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/props", get(async |State(app): Shared| say(info::props(&app))))
         .route("/slots", get(slots))
         .route("/metrics", get(metrics))
-        .route("/v1/chat/completions", generate(chat::begin))
-        .route("/chat/completions", generate(chat::begin))
-        .route("/v1/completions", generate(completions::begin))
-        .route("/completion", generate(native::completion))
-        .route("/completions", generate(native::completion))
-        .route("/v1/responses", generate(responses::begin))
-        .route("/responses", generate(responses::begin))
-        .route("/v1/messages", generate(messages::begin))
-        .route("/v1/messages/count_tokens", compute(messages::count_tokens))
-        .route("/v1/embeddings", generate(embeddings::begin))
-        .route("/embedding", generate(embeddings::native))
-        .route("/embeddings", generate(embeddings::native))
-        .route("/v1/chat/completions/input_tokens", compute(native::input_tokens))
-        .route("/chat/completions/input_tokens", compute(native::input_tokens))
-        .route("/tokenize", compute(native::tokenize))
-        .route("/detokenize", compute(native::detokenize))
-        .route("/apply-template", compute(native::apply_template))
+        .route("/v1/chat/completions", generate(chat::begin, Work::Template))
+        .route("/chat/completions", generate(chat::begin, Work::Template))
+        .route("/v1/completions", generate(completions::begin, Work::Plain))
+        .route("/completion", generate(native::completion, Work::Plain))
+        .route("/completions", generate(native::completion, Work::Plain))
+        .route("/v1/responses", generate(responses::begin, Work::Template))
+        .route("/responses", generate(responses::begin, Work::Template))
+        .route("/v1/messages", generate(messages::begin, Work::Template))
+        .route("/v1/messages/count_tokens", compute(messages::count_tokens, Work::Template))
+        .route("/v1/embeddings", generate(embeddings::begin, Work::Plain))
+        .route("/embedding", generate(embeddings::native, Work::Plain))
+        .route("/embeddings", generate(embeddings::native, Work::Plain))
+        .route("/v1/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
+        .route("/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
+        .route("/tokenize", compute(native::tokenize, Work::Plain))
+        .route("/detokenize", compute(native::detokenize, Work::Plain))
+        .route("/apply-template", compute(native::apply_template, Work::Template))
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "this path takes another method")
@@ -85,67 +87,48 @@ async fn metrics(State(app): Shared) -> Response {
     response
 }
 
-async fn generate(State(app): Shared, request: Request, begin: Begin) -> Response {
+async fn generate(State(app): Shared, request: Request, begin: Begin, work: Work) -> Response {
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let account = Account::open(&app, request.uri().path(), id);
-    let body = read(&app, request).await;
+    let body = Arrived::wait(&app, request, work).await;
     answer(app, account, body, begin).await
 }
 
 /// Answers from the model without running it.
-type Compute = fn(&Model, &Value) -> Result<Value, ApiError>;
+type Compute = fn(&Model, &Read) -> Result<Value, ApiError>;
 
-async fn compute(State(app): Shared, request: Request, run: Compute) -> Response {
-    let anthropic = is_anthropic(request.uri().path());
+async fn compute(State(app): Shared, request: Request, run: Compute, work: Work) -> Response {
+    let path = request.uri().path().to_owned();
     let result = async {
-        let body = read(&app, request).await?;
+        let body = Arrived::wait(&app, request, work).await?;
         let model = app.model()?;
-        let ran = tokio::task::spawn_blocking(move || run(&model, &body)).await;
-        ran.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")))
+        // A long text has a long answer, whose writing nobody should wait for either.
+        app.background.run(body.len(), move || Ok(run(&model, &body.read()?)?.to_string())).await
     };
-    match result.await {
-        Err(error) if anthropic => error.respond(&error.anthropic()),
-        result => say(result),
-    }
+    result.await.map_or_else(|error| refuse(&error, &path), json_text)
 }
 
-/// The body as JSON.
-async fn read(app: &App, request: Request) -> Result<Value, ApiError> {
-    let limit = app.options.body_limit;
-    let too_long = || {
-        let message = format!("the body is longer than {limit} bytes (--body-limit)");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
-    };
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limit as u64) {
-        return Err(too_long());
-    }
-    let bytes = tokio::time::timeout(app.options.timeout, to_bytes(request.into_body(), limit));
-    let bytes = match bytes.await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => return Err(too_long()),
-        Err(_) => {
-            let kind = "invalid_request_error";
-            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, kind, "the body did not come in time"));
-        }
-    };
-    serde_json::from_slice(&bytes).map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
+/// An error in the form that clients of this path read.
+fn refuse(error: &ApiError, path: &str) -> Response {
+    if is_anthropic(path) { error.respond(&error.anthropic()) } else { error.clone().into_response() }
 }
 
 /// What every request goes through.
 async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response {
-    let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= 200).cloned();
+    let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= REQUEST_ID_BYTES).cloned();
     let id = given.unwrap_or_else(|| HeaderValue::from_str(&app.id("req-")).unwrap_or(HeaderValue::from_static("req")));
     request.extensions_mut().insert(RequestId(String::from_utf8_lossy(id.as_bytes()).into_owned()));
-    let origin = request.headers().get(header::ORIGIN).filter(|o| may_ask(&app.options.origins, o)).cloned();
-    let mut response = if request.method() == Method::OPTIONS {
-        preflight(request.headers())
-    } else if is_public(request.uri().path()) || has_key(&app.options.api_keys, request.headers()) {
-        next.run(request).await
-    } else {
-        let anthropic = is_anthropic(request.uri().path());
-        let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "Invalid API Key");
-        if anthropic { error.respond(&error.anthropic()) } else { error.into_response() }
+    let path = request.uri().path();
+    let (mut response, origin) = match app.admission.check(request.method(), request.uri(), request.headers()) {
+        Err(error) => (refuse(&error, path), None),
+        Ok(origin) if request.method() == Method::OPTIONS => (preflight(request.headers()), origin),
+        Ok(origin) if is_public(path) || has_key(&app.options.api_keys, request.headers()) => {
+            (next.run(request).await, origin)
+        }
+        Ok(origin) => {
+            let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "Invalid API Key");
+            (refuse(&error, path), origin)
+        }
     };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -155,18 +138,6 @@ async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     response
-}
-
-/// Whether pages of an origin may ask.
-fn may_ask(origins: &[String], origin: &HeaderValue) -> bool {
-    let Ok(origin) = origin.to_str() else { return false };
-    let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-    let host = match host.rsplit_once(':') {
-        Some((before, port)) if port.bytes().all(|b| b.is_ascii_digit()) => before,
-        _ => host,
-    };
-    let local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-    origins.is_empty() || origins.iter().any(|o| o == "*" || o == origin || o == "localhost" && local)
 }
 
 /// What a browser asks before a request.
@@ -215,24 +186,6 @@ fn same(key: &[u8], shown: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn origins() {
-        let may = |list: &[&str], origin: &'static str| {
-            let list: Vec<String> = list.iter().map(|&o| o.to_owned()).collect();
-            may_ask(&list, &HeaderValue::from_static(origin))
-        };
-        assert!(may(&[], "http://a.example") && may(&["*"], "http://a.example"));
-        assert!(may(&["http://a.example"], "http://a.example") && !may(&["http://a.example"], "http://b.example"));
-        for local in
-            ["http://localhost", "http://localhost:8080", "https://127.0.0.1:3000", "http://[::1]", "http://[::1]:3000"]
-        {
-            assert!(may(&["localhost"], local), "{local}");
-        }
-        for other in ["http://notlocalhost", "http://localhost.evil.com", "http://evil.com:80", "null"] {
-            assert!(!may(&["localhost"], other), "{other}");
-        }
-    }
 
     #[test]
     fn keys() {

@@ -2,6 +2,7 @@
 
 use crate::api::chat::Rendered;
 use crate::app::{Defaults, Model};
+use crate::budget::{BIASES, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
 use crate::grammar::Grammar;
@@ -9,15 +10,6 @@ use model::sampler::SamplerConfig;
 use model::scheduler::{Constraint, Pooling};
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
-
-/// Choices of a prompt at most.
-const MOST_CHOICES: i64 = 64;
-
-/// Likeliest tokens that are listed at most.
-const MOST_LOGPROBS: i64 = 1000;
-
-/// Stop strings at most.
-const MOST_STOPS: usize = 64;
 
 /// How a request wants its text.
 #[derive(Clone, Debug)]
@@ -65,10 +57,13 @@ impl Settings {
         }
         settings.stops = fields.texts("stop")?;
         settings.stops.extend(fields.texts("stop_sequences")?);
-        if settings.stops.len() > MOST_STOPS {
-            return Err(ApiError::field("stop", format!("more than {MOST_STOPS} strings")));
+        if settings.stops.len() > STOPS || settings.stops.iter().map(String::len).sum::<usize>() > STOP_BYTES {
+            return Err(ApiError::field(
+                "stop",
+                format!("more than {STOPS} strings, or than {STOP_BYTES} bytes in them"),
+            ));
         }
-        settings.choices = fields.integer_in("n", 1..=MOST_CHOICES)?.unwrap_or(1) as usize;
+        settings.choices = fields.integer_in("n", 1..=CHOICES)?.unwrap_or(1) as usize;
         settings.stream = fields.flag("stream")?.unwrap_or(false);
         if let Some(options) = fields.object("stream_options")? {
             settings.include_usage = options.flag("include_usage")?.unwrap_or(false);
@@ -148,14 +143,14 @@ impl Settings {
     /// Too many.
     pub fn read_logprobs(&mut self, fields: Fields<'_>) -> Result<(), ApiError> {
         let number = match fields.get("logprobs") {
-            Some(Value::Bool(true)) => fields.integer_in("top_logprobs", 0..=MOST_LOGPROBS)?.or(Some(0)),
+            Some(Value::Bool(true)) => fields.integer_in("top_logprobs", 0..=LOGPROBS)?.or(Some(0)),
             Some(Value::Bool(false)) | None => {
                 if fields.integer("top_logprobs")?.is_some_and(|n| n > 0) {
                     return Err(ApiError::field("top_logprobs", "it needs \"logprobs\": true"));
                 }
-                fields.integer_in("n_probs", 0..=MOST_LOGPROBS)?.filter(|&n| n > 0)
+                fields.integer_in("n_probs", 0..=LOGPROBS)?.filter(|&n| n > 0)
             }
-            Some(_) => fields.integer_in("logprobs", 0..=MOST_LOGPROBS)?,
+            Some(_) => fields.integer_in("logprobs", 0..=LOGPROBS)?,
         };
         self.sampling.logprobs = number.map(|n| n as usize);
         self.sampling.logprobs_of_draw = fields.flag("post_sampling_probs")?.unwrap_or(false);
@@ -211,6 +206,9 @@ fn logit_bias(value: &Value, model: &Model) -> Result<Vec<(u32, f32)>, ApiError>
             },
             token => vec![token.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX)],
         };
+        if out.len() + ids.len() > BIASES {
+            return Err(wrong(format!("more than {BIASES} tokens")));
+        }
         for id in ids {
             if id as usize >= vocab {
                 return Err(wrong(format!("{token} is no token")));

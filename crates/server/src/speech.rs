@@ -5,14 +5,17 @@
 //! answer is dropped, and the engine finds the request closed before its next step.
 
 use crate::app::{App, Model};
+use crate::budget::{TEXTS, UNHEARD_BYTES};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use model::generate::Finish;
 use model::sampler::{Logprob, StopStrings};
 use model::scheduler::{Event, Failure, Request, Sink, Spent};
 use model::tokenizer::Detokenizer;
+use std::mem::size_of;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -100,12 +103,29 @@ pub enum Heard {
     },
 }
 
+impl Heard {
+    /// Bytes that it takes until it is heard.
+    fn bytes(&self) -> usize {
+        let held = match self {
+            Heard::Text { text, tokens, scores, .. } => {
+                let top: usize = scores.iter().map(|score| size_of::<Scored>() + size_of_val(&score.top[..])).sum();
+                text.len() + size_of_val(&tokens[..]) + top
+            }
+            Heard::Vector { vector, .. } => size_of_val(&vector[..]),
+            Heard::Progress { .. } | Heard::End { .. } | Heard::Failed { .. } => 0,
+        };
+        size_of::<Heard>() + held
+    }
+}
+
 /// The engine's side.
 struct Speech {
     index: usize,
     model: Arc<Model>,
     app: Arc<App>,
     sender: UnboundedSender<Heard>,
+    /// Bytes that were told and not heard, of all texts of the request.
+    unheard: Arc<AtomicUsize>,
     detokenizer: Detokenizer,
     stops: StopStrings,
     words: Vec<String>,
@@ -121,7 +141,10 @@ struct Speech {
 
 impl Speech {
     fn tell(&self, heard: Heard) -> ControlFlow<()> {
-        if self.sender.send(heard).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        // A vector comes at once and whole, however long.
+        let is_held_up = matches!(heard, Heard::Text { .. }) && self.unheard.load(Ordering::Relaxed) > UNHEARD_BYTES;
+        self.unheard.fetch_add(heard.bytes(), Ordering::Relaxed);
+        if !is_held_up && self.sender.send(heard).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     fn say(&mut self, text: String) -> ControlFlow<()> {
@@ -212,23 +235,43 @@ impl Sink for Speech {
 /// The connection's side: what the texts of a request say.
 pub struct Answer {
     receiver: UnboundedReceiver<Heard>,
+    unheard: Arc<AtomicUsize>,
     /// Texts that are not over.
     left: usize,
     deadline: tokio::time::Instant,
 }
 
 impl Answer {
+    /// Refuses prompts that are too long, and too many texts: before anything is made for each of them.
+    ///
+    /// # Errors
+    /// The first that is too long, or their number.
+    pub fn check(model: &Model, prompts: &[Vec<u32>], settings: &Settings) -> Result<(), ApiError> {
+        let texts = prompts.len() * settings.choices;
+        if texts > TEXTS {
+            let problem = format!("{} prompts make {texts} texts, and a request may have {TEXTS}", prompts.len());
+            return Err(ApiError::field("n", problem));
+        }
+        let context = model.worker.limits().context;
+        match prompts.iter().map(Vec::len).find(|&tokens| tokens > context) {
+            Some(tokens) => Err(ApiError::context(tokens, context)),
+            None => Ok(()),
+        }
+    }
+
     /// Puts the prompts into the queue, each as often as the settings say.
     ///
     /// # Errors
-    /// What the queue refuses.
+    /// What [`Answer::check`] and the queue refuse.
     pub fn of(
         app: &Arc<App>,
         model: &Arc<Model>,
         prompts: Vec<Vec<u32>>,
         settings: &Settings,
     ) -> Result<Answer, ApiError> {
+        Answer::check(model, &prompts, settings)?;
         let (sender, receiver) = unbounded_channel();
+        let unheard = Arc::new(AtomicUsize::new(0));
         let mut requests = vec![];
         for prompt in prompts {
             for choice in 0..settings.choices {
@@ -241,6 +284,7 @@ impl Answer {
                     model: model.clone(),
                     app: app.clone(),
                     sender: sender.clone(),
+                    unheard: unheard.clone(),
                     detokenizer: if settings.special { Detokenizer::with_special() } else { Detokenizer::new() },
                     stops: StopStrings::new(&settings.stops),
                     words: settings.stops.clone(),
@@ -268,7 +312,7 @@ impl Answer {
         let left = requests.len();
         model.worker.submit_all(requests)?;
         let deadline = tokio::time::Instant::now() + app.options.timeout;
-        Ok(Answer { receiver, left, deadline })
+        Ok(Answer { receiver, unheard, left, deadline })
     }
 
     /// What comes next; `None` when all texts are over.
@@ -285,10 +329,18 @@ impl Answer {
                 "timeout_error",
                 "the request took longer than the server allows (--timeout)",
             )),
+            Ok(None) if self.unheard.load(Ordering::Relaxed) > UNHEARD_BYTES => {
+                let message =
+                    format!("the answer was cut off: more than {UNHEARD_BYTES} bytes of it waited to be read");
+                Err(ApiError::new(axum::http::StatusCode::REQUEST_TIMEOUT, "timeout_error", message))
+            }
             Ok(None) => Err(ApiError::server("the engine gave the request up")),
             Ok(Some(Heard::Failed { failure })) => Err(failure.into()),
             Ok(Some(heard)) => Ok(Some(heard)),
         };
+        if let Ok(Some(heard)) = &heard {
+            self.unheard.fetch_sub(heard.bytes(), Ordering::Relaxed);
+        }
         match &heard {
             Err(_) => {
                 self.left = 0;

@@ -1,6 +1,8 @@
 //! From an answer to a response: one JSON object, or a stream of server-sent events.
 
 use crate::app::{Account, App, Model};
+use crate::body::{Arrived, Body as Read};
+use crate::budget::{Charge, SCORE_BYTES, SHORT_BODY};
 use crate::error::ApiError;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
@@ -10,6 +12,7 @@ use model::scheduler::Spent;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,24 +73,29 @@ pub struct Begun {
 }
 
 /// Begins the answer to a body. May take long, and waits for nothing.
-pub type Begin = fn(&Arc<App>, &Arc<Model>, &Value) -> Result<Begun, ApiError>;
+pub type Begin = fn(&Arc<App>, &Arc<Model>, &Read) -> Result<Begun, ApiError>;
 
 /// Answers a request.
-pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Value, ApiError>, begin: Begin) -> Response {
-    match begun(&app, body, begin).await {
-        Ok(begun) if begun.protocol.streams() => stream(begun, account, app.options.ping).await,
-        Ok(begun) => whole(begun, account).await,
-        Err(error) => refuse(&error, &mut account),
-    }
+pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Arrived, ApiError>, begin: Begin) -> Response {
+    let (begun, charge) = match begun(&app, body, begin).await {
+        Ok(begun) => begun,
+        Err(error) => return refuse(&error, &mut account),
+    };
+    account.charge = charge;
+    if begun.protocol.streams() { stream(begun, account, app.options.ping).await } else { whole(begun, account).await }
 }
 
-async fn begun(app: &Arc<App>, body: Result<Value, ApiError>, begin: Begin) -> Result<Begun, ApiError> {
+async fn begun(app: &Arc<App>, body: Result<Arrived, ApiError>, begin: Begin) -> Result<(Begun, Charge), ApiError> {
     let body = body?;
     let model = app.model()?;
-    let app = app.clone();
+    let (shared, length) = (app.clone(), body.len());
     // Templates and tokenizers take their time with long texts; connections must not wait for that.
-    let begun = tokio::task::spawn_blocking(move || begin(&app, &model, &body));
-    begun.await.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")))
+    let read = move || {
+        let body = body.read()?;
+        let begun = begin(&shared, &model, &body)?;
+        Ok((begun, body.close()))
+    };
+    app.background.run(length, read).await
 }
 
 fn refuse(error: &ApiError, account: &mut Account) -> Response {
@@ -101,7 +109,12 @@ fn refuse(error: &ApiError, account: &mut Account) -> Response {
 
 /// A JSON body.
 pub fn json_response(value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    json_text(value.to_string())
+}
+
+/// A JSON body that is written already.
+pub fn json_text(text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
@@ -116,12 +129,34 @@ async fn whole(begun: Begun, mut account: Account) -> Response {
             Ok(None) => break,
             Ok(Some(heard)) => {
                 account.note(&heard);
+                if let Err(error) = account.charge.grow(object_bytes(&heard)) {
+                    return refuse(&error, &mut account);
+                }
                 add(&mut texts, heard);
             }
         }
     }
-    let body = protocol.whole(texts);
-    json_response(&body)
+    let write = move || protocol.whole(texts).to_string();
+    if account.charge.bytes() <= SHORT_BODY {
+        return json_text(write());
+    }
+    // A long answer takes its time, and others wait for this thread. It has been computed, so it is not refused any more.
+    match tokio::task::spawn_blocking(write).await {
+        Ok(text) => json_text(text),
+        Err(_) => refuse(&ApiError::server("the answer could not be written (internal error)"), &mut account),
+    }
+}
+
+/// Bytes that something heard takes in an answer that is sent as one object: as it is, as a value and as text.
+fn object_bytes(heard: &Heard) -> usize {
+    match heard {
+        Heard::Text { text, tokens, scores, .. } => {
+            let scored: usize = scores.iter().map(|score| 1 + score.top.len()).sum();
+            4 * text.len() + 2 * tokens.len() * size_of::<Value>() + scored * SCORE_BYTES
+        }
+        Heard::Vector { vector, .. } => vector.len() * (size_of::<Value>() + 4 * size_of::<f32>()),
+        Heard::Progress { .. } | Heard::End { .. } | Heard::Failed { .. } => 0,
+    }
 }
 
 fn add(texts: &mut Vec<Said>, heard: Heard) {

@@ -1,9 +1,11 @@
 //! Which tools a model may call, and whether it must: `tool_choice` of the APIs as one thing, and a grammar that allows
 //! nothing but calls in the form in which the model writes them.
 
+use crate::budget::NAME_BYTES;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::schema;
+use crate::tool_schema;
 use model::chat::CallForm;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -51,24 +53,26 @@ impl Tools {
     /// # Errors
     /// As [`Tools::choose`].
     pub fn of_openai(fields: Fields<'_>, functions: Vec<Value>) -> Result<Tools, ApiError> {
-        let wrong = |what: &Value| ApiError::field("tool_choice", format!("there is no choice {what}"));
+        let mut functions = functions;
         let choice = match fields.get("tool_choice") {
             None => Choice::Auto,
-            Some(Value::String(word)) => match word.as_str() {
-                "none" => Choice::None,
-                "auto" => Choice::Auto,
-                "required" | "any" => Choice::Any,
-                _ => return Err(wrong(&Value::from(word.as_str()))),
+            Some(Value::String(word)) => Choice::of_word(word)?,
+            Some(object @ Value::Object(_)) => match kind(object)? {
+                "function" => Choice::One(wanted(object)?),
+                "allowed_tools" => {
+                    // Chat has them one level deeper than responses.
+                    let allowed = object.get("allowed_tools").unwrap_or(object);
+                    retain(&mut functions, allowed)?;
+                    let mode = allowed["mode"].as_str();
+                    Choice::of_word(
+                        mode.ok_or_else(|| ApiError::field("tool_choice", "allowed tools without a mode"))?,
+                    )?
+                }
+                // A tool of the service that the client thinks of, which is none of ours.
+                kind if has_kind(fields, kind)? => Choice::Auto,
+                kind => return Err(ApiError::field("tool_choice", format!("there is no tool of type '{kind}'"))),
             },
-            Some(object @ Value::Object(_)) => match object["function"]["name"].as_str().or(object["name"].as_str()) {
-                Some(name) => Choice::One(name),
-                // A choice among tools of the service, or a list of those that are allowed.
-                None => match object["mode"].as_str() {
-                    Some("required") => Choice::Any,
-                    _ => Choice::Auto,
-                },
-            },
-            Some(other) => return Err(wrong(other)),
+            Some(_) => return Err(ApiError::field("tool_choice", "it is neither a string nor an object")),
         };
         let mut tools = Tools::choose(functions, choice)?;
         tools.one_call |= !fields.flag("parallel_tool_calls")?.unwrap_or(true);
@@ -89,14 +93,81 @@ pub enum Choice<'a> {
     One(&'a str),
 }
 
-/// The function of a tool that has its schema under `parameters`, in the form of OpenAI's chat.
+impl Choice<'_> {
+    fn of_word(word: &str) -> Result<Choice<'static>, ApiError> {
+        match word {
+            "none" => Ok(Choice::None),
+            "auto" => Ok(Choice::Auto),
+            "required" | "any" => Ok(Choice::Any),
+            _ => Err(ApiError::field("tool_choice", format!("there is no choice '{word}'"))),
+        }
+    }
+}
+
+/// What an object chooses; without a word, a function.
+fn kind(choice: &Value) -> Result<&str, ApiError> {
+    match &choice["type"] {
+        Value::Null => Ok("function"),
+        Value::String(kind) => Ok(kind),
+        _ => Err(ApiError::field("tool_choice", "its type is no string")),
+    }
+}
+
+/// The name of a function that is chosen.
+fn wanted(choice: &Value) -> Result<&str, ApiError> {
+    let name = choice["function"]["name"].as_str().or(choice["name"].as_str());
+    name.ok_or_else(|| ApiError::field("tool_choice", "a function without a name"))
+}
+
+/// Leaves the functions that are allowed: those of a list, or all if there is none.
+fn retain(functions: &mut Vec<Value>, allowed: &Value) -> Result<(), ApiError> {
+    let wrong = |problem: String| ApiError::field("tool_choice", problem);
+    let Some(tools) = allowed.get("tools") else { return Ok(()) };
+    let tools = tools.as_array().ok_or_else(|| wrong("the allowed tools are no list".into()))?;
+    let mut names = vec![];
+    for tool in tools {
+        if kind(tool)? == "function" {
+            let name = wanted(tool)?;
+            if !functions.iter().any(|tool| tool["function"]["name"] == name) {
+                return Err(wrong(format!("there is no function '{name}'")));
+            }
+            names.push(name);
+        }
+    }
+    functions.retain(|tool| names.iter().any(|&name| tool["function"]["name"] == name));
+    Ok(())
+}
+
+/// Whether one of the tools is of this type.
+fn has_kind(fields: Fields<'_>, kind: &str) -> Result<bool, ApiError> {
+    Ok(fields.list("tools")?.unwrap_or_default().iter().any(|tool| tool["type"] == kind))
+}
+
+/// The tools of a request, of which each must be an object and, if it has a type, say so in a string.
 ///
 /// # Errors
-/// A tool without a name.
-pub fn function(tool: &Value, parameters: &str) -> Result<Value, ApiError> {
-    if !tool["name"].is_string() {
-        return Err(ApiError::field("tools", "a function without a name"));
+/// What is no tool.
+pub fn listed(fields: Fields<'_>) -> Result<&[Value], ApiError> {
+    let tools = fields.list("tools")?.unwrap_or_default();
+    for (at, tool) in tools.iter().enumerate() {
+        if !tool.is_object() || !matches!(tool["type"], Value::Null | Value::String(_)) {
+            return Err(ApiError::field("tools", format!("number {at} is no object with a type")));
+        }
     }
+    Ok(tools)
+}
+
+/// Whether a tool is a function that the client runs.
+pub fn is_function(tool: &Value) -> bool {
+    tool["type"].is_null() || tool["type"] == "function"
+}
+
+/// The function of a tool that has its name and its schema, under `parameters`, in itself; in the form of OpenAI's chat.
+///
+/// # Errors
+/// A function without a name, or whose parameters are no schema.
+pub fn function(tool: &Value, parameters: &str) -> Result<Value, ApiError> {
+    check(tool, parameters)?;
     let keys = [("name", "name"), ("description", "description"), (parameters, "parameters")];
     let known =
         keys.into_iter().filter_map(|(key, name)| Some((name, tool.get(key).filter(|value| !value.is_null())?)));
@@ -104,13 +175,30 @@ pub fn function(tool: &Value, parameters: &str) -> Result<Value, ApiError> {
     Ok(json!({ "type": "function", "function": function }))
 }
 
-/// A function of a tool, without what is null: templates print that as text.
-pub fn without_nulls(tool: &Value) -> Value {
+/// The function of a tool in the form of OpenAI's chat, without what is null: templates print that as text.
+///
+/// # Errors
+/// As [`function`].
+pub fn chat_function(tool: &Value) -> Result<Value, ApiError> {
+    check(&tool["function"], "parameters")?;
     let mut tool = tool.clone();
     if let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) {
         function.retain(|_, value| !value.is_null());
     }
-    tool
+    Ok(tool)
+}
+
+fn check(function: &Value, parameters: &str) -> Result<(), ApiError> {
+    let wrong = |problem: String| ApiError::field("tools", problem);
+    let name = function["name"].as_str().filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| wrong("a function without a name".into()))?;
+    if name.len() > NAME_BYTES {
+        return Err(wrong(format!("the name of a function is longer than {NAME_BYTES} bytes")));
+    }
+    match &function[parameters] {
+        Value::Null => Ok(()),
+        schema => tool_schema::check(schema).map_err(|problem| wrong(format!("{parameters} of '{name}': {problem}"))),
+    }
 }
 
 /// A grammar, in the Lark dialect of `llguidance`, of nothing but calls of these tools.
@@ -239,10 +327,68 @@ mod tests {
         assert_eq!(told(chat), (1, true, true));
         assert_eq!(told(json!({ "tool_choice": { "type": "function", "name": "f" } })), (1, true, true));
         assert_eq!(told(json!({ "tool_choice": { "type": "allowed_tools", "mode": "required" } })), (2, true, false));
-        for wrong in [json!("maybe"), json!(5), json!({ "type": "function", "function": { "name": "h" } })] {
-            assert!(read(json!({ "tool_choice": wrong })).is_err(), "{wrong}");
+        let allowed = |tools: Value| json!({ "type": "allowed_tools", "mode": "required", "tools": tools });
+        let one = json!([{ "type": "function", "name": "g" }, { "type": "web_search" }]);
+        assert_eq!(told(json!({ "tool_choice": allowed(one) })), (1, true, false));
+        let chat = json!([{ "type": "function", "function": { "name": "f" } }]);
+        let chat = json!({ "type": "allowed_tools", "allowed_tools": { "mode": "auto", "tools": chat } });
+        assert_eq!(told(json!({ "tool_choice": chat })), (1, false, false));
+        let hosted = json!({ "tool_choice": { "type": "web_search" }, "tools": [{ "type": "web_search" }] });
+        assert_eq!(told(hosted), (2, false, false));
+        for wrong in [
+            json!("maybe"),
+            json!(""),
+            json!(5),
+            json!(true),
+            json!([]),
+            json!({}),
+            json!({ "type": 5 }),
+            json!({ "type": "web_search" }),
+            json!({ "type": "function" }),
+            json!({ "type": "function", "name": 5 }),
+            json!({ "type": "function", "function": {} }),
+            json!({ "type": "function", "function": "f" }),
+            json!({ "type": "function", "function": { "name": "h" } }),
+            json!({ "type": "allowed_tools", "mode": "required", "tools": "f" }),
+            json!({ "type": "allowed_tools", "tools": [] }),
+            json!({ "type": "allowed_tools", "mode": "maybe", "tools": [] }),
+            allowed(json!([{ "type": "function", "name": "h" }])),
+            allowed(json!([])),
+        ] {
+            let error = read(json!({ "tool_choice": wrong })).expect_err(&wrong.to_string());
+            assert_eq!(error.param.as_deref(), Some("tool_choice"));
         }
         let none = Tools::of_openai(Fields::of(&json!({ "tool_choice": "required" })).expect("an object"), vec![]);
         assert!(none.is_err());
+    }
+
+    #[test]
+    fn functions_have_names_and_schemas() {
+        for parameters in [json!(null), json!({}), json!({ "type": "object" }), json!(true)] {
+            let tool = json!({ "name": "f", "input_schema": parameters, "parameters": parameters });
+            assert!(function(&tool, "input_schema").is_ok() && chat_function(&json!({ "function": tool })).is_ok());
+        }
+        let long = "f".repeat(NAME_BYTES + 1);
+        for tool in [
+            json!({}),
+            json!(null),
+            json!("f"),
+            json!({ "name": null }),
+            json!({ "name": "" }),
+            json!({ "name": 5 }),
+            json!({ "name": long }),
+            json!({ "name": "f", "parameters": "none" }),
+            json!({ "name": "f", "parameters": [] }),
+            json!({ "name": "f", "parameters": { "type": 5 } }),
+        ] {
+            for refused in [function(&tool, "parameters"), chat_function(&json!({ "function": tool }))] {
+                let error = refused.expect_err(&tool.to_string());
+                assert!(error.param.as_deref() == Some("tools") && error.message.len() < 200, "{error:?}");
+            }
+        }
+        for wrong in [json!([5]), json!([null]), json!(["f"]), json!([{ "type": 5 }])] {
+            let body = json!({ "tools": wrong });
+            assert!(listed(Fields::of(&body).expect("an object")).is_err(), "{body}");
+        }
     }
 }

@@ -3,12 +3,13 @@
 use super::native::generation_settings;
 use super::usage::{chat_logprob, progress, timings, usage};
 use crate::app::{App, Model, now};
+use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use crate::stream::{self, Protocol, Said, event};
-use crate::tools::{Tools, without_nulls};
+use crate::tools::{self, Tools};
 use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -74,8 +75,8 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     if begun.is_some() && conversation.messages.last().is_some_and(|message| message["role"] == "assistant") {
         return Err(ApiError::field("messages", "the assistant cannot go on from two messages in a row"));
     }
-    if let Some(variables) = fields.object("chat_template_kwargs")? {
-        conversation.variables = variables.0.clone();
+    if let Some(variables) = fields.map("chat_template_kwargs")? {
+        conversation.variables = variables.clone();
         conversation.enable_thinking = variables.get("enable_thinking").and_then(Value::as_bool);
     }
     if let Some(effort) = fields.text("reasoning_effort")? {
@@ -158,21 +159,15 @@ pub fn render_conversation(
 
 /// The functions among the tools. Tools of other kinds are nothing that a model could use.
 fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
-    let tools = fields.list("tools")?.unwrap_or_default();
-    let functions = tools.iter().filter(|tool| tool["type"] == "function" || tool.get("type").is_none());
-    let function = |tool: &Value| match tool["function"]["name"].is_string() {
-        true => Ok(without_nulls(tool)),
-        false => Err(ApiError::field("tools", "a function without a name")),
-    };
-    functions.map(function).collect()
+    tools::listed(fields)?.iter().filter(|tool| tools::is_function(tool)).map(tools::chat_function).collect()
 }
 
 /// Begins an answer.
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<stream::Begun, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<stream::Begun, ApiError> {
+    let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     let rendered = render(fields, model)?;

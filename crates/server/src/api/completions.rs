@@ -4,6 +4,7 @@ use super::chat::Head;
 use super::prompt;
 use super::usage::{completion_logprobs, progress, timings, usage};
 use crate::app::{App, Model};
+use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
@@ -26,12 +27,13 @@ struct Completion {
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+    let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, model, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
+    Answer::check(model, &prompts, &settings)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
     refuse(fields, &settings, echo)?;
     let of_prompt = |prompt: &Vec<u32>| {

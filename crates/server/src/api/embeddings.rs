@@ -2,8 +2,8 @@
 
 use super::prompt;
 use crate::app::{App, Model};
+use crate::body::Body;
 use crate::error::ApiError;
-use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Heard};
 use crate::stream::{Begun, Protocol, Said};
@@ -33,8 +33,8 @@ struct Embeddings {
 ///
 /// # Errors
 /// A server without embeddings, a request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    let base64 = match Fields::of(body)?.text("encoding_format")? {
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+    let base64 = match body.fields().text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
         Some(other) => {
@@ -52,15 +52,15 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
 ///
 /// # Errors
 /// As [`begin`].
-pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
     begin_in(Form::Native { width: (model.facts.width as usize).max(1) }, app, model, body)
 }
 
-fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
     let Some(pooling) = app.options.embeddings else {
         return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
     };
-    let fields = Fields::of(body)?;
+    let fields = body.fields();
     let name = if fields.get("input").is_none() && fields.get("content").is_some() { "content" } else { "input" };
     let prompts = prompt::prompts(name, fields.get(name), model)?;
     if let Some(wanted) = fields.integer("dimensions")?

@@ -2,12 +2,13 @@
 
 use super::chat::{self, Message, Rendered, render_conversation};
 use crate::app::{App, Model};
+use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
-use crate::tools::{Choice, Tools, function};
+use crate::tools::{Choice, Tools, function, listed};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -17,8 +18,8 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+    let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
@@ -44,8 +45,8 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
 ///
 /// # Errors
 /// Messages that the template cannot render.
-pub fn count_tokens(model: &Model, body: &Value) -> Result<Value, ApiError> {
-    Ok(json!({ "input_tokens": render(Fields::of(body)?, model)?.tokens.len() }))
+pub fn count_tokens(model: &Model, body: &Body) -> Result<Value, ApiError> {
+    Ok(json!({ "input_tokens": render(body.fields(), model)?.tokens.len() }))
 }
 
 fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
@@ -64,9 +65,11 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     for message in given {
         add_message(&mut messages, message)?;
     }
-    let tools = fields.list("tools")?.unwrap_or_default();
-    // Tools of other kinds have no schema: somebody else runs them.
-    let functions = tools.iter().filter(|tool| tool.get("input_schema").is_some());
+    let tools = listed(fields)?;
+    // Tools of other kinds have types of their own and no schema: somebody else runs them.
+    let is_function =
+        |tool: &Value| tool.get("input_schema").is_some() || tool["type"] == "custom" || tool["type"].is_null();
+    let functions = tools.iter().filter(|&tool| is_function(tool));
     let functions = functions.map(|tool| function(tool, "input_schema")).collect::<Result<_, _>>()?;
     let mut conversation = Conversation::new(messages);
     let tools = choose(fields, functions)?;
@@ -85,13 +88,14 @@ fn choose(fields: Fields<'_>, functions: Vec<Value>) -> Result<Tools, ApiError> 
     let Some(asked) = fields.object("tool_choice")? else { return Tools::choose(functions, Choice::Auto) };
     let choice = match asked.text("type")? {
         Some("none") => Choice::None,
-        Some("auto") | None => Choice::Auto,
+        Some("auto") => Choice::Auto,
         Some("any") => Choice::Any,
         Some("tool") => {
             let name = asked.text("name")?;
             Choice::One(name.ok_or_else(|| ApiError::field("tool_choice", "a tool without a name"))?)
         }
         Some(other) => return Err(ApiError::field("tool_choice", format!("there is no type '{other}'"))),
+        None => return Err(ApiError::field("tool_choice", "a choice without a type")),
     };
     let mut tools = Tools::choose(functions, choice)?;
     tools.one_call |= asked.flag("disable_parallel_tool_use")?.unwrap_or(false);

@@ -4,8 +4,8 @@ use super::chat::render;
 use super::prompt;
 use super::usage::{chat_logprob, native_prob, progress, timings};
 use crate::app::{App, Model};
+use crate::body::Body;
 use crate::error::ApiError;
-use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use crate::stream::{Begun, Protocol, Said, event};
@@ -28,12 +28,13 @@ struct Completion {
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+    let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, model, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
+    Answer::check(model, &prompts, &settings)?;
     let texts = prompts.iter().flat_map(|prompt| {
         let text = String::from_utf8_lossy(&model.tokenizer.decode(prompt, true)).into_owned();
         std::iter::repeat_n(Value::from(text), settings.choices)
@@ -191,8 +192,8 @@ pub fn generation_settings(settings: &Settings) -> Value {
 ///
 /// # Errors
 /// Fields of wrong types.
-pub fn tokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn tokenize(model: &Model, body: &Body) -> Result<Value, ApiError> {
+    let fields = body.fields();
     let text = fields.text("content")?.unwrap_or_default();
     let add_special = fields.flag("add_special")?.unwrap_or(false);
     let parse_special = fields.flag("parse_special")?.unwrap_or(true);
@@ -213,8 +214,8 @@ pub fn tokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Fields of wrong types.
-pub fn detokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn detokenize(model: &Model, body: &Body) -> Result<Value, ApiError> {
+    let fields = body.fields();
     let ids = fields.list("tokens")?.unwrap_or_default().iter().map(|id| prompt::token("tokens", id, model));
     let ids: Vec<u32> = ids.collect::<Result<_, _>>()?;
     let text = model.tokenizer.decode(&ids, true);
@@ -225,8 +226,8 @@ pub fn detokenize(model: &Model, body: &Value) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Messages that the template cannot render.
-pub fn apply_template(model: &Model, body: &Value) -> Result<Value, ApiError> {
-    let rendered = render(Fields::of(body)?, model)?;
+pub fn apply_template(model: &Model, body: &Body) -> Result<Value, ApiError> {
+    let rendered = render(body.fields(), model)?;
     Ok(json!({ "prompt": rendered.prompt.text }))
 }
 
@@ -234,7 +235,7 @@ pub fn apply_template(model: &Model, body: &Value) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// As [`apply_template`].
-pub fn input_tokens(model: &Model, body: &Value) -> Result<Value, ApiError> {
-    let rendered = render(Fields::of(body)?, model)?;
+pub fn input_tokens(model: &Model, body: &Body) -> Result<Value, ApiError> {
+    let rendered = render(body.fields(), model)?;
     Ok(json!({ "object": "response.input_tokens", "input_tokens": rendered.tokens.len() }))
 }

@@ -6,12 +6,13 @@
 use super::chat::{Rendered, render_conversation};
 use super::usage::{progress, timings};
 use crate::app::{App, Model, now};
+use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard};
 use crate::stream::{Begun, Protocol, Said, event};
-use crate::tools::{Tools, function};
+use crate::tools::{self, Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
@@ -21,8 +22,8 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
-    let fields = Fields::of(body)?;
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+    let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
@@ -40,7 +41,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
         "text",
         "reasoning",
     ];
-    let echoed = echoed.iter().filter_map(|key| fields.get(key).map(|value| ((*key).to_owned(), value.clone())));
+    let echoed = echoed.iter().filter_map(|key| Some(((*key).to_owned(), body.keep(key)?)));
     let responses = Responses {
         id: app.id("resp_"),
         ids: app.id(""),
@@ -85,8 +86,7 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::field("input", "there is no message in it"));
     }
-    let tools = fields.list("tools")?.unwrap_or_default();
-    let functions = tools.iter().filter(|tool| tool["type"] == "function");
+    let functions = tools::listed(fields)?.iter().filter(|tool| tools::is_function(tool));
     let functions = functions.map(|tool| function(tool, "parameters")).collect::<Result<_, _>>()?;
     let mut conversation = Conversation::new(messages);
     let tools = Tools::of_openai(fields, functions)?;
@@ -303,6 +303,13 @@ impl Responses {
     }
 
     fn response(&self, status: &str) -> Value {
+        let mut response = self.bare_response(status);
+        response.as_object_mut().into_iter().for_each(|object| object.extend(self.echoed.clone()));
+        response
+    }
+
+    /// A response without the fields of the request.
+    fn bare_response(&self, status: &str) -> Value {
         let mut object = Map::new();
         object.insert("id".into(), self.id.as_str().into());
         object.insert("object".into(), "response".into());
@@ -322,7 +329,6 @@ impl Responses {
         ] {
             object.insert(key.into(), value);
         }
-        object.extend(self.echoed.clone());
         let s = &self.spent;
         let usage = json!({
             "input_tokens": s.prompt,
@@ -381,7 +387,8 @@ impl Protocol for Responses {
     fn heard(&mut self, heard: Heard, out: &mut String) {
         match heard {
             Heard::Progress { cached, done, total, time_ms, .. } => {
-                let response = self.response("in_progress");
+                // What the client said is told at the beginning and at the end, not with every step.
+                let response = self.bare_response("in_progress");
                 let progress = progress(cached, done, total, time_ms);
                 self.send(out, "response.in_progress", json!({ "response": response, "prompt_progress": progress }));
             }

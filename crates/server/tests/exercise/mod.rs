@@ -1,6 +1,8 @@
 //! Any bytes as the body of any route, over a model that answers the same to everything: whatever comes, the answer is
 //! an HTTP response in the form of the API, no failure of the server's own.
 
+#![allow(dead_code)]
+
 mod characters;
 
 use axum::body::{Body, to_bytes};
@@ -87,13 +89,12 @@ pub struct Exercise {
 impl Exercise {
     /// With everything on.
     pub fn new() -> Exercise {
-        let options = Options {
-            log: false,
-            body_limit: 1 << 20,
-            embeddings: Some(Pooling::Mean),
-            timeout: Duration::from_secs(60),
-            ..Options::default()
-        };
+        Exercise::with(Options { embeddings: Some(Pooling::Mean), ..Options::default() })
+    }
+
+    /// With these options.
+    pub fn with(options: Options) -> Exercise {
+        let options = Options { log: false, timeout: Duration::from_secs(60), ..options };
         let app = Arc::new(App::new(options));
         let tokenizer = tokenizer();
         let reach = Reach::NOTHING;
