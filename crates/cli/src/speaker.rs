@@ -100,7 +100,7 @@ impl Speaker {
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.
         open::config(&file, path)?;
-        let tokenizer = open::tokenizer(&file, path)?;
+        let mut tokenizer = open::tokenizer(&file, path)?;
         let template = match args.no_template {
             true => None,
             false => Some(ChatTemplate::of_model(&tokenizer).with_context(|| {
@@ -108,6 +108,9 @@ impl Speaker {
             })?),
         };
         drop(file);
+        if let Some(template) = &template {
+            tokenizer.use_template(template.source());
+        }
         let opened = open::engine(path, &args.engine, positions, true)?;
         let sampling = args.sampling.config();
         // A setting out of range is refused at once.

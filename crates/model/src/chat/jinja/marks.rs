@@ -132,3 +132,7 @@ impl From<Marked> for Text {
         Text::with_data(marked.text, marked.data)
     }
 }
+
+#[cfg(test)]
+#[path = "marks_tests.rs"]
+mod tests;

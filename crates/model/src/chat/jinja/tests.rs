@@ -123,6 +123,8 @@ fn hostile_templates_run_into_limits() {
         "list | tojson(indent=999999999999)",
         "(text | list) * 99",
         "range(200, 0, -1) | map('replace', '', text) | join",
+        // Each repetition has a mark of its own.
+        "('a' ~ text[0]) * 60000",
     ] {
         let found = limit(&format!("{{{{ {expression} }}}}"));
         assert_eq!(found, Limit::Memory, "{expression}");
@@ -144,6 +146,11 @@ fn hostile_templates_run_into_limits() {
     assert_eq!(limit(mutual), Limit::Depth);
     let deep_default = "{% macro m(x=m()) %}{% endmacro %}{{ m() }}";
     assert_eq!(limit(deep_default), Limit::Depth);
+}
+
+#[test]
+fn nothing_is_repeated_without_end() {
+    assert_eq!(render("{{ '' * 999999999999999 }}{{ '' | center(5) }}").unwrap(), "     ");
 }
 
 #[test]
