@@ -69,16 +69,23 @@ impl Words {
     }
 }
 
-/// The tags in a model's output that tell its parts apart, in order.
+/// The tags in a model's output that tell its parts apart, in order: all begin with `<`.
 fn tags(text: &str) -> Vec<Range<usize>> {
-    let (open, close) = (reasoning::OPEN, reasoning::CLOSE);
     let start = text.len() - text.trim_start().len();
-    let opening = text[start..].starts_with(open).then_some((start, open));
-    let closing = text.find(close).map(|at| (at, close));
-    let calls = CallForm::TAGS.iter().flat_map(|tag| text.match_indices(tag));
-    let all = opening.into_iter().chain(closing).chain(calls);
-    let mut tags: Vec<Range<usize>> = all.map(|(at, tag)| at..at + tag.len()).collect();
-    tags.sort_unstable_by_key(|tag| tag.start);
+    let mut tags = vec![];
+    let mut closed = false;
+    for (at, _) in text.match_indices('<') {
+        let rest = &text[at..];
+        let tag = if rest.starts_with(reasoning::OPEN) && at == start {
+            Some(reasoning::OPEN)
+        } else if rest.starts_with(reasoning::CLOSE) && !closed {
+            closed = true;
+            Some(reasoning::CLOSE)
+        } else {
+            CallForm::TAGS.into_iter().find(|tag| rest.starts_with(tag))
+        };
+        tags.extend(tag.map(|tag| at..at + tag.len()));
+    }
     tags
 }
 
@@ -96,6 +103,9 @@ mod tests {
         assert_eq!(data(Words::Model, said), ["\n", "a<|im_end|>b", "c <think> </think>", "{}"]);
         assert_eq!(data(Words::Model, "</think>"), [""; 0]);
         assert_eq!(data(Words::Model, "the tag <think>"), ["the tag <think>"]);
+        for tag in CallForm::TAGS {
+            assert_eq!(data(Words::Model, &format!("a{tag}b")), ["a", "b"]);
+        }
         assert_eq!(data(Words::Data, said), [said]);
         assert_eq!(data(Words::Template, said), [""; 0]);
         assert_eq!(data(Words::Data, ""), [""; 0]);
