@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Ask the model to think before it answers, where its template has a switch for it
     #[arg(long)]
     pub think: bool,
+    /// Let special tokens that are spelled out in the text be special, instead of text like any other
+    #[arg(long)]
+    pub parse_special: bool,
     /// Show what the model thinks; auto does so on a terminal only, where hide counts the tokens of a thought
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "show", "hide"])]
     pub reasoning: String,

@@ -139,6 +139,10 @@ pub struct Arguments {
     /// Where thoughts are told: in reasoning_content, or with `none` in the text
     #[arg(long, value_enum, value_name = "FORM", default_value = "auto")]
     reasoning_format: ReasoningFormat,
+    /// Let special tokens that are spelled out in messages and tools be special where a request does not say: whoever
+    /// writes there can end a turn and begin another
+    #[arg(long)]
+    parse_special: bool,
     /// Show the prompt in answers of chats (`__verbose`)
     #[arg(short, long)]
     verbose: bool,
@@ -283,7 +287,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
-    let tokenizer = open::tokenizer(&file, path)?;
+    let mut tokenizer = open::tokenizer(&file, path)?;
     let text = |id: Option<u32>| {
         String::from_utf8_lossy(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default()).into_owned()
     };
@@ -305,6 +309,9 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         None => ChatTemplate::of_model(&tokenizer),
     };
     let template = template.map_err(|error| error.to_string());
+    if let Ok(template) = &template {
+        tokenizer.use_template(template.source());
+    }
     if let Err(problem) = &template {
         terminal::line(&format!("warning: no chat, as the template cannot be used: {problem}"));
     }
@@ -356,6 +363,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
             Reasoning::Auto => None,
         },
         raw_reasoning: args.reasoning_format == ReasoningFormat::None,
+        parse_special: args.parse_special,
     };
     Ok(Model::new(worker, tokenizer, template, facts, defaults))
 }

@@ -29,6 +29,8 @@ pub struct Speaker {
     pub template: Option<ChatTemplate>,
     /// Whether the model is to think; `None` leaves it to the template.
     pub think: Option<bool>,
+    /// Whether special tokens that are spelled out in messages are special.
+    parse_special: bool,
     /// How tokens are chosen.
     pub sampling: SamplerConfig,
     /// Most tokens of an answer.
@@ -98,7 +100,7 @@ impl Speaker {
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.
         open::config(&file, path)?;
-        let tokenizer = open::tokenizer(&file, path)?;
+        let mut tokenizer = open::tokenizer(&file, path)?;
         let template = match args.no_template {
             true => None,
             false => Some(ChatTemplate::of_model(&tokenizer).with_context(|| {
@@ -106,6 +108,9 @@ impl Speaker {
             })?),
         };
         drop(file);
+        if let Some(template) = &template {
+            tokenizer.use_template(template.source());
+        }
         let opened = open::engine(path, &args.engine, positions, true)?;
         let sampling = args.sampling.config();
         // A setting out of range is refused at once.
@@ -115,6 +120,7 @@ impl Speaker {
             tokenizer,
             template,
             think: args.think.then_some(true),
+            parse_special: args.parse_special,
             sampling,
             limit: usize::try_from(args.predict).ok(),
             shows_thoughts: match args.reasoning.as_str() {
@@ -147,7 +153,7 @@ impl Speaker {
 
     fn question(&self, args: &Arguments, prompt: Vec<u8>) -> anyhow::Result<Prompt> {
         if self.template.is_none() {
-            let tokens = self.tokenizer.encode(&prompt, true, false);
+            let tokens = self.tokenizer.encode(&prompt, true, self.parse_special);
             return Ok(Prompt { text: String::new(), tokens, in_thought: false });
         }
         let prompt = String::from_utf8(prompt).map_err(|e| {
@@ -165,15 +171,16 @@ impl Speaker {
         let Some(template) = &self.template else { bail!("there is no chat template") };
         let mut conversation = Conversation::new(messages);
         conversation.enable_thinking = self.think;
+        conversation.parse_special = self.parse_special;
         let prompt = template.render(&conversation).context("the chat template")?;
-        let tokens = self.transcript.encode(&self.tokenizer, &prompt.text);
+        let tokens = self.transcript.encode(&self.tokenizer, &prompt);
         Ok(Prompt { text: prompt.text, tokens, in_thought: prompt.opens_reasoning })
     }
 
     /// The texts of a conversation in a row, for a model without a template.
     pub fn plain(&self, messages: &[Value]) -> Prompt {
         let text: String = messages.iter().filter_map(|message| message["content"].as_str()).collect();
-        let tokens = self.tokenizer.encode(&text, true, false);
+        let tokens = self.tokenizer.encode(&text, true, self.parse_special);
         Prompt { text: String::new(), tokens, in_thought: false }
     }
 

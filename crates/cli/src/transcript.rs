@@ -4,6 +4,7 @@
 //! answer than the model chose, and the cache would then be of no use from there on. So text that goes on from what is
 //! known keeps the known tokens, and only the rest is encoded.
 
+use model::chat::Prompt;
 use model::tokenizer::{TokenKind, Tokenizer};
 
 /// A text and its tokens: the last prompt and what was answered.
@@ -26,16 +27,18 @@ impl Transcript {
         self.tokens.extend(id);
     }
 
-    /// The tokens of a text that a template wrote.
-    pub fn encode(&self, tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
-        self.continued(tokenizer, text).unwrap_or_else(|| tokenizer.encode(text, true, true))
+    /// The tokens of what a template wrote.
+    pub fn encode(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Vec<u32> {
+        self.continued(tokenizer, prompt).unwrap_or_else(|| prompt.encode(tokenizer))
     }
 
     /// The known tokens and those of the rest, if the rest begins with a token of its own: elsewhere a word could begin
     /// before and end after the seam.
-    fn continued(&self, tokenizer: &Tokenizer, text: &str) -> Option<Vec<u32>> {
-        let rest = text.strip_prefix(&self.text).filter(|_| !self.tokens.is_empty())?;
-        let rest = tokenizer.encode(rest, false, true);
+    fn continued(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Option<Vec<u32>> {
+        if self.tokens.is_empty() || !prompt.text.starts_with(&self.text) {
+            return None;
+        }
+        let rest = prompt.encode_from(tokenizer, self.text.len());
         let kind = tokenizer.kind(*rest.first()?)?;
         let stands_alone = matches!(kind, TokenKind::Control | TokenKind::UserDefined);
         stands_alone.then(|| [&self.tokens[..], &rest[..]].concat())
@@ -45,9 +48,16 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::chat::{ChatTemplate, Conversation};
 
     fn demo() -> Tokenizer {
         model::vocabulary::tokenizer(&gguf::Gguf::parse(demo::GGUF.to_vec()).unwrap()).unwrap()
+    }
+
+    /// A prompt that is this text and nothing else.
+    fn written(text: &str) -> Prompt {
+        let template = ChatTemplate::parse(&format!("{{% raw %}}{text}{{% endraw %}}"), "", "").unwrap();
+        template.render(&Conversation::new(vec![])).unwrap()
     }
 
     #[test]
@@ -62,12 +72,12 @@ mod tests {
             transcript.push(Some(tokenizer.encode(letter, false, false)[0]), letter);
         }
         let known = transcript.tokens.clone();
-        let next = transcript.encode(&tokenizer, &format!("Hello story{end}more"));
+        let next = transcript.encode(&tokenizer, &written(&format!("Hello story{end}more")));
         assert_eq!(next[..known.len()], known[..]);
         assert_eq!(next[known.len()..], tokenizer.encode(format!("{end}more"), false, true)[..]);
         // Whatever does not go on from it is encoded anew.
         for other in ["Hello stories", "Hello", &format!("Hallo story{end}")] {
-            assert_eq!(transcript.encode(&tokenizer, other), tokenizer.encode(other, true, true));
+            assert_eq!(transcript.encode(&tokenizer, &written(other)), tokenizer.encode(other, true, true));
         }
     }
 }

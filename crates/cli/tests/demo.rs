@@ -74,8 +74,7 @@ fn numbers_of_8_bits_agree_where_the_exact_ones_are_sure() {
     let (mut sure, mut all) = (0, 0);
     for (prompt, expected) in golden()["answers"].as_object().expect("answers") {
         let said = json!({ "role": "user", "content": prompt });
-        let mut ids =
-            tokenizer.encode(template.render(&Conversation::new(vec![said])).expect("a prompt").text, true, true);
+        let mut ids = template.render(&Conversation::new(vec![said])).expect("a prompt").encode(&tokenizer);
         let from = ids.len();
         ids.extend(tokenizer.encode(expected.as_str().expect("a text"), false, false));
         let [exact, int8] = ["exact", "int8"].map(|numerics| logits(&ids, numerics));

@@ -50,7 +50,7 @@ impl Speaker {
         conversation.tools = tools.clone();
         conversation.enable_thinking = Some(case["think"] == true);
         let prompt = self.template.render(&conversation)?;
-        let tokens = self.tokenizer.encode(prompt.text, true, true);
+        let tokens = prompt.encode(&self.tokenizer);
         let mut sampler = Sampler::new(
             SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
             self.engine.config().vocab as usize,

@@ -125,7 +125,7 @@ impl Builder {
         let in_file =
             |source: Box<dyn std::error::Error + Send + Sync>| Error::Model { path: self.path.clone(), source };
         let config = Config::read(&file).map_err(|e| in_file(e.into()))?;
-        let tokenizer = model::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
+        let mut tokenizer = model::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
         let template = match &self.template {
             Some(source) => {
                 let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id], true)).unwrap_or_default();
@@ -135,6 +135,7 @@ impl Builder {
             }
             None => ChatTemplate::of_model(&tokenizer).map_err(|e| in_file(e.into()))?,
         };
+        tokenizer.use_template(template.source());
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let context =
             self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));

@@ -11,12 +11,13 @@ pub struct Chat<'a> {
     messages: Vec<Value>,
     tools: Vec<Value>,
     think: Option<bool>,
+    parse_special: bool,
     limit: Option<usize>,
 }
 
 impl<'a> Chat<'a> {
     pub(crate) fn new(engine: &'a mut Engine) -> Chat<'a> {
-        Chat { engine, messages: vec![], tools: vec![], think: None, limit: None }
+        Chat { engine, messages: vec![], tools: vec![], think: None, parse_special: false, limit: None }
     }
 
     /// What the model is told before the conversation.
@@ -38,6 +39,14 @@ impl<'a> Chat<'a> {
     #[must_use]
     pub fn think(mut self, think: bool) -> Chat<'a> {
         self.think = Some(think);
+        self
+    }
+
+    /// Whether special tokens that are spelled out in messages and tools are special. They are text by default, so that
+    /// nobody who writes there can end a turn and begin another.
+    #[must_use]
+    pub fn parse_special(mut self, parse_special: bool) -> Chat<'a> {
+        self.parse_special = parse_special;
         self
     }
 
@@ -83,10 +92,11 @@ impl<'a> Chat<'a> {
         let mut conversation = Conversation::new(self.messages.clone());
         conversation.tools.clone_from(&self.tools);
         conversation.enable_thinking = self.think;
+        conversation.parse_special = self.parse_special;
         let rendered = self.engine.template.render(&conversation);
         let prompt = rendered.inspect_err(|_| self.messages.truncate(before))?;
         Ok(Start {
-            prompt: self.engine.tokenizer().encode(prompt.text, true, true),
+            prompt: prompt.encode(self.engine.tokenizer()),
             output: OutputParser::new(prompt.opens_reasoning, &self.tools),
             limit: self.limit,
         })

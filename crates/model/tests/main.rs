@@ -31,6 +31,7 @@ mod snapshots;
 mod stages;
 mod switches;
 mod synth;
+mod text;
 mod threads;
 mod tokenizer_synthetic;
 mod tokenizer_vectors;

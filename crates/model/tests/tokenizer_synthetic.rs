@@ -27,7 +27,7 @@ const PRES: [&str; 16] = [
 ];
 
 /// GPT-2's spelling of a byte, from its description.
-fn spelled(byte: u8) -> char {
+pub fn spelled(byte: u8) -> char {
     let plain = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
     if plain(byte) {
         char::from(byte)

@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/tokenizers")
 }
 
-fn names() -> Vec<String> {
+pub fn names() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder()) else {
         println!("skipped: no vocabularies in {}", folder().display());
         return vec![];
@@ -26,7 +26,7 @@ fn names() -> Vec<String> {
     names
 }
 
-fn load(name: &str) -> Tokenizer {
+pub fn load(name: &str) -> Tokenizer {
     let file = folder().join(format!("{name}.gguf.gz"));
     let data = gguf_metadata::tokenizer_data(&file);
     let (tokens, merges) = (data.tokens.len(), data.merges.len());
@@ -36,23 +36,31 @@ fn load(name: &str) -> Tokenizer {
     tokenizer
 }
 
+/// The texts that a vocabulary is tried with.
+pub fn inputs(name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder().join(format!("{name}.inp"))).unwrap();
+    let mut inputs: Vec<String> = text.split(SEPARATOR).map(str::to_owned).collect();
+    inputs.pop();
+    inputs
+}
+
 #[test]
 fn every_case_of_every_vocabulary() {
     let mut cases = 0;
     let names = names();
     for name in &names {
         let tokenizer = load(name);
-        let read = |kind| std::fs::read_to_string(folder().join(format!("{name}.{kind}"))).unwrap();
-        let (inputs, outputs) = (read("inp"), read("out"));
-        let inputs: Vec<&str> = inputs.split(SEPARATOR).collect();
-        let (_, inputs) = inputs.split_last().unwrap();
+        let outputs = std::fs::read_to_string(folder().join(format!("{name}.out"))).unwrap();
+        let inputs = inputs(name);
         assert_eq!(inputs.len(), outputs.lines().count(), "{name}");
         for (input, line) in inputs.iter().zip(outputs.lines()) {
             let expected: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
             let ids = tokenizer.encode(input, false, false);
             assert_eq!(ids, expected, "{name}: {input:?}");
+            let half = input.len() / 2..input.len();
+            assert_eq!(tokenizer.encode_with_data(input, false, &[half]), expected, "{name}: {input:?}");
             let decoded = tokenizer.decode(&ids, false);
-            assert_eq!(String::from_utf8_lossy(&decoded), **input, "{name}");
+            assert_eq!(String::from_utf8_lossy(&decoded), *input, "{name}");
             cases += 1;
         }
     }

@@ -119,6 +119,8 @@ pub struct Defaults {
     pub thinking: Option<bool>,
     /// Whether reasoning stays in the text.
     pub raw_reasoning: bool,
+    /// Whether special tokens that are spelled out in messages are special.
+    pub parse_special: bool,
 }
 
 /// A model that answers.

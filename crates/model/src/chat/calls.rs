@@ -5,13 +5,14 @@
 //! as it comes. Values of GLM carry no type: the tool's schema says which it is.
 
 use super::output::{Delta, ToolCall, add};
+use crate::tokenizer::tags;
 use serde_json::{Map, Value as Json};
 
-pub(super) const OPEN: &str = "<tool_call>";
-pub(super) const CLOSE: &str = "</tool_call>";
+pub(super) const OPEN: &str = tags::CALL.0;
+pub(super) const CLOSE: &str = tags::CALL.1;
 const PYTHON: &str = "<|python_tag|>";
-const KEY: (&str, &str) = ("<arg_key>", "</arg_key>");
-const VALUE: (&str, &str) = ("<arg_value>", "</arg_value>");
+const KEY: (&str, &str) = tags::KEY;
+const VALUE: (&str, &str) = tags::VALUE;
 
 /// How a model writes a call of a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

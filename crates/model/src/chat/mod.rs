@@ -1,29 +1,34 @@
 //! Conversations to prompts, and outputs back to messages.
 //!
 //! A model's chat format is the template in its file, or, without one, a [`Family`] that Kernloom
-//! knows. The prompt that comes out is to be encoded with `parse_special`; the tokenizer adds no
-//! second beginning-of-text token to one that the template wrote.
+//! knows. A [`Prompt`] knows which of its text the template wrote: only there are special tokens
+//! special. The tokenizer adds no second beginning-of-text token to one that the template wrote.
 
 mod calls;
 mod family;
 mod jinja;
 mod messages;
 mod output;
+mod prompt;
 mod reasoning;
+mod words;
 
 pub use calls::CallForm;
 pub use family::Family;
 pub use jinja::{Limit, Limits, TemplateError};
 pub use output::{Delta, OutputParser, ToolCall};
+pub use prompt::Prompt;
 pub use reasoning::{ReasoningSplitter, Split};
 
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 use thiserror::Error;
 
 use crate::tokenizer::Tokenizer;
-use jinja::Template;
+use jinja::{Marked, Template};
 use messages::Forms;
+use words::Words;
 
 /// Why a conversation has no prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -58,6 +63,9 @@ pub struct Conversation {
     pub variables: Map<String, Json>,
     /// The time that templates print.
     pub now: SystemTime,
+    /// Whether special tokens that are spelled out in messages, tools and variables are special, as those of the template
+    /// are. Whoever writes there can then end a turn and begin another one.
+    pub parse_special: bool,
 }
 
 impl Conversation {
@@ -70,17 +78,9 @@ impl Conversation {
             enable_thinking: None,
             variables: Map::new(),
             now: SystemTime::now(),
+            parse_special: false,
         }
     }
-}
-
-/// A rendered conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
-    /// The text, control tokens spelled out.
-    pub text: String,
-    /// Whether the text ends inside a `<think>` tag, so that the output starts as reasoning.
-    pub opens_reasoning: bool,
 }
 
 /// Writes conversations the way a model was trained to read them.
@@ -174,7 +174,7 @@ impl ChatTemplate {
     fn probe(&self, messages: &[Json]) -> Option<String> {
         let mut conversation = Conversation::new(vec![]);
         conversation.now = SystemTime::UNIX_EPOCH;
-        self.run(messages, &conversation, PROBE_LIMITS).ok()
+        self.run(messages, &conversation, PROBE_LIMITS).ok().map(|marked| marked.text)
     }
 
     /// Sets what one rendering may use.
@@ -216,40 +216,45 @@ impl ChatTemplate {
     /// A message without a role, or whatever the template cannot do: each with its place.
     pub fn render(&self, conversation: &Conversation) -> Result<Prompt, ChatError> {
         let messages = self.forms.apply(&conversation.messages)?;
-        let mut text = self.run(&messages, conversation, self.limits)?;
-        let mut opens_reasoning = conversation.add_generation_prompt && text.trim_end().ends_with("<think>");
-        if opens_reasoning && conversation.enable_thinking == Some(false) {
+        let marked = self.run(&messages, conversation, self.limits)?;
+        let mut prompt = Prompt::new(marked, conversation.parse_special);
+        prompt.opens_reasoning = conversation.add_generation_prompt && prompt.ends_with_tag(reasoning::OPEN);
+        if prompt.opens_reasoning && conversation.enable_thinking == Some(false) {
             // The template has no switch.
-            text.push_str("</think>");
-            opens_reasoning = false;
+            prompt.close_reasoning();
         }
-        Ok(Prompt { text, opens_reasoning })
+        Ok(prompt)
     }
 
-    fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<String, TemplateError> {
+    fn run(&self, messages: &[Json], conversation: &Conversation, limits: Limits) -> Result<Marked, TemplateError> {
         // Most templates take an empty list for tools, so none is null.
         let tools = match &conversation.tools[..] {
             [] => self.no_tools.clone(),
             tools => Json::Array(tools.to_vec()),
         };
-        let mut variables = Map::new();
-        variables.insert("messages".into(), Json::Array(messages.to_vec()));
-        variables.insert("tools".into(), tools);
-        variables.insert("documents".into(), Json::Null);
-        variables.insert("add_generation_prompt".into(), conversation.add_generation_prompt.into());
-        variables.insert("bos_token".into(), self.bos.as_str().into());
-        variables.insert("eos_token".into(), self.eos.as_str().into());
+        let mut variables: BTreeMap<&str, (Json, Words)> = BTreeMap::new();
+        variables.insert("messages", (Json::Array(messages.to_vec()), Words::Messages));
+        variables.insert("tools", (tools, Words::Data));
+        let mut own = |name, value: Json| drop(variables.insert(name, (value, Words::Template)));
+        own("documents", Json::Null);
+        own("add_generation_prompt", conversation.add_generation_prompt.into());
+        own("bos_token", self.bos.as_str().into());
+        own("eos_token", self.eos.as_str().into());
         if self.family.is_some() {
-            variables.insert("thinks".into(), self.thinks.into());
+            own("thinks", self.thinks.into());
         }
         let template = &self.template;
         let asked = conversation.enable_thinking;
         if let Some(thinking) = asked.or((!template.tests("enable_thinking")).then_some(true)) {
-            variables.insert("enable_thinking".into(), thinking.into());
+            own("enable_thinking", thinking.into());
         }
         // Some call the switch so; it must be meant.
         if let Some(thinking) = asked {
-            variables.insert("thinking".into(), thinking.into());
+            own("thinking", thinking.into());
+        }
+        // Some templates do not ask for the time but take the day under one of these names, or one of years ago.
+        for (name, format) in [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")] {
+            own(name, jinja::strftime(conversation.now, format).into());
         }
         // The form of tools before there was one: text, empty if there are none.
         if !template.reads("tools") {
@@ -257,17 +262,14 @@ impl ChatTemplate {
                 [] => String::new(),
                 tools => serde_json::to_string_pretty(tools).unwrap_or_default(),
             };
-            variables.insert("functions".into(), text.into());
-        }
-        // Some templates do not ask for the time but take the day under one of these names, or one of years ago.
-        for (name, format) in [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")] {
-            variables.insert(name.into(), jinja::strftime(conversation.now, format).into());
+            variables.insert("functions", (text.into(), Words::Data));
         }
         for (name, value) in &conversation.variables {
-            variables.insert(name.clone(), value.clone());
+            variables.insert(name, (value.clone(), Words::Data));
         }
-        let variables: Vec<(&str, &Json)> = variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        self.template.render(&variables, limits, conversation.now)
+        let whose = |words| if conversation.parse_special { Words::Template } else { words };
+        let variables = variables.iter().map(|(name, (value, words))| (*name, value, whose(*words)));
+        self.template.render(&variables.collect::<Vec<_>>(), limits, conversation.now)
     }
 }
 

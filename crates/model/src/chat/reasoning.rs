@@ -1,9 +1,10 @@
 //! Reasoning and answer told apart in streamed text.
 
 use crate::sampler::StopStrings;
+use crate::tokenizer::tags;
 
-const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+pub(super) const OPEN: &str = tags::THINK.0;
+pub(super) const CLOSE: &str = tags::THINK.1;
 
 /// Splits a model's output into what it thinks and what it says.
 ///

@@ -13,7 +13,7 @@ use super::byte_alphabet;
 use super::data::ByteStrings;
 use super::error::{TokenizerError, shown};
 use super::split::Splitter;
-use super::vocab::{TokenKind, Vocab};
+use super::vocab::Vocab;
 
 /// Stands for a byte that has no token; it takes part in no merge and is left out of the result.
 const NO_TOKEN: u32 = u32::MAX;
@@ -150,11 +150,11 @@ struct Scratch {
     stored: Vec<u8>,
 }
 
-/// The token that `piece` is as a whole. Control tokens are never text.
+/// The token that `piece` is as a whole. What steers the model is never text.
 fn whole(vocab: &Vocab, piece: &[u8], stored: &mut Vec<u8>) -> Option<u32> {
     stored.clear();
     piece.iter().for_each(|&byte| byte_alphabet::spell(byte, stored));
-    vocab.find(stored).filter(|&id| vocab.kind(id) != Some(TokenKind::Control))
+    vocab.find(stored).filter(|&id| !vocab.steers(id))
 }
 
 fn read_merges(vocab: &Vocab, merges: &ByteStrings) -> Result<HashMap<(u32, u32), Merge>, TokenizerError> {
@@ -179,6 +179,10 @@ fn read_merges(vocab: &Vocab, merges: &ByteStrings) -> Result<HashMap<(u32, u32)
         };
         let pair = (find(left)?, find(right)?);
         let token = find(&joined)?;
+        // Such a token is only ever found as a whole, where it may be.
+        if vocab.may_steer(token) {
+            continue;
+        }
         let rank = index as u32;
         table.entry(pair).or_insert(Merge { rank, token });
     }

@@ -17,12 +17,15 @@ mod error;
 mod specials;
 mod split;
 mod spm;
+pub(crate) mod tags;
 mod vocab;
 
 pub use data::{ByteStrings, TokenizerData};
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
 pub use vocab::TokenKind;
+
+use std::ops::Range;
 
 use bpe::Bpe;
 use specials::{Fragment, Specials};
@@ -93,6 +96,7 @@ impl Tokenizer {
         }
         vocab.check_ids(&data)?;
         let ends = ends::end_tokens(&mut vocab, &data, spelling);
+        vocab.add_tags(data.chat_template.as_deref().unwrap_or_default());
         let (algorithm, adds_bos) = match spelling {
             Spelling::ByteAlphabet => {
                 let splitter = splitter(data.pre.as_deref(), unknown_pre)?;
@@ -124,13 +128,23 @@ impl Tokenizer {
     ///
     /// `add_special` puts the beginning-of-text and end-of-text tokens around it where the
     /// vocabulary asks for them; text that already has one does not get a second.
-    /// `parse_special` lets control tokens be written in the text: right for the output of a chat
-    /// template, wrong for what a user typed.
+    /// `parse_special` lets tokens that steer the model be written in the text: control tokens, and
+    /// the tags of reasoning and calls. Right for what a chat template wrote, wrong for what a user
+    /// typed; [`encode_with_data`](Self::encode_with_data) takes both in one text.
     pub fn encode(&self, text: impl AsRef<[u8]>, add_special: bool, parse_special: bool) -> Vec<u32> {
+        let text = text.as_ref();
+        let whole = 0..text.len();
+        self.encode_with_data(text, add_special, if parse_special { &[] } else { std::slice::from_ref(&whole) })
+    }
+
+    /// The tokens of `text`, in which the ranges of bytes in `data`, in order, are words that must not steer the model: a
+    /// special token counts only where all of its text is outside of them. Without one in them the tokens are those of
+    /// [`encode`](Self::encode) with `parse_special`.
+    pub fn encode_with_data(&self, text: impl AsRef<[u8]>, add_special: bool, data: &[Range<usize>]) -> Vec<u32> {
         let text = text.as_ref();
         let mut out = Vec::with_capacity(text.len() / 3 + 2);
         let mut leading = true;
-        self.specials.split(text, parse_special, |fragment| match fragment {
+        self.specials.split(&self.vocab, text, data, |fragment| match fragment {
             Fragment::Special(id) => {
                 out.push(id);
                 leading = true;
@@ -190,6 +204,16 @@ impl Tokenizer {
     /// What a token is for.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.vocab.kind(id)
+    }
+
+    /// Takes another chat template than the file's: the user-defined tokens that it writes as tags are special, too.
+    pub fn use_template(&mut self, template: &str) {
+        self.vocab.add_tags(template);
+    }
+
+    /// Whether a token is special, so that text has it only where `parse_special` allows it.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.vocab.steers(id)
     }
 
     /// Number of tokens; every id is below it.

@@ -3,6 +3,10 @@
 //! The leftmost match wins, and of the tokens that match there the longest. A table of first bytes
 //! passes over ordinary text; from a possible start the tokens, sorted by their text, are narrowed
 //! byte by byte, so the cost does not grow with how many special tokens there are.
+//!
+//! In data, which is text that nobody may steer the model with, only user-defined tokens are found that are text.
+
+use std::ops::Range;
 
 use super::vocab::{TokenKind, Vocab};
 
@@ -13,7 +17,7 @@ pub(super) enum Fragment<'t> {
     Special(u32),
 }
 
-struct Special {
+pub(super) struct Special {
     text: Box<[u8]>,
     id: u32,
     /// Takes the whitespace to its right with it.
@@ -21,16 +25,28 @@ struct Special {
 }
 
 /// Special tokens sorted by text.
-struct Index {
+pub(super) struct Index {
     tokens: Vec<Special>,
     starts: [bool; 256],
 }
 
 pub(super) struct Specials {
-    /// Matched in any text.
-    user_defined: Index,
-    /// Matched where the text may hold control tokens.
-    all: Index,
+    index: Index,
+}
+
+/// Ranges of bytes in which no token is found that steers the model, in order.
+struct Data<'r> {
+    ranges: &'r [Range<usize>],
+}
+
+impl Data<'_> {
+    /// Whether any of `part` is data; no later part begins before this one.
+    fn touches(&mut self, part: Range<usize>) -> bool {
+        while let Some((_, later)) = self.ranges.split_first().filter(|(first, _)| first.end <= part.start) {
+            self.ranges = later;
+        }
+        self.ranges.iter().find(|range| !range.is_empty()).is_some_and(|range| range.start < part.end)
+    }
 }
 
 impl Specials {
@@ -39,17 +55,23 @@ impl Specials {
     pub(super) fn new(vocab: &Vocab, name: Option<&str>) -> Specials {
         let name = name.unwrap_or_default().to_lowercase();
         let absorbing = name.contains("phi-3") || name.contains("phi3");
-        Specials {
-            user_defined: Index::new(vocab, |kind| kind == TokenKind::UserDefined, absorbing),
-            all: Index::new(vocab, |_| true, absorbing),
-        }
+        Specials { index: Index::new(vocab, absorbing, |_, _| true) }
     }
 
-    /// Cuts `text` at its special tokens. Control tokens count only if `control`.
-    pub(super) fn split<'t>(&self, text: &'t [u8], control: bool, mut sink: impl FnMut(Fragment<'t>)) {
-        let index = if control { &self.all } else { &self.user_defined };
+    /// Cuts `text` at its special tokens. Those that steer the model count only where all of their text is outside of
+    /// `data`, ranges in order.
+    pub(super) fn split<'t>(
+        &self,
+        vocab: &Vocab,
+        text: &'t [u8],
+        data: &[Range<usize>],
+        mut sink: impl FnMut(Fragment<'t>),
+    ) {
+        let mut data = Data { ranges: data };
         let mut from = 0;
-        while let Some((start, special)) = index.find(text, from) {
+        let mut counts =
+            |special: &Special, at: usize| !vocab.steers(special.id) || !data.touches(at..at + special.text.len());
+        while let Some((start, special)) = self.index.find(text, from, &mut counts) {
             if from < start {
                 sink(Fragment::Text(&text[from..start]));
             }
@@ -67,9 +89,9 @@ impl Specials {
 }
 
 impl Index {
-    fn new(vocab: &Vocab, wanted: impl Fn(TokenKind) -> bool, absorbing: bool) -> Index {
+    pub(super) fn new(vocab: &Vocab, absorbing: bool, wanted: impl Fn(TokenKind, &[u8]) -> bool) -> Index {
         const NEVER_ABSORB: [&[u8]; 3] = [b"<unk>", b"<s>", b"<|endoftext|>"];
-        let wanted = vocab.specials().filter(|&(_, kind, _)| wanted(kind));
+        let wanted = vocab.specials().filter(|&(_, kind, text)| wanted(kind, text));
         let mut tokens: Vec<Special> = wanted
             .map(|(id, _, text)| Special {
                 text: text.into(),
@@ -86,23 +108,46 @@ impl Index {
         Index { tokens, starts }
     }
 
-    /// The first match at or after `from`, and where it starts.
-    fn find(&self, text: &[u8], from: usize) -> Option<(usize, &Special)> {
+    /// The first match at or after `from` that counts there, and where it starts.
+    fn find(
+        &self,
+        text: &[u8],
+        from: usize,
+        counts: &mut impl FnMut(&Special, usize) -> bool,
+    ) -> Option<(usize, &Special)> {
         let mut at = from;
         loop {
-            let mut rest = text[at..].iter();
-            at += rest.position(|&b| self.starts[usize::from(b)])?;
-            if let Some(special) = self.longest(&text[at..]) {
+            at += self.start(&text[at..])?;
+            let mut longest = None;
+            self.matches(&text[at..], |special| {
+                if counts(special, at) {
+                    longest = Some(special);
+                }
+            });
+            if let Some(special) = longest {
                 return Some((at, special));
             }
             at += 1;
         }
     }
 
-    /// The longest token that `text` begins with.
-    fn longest(&self, text: &[u8]) -> Option<&Special> {
+    /// Every token of the index that is somewhere in `text`.
+    pub(super) fn each(&self, text: &[u8], mut sink: impl FnMut(u32)) {
+        let mut at = 0;
+        while let Some(start) = self.start(&text[at..]) {
+            self.matches(&text[at + start..], |special| sink(special.id));
+            at += start + 1;
+        }
+    }
+
+    /// Where a token may begin first.
+    fn start(&self, text: &[u8]) -> Option<usize> {
+        text.iter().position(|&b| self.starts[usize::from(b)])
+    }
+
+    /// The tokens that `text` begins with, the shortest first.
+    fn matches<'s>(&'s self, text: &[u8], mut sink: impl FnMut(&'s Special)) {
         let mut tokens = &self.tokens[..];
-        let mut longest = None;
         for (depth, &byte) in text.iter().enumerate() {
             // All of `tokens` share text[..depth]; one that ends here sorts first.
             let key = |special: &Special| special.text.get(depth).copied();
@@ -111,11 +156,10 @@ impl Index {
             tokens = &tokens[low..high];
             match tokens.first() {
                 None => break,
-                Some(special) if special.text.len() == depth + 1 => longest = Some(special),
+                Some(special) if special.text.len() == depth + 1 => sink(special),
                 Some(_) => {}
             }
         }
-        longest
     }
 }
 
@@ -125,16 +169,22 @@ mod tests {
     use super::super::vocab::Spelling;
     use super::*;
 
-    fn specials(tokens: &[(&str, i32)], name: Option<&str>) -> Specials {
+    fn specials(tokens: &[(&str, i32)], name: Option<&str>) -> (Vocab, Specials) {
         let texts: ByteStrings = tokens.iter().map(|(text, _)| text).collect();
         let kinds: Vec<i32> = tokens.iter().map(|&(_, kind)| kind).collect();
         let vocab = Vocab::new(texts, &kinds, Spelling::SentencePiece).unwrap();
-        Specials::new(&vocab, name)
+        let specials = Specials::new(&vocab, name);
+        (vocab, specials)
     }
 
-    fn split(specials: &Specials, text: &str, control: bool) -> String {
+    fn split(specials: &(Vocab, Specials), text: &str, control: bool) -> String {
+        let whole = 0..text.len();
+        split_with(specials, text, if control { &[] } else { std::slice::from_ref(&whole) })
+    }
+
+    fn split_with((vocab, specials): &(Vocab, Specials), text: &str, data: &[Range<usize>]) -> String {
         let mut shown = String::new();
-        specials.split(text.as_bytes(), control, |fragment| {
+        specials.split(vocab, text.as_bytes(), data, |fragment| {
             shown += &match fragment {
                 Fragment::Text(text) => format!("'{}' ", String::from_utf8_lossy(text)),
                 Fragment::Special(id) => format!("{id} "),
@@ -151,6 +201,26 @@ mod tests {
         assert_eq!(split(&s, "<a>  c   ", false), "'<a>' 4 'c' 4 ' ' ");
         assert_eq!(split(&s, "<", true), "'<' ");
         assert_eq!(split(&s, "", true), "");
+    }
+
+    #[test]
+    fn what_touches_data_is_text() {
+        let s = specials(&[("<a", 3), ("<a>", 3), ("<b>", 3), ("  ", 4)], None);
+        for (text, data, expected) in [
+            ("<b>x<b>", &[(3, 4)][..], "2 'x' 2 "),
+            ("<b>x<b>", &[(0, 3)], "'<b>x' 2 "),
+            ("<b>x<b>", &[(2, 3)], "'<b>x' 2 "),
+            ("<b>x<b>", &[(4, 7)], "2 'x<b>' "),
+            ("<b>x<b>", &[(0, 1), (6, 7)], "'<b>x<b>' "),
+            // The rest of the longest token is data; the shorter one is not.
+            ("<a>", &[(2, 3)], "0 '>' "),
+            ("<b>  <b>", &[(2, 4)], "'<b>' 3 2 "),
+            ("<b><b>", &[(3, 3)], "2 2 "),
+            ("<b><b>", &[(1, 1), (4, 5)], "2 '<b>' "),
+        ] {
+            let ranges: Vec<Range<usize>> = data.iter().map(|&(start, end)| start..end).collect();
+            assert_eq!(split_with(&s, text, &ranges), expected, "{text} {data:?}");
+        }
     }
 
     #[test]

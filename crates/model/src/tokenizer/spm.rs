@@ -130,7 +130,7 @@ impl Spm {
     fn token(&self, vocab: &Vocab, text: &[u8]) -> Option<u32> {
         let is_text =
             |id: &u32| matches!(vocab.kind(*id), Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused));
-        vocab.find(text).filter(is_text)
+        vocab.find(text).filter(is_text).filter(|&id| !vocab.steers(id))
     }
 
     /// Byte tokens; where there are none, one unknown token or nothing.

@@ -1,11 +1,12 @@
 //! The tokens of a vocabulary: stored text, printed bytes, kind, and the way back from text to id.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use super::data::{ByteStrings, TokenizerData};
 use super::error::{TokenizerError, shown};
-use super::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, byte_alphabet};
+use super::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, byte_alphabet, tags};
 
 /// What a token is for; the numbers are those of `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub(super) struct Vocab {
     texts: ByteStrings,
     printed: ByteStrings,
     kinds: Vec<TokenKind>,
+    /// User-defined tokens that steer the model.
+    tags: BTreeSet<u32>,
     by_text: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
@@ -84,6 +87,7 @@ impl Vocab {
             texts: tokens,
             printed,
             kinds,
+            tags: BTreeSet::new(),
         };
         vocab.index();
         Ok(vocab)
@@ -129,6 +133,29 @@ impl Vocab {
     /// Makes a token a control token whatever the file says.
     pub(super) fn make_control(&mut self, id: u32) {
         self.kinds[id as usize] = TokenKind::Control;
+    }
+
+    /// Adds the tags that a chat template writes.
+    pub(super) fn add_tags(&mut self, template: &str) {
+        let tags = tags::find(self, template);
+        self.tags.extend(tags);
+    }
+
+    /// Whether the token steers the model: text that the template did not write never has it.
+    pub(super) fn steers(&self, id: u32) -> bool {
+        match self.kind(id) {
+            Some(TokenKind::Control | TokenKind::Unknown) => true,
+            Some(TokenKind::UserDefined) => self.tags.contains(&id),
+            _ => false,
+        }
+    }
+
+    /// Whether the token steers the model with some template.
+    pub(super) fn may_steer(&self, id: u32) -> bool {
+        match self.kind(id) {
+            Some(TokenKind::UserDefined) => self.text(id).is_some_and(tags::looks_like_one),
+            _ => self.steers(id),
+        }
     }
 
     /// Longest stored text in bytes.

@@ -87,7 +87,16 @@ pub fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
     }
     let format = fields.text("reasoning_format")?;
     let raw_reasoning = format.map_or(model.defaults.raw_reasoning, |format| format == "none");
+    conversation.parse_special = parses_special(fields, model)?;
     render_conversation(&conversation, begun, tools, raw_reasoning, model)
+}
+
+/// Whether special tokens that are spelled out in messages are special.
+///
+/// # Errors
+/// A field that is no flag.
+pub fn parses_special(fields: Fields<'_>, model: &Model) -> Result<bool, ApiError> {
+    Ok(fields.flag("parse_special")?.unwrap_or(model.defaults.parse_special))
 }
 
 /// What the assistant has said already, for it to go on from there: the last message, if it is the assistant's.
@@ -115,18 +124,6 @@ impl Begun {
         conversation.add_generation_prompt = true;
         Some(Begun { reasoning, content })
     }
-
-    /// Writes it behind the prompt, thoughts only where the prompt lets the model think.
-    fn write(&self, prompt: &mut Prompt) {
-        if prompt.opens_reasoning {
-            prompt.text.push_str(&self.reasoning);
-            if !self.content.is_empty() {
-                prompt.text.push_str("</think>");
-                prompt.opens_reasoning = false;
-            }
-        }
-        prompt.text.push_str(&self.content);
-    }
 }
 
 /// Renders a conversation.
@@ -151,9 +148,9 @@ pub fn render_conversation(
         _ => template.render(conversation)?,
     };
     if let Some(begun) = begun {
-        begun.write(&mut prompt);
+        prompt.begin_answer(&begun.reasoning, &begun.content);
     }
-    let tokens = model.tokenizer.encode(&prompt.text, true, true);
+    let tokens = prompt.encode(&model.tokenizer);
     Ok(Rendered { prompt, tokens, tools, form: template.call_form(), raw_reasoning })
 }
 

@@ -79,6 +79,7 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         Some("enabled" | "adaptive") => conversation.enable_thinking = Some(true),
         _ => {}
     }
+    conversation.parse_special = chat::parses_special(fields, model)?;
     let begun = chat::Begun::take(&mut conversation);
     render_conversation(&conversation, begun, tools, false, model)
 }

@@ -3,7 +3,7 @@
 //! What a client sends and a model cannot use is left out, not refused: tools of kinds that the client's own service
 //! runs, items of reasoning in somebody's cipher, fields for storage.
 
-use super::chat::{Rendered, render_conversation};
+use super::chat::{Rendered, parses_special, render_conversation};
 use super::usage::{progress, timings};
 use crate::app::{App, Model, now};
 use crate::body::Body;
@@ -95,6 +95,7 @@ fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
         conversation.enable_thinking = (effort == "none").then_some(false);
         conversation.variables.insert("reasoning_effort".into(), effort.into());
     }
+    conversation.parse_special = parses_special(fields, model)?;
     render_conversation(&conversation, None, tools, false, model)
 }
 

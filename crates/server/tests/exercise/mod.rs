@@ -117,6 +117,7 @@ impl Exercise {
             limit: Some(24),
             thinking: None,
             raw_reasoning: false,
+            parse_special: false,
         };
         app.ready(Model::new(worker, tokenizer, template, facts, defaults));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -72,9 +72,9 @@ pub(super) fn item(object: &Value, key: &Value, budget: &mut Budget) -> Result<V
                 return missing(budget);
             };
             budget.read(text.len())?;
-            let found = place(at, text.chars().count()).and_then(|at| text.chars().nth(at));
+            let found = place(at, text.chars().count()).and_then(|at| text.char_indices().nth(at));
             match found {
-                Some(ch) => Value::string(ch.to_string(), budget),
+                Some((at, ch)) => Value::part(text, at..at + ch.len_utf8(), budget),
                 None => missing(budget),
             }
         }
@@ -104,7 +104,18 @@ pub(super) fn slice(object: &Value, bounds: [Option<i64>; 3], budget: &mut Budge
             budget.make(text.len().saturating_mul(4))?;
             let chars: Vec<char> = text.chars().collect();
             let places = slice_places(bounds, chars.len())?;
-            Value::string(places.map(|at| chars[at]).collect(), budget)
+            if !matches!(bounds[2], None | Some(1)) {
+                let taken = text.made(places.map(|at| chars[at]).collect());
+                return Value::string(taken, budget);
+            }
+            let bytes = |chars: &[char]| chars.iter().map(|ch| ch.len_utf8()).sum::<usize>();
+            let mut places = places;
+            let Some(first) = places.next() else {
+                return Ok(Value::own(""));
+            };
+            let last = places.last().unwrap_or(first);
+            let start = bytes(&chars[..first]);
+            Value::part(text, start..start + bytes(&chars[first..=last]), budget)
         }
         Value::Undefined(what) => Fault::new(format!("{what} is undefined and cannot be sliced")),
         other => Fault::new(format!("a {} cannot be sliced", other.type_name())),

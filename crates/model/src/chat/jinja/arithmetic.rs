@@ -13,14 +13,16 @@ pub(super) fn binary(op: Binary, a: &Value, b: &Value, budget: &mut Budget) -> R
             let mut out = Builder::new(budget);
             print(a, &mut out)?;
             print(b, &mut out)?;
-            Ok(Value::paid(out.finish()))
+            Ok(Value::Str(out.finish()))
         }
         (_, Value::Undefined(name), _) | (_, _, Value::Undefined(name)) => {
             Fault::new(format!("{name} is undefined and cannot be an operand"))
         }
         (Binary::Add, Value::Str(a), Value::Str(b)) => {
-            budget.make(a.len() + b.len())?;
-            Ok(Value::paid([&**a, &**b].concat()))
+            let mut out = Builder::new(budget);
+            out.push_text(a)?;
+            out.push_text(b)?;
+            Ok(Value::Str(out.finish()))
         }
         (Binary::Add, Value::List(a), Value::List(b)) if a.is_tuple == b.is_tuple => {
             budget.make((a.items.len() + b.items.len()) * std::mem::size_of::<Value>())?;
@@ -33,7 +35,7 @@ pub(super) fn binary(op: Binary, a: &Value, b: &Value, budget: &mut Budget) -> R
             let count = usize::try_from(count.as_int().unwrap_or(0)).unwrap_or(0);
             let mut out = Builder::new(budget);
             out.repeat(text, count)?;
-            Ok(Value::paid(out.finish()))
+            Ok(Value::Str(out.finish()))
         }
         (Binary::Multiply, Value::List(list), count) | (Binary::Multiply, count, Value::List(list))
             if count.as_int().is_some() =>

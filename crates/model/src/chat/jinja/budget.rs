@@ -1,7 +1,10 @@
 //! How much a template may use. Templates come with downloaded models and are not trusted: every
 //! step of evaluation and every byte of every value made is paid for here.
 
+use std::ops::Range;
+
 use super::error::{Fault, Limit};
+use super::marks::{Marked, RANGE_BYTES, Text};
 
 /// What one rendering may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,20 +80,21 @@ impl Budget {
     }
 }
 
-/// Text under construction, paid for before it grows.
+/// Text under construction, paid for before it grows; its marks are paid for as they come.
 pub(super) struct Builder<'b> {
-    text: String,
+    made: Marked,
     pub(super) budget: &'b mut Budget,
 }
 
 impl Builder<'_> {
     pub(super) fn new(budget: &mut Budget) -> Builder<'_> {
-        Builder { text: String::new(), budget }
+        Builder { made: Marked::default(), budget }
     }
 
+    /// Appends text of the template.
     pub(super) fn push(&mut self, text: &str) -> Result<(), Fault> {
         self.budget.make(text.len())?;
-        self.text.push_str(text);
+        self.made.text.push_str(text);
         Ok(())
     }
 
@@ -98,13 +102,40 @@ impl Builder<'_> {
         self.push(ch.encode_utf8(&mut [0; 4]))
     }
 
-    pub(super) fn repeat(&mut self, text: &str, count: usize) -> Result<(), Fault> {
-        self.budget.make(text.len().saturating_mul(count))?;
-        (0..count).for_each(|_| self.text.push_str(text));
-        Ok(())
+    pub(super) fn push_text(&mut self, text: &Text) -> Result<(), Fault> {
+        self.push_part(text, 0..text.len())
     }
 
-    pub(super) fn finish(self) -> String {
-        self.text
+    pub(super) fn push_part(&mut self, text: &Text, part: Range<usize>) -> Result<(), Fault> {
+        self.budget.make(part.len())?;
+        self.append(text, part)
+    }
+
+    pub(super) fn repeat(&mut self, text: &Text, count: usize) -> Result<(), Fault> {
+        self.budget.make(text.len().saturating_mul(count))?;
+        // Nothing costs nothing, and could be repeated for ever.
+        let count = if text.is_empty() { 0 } else { count };
+        (0..count).try_for_each(|_| self.append(text, 0..text.len()))
+    }
+
+    /// Appends what is paid for but for its marks.
+    fn append(&mut self, text: &Text, part: Range<usize>) -> Result<(), Fault> {
+        let marks = self.made.data.len();
+        self.made.push_part(text, part);
+        self.budget.make((self.made.data.len() - marks).saturating_mul(RANGE_BYTES))
+    }
+
+    /// Length so far.
+    pub(super) fn len(&self) -> usize {
+        self.made.text.len()
+    }
+
+    /// Makes what is there from `from` on data if any of it is: what was rendered as one.
+    pub(super) fn spread(&mut self, from: usize) {
+        self.made.spread(from);
+    }
+
+    pub(super) fn finish(self) -> Text {
+        self.made.into()
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn equal(a: &Value, b: &Value, budget: &mut Budget) -> Result<bool, F
         (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
         (Value::Str(a), Value::Str(b)) => {
             budget.read(a.len().min(b.len()))?;
-            a == b
+            **a == **b
         }
         (Value::List(a), Value::List(b)) => {
             if a.items.len() != b.items.len() || a.is_tuple != b.is_tuple {
@@ -56,7 +56,7 @@ pub(super) fn order(a: &Value, b: &Value, budget: &mut Budget) -> Result<Option<
     match (a, b) {
         (Value::Str(a), Value::Str(b)) => {
             budget.read(a.len().min(b.len()))?;
-            Ok(Some(a.cmp(b)))
+            Ok(Some((**a).cmp(&**b)))
         }
         (Value::List(a), Value::List(b)) if a.is_tuple == b.is_tuple => {
             for (a, b) in a.items.iter().zip(&b.items) {

@@ -7,6 +7,7 @@ use super::ast::{For, Macro, Stmt, StmtKind, Target};
 use super::budget::{Budget, Builder, Limits, MAX_DEPTH};
 use super::error::{Fault, Limit, TemplateError};
 use super::filters;
+use super::marks::{Marked, RANGE_BYTES, Text};
 use super::print::print;
 use super::time::Moment;
 use super::value::{Loop, Value};
@@ -19,7 +20,7 @@ pub(super) struct Run {
     pub(super) line: u32,
     scopes: Vec<Scope>,
     /// Where output goes: the result, and on top of it the captures of macros and blocks.
-    outputs: Vec<String>,
+    outputs: Vec<Marked>,
     longest_output: usize,
     depth: usize,
     loops: usize,
@@ -45,13 +46,13 @@ pub(super) fn run(
     globals: impl FnOnce(&mut Budget) -> Result<Vec<(Arc<str>, Value)>, Fault>,
     limits: Limits,
     now: Moment,
-) -> Result<String, TemplateError> {
+) -> Result<Marked, TemplateError> {
     let mut run = Run {
         budget: Budget::new(limits),
         now,
         line: 1,
         scopes: vec![],
-        outputs: vec![String::new()],
+        outputs: vec![Marked::default()],
         longest_output: limits.output,
         depth: 0,
         loops: 0,
@@ -120,24 +121,26 @@ impl Run {
         result
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Fault> {
+    fn write(&mut self, text: &Text) -> Result<(), Fault> {
         self.budget.make(text.len())?;
         let is_result = self.outputs.len() == 1;
         if let Some(output) = self.outputs.last_mut() {
-            if is_result && output.len() + text.len() > self.longest_output {
+            if is_result && output.text.len() + text.len() > self.longest_output {
                 return Err(Limit::Output.into());
             }
-            output.push_str(text);
+            let marks = output.data.len();
+            output.push_part(text, 0..text.len());
+            self.budget.make((output.data.len() - marks).saturating_mul(RANGE_BYTES))?;
         }
         Ok(())
     }
 
     /// The output of `inside`.
-    pub(super) fn captured(&mut self, inside: impl FnOnce(&mut Run) -> Result<(), Fault>) -> Result<String, Fault> {
-        self.outputs.push(String::new());
+    pub(super) fn captured(&mut self, inside: impl FnOnce(&mut Run) -> Result<(), Fault>) -> Result<Value, Fault> {
+        self.outputs.push(Marked::default());
         let result = inside(self);
         let output = self.outputs.pop().unwrap_or_default();
-        result.map(|()| output)
+        result.map(|()| Value::Str(output.into()))
     }
 
     pub(super) fn body(&mut self, body: &[Stmt]) -> Result<(), Fault> {
@@ -163,7 +166,7 @@ impl Run {
 
     fn statement(&mut self, kind: &StmtKind) -> Result<Flow, Fault> {
         match kind {
-            StmtKind::Text(text) => self.write(text)?,
+            StmtKind::Text(text) => self.write(&Text::own(text.clone()))?,
             StmtKind::Emit(value) => {
                 let value = self.expr(value)?;
                 self.emit(&value)?;
@@ -183,7 +186,7 @@ impl Run {
             }
             StmtKind::SetBlock { target, filters, body } => {
                 let text = self.captured(|run| run.scoped(None, |run| run.body(body)))?;
-                let value = filters::apply_all(self, Value::paid(text), filters)?;
+                let value = filters::apply_all(self, text, filters)?;
                 self.assign(target, value)?;
             }
             StmtKind::Macro(definition) => {
@@ -194,7 +197,7 @@ impl Run {
             StmtKind::CallBlock { call, caller } => self.call_block(call, caller)?,
             StmtKind::FilterBlock { filters, body } => {
                 let text = self.captured(|run| run.scoped(None, |run| run.body(body)))?;
-                let value = filters::apply_all(self, Value::paid(text), filters)?;
+                let value = filters::apply_all(self, text, filters)?;
                 self.emit(&value)?;
             }
             StmtKind::With { assignments, body } => {
@@ -330,6 +333,6 @@ impl Run {
         })?;
         self.line = line;
         self.leave();
-        Ok(Value::paid(text))
+        Ok(text)
     }
 }

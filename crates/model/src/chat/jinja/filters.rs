@@ -7,6 +7,7 @@ use super::compare::{self, sort_by_key};
 use super::error::Fault;
 use super::eval::Run;
 use super::eval_expr::Arguments;
+use super::marks::Text;
 use super::methods::{join, pairs};
 use super::print::{JsonStyle, json, to_text};
 use super::text::{self, Ends};
@@ -31,7 +32,7 @@ pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) ->
             let [default, for_false] = args.bind(name, ["default_value", "boolean"])?;
             let for_false = for_false.is_some_and(|flag| flag.is_true());
             let missing = matches!(value, Value::Undefined(_)) || for_false && !value.is_true();
-            let default = default.unwrap_or_else(|| Value::Str("".into()));
+            let default = default.unwrap_or_else(|| Value::own(""));
             Ok(if missing { default } else { value })
         }
         "tojson" => tojson(run, &value, args),
@@ -53,7 +54,7 @@ pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) ->
                 }
                 None => value,
             };
-            let separator = to_text(&separator.unwrap_or(Value::Str("".into())), &mut run.budget)?;
+            let separator = to_text(&separator.unwrap_or_else(|| Value::own("")), &mut run.budget)?;
             let items = items.items(&mut run.budget)?;
             join(&items, &separator, &mut run.budget)
         }
@@ -68,7 +69,7 @@ pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) ->
         "dictsort" => dictsort(run, &value, args),
         "reverse" => {
             if let Value::Str(text) = &value {
-                return Value::string(text.chars().rev().collect(), &mut run.budget);
+                return Value::string(text.made(text.chars().rev().collect()), &mut run.budget);
             }
             let items = value.items(&mut run.budget)?;
             let reversed = items.items.iter().rev().cloned();
@@ -153,18 +154,18 @@ fn of_text(run: &mut Run, name: &str, value: &Value, args: &Arguments) -> Result
     let text = to_text(value, &mut run.budget)?;
     let budget = &mut run.budget;
     Ok(Some(match name {
-        "string" | "safe" => Value::paid(text),
+        "string" | "safe" => Value::Str(text),
         "trim" => {
             let [chars] = args.bind(name, ["chars"])?;
             let chars = chars.as_ref().and_then(Value::as_str);
-            Value::substring(text::strip(&text, chars, Ends::Both), budget)?
+            Value::part(&text, text::strip(&text, chars, Ends::Both), budget)?
         }
-        "upper" => Value::string(text.to_uppercase(), budget)?,
-        "lower" => Value::string(text.to_lowercase(), budget)?,
-        "capitalize" => Value::string(text::capitalize(&text), budget)?,
+        "upper" => Value::string(text.made(text.to_uppercase()), budget)?,
+        "lower" => Value::string(text.made(text.to_lowercase()), budget)?,
+        "capitalize" => Value::string(text.made(text::capitalize(&text)), budget)?,
         "title" => {
             let in_word = |ch: char| !ch.is_whitespace() && !"-({[<".contains(ch);
-            Value::string(text::title(&text, in_word), budget)?
+            Value::string(text.made(text::title(&text, in_word)), budget)?
         }
         "replace" => {
             let [old, new, count] = args.bind(name, ["s", "new", "count"])?;
@@ -179,21 +180,24 @@ fn of_text(run: &mut Run, name: &str, value: &Value, args: &Arguments) -> Result
         "center" => {
             let [width] = args.bind(name, ["width"])?;
             let width = width.and_then(|width| width.as_int()).unwrap_or(80);
-            text::pad(&text, width, " ", Ends::Both, budget)?
+            text::pad(&text, width, &Text::own(" "), Ends::Both, budget)?
         }
         "escape" | "e" => {
             let mut out = Builder::new(budget);
-            for ch in text.chars() {
+            for (at, ch) in text.char_indices() {
                 match ch {
                     '&' => out.push("&amp;")?,
                     '<' => out.push("&lt;")?,
                     '>' => out.push("&gt;")?,
                     '"' => out.push("&#34;")?,
                     '\'' => out.push("&#39;")?,
-                    ch => out.push_char(ch)?,
+                    ch => out.push_part(&text, at..at + ch.len_utf8())?,
                 }
             }
-            Value::paid(out.finish())
+            if text.has_data() {
+                out.spread(0);
+            }
+            Value::Str(out.finish())
         }
         "format" => {
             let values = Value::tuple(args.positional, budget)?;
@@ -229,50 +233,50 @@ fn tojson(run: &mut Run, value: &Value, args: Arguments) -> Result<Value, Fault>
         indent,
         ensure_ascii: flag(ensure_ascii),
         sort_keys: flag(sort_keys),
-        item_separator: if indent.is_some() { "," } else { ", " }.into(),
-        key_separator: ": ".into(),
+        item_separator: Text::own(if indent.is_some() { "," } else { ", " }),
+        key_separator: Text::own(": "),
     };
     if let Some(separators) = separators.filter(|s| !matches!(s, Value::None)) {
         let separators = separators.items(&mut run.budget)?;
         let [Value::Str(item), Value::Str(key)] = &separators.items[..] else {
             return Fault::new("tojson needs two separators");
         };
-        style.item_separator = item.to_string();
-        style.key_separator = key.to_string();
+        style.item_separator = item.clone();
+        style.key_separator = key.clone();
     }
     let mut out = Builder::new(&mut run.budget);
     json(value, &style, 0, &mut out)?;
-    Ok(Value::paid(out.finish()))
+    Ok(Value::Str(out.finish()))
 }
 
-fn indent(text: &str, args: Arguments, budget: &mut Budget) -> Result<Value, Fault> {
+fn indent(text: &Text, args: Arguments, budget: &mut Budget) -> Result<Value, Fault> {
     let [width, first, blank] = args.bind("indent", ["width", "first", "blank"])?;
     let flag = |value: Option<Value>| value.is_some_and(|value| value.is_true());
     let (first, blank) = (flag(first), flag(blank));
     let margin = match width {
-        Some(Value::Str(margin)) => margin.to_string(),
+        Some(Value::Str(margin)) => margin,
         width => {
             let width = width.map_or(Some(4), |width| width.as_int()).unwrap_or(4);
             let width = usize::try_from(width).unwrap_or(0);
             let mut margin = Builder::new(budget);
-            margin.repeat(" ", width)?;
+            margin.repeat(&Text::own(" "), width)?;
             margin.finish()
         }
     };
     let mut out = Builder::new(budget);
     // As Jinja2 does it: an ending newline starts a last, empty line.
-    let lines = text::lines(text).map(|(line, end)| &line[..end]);
+    let lines = text::lines(text).map(|(line, _)| line);
     let ended = text.ends_with('\n') || text.is_empty();
-    for (i, line) in lines.chain(ended.then_some("")).enumerate() {
+    for (i, line) in lines.chain(ended.then_some(0..0)).enumerate() {
         if i > 0 {
             out.push("\n")?;
         }
         if (i > 0 || first) && (blank || !line.is_empty()) {
-            out.push(&margin)?;
+            out.push_text(&margin)?;
         }
-        out.push(line)?;
+        out.push_part(text, line)?;
     }
-    Ok(Value::paid(out.finish()))
+    Ok(Value::Str(out.finish()))
 }
 
 /// The attribute `path`, such as `function.name`, of a value.
@@ -281,7 +285,7 @@ fn by_path(value: &Value, path: &str, budget: &mut Budget) -> Result<Value, Faul
     for part in path.split('.') {
         value = match part.parse() {
             Ok(index) => access::item(&value, &Value::Int(index), budget)?,
-            Err(_) => access::item(&value, &Value::Str(part.into()), budget)?,
+            Err(_) => access::item(&value, &Value::own(part), budget)?,
         };
     }
     Ok(value)
@@ -358,7 +362,7 @@ fn select(
             Some(test) => {
                 let args = Arguments { positional: args.positional.clone(), named: args.named.clone() };
                 // Operators are tests too.
-                let test = match test.as_str() {
+                let test = match &**test {
                     "==" => "eq",
                     "!=" => "ne",
                     "<" => "lt",
@@ -404,7 +408,7 @@ fn ordered(run: &mut Run, name: &str, value: &Value, args: Arguments) -> Result<
         };
         let key = match &key {
             Value::Str(text) if !flag(&case_sensitive) && name != "sum" => {
-                Value::string(text.to_lowercase(), &mut run.budget)?
+                Value::string(text.made(text.to_lowercase()), &mut run.budget)?
             }
             _ => key,
         };
@@ -453,7 +457,7 @@ fn dictsort(run: &mut Run, value: &Value, args: Arguments) -> Result<Value, Faul
     for pair in &pairs.items {
         let parts = pair.items(&mut run.budget)?;
         let key = match &parts.items[usize::from(by_value)] {
-            Value::Str(text) if !case_sensitive => Value::string(text.to_lowercase(), &mut run.budget)?,
+            Value::Str(text) if !case_sensitive => Value::string(text.made(text.to_lowercase()), &mut run.budget)?,
             key => key.clone(),
         };
         keyed.push((key, pair.clone()));

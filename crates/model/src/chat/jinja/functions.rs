@@ -9,6 +9,7 @@ use super::compare::equal;
 use super::error::Fault;
 use super::eval::Run;
 use super::eval_expr::Arguments;
+use super::marks::Text;
 use super::print::to_text;
 use super::value::{Function, Value};
 
@@ -29,14 +30,14 @@ pub(super) fn call(run: &mut Run, function: Function, args: Arguments) -> Result
         Function::Dict => {
             let mut entries = entries_of(run, &args.positional)?;
             for (name, value) in args.named {
-                put(&mut entries, Value::Str(name), value, &mut run.budget)?;
+                put(&mut entries, Value::Str(Text::own(name)), value, &mut run.budget)?;
             }
             Value::map(entries, &mut run.budget)
         }
         Function::Namespace => {
             let mut entries: Vec<(Arc<str>, Value)> = vec![];
             for (key, value) in entries_of(run, &args.positional)? {
-                entries.push((to_text(&key, &mut run.budget)?.into(), value));
+                entries.push((Arc::from(&*to_text(&key, &mut run.budget)?), value));
             }
             entries.extend(args.named);
             if let Some((_, value)) = entries.iter().find(|(_, value)| !value.is_free()) {
@@ -48,8 +49,8 @@ pub(super) fn call(run: &mut Run, function: Function, args: Arguments) -> Result
         }
         Function::RaiseException => {
             let [message] = args.bind("raise_exception", ["message"])?;
-            let message = message.unwrap_or_else(|| Value::Str("no reason given".into()));
-            Err(Fault::Raised(to_text(&message, &mut run.budget)?))
+            let message = message.unwrap_or_else(|| Value::own("no reason given"));
+            Err(Fault::Raised(to_text(&message, &mut run.budget)?.to_string()))
         }
         Function::StrftimeNow => {
             let [format] = args.bind("strftime_now", ["format"])?;
@@ -57,7 +58,7 @@ pub(super) fn call(run: &mut Run, function: Function, args: Arguments) -> Result
                 return Fault::new("strftime_now needs a format");
             };
             let text = run.now.format(&format)?;
-            Value::string(text, &mut run.budget)
+            Value::string(format.made(text), &mut run.budget)
         }
     }
 }

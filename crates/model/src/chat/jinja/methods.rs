@@ -5,7 +5,7 @@ use super::compare;
 use super::error::Fault;
 use super::eval::Run;
 use super::eval_expr::Arguments;
-use super::print::to_text;
+use super::marks::Text;
 use super::text::{self, Ends};
 use super::value::{List, Loop, Value};
 
@@ -24,7 +24,7 @@ pub(super) fn call(run: &mut Run, object: &Value, method: &str, args: Arguments)
     found.map_or_else(|| Fault::new(format!("a {} has no method {method:?}", object.type_name())), Ok)
 }
 
-fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
+fn string(text: &Text, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
     budget.read(text.len())?;
     let ends = match method.as_bytes().first() {
         Some(b'l') => Ends::Left,
@@ -34,8 +34,8 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
     Ok(Some(match method {
         "strip" | "lstrip" | "rstrip" => {
             let [chars] = args.bind(method, ["chars"])?;
-            let chars = optional_text(&chars, method)?;
-            Value::substring(text::strip(text, chars, ends), budget)?
+            let chars = optional_text(&chars, method)?.map(|chars| &**chars);
+            Value::part(text, text::strip(text, chars, ends), budget)?
         }
         "upper" | "lower" | "title" | "capitalize" | "casefold" | "swapcase" => {
             let [] = args.bind(method, [])?;
@@ -46,7 +46,7 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
                 "swapcase" => text.chars().map(swap_case).collect(),
                 _ => text.to_lowercase(),
             };
-            Value::string(changed, budget)?
+            Value::string(text.made(changed), budget)?
         }
         "startswith" | "endswith" => {
             let [part] = args.bind(method, ["part"])?;
@@ -66,7 +66,7 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         }
         "split" => {
             let [separator, count] = args.bind(method, ["sep", "maxsplit"])?;
-            let separator = optional_text(&separator, method)?;
+            let separator = optional_text(&separator, method)?.map(|separator| &**separator);
             let pieces = text::split(text, separator, optional_int(&count, method)?, budget)?;
             Value::list(pieces, budget)?
         }
@@ -89,13 +89,14 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         "partition" | "rpartition" => {
             let [separator] = args.bind(method, ["sep"])?;
             let separator = needed_text(&separator, method)?;
-            let cut = if method == "partition" { text.split_once(separator) } else { text.rsplit_once(separator) };
-            let parts = match cut {
-                Some((left, right)) => [left, separator, right],
-                None if method == "partition" => [text, "", ""],
-                None => ["", "", text],
+            let first = method == "partition";
+            let found = if first { text.find(&**separator) } else { text.rfind(&**separator) };
+            let (start, end) = match found {
+                Some(at) => (at, at + separator.len()),
+                None if first => (text.len(), text.len()),
+                None => (0, 0),
             };
-            let parts = parts.map(|part| Value::substring(part, budget));
+            let parts = [0..start, start..end, end..text.len()].map(|part| Value::part(text, part, budget));
             let parts = parts.into_iter().collect::<Result<_, _>>()?;
             Value::tuple(parts, budget)?
         }
@@ -107,13 +108,17 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         "removeprefix" | "removesuffix" => {
             let [part] = args.bind(method, ["part"])?;
             let part = needed_text(&part, method)?;
-            let rest = if method == "removeprefix" { text.strip_prefix(part) } else { text.strip_suffix(part) };
-            Value::substring(rest.unwrap_or(text), budget)?
+            let rest = if method == "removeprefix" {
+                text.strip_prefix(&**part).map(|rest| text.len() - rest.len()..text.len())
+            } else {
+                text.strip_suffix(&**part).map(|rest| 0..rest.len())
+            };
+            Value::part(text, rest.unwrap_or(0..text.len()), budget)?
         }
         "find" | "rfind" | "index" | "rindex" => {
             let [part] = args.bind(method, ["part"])?;
             let part = needed_text(&part, method)?;
-            let found = if method.starts_with('r') { text.rfind(part) } else { text.find(part) };
+            let found = if method.starts_with('r') { text.rfind(&**part) } else { text.find(&**part) };
             match found {
                 Some(at) => Value::Int(text[..at].chars().count() as i64),
                 None if method.ends_with("find") => Value::Int(-1),
@@ -122,7 +127,7 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         }
         "count" => {
             let [part] = args.bind(method, ["part"])?;
-            Value::Int(text.matches(needed_text(&part, method)?).count() as i64)
+            Value::Int(text.matches(&**needed_text(&part, method)?).count() as i64)
         }
         "join" => {
             let [items] = args.bind(method, ["items"])?;
@@ -135,7 +140,8 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         "ljust" | "rjust" | "center" => {
             let [width, fill] = args.bind(method, ["width", "fillchar"])?;
             let width = optional_int(&width, method)?.unwrap_or(0);
-            let fill = optional_text(&fill, method)?.unwrap_or(" ");
+            let blank = Text::own(" ");
+            let fill = optional_text(&fill, method)?.unwrap_or(&blank);
             // Text that is adjusted to the left is filled on the right.
             let ends = match method {
                 "ljust" => Ends::Right,
@@ -147,7 +153,7 @@ fn string(text: &str, method: &str, args: Arguments, budget: &mut Budget) -> Res
         "zfill" => {
             let [width] = args.bind(method, ["width"])?;
             let width = optional_int(&width, method)?.unwrap_or(0);
-            text::pad(text, width, "0", Ends::Left, budget)?
+            text::pad(text, width, &Text::own("0"), Ends::Left, budget)?
         }
         "format" => format(text, args, budget)?,
         "isdigit" | "isnumeric" | "isdecimal" => all(text, char::is_numeric),
@@ -175,7 +181,7 @@ pub(super) fn is_cased(text: &str, wanted: fn(char) -> bool, other: fn(char) -> 
     text.chars().any(wanted) && !text.chars().any(other)
 }
 
-fn optional_text<'v>(value: &'v Option<Value>, method: &str) -> Result<Option<&'v str>, Fault> {
+fn optional_text<'v>(value: &'v Option<Value>, method: &str) -> Result<Option<&'v Text>, Fault> {
     match value {
         None | Some(Value::None) => Ok(None),
         Some(Value::Str(text)) => Ok(Some(text)),
@@ -183,7 +189,7 @@ fn optional_text<'v>(value: &'v Option<Value>, method: &str) -> Result<Option<&'
     }
 }
 
-fn needed_text<'v>(value: &'v Option<Value>, method: &str) -> Result<&'v str, Fault> {
+fn needed_text<'v>(value: &'v Option<Value>, method: &str) -> Result<&'v Text, Fault> {
     match optional_text(value, method)? {
         Some(text) => Ok(text),
         None => Fault::new(format!("{method} needs a string")),
@@ -201,27 +207,28 @@ fn optional_int(value: &Option<Value>, method: &str) -> Result<Option<i64>, Faul
 }
 
 /// The items of a list as text, with `separator` between.
-pub(super) fn join(items: &List, separator: &str, budget: &mut Budget) -> Result<Value, Fault> {
+pub(super) fn join(items: &List, separator: &Text, budget: &mut Budget) -> Result<Value, Fault> {
     let mut out = super::budget::Builder::new(budget);
     for (i, item) in items.items.iter().enumerate() {
         if i > 0 {
-            out.push(separator)?;
+            out.push_text(separator)?;
         }
         super::print::print(item, &mut out)?;
     }
-    Ok(Value::paid(out.finish()))
+    Ok(Value::Str(out.finish()))
 }
 
 /// `'{} and {name}'.format(…)`, without format specifications.
-fn format(text: &str, args: Arguments, budget: &mut Budget) -> Result<Value, Fault> {
+fn format(text: &Text, args: Arguments, budget: &mut Budget) -> Result<Value, Fault> {
     let mut out = super::budget::Builder::new(budget);
-    let mut rest = text;
+    let mut rest = &**text;
     let mut next = 0;
     while let Some(at) = rest.find(['{', '}']) {
-        out.push(&rest[..at])?;
+        let from = text.len() - rest.len();
+        out.push_part(text, from..from + at)?;
         let (brace, after) = rest[at..].split_at(1);
         if after.starts_with(brace) {
-            out.push(brace)?;
+            out.push_part(text, from + at..from + at + 1)?;
             rest = &after[1..];
             continue;
         }
@@ -243,8 +250,8 @@ fn format(text: &str, args: Arguments, budget: &mut Budget) -> Result<Value, Fau
             None => return Fault::new(format!("a format has no argument for {{{field}}}")),
         }
     }
-    out.push(rest)?;
-    Ok(Value::paid(out.finish()))
+    out.push_part(text, text.len() - rest.len()..text.len())?;
+    Ok(Value::Str(out.finish()))
 }
 
 fn list(list: &Value, method: &str, args: Arguments, budget: &mut Budget) -> Result<Option<Value>, Fault> {
@@ -342,9 +349,6 @@ fn loop_method(state: &Loop, method: &str, args: Arguments, budget: &mut Budget)
             };
             Ok(Some(Value::Bool(!same)))
         }
-        _ => {
-            let name = to_text(&Value::Str(method.into()), budget)?;
-            Fault::new(format!("loop has no method {name:?}"))
-        }
+        _ => Fault::new(format!("loop has no method {method:?}")),
     }
 }

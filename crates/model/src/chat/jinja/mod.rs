@@ -4,7 +4,8 @@
 //! error. In minijinja 3.0.5 `{% set ns.x = ns %}{{ ns }}` overflows the stack and ends the process,
 //! `{{ ''[::-1] }}` panics, and its fuel counts instructions while a loop of `x ~ x` doubles memory
 //! at each. Here every step and every byte of every value is paid for from a [`Limits`] budget,
-//! values cannot form cycles and nest to a bounded depth. The tests compare with Jinja2 itself.
+//! values cannot form cycles and nest to a bounded depth. Nor does a general engine tell what the template wrote from
+//! what it was given, see `marks`. The tests compare with Jinja2 itself.
 //!
 //! In the language: text, expressions, `if`, `for` (with a filter and `else`), `set` (also of
 //! blocks and namespace attributes), `macro`, `call`, `filter`, `with`, `break`, `continue`, `raw`;
@@ -24,6 +25,7 @@ mod eval_expr;
 mod filters;
 mod functions;
 mod lexer;
+mod marks;
 mod methods;
 mod parse_expr;
 mod parser;
@@ -36,6 +38,9 @@ mod value;
 pub use budget::Limits;
 pub use error::{Limit, TemplateError};
 
+pub(super) use marks::Marked;
+
+use super::words::Words;
 use serde_json::Value as Json;
 use std::time::SystemTime;
 
@@ -62,16 +67,16 @@ impl Template {
         self.names.tested.contains(name)
     }
 
-    /// The text of the template with the given variables.
+    /// The text of the template with the given variables, and whose words these are.
     pub(super) fn render(
         &self,
-        variables: &[(&str, &Json)],
+        variables: &[(&str, &Json, Words)],
         limits: Limits,
         now: SystemTime,
-    ) -> Result<String, TemplateError> {
+    ) -> Result<Marked, TemplateError> {
         let globals = |budget: &mut budget::Budget| {
-            let values = variables.iter().map(|(name, json)| {
-                let value = value::Value::from_json(json, budget)?;
+            let values = variables.iter().map(|(name, json, words)| {
+                let value = value::Value::from_json(json, *words, budget)?;
                 Ok(((*name).into(), value))
             });
             values.collect()

@@ -2,10 +2,11 @@
 
 use super::budget::{Budget, Builder};
 use super::error::Fault;
+use super::marks::Text;
 use super::value::Value;
 
 /// `str(value)`
-pub(super) fn to_text(value: &Value, budget: &mut Budget) -> Result<String, Fault> {
+pub(super) fn to_text(value: &Value, budget: &mut Budget) -> Result<Text, Fault> {
     let mut out = Builder::new(budget);
     print(value, &mut out)?;
     Ok(out.finish())
@@ -13,14 +14,21 @@ pub(super) fn to_text(value: &Value, budget: &mut Budget) -> Result<String, Faul
 
 pub(super) fn print(value: &Value, out: &mut Builder) -> Result<(), Fault> {
     match value {
-        Value::Str(text) => out.push(text),
+        Value::Str(text) => out.push_text(text),
         Value::Undefined(_) => Ok(()),
         other => repr(other, out),
     }
 }
 
-/// `repr(value)`
+/// `repr(value)`. If there is data in it, all of it is.
 pub(super) fn repr(value: &Value, out: &mut Builder) -> Result<(), Fault> {
+    let from = out.len();
+    write_repr(value, out)?;
+    out.spread(from);
+    Ok(())
+}
+
+fn write_repr(value: &Value, out: &mut Builder) -> Result<(), Fault> {
     out.budget.step()?;
     match value {
         Value::Undefined(_) => out.push("Undefined"),
@@ -64,10 +72,10 @@ pub(super) fn repr(value: &Value, out: &mut Builder) -> Result<(), Fault> {
     }
 }
 
-fn quoted(text: &str, out: &mut Builder) -> Result<(), Fault> {
+fn quoted(text: &Text, out: &mut Builder) -> Result<(), Fault> {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push_char(quote)?;
-    for ch in text.chars() {
+    for (at, ch) in text.char_indices() {
         match ch {
             '\n' => out.push("\\n")?,
             '\r' => out.push("\\r")?,
@@ -80,7 +88,7 @@ fn quoted(text: &str, out: &mut Builder) -> Result<(), Fault> {
             ch if ch.is_control() && u32::from(ch) < 0x100 => {
                 out.push(&format!("\\x{:02x}", u32::from(ch)))?;
             }
-            ch => out.push_char(ch)?,
+            ch => out.push_part(text, at..at + ch.len_utf8())?,
         }
     }
     out.push_char(quote)
@@ -112,12 +120,19 @@ pub(super) struct JsonStyle {
     pub(super) indent: Option<usize>,
     pub(super) ensure_ascii: bool,
     pub(super) sort_keys: bool,
-    pub(super) item_separator: String,
-    pub(super) key_separator: String,
+    pub(super) item_separator: Text,
+    pub(super) key_separator: Text,
 }
 
-/// `json.dumps(value)`, which escapes nothing for HTML.
+/// `json.dumps(value)`, which escapes nothing for HTML. If there is data in it, all of it is.
 pub(super) fn json(value: &Value, style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fault> {
+    let from = out.len();
+    write_json(value, style, level, out)?;
+    out.spread(from);
+    Ok(())
+}
+
+fn write_json(value: &Value, style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fault> {
     out.budget.step()?;
     match value {
         Value::None => out.push("null"),
@@ -156,7 +171,7 @@ pub(super) fn json(value: &Value, style: &JsonStyle, level: usize, out: &mut Bui
                     }
                     other => return Fault::new(format!("a {} is no JSON key", other.type_name())),
                 }
-                out.push(&style.key_separator)?;
+                out.push_text(&style.key_separator)?;
                 json(value, style, level + 1, out)?;
             }
             json_end(style, level, out)?;
@@ -169,7 +184,7 @@ pub(super) fn json(value: &Value, style: &JsonStyle, level: usize, out: &mut Bui
 
 fn json_gap(index: usize, style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fault> {
     if index > 0 {
-        out.push(&style.item_separator)?;
+        out.push_text(&style.item_separator)?;
     }
     new_line(style, level, out)
 }
@@ -181,12 +196,12 @@ fn json_end(style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fa
 fn new_line(style: &JsonStyle, level: usize, out: &mut Builder) -> Result<(), Fault> {
     if let Some(indent) = style.indent {
         out.push("\n")?;
-        out.repeat(" ", indent.saturating_mul(level))?;
+        out.repeat(&Text::own(" "), indent.saturating_mul(level))?;
     }
     Ok(())
 }
 
-fn json_string(text: &str, ensure_ascii: bool, out: &mut Builder) -> Result<(), Fault> {
+fn json_string(text: &Text, ensure_ascii: bool, out: &mut Builder) -> Result<(), Fault> {
     out.push("\"")?;
     let mut plain = 0;
     for (at, ch) in text.char_indices() {
@@ -202,7 +217,7 @@ fn json_string(text: &str, ensure_ascii: bool, out: &mut Builder) -> Result<(), 
             '\u{7f}'.. if ensure_ascii => "",
             _ => continue,
         };
-        out.push(&text[plain..at])?;
+        out.push_part(text, plain..at)?;
         plain = at + ch.len_utf8();
         if !escape.is_empty() {
             out.push(escape)?;
@@ -212,7 +227,7 @@ fn json_string(text: &str, ensure_ascii: bool, out: &mut Builder) -> Result<(), 
             out.push(&format!("\\u{unit:04x}"))?;
         }
     }
-    out.push(&text[plain..])?;
+    out.push_part(text, plain..text.len())?;
     out.push("\"")
 }
 
@@ -246,8 +261,8 @@ mod tests {
             [("a'b", r#""a'b""#), ("a\"b", r#"'a"b'"#), ("a'\"b", r#"'a\'"b'"#), ("\n\\é\u{1}", r"'\n\\é\x01'")]
         {
             let mut out = Builder::new(&mut budget);
-            repr(&Value::Str(text.into()), &mut out).unwrap();
-            assert_eq!(out.finish(), expected);
+            repr(&Value::own(text), &mut out).unwrap();
+            assert_eq!(&*out.finish(), expected);
         }
     }
 }

@@ -2,20 +2,22 @@
 
 use super::budget::{Budget, Builder};
 use super::error::Fault;
+use super::marks::Text;
 use super::print::{print, repr};
 use super::value::Value;
 
 /// Python's `format % args`, with a tuple for several and a mapping for named arguments.
-pub(super) fn percent_format(format: &str, args: &Value, budget: &mut Budget) -> Result<Value, Fault> {
+pub(super) fn percent_format(format: &Text, args: &Value, budget: &mut Budget) -> Result<Value, Fault> {
     let single = [args.clone()];
     let mut queue = match args {
         Value::List(list) if list.is_tuple => list.items.iter(),
         _ => single.iter(),
     };
     let mut out = Builder::new(budget);
-    let mut rest = format;
+    let mut rest = &**format;
     while let Some(at) = rest.find('%') {
-        out.push(&rest[..at])?;
+        let from = format.len() - rest.len();
+        out.push_part(format, from..from + at)?;
         rest = &rest[at + 1..];
         let named = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'));
         let mut value = None;
@@ -29,7 +31,7 @@ pub(super) fn percent_format(format: &str, args: &Value, budget: &mut Budget) ->
         };
         rest = &rest[kind.len_utf8()..];
         if kind == '%' {
-            out.push("%")?;
+            out.push_part(format, from + at..from + at + 1)?;
             continue;
         }
         let value = match value.or_else(|| queue.next().cloned()) {
@@ -41,8 +43,8 @@ pub(super) fn percent_format(format: &str, args: &Value, budget: &mut Budget) ->
         let field = field.finish();
         spec.pad(&field, &mut out)?;
     }
-    out.push(rest)?;
-    Ok(Value::paid(out.finish()))
+    out.push_part(format, format.len() - rest.len()..format.len())?;
+    Ok(Value::Str(out.finish()))
 }
 
 #[derive(Default)]
@@ -88,7 +90,7 @@ impl Spec {
                 }
                 let whole = whole.finish();
                 let end = self.precision.and_then(|p| whole.char_indices().nth(p));
-                out.push(&whole[..end.map_or(whole.len(), |(at, _)| at)])
+                out.push_part(&whole, 0..end.map_or(whole.len(), |(at, _)| at))
             }
             'd' | 'i' => {
                 let int = value.as_int().or(value.as_float().map(|float| float as i64));
@@ -113,21 +115,22 @@ impl Spec {
         }
     }
 
-    fn pad(&self, field: &str, out: &mut Builder) -> Result<(), Fault> {
+    fn pad(&self, field: &Text, out: &mut Builder) -> Result<(), Fault> {
         let missing = self.width.saturating_sub(field.chars().count());
+        let fill = Text::own(" ");
         if self.left {
-            out.push(field)?;
-            return out.repeat(" ", missing);
+            out.push_text(field)?;
+            return out.repeat(&fill, missing);
         }
         let is_number = field.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
         if self.zero && is_number {
-            let digits = field.trim_start_matches(['+', '-']);
-            out.push(&field[..field.len() - digits.len()])?;
-            out.repeat("0", missing)?;
-            return out.push(digits);
+            let sign = field.len() - field.trim_start_matches(['+', '-']).len();
+            out.push_part(field, 0..sign)?;
+            out.repeat(&Text::own("0"), missing)?;
+            return out.push_part(field, sign..field.len());
         }
-        out.repeat(" ", missing)?;
-        out.push(field)
+        out.repeat(&fill, missing)?;
+        out.push_text(field)
     }
 }
 

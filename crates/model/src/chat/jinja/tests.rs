@@ -4,8 +4,8 @@ use std::time::UNIX_EPOCH;
 
 fn render_with(template: &str, context: &Json) -> Result<String, TemplateError> {
     let context = context.as_object().unwrap();
-    let variables: Vec<(&str, &Json)> = context.iter().map(|(k, v)| (k.as_str(), v)).collect();
-    Template::parse(template)?.render(&variables, Limits::default(), UNIX_EPOCH)
+    let variables: Vec<_> = context.iter().map(|(k, v)| (k.as_str(), v, Words::Data)).collect();
+    Ok(Template::parse(template)?.render(&variables, Limits::default(), UNIX_EPOCH)?.text)
 }
 
 fn render(template: &str) -> Result<String, TemplateError> {
@@ -75,7 +75,7 @@ fn errors_know_their_line() {
 fn limit(template: &str) -> Limit {
     let limits = Limits { steps: 200_000, memory: 1 << 20, output: 1 << 16 };
     let context = json!({ "text": "x".repeat(10_000), "list": [1, 2, 3] });
-    let variables: Vec<(&str, &Json)> = vec![("text", &context["text"]), ("list", &context["list"])];
+    let variables = ["text", "list"].map(|name| (name, &context[name], Words::Data));
     let rendered = Template::parse(template).and_then(|parsed| parsed.render(&variables, limits, UNIX_EPOCH));
     match rendered {
         Err(TemplateError::Limit { limit, .. }) => limit,
@@ -123,6 +123,8 @@ fn hostile_templates_run_into_limits() {
         "list | tojson(indent=999999999999)",
         "(text | list) * 99",
         "range(200, 0, -1) | map('replace', '', text) | join",
+        // Each repetition has a mark of its own.
+        "('a' ~ text[0]) * 60000",
     ] {
         let found = limit(&format!("{{{{ {expression} }}}}"));
         assert_eq!(found, Limit::Memory, "{expression}");
@@ -144,6 +146,11 @@ fn hostile_templates_run_into_limits() {
     assert_eq!(limit(mutual), Limit::Depth);
     let deep_default = "{% macro m(x=m()) %}{% endmacro %}{{ m() }}";
     assert_eq!(limit(deep_default), Limit::Depth);
+}
+
+#[test]
+fn nothing_is_repeated_without_end() {
+    assert_eq!(render("{{ '' * 999999999999999 }}{{ '' | center(5) }}").unwrap(), "     ");
 }
 
 #[test]
@@ -295,9 +302,9 @@ fn random_templates_never_panic() {
     let template = prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..30);
     proptest!(ProptestConfig::with_cases(5000), |(template in template)| {
         let limits = Limits { steps: 10_000, memory: 1 << 20, output: 1 << 16 };
-        let variables: Vec<(&str, &Json)> = context.as_object().unwrap().iter().map(|(k, v)| (k.as_str(), v)).collect();
+        let variables = context.as_object().unwrap().iter().map(|(k, v)| (k.as_str(), v, Words::Data));
         if let Ok(template) = Template::parse(&template.concat()) {
-            let _ = template.render(&variables, limits, UNIX_EPOCH);
+            let _ = template.render(&variables.collect::<Vec<_>>(), limits, UNIX_EPOCH);
         }
     });
 }

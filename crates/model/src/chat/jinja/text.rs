@@ -1,7 +1,10 @@
 //! Operations on strings that filters and methods share.
 
+use std::ops::Range;
+
 use super::budget::{Budget, Builder};
 use super::error::Fault;
+use super::marks::Text;
 use super::value::Value;
 
 /// What Python's `str.isspace` holds for.
@@ -17,18 +20,19 @@ pub(super) enum Ends {
     Right,
 }
 
-/// `strip`, `lstrip` and `rstrip`, of whitespace or of the characters in `chars`.
-pub(super) fn strip<'t>(text: &'t str, chars: Option<&str>, ends: Ends) -> &'t str {
+/// What `strip`, `lstrip` and `rstrip` leave, of whitespace or of the characters in `chars`.
+pub(super) fn strip(text: &str, chars: Option<&str>, ends: Ends) -> Range<usize> {
     let strips = |ch: char| chars.map_or_else(|| is_space(ch), |chars| chars.contains(ch));
-    let text = if ends == Ends::Right { text } else { text.trim_start_matches(strips) };
-    if ends == Ends::Left { text } else { text.trim_end_matches(strips) }
+    let from = if ends == Ends::Right { 0 } else { text.len() - text.trim_start_matches(strips).len() };
+    let rest = &text[from..];
+    from..from + if ends == Ends::Left { rest.len() } else { rest.trim_end_matches(strips).len() }
 }
 
 /// `replace`, at most `count` times.
 pub(super) fn replace(
-    text: &str,
+    text: &Text,
     old: &str,
-    new: &str,
+    new: &Text,
     count: Option<i64>,
     budget: &mut Budget,
 ) -> Result<Value, Fault> {
@@ -37,12 +41,12 @@ pub(super) fn replace(
     let mut out = Builder::new(budget);
     let mut from = 0;
     for (at, found) in text.match_indices(old).take(count.unwrap_or(usize::MAX)) {
-        out.push(&text[from..at])?;
-        out.push(new)?;
+        out.push_part(text, from..at)?;
+        out.push_text(new)?;
         from = at + found.len();
     }
-    out.push(&text[from..])?;
-    Ok(Value::paid(out.finish()))
+    out.push_part(text, from..text.len())?;
+    Ok(Value::Str(out.finish()))
 }
 
 /// First letter upper, the rest lower.
@@ -70,7 +74,7 @@ pub(super) fn title(text: &str, in_word: fn(char) -> bool) -> String {
 }
 
 /// Fills `text` up to `width` characters, on the left, the right, or both.
-pub(super) fn pad(text: &str, width: i64, fill: &str, ends: Ends, budget: &mut Budget) -> Result<Value, Fault> {
+pub(super) fn pad(text: &Text, width: i64, fill: &Text, ends: Ends, budget: &mut Budget) -> Result<Value, Fault> {
     budget.read(text.len())?;
     let width = usize::try_from(width).unwrap_or(0);
     let missing = width.saturating_sub(text.chars().count());
@@ -82,14 +86,14 @@ pub(super) fn pad(text: &str, width: i64, fill: &str, ends: Ends, budget: &mut B
     };
     let mut out = Builder::new(budget);
     out.repeat(fill, left)?;
-    out.push(text)?;
+    out.push_text(text)?;
     out.repeat(fill, missing - left)?;
-    Ok(Value::paid(out.finish()))
+    Ok(Value::Str(out.finish()))
 }
 
 /// `split`: at a separator, or at runs of whitespace; at most `count` times.
 pub(super) fn split(
-    text: &str,
+    text: &Text,
     separator: Option<&str>,
     count: Option<i64>,
     budget: &mut Budget,
@@ -100,15 +104,18 @@ pub(super) fn split(
     match separator {
         Some("") => return Fault::new("a string cannot be split at nothing"),
         Some(separator) => {
+            let mut from = 0;
             for piece in text.splitn(pieces, separator) {
-                push_piece(&mut out, piece, budget)?;
+                push_piece(&mut out, text, from..from + piece.len(), budget)?;
+                from += piece.len() + separator.len();
             }
         }
         None => {
             let mut rest = text.trim_start_matches(is_space);
             while !rest.is_empty() {
                 let end = if out.len() + 1 < pieces { rest.find(is_space).unwrap_or(rest.len()) } else { rest.len() };
-                push_piece(&mut out, &rest[..end], budget)?;
+                let from = text.len() - rest.len();
+                push_piece(&mut out, text, from..from + end, budget)?;
                 rest = rest[end..].trim_start_matches(is_space);
             }
         }
@@ -118,7 +125,7 @@ pub(super) fn split(
 
 /// `rsplit` at a separator, at most `count` times from the right.
 pub(super) fn rsplit(
-    text: &str,
+    text: &Text,
     separator: &str,
     count: Option<i64>,
     budget: &mut Budget,
@@ -129,37 +136,40 @@ pub(super) fn rsplit(
     let pieces = count.and_then(|count| usize::try_from(count).ok());
     let pieces = pieces.map_or(usize::MAX, |count| count.saturating_add(1));
     let mut out = vec![];
+    let mut to = text.len();
     for piece in text.rsplitn(pieces, separator) {
-        push_piece(&mut out, piece, budget)?;
+        push_piece(&mut out, text, to - piece.len()..to, budget)?;
+        to = (to - piece.len()).saturating_sub(separator.len());
     }
     out.reverse();
     Ok(out)
 }
 
-/// The lines that Python's `splitlines` cuts at the ends of lines people write.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
-    let mut rest = text;
+/// The lines that Python's `splitlines` cuts at the ends of lines people write: where each is, and with its end.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let mut from = 0;
     std::iter::from_fn(move || {
+        let rest = &text[from..];
         let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
         let after = &rest[end..];
         let ending = if after.starts_with("\r\n") { 2 } else { usize::from(!after.is_empty()) };
-        let line = (!rest.is_empty()).then_some((rest, end));
-        rest = &rest[end + ending..];
-        line.map(|(whole, end)| (&whole[..end + ending], end))
+        let line = (!rest.is_empty()).then_some((from..from + end, from..from + end + ending));
+        from += end + ending;
+        line
     })
 }
 
 /// `splitlines`
-pub(super) fn split_lines(text: &str, keep_ends: bool, budget: &mut Budget) -> Result<Vec<Value>, Fault> {
+pub(super) fn split_lines(text: &Text, keep_ends: bool, budget: &mut Budget) -> Result<Vec<Value>, Fault> {
     let mut out = vec![];
-    for (line, end) in lines(text) {
-        push_piece(&mut out, if keep_ends { line } else { &line[..end] }, budget)?;
+    for (line, whole) in lines(text) {
+        push_piece(&mut out, text, if keep_ends { whole } else { line }, budget)?;
     }
     Ok(out)
 }
 
-fn push_piece(out: &mut Vec<Value>, piece: &str, budget: &mut Budget) -> Result<(), Fault> {
+fn push_piece(out: &mut Vec<Value>, text: &Text, piece: Range<usize>, budget: &mut Budget) -> Result<(), Fault> {
     budget.make(std::mem::size_of::<Value>())?;
-    out.push(Value::substring(piece, budget)?);
+    out.push(Value::part(text, piece, budget)?);
     Ok(())
 }

@@ -6,12 +6,15 @@
 
 use serde_json::Value as Json;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::super::words::Words;
 use super::ast::{Literal, Macro};
 use super::budget::{Budget, MAX_VALUE_DEPTH};
 use super::error::{Fault, Limit};
+use super::marks::Text;
 
 #[derive(Clone)]
 pub(super) enum Value {
@@ -21,7 +24,7 @@ pub(super) enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
-    Str(Arc<str>),
+    Str(Text),
     List(Rc<List>),
     Map(Rc<Map>),
     Namespace(Rc<Attributes>),
@@ -96,19 +99,21 @@ impl Value {
         Value::Undefined(name.into())
     }
 
-    pub(super) fn string(text: String, budget: &mut Budget) -> Result<Value, Fault> {
-        budget.make(text.len())?;
-        Ok(Value::Str(text.into()))
+    pub(super) fn string(text: Text, budget: &mut Budget) -> Result<Value, Fault> {
+        budget.make(text.len() + text.mark_bytes())?;
+        Ok(Value::Str(text))
     }
 
-    /// A string whose bytes are already paid for.
-    pub(super) fn paid(text: String) -> Value {
-        Value::Str(text.into())
+    /// Text of the template, of which none has to be paid for.
+    pub(super) fn own(text: &str) -> Value {
+        Value::Str(Text::own(text))
     }
 
-    pub(super) fn substring(text: &str, budget: &mut Budget) -> Result<Value, Fault> {
-        budget.make(text.len())?;
-        Ok(Value::Str(text.into()))
+    pub(super) fn part(text: &Text, range: Range<usize>, budget: &mut Budget) -> Result<Value, Fault> {
+        budget.make(range.len())?;
+        let part = text.part(range);
+        budget.make(part.mark_bytes())?;
+        Ok(Value::Str(part))
     }
 
     pub(super) fn list(items: Vec<Value>, budget: &mut Budget) -> Result<Value, Fault> {
@@ -132,8 +137,8 @@ impl Value {
         Ok(Value::Map(Rc::new(Map { entries, nesting })))
     }
 
-    /// The value that JSON data has in a template.
-    pub(super) fn from_json(json: &Json, budget: &mut Budget) -> Result<Value, Fault> {
+    /// The value that JSON has in a template, with marks on what is not the template's.
+    pub(super) fn from_json(json: &Json, words: Words, budget: &mut Budget) -> Result<Value, Fault> {
         budget.step()?;
         Ok(match json {
             Json::Null => Value::None,
@@ -142,21 +147,28 @@ impl Value {
                 Some(int) => Value::Int(int),
                 None => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
             },
-            Json::String(text) => Value::substring(text, budget)?,
+            Json::String(text) => Value::spoken(text, words, budget)?,
             Json::Array(items) => {
-                let items = items.iter().map(|item| Value::from_json(item, budget));
+                let items = items.iter().map(|item| Value::from_json(item, words.of_item(item), budget));
                 let items = items.collect::<Result<_, _>>()?;
                 Value::list(items, budget)?
             }
             Json::Object(entries) => {
                 let entries = entries.iter().map(|(key, value)| {
-                    let key = Value::substring(key, budget)?;
-                    Ok((key, Value::from_json(value, budget)?))
+                    let words = words.of_entry(key);
+                    Ok((Value::spoken(key, words.of_key(), budget)?, Value::from_json(value, words, budget)?))
                 });
                 let entries = entries.collect::<Result<_, Fault>>()?;
                 Value::map(entries, budget)?
             }
         })
+    }
+
+    fn spoken(text: &str, words: Words, budget: &mut Budget) -> Result<Value, Fault> {
+        budget.make(text.len())?;
+        let text = Text::with_data(text, words.data_in(text));
+        budget.make(text.mark_bytes())?;
+        Ok(Value::Str(text))
     }
 
     fn nesting(&self) -> Nesting {
@@ -236,8 +248,8 @@ impl Value {
             Value::Map(map) => map.entries.iter().map(|(key, _)| key.clone()).collect(),
             Value::Str(text) => {
                 budget.make(text.len().saturating_mul(ENTRY_BYTES))?;
-                let chars = text.chars();
-                chars.map(|ch| Value::Str(ch.encode_utf8(&mut [0; 4]).into())).collect()
+                let chars = text.char_indices();
+                chars.map(|(at, ch)| Value::Str(text.part(at..at + ch.len_utf8()))).collect()
             }
             Value::Undefined(_) => vec![],
             other => return Fault::new(format!("a {} has no items", other.type_name())),
@@ -256,7 +268,7 @@ impl Value {
         budget.steps(map.entries.len() / 8)?;
         for (other, value) in &map.entries {
             let same = match (key, other) {
-                (Value::Str(a), Value::Str(b)) => a == b,
+                (Value::Str(a), Value::Str(b)) => **a == **b,
                 _ => super::compare::equal(key, other, budget)?,
             };
             if same {
@@ -281,7 +293,7 @@ impl From<&Literal> for Value {
             Literal::Bool(bool) => Value::Bool(*bool),
             Literal::Int(int) => Value::Int(*int),
             Literal::Float(float) => Value::Float(*float),
-            Literal::Str(text) => Value::Str(text.clone()),
+            Literal::Str(text) => Value::Str(Text::own(text.clone())),
         }
     }
 }
