@@ -89,7 +89,7 @@ fn what_is_not_ready_is_one_line() {
     let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
     let (elsewhere, level) = (folder().join("elsewhere"), foreign.split_once('-').expect("a level").1);
     let _ = std::fs::remove_dir_all(&elsewhere);
-    let kernels = elsewhere.join("kernels-2").join(foreign);
+    let kernels = elsewhere.join("kernels-3").join(foreign);
     std::fs::create_dir_all(&kernels).expect("a folder");
     std::fs::write(kernels.join("some.ref"), "").expect("a file");
     let refused = run_bare(&[&args[..], &[text(&elsewhere)]].concat());

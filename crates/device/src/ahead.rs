@@ -22,7 +22,7 @@ impl Ahead {
     ///
     /// # Errors
     /// [`crate::Error::NoCompiler`] and [`crate::Error::NoCrossCompiler`], [`crate::Error::BadCompiler`],
-    /// [`crate::Error::CompilerTooOld`].
+    /// [`crate::Error::CompilerTooOld`]; [`crate::Error::Untrusted`] for a folder that others can change.
     pub fn new(
         target: &Target,
         toolchain: &ToolchainConfig,
@@ -31,7 +31,7 @@ impl Ahead {
         progress: Option<Progress>,
     ) -> Result<Ahead> {
         let compiler = Toolchain::find_for(toolchain, target.isa.architecture())?.able_to(target)?;
-        let (compiler, cache) = (Lazy::found(compiler, target), Cache::ahead(folder, target));
+        let (compiler, cache) = (Lazy::found(compiler, target), Cache::ahead(folder, target)?);
         Ok(Ahead { objects: Objects::ahead(compiler, target, cache, jobs, progress) })
     }
 

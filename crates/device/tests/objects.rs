@@ -273,7 +273,7 @@ fn a_kernel_that_does_not_define_its_symbol_is_an_error() {
 fn no_compiler_no_device() {
     let folder = Folder::new();
     let mut config = config(&folder, 1);
-    config.toolchain = ToolchainConfig { compiler: None, search: vec![folder.0.clone()] };
+    config.toolchain = ToolchainConfig { search: vec![folder.0.clone()], ..ToolchainConfig::default() };
     let error = Cpu::new(&config).err().unwrap();
     assert!(matches!(error, Error::NoCompiler { .. }));
 }
@@ -345,7 +345,7 @@ fn kernels_built_ahead_do_not_depend_on_the_machine_that_builds() {
 fn kernels_of_other_machines_are_refused() {
     let (folder, ready) = (Folder::new(), Folder::new());
     let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
-    let place = ready.0.join("kernels-2").join(foreign);
+    let place = ready.0.join("kernels-3").join(foreign);
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("some.ref"), "").unwrap();
     let error = Cpu::new(&without_compiler(&folder, &ready.0)).err().unwrap();

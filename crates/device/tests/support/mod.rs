@@ -43,6 +43,7 @@ pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
         compile_jobs: 2,
         progress: None,
         stop: None,
+        stop_compiling: None,
     }
 }
 
