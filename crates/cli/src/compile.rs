@@ -42,7 +42,7 @@ pub struct Arguments {
 
 /// Builds.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let toolchain = ToolchainConfig { compiler: args.kernels.cc.clone(), ..ToolchainConfig::from_environment() };
+    let toolchain = args.kernels.toolchain();
     let targets: Vec<Target> =
         args.target.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
     let path = args.model.resolve()?;
@@ -54,7 +54,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         let progress: Progress = Arc::new(move |done, all| {
             terminal::progress(&format!("compiling kernels: {done} of {all}"));
         });
-        let ahead = Ahead::new(target, &toolchain, &args.out, jobs, Some(progress))?;
+        let ahead = Ahead::new(target, &toolchain, &args.out, &args.kernels.trusted_folders, jobs, Some(progress))?;
         let mut built = 0;
         for (sizes, options) in programs(args, &config, target)? {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;

@@ -45,6 +45,9 @@ pub struct CacheConfig {
     pub folder: Option<PathBuf>,
     /// Folders of kernels that were built ahead of time; nothing is written there.
     pub ready: Vec<PathBuf>,
+    /// Folders that nobody else reaches, whatever their owners and modes say: these, and those around them, are not
+    /// questioned.
+    pub trusted: Vec<PathBuf>,
     /// Where a folder for this process is made if `folder` cannot be written.
     pub temporary: PathBuf,
 }
@@ -61,6 +64,7 @@ impl CacheConfig {
         CacheConfig {
             folder: caches.map(|folder| folder.join("kernloom")),
             ready: vec![],
+            trusted: vec![],
             temporary: std::env::temp_dir(),
         }
     }
@@ -87,7 +91,7 @@ impl CacheConfig {
         let kept = self.folders().flat_map(|folder| fs::read_dir(folder.join(LAYOUT)).into_iter().flatten().flatten());
         let mut folders: Vec<PathBuf> = kept.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
         folders.sort();
-        let mut trust = Trust::default();
+        let mut trust = Trust::with(&self.trusted);
         folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust))
     }
 }
@@ -160,7 +164,7 @@ pub(crate) enum Found {
 }
 
 /// The look-ups of one program: what passed is neither checked nor read again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Opening {
     trust: Trust,
     /// Objects whose bytes are as they were written.
@@ -168,6 +172,10 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
+    fn new(trust: &Trust) -> Opening {
+        Opening { trust: trust.clone(), proved: HashSet::new() }
+    }
+
     /// A file, if it is there and can be read.
     fn open(&mut self, path: &Path) -> Result<Option<Trusted>> {
         match self.trust.open(path) {
@@ -208,6 +216,8 @@ pub(crate) struct Cache {
     /// The folder to keep new ones in.
     own: Option<PathBuf>,
     temporary: PathBuf,
+    /// What every look-up begins with.
+    trust: Trust,
     /// Whether others read what is written, and nothing else will do.
     ahead: bool,
     output: Mutex<Option<Arc<Output>>>,
@@ -221,6 +231,7 @@ pub(crate) struct Output {
     failures: PathBuf,
     /// Why it is not the folder that was wanted.
     warning: Option<Warning>,
+    trust: Trust,
     /// Removed when nobody needs the output any more.
     _temporary: Option<BuildFolder>,
 }
@@ -236,12 +247,13 @@ impl Cache {
             folder.join(LAYOUT).join(name_of(target))
         };
         let folders: Vec<PathBuf> = config.folders().map(place).filter(|folder| folder.is_dir()).collect();
-        let mut trust = Trust::default();
-        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust))?;
+        let trust = Trust::with(&config.trusted);
+        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust.clone()))?;
         Ok(Cache {
             folders,
             own: config.folder.as_ref().map(place),
             temporary: config.temporary.clone(),
+            trust,
             ahead: false,
             output: Mutex::new(None),
         })
@@ -251,8 +263,9 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Cache::open`].
-    pub(crate) fn ahead(folder: &Path, target: &Target) -> Result<Cache> {
-        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], temporary: folder.into() };
+    pub(crate) fn ahead(folder: &Path, trusted: &[PathBuf], target: &Target) -> Result<Cache> {
+        let trusted = trusted.to_vec();
+        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], trusted, temporary: folder.into() };
         Ok(Cache { ahead: true, ..Cache::open(&config, target)? })
     }
 
@@ -271,11 +284,12 @@ impl Cache {
     fn make_output(&self) -> Result<Output> {
         let mut warning = None;
         if let Some(folder) = &self.own {
-            match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }) {
+            match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }, self.trust.clone()) {
                 Ok(()) => {
                     folder::sweep(folder, &[BUILD, FRESH]);
                     let (folder, failures) = (folder.clone(), folder.clone());
-                    return Ok(Output { folder, failures, warning: None, _temporary: None });
+                    let trust = self.trust.clone();
+                    return Ok(Output { folder, failures, warning: None, trust, _temporary: None });
                 }
                 Err(unopened) if self.ahead => return Err(Error::unopened("write", folder, unopened)),
                 Err(Unopened::Io(error)) if error.kind() == io::ErrorKind::StorageFull => {
@@ -292,8 +306,14 @@ impl Cache {
             folder: temporary.path().to_path_buf(),
             failures: self.temporary.clone(),
             warning,
+            trust: self.trust.clone(),
             _temporary: Some(temporary),
         })
+    }
+
+    /// Begins to look up the kernels of a program.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening::new(&self.trust)
     }
 
     /// The object that holds the kernel of this key.
@@ -323,13 +343,13 @@ impl Cache {
 
     /// A program that was kept, in bytes.
     pub(crate) fn program(&self, follows_from: &str) -> Option<Vec<u8>> {
-        programs::find(&self.folders, follows_from)
+        programs::find(&self.folders, follows_from, self.trust.clone())
     }
 
     /// Keeps a program, if the own folder can be written: without it, only the next start takes longer.
     pub(crate) fn keep_program(&self, follows_from: &str, program: &[u8]) {
         if let Some(folder) = &self.own
-            && folder::prepare(folder, PRIVATE).is_ok()
+            && folder::prepare(folder, PRIVATE, self.trust.clone()).is_ok()
         {
             programs::keep(folder, follows_from, program);
         }
@@ -364,7 +384,7 @@ impl Output {
         for key in keys {
             publish(&self.folder.join(format!("{key}.{REFERENCE}")), name.as_bytes())?;
         }
-        match Opening::default().object(&self.folder, &name)? {
+        match Opening::new(&self.trust).object(&self.folder, &name)? {
             Found::Object(object) => Ok(object),
             Found::Damaged(_) | Found::Missing => {
                 Err(Error::cache("read", &path, io::Error::other("it is not what was just written")))
@@ -388,6 +408,7 @@ mod tests {
         let config = CacheConfig {
             folder: Some(folder.path().join(name)),
             ready: vec![],
+            trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
         (folder, config)
@@ -410,7 +431,7 @@ mod tests {
     }
 
     fn find(cache: &Cache, key: &Digest) -> Found {
-        cache.find(key, &mut Opening::default()).unwrap()
+        cache.find(key, &mut cache.opening()).unwrap()
     }
 
     #[test]
@@ -439,7 +460,7 @@ mod tests {
         let (folder, config) = here("cache");
         let key = digest::of_bytes(b"kernel");
         let ready = folder.path().join("ready");
-        let object = keep(&Cache::ahead(&ready, &target()).unwrap(), b"object", &key);
+        let object = keep(&Cache::ahead(&ready, &[], &target()).unwrap(), b"object", &key);
         let config = CacheConfig { ready: vec![ready.clone()], ..config };
         assert_eq!(config.targets(), [target()]);
         let cache = open(&config);
@@ -458,10 +479,10 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let own = keep(&open(&config), b"object", "key");
         assert_eq!(mode(own.parent().unwrap()), 0o700);
-        let ahead = keep(&Cache::ahead(&folder.path().join("ahead"), &target()).unwrap(), b"object", "key");
+        let ahead = keep(&Cache::ahead(&folder.path().join("ahead"), &[], &target()).unwrap(), b"object", "key");
         assert_eq!(mode(ahead.parent().unwrap()) & 0o055, 0o055);
         fs::write(folder.path().join("file"), "in the way").unwrap();
-        assert!(Cache::ahead(&folder.path().join("file"), &target()).unwrap().output().is_err());
+        assert!(Cache::ahead(&folder.path().join("file"), &[], &target()).unwrap().output().is_err());
     }
 
     #[test]
@@ -525,7 +546,8 @@ mod tests {
         config.check().unwrap();
         for (path, good) in [(&object, 0o644), (&inner.join(format!("{key}.ref")), 0o644)] {
             mode(path, 0o664);
-            let error = open(&config).find(&key, &mut Opening::default()).err().unwrap().to_string();
+            let cache = open(&config);
+            let error = cache.find(&key, &mut cache.opening()).err().unwrap().to_string();
             assert!(error.contains(&format!("{} can be changed by other users", path.display())), "{error}");
             assert!(error.contains(&format!("chmod -R go-w {}", inner.display())), "{error}");
             mode(path, good);
@@ -546,7 +568,7 @@ mod tests {
         assert!(warning.contains("compiled again at every start"), "{warning}");
         assert!(warning.contains(&format!("chmod go-w {}", outer.display())), "{warning}");
         assert!(!output.folder().starts_with(&outer));
-        let ahead = Cache::ahead(&outer.join("ahead"), &target()).unwrap();
+        let ahead = Cache::ahead(&outer.join("ahead"), &[], &target()).unwrap();
         assert!(matches!(ahead.output(), Err(Error::Untrusted(_))));
     }
 

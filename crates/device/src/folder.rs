@@ -56,9 +56,9 @@ pub(crate) fn sweep(folder: &Path, prefixes: &[&str]) {
 }
 
 /// Makes the folder, and checks that code may be loaded from it and that it can be written.
-pub(crate) fn prepare(folder: &Path, mode: u32) -> std::result::Result<(), Unopened> {
+pub(crate) fn prepare(folder: &Path, mode: u32, mut trust: Trust) -> std::result::Result<(), Unopened> {
     publish::folder(folder, mode)?;
-    Trust::default().folder(folder)?;
+    trust.folder(folder)?;
     let probe = folder.join(unique_name(PROBE));
     publish::create(&probe)?.write_all(b"kernloom")?;
     Ok(fs::remove_file(&probe)?)

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
 
-use crate::cache::{Cache, Found, Opening, Output, Warning};
+use crate::cache::{Cache, Found, Output, Warning};
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 use crate::folder::BuildFolder;
@@ -160,7 +160,7 @@ impl Objects {
     ) -> Result<CompileReport> {
         let start = Instant::now();
         let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
-        let mut opening = Opening::default();
+        let mut opening = self.cache.opening();
         let mut warnings = Vec::new();
         let mut missing = Vec::new();
         for (i, key) in keys.iter().enumerate() {

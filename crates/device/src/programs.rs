@@ -30,9 +30,12 @@ fn name(follows_from: &str) -> Option<String> {
 }
 
 /// The bytes of a program, from the first folder that has it whole.
-pub(crate) fn find<'a>(folders: impl IntoIterator<Item = &'a PathBuf>, follows_from: &str) -> Option<Vec<u8>> {
+pub(crate) fn find<'a>(
+    folders: impl IntoIterator<Item = &'a PathBuf>,
+    follows_from: &str,
+    mut trust: Trust,
+) -> Option<Vec<u8>> {
     let name = name(follows_from)?;
-    let mut trust = Trust::default();
     folders.into_iter().find_map(|folder| read(&folder.join(&name), &mut trust))
 }
 
@@ -88,10 +91,10 @@ mod tests {
     fn what_was_kept_is_found_by_what_it_follows_from() {
         let folder = folder();
         let folders = [folder.path().to_path_buf()];
-        assert_eq!(find(&folders, "a model"), None);
+        assert_eq!(find(&folders, "a model", Trust::default()), None);
         keep(folder.path(), "a model", b"program").unwrap();
-        assert_eq!(find(&folders, "a model").as_deref(), Some(&b"program"[..]));
-        assert_eq!(find(&folders, "another"), None);
+        assert_eq!(find(&folders, "a model", Trust::default()).as_deref(), Some(&b"program"[..]));
+        assert_eq!(find(&folders, "another", Trust::default()), None);
     }
 
     #[test]
@@ -103,10 +106,10 @@ mod tests {
         let whole = fs::read(path).unwrap();
         for damaged in [&whole[..whole.len() - 1], &whole[..10], b"", &[&whole[..], b"s"].concat()] {
             fs::write(path, damaged).unwrap();
-            assert_eq!(find(&folders, "a model"), None);
+            assert_eq!(find(&folders, "a model", Trust::default()), None);
         }
         keep(folder.path(), "a model", b"program").unwrap();
-        assert!(find(&folders, "a model").is_some());
+        assert!(find(&folders, "a model", Trust::default()).is_some());
     }
 
     #[test]
@@ -119,10 +122,10 @@ mod tests {
             let path = folder.path().join(name(&i.to_string()).unwrap());
             fs::File::options().append(true).open(path).unwrap().set_modified(hours_ago(MOST - i)).unwrap();
         }
-        assert!(find(&folders, "0").is_some());
+        assert!(find(&folders, "0", Trust::default()).is_some());
         keep(folder.path(), "new", b"program").unwrap();
         assert_eq!(files(folder.path()).len(), MOST);
-        assert!(find(&folders, "1").is_none(), "the oldest that nobody has used since");
-        assert!(["0", "2", "new"].iter().all(|text| find(&folders, text).is_some()));
+        assert!(find(&folders, "1", Trust::default()).is_none(), "the oldest that nobody has used since");
+        assert!(["0", "2", "new"].iter().all(|text| find(&folders, text, Trust::default()).is_some()));
     }
 }

@@ -7,6 +7,9 @@
 //! by the time that a name is looked at, none but root and the user can change what it leads to. The file is then opened
 //! and its descriptor checked; that is what is read and loaded.
 //!
+//! Where nobody else is, as in a container with volumes that all may write, the user can name folders that are not
+//! questioned ([`crate::CacheConfig::trusted`]).
+//!
 //! Whoever owns `/` is as good as root: in a user namespace that does not know root, root's folders belong to the number
 //! that stands for all unknown users, and those cannot be told apart there. What this cannot see: access lists of macOS
 //! and of network file systems, and descriptors that were opened for writing before a mode was mended. Where there are no
@@ -74,10 +77,20 @@ pub(crate) struct Trusted {
 }
 
 /// One opening of files: folders that passed are not looked at again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
     /// Folders without links, which only root and the user can change.
     passed: HashSet<PathBuf>,
+    /// Folders without links that the user vouches for.
+    named: Vec<PathBuf>,
+}
+
+impl Trust {
+    /// Takes these folders for trusted, as the user says that nobody else reaches them; what is in them is checked.
+    pub(crate) fn with(folders: &[PathBuf]) -> Trust {
+        let named: Vec<PathBuf> = folders.iter().filter_map(|folder| std::fs::canonicalize(folder).ok()).collect();
+        Trust { passed: named.iter().cloned().collect(), named }
+    }
 }
 
 #[cfg(unix)]
@@ -183,13 +196,18 @@ mod system {
             Ok((at, is_folder))
         }
 
-        /// Goes into a folder. One that passed is noted; one that is sticky, and others may write, is only gone through.
+        /// Goes into a folder. One that passed is noted; a sticky one that others may write is only gone through.
         fn enter(&mut self, path: &Path, data: &Metadata) -> Result<(), Unopened> {
-            owned(path, data)?;
-            if data.mode() & OTHERS_WRITE == 0 {
+            // The way to a folder that the user vouches for; others beside it are not meant.
+            let is_around = self.named.iter().any(|named| named.starts_with(path));
+            let checked = owned(path, data);
+            if checked.is_ok() && data.mode() & OTHERS_WRITE == 0 {
                 self.passed.insert(path.to_path_buf());
-            } else if data.mode() & STICKY == 0 {
-                return Err(refused(path, Why::Mode(data.mode() & MODE)));
+            } else if !is_around {
+                checked?;
+                if data.mode() & STICKY == 0 {
+                    return Err(refused(path, Why::Mode(data.mode() & MODE)));
+                }
             }
             Ok(())
         }
@@ -377,6 +395,25 @@ mod tests {
             chown(&inner, Some(STRANGER), None).unwrap();
             assert_eq!(refusal(&file).unwrap().why, Why::Owner(STRANGER));
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_named_as_trusted_is_not_questioned_but_what_is_in_it_is() {
+        let folder = here();
+        let [outer, inner, file] = tree(&folder);
+        mode(&outer, 0o777);
+        let open = |file: &Path| Trust::with(std::slice::from_ref(&outer)).open(file);
+        assert!(open(&file).is_ok());
+        mode(&inner, 0o777);
+        assert!(matches!(open(&file), Err(Unopened::Refused(refusal)) if refusal.path == inner));
+        let mut trust = Trust::with(&[inner.clone(), "/nowhere".into()]);
+        assert!(trust.open(&file).is_ok(), "nor are those around it");
+        let beside = outer.join("beside");
+        fs::write(&beside, "").unwrap();
+        assert!(matches!(trust.open(&beside), Err(Unopened::Refused(_))), "what lies beside it is");
+        mode(&inner, 0o755);
+        mode(&file, 0o666);
+        assert!(matches!(open(&file), Err(Unopened::Refused(refusal)) if refusal.path == file));
     }
 
     #[test]

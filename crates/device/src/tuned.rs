@@ -33,6 +33,7 @@ const NAME: usize = 16;
 pub struct TunedPlans {
     file: PathBuf,
     processor: String,
+    trust: Trust,
 }
 
 impl TunedPlans {
@@ -43,7 +44,7 @@ impl TunedPlans {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone()).join(LAYOUT);
         let name = &digest::of_bytes(processor.as_bytes())[..NAME];
         let file = folder.join(format!("{}-{target}-{name}", target.isa.architecture()));
-        Some(TunedPlans { file, processor })
+        Some(TunedPlans { file, processor, trust: Trust::with(&config.trusted) })
     }
 
     /// The file.
@@ -58,7 +59,7 @@ impl TunedPlans {
     pub fn read(&self) -> Result<Tuned, Warning> {
         let ignored = |reason: String| Warning::TunedIgnored { file: self.file.clone(), reason };
         let mut text = String::new();
-        let read = match Trust::default().open(&self.file) {
+        let read = match self.trust.clone().open(&self.file) {
             Ok(mut opened) => opened.file.read_to_string(&mut text),
             Err(Unopened::Refused(refusal)) => return Err(ignored(refusal.to_string())),
             Err(Unopened::Io(error)) => Err(error),
@@ -79,7 +80,8 @@ impl TunedPlans {
     /// [`Error::Cache`] for a folder that cannot be made or written, [`Error::Untrusted`] for one that others can change.
     pub fn prepare(&self) -> Result<()> {
         let folder = self.folder();
-        folder::prepare(folder, PRIVATE).map_err(|error| Error::unopened("write", folder, error))?;
+        folder::prepare(folder, PRIVATE, self.trust.clone())
+            .map_err(|error| Error::unopened("write", folder, error))?;
         folder::sweep(folder, &[FRESH]);
         Ok(())
     }
@@ -142,6 +144,7 @@ mod tests {
         let config = CacheConfig {
             folder: Some(folder.path().join("cache")),
             ready: vec![],
+            trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
         let plans = TunedPlans::of(&config, &Target { isa: Isa::Avx2, extras: vec![] }).unwrap();

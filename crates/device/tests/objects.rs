@@ -309,7 +309,7 @@ fn kernels_built_ahead_run_without_a_compiler() {
     let toolchain = ToolchainConfig::from_environment();
     // Not all that the machine has: what is there is taken.
     let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
-    let ahead = Ahead::new(&target, &toolchain, &ready.0, 2, None).unwrap();
+    let ahead = Ahead::new(&target, &toolchain, &ready.0, &[], 2, None).unwrap();
     let program = counting("count", 5, 8);
     assert_eq!(ahead.build(&program).unwrap().compiled, 1);
     assert_eq!(ahead.build(&program).unwrap().compiled, 0);
@@ -331,7 +331,7 @@ fn kernels_built_ahead_do_not_depend_on_the_machine_that_builds() {
     let objects = |jobs: usize| {
         let ready = Folder::new();
         let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
-        let ahead = Ahead::new(&target, &ToolchainConfig::from_environment(), &ready.0, jobs, None).unwrap();
+        let ahead = Ahead::new(&target, &ToolchainConfig::from_environment(), &ready.0, &[], jobs, None).unwrap();
         ahead.build(&many(20)).unwrap();
         let mut names: Vec<_> =
             files(&ready.0, "so").iter().filter_map(|path| Some(path.file_name()?.to_owned())).collect();
