@@ -6,10 +6,12 @@ use crate::{
 };
 use crate::{profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use device::ToolchainConfig;
 use model::tokenizer::Tokenizer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What the help ends with.
 const AFTER_HELP: &str = "\
@@ -255,6 +257,21 @@ pub struct KernelFlags {
     /// C compiler [default: cc, gcc or clang, whichever is found first]
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub cc: Option<PathBuf>,
+    /// Seconds that one call of the C compiler may take; what takes longer is ended
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, default_value = "120",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub cc_timeout: u32,
+    /// Folders that nobody else reaches, whatever owners and modes say: kernels are loaded from them, as in a container
+    #[arg(long, value_name = "DIRS", value_delimiter = ',', hide_short_help = true)]
+    pub trusted_folders: Vec<PathBuf>,
+}
+
+impl KernelFlags {
+    /// The C compiler that is asked for.
+    pub fn toolchain(&self) -> ToolchainConfig {
+        let time_limit = Duration::from_secs(self.cc_timeout.into());
+        ToolchainConfig { compiler: self.cc.clone(), time_limit, ..ToolchainConfig::from_environment() }
+    }
 }
 
 /// How a model is run.

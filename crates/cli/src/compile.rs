@@ -73,7 +73,7 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
     if args.target.iter().any(|name| name == CUDA) {
         return Err(Usage(format!("there are no objects for {CUDA} yet; --emit source writes its kernels")).into());
     }
-    let toolchain = ToolchainConfig { compiler: args.kernels.cc.clone(), ..ToolchainConfig::from_environment() };
+    let toolchain = args.kernels.toolchain();
     let targets: Vec<Target> =
         args.target.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
     let path = args.model.resolve()?;
@@ -85,7 +85,7 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
         let progress: Progress = Arc::new(move |done, all| {
             terminal::progress(&format!("compiling kernels: {done} of {all}"));
         });
-        let ahead = Ahead::new(target, &toolchain, &args.out, jobs, Some(progress))?;
+        let ahead = Ahead::new(target, &toolchain, &args.out, &args.kernels.trusted_folders, jobs, Some(progress))?;
         let mut built = 0;
         for (sizes, options) in programs(args, &config, &open::compiler_options(&args.kernels, target)?)? {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Folder of compiled kernels [default: kernloom in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     kernel_cache: Option<PathBuf>,
+    /// Folders that nobody else reaches, whatever owners and modes say
+    #[arg(long, value_name = "DIRS", value_delimiter = ',')]
+    trusted_folders: Vec<PathBuf>,
 }
 
 /// How good something is.
@@ -79,7 +82,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         Some(path) => Finding::good("settings", path.display().to_string()),
         None => Finding::good("settings", "no file"),
     });
-    let kernels = open::kernels(args.kernel_cache.as_ref());
+    let kernels = open::kernels(args.kernel_cache.as_ref(), &args.trusted_folders);
     // A compiler that is named takes no kernels of others.
     let targets = if args.cc.is_some() { vec![] } else { kernels.targets() };
     let ready: Vec<String> = targets.iter().filter(|target| target.is_available()).map(Target::to_string).collect();

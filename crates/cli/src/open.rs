@@ -8,7 +8,7 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::{Options, Tuned};
-use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Interpreter, Isa, Target, Warning};
+use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Interpreter, Isa, Stop, Target, Warning};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
@@ -119,8 +119,8 @@ pub fn target(flags: &EngineFlags) -> anyhow::Result<Option<Target>> {
 }
 
 /// Where kernels are kept, and where those lie that came with the program.
-pub fn kernels(folder: Option<&PathBuf>) -> CacheConfig {
-    let mut config = CacheConfig::from_environment();
+pub fn kernels(folder: Option<&PathBuf>, trusted: &[PathBuf]) -> CacheConfig {
+    let mut config = CacheConfig { trusted: trusted.to_vec(), ..CacheConfig::from_environment() };
     if let Some(folder) = folder {
         config.folder = Some(folder.clone());
     }
@@ -137,18 +137,27 @@ pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
 
 /// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
 pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
-    let mut config = cpu_config(flags);
+    let mut config = CpuConfig { stop_compiling: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) };
     config.cache.ready.splice(0..0, config.cache.folder.take());
     cpu_by(config, flags, true)
 }
 
 /// As [`cpu`]; Ctrl-C ends its step.
 fn stoppable_cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    cpu_by(CpuConfig { stop: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) }, flags, talk)
+    let stop: Option<Stop> = Some(Arc::new(interrupt::is_hit));
+    cpu_by(CpuConfig { stop: stop.clone(), stop_compiling: stop, ..cpu_config(flags) }, flags, talk)
+}
+
+/// As [`cpu`]; Ctrl-C ends compilers, and no step.
+fn shared_cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
+    cpu_by(CpuConfig { stop_compiling: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) }, flags, talk)
 }
 
 fn cpu_config(flags: &EngineFlags) -> CpuConfig {
-    CpuConfig { cache: kernels(flags.kernel_cache.as_ref()), ..CpuConfig::from_environment() }
+    CpuConfig {
+        cache: kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders),
+        ..CpuConfig::from_environment()
+    }
 }
 
 fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
@@ -157,7 +166,7 @@ fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Res
     }
     config.threads_batch = flags.threads_batch.map(usize::from);
     config.target = target(flags)?;
-    config.toolchain.compiler.clone_from(&flags.kernels.cc);
+    config.toolchain = flags.kernels.toolchain();
     config.progress = Some(Arc::new(|done, total| {
         terminal::progress(&format!("compiling kernels: {done} of {total}"));
     }));
@@ -194,7 +203,7 @@ pub fn shared_engine(
     sharing: Sharing,
     talk: bool,
 ) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, |_| sharing, talk, || cpu(flags, talk))
+    opened(path, flags, positions, |_| sharing, talk, || shared_cpu(flags, talk))
 }
 
 /// As [`engine`], on a processor that is there.

@@ -3,7 +3,7 @@
 use crate::arguments::MeasureFlags;
 use crate::terminal;
 use device::bandwidth::{self, Peaks, READ_BYTES};
-use device::{CacheConfig, Cpu, MachineLock, processor};
+use device::{CacheConfig, Cpu, MachineLock, processor, publish};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -61,8 +61,5 @@ fn keep(cpu: &Cpu, bytes_per_second: f64) {
     let mut all = read(&path).filter(Value::is_object).unwrap_or_else(|| json!({}));
     all[key(cpu)] = json!(bytes_per_second);
     let text = serde_json::to_string_pretty(&all).unwrap_or_default();
-    let temporary = path.with_extension(format!("json.{}", std::process::id()));
-    if std::fs::write(&temporary, text).is_ok() {
-        let _ = std::fs::rename(&temporary, &path);
-    }
+    let _ = publish::file(&path, text.as_bytes());
 }

@@ -115,8 +115,9 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
     flags.kernels.ubatch_size = flags.kernels.ubatch_size.max(most as u32);
     let cpu = open::passing_cpu(&flags)?;
-    let plans = TunedPlans::of(&open::kernels(flags.kernel_cache.as_ref()), cpu.target())
-        .context("there is no folder to keep plans in; name one with --kernel-cache")?;
+    let plans =
+        TunedPlans::of(&open::kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders), cpu.target())
+            .context("there is no folder to keep plans in; name one with --kernel-cache")?;
     if time.is_some() {
         plans.prepare()?;
     }

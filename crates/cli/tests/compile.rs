@@ -16,9 +16,24 @@ fn ready() -> (PathBuf, PathBuf) {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one = MAKING.lock().unwrap_or_else(|e| e.into_inner());
     let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("ready"));
-    let built = run(&["compile", "-m", text(&model), "--target", TARGET, "--out", text(&out)]).ok();
+    let args = ["compile", "-m", text(&model), "--target", TARGET, "--out", text(&out)];
+    let built = finished(with_umask("000", &args).output().expect("the program starts")).ok();
     assert!(built.text().contains(&format!("kernels for {LEVEL} in")), "{}", built.text());
     (model, out)
+}
+
+/// The program, with a mask that lets others do everything.
+fn with_umask(umask: &str, args: &[&str]) -> Command {
+    let program = command(args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask $1; shift; exec \"$@\"", "sh", umask]).arg(program.get_program()).args(args);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
 }
 
 /// Whether this machine runs what is built.
@@ -89,7 +104,7 @@ fn what_is_not_ready_is_one_line() {
     let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
     let (elsewhere, level) = (folder().join("elsewhere"), foreign.split_once('-').expect("a level").1);
     let _ = std::fs::remove_dir_all(&elsewhere);
-    let kernels = elsewhere.join("kernels-2").join(foreign);
+    let kernels = elsewhere.join("kernels-3").join(foreign);
     std::fs::create_dir_all(&kernels).expect("a folder");
     std::fs::write(kernels.join("some.ref"), "").expect("a file");
     let refused = run_bare(&[&args[..], &[text(&elsewhere)]].concat());
@@ -161,4 +176,88 @@ fn a_read_only_root_and_a_folder_that_forbids_code() {
     let noexec = format!("set -e; mount -t tmpfs -o noexec none /mnt; cp -r \"$3\" /mnt/kernels; {run} /mnt/kernels");
     let refused = with_mounts(&noexec, &[program, &model, &out]).expect("mounts");
     assert!(refused.error(1).contains("noexec") && refused.err.contains("--kernel-cache"), "{}", refused.err);
+}
+
+/// All files and folders below one, itself included, with their permissions.
+#[cfg(unix)]
+fn modes(path: &Path) -> Vec<(PathBuf, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).expect("a file").permissions().mode() & 0o7777;
+    let inside = std::fs::read_dir(path).into_iter().flatten().flatten();
+    std::iter::once((path.to_owned(), mode)).chain(inside.flat_map(|entry| modes(&entry.path()))).collect()
+}
+
+#[test]
+#[cfg(unix)]
+fn whatever_the_umask_others_cannot_change_what_is_kept() {
+    let (model, out) = ready();
+    let kernels = folder().join("umask");
+    let _ = std::fs::remove_dir_all(&kernels);
+    let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "1", "--kernel-cache", text(&kernels)];
+    finished(with_umask("000", &args).output().expect("the program starts")).ok();
+    for (folder, most) in [(&out, 0o755), (&kernels, 0o700)] {
+        let all = modes(folder);
+        assert!(all.iter().any(|(path, _)| path.extension().is_some_and(|ending| ending == "so")), "{all:?}");
+        for (path, mode) in all {
+            let most = if path.is_dir() { most } else { 0o644 };
+            assert_eq!(mode & !most, 0, "{}: {mode:04o}", path.display());
+        }
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn what_others_could_change_is_refused_with_the_command_that_mends_it() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+    let (model, out) = ready();
+    if !runs_here() {
+        return;
+    }
+    let outer = folder().join("shared");
+    let _ = std::fs::remove_dir_all(&outer);
+    let kernels = outer.join("kernels");
+    std::fs::create_dir(&outer).expect("a folder");
+    assert!(Command::new("cp").arg("-rp").args([&out, &kernels]).status().expect("cp").success());
+    let link = folder().join("link-to-kernels");
+    let _ = std::fs::remove_file(&link);
+    symlink(&kernels, &link).expect("a link");
+    let run = || {
+        let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "1", "--kernel-cache", text(&link)];
+        run_bare(&args)
+    };
+    let mended = |what: &Path| {
+        let refused = run();
+        let line = refused.error(1);
+        assert!(line.contains(&format!("{} ", what.display())), "{line}");
+        let (_, command) = line.split_once("if you trust what is there: ").unwrap_or_else(|| panic!("{line}"));
+        assert!(Command::new("sh").args(["-c", command]).status().expect("a shell").success(), "{command}");
+        run().ok();
+    };
+    let objects = modes(&kernels).into_iter().map(|(path, _)| path);
+    let object = objects.clone().find(|path| path.extension().is_some_and(|ending| ending == "so")).expect("an object");
+    let target = object.parent().expect("a folder").to_owned();
+    let all = objects.filter(|path| path.extension().is_some_and(|ending| ending == "so"));
+    all.for_each(|object| std::fs::set_permissions(object, PermissionsExt::from_mode(0o664)).expect("our file"));
+    let refused = run();
+    assert!(refused.error(1).contains(&format!("chmod -R go-w {}", target.display())), "{}", refused.err);
+    assert!(Command::new("chmod").args(["-R", "go-w"]).arg(&target).status().expect("chmod").success());
+    run().ok();
+    for path in [&target, &kernels, &outer] {
+        for mode in [0o775, 0o757] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("our folder");
+            mended(path);
+        }
+    }
+    std::fs::set_permissions(&outer, PermissionsExt::from_mode(0o777)).expect("our folder");
+    let trusted = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "1", "--kernel-cache", text(&link)];
+    run_bare(&[&trusted[..], &["--trusted-folders", text(&outer)]].concat()).ok();
+    std::fs::set_permissions(&outer, PermissionsExt::from_mode(0o755)).expect("our folder");
+    if std::fs::metadata(&outer).expect("a folder").uid() != 0 {
+        println!("only root can give files away: that part did not run");
+        return;
+    }
+    for path in [&target, &kernels, &outer, &link] {
+        lchown(path, Some(4711), None).expect("root may");
+        mended(path);
+    }
 }

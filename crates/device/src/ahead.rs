@@ -1,6 +1,6 @@
 //! Kernels built ahead of time, for this machine or for others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::program::Program;
 
@@ -18,20 +18,22 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Finds a compiler for the target. `jobs` is how many of them run at the same time.
+    /// Finds a compiler for the target. `jobs` is how many of them run at the same time; `trusted` are folders as those
+    /// of [`crate::CacheConfig::trusted`].
     ///
     /// # Errors
     /// [`crate::Error::NoCompiler`] and [`crate::Error::NoCrossCompiler`], [`crate::Error::BadCompiler`],
-    /// [`crate::Error::CompilerTooOld`].
+    /// [`crate::Error::CompilerTooOld`]; [`crate::Error::Untrusted`] for a folder that others can change.
     pub fn new(
         target: &Target,
         toolchain: &ToolchainConfig,
         folder: &Path,
+        trusted: &[PathBuf],
         jobs: usize,
         progress: Option<Progress>,
     ) -> Result<Ahead> {
         let compiler = Toolchain::find_for(toolchain, target.isa.architecture())?.able_to(target)?;
-        let (compiler, cache) = (Lazy::found(compiler, target), Cache::ahead(folder, target));
+        let (compiler, cache) = (Lazy::found(compiler, target), Cache::ahead(folder, trusted, target)?);
         Ok(Ahead { objects: Objects::ahead(compiler, target, cache, jobs, progress) })
     }
 

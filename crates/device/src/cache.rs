@@ -7,26 +7,32 @@
 //! programs lie beside them (`programs.rs`). Every file appears by a
 //! rename: a reader sees all of it or nothing.
 //!
+//! Code is taken only from where none but root and the user can have changed it: a folder that others can change is an
+//! error, and so is a file ([`crate::trust`]). What is read is the descriptor that was checked.
+//!
 //! Nothing is written before a kernel was compiled, so that a folder with all
 //! that a model needs may lie on a read-only file system. Programs are kept where
 //! that can be done.
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::digest::{self, Digest};
+use crate::digest::{self, DIGITS, Digest};
 use crate::error::{Error, Result};
-use crate::folder::{self, BuildFolder, PRIVATE, PUBLIC, trusted, unique_name};
+use crate::folder::{self, BuildFolder};
 use crate::isa::Target;
-use crate::programs::{self, PROGRAM};
+use crate::programs;
+use crate::publish::{self, FRESH, PRIVATE, PUBLIC};
+use crate::shared_object::SharedObject;
+use crate::trust::{Trust, Trusted, Unopened};
 
 /// Changes whenever files of older versions would be misread.
-const LAYOUT: &str = "kernels-2";
+const LAYOUT: &str = "kernels-3";
 
-/// Names of references end in it; until they are whole, they begin with it.
+/// Names of references end in it.
 const REFERENCE: &str = "ref";
 
 /// Names of folders in which something is built begin with it.
@@ -39,6 +45,9 @@ pub struct CacheConfig {
     pub folder: Option<PathBuf>,
     /// Folders of kernels that were built ahead of time; nothing is written there.
     pub ready: Vec<PathBuf>,
+    /// Folders that nobody else reaches, whatever their owners and modes say: these, and those around them, are not
+    /// questioned.
+    pub trusted: Vec<PathBuf>,
     /// Where a folder for this process is made if `folder` cannot be written.
     pub temporary: PathBuf,
 }
@@ -55,6 +64,7 @@ impl CacheConfig {
         CacheConfig {
             folder: caches.map(|folder| folder.join("kernloom")),
             ready: vec![],
+            trusted: vec![],
             temporary: std::env::temp_dir(),
         }
     }
@@ -72,6 +82,23 @@ impl CacheConfig {
         targets.dedup();
         targets
     }
+
+    /// Whether code may be loaded from all folders that kernels are kept in.
+    ///
+    /// # Errors
+    /// [`Error::Untrusted`].
+    pub fn check(&self) -> Result<()> {
+        let kept = self.folders().flat_map(|folder| fs::read_dir(folder.join(LAYOUT)).into_iter().flatten().flatten());
+        let mut folders: Vec<PathBuf> = kept.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        folders.sort();
+        let mut trust = Trust::with(&self.trusted);
+        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust))
+    }
+}
+
+fn is_trusted(folder: &Path, trust: &mut Trust) -> Result<()> {
+    trust.folder(folder).map_err(|unopened| Error::unopened("read", folder, unopened))?;
+    Ok(())
 }
 
 /// The name of the folder of a target.
@@ -85,7 +112,7 @@ fn kept_for(folder: &Path) -> Option<Target> {
     let target: Target = name.split_once('-')?.1.parse().ok()?;
     let mut files = fs::read_dir(folder).ok()?.flatten();
     let reference = |entry: fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == REFERENCE);
-    (name_of(&target) == name && trusted(folder).is_ok() && files.any(reference)).then_some(target)
+    (name_of(&target) == name && files.any(reference)).then_some(target)
 }
 
 /// Something the user should know although the work went on.
@@ -129,11 +156,56 @@ pub enum Warning {
 /// What a look-up found.
 pub(crate) enum Found {
     /// The object that holds the kernel; its bytes are as they were written.
-    Object(PathBuf),
+    Object(SharedObject),
     /// An object that is not what it was.
     Damaged(PathBuf),
     /// Nothing.
     Missing,
+}
+
+/// The look-ups of one program: what passed is neither checked nor read again.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    trust: Trust,
+    /// Objects whose bytes are as they were written.
+    proved: HashSet<PathBuf>,
+}
+
+impl Opening {
+    fn new(trust: &Trust) -> Opening {
+        Opening { trust: trust.clone(), proved: HashSet::new() }
+    }
+
+    /// A file, if it is there and can be read.
+    fn open(&mut self, path: &Path) -> Result<Option<Trusted>> {
+        match self.trust.open(path) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Unopened::Refused(refusal)) => Err(Error::Untrusted(refusal)),
+            Err(Unopened::Io(_)) => Ok(None),
+        }
+    }
+
+    /// An object of a folder by its digest.
+    fn object(&mut self, folder: &Path, name: &Digest) -> Result<Found> {
+        let path = folder.join(format!("{name}.so"));
+        if self.proved.contains(&path) {
+            return Ok(Found::Object(SharedObject { path, checked: None }));
+        }
+        let Some(mut opened) = self.open(&path)? else { return Ok(Found::Missing) };
+        let mut bytes = vec![];
+        if opened.file.read_to_end(&mut bytes).is_err() || digest::of_bytes(&bytes) != *name {
+            return Ok(Found::Damaged(path));
+        }
+        self.proved.insert(path.clone());
+        Ok(Found::Object(SharedObject { path, checked: Some(opened) }))
+    }
+}
+
+/// The digest that a reference consists of.
+fn digest_in(reference: Trusted) -> Option<Digest> {
+    let mut name = String::new();
+    reference.file.take(DIGITS as u64 + 1).read_to_string(&mut name).ok()?;
+    (name.len() == DIGITS && name.bytes().all(|b| b.is_ascii_hexdigit())).then_some(name)
 }
 
 /// The kernels of one target in all folders, and the place that new ones go to.
@@ -144,6 +216,8 @@ pub(crate) struct Cache {
     /// The folder to keep new ones in.
     own: Option<PathBuf>,
     temporary: PathBuf,
+    /// What every look-up begins with.
+    trust: Trust,
     /// Whether others read what is written, and nothing else will do.
     ahead: bool,
     output: Mutex<Option<Arc<Output>>>,
@@ -157,30 +231,42 @@ pub(crate) struct Output {
     failures: PathBuf,
     /// Why it is not the folder that was wanted.
     warning: Option<Warning>,
+    trust: Trust,
     /// Removed when nobody needs the output any more.
     _temporary: Option<BuildFolder>,
 }
 
 impl Cache {
-    /// Looks where there are folders for a target; makes none. Those that cannot be trusted are left out.
-    pub(crate) fn open(config: &CacheConfig, target: &Target) -> Cache {
+    /// Looks where there are folders for a target; makes none.
+    ///
+    /// # Errors
+    /// [`Error::Untrusted`] for one that others can change.
+    pub(crate) fn open(config: &CacheConfig, target: &Target) -> Result<Cache> {
         let place = |folder: &PathBuf| {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
             folder.join(LAYOUT).join(name_of(target))
         };
-        Cache {
-            folders: config.folders().map(place).filter(|folder| folder.is_dir() && trusted(folder).is_ok()).collect(),
+        let folders: Vec<PathBuf> = config.folders().map(place).filter(|folder| folder.is_dir()).collect();
+        let trust = Trust::with(&config.trusted);
+        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust.clone()))?;
+        Ok(Cache {
+            folders,
             own: config.folder.as_ref().map(place),
             temporary: config.temporary.clone(),
+            trust,
             ahead: false,
             output: Mutex::new(None),
-        }
+        })
     }
 
     /// A folder to build in ahead of time: others may read it, and no other takes its place.
-    pub(crate) fn ahead(folder: &Path, target: &Target) -> Cache {
-        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], temporary: folder.into() };
-        Cache { ahead: true, ..Cache::open(&config, target) }
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub(crate) fn ahead(folder: &Path, trusted: &[PathBuf], target: &Target) -> Result<Cache> {
+        let trusted = trusted.to_vec();
+        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], trusted, temporary: folder.into() };
+        Ok(Cache { ahead: true, ..Cache::open(&config, target)? })
     }
 
     /// The place that new objects go to: the wanted folder, made if needed,
@@ -198,14 +284,15 @@ impl Cache {
     fn make_output(&self) -> Result<Output> {
         let mut warning = None;
         if let Some(folder) = &self.own {
-            match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }) {
+            match folder::prepare(folder, if self.ahead { PUBLIC } else { PRIVATE }, self.trust.clone()) {
                 Ok(()) => {
-                    folder::sweep(folder, &[BUILD, REFERENCE, PROGRAM]);
+                    folder::sweep(folder, &[BUILD, FRESH]);
                     let (folder, failures) = (folder.clone(), folder.clone());
-                    return Ok(Output { folder, failures, warning: None, _temporary: None });
+                    let trust = self.trust.clone();
+                    return Ok(Output { folder, failures, warning: None, trust, _temporary: None });
                 }
-                Err(error) if self.ahead => return Err(Error::cache("write", folder, error)),
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(unopened) if self.ahead => return Err(Error::unopened("write", folder, unopened)),
+                Err(Unopened::Io(error)) if error.kind() == io::ErrorKind::StorageFull => {
                     return Err(Error::DiskFull { folder: folder.clone() });
                 }
                 Err(error) => {
@@ -219,50 +306,50 @@ impl Cache {
             folder: temporary.path().to_path_buf(),
             failures: self.temporary.clone(),
             warning,
+            trust: self.trust.clone(),
             _temporary: Some(temporary),
         })
     }
 
-    /// The object that holds the kernel of this key. Objects in `proved` are
-    /// not read again; the one that is found is added to it.
-    pub(crate) fn find(&self, key: &Digest, proved: &mut HashSet<PathBuf>) -> Found {
+    /// Begins to look up the kernels of a program.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening::new(&self.trust)
+    }
+
+    /// The object that holds the kernel of this key.
+    ///
+    /// # Errors
+    /// [`Error::Untrusted`].
+    pub(crate) fn find(&self, key: &Digest, opening: &mut Opening) -> Result<Found> {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let output = output.as_ref().map(|output| &output.folder);
         let mut damaged = None;
         for folder in self.folders.iter().chain(output) {
-            let Ok(name) = fs::read_to_string(folder.join(format!("{key}.{REFERENCE}"))) else {
+            let reference = folder.join(format!("{key}.{REFERENCE}"));
+            let Some(opened) = opening.open(&reference)? else { continue };
+            // The name comes from a file: it must not lead out of the folder.
+            let Some(name) = digest_in(opened) else {
+                damaged = Some(reference);
                 continue;
             };
-            // The name comes from a file: it must not lead out of the folder.
-            if name.len() != 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
-                damaged = Some(folder.join(format!("{key}.{REFERENCE}")));
-                continue;
-            }
-            let object = folder.join(format!("{name}.so"));
-            if proved.contains(&object) {
-                return Found::Object(object);
-            }
-            match fs::read(&object) {
-                Ok(bytes) if digest::of_bytes(&bytes) == name => {
-                    proved.insert(object.clone());
-                    return Found::Object(object);
-                }
-                Ok(_) => damaged = Some(object),
-                Err(_) => {}
+            match opening.object(folder, &name)? {
+                Found::Missing => {}
+                Found::Damaged(object) => damaged = Some(object),
+                found => return Ok(found),
             }
         }
-        damaged.map_or(Found::Missing, Found::Damaged)
+        Ok(damaged.map_or(Found::Missing, Found::Damaged))
     }
 
     /// A program that was kept, in bytes.
     pub(crate) fn program(&self, follows_from: &str) -> Option<Vec<u8>> {
-        programs::find(&self.folders, follows_from)
+        programs::find(&self.folders, follows_from, self.trust.clone())
     }
 
     /// Keeps a program, if the own folder can be written: without it, only the next start takes longer.
     pub(crate) fn keep_program(&self, follows_from: &str, program: &[u8]) {
         if let Some(folder) = &self.own
-            && folder::prepare(folder, PRIVATE).is_ok()
+            && folder::prepare(folder, PRIVATE, self.trust.clone()).is_ok()
         {
             programs::keep(folder, follows_from, program);
         }
@@ -285,21 +372,24 @@ impl Output {
         &self.failures
     }
 
-    /// Keeps a freshly built object that holds the kernels of these keys, and
-    /// returns its place.
-    pub(crate) fn keep(&self, built: &Path, keys: &[Digest]) -> Result<PathBuf> {
+    /// Keeps a freshly built object that holds the kernels of these keys, and returns it, to be loaded as others are.
+    pub(crate) fn keep(&self, built: &Path, keys: &[Digest]) -> Result<SharedObject> {
         let bytes = fs::read(built).map_err(|error| Error::cache("read", built, error))?;
         let name = digest::of_bytes(&bytes);
-        let object = self.folder.join(format!("{name}.so"));
-        fs::rename(built, &object).map_err(|error| Error::cache("write", &object, error))?;
+        let publish =
+            |path: &Path, bytes: &[u8]| publish::file(path, bytes).map_err(|error| Error::cache("write", path, error));
+        let path = self.folder.join(format!("{name}.so"));
+        // Not the compiler's own file, whose mode is the compiler's.
+        publish(&path, &bytes)?;
         for key in keys {
-            let reference = self.folder.join(format!("{key}.{REFERENCE}"));
-            let fresh = self.folder.join(unique_name(REFERENCE));
-            fs::write(&fresh, &name)
-                .and_then(|()| fs::rename(&fresh, &reference))
-                .map_err(|error| Error::cache("write", &reference, error))?;
+            publish(&self.folder.join(format!("{key}.{REFERENCE}")), name.as_bytes())?;
         }
-        Ok(object)
+        match Opening::new(&self.trust).object(&self.folder, &name)? {
+            Found::Object(object) => Ok(object),
+            Found::Damaged(_) | Found::Missing => {
+                Err(Error::cache("read", &path, io::Error::other("it is not what was just written")))
+            }
+        }
     }
 
     /// A folder to build in, on the file system of the objects.
@@ -318,6 +408,7 @@ mod tests {
         let config = CacheConfig {
             folder: Some(folder.path().join(name)),
             ready: vec![],
+            trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
         (folder, config)
@@ -328,7 +419,7 @@ mod tests {
     }
 
     fn open(config: &CacheConfig) -> Cache {
-        Cache::open(config, &target())
+        Cache::open(config, &target()).unwrap()
     }
 
     fn keep(cache: &Cache, bytes: &[u8], key: &str) -> PathBuf {
@@ -336,11 +427,11 @@ mod tests {
         let folder = output.build_folder().unwrap();
         let built = folder.path().join("kernels.so");
         fs::write(&built, bytes).unwrap();
-        output.keep(&built, &[key.to_string()]).unwrap()
+        output.keep(&built, &[key.to_string()]).unwrap().path
     }
 
     fn find(cache: &Cache, key: &Digest) -> Found {
-        cache.find(key, &mut HashSet::new())
+        cache.find(key, &mut cache.opening()).unwrap()
     }
 
     #[test]
@@ -351,8 +442,8 @@ mod tests {
         assert!(matches!(find(&cache, &key), Found::Missing));
         let object = keep(&cache, b"object", &key);
         assert_eq!(cache.output().unwrap().warning(), None);
-        assert!(matches!(find(&cache, &key), Found::Object(path) if path == object));
-        assert!(matches!(find(&open(&config), &key), Found::Object(path) if path == object));
+        assert!(matches!(find(&cache, &key), Found::Object(found) if found.path == object));
+        assert!(matches!(find(&open(&config), &key), Found::Object(found) if found.path == object));
     }
 
     #[test]
@@ -369,15 +460,15 @@ mod tests {
         let (folder, config) = here("cache");
         let key = digest::of_bytes(b"kernel");
         let ready = folder.path().join("ready");
-        let object = keep(&Cache::ahead(&ready, &target()), b"object", &key);
+        let object = keep(&Cache::ahead(&ready, &[], &target()).unwrap(), b"object", &key);
         let config = CacheConfig { ready: vec![ready.clone()], ..config };
         assert_eq!(config.targets(), [target()]);
         let cache = open(&config);
-        assert!(matches!(find(&cache, &key), Found::Object(path) if path == object));
+        assert!(matches!(find(&cache, &key), Found::Object(found) if found.path == object));
         let new = keep(&cache, b"other", &digest::of_bytes(b"another"));
         assert!(!new.starts_with(&ready), "{new:?}");
         let other = Target { isa: Isa::Neon, extras: vec![] };
-        assert!(matches!(find(&Cache::open(&config, &other), &key), Found::Missing));
+        assert!(matches!(find(&Cache::open(&config, &other).unwrap(), &key), Found::Missing));
     }
 
     #[test]
@@ -388,10 +479,10 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let own = keep(&open(&config), b"object", "key");
         assert_eq!(mode(own.parent().unwrap()), 0o700);
-        let ahead = keep(&Cache::ahead(&folder.path().join("ahead"), &target()), b"object", "key");
+        let ahead = keep(&Cache::ahead(&folder.path().join("ahead"), &[], &target()).unwrap(), b"object", "key");
         assert_eq!(mode(ahead.parent().unwrap()) & 0o055, 0o055);
         fs::write(folder.path().join("file"), "in the way").unwrap();
-        assert!(Cache::ahead(&folder.path().join("file"), &target()).output().is_err());
+        assert!(Cache::ahead(&folder.path().join("file"), &[], &target()).unwrap().output().is_err());
     }
 
     #[test]
@@ -438,20 +529,47 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_folder_that_others_can_write_is_not_used() {
+    fn what_others_can_write_is_refused() {
         use std::os::unix::fs::PermissionsExt;
-        let (_folder, config) = here("cache");
+        let (folder, config) = here("cache");
         let key = digest::of_bytes(b"kernel");
         let object = keep(&open(&config), b"object", &key);
         let inner = object.parent().unwrap();
-        fs::set_permissions(inner, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(config.targets(), []);
-        let cache = open(&config);
-        assert!(matches!(find(&cache, &key), Found::Missing));
-        let output = cache.output().unwrap();
+        let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (path, good) in [(inner, 0o700), (folder.path(), 0o700)] {
+            mode(path, 0o777);
+            let error = Cache::open(&config, &target()).err().unwrap().to_string();
+            assert!(error.contains(&format!("chmod go-w {}", path.display())), "{error}");
+            assert_eq!(config.check().unwrap_err().to_string(), error);
+            mode(path, good);
+        }
+        config.check().unwrap();
+        for (path, good) in [(&object, 0o644), (&inner.join(format!("{key}.ref")), 0o644)] {
+            mode(path, 0o664);
+            let cache = open(&config);
+            let error = cache.find(&key, &mut cache.opening()).err().unwrap().to_string();
+            assert!(error.contains(&format!("{} can be changed by other users", path.display())), "{error}");
+            assert!(error.contains(&format!("chmod -R go-w {}", inner.display())), "{error}");
+            mode(path, good);
+        }
+        assert!(matches!(find(&open(&config), &key), Found::Object(_)));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn nothing_is_kept_where_others_can_write() {
+        use std::os::unix::fs::PermissionsExt;
+        let (folder, config) = here("outer/cache");
+        let outer = folder.path().join("outer");
+        fs::create_dir(&outer).unwrap();
+        fs::set_permissions(&outer, fs::Permissions::from_mode(0o777)).unwrap();
+        let output = open(&config).output().unwrap();
         let warning = output.warning().unwrap().to_string();
-        assert!(warning.contains("other users can write"), "{warning}");
-        assert_ne!(output.folder(), inner);
+        assert!(warning.contains("compiled again at every start"), "{warning}");
+        assert!(warning.contains(&format!("chmod go-w {}", outer.display())), "{warning}");
+        assert!(!output.folder().starts_with(&outer));
+        let ahead = Cache::ahead(&outer.join("ahead"), &[], &target()).unwrap();
+        assert!(matches!(ahead.output(), Err(Error::Untrusted(_))));
     }
 
     #[test]

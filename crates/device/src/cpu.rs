@@ -41,6 +41,8 @@ pub struct CpuConfig {
     pub progress: Option<Progress>,
     /// Whether to end the step that is under way.
     pub stop: Option<Stop>,
+    /// Whether to end compilers that run; [`Device::load`] then fails with [`Error::Stopped`].
+    pub stop_compiling: Option<Stop>,
 }
 
 /// Asked again and again while a step runs, by all workers: once it says so, the step ends with [`Error::Stopped`].
@@ -60,6 +62,7 @@ impl CpuConfig {
             compile_jobs: threads,
             progress: None,
             stop: None,
+            stop_compiling: None,
         }
     }
 }
@@ -81,7 +84,7 @@ impl Cpu {
     /// there is none, the best of the targets that kernels are there for is taken.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], [`Error::BadCompiler`],
+    /// [`Error::NoCompiler`], [`Error::BadCompiler`], [`Error::CompilerTime`], [`Error::Untrusted`],
     /// [`Error::CompilerTooOld`], [`Error::IsaUnavailable`], [`Error::OtherTargets`],
     /// [`Error::Threads`].
     pub fn new(config: &CpuConfig) -> Result<Cpu> {
@@ -90,8 +93,9 @@ impl Cpu {
             warnings.push(warning);
             Tuned::default()
         });
-        let cache = Cache::open(&config.cache, &target);
+        let cache = Cache::open(&config.cache, &target)?;
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
+        let objects = objects.stopped_by(config.stop_compiling.clone());
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
         let other = config.threads_batch.filter(|&threads| threads != pool.workers());
         let batch_pool = other.map(|threads| Pool::new(threads, SPIN).map(Arc::new)).transpose()?;

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
+/// Length of a [`Digest`].
+pub(crate) const DIGITS: usize = 64;
+
 /// A SHA-256 digest as 64 hexadecimal digits.
 pub(crate) type Digest = String;
 

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gguf::dequant::DequantError;
 use ir::interp::kernel::KernelError;
+
+use crate::trust::{Refusal, Unopened};
 
 /// The result of anything that a device does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -118,6 +121,20 @@ pub enum Error {
         path: PathBuf,
         /// The reason.
         source: io::Error,
+    },
+    /// Others than root and the user may have changed kernels, so they are not loaded.
+    #[error("kernels are not loaded from where others may have changed them: {0}")]
+    Untrusted(#[from] Refusal),
+    /// A compiler did not end.
+    #[error(
+        "{} did not end within {} s and was ended; if it is only slow, raise --cc-timeout, else name another with --cc",
+        path.display(), limit.as_secs_f64()
+    )]
+    CompilerTime {
+        /// The compiler.
+        path: PathBuf,
+        /// How long it was waited for.
+        limit: Duration,
     },
     /// A compiled kernel could not be opened.
     #[error("cannot load compiled kernels from {}: {reason}", object.display())]
@@ -286,6 +303,14 @@ impl Error {
                 Error::DiskFull { folder: path.parent().unwrap_or(path).to_path_buf() }
             }
             _ => Error::Cache { action, path: path.to_path_buf(), source },
+        }
+    }
+
+    /// As [`Error::cache`], or what is not trusted.
+    pub(crate) fn unopened(action: &'static str, path: &Path, unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::Refused(refusal) => Error::Untrusted(refusal),
+            Unopened::Io(error) => Error::cache(action, path, error),
         }
     }
 }

@@ -1,16 +1,14 @@
 //! Folders that code is loaded from, and folders that live for a moment.
 
 use std::fs;
-use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-
-/// Permissions of folders for this user, and for all.
-pub(crate) const PRIVATE: u32 = 0o700;
-pub(crate) const PUBLIC: u32 = 0o755;
+use crate::publish::{self, PRIVATE};
+use crate::trust::{Trust, Unopened};
 
 /// What was made for a moment and is older belongs to nobody.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(24 * 3600);
@@ -57,45 +55,13 @@ pub(crate) fn sweep(folder: &Path, prefixes: &[&str]) {
     }
 }
 
-/// Makes the folder, and checks that it is ours and can be written.
-pub(crate) fn prepare(folder: &Path, mode: u32) -> io::Result<()> {
-    make(folder, true, mode)?;
-    trusted(folder)?;
+/// Makes the folder, and checks that code may be loaded from it and that it can be written.
+pub(crate) fn prepare(folder: &Path, mode: u32, mut trust: Trust) -> std::result::Result<(), Unopened> {
+    publish::folder(folder, mode)?;
+    trust.folder(folder)?;
     let probe = folder.join(unique_name(PROBE));
-    fs::write(&probe, b"kernloom")?;
-    fs::remove_file(&probe)
-}
-
-#[cfg(unix)]
-fn make(folder: &Path, recursive: bool, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(recursive).mode(mode).create(folder)
-}
-
-#[cfg(not(unix))]
-fn make(folder: &Path, recursive: bool, _mode: u32) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(recursive).create(folder)
-}
-
-/// Code is loaded from the folder, so nobody else may write to it.
-#[cfg(unix)]
-pub(crate) fn trusted(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = fs::metadata(folder)?;
-    // SAFETY: geteuid reads one number and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if metadata.uid() != user && metadata.uid() != 0 {
-        return Err(io::Error::other("it belongs to another user"));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::other("other users can write to it"));
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-pub(crate) fn trusted(folder: &Path) -> io::Result<()> {
-    fs::metadata(folder).map(|_| ())
+    publish::create(&probe)?.write_all(b"kernloom")?;
+    Ok(fs::remove_file(&probe)?)
 }
 
 /// A fresh private folder that lives as long as this value.
@@ -106,7 +72,7 @@ impl BuildFolder {
     pub(crate) fn new(parent: &Path, prefix: &str) -> Result<Self> {
         let folder = parent.join(unique_name(prefix));
         // Not recursive: a folder that is already there is somebody else's.
-        make(&folder, false, PRIVATE).map_err(|error| Error::cache("make", &folder, error))?;
+        publish::new_folder(&folder, PRIVATE).map_err(|error| Error::cache("make", &folder, error))?;
         Ok(BuildFolder(folder))
     }
 

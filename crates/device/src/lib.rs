@@ -57,6 +57,7 @@ pub mod bandwidth;
 pub mod cache;
 #[cfg(target_os = "linux")]
 mod cgroup;
+mod child;
 pub mod cpu;
 mod digest;
 pub mod error;
@@ -72,9 +73,12 @@ mod pool;
 pub mod processor;
 pub mod profile;
 mod programs;
+pub mod publish;
 mod region;
+mod shared_object;
 pub mod threads;
 pub mod toolchain;
+pub mod trust;
 pub mod tuned;
 mod units;
 mod validate;
@@ -103,6 +107,7 @@ pub use objects::{CompileReport, Progress};
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
 pub use threads::default_threads;
 pub use toolchain::{Toolchain, ToolchainConfig};
+pub use trust::Refusal;
 pub use tuned::TunedPlans;
 
 /// Something that can run programs.

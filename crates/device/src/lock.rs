@@ -2,7 +2,8 @@
 //!
 //! An advisory lock on a file that all users share. The system releases it
 //! when its holder ends, however that happens. The holder's process and
-//! command line stand in the file, so that who waits can say for whom.
+//! command line stand in the file, so that who waits can say for whom; only
+//! who made the file can write there, and the others lock it all the same.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -10,6 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::publish;
 
 /// Who holds a lock, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +36,11 @@ impl Holder {
             Ok(_) => text.split_once(' ').unwrap_or_default(),
             Err(_) => Default::default(),
         };
-        Holder { pid: pid.parse().ok(), command: command.trim().into() }
+        // Who locks a file of another user leaves there what it found.
+        match pid.parse().ok().filter(|&pid| system::is_there(pid)) {
+            Some(pid) => Holder { pid: Some(pid), command: command.trim().replace(char::is_control, " ") },
+            None => Holder::default(),
+        }
     }
 
     fn write(&self, file: &mut File) -> io::Result<()> {
@@ -144,16 +150,18 @@ fn existing(path: &Path) -> io::Result<File> {
         system::no_links(&mut options);
         options
     };
-    match options(true).open(path) {
+    let file = match options(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options(false).open(path),
         opened => opened,
+    }?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
     }
+    Ok(file)
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    let file = options.open(path)?;
+    let file = publish::create(path)?;
     system::share(&file)?;
     Ok(file)
 }
@@ -183,12 +191,19 @@ mod system {
     }
 
     pub(super) fn no_links(options: &mut OpenOptions) {
-        options.custom_flags(libc::O_NOFOLLOW);
+        // Nor is a pipe waited for.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     }
 
-    /// Lets all users write the file, whatever the mask of this process.
+    /// Lets all users read the file, which is enough to lock it, whatever the mask of this process.
     pub(super) fn share(file: &File) -> io::Result<()> {
-        file.set_permissions(Permissions::from_mode(0o666))
+        file.set_permissions(Permissions::from_mode(0o644))
+    }
+
+    /// Whether there is such a process, whoever it belongs to.
+    pub(super) fn is_there(pid: u32) -> bool {
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
     }
 }
 
@@ -205,6 +220,10 @@ mod system {
 
     pub(super) fn share(_file: &File) -> io::Result<()> {
         Ok(())
+    }
+
+    pub(super) fn is_there(_: u32) -> bool {
+        true
     }
 }
 

@@ -5,11 +5,11 @@
 //! function is renamed after its key, so that equal names with other sources
 //! can live in one process.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,9 +19,11 @@ use compiler::program::{Kernel, Program};
 use crate::cache::{Cache, Found, Output, Warning};
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
-use crate::folder::{self, BuildFolder};
+use crate::folder::BuildFolder;
 use crate::isa::Target;
-use crate::toolchain::{FLAGS, Lazy, Toolchain};
+use crate::shared_object::SharedObject;
+use crate::toolchain::{FLAGS, Lazy, Toolchain, Untranslated};
+use crate::{Stop, publish};
 
 /// Part of every key; changes when the way kernels are compiled changes.
 const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 2");
@@ -79,6 +81,8 @@ pub(crate) struct Objects {
     /// Translation units of a program at most.
     units: usize,
     progress: Option<Progress>,
+    /// Whether to end compilers that run.
+    stop: Option<Stop>,
 }
 
 impl Objects {
@@ -102,7 +106,13 @@ impl Objects {
             jobs,
             units: jobs * UNITS_PER_JOB,
             progress,
+            stop: None,
         }
+    }
+
+    /// Ends compilers when it is told to.
+    pub(crate) fn stopped_by(self, stop: Option<Stop>) -> Objects {
+        Objects { stop, ..self }
     }
 
     /// As [`Objects::open`], in units of which the machine knows nothing, so that all machines build the same objects.
@@ -146,15 +156,15 @@ impl Objects {
     fn provide(
         &self,
         program: &Program,
-        mut take: impl FnMut(usize, &Path, &Digest) -> Result<()>,
+        mut take: impl FnMut(usize, &SharedObject, &Digest) -> Result<()>,
     ) -> Result<CompileReport> {
         let start = Instant::now();
         let keys: Vec<Digest> = program.kernels.iter().map(|kernel| self.key(&program.prelude, kernel)).collect();
-        let mut proved = HashSet::new();
+        let mut opening = self.cache.opening();
         let mut warnings = Vec::new();
         let mut missing = Vec::new();
         for (i, key) in keys.iter().enumerate() {
-            let damaged = match self.cache.find(key, &mut proved) {
+            let damaged = match self.cache.find(key, &mut opening)? {
                 Found::Object(object) => match take(i, &object, key) {
                     Ok(()) => continue,
                     // Another would not do either.
@@ -209,12 +219,12 @@ impl Objects {
         let folder = self.cache.output()?.build_folder()?;
         let (source, assembly) = (folder.path().join("kernels.c"), folder.path().join("kernels.s"));
         fs::write(&source, unit_source(program, &keys, &all)).map_err(|e| Error::cache("write", &source, e))?;
-        match self.compiler.get()?.assembly(folder.path(), &self.flags) {
+        match self.compiler.get()?.assembly(folder.path(), &self.flags, self.stop.as_ref()) {
             Ok(()) => fs::read_to_string(&assembly).map_err(|e| Error::cache("read", &assembly, e)),
-            Err(failure) => {
-                let kernel = program.name.clone();
-                Err(Error::Compile { kernel, message: failure.first_error, source_path: source })
+            Err(Untranslated::Refused { first_error: message, .. }) => {
+                Err(Error::Compile { kernel: program.name.clone(), message, source_path: source })
             }
+            Err(Untranslated::Ended(error)) => Err(error),
         }
     }
 
@@ -260,7 +270,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// Compiles all units, several at a time.
-    fn build(&self, units: &[Vec<usize>]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+    fn build(&self, units: &[Vec<usize>]) -> Result<Vec<(Vec<usize>, SharedObject)>> {
         let all = units.iter().map(Vec::len).sum();
         let done = AtomicUsize::new(0);
         let tell = |kernels: usize| {
@@ -305,7 +315,7 @@ impl Job<'_> {
 
     /// Compiles one unit; if it fails, its kernels one by one, to find the
     /// one to blame.
-    fn build_unit(&self, unit: &[usize]) -> Result<Vec<(Vec<usize>, PathBuf)>> {
+    fn build_unit(&self, unit: &[usize]) -> Result<Vec<(Vec<usize>, SharedObject)>> {
         let text = unit_source(self.program, self.keys, unit);
         let folder = self.output.build_folder()?;
         match self.compile(&text, &folder)? {
@@ -318,7 +328,7 @@ impl Job<'_> {
         }
     }
 
-    fn build_alone(&self, i: usize) -> Result<PathBuf> {
+    fn build_alone(&self, i: usize) -> Result<SharedObject> {
         let kernel = &self.program.kernels[i];
         let text = unit_source(self.program, self.keys, &[i]);
         let folder = self.output.build_folder()?;
@@ -329,7 +339,7 @@ impl Job<'_> {
         let name: String = kernel.symbol.chars().take(100).collect();
         let name = format!("kernloom-failed-{name}-{}.c", &self.keys[i][..8]);
         let source_path = self.output.failures().join(name);
-        fs::write(&source_path, text).map_err(|error| Error::cache("write", &source_path, error))?;
+        publish::file(&source_path, text.as_bytes()).map_err(|error| Error::cache("write", &source_path, error))?;
         Err(Error::Compile { kernel: kernel.symbol.clone(), message, source_path })
     }
 
@@ -341,10 +351,13 @@ impl Job<'_> {
         let source = folder.path().join("kernels.c");
         let object = folder.path().join("kernels.so");
         fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
-        match self.compiler.compile(folder.path(), &self.objects.flags) {
+        match self.compiler.compile(folder.path(), &self.objects.flags, self.objects.stop.as_ref()) {
             Ok(()) => Ok(Ok(object)),
-            Err(failure) if failure.disk_full => Err(Error::DiskFull { folder: self.output.folder().to_path_buf() }),
-            Err(failure) => Ok(Err(failure.first_error)),
+            Err(Untranslated::Ended(error)) => Err(error),
+            Err(Untranslated::Refused { disk_full: true, .. }) => {
+                Err(Error::DiskFull { folder: self.output.folder().to_path_buf() })
+            }
+            Err(Untranslated::Refused { first_error, .. }) => Ok(Err(first_error)),
         }
     }
 }
@@ -364,44 +377,23 @@ fn unit_source(program: &Program, keys: &[Digest], unit: &[usize]) -> String {
     text
 }
 
-/// Shared objects that are open, by path.
+/// Shared objects that are open, by path: their names say what is in them.
 #[derive(Default)]
 struct OpenObjects {
     libraries: HashMap<PathBuf, libloading::Library>,
 }
 
 impl OpenObjects {
-    fn function(&mut self, object: &Path, key: &Digest) -> Result<KernelFunction> {
-        let failed = |error: libloading::Error| match object.parent() {
-            Some(folder) if folder::forbids_code(folder) => Error::NoExec { folder: folder.to_path_buf() },
-            _ => Error::Open { object: object.to_path_buf(), reason: error.to_string() },
-        };
-        if !self.libraries.contains_key(object) {
-            // SAFETY: the object was compiled from kernels, which have no
-            // initialisers, by this process or by one that could write to a
-            // folder that only its owner can write; its digest was checked.
-            let library = unsafe { open(object) }.map_err(failed)?;
-            self.libraries.insert(object.to_path_buf(), library);
+    fn function(&mut self, object: &SharedObject, key: &Digest) -> Result<KernelFunction> {
+        if !self.libraries.contains_key(&object.path) {
+            self.libraries.insert(object.path.clone(), object.load()?);
         }
         let symbol = object_symbol(key);
         // SAFETY: every kernel has this signature by the contract of
         // `Program`, and the symbol names the kernel by the digest of its
         // source. The library outlives the pointer: `Loaded` holds both.
-        unsafe { self.libraries[object].get::<KernelFunction>(symbol.as_bytes()) }
+        unsafe { self.libraries[&object.path].get::<KernelFunction>(symbol.as_bytes()) }
             .map(|function| *function)
-            .map_err(failed)
+            .map_err(|error| object.unusable(error.to_string()))
     }
-}
-
-#[cfg(unix)]
-unsafe fn open(object: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
-    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-    // SAFETY: the caller vouches for the object.
-    unsafe { Library::open(Some(object), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
-}
-
-#[cfg(not(unix))]
-unsafe fn open(object: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
-    // SAFETY: the caller vouches for the object.
-    unsafe { libloading::Library::new(object) }
 }

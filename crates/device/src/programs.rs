@@ -2,20 +2,23 @@
 //!
 //! What a program follows from is known before it is compiled: the model, the sizes, the options, and the compiler, which
 //! is this executable. Its name on disk is the digest of all of that, and its file begins with the digest of what
-//! follows: a damaged one is as good as none. The last [`MOST`] that were used stay.
+//! follows: a damaged one is as good as none. So is one that others may have changed ([`crate::trust`]): what it says of
+//! buffers and launches is what kernels believe. The last [`MOST`] that were used stay.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::digest::{self, Digest};
-use crate::folder::unique_name;
+use crate::publish;
+use crate::trust::Trust;
 
 /// Files in a folder at most: every context and every build of the executable has files of its own.
 const MOST: usize = 32;
 
-/// Names end in it; until they are whole, they begin with it.
+/// Names end in it.
 pub(crate) const PROGRAM: &str = "program";
 
 /// The name of a program that follows from this text; none if the executable cannot be read.
@@ -27,33 +30,34 @@ fn name(follows_from: &str) -> Option<String> {
 }
 
 /// The bytes of a program, from the first folder that has it whole.
-pub(crate) fn find<'a>(folders: impl IntoIterator<Item = &'a PathBuf>, follows_from: &str) -> Option<Vec<u8>> {
+pub(crate) fn find<'a>(
+    folders: impl IntoIterator<Item = &'a PathBuf>,
+    follows_from: &str,
+    mut trust: Trust,
+) -> Option<Vec<u8>> {
     let name = name(follows_from)?;
-    folders.into_iter().find_map(|folder| read(&folder.join(&name)))
+    folders.into_iter().find_map(|folder| read(&folder.join(&name), &mut trust))
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = fs::read(path).ok()?;
+fn read(path: &Path, trust: &mut Trust) -> Option<Vec<u8>> {
+    let mut file = trust.open(path).ok()?.file;
+    let mut bytes = vec![];
+    file.read_to_end(&mut bytes).ok()?;
     let (proof, program) = bytes.split_first_chunk::<64>()?;
     if digest::of_bytes(program).as_bytes() != proof {
         return None;
     }
     bytes.drain(..64);
     // Those that were used last stay; a folder that cannot be written loses none.
-    let _ = fs::File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = file.set_modified(SystemTime::now());
     Some(bytes)
 }
 
 /// Writes a program. What goes wrong here costs time at the next start, and nothing now.
 pub(crate) fn keep(folder: &Path, follows_from: &str, program: &[u8]) -> Option<()> {
     let path = folder.join(name(follows_from)?);
-    let fresh = folder.join(unique_name(PROGRAM));
     let bytes = [digest::of_bytes(program).as_bytes(), program].concat();
-    let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written.ok()?;
+    publish::file(&path, &bytes).ok()?;
     drop_oldest(folder)
 }
 
@@ -87,10 +91,10 @@ mod tests {
     fn what_was_kept_is_found_by_what_it_follows_from() {
         let folder = folder();
         let folders = [folder.path().to_path_buf()];
-        assert_eq!(find(&folders, "a model"), None);
+        assert_eq!(find(&folders, "a model", Trust::default()), None);
         keep(folder.path(), "a model", b"program").unwrap();
-        assert_eq!(find(&folders, "a model").as_deref(), Some(&b"program"[..]));
-        assert_eq!(find(&folders, "another"), None);
+        assert_eq!(find(&folders, "a model", Trust::default()).as_deref(), Some(&b"program"[..]));
+        assert_eq!(find(&folders, "another", Trust::default()), None);
     }
 
     #[test]
@@ -102,10 +106,10 @@ mod tests {
         let whole = fs::read(path).unwrap();
         for damaged in [&whole[..whole.len() - 1], &whole[..10], b"", &[&whole[..], b"s"].concat()] {
             fs::write(path, damaged).unwrap();
-            assert_eq!(find(&folders, "a model"), None);
+            assert_eq!(find(&folders, "a model", Trust::default()), None);
         }
         keep(folder.path(), "a model", b"program").unwrap();
-        assert!(find(&folders, "a model").is_some());
+        assert!(find(&folders, "a model", Trust::default()).is_some());
     }
 
     #[test]
@@ -118,10 +122,10 @@ mod tests {
             let path = folder.path().join(name(&i.to_string()).unwrap());
             fs::File::options().append(true).open(path).unwrap().set_modified(hours_ago(MOST - i)).unwrap();
         }
-        assert!(find(&folders, "0").is_some());
+        assert!(find(&folders, "0", Trust::default()).is_some());
         keep(folder.path(), "new", b"program").unwrap();
         assert_eq!(files(folder.path()).len(), MOST);
-        assert!(find(&folders, "1").is_none(), "the oldest that nobody has used since");
-        assert!(["0", "2", "new"].iter().all(|text| find(&folders, text).is_some()));
+        assert!(find(&folders, "1", Trust::default()).is_none(), "the oldest that nobody has used since");
+        assert!(["0", "2", "new"].iter().all(|text| find(&folders, text, Trust::default()).is_some()));
     }
 }

@@ -6,9 +6,12 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use crate::Stop;
+use crate::child::{self, Ended, Limits};
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Target};
 
@@ -34,6 +37,13 @@ pub const FLAGS: [&str; 14] = [
     "-fvisibility=default",
 ];
 
+/// How long a compiler may take for one call unless said otherwise: the largest unit of kernels takes some seconds.
+pub const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// What it gets of that to say what it is and whether it knows flags, and at least, if the limit is not less.
+const SHARE_TO_ANSWER: u32 = 12;
+const TIME_TO_ANSWER: Duration = Duration::from_secs(10);
+
 /// Names that are tried when none is configured.
 const USUAL_NAMES: &[&str] = &["cc", "gcc", "clang"];
 
@@ -52,19 +62,27 @@ const CROSS_NAMES: [(&str, &[&str], &str); 2] = [
 ];
 
 /// Which compiler to use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolchainConfig {
     /// This one, a path or a name on the search path, and no other.
     pub compiler: Option<PathBuf>,
     /// Folders to look in, in order.
     pub search: Vec<PathBuf>,
+    /// How long one call of it may take.
+    pub time_limit: Duration,
+}
+
+impl Default for ToolchainConfig {
+    fn default() -> Self {
+        ToolchainConfig { compiler: None, search: vec![], time_limit: TIME_LIMIT }
+    }
 }
 
 impl ToolchainConfig {
     /// No explicit compiler, and the folders of the `PATH` of this process.
     pub fn from_environment() -> Self {
         let search = env::var_os("PATH").unwrap_or_default();
-        ToolchainConfig { compiler: None, search: env::split_paths(&search).collect() }
+        ToolchainConfig { search: env::split_paths(&search).collect(), ..ToolchainConfig::default() }
     }
 
     /// Whether a file with the name of a compiler is there; it is not asked what it is.
@@ -99,6 +117,8 @@ pub struct Toolchain {
     path: PathBuf,
     family: Family,
     version: String,
+    /// How long one call may take.
+    time_limit: Duration,
 }
 
 impl Toolchain {
@@ -106,7 +126,7 @@ impl Toolchain {
     ///
     /// # Errors
     /// [`Error::NoCompiler`] if there is none, [`Error::BadCompiler`] if it
-    /// does not run or is neither gcc nor clang.
+    /// does not run or is neither gcc nor clang, [`Error::CompilerTime`] if it hangs.
     pub fn find(config: &ToolchainConfig) -> Result<Toolchain> {
         Toolchain::find_for(config, env::consts::ARCH)
     }
@@ -123,7 +143,7 @@ impl Toolchain {
         };
         if let Some(path) = names.iter().find_map(|name| config.locate(name)) {
             // It is run in other folders.
-            return Toolchain::identify(std::path::absolute(&path).unwrap_or(path));
+            return Toolchain::identify(std::path::absolute(&path).unwrap_or(path), config.time_limit);
         }
         let looked_for = names.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", ");
         Err(match cross {
@@ -134,13 +154,11 @@ impl Toolchain {
         })
     }
 
-    fn identify(path: PathBuf) -> Result<Toolchain> {
+    fn identify(path: PathBuf, time_limit: Duration) -> Result<Toolchain> {
         let ask = |arguments: &[&str]| {
-            let bad = |reason: String| Error::BadCompiler { path: path.clone(), reason };
-            let output = command(&path).args(arguments).output();
-            let output = output.map_err(|error| bad(error.to_string()))?;
+            let output = called(command(&path).args(arguments), &path, to_answer(time_limit))?;
             if !output.status.success() {
-                return Err(bad(first_error(&output)));
+                return Err(Error::BadCompiler { path: path.clone(), reason: first_error(&output) });
             }
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
@@ -160,7 +178,7 @@ impl Toolchain {
         } else {
             return Err(Error::BadCompiler { reason: format!("'{first}' is neither gcc nor clang"), path });
         };
-        Ok(Toolchain { path, family, version })
+        Ok(Toolchain { path, family, version, time_limit })
     }
 
     /// Where it is.
@@ -184,18 +202,22 @@ impl Toolchain {
     /// # Errors
     /// [`Error::CompilerTooOld`] if not even the lowest level is left.
     pub fn narrow(&self, target: Target) -> Result<Target> {
-        let Err(mut reason) = self.accepts(&target.flags()) else {
+        let Some(mut reason) = self.complaint(&target.flags())? else {
             return Ok(target);
         };
-        let extras: Vec<_> =
-            target.extras.iter().copied().filter(|extra| self.accepts(extra.flags()).is_ok()).collect();
+        let mut extras = vec![];
+        for extra in &target.extras {
+            if self.complaint(extra.flags())?.is_none() {
+                extras.push(*extra);
+            }
+        }
         let lower = Isa::available().into_iter().rev().filter(|isa| *isa <= target.isa);
         for isa in lower {
             let extras = if isa == target.isa { extras.clone() } else { Vec::new() };
             let narrowed = Target { isa, extras };
-            match self.accepts(&narrowed.flags()) {
-                Ok(()) => return Ok(narrowed),
-                Err(complaint) => reason = complaint,
+            match self.complaint(&narrowed.flags())? {
+                None => return Ok(narrowed),
+                Some(complaint) => reason = complaint,
             }
         }
         Err(Error::CompilerTooOld { compiler: self.version.clone(), target: target.to_string(), reason })
@@ -206,45 +228,60 @@ impl Toolchain {
     /// # Errors
     /// [`Error::CompilerTooOld`] if not.
     pub(crate) fn able_to(self, target: &Target) -> Result<Toolchain> {
-        match self.accepts(&target.flags()) {
-            Ok(()) => Ok(self),
-            Err(reason) => Err(Error::CompilerTooOld { compiler: self.version, target: target.to_string(), reason }),
+        match self.complaint(&target.flags())? {
+            None => Ok(self),
+            Some(reason) => Err(Error::CompilerTooOld { compiler: self.version, target: target.to_string(), reason }),
         }
     }
 
-    /// Whether it takes these flags; its first complaint if not.
-    fn accepts(&self, flags: &[&str]) -> std::result::Result<(), String> {
-        let output = command(&self.path).args(FLAGS).args(flags).args(["-fsyntax-only", "-x", "c", "-"]).output();
-        match output {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(first_error(&output)),
-            Err(error) => Err(error.to_string()),
-        }
+    /// Its first complaint about these flags, if it has one.
+    fn complaint(&self, flags: &[&str]) -> Result<Option<String>> {
+        let mut command = command(&self.path);
+        command.args(FLAGS).args(flags).args(["-fsyntax-only", "-x", "c", "-"]);
+        let output = called(&mut command, &self.path, to_answer(self.time_limit))?;
+        Ok((!output.status.success()).then(|| first_error(&output)))
     }
 
     /// Compiles `kernels.c` of a folder to `kernels.so`; temporary files stay
     /// in the folder.
-    pub(crate) fn compile(&self, folder: &Path, flags: &[&str]) -> std::result::Result<(), Failure> {
-        self.translate(folder, flags, &["-o", "kernels.so", "kernels.c", "-lm"])
+    pub(crate) fn compile(
+        &self,
+        folder: &Path,
+        flags: &[&str],
+        stop: Option<&Stop>,
+    ) -> std::result::Result<(), Untranslated> {
+        self.translate(folder, flags, &["-o", "kernels.so", "kernels.c", "-lm"], stop)
     }
 
     /// As [`Toolchain::compile`], to assembly in `kernels.s`.
-    pub(crate) fn assembly(&self, folder: &Path, flags: &[&str]) -> std::result::Result<(), Failure> {
-        self.translate(folder, flags, &["-S", "-fno-asynchronous-unwind-tables", "-o", "kernels.s", "kernels.c"])
+    pub(crate) fn assembly(
+        &self,
+        folder: &Path,
+        flags: &[&str],
+        stop: Option<&Stop>,
+    ) -> std::result::Result<(), Untranslated> {
+        let what = ["-S", "-fno-asynchronous-unwind-tables", "-o", "kernels.s", "kernels.c"];
+        self.translate(folder, flags, &what, stop)
     }
 
-    fn translate(&self, folder: &Path, flags: &[&str], what: &[&str]) -> std::result::Result<(), Failure> {
-        let output = command(&self.path).current_dir(folder).env("TMPDIR", folder).args(flags).args(what).output();
-        match output {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(Failure {
-                first_error: first_error(&output),
-                disk_full: String::from_utf8_lossy(&output.stderr).contains("No space left on device"),
-            }),
-            Err(error) => {
-                Err(Failure { first_error: format!("cannot run {}: {error}", self.path.display()), disk_full: false })
-            }
+    fn translate(
+        &self,
+        folder: &Path,
+        flags: &[&str],
+        what: &[&str],
+        stop: Option<&Stop>,
+    ) -> std::result::Result<(), Untranslated> {
+        let mut command = command(&self.path);
+        command.current_dir(folder).env("TMPDIR", folder).args(flags).args(what);
+        let limits = Limits { time: self.time_limit, stop };
+        let output = called(&mut command, &self.path, limits).map_err(Untranslated::Ended)?;
+        if output.status.success() {
+            return Ok(());
         }
+        Err(Untranslated::Refused {
+            first_error: first_error(&output),
+            disk_full: String::from_utf8_lossy(&output.stderr).contains("No space left on device"),
+        })
     }
 }
 
@@ -280,17 +317,37 @@ impl Lazy {
     }
 }
 
-/// Why a source did not compile.
+/// Why there is no translation of a source.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) first_error: String,
-    pub(crate) disk_full: bool,
+pub(crate) enum Untranslated {
+    /// The compiler says no; another source may do.
+    Refused { first_error: String, disk_full: bool },
+    /// The compiler could not be run, or was ended.
+    Ended(Error),
+}
+
+/// Limits of a call in which a compiler only has to answer.
+fn to_answer(time_limit: Duration) -> Limits<'static> {
+    Limits { time: (time_limit / SHARE_TO_ANSWER).max(TIME_TO_ANSWER).min(time_limit), stop: None }
+}
+
+/// Calls a compiler.
+fn called(command: &mut Command, path: &Path, limits: Limits<'_>) -> Result<Output> {
+    child::output(command, limits).map_err(|ended| {
+        let bad = |reason| Error::BadCompiler { path: path.to_path_buf(), reason };
+        match ended {
+            Ended::Failed(error) => bad(format!("it cannot be run: {error}")),
+            Ended::Printed(bytes) => bad(format!("it printed more than {} MiB and was ended", bytes >> 20)),
+            Ended::TimeLimit(limit) => Error::CompilerTime { path: path.to_path_buf(), limit },
+            Ended::Stopped => Error::Stopped,
+        }
+    })
 }
 
 fn command(path: &Path) -> Command {
     let mut command = Command::new(path);
     // Messages are searched for "error:", in English.
-    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command.env("LC_ALL", "C");
     // Variables by which gcc and clang would take flags or headers that are
     // in no key.
     for name in ["CPATH", "C_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"] {
@@ -357,7 +414,7 @@ mod tests {
     #[test]
     fn an_unknown_flag_is_a_complaint() {
         let toolchain = Toolchain::find(&ToolchainConfig::from_environment()).unwrap();
-        let complaint = toolchain.accepts(&["-mavx9000"]).unwrap_err();
+        let complaint = toolchain.complaint(&["-mavx9000"]).unwrap().unwrap();
         assert!(complaint.contains("avx9000"), "{complaint}");
     }
 }

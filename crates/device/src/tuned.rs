@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use compiler::{KernelKey, Setting, Tuned};
@@ -14,9 +13,11 @@ use compiler::{KernelKey, Setting, Tuned};
 use crate::cache::{CacheConfig, Warning};
 use crate::digest;
 use crate::error::{Error, Result};
-use crate::folder::{self, PRIVATE, unique_name};
+use crate::folder;
 use crate::isa::Target;
 use crate::processor;
+use crate::publish::{self, FRESH, PRIVATE};
+use crate::trust::{Trust, Unopened};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "tuned-2";
@@ -27,14 +28,12 @@ const HEAD: &str = "kernloom tuned plans";
 /// Digits of the processor's digest in the name of a file.
 const NAME: usize = 16;
 
-/// Names of files that are not whole yet begin with it.
-const FRESH: &str = "fresh";
-
 /// The plans that were found for a target on this processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunedPlans {
     file: PathBuf,
     processor: String,
+    trust: Trust,
 }
 
 impl TunedPlans {
@@ -45,7 +44,7 @@ impl TunedPlans {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone()).join(LAYOUT);
         let name = &digest::of_bytes(processor.as_bytes())[..NAME];
         let file = folder.join(format!("{}-{target}-{name}", target.isa.architecture()));
-        Some(TunedPlans { file, processor })
+        Some(TunedPlans { file, processor, trust: Trust::with(&config.trusted) })
     }
 
     /// The file.
@@ -56,11 +55,17 @@ impl TunedPlans {
     /// The plans; none if no search was made.
     ///
     /// # Errors
-    /// [`Warning::TunedIgnored`] for a file that cannot be read or is damaged.
+    /// [`Warning::TunedIgnored`] for a file that cannot be read, is damaged, or may have been changed by others.
     pub fn read(&self) -> Result<Tuned, Warning> {
         let ignored = |reason: String| Warning::TunedIgnored { file: self.file.clone(), reason };
-        match fs::read_to_string(&self.file) {
-            Ok(text) => self.parse(&text).ok_or_else(|| ignored("it is damaged".into())),
+        let mut text = String::new();
+        let read = match self.trust.clone().open(&self.file) {
+            Ok(mut opened) => opened.file.read_to_string(&mut text),
+            Err(Unopened::Refused(refusal)) => return Err(ignored(refusal.to_string())),
+            Err(Unopened::Io(error)) => Err(error),
+        };
+        match read {
+            Ok(_) => self.parse(&text).ok_or_else(|| ignored("it is damaged".into())),
             // Nor is there anything where a file stands in the way of the folder.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(Tuned::default())
@@ -72,10 +77,11 @@ impl TunedPlans {
     /// Checks that plans can be kept, before time is spent on finding some.
     ///
     /// # Errors
-    /// [`Error::Cache`] for a folder that cannot be made or written, or that others can write to.
+    /// [`Error::Cache`] for a folder that cannot be made or written, [`Error::Untrusted`] for one that others can change.
     pub fn prepare(&self) -> Result<()> {
         let folder = self.folder();
-        folder::prepare(folder, PRIVATE).map_err(|error| Error::cache("write", folder, error))?;
+        folder::prepare(folder, PRIVATE, self.trust.clone())
+            .map_err(|error| Error::unopened("write", folder, error))?;
         folder::sweep(folder, &[FRESH]);
         Ok(())
     }
@@ -92,10 +98,7 @@ impl TunedPlans {
                 None => all.0.remove(&key),
             };
         }
-        let fresh = self.folder().join(unique_name(FRESH));
-        fs::write(&fresh, self.text(&all))
-            .and_then(|()| fs::rename(&fresh, &self.file))
-            .map_err(|error| Error::cache("write", &self.file, error))
+        publish::file(&self.file, self.text(&all).as_bytes()).map_err(|error| Error::cache("write", &self.file, error))
     }
 
     fn folder(&self) -> &Path {
@@ -134,12 +137,14 @@ mod tests {
     use crate::folder::BuildFolder;
     use crate::isa::Isa;
     use compiler::cpu::plan::Plan;
+    use std::fs;
 
     fn here() -> (BuildFolder, TunedPlans) {
         let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();
         let config = CacheConfig {
             folder: Some(folder.path().join("cache")),
             ready: vec![],
+            trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
         let plans = TunedPlans::of(&config, &Target { isa: Isa::Avx2, extras: vec![] }).unwrap();

@@ -273,7 +273,7 @@ fn a_kernel_that_does_not_define_its_symbol_is_an_error() {
 fn no_compiler_no_device() {
     let folder = Folder::new();
     let mut config = config(&folder, 1);
-    config.toolchain = ToolchainConfig { compiler: None, search: vec![folder.0.clone()] };
+    config.toolchain = ToolchainConfig { search: vec![folder.0.clone()], ..ToolchainConfig::default() };
     let error = Cpu::new(&config).err().unwrap();
     assert!(matches!(error, Error::NoCompiler { .. }));
 }
@@ -309,7 +309,7 @@ fn kernels_built_ahead_run_without_a_compiler() {
     let toolchain = ToolchainConfig::from_environment();
     // Not all that the machine has: what is there is taken.
     let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
-    let ahead = Ahead::new(&target, &toolchain, &ready.0, 2, None).unwrap();
+    let ahead = Ahead::new(&target, &toolchain, &ready.0, &[], 2, None).unwrap();
     let program = counting("count", 5, 8);
     assert_eq!(ahead.build(&program).unwrap().compiled, 1);
     assert_eq!(ahead.build(&program).unwrap().compiled, 0);
@@ -331,7 +331,7 @@ fn kernels_built_ahead_do_not_depend_on_the_machine_that_builds() {
     let objects = |jobs: usize| {
         let ready = Folder::new();
         let target = device::Target { isa: device::Isa::Scalar, extras: vec![] };
-        let ahead = Ahead::new(&target, &ToolchainConfig::from_environment(), &ready.0, jobs, None).unwrap();
+        let ahead = Ahead::new(&target, &ToolchainConfig::from_environment(), &ready.0, &[], jobs, None).unwrap();
         ahead.build(&many(20)).unwrap();
         let mut names: Vec<_> =
             files(&ready.0, "so").iter().filter_map(|path| Some(path.file_name()?.to_owned())).collect();
@@ -345,7 +345,7 @@ fn kernels_built_ahead_do_not_depend_on_the_machine_that_builds() {
 fn kernels_of_other_machines_are_refused() {
     let (folder, ready) = (Folder::new(), Folder::new());
     let foreign = if cfg!(target_arch = "aarch64") { "x86_64-avx2" } else { "aarch64-neon" };
-    let place = ready.0.join("kernels-2").join(foreign);
+    let place = ready.0.join("kernels-3").join(foreign);
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("some.ref"), "").unwrap();
     let error = Cpu::new(&without_compiler(&folder, &ready.0)).err().unwrap();

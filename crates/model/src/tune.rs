@@ -159,12 +159,19 @@ pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outco
         tried: 0,
         wrong: vec![],
     };
-    let end = if search.time.is_zero() { End::Complete } else { tuner.search(deadline)? };
+    let end = if search.time.is_zero() { Ok(End::Complete) } else { tuner.search(deadline) };
+    let end = unless_stopped(end)?;
     let mut outcome = tuner.outcome(step, &first, end);
     if end != End::Interrupted {
-        tuner.prove(&mut outcome)?;
+        let proved = tuner.prove(&mut outcome).map(|()| outcome.end);
+        outcome.end = unless_stopped(proved)?;
     }
     Ok(outcome)
+}
+
+/// A compiler that was told to end is an end of the search like others.
+fn unless_stopped(end: Result<End, EngineError>) -> Result<End, EngineError> {
+    end.or_else(|error| if error.is_stopped() { Ok(End::Interrupted) } else { Err(error) })
 }
 
 /// The kernel of each launch.

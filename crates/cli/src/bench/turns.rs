@@ -50,6 +50,11 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
         fuse: if given("fuse") { new.kernels.fuse } else { flags.kernels.fuse },
         cc: if given("cc") { new.kernels.cc } else { flags.kernels.cc.clone() },
+        trusted_folders: match given("trusted_folders") {
+            true => new.kernels.trusted_folders,
+            false => flags.kernels.trusted_folders.clone(),
+        },
+        cc_timeout: if given("cc_timeout") { new.kernels.cc_timeout } else { flags.kernels.cc_timeout },
     };
     let engine = EngineFlags {
         threads: if given("threads") { new.threads } else { flags.threads },

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Kernels, and the user's state.
 pub fn look(config: &CacheConfig) -> Vec<Finding> {
     let kernels = match &config.folder {
-        Some(folder) => of_kernels(folder),
+        Some(folder) => of_kernels(folder, config),
         None => Finding::poor(
             "kernel cache",
             "no folder: neither XDG_CACHE_HOME nor HOME is set",
@@ -20,11 +20,18 @@ pub fn look(config: &CacheConfig) -> Vec<Finding> {
     [Some(kernels), state].into_iter().flatten().collect()
 }
 
-fn of_kernels(folder: &Path) -> Finding {
+fn of_kernels(folder: &Path, config: &CacheConfig) -> Finding {
     let text = format!("{}: {}", folder.display(), contents(folder));
     let Some(there) = existing(folder) else {
         return Finding::poor("kernel cache", text, "there is no such file system");
     };
+    if let Err(device::Error::Untrusted(refusal)) = config.check() {
+        return Finding::bad(
+            "kernel cache",
+            format!("{text}; {} {}", refusal.path.display(), refusal.why),
+            refusal.advice,
+        );
+    }
     let mount = mount(&there);
     if mount.as_ref().is_some_and(|mount| mount.noexec) {
         let advice = "it is mounted noexec: name a folder that code may be loaded from with --kernel-cache";

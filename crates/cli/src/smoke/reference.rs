@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use anyhow::Context;
+use device::publish;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ impl References {
         }
         let text = serde_json::to_string_pretty(said)? + "\n";
         let cannot = || format!("cannot write {}", path.display());
-        std::fs::create_dir_all(&self.0).with_context(cannot)?;
-        std::fs::write(&path, text).with_context(cannot)?;
+        publish::folder(&self.0, publish::PRIVATE).with_context(cannot)?;
+        publish::file(&path, text.as_bytes()).with_context(cannot)?;
         Ok(Outcome::Kept(path))
     }
 

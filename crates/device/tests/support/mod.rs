@@ -39,10 +39,16 @@ pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
         threads_batch: None,
         target: None,
         toolchain: ToolchainConfig::from_environment(),
-        cache: CacheConfig { folder: Some(folder.join("cache")), ready: vec![], temporary: folder.0.clone() },
+        cache: CacheConfig {
+            folder: Some(folder.join("cache")),
+            ready: vec![],
+            trusted: vec![],
+            temporary: folder.0.clone(),
+        },
         compile_jobs: 2,
         progress: None,
         stop: None,
+        stop_compiling: None,
     }
 }
 
