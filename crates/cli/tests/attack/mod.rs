@@ -87,8 +87,13 @@ impl Case {
         Case::new(name, accepted, move |port| vec![wire::post(port, path, body().as_bytes())])
     }
 
-    /// Bytes as they are.
+    /// Bytes as they are, of a client that waits.
     pub fn raw(name: impl Into<String>, accepted: &'static [u16], bytes: impl Fn() -> Vec<u8> + 'static) -> Case {
+        Case::new(name, accepted, move |port| vec![Response::read(wire::send(port, &bytes()))])
+    }
+
+    /// Bytes after which the client sends no more, though the server may wait for it.
+    pub fn cut(name: impl Into<String>, accepted: &'static [u16], bytes: impl Fn() -> Vec<u8> + 'static) -> Case {
         Case::new(name, accepted, move |port| vec![wire::send_all(port, &bytes())])
     }
 
@@ -181,20 +186,19 @@ impl Server {
         let witness = Witness::start(self.port, &self.text);
         let (answers, seen) = (case.run(self.port), witness.end());
         let took = began.elapsed();
-        if let Some(status) = self.child.try_wait().expect("a child") {
-            println!("{}: {status}, {took:.1?}", case.name);
-            self.begin_anew();
-            return vec![anyhow!("the server died: {status}")];
-        }
-        let peak = peak(self.child.id()).saturating_sub(self.before.memory);
+        let highest = peak(self.child.id()).unwrap_or(0).saturating_sub(self.before.memory);
         let statuses: Vec<u16> = answers.iter().flatten().map(|answer| answer.status).collect();
-        println!("{}: {statuses:?}, {took:.1?}, peak +{peak} MiB", case.name);
-        let bounded = (peak <= PEAK).then_some(()).ok_or_else(|| anyhow!("it took {peak} MiB"));
+        println!("{}: {statuses:?}, {took:.1?}, peak +{highest} MiB", case.name);
+        let bounded = (highest <= PEAK).then_some(()).ok_or_else(|| anyhow!("it took {highest} MiB"));
         let rest = self.gives_back().and_then(|()| if case.leaves { self.rests() } else { Ok(()) });
-        if rest.is_err() {
+        let lives = match self.child.try_wait().expect("a child") {
+            Some(status) => Err(anyhow!("the server died: {status}")),
+            None => Ok(()),
+        };
+        if rest.is_err() || lives.is_err() {
             self.begin_anew();
         }
-        [answers.map(drop), seen, bounded, rest].into_iter().filter_map(Result::err).collect()
+        [lives, answers.map(drop), seen, bounded, rest].into_iter().filter_map(Result::err).collect()
     }
 
     /// Another server, for the cases after one that did harm.

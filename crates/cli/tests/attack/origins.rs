@@ -16,7 +16,7 @@ fn bare(port: u16, method: &str, path: &str, headers: &str, body: &str) -> Respo
     let headers = headers.replace("PORT", &port.to_string());
     let head =
         format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
-    wire::send_all(port, (head + body).as_bytes())
+    Response::read(wire::send(port, (head + body).as_bytes()))
 }
 
 fn get(path: &'static str, accepted: &'static [u16], headers: &'static str) -> Case {

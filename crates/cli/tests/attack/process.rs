@@ -34,9 +34,9 @@ pub fn of_family(pid: u32) -> Holds {
     family(pid).into_iter().filter_map(of).fold(Holds::default(), Add::add)
 }
 
-/// The most that a process had in memory since [`forget_peak`], in MiB.
-pub fn peak(pid: u32) -> u64 {
-    mebibytes(pid, "VmHWM:").expect("it lives")
+/// The most that a process had in memory since [`forget_peak`], in MiB, if it lives.
+pub fn peak(pid: u32) -> Option<u64> {
+    mebibytes(pid, "VmHWM:")
 }
 
 /// Begins to watch for the most that a process has in memory.

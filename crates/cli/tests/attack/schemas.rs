@@ -311,9 +311,13 @@ pub fn patterned() -> Vec<Case> {
 pub fn malformed() -> Vec<Case> {
     let mut cases = vec![];
     for field in FIELDS.iter().filter(|field| field.name.contains("tool")) {
-        for schema in ["5", "\"x\"", "[]", "[1]", r#"{"type":5}"#, r#"{"properties":[]}"#] {
+        for schema in ["5", "\"x\"", "[]", "[1]"] {
             let name = format!("{schema} as {}", field.name);
             cases.push(Case::post(name, field.path, REFUSED, move || ask(field, schema)));
+        }
+        for schema in [r#"{"type":5}"#, r#"{"properties":[]}"#, r#"{"required":5}"#] {
+            let name = format!("{schema} as {}", field.name);
+            cases.push(Case::post(name, field.path, ANY, move || ask(field, schema)));
         }
     }
     for choice in [
@@ -321,11 +325,10 @@ pub fn malformed() -> Vec<Case> {
         "5",
         "[]",
         "{}",
-        r#"{"type":"nothing"}"#,
         r#"{"type":"function"}"#,
         r#"{"type":"function","function":{}}"#,
         r#"{"type":"function","function":{"name":5}}"#,
-        r#"{"mode":"whatever"}"#,
+        r#"{"function":[]}"#,
     ] {
         for (path, before) in [
             (
