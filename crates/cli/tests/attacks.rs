@@ -24,9 +24,7 @@ fn schemas_that_recurse_harm_nobody() {
 
 #[test]
 fn schemas_that_loop_or_are_large_harm_nobody() {
-    let mut server = Server::start(&[]);
-    server.survives(schemas::endless());
-    server.survives(schemas::large());
+    Server::start(&[]).survives(schemas::endless().into_iter().chain(schemas::large()));
 }
 
 #[test]
@@ -41,9 +39,7 @@ fn what_is_no_tool_is_refused() {
 
 #[test]
 fn bodies_harm_nobody() {
-    let mut server = Server::start(&[]);
-    server.survives(bodies::too_long());
-    server.survives(bodies::within());
+    Server::start(&[]).survives(bodies::too_long().into_iter().chain(bodies::within()));
 }
 
 #[test]
@@ -53,17 +49,13 @@ fn bodies_of_a_higher_limit_harm_nobody() {
 
 #[test]
 fn fields_harm_nobody() {
-    let mut server = Server::start(&[]);
-    server.survives(fields::senseless());
-    server.survives(fields::many());
-    server.survives(fields::long_names());
+    let cases = fields::senseless().into_iter().chain(fields::many()).chain(fields::long_names());
+    Server::start(&[]).survives(cases);
 }
 
 #[test]
 fn connections_harm_nobody() {
-    let mut server = Server::start(&[]);
-    server.survives(connections::idle());
-    server.survives(connections::broken());
+    Server::start(&[]).survives(connections::idle().into_iter().chain(connections::broken()));
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Server {
 
     /// Sends each case while somebody else uses the server, and looks at what it holds afterwards. All that is wrong is
     /// told at the end.
-    pub fn survives(&mut self, cases: Vec<Case>) {
+    pub fn survives(&mut self, cases: impl IntoIterator<Item = Case>) {
         let mut wrong = vec![];
         for case in cases {
             if self.text.is_empty() {
