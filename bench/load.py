@@ -5,8 +5,10 @@
                   [--rounds 2] [--against KERNLOOM] [FLAGS of kernloom serve]
 
 Every reply is compared with the one that the same prompt gets alone (greedy). Where they differ, the two tokens must be
-near ties: batches sum in another order. A reply that is lost, cut, or of another prompt fails the run, as do memory that
-grows and places that are not free at the end. With --llama-server, or --against with another build of kernloom, the same
+near ties: batches sum in another order; with --batch-invariant nothing may differ. Replies that must follow a grammar are
+checked against that. A reply that is lost, cut, or of another prompt fails the run, as do memory that
+grows, descriptors that stay open and places that are not free at the end. Memory and descriptors, of the server and of
+what it has started, are printed each minute. With --llama-server, or --against with another build of kernloom, the same
 load goes to that too, in turns; all get the same threads. With --temperature tokens are drawn, and replies are not
 compared. Needs nothing but Python, and Linux.
 """
@@ -16,6 +18,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +27,8 @@ import time
 import urllib.request
 from statistics import median
 
+from processes import holds
+
 SUBJECTS = "fox dog cat bird boy girl king queen farmer baker fish tree river stone cloud star".split()
 DEEDS = ["found a key", "lost a ball", "went to the sea", "made a cake", "saw the moon", "met a friend", "was sad",
          "had a plan", "ran home", "told a lie"]
@@ -31,16 +36,30 @@ PROMPTS = [f"Once there was a {s} who {d}. One day the {s}" for s in SUBJECTS fo
 TOKENS = 48
 TICKS = os.sysconf("SC_CLK_TCK")
 NEAR = 0.25  # Greatest difference of log-probabilities between two tokens of which either may come.
-KINDS = [("stream", 70), ("whole", 10), ("leaves", 8), ("leaves at once", 4), ("slow", 4), ("junk", 4)]
+KINDS = [("stream", 60), ("whole", 10), ("ruled", 8), ("leaves", 8), ("leaves at once", 4), ("cut", 3), ("slow", 3),
+         ("junk", 4)]
+# What only this server has to take: grammars, and requests that would break it.
+OURS = {"ruled", "cut"}
+RULES = [({"grammar": "root ::= (\"yes\" | \"no\") [.!]"}, re.compile(r"(yes|no)[.!]")),
+         ({"json_schema": {"enum": ["fox", "dog", 7, None]}}, re.compile(r'"fox"|"dog"|7|null')),
+         ({"json_schema": {"type": "string", "pattern": "^[a-c]{2,5}$"}}, re.compile(r'"[a-c]{2,5}"'))]
+CHAIN = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(1200)}
+JUNK = [b"{", b"\xff\xfe", b"[" * 50000, b'{"prompt": 5}', b'{"prompt": "a", "top_p": "x"}', b'{"prompt": "a", "n": 1e9}']
+HARMFUL = [b'{"prompt":"a","x":[' + b"[]," * 1_300_000 + b"[]]}", b'{"prompt":"a","grammar":"root ::= (((("}',
+           json.dumps({"prompt": "a", "json_schema": {"$ref": "#/$defs/d0", "$defs": CHAIN}}).encode(),
+           json.dumps({"prompt": "a", "grammar": "root ::= " + "(" * 300_000}).encode()]
+SLACK = 16  # Descriptors that a helper of the server may have open at the end.
 
 
 class Lost(Exception):
     pass
 
 
-async def send(port, path, body):
+async def send(port, path, body, length=None):
+    """A connection that has sent a body, of which this may be the beginning."""
+    length = len(body) if length is None else length
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
     return reader, writer
@@ -86,6 +105,7 @@ class Load:
         self.sampling = {"temperature": temperature, "top_k": 40, "top_p": 0.95, "min_p": 0.05} if temperature else {}
         self.expected, self.counts, self.wrong, self.differ = {}, {}, [], []
         self.first, self.between, self.total, self.tokens, self.memory = [], [], [], 0, []
+        self.exact = False
 
     def get(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as response:
@@ -103,15 +123,30 @@ class Load:
             self.differ.append((kind, prompt, tokens))
 
     async def one(self, rng):
-        kind = rng.choices([k for k, _ in KINDS], [w for _, w in KINDS])[0]
+        kinds = [(k, w) for k, w in KINDS if self.name != "llama-server" or k not in OURS]
+        kind = rng.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
         prompt = rng.choice(PROMPTS)
         began = time.monotonic()
         if kind == "junk":
-            junk = [b"{", b"\xff\xfe", b"[" * 50000, b'{"prompt": 5}', b'{"prompt": "a", "top_p": "x"}']
+            junk = JUNK if self.name == "llama-server" else JUNK + HARMFUL
             status, _ = await ask(self.port, "/completion", rng.choice(junk))
             # llama-server says 500 to some of it; ours must not.
             if status < 400 or (self.name != "llama-server" and status >= 500):
                 self.wrong.append(f"junk got {status}")
+        elif kind == "ruled":
+            rule, follows = rng.choice(RULES)
+            status, body = await ask(self.port, "/completion", request(prompt, False, **rule))
+            if status == 200:
+                text = json.loads(body)["content"]
+                if not follows.fullmatch(text):
+                    self.wrong.append(f"{text!r} does not follow {rule}")
+            elif status != 429:
+                self.wrong.append(f"{kind}: {status} {body[:100]}")
+        elif kind == "cut":
+            whole = request(prompt, False)
+            reader, writer = await send(self.port, "/completion", whole[: rng.randrange(len(whole))], len(whole))
+            await asyncio.sleep(rng.random() / 5)
+            writer.close()
         elif kind == "whole":
             status, body = await ask(self.port, "/completion", request(prompt, False, **self.sampling))
             if status != 200:
@@ -169,11 +204,20 @@ class Load:
                 self.wrong.append(f"{type(error).__name__}: {error}")
 
     async def watch(self, end):
+        self.before = holds(self.pid)
+        self.tell("at the start", self.before)
+        minute, minutes = time.monotonic() + 60, 0
         while time.monotonic() < end:
-            with open(f"/proc/{self.pid}/status") as status:
-                kib = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-            self.memory.append(kib / 1024)
+            now = holds(self.pid)
+            self.memory.append(now["memory"])
+            if time.monotonic() >= minute:
+                minute, minutes = minute + 60, minutes + 1
+                self.tell(f"after {minutes} min", now)
             await asyncio.sleep(0.5)
+
+    def tell(self, when, now):
+        print(f"  {self.name} {when}: {now['memory']:.0f} MiB, {now['descriptors']} descriptors, {now['threads']} threads, "
+              f"{now['processes']} processes; {sum(self.counts.values())} requests", flush=True)
 
     async def explain(self):
         """Finds out whether replies that differ do so at a near tie."""
@@ -208,9 +252,16 @@ class Load:
         await asyncio.gather(self.watch(end), *clients)
         elapsed, after, own = time.monotonic() - began, processor(self.pid), processor()[0] - own
         await asyncio.sleep(2)
+        now = holds(self.pid)
+        self.tell("at the end", now)
+        if now["descriptors"] > self.before["descriptors"] + SLACK:
+            self.wrong.append(f"descriptors: {self.before['descriptors']} before, {now['descriptors']} after")
         if any(slot["is_processing"] for slot in self.get("/slots")):
             self.wrong.append("a place is not free at the end")
-        await self.explain()
+        if self.exact:
+            self.wrong += [f"{kind}: another reply than alone: {prompt!r}" for kind, prompt, _ in self.differ]
+        else:
+            await self.explain()
         half = len(self.memory) // 2
         early, late = max(self.memory[: half + 1]), max(self.memory[half:])
         if late > early * 1.05 + 16:
@@ -250,6 +301,7 @@ def serve(name, command, args):
     process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log)
     try:
         load = Load(name, port, process.pid, args.clients, args.minutes * 60, args.temperature)
+        load.exact = "--batch-invariant" in command
         for _ in range(6000):
             if process.poll() is not None:
                 log.seek(0)

@@ -2,7 +2,7 @@
 
 mod exercise;
 
-use exercise::{Exercise, ROUTES};
+use exercise::{Exercise, MADE, ROUTES};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,25 @@ fn seeds_are_taken() {
     for bytes in grammars() {
         assert_eq!(exercise.ask_grammar(&bytes), Some(200), "{}", String::from_utf8_lossy(&bytes));
     }
+}
+
+/// Requests that are made of bytes which no fuzzer has chosen, some of each route.
+#[test]
+fn made_requests_are_survived() {
+    let exercise = Exercise::new();
+    let taken = made().iter().filter(|bytes| exercise.ask(bytes).0 == 200).count();
+    assert!(taken > 20, "{taken} of {} are taken", made().len());
+}
+
+/// Bytes to make requests of, by a generator of the simplest kind.
+fn made() -> Vec<Vec<u8>> {
+    let mut state = 20u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let routes = ROUTES.len() as u8 + 4;
+    (0..20 * routes).map(|at| [MADE, at % routes].into_iter().chain((0..200).map(|_| next())).collect()).collect()
 }
 
 fn input(route: &str, body: &Value) -> Vec<u8> {
@@ -124,7 +143,8 @@ fn grammars() -> Vec<Vec<u8>> {
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds() {
-    let requests = seeds().iter().map(|(route, body)| input(route, body)).collect();
+    let requests =
+        seeds().iter().map(|(route, body)| input(route, body)).chain(made().into_iter().step_by(10)).collect();
     for (of, all) in [("request", requests), ("grammar", grammars())] {
         std::fs::create_dir_all(corpus(of)).unwrap();
         for (at, bytes) in all.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! Any bytes as the body of any route, over a model that answers the same to everything: whatever comes, the answer is
+//! Any bytes as the body of any route, or as choices of what a request is made of, over a model that answers the same to everything: whatever comes, the answer is
 //! an HTTP response in the form of the API, no failure of the server's own.
 
 #![allow(dead_code)]
 
 mod characters;
+mod requests;
+mod words;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
@@ -39,6 +41,15 @@ pub const ROUTES: [&str; 13] = [
     "/apply-template",
     "/nothing",
 ];
+
+/// The first byte of a request that is made from the bytes behind it.
+pub const MADE: u8 = 128;
+
+/// Bytes of an error at most: it does not repeat what was sent.
+const MOST_OF_AN_ERROR: usize = 4 << 10;
+
+/// What is no word to a client.
+const INTERNAL: [&str; 3] = ["panicked", "assertion", "internal error"];
 
 /// A model whose tokens follow each other in turn.
 struct Turns {
@@ -141,30 +152,59 @@ impl Exercise {
         Some(self.ask(&[&[route as u8], body.as_bytes()].concat()).0)
     }
 
-    /// The first byte chooses the route, the rest is the body. The status of the response, and its text.
+    /// The first byte chooses the route, the rest is the body. The status of the response, and its text. From
+    /// [`MADE`] on it says that the request is made from the rest, its headers too.
     ///
     /// # Panics
     /// If the response is one that a server must not give.
     pub fn ask(&self, bytes: &[u8]) -> (u16, String) {
         let (route, body) = bytes.split_first().unwrap_or((&0, &[]));
+        if *route >= MADE {
+            return self.ask_made(body);
+        }
         let path = ROUTES[usize::from(*route) % ROUTES.len()];
-        let request = Request::builder().method(Method::POST).uri(path).body(Body::from(body.to_vec()));
+        let request = Request::builder().method(Method::POST).uri(path).header("host", "localhost");
+        self.send(path, request.body(Body::from(body.to_vec())).expect("a request"))
+    }
+
+    /// A request that is made from these bytes.
+    fn ask_made(&self, bytes: &[u8]) -> (u16, String) {
+        let made = requests::made(bytes, &ROUTES);
+        let mut request = Request::builder().method(made.method).uri(&made.path);
+        for (name, value) in &made.headers {
+            request = request.header(*name, value);
+        }
+        let told = format!("{} {} {:?}", made.method, made.path, made.headers);
+        let (status, text) = self.send(&told, request.body(Body::from(made.body)).expect("a request"));
+        assert!(!made.foreign || status >= 400, "{told}: {status}, and it is somebody else's page");
+        (status, text)
+    }
+
+    fn send(&self, path: &str, request: Request<Body>) -> (u16, String) {
         let router = server::router::router(self.app.clone());
         self.runtime.block_on(async {
-            let response = router.oneshot(request.expect("a request")).await.expect("a response");
+            let response = router.oneshot(request).await.expect("a response");
             let status = response.status().as_u16();
             let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap_or_default().to_owned());
             let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
             let text = std::str::from_utf8(&bytes).expect("UTF-8");
             let told = |text: &str| format!("{path}: {status} {text}");
             assert!(status != 500, "{}", told(text));
+            if status >= 400 {
+                assert!(text.len() <= MOST_OF_AN_ERROR, "{path}: an error of {} bytes", text.len());
+                assert!(!INTERNAL.iter().any(|word| text.contains(word)), "{}", told(text));
+            }
             match kind.as_deref() {
                 Some("text/event-stream; charset=utf-8") => {
                     assert_eq!(status, 200);
                     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|d| *d != "[DONE]");
                     data.for_each(|data| assert!(is_json(data), "{}", told(data)));
                 }
-                _ => assert!(is_json(text), "{}", told(text)),
+                Some(kind) if kind.starts_with("application/json") => {
+                    assert!(is_json(text) || text.is_empty(), "{}", told(text));
+                }
+                // The page, the counters, and answers without a body.
+                _ => assert!(status < 400 || text.is_empty(), "{}", told(text)),
             }
             (status, text.to_owned())
         })
