@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use gguf::plain;
+
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Target};
 
@@ -145,7 +147,7 @@ impl Toolchain {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let answer = ask(&["--version"])?;
-        let first = answer.lines().next().unwrap_or_default().trim();
+        let first = &*plain::line(answer.lines().next().unwrap_or_default().trim(), plain::QUOTE);
         let macros = ask(&["-dM", "-E", "-x", "c", "-"])?;
         let defines = |name: &str| {
             let defined = |line: &str| line.split_whitespace().nth(1) == Some(name);
@@ -305,7 +307,7 @@ fn first_error(output: &Output) -> String {
     let line =
         lines.clone().find(|line| line.contains("error:") || line.contains("No space left")).or_else(|| lines.next());
     match line {
-        Some(line) => line.to_string(),
+        Some(line) => plain::line(line, plain::QUOTE).into_owned(),
         None => format!("the compiler ended with {} and said nothing", output.status),
     }
 }

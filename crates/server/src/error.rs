@@ -4,6 +4,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gguf::plain;
 use model::chat::ChatError;
 use model::sampler::SamplerError;
 use model::scheduler::{Failure, Rejected};
@@ -31,7 +32,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a type.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {
-        let message = message.into();
+        let message = plain::lines(&message.into(), plain::MESSAGE).into_owned();
         ApiError { status, kind, message, code: None, param: None, overflow: None, retry_after: None }
     }
 
