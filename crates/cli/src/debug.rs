@@ -42,5 +42,5 @@ pub fn print(class: Class, compiled: &Compiled, level: u8) {
             let _ = writeln!(out, "IR of {}:\n{}", kernel.symbol, ir::print::kernel(&compiled.graph, body.root));
         }
     }
-    terminal::line(out.trim_end());
+    terminal::lines(out.trim_end());
 }

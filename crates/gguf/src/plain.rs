@@ -36,6 +36,11 @@ pub fn lines(text: &str, most: usize) -> Cow<'_, str> {
     made_plain(text, most, is_unsafe)
 }
 
+/// Whether [`lines`] has nothing to spell out.
+pub fn are_lines(text: &str) -> bool {
+    !text.contains(is_unsafe)
+}
+
 /// A text of at most `most` characters (40 at least) whatever they are, for `{:?}`, which spells them out.
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     made_plain(text, most, |_| false)
@@ -140,6 +145,7 @@ mod tests {
             let one = line(&text, most).into_owned();
             prop_assert!(!one.contains(is_hidden) && !one.contains(char::is_control));
             let several = lines(&text, most).into_owned();
+            prop_assert!(are_lines(&several));
             prop_assert!(!several.contains(|c: char| is_unsafe(c) || c.is_control() && c != '\n' && c != '\t'));
             for (shown, again) in [(&one, line(&one, most)), (&several, lines(&several, most))] {
                 prop_assert!(shown.chars().count() <= most_shown);
