@@ -86,7 +86,7 @@ impl Chat {
         }
         match command {
             Command::Exit => return Ok(false),
-            Command::Help => terminal::line(&command::help()),
+            Command::Help => terminal::lines(&command::help()),
             Command::Clear => {
                 self.messages.clear();
                 terminal::faint("a new conversation");
@@ -208,19 +208,19 @@ impl Chat {
                 let (used, all) = self.speaker.context();
                 let think = self.speaker.think.map_or("auto", |think| if think { "on" } else { "off" });
                 terminal::line(&format!("context: {used} of {all} tokens; {} messages", self.messages.len()));
-                terminal::line(&format!("system: {}", self.system.as_deref().unwrap_or("(none)")));
+                terminal::lines(&format!("system: {}", self.system.as_deref().unwrap_or("(none)")));
                 terminal::line(&format!("think: {think}"));
                 settings::show(&self.speaker);
             }
             "messages" => {
                 for message in self.whole() {
                     let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
-                    terminal::line(&format!("{}: {}", text("role"), text("content")));
+                    terminal::lines(&format!("{}: {}", text("role"), text("content")));
                 }
             }
             "thoughts" if self.thoughts.is_empty() => terminal::line("the last answer had no thoughts"),
-            "thoughts" => terminal::line(&self.thoughts),
-            "template" => terminal::line(self.speaker.tokenizer.chat_template().unwrap_or("the file has no template")),
+            "thoughts" => terminal::lines(&self.thoughts),
+            "template" => terminal::lines(self.speaker.tokenizer.chat_template().unwrap_or("the file has no template")),
             other => bail!("there is no '{other}' to show (messages, thoughts, template)"),
         }
         Ok(())

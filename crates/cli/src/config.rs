@@ -2,11 +2,12 @@
 
 use crate::arguments;
 use crate::failure::Usage;
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use crate::settings::{self, Setting, Source};
 use crate::spelling::closest;
 use crate::terminal;
 use clap::{Command, CommandFactory};
+use gguf::plain::{QUOTE, line};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
@@ -105,7 +106,8 @@ fn print(found: &[Of]) -> anyhow::Result<()> {
     let mut rows: Vec<([String; 3], Vec<&str>)> = vec![];
     for of in found {
         for setting in &of.settings {
-            let cells = [setting.name.clone(), setting.shown(), setting.source.to_string()];
+            let cells =
+                [setting.name.clone(), setting.shown(), setting.source.to_string()].map(|c| line(&c, QUOTE).into());
             match rows.iter_mut().find(|row| row.0 == cells) {
                 Some(row) => row.1.push(&of.command),
                 None => rows.push((cells, vec![&of.command])),
@@ -117,13 +119,14 @@ fn print(found: &[Of]) -> anyhow::Result<()> {
     }
     let width = |column: usize| rows.iter().map(|row| row.0[column].chars().count()).max().unwrap_or(0);
     let (names, values, sources) = (width(0), width(1).min(40), width(2));
-    let mut out = Stdout;
+    let mut text = String::new();
     for ([name, value, source], commands) in &rows {
         let line = match found.len() {
             1 => format!("{name:names$}  {value:values$}  {source}"),
             _ => format!("{name:names$}  {value:values$}  {source:sources$}  {}", commands.join(" ")),
         };
-        writeln!(out, "{}", line.trim_end())?;
+        text += line.trim_end();
+        text.push('\n');
     }
-    Ok(out.flush()?)
+    output::print(&text)
 }

@@ -11,7 +11,7 @@ pub const DECISIONS: u8 = 3;
 
 /// Prints everything up to a level; the device adds 6, assembly.
 pub fn print(class: Class, compiled: &Compiled, level: u8) {
-    terminal::line(text(class, compiled, level).trim_end());
+    terminal::lines(text(class, compiled, level).trim_end());
 }
 
 /// What a launch has to provide, in words.

@@ -4,10 +4,11 @@ mod caches;
 mod trial;
 
 use crate::open::{self, bytes};
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use crate::settings;
 use anyhow::bail;
 use device::{Isa, Target, Toolchain, ToolchainConfig};
+use gguf::plain::{self, MESSAGE};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -99,14 +100,14 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
         writeln!(Stdout, "{text}")?;
     } else {
-        let mut out = Stdout;
+        let mut text = String::new();
         for f in &findings {
-            writeln!(out, "{:8} {:13} {}", f.state.word(), f.area, f.text)?;
+            text += &format!("{:8} {:13} {}\n", f.state.word(), f.area, plain::line(&f.text, MESSAGE));
             if let Some(advice) = &f.advice {
-                writeln!(out, "{:22} -> {advice}", "")?;
+                text += &format!("{:22} -> {}\n", "", plain::line(advice, MESSAGE));
             }
         }
-        out.flush()?;
+        output::print(&text)?;
     }
     match findings.iter().filter(|f| f.state == State::Bad).count() {
         0 => Ok(()),

@@ -1,9 +1,10 @@
 //! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
 
 use crate::output;
-use crate::settings::Source;
+use crate::settings::{self, Source};
 use crate::terminal;
 use clap::error::ErrorKind;
+use gguf::plain;
 use model::engine::EngineError;
 use std::io::{self, ErrorKind as IoKind, Write};
 use std::process::ExitCode;
@@ -70,7 +71,7 @@ pub fn of_usage(error: &clap::Error, source: Option<&Source>) -> ExitCode {
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        let printed = error.print().and_then(|()| io::stdout().flush());
+        let printed = print_help(error).and_then(|()| io::stdout().flush());
         return match printed {
             _ if error.use_stderr() => ExitCode::from(2),
             Ok(()) => ExitCode::SUCCESS,
@@ -88,6 +89,17 @@ pub fn of_usage(error: &clap::Error, source: Option<&Source>) -> ExitCode {
         None => terminal::line(&format!("{text}; see --help")),
     }
     ExitCode::from(2)
+}
+
+/// Prints the help. It repeats variables: colours are left out where one of them would bring its own.
+fn print_help(error: &clap::Error) -> io::Result<()> {
+    let variables = settings::variables();
+    if variables.iter().all(|value| plain::are_lines(value)) {
+        return error.print();
+    }
+    let text = error.render().to_string();
+    let text = plain::lines(&text, usize::MAX);
+    if error.use_stderr() { io::stderr().write_all(text.as_bytes()) } else { io::stdout().write_all(text.as_bytes()) }
 }
 
 /// A text without line breaks and runs of spaces.

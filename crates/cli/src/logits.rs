@@ -1,13 +1,14 @@
 //! `logits`: the logits of every token of a list, as little-endian f32 `[tokens, vocabulary]`.
 
 use crate::arguments::{EngineFlags, ModelFile};
+use crate::failure::Usage;
 use crate::interrupt;
 use crate::numbers::Tokens;
 use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::{Context, bail};
 use gguf::Partial;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 /// What to compute.
@@ -30,6 +31,10 @@ pub struct Arguments {
 
 /// Writes the logits.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let to_stdout = args.out.as_os_str() == "-";
+    if to_stdout && std::io::stdout().is_terminal() {
+        return Err(Usage("the numbers of logits are no text for a terminal; name a file with --out".into()).into());
+    }
     let Tokens(tokens) = &args.tokens;
     if tokens.is_empty() {
         bail!("--tokens is empty; give token ids separated by commas");
@@ -44,7 +49,6 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let classes = opened.engine.classes(0..tokens.len());
     opened.prepare(&classes)?;
-    let to_stdout = args.out.as_os_str() == "-";
     let cannot = || match to_stdout {
         true => "cannot write the output".to_owned(),
         false => format!("cannot write {}", args.out.display()),

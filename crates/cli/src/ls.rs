@@ -2,8 +2,9 @@
 
 use crate::arguments::FetchFlags;
 use crate::models::{self, Row};
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use crate::terminal;
+use gguf::plain::name;
 use hub::error::bytes;
 use hub::table::MODELS;
 use hub::{Entry, Hub};
@@ -25,17 +26,14 @@ pub struct Arguments {
 /// Lists.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let hub = models::hub(&FetchFlags { offline: true, ..FetchFlags::default() })?;
-    let text = match args.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&in_json(&hub, args.all))?),
-        false => in_text(&hub, args.all),
-    };
-    let mut out = Stdout;
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
     if !args.json {
+        output::print(&in_text(&hub, args.all))?;
         remarks(&hub);
+        return Ok(());
     }
-    Ok(())
+    let mut out = Stdout;
+    writeln!(out, "{}", serde_json::to_string_pretty(&in_json(&hub, args.all))?)?;
+    Ok(out.flush()?)
 }
 
 fn in_json(hub: &Hub, all: bool) -> Value {
@@ -62,7 +60,7 @@ fn in_text(hub: &Hub, all: bool) -> String {
         |entry: &Entry| entry.used.and_then(|time| time.elapsed().ok()).map_or("?".into(), |ago| since(ago.as_secs()));
     let row = |entry: Entry| {
         let file = entry.files[0].rsplit('/').next().unwrap_or_default().to_owned();
-        [entry.repo.clone(), entry.quant.clone(), bytes(entry.bytes), used(&entry), file]
+        [entry.repo.clone(), entry.quant.clone(), bytes(entry.bytes), used(&entry), file].map(|cell| name(&cell).into())
     };
     rows.extend(hub.entries().into_iter().map(row));
     let mut text = if rows.len() > 1 { table(&rows) } else { String::new() };

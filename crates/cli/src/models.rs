@@ -4,6 +4,7 @@ use crate::arguments::FetchFlags;
 use crate::failure::Usage;
 use crate::output::Stdout;
 use crate::terminal;
+use gguf::plain;
 use hub::error::bytes;
 use hub::table::{self, Model};
 use hub::{Event, Hub, Settings, Watch};
@@ -100,7 +101,7 @@ struct Shown {
 impl Shown {
     fn say(&self, text: &str) {
         match &*self.bar.borrow() {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(plain::line(text, plain::MESSAGE)),
             None => terminal::line(text),
         }
     }
@@ -115,7 +116,7 @@ impl Shown {
             None => "{msg} {decimal_bytes}, {decimal_bytes_per_sec}",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(total.unwrap_or(0)).with_style(style).with_message(short.to_owned());
+        let bar = ProgressBar::new(total.unwrap_or(0)).with_style(style).with_message(plain::name(short).into_owned());
         *self.bar.borrow_mut() = Some(bar);
     }
 

@@ -9,7 +9,7 @@ use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::{Options, Tuned};
 use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Interpreter, Isa, Stop, Target, Warning};
-use gguf::Gguf;
+use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
@@ -310,7 +310,7 @@ impl Opened {
                 let compiled = self.engine.compile(variant)?;
                 debug::print(class, compiled, self.flags.debug);
                 if let (6, Some(cpu)) = (self.flags.debug, &self.cpu) {
-                    terminal::line(&cpu.assembly(&compiled.program)?);
+                    terminal::lines(&cpu.assembly(&compiled.program)?);
                 }
             }
             self.engine.prepare(variant)?;
@@ -372,7 +372,7 @@ pub fn description(file: &Gguf) -> String {
     let text = |key: &str| file.metadata().find::<&str>(key).ok().flatten().map(str::to_owned);
     let arch = text("general.architecture").unwrap_or_else(|| "unknown".into());
     let size = text("general.size_label").unwrap_or_else(|| short_count(parameters(file)));
-    format!("{arch} {size} {}", main_type(file))
+    format!("{} {} {}", plain::name(&arch), plain::name(&size), main_type(file))
 }
 
 /// Number of weights.

@@ -1,10 +1,9 @@
 //! Text to stdout as it comes, thoughts apart from answers.
 
-use crate::output::Stdout;
+use crate::output::{Stdout, Styled};
 use crate::terminal::{self, DIM, NORMAL};
 use model::chat::{ReasoningSplitter, Split};
 use model::sampler::StopStrings;
-use std::io::Write;
 
 /// Prints an answer, and keeps it.
 pub struct Printer<W = Stdout> {
@@ -33,7 +32,7 @@ impl Printer {
     }
 }
 
-impl<W: Write> Printer<W> {
+impl<W: Styled> Printer<W> {
     fn to(out: W, styled: bool, splitter: Option<ReasoningSplitter>, stops: &[String]) -> Printer<W> {
         Printer {
             out,
@@ -87,7 +86,7 @@ impl<W: Write> Printer<W> {
             return Ok(());
         }
         if self.styled && !self.dim {
-            self.write(DIM)?;
+            self.out.style(DIM)?;
             self.dim = true;
         }
         self.write(text)
@@ -118,7 +117,8 @@ impl<W: Write> Printer<W> {
 
     fn brighten(&mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.dim) {
-            self.write(NORMAL)?;
+            self.out.style(NORMAL)?;
+            self.out.flush()?;
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl<W: Write> Printer<W> {
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         self.out.write_all(text.as_bytes())?;
         self.out.flush()?;
-        if text != DIM && text != NORMAL && !text.is_empty() {
+        if !text.is_empty() {
             self.at_line_start = text.ends_with('\n');
         }
         Ok(())
@@ -136,6 +136,13 @@ impl<W: Write> Printer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Styled for Vec<u8> {
+        fn style(&mut self, sequence: &'static str) -> std::io::Result<()> {
+            self.extend(sequence.bytes());
+            Ok(())
+        }
+    }
 
     /// What is printed of these pieces, which begin inside a thought.
     fn printed(styled: bool, shows_thoughts: bool, pieces: &[&str]) -> String {

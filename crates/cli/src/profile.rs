@@ -7,7 +7,7 @@ use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::open::{self, Opened, Positions};
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use crate::peaks;
 use crate::terminal;
 use crate::tune::TuneFlag;
@@ -114,9 +114,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let view = View { args, opened: &opened, class, marks, total, bandwidth };
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&view.json())?) } else { view.text() };
+    if !args.json {
+        return output::print(&view.text());
+    }
     let mut out = Stdout;
-    out.write_all(text.as_bytes())?;
+    writeln!(out, "{}", serde_json::to_string_pretty(&view.json())?)?;
     Ok(out.flush()?)
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use hub::error::bytes;
 use hub::remove::Removal;
 use hub::{Entry, Hub};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// What to remove.
 #[derive(clap::Args, Debug)]
@@ -73,8 +73,7 @@ fn agreed(question: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(Usage(format!("{question} There is no terminal to ask on; give -y")).into());
     }
-    write!(std::io::stderr(), "{question} [y/N] ")?;
-    std::io::stderr().flush()?;
+    terminal::ask(&format!("{question} [y/N]"));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("cannot read stdin")?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -251,6 +251,14 @@ impl Setting {
     }
 }
 
+/// What the variables say that the help repeats: those that a flag names itself.
+pub fn variables() -> Vec<String> {
+    let all = Arguments::command();
+    let args = all.get_subcommands().flat_map(Command::get_arguments);
+    let values = args.filter_map(Arg::get_env).filter_map(std::env::var_os);
+    values.map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
 /// The names of all flags of all commands.
 pub fn names(all: &Command) -> impl Iterator<Item = &str> {
     let args = all.get_subcommands().flat_map(Command::get_arguments);

@@ -3,8 +3,9 @@
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
 use crate::models;
 use crate::open::{self, Positions, bytes};
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use device::{Device, Null, Target};
+use gguf::plain::{self, MESSAGE};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
 use model::engine::{Engine, EngineOptions, Sharing};
@@ -40,15 +41,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let path = &args.model.resolve()?;
     let file = open::file(path)?;
     let needs = needs(args, &file);
-    let text = match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&in_json(path, &file, &needs))?;
-            format!("{text}\n")
-        }
-        false => in_text(path, &file, &needs),
-    };
+    if !args.json {
+        return output::print(&in_text(path, &file, &needs));
+    }
     let mut out = Stdout;
-    out.write_all(text.as_bytes())?;
+    writeln!(out, "{}", serde_json::to_string_pretty(&in_json(path, &file, &needs))?)?;
     Ok(out.flush()?)
 }
 
@@ -119,22 +116,23 @@ fn types(file: &Gguf) -> Vec<OfType> {
 fn in_text(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -> String {
     let mut out = String::new();
     let files = if file.shards() > 1 { format!(" in {} files", file.shards()) } else { String::new() };
-    let _ =
-        writeln!(out, "{}: GGUF version {}, {}{files}", path.display(), file.version(), bytes(plan::file_bytes(file)));
+    let (name, size) = (path.display().to_string(), bytes(plan::file_bytes(file)));
+    let _ = writeln!(out, "{}: GGUF version {}, {size}{files}", plain::line(&name, MESSAGE), file.version());
     let _ = writeln!(out, "{}, {} weights", open::description(file), open::short_count(open::parameters(file)));
     let _ = writeln!(out, "\nmetadata: {} keys", file.metadata().len());
     for (key, value) in file.metadata().iter() {
-        let _ = writeln!(out, "  {key} = {}", crate::failure::one_line(&value.to_string()));
+        let (key, value) = (plain::name(key), crate::failure::one_line(&value.to_string()));
+        let _ = writeln!(out, "  {key} = {value}");
     }
     match needs {
         Ok(needs) => {
             let _ = writeln!(out, "\nconfiguration");
             for (key, value) in &config_json(&needs.config) {
-                let _ = writeln!(out, "  {key} = {value}");
+                let _ = writeln!(out, "  {key} = {}", plain::line(&value.to_string(), plain::QUOTE));
             }
         }
         Err(reason) => {
-            let _ = writeln!(out, "\nconfiguration: none, {reason}");
+            let _ = writeln!(out, "\nconfiguration: none, {}", plain::line(reason, MESSAGE));
         }
     }
     let _ = writeln!(out, "\ntensors: {}", file.tensors().len());

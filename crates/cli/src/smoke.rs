@@ -10,10 +10,11 @@ use crate::arguments::{EngineFlags, Numerics};
 use crate::failure::{self, Interrupted};
 use crate::interrupt;
 use crate::open::{self, Positions};
-use crate::output::Stdout;
+use crate::output::{self, Stdout};
 use crate::terminal;
 use anyhow::bail;
 use clap::ValueEnum;
+use gguf::plain;
 use model::generate::{Event, Request, Sequence, Timing};
 use model::sampler::{Sampler, SamplerConfig};
 use reference::{Reference, References};
@@ -124,9 +125,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     for path in &paths {
         let row = of_model(path, args, &references)?;
         if !args.json {
-            let mut out = Stdout;
-            writeln!(out, "{}", row.line())?;
-            out.flush()?;
+            output::print(&format!("{}\n", plain::line(&row.line(), plain::MESSAGE)))?;
         }
         rows.push(row);
     }

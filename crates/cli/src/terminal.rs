@@ -1,5 +1,7 @@
-//! What goes to stderr, and how things look on a terminal.
+//! What goes to stderr, and how things look on a terminal. Whatever is said here is made plain first: errors and notes
+//! repeat what files, servers and compilers say.
 
+use gguf::plain::{self, MESSAGE, NAME};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,16 +24,33 @@ pub fn is_styled() -> bool {
     std::io::stdout().is_terminal() && !is_plain()
 }
 
-/// Writes a line to stderr. A stderr that nobody reads is no reason to stop.
+/// Writes a line to stderr.
 pub fn line(text: &str) {
+    put(&plain::line(text, MESSAGE));
+}
+
+/// Writes a text of several lines to stderr.
+pub fn lines(text: &str) {
+    put(&plain::lines(text, usize::MAX));
+}
+
+/// Writes what is plain. A stderr that nobody reads is no reason to stop.
+fn put(text: &str) {
     wipe();
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Writes a question to stderr; the answer goes on its line.
+pub fn ask(question: &str) {
+    wipe();
+    let _ = write!(std::io::stderr(), "{} ", plain::line(question, MESSAGE));
+    let _ = std::io::stderr().flush();
 }
 
 /// Writes a line to stderr that is dimmed where that is wanted.
 pub fn faint(text: &str) {
     match is_watched() && !is_plain() {
-        true => line(&format!("{DIM}{text}{NORMAL}")),
+        true => put(&format!("{DIM}{}{NORMAL}", plain::line(text, MESSAGE))),
         false => line(text),
     }
 }
@@ -46,7 +65,7 @@ pub fn progress(text: &str) {
     if is_watched() {
         SHOWING.store(true, Ordering::Relaxed);
         let (dim, normal) = if is_plain() { ("", "") } else { (DIM, NORMAL) };
-        let _ = write!(std::io::stderr(), "\r{dim}{text}{normal}\x1b[K");
+        let _ = write!(std::io::stderr(), "\r{dim}{}{normal}\x1b[K", plain::line(text, NAME));
         let _ = std::io::stderr().flush();
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use crate::Stop;
 use crate::child::{self, Ended, Limits};
+use gguf::plain;
+
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Target};
 
@@ -163,7 +165,7 @@ impl Toolchain {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let answer = ask(&["--version"])?;
-        let first = answer.lines().next().unwrap_or_default().trim();
+        let first = &*plain::line(answer.lines().next().unwrap_or_default().trim(), plain::QUOTE);
         let macros = ask(&["-dM", "-E", "-x", "c", "-"])?;
         let defines = |name: &str| {
             let defined = |line: &str| line.split_whitespace().nth(1) == Some(name);
@@ -362,7 +364,7 @@ fn first_error(output: &Output) -> String {
     let line =
         lines.clone().find(|line| line.contains("error:") || line.contains("No space left")).or_else(|| lines.next());
     match line {
-        Some(line) => line.to_string(),
+        Some(line) => plain::line(line, plain::QUOTE).into_owned(),
         None => format!("the compiler ended with {} and said nothing", output.status),
     }
 }

@@ -1,7 +1,7 @@
 //! What can be wrong with a GGUF file, each with its place and what to do about it.
 
 use crate::ggml_type::GgmlType;
-use std::borrow::Cow;
+use crate::plain::{self, NAME, cut};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -100,7 +100,7 @@ pub enum Error {
     /// An array is longer than the rest of the file or than 2^30 elements.
     #[error(
         "metadata {}: an array of {count} elements, but at most {limit} are possible; the file is damaged",
-        shown(key)
+        plain::name(key)
     )]
     ArrayLength {
         /// The key.
@@ -119,7 +119,7 @@ pub enum Error {
         offset: u64,
     },
     /// A key or tensor name that is not UTF-8 or holds control characters (which could play tricks on terminals).
-    #[error("{what} at byte {offset} is not plain text: {:?}; the file is damaged", shown(name))]
+    #[error("{what} at byte {offset} is not plain text: {:?}; the file is damaged", cut(name, NAME))]
     NameNotText {
         /// Key or tensor name.
         what: &'static str,
@@ -129,7 +129,7 @@ pub enum Error {
         name: String,
     },
     /// Two entries with one key.
-    #[error("metadata key {} occurs twice; the file is damaged", shown(key))]
+    #[error("metadata key {} occurs twice; the file is damaged", plain::name(key))]
     DuplicateKey {
         /// The key.
         key: String,
@@ -137,7 +137,7 @@ pub enum Error {
     /// A value of unknown type.
     #[error(
         "metadata {}: {id} is not a value type (0 to 12 are); the file is damaged or newer than this Kernloom",
-        shown(key)
+        plain::name(key)
     )]
     ValueType {
         /// The key.
@@ -146,7 +146,7 @@ pub enum Error {
         id: u32,
     },
     /// An array of arrays.
-    #[error("metadata {}: arrays of arrays are not allowed in GGUF", shown(key))]
+    #[error("metadata {}: arrays of arrays are not allowed in GGUF", plain::name(key))]
     NestedArray {
         /// The key.
         key: String,
@@ -158,13 +158,13 @@ pub enum Error {
         found: String,
     },
     /// A key that is needed is absent.
-    #[error("metadata {} is missing", shown(key))]
+    #[error("metadata {} is missing", plain::name(key))]
     MissingKey {
         /// The key.
         key: String,
     },
     /// A key has a value of another type.
-    #[error("metadata {} is {found}, but {wanted} is needed", shown(key))]
+    #[error("metadata {} is {found}, but {wanted} is needed", plain::name(key))]
     WrongType {
         /// The key.
         key: String,
@@ -322,8 +322,8 @@ pub enum Error {
     /// Shards of different models.
     #[error(
         "general.architecture is {:?}, but the first shard says {:?}; the shards are of different models",
-        shown(found),
-        shown(expected)
+        cut(found, NAME),
+        cut(expected, NAME)
     )]
     SplitArchitecture {
         /// Of this shard.
@@ -355,17 +355,6 @@ impl Error {
             already @ Error::InFile { .. } => already,
             problem => Error::InFile { path: path.to_owned(), problem: Box::new(problem) },
         }
-    }
-}
-
-/// Most characters of a name that a message repeats.
-const SHOWN: usize = 100;
-
-/// A name as messages repeat it: whole, unless it is too long for one line.
-pub(crate) fn shown(name: &str) -> Cow<'_, str> {
-    match name.char_indices().nth(SHOWN) {
-        None => name.into(),
-        Some((end, _)) => format!("{}…", &name[..end]).into(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser
 //!   and [`quantise`]rs.
 //! - [`GgmlType`]: the element types that a file can name.
+//! - [`plain`]: what makes text of files, and any other from outside, safe to repeat.
 
 #![deny(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod metadata;
 #[allow(unsafe_code)]
 mod mmap;
 mod partial;
+pub mod plain;
 pub mod quantise;
 mod reader;
 mod split;

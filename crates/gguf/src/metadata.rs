@@ -4,8 +4,9 @@
 //! (a vocabulary) costs one table of offsets, not one allocation a string.
 
 use crate::cursor::{Cursor, plain_text};
-use crate::error::{Error, shown};
+use crate::error::Error;
 use crate::mmap::Bytes;
+use crate::plain;
 use crate::value::{Array, Strings, Value, ValueType};
 use std::fmt;
 use std::ops::Range;
@@ -224,7 +225,7 @@ impl Entry {
         }
         let key_end = cursor.offset() as usize;
         let key = plain_text("a metadata key", key, start)?;
-        let what = || format!("the value of metadata {}", shown(key));
+        let what = || format!("the value of metadata {}", plain::name(key));
         let value = match value_type(cursor, key)? {
             ValueType::String => {
                 let len = cursor.string(what)?.len();
@@ -246,7 +247,7 @@ impl Entry {
         if element == ValueType::Array {
             return Err(Error::NestedArray { key: key.to_owned() });
         }
-        let count = cursor.u64(|| format!("the length of the array {}", shown(key)))?;
+        let count = cursor.u64(|| format!("the length of the array {}", plain::name(key)))?;
         // A string takes at least its length field.
         let smallest = element.bytes().unwrap_or(8);
         let limit = ARRAY_LIMIT.min(cursor.left() / smallest);
@@ -257,13 +258,13 @@ impl Entry {
         let mut starts = Vec::new();
         match element.bytes() {
             Some(size) => {
-                cursor.take(count * size, || format!("the array {}", shown(key)))?;
+                cursor.take(count * size, || format!("the array {}", plain::name(key)))?;
             }
             None => {
                 starts.reserve_exact(count as usize);
                 for index in 0..count {
                     starts.push(cursor.offset() - start);
-                    cursor.string(|| format!("element {index} of the array {}", shown(key)))?;
+                    cursor.string(|| format!("element {index} of the array {}", plain::name(key)))?;
                 }
             }
         }
@@ -273,7 +274,7 @@ impl Entry {
 }
 
 fn value_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, Error> {
-    let id = cursor.u32(|| format!("the type of metadata {}", shown(key)))?;
+    let id = cursor.u32(|| format!("the type of metadata {}", plain::name(key)))?;
     ValueType::from_id(id).ok_or_else(|| Error::ValueType { key: key.to_owned(), id })
 }
 

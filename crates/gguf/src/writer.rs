@@ -5,10 +5,11 @@
 //! name only when they are complete ([`Partial`]).
 
 use crate::cursor::plain_text;
-use crate::error::{Error, shown};
+use crate::error::Error;
 use crate::ggml_type::GgmlType;
 use crate::metadata::{KEY_LIMIT, Metadata};
 use crate::partial::Partial;
+use crate::plain;
 use crate::reader::{DEFAULT_ALIGNMENT, MAGIC, NAME_LIMIT, Tensor, tensor_bytes};
 use crate::split;
 use crate::value::ValueType;
@@ -53,7 +54,10 @@ pub enum WriteError {
         wrote: u64,
     },
     /// A key that readers would refuse.
-    #[error("{:?} cannot be a metadata key: it must be 1 to 65535 bytes without control characters", shown(key))]
+    #[error(
+        "{:?} cannot be a metadata key: it must be 1 to 65535 bytes without control characters",
+        plain::cut(key, plain::NAME)
+    )]
     Key {
         /// The key.
         key: String,

@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::settings::{Settings, Token};
 use crate::watch::{Event, Watch};
+use gguf::plain::{QUOTE, line};
 use std::cell::Cell;
 use std::io::Read;
 use std::time::Duration;
@@ -143,7 +144,7 @@ impl Client {
                 _ if [408, 425, 429, 500, 502, 503, 504].contains(&status) => {
                     let pause =
                         text(&head.headers, "retry-after").and_then(|s| s.parse().ok()).map(Duration::from_secs);
-                    return Err(Failure::Passing(format!("{} answers {status}", shown(&at)), pause));
+                    return Err(Failure::Passing(format!("{} answers {status}", line(&shown(&at), QUOTE)), pause));
                 }
                 _ => return Ok(Reply { status, headers: head.headers, linked, body, url: shown(&at) }),
             }
@@ -178,7 +179,7 @@ impl Client {
             ureq::Error::Timeout(_) => "nothing was heard for too long".to_owned(),
             ureq::Error::HostNotFound => "its name is not known".to_owned(),
             ureq::Error::ConnectionFailed => "no connection".to_owned(),
-            other => other.to_string().trim_start_matches("io: ").to_owned(),
+            other => line(other.to_string().trim_start_matches("io: "), QUOTE).into_owned(),
         };
         let reason = match reason.contains("certificate") {
             true => format!("{reason} (SSL_CERT_FILE names the certificates that are trusted)"),

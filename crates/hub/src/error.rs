@@ -1,12 +1,13 @@
 //! Why a model could not be had: each is one line that says what, where, and what to do.
 
+use gguf::plain::{self, QUOTE, line, name};
 use std::path::PathBuf;
 
 /// Why a model could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name means nothing.
-    #[error("there is no file and no model '{text}'{}", suggestions(alike))]
+    #[error("there is no file and no model '{}'{}", name(text), suggestions(alike))]
     Unknown {
         /// As it was given.
         text: String,
@@ -14,7 +15,7 @@ pub enum Error {
         alike: Vec<String>,
     },
     /// Several models in the cache have the name.
-    #[error("'{text}' is the name of several models in the cache: {}; name one of these", models.join(", "))]
+    #[error("'{}' is the name of several models in the cache: {}; name one of these", name(text), line(&models.join(", "), QUOTE))]
     Ambiguous {
         /// As it was given.
         text: String,
@@ -22,7 +23,10 @@ pub enum Error {
         models: Vec<String>,
     },
     /// An address that cannot be that of a model.
-    #[error("'{text}' is not the address of a model; give user/repo[:QUANT] or the address of a .gguf file")]
+    #[error(
+        "'{}' is not the address of a model; give user/repo[:QUANT] or the address of a .gguf file",
+        line(text, QUOTE)
+    )]
     Address {
         /// As it was given.
         text: String,
@@ -38,7 +42,7 @@ pub enum Error {
         cache: PathBuf,
     },
     /// It is not in the cache.
-    #[error("{name} is not in the cache ({cache}); {gets}`kernloom ls` shows what is there")]
+    #[error("{} is not in the cache ({cache}); {gets}`kernloom ls` shows what is there", plain::name(name))]
     NotHere {
         /// The model.
         name: String,
@@ -82,7 +86,7 @@ pub enum Error {
         origin: String,
     },
     /// The repository has no such branch.
-    #[error("{repo} has no branch, tag or commit '{revision}'")]
+    #[error("{repo} has no branch, tag or commit '{}'", name(revision))]
     NoRevision {
         /// The repository.
         repo: String,
@@ -90,7 +94,7 @@ pub enum Error {
         revision: String,
     },
     /// The repository has no such file.
-    #[error("{repo} has no {wanted}; it has: {has}; name one as {repo}:QUANT")]
+    #[error("{repo} has no {}; it has: {}; name one as {repo}:QUANT", name(wanted), line(has, QUOTE))]
     NoFile {
         /// The repository.
         repo: String,
@@ -150,7 +154,7 @@ pub enum Error {
         reason: String,
     },
     /// The server answered with a failure.
-    #[error("{url} answers {status}{}", advice(*status, message))]
+    #[error("{} answers {status}{}", line(url, QUOTE), advice(*status, &line(message, QUOTE)))]
     Status {
         /// Address, without what may be secret in it.
         url: String,
@@ -160,7 +164,7 @@ pub enum Error {
         message: String,
     },
     /// The server answered with something that makes no sense.
-    #[error("{url} answers with {what}; is it a hub? (HF_ENDPOINT sets another)")]
+    #[error("{} answers with {what}; is it a hub? (HF_ENDPOINT sets another)", line(url, QUOTE))]
     Answer {
         /// Address.
         url: String,
@@ -203,7 +207,7 @@ pub enum Error {
     #[error("there is no home folder for the cache of models; set HF_HOME")]
     NoHome,
     /// A setting makes no sense.
-    #[error("{name} is '{value}', which is not {expected}")]
+    #[error("{name} is '{}', which is not {expected}", line(value, QUOTE))]
     Setting {
         /// The environment variable.
         name: &'static str,

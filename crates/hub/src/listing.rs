@@ -117,7 +117,7 @@ pub fn refusal(client: &Client, reply: Reply, repo: Option<&str>, revision: &str
         },
         (status, _) => {
             let url = reply.url.clone();
-            let message: String = reply.header("x-error-message").unwrap_or_default().chars().take(200).collect();
+            let message = reply.header("x-error-message").unwrap_or_default();
             Error::Status { url, status, message }
         }
     }

@@ -1,5 +1,6 @@
 //! What a model is, from the metadata of its file.
 
+use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 
 /// Blocks of a model at most.
@@ -27,10 +28,10 @@ pub enum ConfigError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// An architecture that is not supported.
-    #[error("architecture '{0}' is not supported (supported: deepseek2, llama, qwen2, qwen3, qwen3moe, glm4)")]
+    #[error("architecture '{}' is not supported (supported: deepseek2, llama, qwen2, qwen3, qwen3moe, glm4)", name(.0))]
     Architecture(String),
     /// A value that makes no sense.
-    #[error("{key} = {value} is out of range: {why}")]
+    #[error("{} = {} is out of range: {why}", name(key), name(value))]
     Value {
         /// Metadata key.
         key: String,

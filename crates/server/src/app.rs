@@ -8,6 +8,7 @@ use crate::grammar::Grammars;
 use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
 use crate::speech::Heard;
+use gguf::plain;
 use model::chat::ChatTemplate;
 use model::sampler::SamplerConfig;
 use model::scheduler::Pooling;
@@ -140,14 +141,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that answers through this worker.
+    /// A model that answers through this worker. Every event repeats its name, which is made plain and short.
     pub fn new(
         worker: Worker,
         tokenizer: Tokenizer,
         template: Result<ChatTemplate, String>,
-        facts: Facts,
+        mut facts: Facts,
         defaults: Defaults,
     ) -> Model {
+        facts.names.iter_mut().for_each(|name| *name = plain::name(name).into_owned());
         Model { worker, tokenizer, template, facts, defaults, grammars: OnceLock::new() }
     }
 
@@ -401,8 +403,8 @@ impl Drop for Account {
         let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
         let line = serde_json::json!({
             "time": now(),
-            "request": self.request,
-            "path": self.path,
+            "request": plain::line(&self.request, plain::QUOTE),
+            "path": plain::line(&self.path, plain::QUOTE),
             "status": self.status,
             "end": self.finish.unwrap_or("cancelled"),
             "prompt_cached": s.cached,

@@ -81,8 +81,8 @@ pub const NAME_BYTES: usize = 256;
 /// Bytes of a request's id that a client gives; a longer one is replaced.
 pub const REQUEST_ID_BYTES: usize = 200;
 
-/// Bytes of an error's text, which may quote what was sent.
-pub const ERROR_BYTES: usize = 1000;
+/// Characters of an error's text, which may quote what was sent.
+pub const ERROR_CHARACTERS: usize = 1000;
 
 /// Bytes of an answer for which a token with its log-probability counts, in the object that is sent.
 pub const SCORE_BYTES: usize = 1536;

@@ -1,10 +1,11 @@
 //! Errors as clients expect them: `{"error": {"message", "type", "code", "param"}}` and a status that tells a client
 //! whether to try again.
 
-use crate::budget::ERROR_BYTES;
+use crate::budget::ERROR_CHARACTERS;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gguf::plain;
 use model::chat::ChatError;
 use model::sampler::SamplerError;
 use model::scheduler::{Failure, Rejected};
@@ -32,12 +33,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a type.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {
-        let mut message = message.into();
-        // It may quote what was sent.
-        if message.len() > ERROR_BYTES {
-            message.truncate(cut(&message).len());
-            message.push('…');
-        }
+        let message = plain::lines(&message.into(), ERROR_CHARACTERS).into_owned();
         ApiError { status, kind, message, code: None, param: None, overflow: None, retry_after: None }
     }
 
@@ -48,7 +44,7 @@ impl ApiError {
 
     /// A field is wrong.
     pub fn field(name: &str, problem: impl std::fmt::Display) -> ApiError {
-        let param = cut(name).to_owned();
+        let param = plain::name(name).into_owned();
         ApiError { param: Some(param), ..ApiError::invalid(format!("{name}: {problem}")) }
     }
 
@@ -136,12 +132,6 @@ impl ApiError {
         }
         response
     }
-}
-
-/// Whole characters of a text, as many as an error may have.
-fn cut(text: &str) -> &str {
-    let ends = (0..=text.len().min(ERROR_BYTES)).rev();
-    &text[..ends.into_iter().find(|&end| text.is_char_boundary(end)).unwrap_or_default()]
 }
 
 impl IntoResponse for ApiError {

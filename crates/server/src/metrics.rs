@@ -125,7 +125,7 @@ impl Metrics {
         let busy = if stats.steps > 0 { stats.sequences as f64 / stats.steps as f64 } else { 0.0 };
         let used = if stats.pages > 0 { stats.pages_in_use as f64 / stats.pages as f64 } else { 0.0 };
         let rate = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let label = format!("model_name=\"{}\"", model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " "));
+        let label = format!("model_name=\"{}\"", gguf::plain::name(model).replace('\\', "\\\\").replace('"', "\\\""));
         let mut w = Writer { text: String::new(), prefix: "kernloom_", label: String::new() };
         w.counter("prompt_tokens_total", "Tokens of prompts that were computed", c.prompt_tokens);
         w.counter("prompt_tokens_cached_total", "Tokens of prompts that the cache held", c.cached_tokens);

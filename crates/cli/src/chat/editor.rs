@@ -2,6 +2,7 @@
 
 use crate::chat::command::{self, Command};
 use anyhow::Context as _;
+use gguf::plain;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -143,7 +144,12 @@ impl Completer for Typing {
             return Ok((at, vec![]));
         }
         match Command::parse(typed) {
-            Ok((command, _)) if command.takes_file() && typed.contains(' ') => self.files.complete(line, at, context),
+            Ok((command, _)) if command.takes_file() && typed.contains(' ') => {
+                let (start, mut names) = self.files.complete(line, at, context)?;
+                // What cannot be shown cannot be typed either.
+                names.retain(|name| plain::are_lines(&name.replacement));
+                Ok((start, names))
+            }
             _ => {
                 let fitting = command::names().filter(|name| name.starts_with(typed));
                 Ok((0, fitting.map(|name| Pair { display: name.into(), replacement: format!("{name} ") }).collect()))
@@ -164,6 +170,11 @@ impl Hinter for Typing {
 impl Highlighter for Typing {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         Cow::Borrowed(prompt)
+    }
+
+    /// What was pasted is shown as other text is.
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        plain::lines(line, usize::MAX)
     }
 }
 

@@ -1,18 +1,22 @@
 //! Why a vocabulary is refused.
 
+use gguf::plain::{NAME, cut};
 use thiserror::Error;
 
 /// A vocabulary that cannot be loaded, with the entry that is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TokenizerError {
     /// `tokenizer.ggml.model` names an algorithm that Kernloom does not have.
-    #[error("tokenizer model {model:?} is not supported (supported: \"gpt2\", \"llama\")")]
+    #[error("tokenizer model {:?} is not supported (supported: \"gpt2\", \"llama\")", cut(model, NAME))]
     UnsupportedModel {
         /// The name in the file.
         model: String,
     },
     /// `tokenizer.ggml.pre` names a splitting rule that Kernloom does not know.
-    #[error("pre-tokenizer {pre:?} is not known, and guessing would give wrong tokens; a newer Kernloom may know it")]
+    #[error(
+        "pre-tokenizer {:?} is not known, and guessing would give wrong tokens; a newer Kernloom may know it",
+        cut(pre, NAME)
+    )]
     UnknownPre {
         /// The name in the file.
         pre: String,

@@ -1,12 +1,13 @@
 //! What can go wrong with a template.
 
+use gguf::plain::{QUOTE, lines};
 use thiserror::Error;
 
 /// A template that cannot be read or rendered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TemplateError {
     /// The source is not a template of the supported language.
-    #[error("chat template, line {line}: {message}")]
+    #[error("chat template, line {line}: {}", lines(message, QUOTE))]
     Syntax {
         /// Line of the template, from 1.
         line: u32,
@@ -14,7 +15,7 @@ pub enum TemplateError {
         message: String,
     },
     /// An expression has no value.
-    #[error("chat template, line {line}: {message}")]
+    #[error("chat template, line {line}: {}", lines(message, QUOTE))]
     Evaluation {
         /// Line of the template, from 1.
         line: u32,
@@ -22,7 +23,7 @@ pub enum TemplateError {
         message: String,
     },
     /// The template called `raise_exception`: it does not accept these messages.
-    #[error("the chat template refuses the conversation: {message}")]
+    #[error("the chat template refuses the conversation: {}", lines(message, QUOTE))]
     Raised {
         /// Line of the template, from 1.
         line: u32,
