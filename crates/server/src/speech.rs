@@ -6,6 +6,7 @@
 
 use crate::app::{App, Model};
 use crate::error::ApiError;
+use crate::grammar::Grammar;
 use crate::metrics::Metrics;
 use model::generate::Finish;
 use model::sampler::{Logprob, StopStrings};
@@ -218,7 +219,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Puts the prompts into the queue, each as often as the settings say.
+    /// Puts the prompts into the queue, each as often as the settings say; their texts follow the grammar.
     ///
     /// # Errors
     /// What the queue refuses.
@@ -227,6 +228,7 @@ impl Answer {
         model: &Arc<Model>,
         prompts: Vec<Vec<u32>>,
         settings: &Settings,
+        grammar: Option<&Grammar>,
     ) -> Result<Answer, ApiError> {
         let (sender, receiver) = unbounded_channel();
         let mut requests = vec![];
@@ -259,7 +261,7 @@ impl Answer {
                     sampling,
                     limit: settings.limit,
                     ends: if settings.ignore_ends { Arc::from([]) } else { model.ends() },
-                    constraint: settings.constraint(),
+                    constraint: grammar.map(Grammar::begin),
                     pooling: settings.pooling,
                     sink: Box::new(speech),
                 });

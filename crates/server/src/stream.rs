@@ -2,6 +2,7 @@
 
 use crate::app::{Account, App, Model};
 use crate::error::ApiError;
+use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -61,16 +62,24 @@ pub fn event(out: &mut String, name: Option<&str>, data: &Value) {
     let _ = write!(out, "data: {data}\n\n");
 }
 
-/// An answer that has begun, and how to tell it.
-pub struct Begun {
-    /// The answer.
-    pub answer: Answer,
-    /// How to tell it.
+/// A request that was understood.
+pub struct Prepared {
+    /// The tokens of its prompts.
+    pub prompts: Vec<Vec<u32>>,
+    /// How it wants its texts.
+    pub settings: Settings,
+    /// How to tell them.
     pub protocol: Box<dyn Protocol>,
 }
 
-/// Begins the answer to a body. May take long, and waits for nothing.
-pub type Begin = fn(&Arc<App>, &Arc<Model>, &Value) -> Result<Begun, ApiError>;
+/// An answer that has begun, and how to tell it.
+struct Begun {
+    answer: Answer,
+    protocol: Box<dyn Protocol>,
+}
+
+/// Understands a body. May take long, and waits for nothing.
+pub type Begin = fn(&Arc<App>, &Arc<Model>, &Value) -> Result<Prepared, ApiError>;
 
 /// Answers a request.
 pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Value, ApiError>, begin: Begin) -> Response {
@@ -84,10 +93,27 @@ pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Value, Api
 async fn begun(app: &Arc<App>, body: Result<Value, ApiError>, begin: Begin) -> Result<Begun, ApiError> {
     let body = body?;
     let model = app.model()?;
-    let app = app.clone();
     // Templates and tokenizers take their time with long texts; connections must not wait for that.
-    let begun = tokio::task::spawn_blocking(move || begin(&app, &model, &body));
-    begun.await.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")))
+    let prepared = {
+        let (app, model) = (app.clone(), model.clone());
+        tokio::task::spawn_blocking(move || {
+            let prepared = begin(&app, &model, &body)?;
+            if prepared.settings.rule.is_some() {
+                model.grammars()?;
+            }
+            Ok(prepared)
+        })
+    };
+    let prepared = prepared.await;
+    let prepared = prepared.unwrap_or_else(|_| Err(ApiError::server("the request could not be read (internal error)")));
+    let Prepared { prompts, settings, protocol } = prepared?;
+    // A client that leaves drops this future, which ends the compile.
+    let grammar = match &settings.rule {
+        Some(rule) => Some(model.grammars()?.compile(rule).await?),
+        None => None,
+    };
+    let answer = Answer::of(app, &model, prompts, &settings, grammar.as_ref())?;
+    Ok(Begun { answer, protocol })
 }
 
 fn refuse(error: &ApiError, account: &mut Account) -> Response {

@@ -6,8 +6,8 @@ use crate::app::{App, Model, now};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard, Scored};
-use crate::stream::{self, Protocol, Said, event};
+use crate::speech::{Ending, Heard, Scored};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Tools, without_nulls};
 use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
@@ -167,17 +167,17 @@ fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
     functions.map(function).collect()
 }
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<stream::Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Prepared, ApiError> {
     let fields = Fields::of(body)?;
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     let rendered = render(fields, model)?;
-    settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
+    settings.read_calls(&rendered)?;
     let chat = Chat {
         head: Head::new(app.id("chatcmpl-"), fields, model)?,
         model: model.clone(),
@@ -187,8 +187,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<stream:
         settings: settings.clone(),
         ids: app.id("call_"),
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(stream::Begun { answer, protocol: Box::new(chat) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(chat) })
 }
 
 /// What every chunk begins with.

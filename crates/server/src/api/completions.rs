@@ -7,8 +7,8 @@ use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Heard, Scored};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::speech::{Heard, Scored};
+use crate::stream::{Prepared, Protocol, Said, event};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ struct Completion {
     spent: Vec<Spent>,
 }
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Prepared, ApiError> {
     let fields = Fields::of(body)?;
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
-    settings.read_grammar(fields, model, false)?;
+    settings.read_grammar(fields, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
     refuse(fields, &settings, echo)?;
@@ -46,8 +46,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
         spent: vec![Spent::default(); texts.len()],
         texts,
     };
-    let answer = Answer::of(app, model, prompts, &settings)?;
-    Ok(Begun { answer, protocol: Box::new(completion) })
+    Ok(Prepared { prompts, settings, protocol: Box::new(completion) })
 }
 
 /// Refuses what would change the text and is not there, rather than answer something else.

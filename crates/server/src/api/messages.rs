@@ -5,24 +5,24 @@ use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::speech::{Ending, Heard};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Choice, Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Prepared, ApiError> {
     let fields = Fields::of(body)?;
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_calls(&rendered)?;
     let messages = Messages {
         id: app.id("msg_"),
         model: model.called_by(fields)?,
@@ -36,8 +36,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
         ending: Ending::Length,
         spent: Spent::default(),
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(Begun { answer, protocol: Box::new(messages) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(messages) })
 }
 
 /// `/v1/messages/count_tokens`.

@@ -9,25 +9,25 @@ use crate::app::{App, Model, now};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::speech::{Ending, Heard};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Prepared, ApiError> {
     let fields = Fields::of(body)?;
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
+    settings.read_calls(&rendered)?;
     let echoed = [
         "instructions",
         "max_output_tokens",
@@ -58,8 +58,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Value) -> Result<Begun, 
         spent: Spent::default(),
         ending: Ending::Length,
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(Begun { answer, protocol: Box::new(responses) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(responses) })
 }
 
 fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {
