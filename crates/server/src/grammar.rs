@@ -200,9 +200,7 @@ impl Grammar {
         let text = match &self.compiled {
             Kind::Here(matcher) => Text::Here(Box::new(matcher.begin())),
             #[cfg(unix)]
-            Kind::Process(grammar) => {
-                Text::Process(TextProcess::new(grammar.clone(), self.vocabulary.pieces.len()))
-            }
+            Kind::Process(grammar) => Text::Process(TextProcess::new(grammar.clone())),
         };
         Box::new(Ruled::new(text, self.vocabulary.clone(), self.after_thought))
     }

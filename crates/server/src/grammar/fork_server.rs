@@ -112,7 +112,7 @@ fn follow(mut matcher: Matcher, mut socket: UnixStream) -> io::Result<()> {
         match matcher.mask() {
             Ok(mask) => {
                 message.push(Tag::Done as u8);
-                message.extend(mask.iter().flat_map(|word| word.to_le_bytes()));
+                wire::put(&mut message, &mask.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
             }
             Err(problem) => return socket.write_all(&wire::refusal(&problem)),
         }

@@ -150,14 +150,12 @@ impl GrammarProcess {
 pub struct TextProcess {
     grammar: Arc<GrammarProcess>,
     socket: Option<UnixStream>,
-    /// Bytes of a mask.
-    length: usize,
 }
 
 impl TextProcess {
-    /// Of a vocabulary of this size.
-    pub fn new(grammar: Arc<GrammarProcess>, vocab: usize) -> TextProcess {
-        TextProcess { grammar, socket: None, length: vocab.div_ceil(32) * 4 }
+    /// Nothing is forked yet.
+    pub fn new(grammar: Arc<GrammarProcess>) -> TextProcess {
+        TextProcess { grammar, socket: None }
     }
 
     fn socket(&mut self) -> io::Result<&mut UnixStream> {
@@ -174,15 +172,13 @@ impl TextProcess {
     /// As [`super::matcher::Matcher::mask`].
     pub fn mask(&mut self) -> Result<Vec<u32>, String> {
         let read = |text: &mut Self| {
-            let length = text.length;
             let socket = text.socket()?;
             let mut tag = [0];
             socket.read_exact(&mut tag)?;
             if Tag::of(tag[0])? != Tag::Done {
                 return Ok(Err(wire::text(socket)?));
             }
-            let mut bytes = vec![0; length];
-            socket.read_exact(&mut bytes)?;
+            let bytes = wire::bytes(socket)?;
             let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             Ok(Ok(words.collect()))
         };
