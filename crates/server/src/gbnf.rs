@@ -402,7 +402,8 @@ mod tests {
 
     #[test]
     fn repeats_behind_each_other_are_one() {
-        let of = |repeats: &str| to_lark(&format!("root ::= \"a\"{repeats}")).unwrap().lines().nth(1).unwrap().to_owned();
+        let of =
+            |repeats: &str| to_lark(&format!("root ::= \"a\"{repeats}")).unwrap().lines().nth(1).unwrap().to_owned();
         assert_eq!((of("*?+*"), of("++"), of("??"), of("+?")), (of("*"), of("+"), of("?"), of("*")));
         assert_eq!((of("{2,3}?"), of("?{2,3}")), ("T0: ((\"a\"){2,3})?".into(), "T0: ((\"a\")?){2,3}".into()));
         assert_eq!(of(&"*?+".repeat(100_000)), of("*"));
@@ -423,10 +424,12 @@ mod tests {
             let rules = (0..RULES - 2).map(|at| format!("r{at} ::= \"a\" r{}\n", at + 1)).collect::<String>();
             to_lark(&format!("root ::= r0\n{rules}r{} ::= {last}\n", RULES - 2)).unwrap()
         };
-        let counts = |lark: &str| lark.lines().skip(1).fold((0, 0), |(terminals, rules), line| match line.as_bytes() {
-            [b'T', ..] => (terminals + 1, rules),
-            _ => (terminals, rules + 1),
-        });
+        let counts = |lark: &str| {
+            lark.lines().skip(1).fold((0, 0), |(terminals, rules), line| match line.as_bytes() {
+                [b'T', ..] => (terminals + 1, rules),
+                _ => (terminals, rules + 1),
+            })
+        };
         assert_eq!((counts(&chain("\"z\"")), counts(&chain("r7"))), ((RULES, 0), (0, RULES)));
     }
 }

@@ -4,6 +4,7 @@ mod exercise;
 
 use exercise::{Exercise, ROUTES};
 use serde_json::{Value, json};
+use server::grammar::Isolation;
 use std::path::{Path, PathBuf};
 
 fn corpus(of: &str) -> PathBuf {
@@ -21,22 +22,22 @@ fn replay(of: &str, ask: impl Fn(&[u8]) -> Option<u16>) -> (usize, usize) {
 
 #[test]
 fn corpora_are_survived() {
-    let exercise = Exercise::new();
+    let exercise = Exercise::new(Isolation::Here);
     let (all, taken) = replay("request", |bytes| Some(exercise.ask(bytes).0));
     assert!(all > 20 && taken > 10, "{all} requests, {taken} taken");
-    let (all, taken) = replay("grammar", |bytes| exercise.ask_grammar(bytes));
+    let (all, taken) = replay("grammar", |bytes| exercise.ask_grammar(bytes, 64));
     assert!(all > 10 && taken > 5, "{all} grammars, {taken} taken");
 }
 
 #[test]
 fn seeds_are_taken() {
-    let exercise = Exercise::new();
+    let exercise = Exercise::new(Isolation::Here);
     for (route, body) in seeds() {
         let (status, text) = exercise.ask(&input(route, &body));
         assert_eq!(status, 200, "{route}: {body}: {text}");
     }
     for bytes in grammars() {
-        assert_eq!(exercise.ask_grammar(&bytes), Some(200), "{}", String::from_utf8_lossy(&bytes));
+        assert_eq!(exercise.ask_grammar(&bytes, 64), Some(200), "{}", String::from_utf8_lossy(&bytes));
     }
 }
 

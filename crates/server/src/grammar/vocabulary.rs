@@ -30,8 +30,7 @@ impl Vocabulary {
         let ends: Box<[u32]> = Box::from(tokenizer.end_tokens());
         let eos = tokenizer.eos().or(ends.first().copied()).ok_or("the vocabulary has no end token")?;
         let ids = 0..tokenizer.vocab_len() as u32;
-        let pieces: Box<[Box<[u8]>]> =
-            ids.map(|id| Box::from(tokenizer.token_bytes(id).unwrap_or_default())).collect();
+        let pieces: Box<[Box<[u8]>]> = ids.map(|id| Box::from(tokenizer.token_bytes(id).unwrap_or_default())).collect();
         let is_text = |(id, piece): (usize, &Box<[u8]>)| match tokenizer.kind(id as u32) {
             Some(TokenKind::Normal | TokenKind::Byte | TokenKind::UserDefined) => true,
             // Calls of tools are written with these.
