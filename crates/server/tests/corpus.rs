@@ -118,7 +118,11 @@ fn grammars() -> Vec<Vec<u8>> {
     ];
     let of = |kind: u8, text: String| [&[kind][..], text.as_bytes()].concat();
     let grammars = grammars.iter().map(|text| of(0, (*text).to_owned()));
-    grammars.chain(schemas.iter().map(|schema| of(1, schema.to_string()))).collect()
+    // Choices of the generator: a stack of repeats, groups, a chain of rules, and chains of each kind of reference.
+    let made = [&[2, 0, 1, 0, 0][..], &[2, 1, 0, 9, 0, 0], &[2, 2, 2, 0, 0, 0, 0]].map(<[u8]>::to_vec);
+    let chains = (0..5).map(|link| vec![3, 0, 240, 0, 0, link, 1]);
+    let schemas = schemas.iter().map(|schema| of(1, schema.to_string()));
+    grammars.chain(schemas).chain(made).chain(chains).collect()
 }
 
 /// Run by hand before a new campaign: `cargo test -p kernloom-server --test corpus -- --ignored`.

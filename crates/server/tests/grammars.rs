@@ -128,7 +128,7 @@ fn patterns_and_numbers_without_bounds_are_bounded() {
     survived(pattern(&format!("^({})$", vec![optional; 8].join("|"))));
     let both = ('a'..='h').map(|c| json!({ "pattern": format!(".*{c}.{{20}}x.*") })).collect::<Vec<_>>();
     survived(schema(json!({ "type": "string", "allOf": both })));
-    for number in [json!(1_000_000_007), json!(1e-9), json!(7e300), json!(999_983)] {
+    for number in [json!(1_000_000_007), json!(1e-9), json!(7e300)] {
         survived(schema(json!({ "type": "number", "multipleOf": number })));
     }
     survived(schema(json!({ "type": "string", "minLength": 1_000_000, "maxLength": 1_000_000_000 })));
@@ -157,9 +157,9 @@ fn whatever_the_generator_makes_is_survived() {
         (random >> 56) as u8
     };
     let mut taken = 0;
-    for case in 0..120 {
-        let bytes: Vec<u8> = [2 + case % 2].into_iter().chain((0..64).map(|_| byte())).collect();
-        let status = SERVER.ask_grammar(&bytes, 200);
+    for case in 0..300u32 {
+        let bytes: Vec<u8> = [2 + (case % 2) as u8].into_iter().chain((0..64).map(|_| byte())).collect();
+        let status = SERVER.ask_grammar(&bytes, 400);
         assert!(matches!(status, Some(200 | 400)), "{bytes:?}: {status:?}");
         taken += usize::from(status == Some(200));
     }
@@ -190,12 +190,11 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[cfg(target_os = "linux")]
 #[test]
 fn who_leaves_ends_the_compile_and_who_takes_too_long_is_told() {
-    let names: Vec<String> = (0..90_000).map(|at| format!("{at}")).collect();
     let rule = |schema: Value| {
         let body = json!({ "json_schema": schema });
         Rule::read(Fields::of(&body).expect("an object"), false).expect("a rule").expect("a rule")
     };
-    let (slow, quick) = (rule(json!({ "required": names })), rule(json!({ "type": "boolean" })));
+    let (slow, quick) = (rule(json!({ "type": "number", "multipleOf": 999_983 })), rule(json!({ "type": "boolean" })));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let grammars = Grammars::new(&exercise::tokenizer(), isolation(Some(MARK))).expect("grammars");

@@ -16,6 +16,7 @@ use super::system::{self, Forked};
 use super::vocabulary::read_words;
 use super::wire::{self, Tag};
 use std::io::{self, BufReader, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn rule(compiler: Compiler, mut socket: UnixStream) -> io::Result<()> {
     system::limit_memory(COMPILE_MEMORY + STACK as u64);
     let source = wire::source(&mut BufReader::new(&socket))?;
     let compiled = Arc::new(AtomicBool::new(false));
-    watch(&socket, Some(compiled.clone()))?;
+    let watched = watch(&socket, Some(compiled.clone()))?;
     let matcher = compile(compiler, source)?;
     compiled.store(true, Ordering::SeqCst);
     let matcher = match matcher {
@@ -82,7 +83,9 @@ fn rule(compiler: Compiler, mut socket: UnixStream) -> io::Result<()> {
     socket.write_all(&[Tag::Done as u8])?;
     while let Some(text) = system::receive_socket(&socket)? {
         if matches!(system::fork(), Ok(Forked::Child)) {
+            // That the grammar is gone must be told while its texts live.
             drop(socket);
+            system::close_inherited(watched);
             let _ = follow(matcher, text);
             system::exit();
         }
@@ -124,9 +127,11 @@ fn follow(mut matcher: Matcher, mut socket: UnixStream) -> io::Result<()> {
     }
 }
 
-/// Ends the process when the other end of its socket is gone, and, until it has compiled, when its time is over.
-fn watch(socket: &UnixStream, compiled: Option<Arc<AtomicBool>>) -> io::Result<()> {
+/// Ends the process when the other end of its socket is gone, and, until it has compiled, when its time is over. The
+/// descriptor that is watched, which a fork has too.
+fn watch(socket: &UnixStream, compiled: Option<Arc<AtomicBool>>) -> io::Result<RawFd> {
     let mut socket = socket.try_clone()?;
+    let watched = socket.as_raw_fd();
     let compiles = move || compiled.as_ref().is_some_and(|compiled| !compiled.load(Ordering::SeqCst));
     thread::Builder::new().stack_size(SMALL_STACK).spawn(move || {
         loop {
@@ -140,7 +145,7 @@ fn watch(socket: &UnixStream, compiled: Option<Arc<AtomicBool>>) -> io::Result<(
             }
         }
     })?;
-    Ok(())
+    Ok(watched)
 }
 
 /// Says what a process that is gone without a word needed.

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -38,6 +38,12 @@ pub fn fork() -> io::Result<Forked> {
 pub fn exit() -> ! {
     // SAFETY: it does not come back, and leaves nothing half written that another process reads.
     unsafe { libc::_exit(0) }
+}
+
+/// Closes a socket whose owner is a thread of the process that this one was forked from.
+pub fn close_inherited(socket: RawFd) {
+    // SAFETY: that thread is not in this process: nobody else uses or closes the descriptor.
+    unsafe { libc::close(socket) };
 }
 
 /// What a user or a supervisor sends to the whole group is for the server, whose end these processes hear of by their

@@ -88,12 +88,9 @@ pub fn schema(bytes: &[u8], scale: usize) -> Value {
             let shape = c.byte();
             let link = |at: usize| wrapped(shape, json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
             let mut all: Map<String, Value> = (0..count).map(|at| (format!("d{at}"), link(at))).collect();
-            all.insert(format!("d{count}"), c.of(&["integer", "string", "#"]).into());
-            if c.byte() % 2 == 0 {
-                all.insert(format!("d{count}"), json!({ "$ref": "#/$defs/d0" }));
-            } else {
-                all.insert(format!("d{count}"), json!({ "type": "integer" }));
-            }
+            let back = json!({ "$ref": "#/$defs/d0" });
+            let last = if c.byte() % 2 == 0 { back } else { json!({ "type": "integer" }) };
+            all.insert(format!("d{count}"), last);
             json!({ "$ref": "#/$defs/d0", "$defs": all })
         }
         1 => (0..count.min(110)).fold(leaf(&mut c), |within, _| wrapped(c.byte(), within)),
