@@ -52,6 +52,11 @@ use arguments::{Arguments, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // What `serve` starts for itself forks, and must have no other threads.
+    #[cfg(unix)]
+    if std::env::args_os().nth(1).is_some_and(|word| word == server::grammar::fork_server::COMMAND) {
+        return server::grammar::fork_server::main();
+    }
     failure::report_panics();
     interrupt::install();
     bus_error::install();

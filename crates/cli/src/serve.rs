@@ -16,6 +16,8 @@ use model::engine::Sharing;
 use model::sampler::Sampler;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
 use model::step::{Class, Output, Variant};
+#[cfg(unix)]
+use server::grammar::{Isolation, Program};
 use server::{Compat, Defaults, Facts, Model, Options, budget};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -365,7 +367,13 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         raw_reasoning: args.reasoning_format == ReasoningFormat::None,
         parse_special: args.parse_special,
     };
-    Ok(Model::new(worker, tokenizer, template, facts, defaults))
+    let mut model = Model::new(worker, tokenizer, template, facts, defaults);
+    #[cfg(unix)]
+    {
+        let program = Program::this().context("the program that compiles grammars cannot be found")?;
+        model.isolation = Isolation::Processes(program);
+    }
+    Ok(model)
 }
 
 /// The names of the model: those given, or that of its file.

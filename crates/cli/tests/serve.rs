@@ -184,6 +184,7 @@ fn what_clients_ask_for() {
     tokens_and_templates(server);
     responses_and_messages(server);
     schemas(server);
+    hostile_grammars(server);
     required_calls(server);
     begun_answers(server);
     embeddings(server);
@@ -400,6 +401,24 @@ fn schemas(server: &Server) {
     let wrong = server.post("/completion", json!({ "prompt": "x", "grammar": "root ::= <token>" }));
     assert_eq!(wrong.error(400), "invalid_request_error");
     assert!(wrong.body.contains("single tokens"), "{wrong:?}");
+}
+
+/// They end, or are followed, in processes of their own; more of them are tried by the tests of the server.
+fn hostile_grammars(server: &Server) {
+    let ask =
+        |rule: &str, what: Value| server.post("/completion", json!({ "prompt": "a", "n_predict": 4, rule: what }));
+    let stacked = format!("root ::= \"a\"{}", "*?+".repeat(5000));
+    assert_eq!(ask("grammar", stacked.into()).status, 200);
+    let chain: String = (0..900).map(|at| format!("r{at} ::= \"a\" r{}\n", at + 1)).collect();
+    assert_eq!(ask("grammar", format!("root ::= r0\n{chain}r900 ::= \"b\"").into()).status, 200);
+    let link = |at: usize| (format!("d{at}"), json!({ "items": { "$ref": format!("#/$defs/d{}", at + 1) } }));
+    let mut links: serde_json::Map<String, Value> = (0..1200).map(link).collect();
+    links.insert("d1200".into(), json!({ "type": "integer" }));
+    let status = ask("json_schema", json!({ "$ref": "#/$defs/d0", "$defs": links })).status;
+    assert!(status == 200 || status == 400, "{status}");
+    assert_eq!(server.get("/health").status, 200);
+    let by_hand = run(&["grammar-server"]);
+    assert!(by_hand.error(2).contains("serve"), "{}", by_hand.err);
 }
 
 /// A call is all that a model can write that is told to call; streamed, its arguments come in pieces.

@@ -4,7 +4,7 @@ use crate::background::Background;
 use crate::budget::{self, Charge, Memory};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::grammar::Grammars;
+use crate::grammar::{Grammars, Isolation};
 use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
 use crate::speech::Heard;
@@ -136,12 +136,14 @@ pub struct Model {
     pub facts: Facts,
     /// What requests get when they do not say.
     pub defaults: Defaults,
+    /// Where grammars are compiled and followed.
+    pub isolation: Isolation,
     /// Made when a request first asks for one.
     grammars: OnceLock<Result<Grammars, String>>,
 }
 
 impl Model {
-    /// A model that answers through this worker. Every event repeats its name, which is made plain and short.
+    /// A model that answers through this worker. Every event repeats its name, which is made plain and short. Its grammars are not isolated.
     pub fn new(
         worker: Worker,
         tokenizer: Tokenizer,
@@ -150,7 +152,8 @@ impl Model {
         defaults: Defaults,
     ) -> Model {
         facts.names.iter_mut().for_each(|name| *name = plain::name(name).into_owned());
-        Model { worker, tokenizer, template, facts, defaults, grammars: OnceLock::new() }
+        let isolation = Isolation::default();
+        Model { worker, tokenizer, template, facts, defaults, isolation, grammars: OnceLock::new() }
     }
 
     /// What reads grammars for its vocabulary.
@@ -158,7 +161,7 @@ impl Model {
     /// # Errors
     /// 501 if its vocabulary cannot be ruled.
     pub fn grammars(&self) -> Result<&Grammars, ApiError> {
-        let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer));
+        let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer, self.isolation.clone()));
         made.as_ref().map_err(|why| ApiError::unsupported(format!("this model cannot follow a grammar: {why}")))
     }
 

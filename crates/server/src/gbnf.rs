@@ -3,14 +3,11 @@
 //! A rule that does not lead back to a recursive one becomes a terminal, a regular language that is matched as a whole;
 //! the others stay rules, whose terminals are matched greedily. References to single tokens are refused by name.
 
+use crate::grammar::budget::{GROUP_DEPTH, RULE_NAME_BYTES, RULES, STACKED_COUNTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Rules of a grammar at most, and groups within groups.
-const MOST_RULES: usize = 2000;
-const DEEPEST: usize = 100;
-
-/// What a rule is made of.
+/// What a rule is made of. Parts within parts are bounded where they are made, so that all else may recurse.
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     /// Text as it is.
@@ -70,23 +67,29 @@ fn uses(body: &[Vec<Part>]) -> Vec<&str> {
     out
 }
 
-/// Rules that lead back to themselves, and those that lead to such.
+/// Rules that lead back to themselves, and those that lead to such: what is left when rules are taken away all of whose
+/// uses are away.
 fn recursive(rules: &BTreeMap<String, Vec<Vec<Part>>>) -> BTreeSet<&str> {
-    // What is finite at last: rules all of whose uses are.
-    let mut finite: BTreeSet<&str> = BTreeSet::new();
-    loop {
-        let more: Vec<&str> = rules
-            .iter()
-            .filter(|(name, body)| {
-                !finite.contains(name.as_str()) && uses(body).iter().all(|used| finite.contains(used))
-            })
-            .map(|(name, _)| name.as_str())
-            .collect();
-        if more.is_empty() {
-            return rules.keys().map(String::as_str).filter(|name| !finite.contains(name)).collect();
-        }
-        finite.extend(more);
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, body) in rules {
+        let used: BTreeSet<&str> = uses(body).into_iter().collect();
+        left.insert(name, used.len());
+        used.into_iter().for_each(|used| users.entry(used).or_default().push(name));
     }
+    let mut finite: Vec<&str> = left.iter().filter(|(_, count)| **count == 0).map(|(name, _)| *name).collect();
+    while let Some(name) = finite.pop() {
+        left.remove(name);
+        for user in users.get(name).into_iter().flatten() {
+            if let Some(count) = left.get_mut(user) {
+                *count -= 1;
+                if *count == 0 {
+                    finite.push(user);
+                }
+            }
+        }
+    }
+    left.into_keys().collect()
 }
 
 fn print_choice(out: &mut String, choice: &[Vec<Part>], spelled: &BTreeMap<&str, String>) {
@@ -170,6 +173,16 @@ impl<'a> Parser<'a> {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
+    /// A name of which errors can speak.
+    fn rule_name(&mut self) -> Result<Option<String>, String> {
+        match self.name() {
+            Some(name) if name.len() > RULE_NAME_BYTES => {
+                self.wrong(format!("the name of a rule is longer than {RULE_NAME_BYTES} bytes"))
+            }
+            name => Ok(name),
+        }
+    }
+
     fn rules(mut self) -> Result<BTreeMap<String, Vec<Vec<Part>>>, String> {
         let mut rules = BTreeMap::new();
         loop {
@@ -177,7 +190,7 @@ impl<'a> Parser<'a> {
             if self.rest.is_empty() {
                 return Ok(rules);
             }
-            let Some(name) = self.name() else { return self.wrong("the name of a rule is missing") };
+            let Some(name) = self.rule_name()? else { return self.wrong("the name of a rule is missing") };
             self.skip(false);
             if !self.eat("::=") {
                 return self.wrong(format!("'::=' is missing after '{name}'"));
@@ -187,8 +200,8 @@ impl<'a> Parser<'a> {
             if rules.insert(name.clone(), body).is_some() {
                 return self.wrong(format!("rule '{name}' is there twice"));
             }
-            if rules.len() > MOST_RULES {
-                return self.wrong(format!("more than {MOST_RULES} rules"));
+            if rules.len() > RULES {
+                return self.wrong(format!("more than {RULES} rules"));
             }
         }
     }
@@ -217,8 +230,8 @@ impl<'a> Parser<'a> {
                 Some('(') => {
                     self.eat("(");
                     self.depth += 1;
-                    if self.depth > DEEPEST {
-                        return self.wrong(format!("groups are more than {DEEPEST} deep"));
+                    if self.depth > GROUP_DEPTH {
+                        return self.wrong(format!("groups are more than {GROUP_DEPTH} deep"));
                     }
                     self.skip(true);
                     let all = self.choice(true)?;
@@ -229,7 +242,7 @@ impl<'a> Parser<'a> {
                     Part::Choice(all)
                 }
                 Some('<' | '!') => return self.wrong("references to single tokens (<...>) are not supported"),
-                Some(c) => match self.name() {
+                Some(c) => match self.rule_name()? {
                     Some(name) => Part::Rule(name),
                     None => return self.wrong(format!("'{c}' is not expected here")),
                 },
@@ -240,6 +253,7 @@ impl<'a> Parser<'a> {
     }
 
     fn repeated(&mut self, mut part: Part) -> Result<Part, String> {
+        let mut stacked = 0;
         loop {
             let (least, most) = if self.eat("*") {
                 (0, None)
@@ -254,14 +268,30 @@ impl<'a> Parser<'a> {
                 let counts = match (number(least), most.trim().is_empty(), number(most)) {
                     (Some(least), true, _) => (least, None),
                     (Some(least), false, Some(most)) if least <= most => (least, Some(most)),
-                    _ => return self.wrong(format!("'{{{inside}}}' is no number of times")),
+                    _ => {
+                        let inside: String = inside.chars().take(40).collect();
+                        return self.wrong(format!("'{{{inside}}}' is no number of times"));
+                    }
                 };
                 self.rest = rest;
                 counts
             } else {
                 return Ok(part);
             };
-            part = Part::Repeat(Box::new(part), least, most);
+            // Where no number of times is left out, two repeats are one: `a*?+` is `a*`.
+            let is_plain = |least: u32, most: Option<u32>| least <= 1 && matches!(most, None | Some(1));
+            part = match part {
+                Part::Repeat(within, few, many) if is_plain(few, many) && is_plain(least, most) => {
+                    Part::Repeat(within, few * least, many.and(most))
+                }
+                part => {
+                    stacked += 1;
+                    if stacked > STACKED_COUNTS {
+                        return self.wrong(format!("more than {STACKED_COUNTS} counts behind one part"));
+                    }
+                    Part::Repeat(Box::new(part), least, most)
+                }
+            };
         }
     }
 
@@ -360,11 +390,46 @@ mod tests {
             ("root ::= \"\\x4\"", "2 hexadecimal"),
             ("root ::= %", "'%'"),
             ("root ::= \"a\" )", "name"),
+            ("root ::= \"a\"{2}{2}{2}{2}{2}{2}{2}{2}{2}", "8 counts"),
+            (&format!("{} ::= \"a\"", "x".repeat(300)), "200 bytes"),
         ] {
             let problem = to_lark(source).unwrap_err();
             assert!(problem.contains(word), "{source}: {problem}");
         }
         let deep = format!("root ::= {}", "(".repeat(100_000));
         assert!(to_lark(&deep).unwrap_err().contains("deep"));
+    }
+
+    #[test]
+    fn repeats_behind_each_other_are_one() {
+        let of =
+            |repeats: &str| to_lark(&format!("root ::= \"a\"{repeats}")).unwrap().lines().nth(1).unwrap().to_owned();
+        assert_eq!((of("*?+*"), of("++"), of("??"), of("+?")), (of("*"), of("+"), of("?"), of("*")));
+        assert_eq!((of("{2,3}?"), of("?{2,3}")), ("T0: ((\"a\"){2,3})?".into(), "T0: ((\"a\")?){2,3}".into()));
+        assert_eq!(of(&"*?+".repeat(100_000)), of("*"));
+    }
+
+    #[test]
+    fn the_deepest_grammar_fits_into_a_small_stack() {
+        let within = |part: String, _| format!("({part}){}", "{2,3}".repeat(STACKED_COUNTS));
+        let body = (0..GROUP_DEPTH).fold("\"a\"".to_owned(), within);
+        let translate = move || to_lark(&format!("root ::= {body}")).unwrap();
+        let lark = std::thread::Builder::new().stack_size(1 << 20).spawn(translate).unwrap().join().unwrap();
+        assert!(lark.matches("{2,3}").count() == GROUP_DEPTH * STACKED_COUNTS);
+    }
+
+    #[test]
+    fn chains_of_rules_are_terminals_unless_they_come_back() {
+        let chain = |last: &str| {
+            let rules = (0..RULES - 2).map(|at| format!("r{at} ::= \"a\" r{}\n", at + 1)).collect::<String>();
+            to_lark(&format!("root ::= r0\n{rules}r{} ::= {last}\n", RULES - 2)).unwrap()
+        };
+        let counts = |lark: &str| {
+            lark.lines().skip(1).fold((0, 0), |(terminals, rules), line| match line.as_bytes() {
+                [b'T', ..] => (terminals + 1, rules),
+                _ => (terminals, rules + 1),
+            })
+        };
+        assert_eq!((counts(&chain("\"z\"")), counts(&chain("r7"))), ((RULES, 0), (0, RULES)));
     }
 }

@@ -1,47 +1,117 @@
 //! Output that follows a JSON schema or a grammar: which tokens may come next is asked of `llguidance`.
 //!
-//! A grammar rules what the model says, not what it thinks: after a prompt that opens the thinking tag, everything goes
-//! until that tag is closed. What a grammar may use is bounded, and one that needs more is refused.
+//! A request's grammar is a [`Rule`] at first, read within the bounds of [`budget`]; [`Grammars`] compiles it to a
+//! [`Grammar`], of which each text begins one of its own. `llguidance` recurses and takes what time and memory it wants,
+//! so it runs in processes that may end ([`fork_server`]). Where there are none ([`Isolation::Here`]), a grammar can take
+//! the server with it.
+
+pub mod budget;
+#[cfg(unix)]
+mod cache;
+#[cfg(unix)]
+pub mod fork_server;
+mod matcher;
+#[cfg(unix)]
+mod process;
+mod rule;
+mod ruled;
+#[cfg(unix)]
+mod system;
+mod turns;
+mod vocabulary;
+mod wire;
+
+pub use rule::{Rule, Source};
 
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::gbnf;
-use crate::schema;
-use crate::tools::{self, Tools};
-use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
-use llguidance::{Matcher, ParserFactory};
-use model::chat::CallForm;
+use axum::http::StatusCode;
+#[cfg(unix)]
+use cache::Cache;
+use matcher::{Compiler, Matcher};
 use model::scheduler::Constraint;
-use model::tokenizer::{TokenKind, Tokenizer};
-use serde_json::{Value, json};
-use std::sync::Arc;
+use model::tokenizer::Tokenizer;
+#[cfg(unix)]
+use process::{ForkServer, GrammarProcess, TextProcess};
+use ruled::{Ruled, Text};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use turns::Turns;
+use vocabulary::Vocabulary;
 
-/// Bytes of a schema or a grammar at most.
-const MOST_BYTES: usize = 1 << 20;
+/// Where grammars are compiled and followed.
+#[derive(Clone, Debug, Default)]
+pub enum Isolation {
+    /// In this process: nothing but the limits of `llguidance` and of [`budget`] for sources protects it.
+    #[default]
+    Here,
+    /// In processes of their own, which this program makes.
+    #[cfg(unix)]
+    Processes(Program),
+}
 
-/// Spaces at the beginning of a line of an object at most: some models would never write anything else.
-const MOST_SPACES: usize = 32;
+/// How to start a fork server.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// What makes it call [`fork_server::main`].
+    pub arguments: Vec<OsString>,
+}
 
-const CLOSE: &[u8] = b"</think>";
+#[cfg(unix)]
+impl Program {
+    /// This program, which calls [`fork_server::main`] for [`fork_server::COMMAND`].
+    ///
+    /// # Errors
+    /// A program that does not know where it lies.
+    pub fn this() -> std::io::Result<Program> {
+        // What runs, even when its file was replaced meanwhile.
+        let path = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
+        Ok(Program { path, arguments: vec![fork_server::COMMAND.into()] })
+    }
+}
 
-/// What `llguidance` needs of a vocabulary, made once.
+/// Why there is no grammar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Failed {
+    /// It cannot be used, and never will be.
+    Refused(String),
+    /// It needs more than it may have.
+    OutOfBudget(String),
+    /// Too many others want the same.
+    Busy(String),
+    /// Our own fault, or the machine's.
+    Unwell(String),
+}
+
+/// Compiles grammars for a vocabulary.
 pub struct Grammars {
-    factory: ParserFactory,
-    /// The bytes of each token.
-    pieces: Arc<[Box<[u8]>]>,
-    ends: Arc<[u32]>,
-    eos: u32,
+    vocabulary: Arc<Vocabulary>,
+    compiles: Compiles,
+}
+
+/// Who compiles.
+enum Compiles {
+    /// This process, with what is made when it is first needed.
+    Here(Arc<OnceLock<Result<Compiler, String>>>, Turns),
+    #[cfg(unix)]
+    Processes(Cache),
 }
 
 /// A grammar that was understood.
 #[derive(Clone)]
 pub struct Grammar {
-    matcher: Matcher,
-    pieces: Arc<[Box<[u8]>]>,
-    ends: Arc<[u32]>,
-    eos: u32,
+    compiled: Kind,
+    vocabulary: Arc<Vocabulary>,
     after_thought: bool,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Here(Box<Matcher>),
+    #[cfg(unix)]
+    Process(Arc<GrammarProcess>),
 }
 
 impl std::fmt::Debug for Grammar {
@@ -54,172 +124,85 @@ impl Grammars {
     /// For a vocabulary.
     ///
     /// # Errors
-    /// A vocabulary without an end, or one that `llguidance` cannot use.
-    pub fn new(tokenizer: &Tokenizer) -> Result<Grammars, String> {
-        let ends: Arc<[u32]> = Arc::from(tokenizer.end_tokens());
-        let eos = tokenizer.eos().or(ends.first().copied()).ok_or("the vocabulary has no end token")?;
-        let count = tokenizer.vocab_len();
-        let pieces: Vec<Box<[u8]>> =
-            (0..count as u32).map(|id| Box::from(tokenizer.token_bytes(id).unwrap_or_default())).collect();
-        let word = |id: usize| match tokenizer.kind(id as u32) {
-            Some(TokenKind::Normal | TokenKind::Byte | TokenKind::UserDefined) => pieces[id].to_vec(),
-            // Calls of tools are written with these.
-            _ if CallForm::TAGS.iter().any(|tag| tag.as_bytes() == &*pieces[id]) => pieces[id].to_vec(),
-            // Not text: no grammar of text can ask for it.
-            _ => [&[0xff][..], &pieces[id]].concat(),
+    /// A vocabulary without an end.
+    pub fn new(tokenizer: &Tokenizer, isolation: Isolation) -> Result<Grammars, String> {
+        let vocabulary = Arc::new(Vocabulary::of(tokenizer)?);
+        let compiles = match isolation {
+            Isolation::Here => Compiles::Here(Arc::default(), Turns::new()),
+            #[cfg(unix)]
+            Isolation::Processes(program) => Compiles::Processes(Cache::new(ForkServer::new(program))),
         };
-        let words: Vec<Vec<u8>> = (0..count).map(word).collect();
-        let trie = TokTrie::from(&TokRxInfo::new(count as u32, eos), &words);
-        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let mut factory = ParserFactory::new_simple(&environment).map_err(|e| e.to_string())?;
-        factory.quiet();
-        factory.limits_mut().verbose_errors = false;
-        Ok(Grammars { factory, pieces: pieces.into(), ends, eos })
+        Ok(Grammars { vocabulary, compiles })
     }
 
-    /// The grammar that a request asks for, if any. `after_thought` says that the model thinks first.
+    /// Compiles a rule. To drop the future ends the compile, but in [`Isolation::Here`].
     ///
     /// # Errors
-    /// A schema or grammar that cannot be used, with the reason.
-    pub fn read(&self, fields: Fields<'_>, after_thought: bool) -> Result<Option<Grammar>, ApiError> {
-        if let Some(format) = fields.object("response_format")? {
-            return self.of_format("response_format", format, after_thought);
-        }
-        if let Some(format) = fields.object("text")?.map(|text| text.object("format")).transpose()?.flatten() {
-            return self.of_format("text.format", format, after_thought);
-        }
-        if let Some(schema) = fields.get("json_schema") {
-            return self.of_schema("json_schema", schema.clone(), after_thought).map(Some);
-        }
-        match fields.text("grammar")?.filter(|grammar| !grammar.trim().is_empty()) {
-            Some(source) => self.of_gbnf(source, after_thought).map(Some),
-            None => Ok(None),
+    /// 400 for a grammar that cannot be used or needs more than it may have, 429 when too many others want the same.
+    pub async fn compile(&self, rule: &Rule) -> Result<Grammar, ApiError> {
+        let vocabulary = self.vocabulary.clone();
+        let compiled = match &self.compiles {
+            Compiles::Here(compiler, turns) => here(compiler, turns, &vocabulary, &rule.source).await.map(Kind::Here),
+            #[cfg(unix)]
+            Compiles::Processes(cache) => cache.compiled(&vocabulary, &rule.source).await.map(Kind::Process),
+        };
+        let after_thought = rule.after_thought;
+        match compiled {
+            Ok(compiled) => Ok(Grammar { compiled, vocabulary, after_thought }),
+            Err(failed) => Err(failed.told(&rule.field)),
         }
     }
+}
 
-    /// Nothing but calls of these tools, in the form in which the model writes them.
-    ///
-    /// # Errors
-    /// Parameters that no grammar can be made of.
-    pub fn of_tools(&self, tools: &Tools, form: CallForm, after_thought: bool) -> Result<Grammar, ApiError> {
-        let lark = tools::grammar(tools, form);
-        if lark.len() > MOST_BYTES {
-            return Err(ApiError::field("tools", format!("their parameters are longer than {MOST_BYTES} bytes")));
-        }
-        self.compile("tools", TopLevelGrammar::from_lark(lark), after_thought)
-    }
+/// Compiles in this process, on a thread with a deep stack.
+async fn here(
+    compiler: &Arc<OnceLock<Result<Compiler, String>>>,
+    turns: &Turns,
+    vocabulary: &Arc<Vocabulary>,
+    source: &Source,
+) -> Result<Box<Matcher>, Failed> {
+    let _turn = turns.take().await?;
+    let (compiler, vocabulary, source) = (compiler.clone(), vocabulary.clone(), source.clone());
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let compile = move || {
+        let words = || vocabulary.words().map(Vec::from).collect::<Vec<_>>();
+        let compiled = match compiler.get_or_init(|| Compiler::new(&words(), vocabulary.eos)) {
+            Ok(compiler) => compiler.compile(&source).map(Box::new).map_err(Failed::Refused),
+            Err(why) => Err(Failed::Unwell(why.clone())),
+        };
+        // Whoever has left does not want it.
+        let _ = sender.send(compiled);
+    };
+    let thread = std::thread::Builder::new().name("grammar".into()).stack_size(budget::STACK).spawn(compile);
+    thread.map_err(|error| Failed::Unwell(error.to_string()))?;
+    receiver.await.unwrap_or_else(|_| Err(Failed::Unwell("the grammar was not compiled (internal error)".into())))
+}
 
-    fn of_gbnf(&self, source: &str, after_thought: bool) -> Result<Grammar, ApiError> {
-        if source.len() > MOST_BYTES {
-            return Err(ApiError::field("grammar", format!("it is longer than {MOST_BYTES} bytes")));
-        }
-        let lark = gbnf::to_lark(source).map_err(|problem| ApiError::field("grammar", problem))?;
-        self.compile("grammar", TopLevelGrammar::from_lark(lark), after_thought)
-    }
-
-    fn of_format(&self, field: &str, format: Fields<'_>, after_thought: bool) -> Result<Option<Grammar>, ApiError> {
-        let schema = match format.text("type")?.unwrap_or("text") {
-            "text" => return Ok(None),
-            "json_object" => format.get("schema").cloned().unwrap_or_else(|| json!({ "type": "object" })),
-            "json_schema" => {
-                // Chat has the schema one object deeper than responses.
-                let within = format.object("json_schema")?.unwrap_or(format);
-                let schema = within.get("schema").cloned();
-                schema.ok_or_else(|| ApiError::field(field, "it has no schema"))?
+impl Failed {
+    /// As an error of a request that asked by this field.
+    fn told(self, field: &str) -> ApiError {
+        match self {
+            Failed::Refused(problem) | Failed::OutOfBudget(problem) => {
+                ApiError::field(field, format!("it cannot be used: {problem}"))
             }
-            other => return Err(ApiError::field(field, format!("there is no type '{other}'"))),
-        };
-        self.of_schema(field, schema, after_thought).map(Some)
-    }
-
-    fn of_schema(&self, field: &str, mut schema: Value, after_thought: bool) -> Result<Grammar, ApiError> {
-        if !schema.is_object() && !schema.is_boolean() {
-            return Err(ApiError::field(field, "the schema is not an object"));
+            Failed::Busy(problem) => {
+                let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", problem);
+                ApiError { retry_after: Some(1), ..error }
+            }
+            Failed::Unwell(problem) => ApiError::unavailable(problem),
         }
-        if schema.to_string().len() > MOST_BYTES {
-            return Err(ApiError::field(field, format!("the schema is longer than {MOST_BYTES} bytes")));
-        }
-        if schema == json!(true) {
-            schema = json!({});
-        }
-        schema::close(&mut schema);
-        if let Some(schema) = schema.as_object_mut() {
-            // Between two parts: nothing, a space, or a new line, as in llama-server.
-            let spaces = json!({ "whitespace_pattern": format!("( |\\n{{1,2}}[ \\t]{{0,{MOST_SPACES}}})?") });
-            schema.entry("x-guidance").or_insert(spaces);
-        }
-        self.compile(field, TopLevelGrammar::from_json_schema(schema), after_thought)
-    }
-
-    fn compile(&self, field: &str, grammar: TopLevelGrammar, after_thought: bool) -> Result<Grammar, ApiError> {
-        let matcher = Matcher::new(self.factory.create_parser(grammar));
-        if let Some(problem) = matcher.get_error() {
-            let problem = problem.lines().next().unwrap_or_default().to_owned();
-            return Err(ApiError::field(field, format!("it cannot be used: {problem}")));
-        }
-        let (pieces, ends) = (self.pieces.clone(), self.ends.clone());
-        Ok(Grammar { matcher, pieces, ends, eos: self.eos, after_thought })
     }
 }
 
 impl Grammar {
     /// Rules one text from its beginning.
     pub fn begin(&self) -> Box<dyn Constraint> {
-        Box::new(Ruled {
-            matcher: self.matcher.deep_clone(),
-            pieces: self.pieces.clone(),
-            ends: self.ends.clone(),
-            eos: self.eos,
-            thought: self.after_thought.then(Vec::new),
-        })
-    }
-}
-
-/// One text under a grammar.
-struct Ruled {
-    matcher: Matcher,
-    pieces: Arc<[Box<[u8]>]>,
-    ends: Arc<[u32]>,
-    eos: u32,
-    /// The end of what the model thinks, as long as it does.
-    thought: Option<Vec<u8>>,
-}
-
-impl Constraint for Ruled {
-    fn mask(&mut self, logits: &mut [f32]) -> Result<(), String> {
-        if self.thought.is_some() {
-            // Whoever ends here never says anything.
-            self.ends.iter().for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
-            return Ok(());
-        }
-        let mask = self.matcher.compute_mask_or_eos().map_err(|e| format!("the grammar allows nothing: {e}"))?;
-        let may_end = mask.is_allowed(self.eos);
-        let kept: Vec<(u32, f32)> = match may_end {
-            true => self.ends.iter().map(|&id| (id, logits[id as usize])).collect(),
-            false => vec![],
+        let text = match &self.compiled {
+            Kind::Here(matcher) => Text::Here(Box::new(matcher.begin())),
+            #[cfg(unix)]
+            Kind::Process(grammar) => Text::Process(TextProcess::new(grammar.clone())),
         };
-        let known = self.pieces.len().min(logits.len());
-        for (id, logit) in logits.iter_mut().enumerate() {
-            if id >= known || !mask.is_allowed(id as u32) {
-                *logit = f32::NEG_INFINITY;
-            }
-        }
-        kept.into_iter().for_each(|(id, logit)| logits[id as usize] = logit);
-        Ok(())
-    }
-
-    fn accept(&mut self, token: u32) -> Result<(), String> {
-        if let Some(thought) = &mut self.thought {
-            thought.extend_from_slice(self.pieces.get(token as usize).map_or(&[][..], |piece| piece));
-            let over = thought.windows(CLOSE.len()).any(|window| window == CLOSE);
-            let beginning = thought.len().saturating_sub(CLOSE.len());
-            thought.drain(..beginning);
-            if over {
-                self.thought = None;
-            }
-            return Ok(());
-        }
-        self.matcher.consume_token(token).map_err(|e| format!("the grammar does not go on: {e}"))
+        Box::new(Ruled::new(text, self.vocabulary.clone(), self.after_thought))
     }
 }
 

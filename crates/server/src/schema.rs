@@ -1,9 +1,47 @@
 //! Schemas as people mean them: an object has the properties that are named, as in llama-server.
 
+use crate::grammar::budget::{SCHEMA_DEPTH, SOURCE_BYTES};
 use serde_json::{Map, Value};
+use std::io;
 
 /// Where what one part of a schema names is unknown to another part.
 const COMBINING: [&str; 4] = ["allOf", "if", "dependentSchemas", "unevaluatedProperties"];
+
+/// Whether a schema is one that the rest may look at, which goes down into it by recursion.
+///
+/// # Errors
+/// What it is too much of.
+pub fn check(schema: &Value) -> Result<(), String> {
+    let mut next = vec![(schema, 0)];
+    while let Some((value, depth)) = next.pop() {
+        if depth > SCHEMA_DEPTH {
+            return Err(format!("is more than {SCHEMA_DEPTH} deep"));
+        }
+        match value {
+            Value::Object(fields) => next.extend(fields.values().map(|value| (value, depth + 1))),
+            Value::Array(all) => next.extend(all.iter().map(|value| (value, depth + 1))),
+            _ => {}
+        }
+    }
+    match serde_json::to_writer(Room(SOURCE_BYTES), schema) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(format!("is longer than {SOURCE_BYTES} bytes")),
+    }
+}
+
+/// So many bytes may be written.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Closes the objects of a schema that name properties and do not say whether there may be others; who names properties
 /// wants an object. A schema that combines parts stays as it is.
@@ -76,6 +114,15 @@ mod tests {
         for at in ["", "/properties/list/items", "/properties/or/anyOf/0", "/$defs/d"] {
             assert_eq!(within.pointer(at).expect("it is there")["additionalProperties"], false, "{at}");
         }
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_long_is_refused_by_its_limit() {
+        let nested = |depth: usize| (0..depth).fold(json!({}), |within, _| json!({ "items": within }));
+        assert_eq!(check(&nested(SCHEMA_DEPTH)), Ok(()));
+        assert!(check(&nested(SCHEMA_DEPTH + 1)).unwrap_err().contains("100 deep"));
+        assert!(check(&json!({ "enum": ["x".repeat(SOURCE_BYTES)] })).unwrap_err().contains("1048576 bytes"));
+        assert_eq!(check(&json!({ "enum": ["x".repeat(SOURCE_BYTES - 13)] })), Ok(()));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use crate::app::{Defaults, Model};
 use crate::budget::{BIASES, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
-use crate::grammar::Grammar;
+use crate::grammar::Rule;
 use model::sampler::SamplerConfig;
-use model::scheduler::{Constraint, Pooling};
+use model::scheduler::Pooling;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
 
@@ -35,7 +35,7 @@ pub struct Settings {
     /// Whether control tokens are part of the text.
     pub special: bool,
     /// What the text has to follow.
-    pub grammar: Option<Grammar>,
+    pub rule: Option<Rule>,
     /// Instead of text, a vector of the prompt.
     pub pooling: Option<Pooling>,
 }
@@ -89,7 +89,7 @@ impl Settings {
             progress: false,
             ignore_ends: false,
             special: false,
-            grammar: None,
+            rule: None,
             pooling: None,
         }
     }
@@ -160,12 +160,9 @@ impl Settings {
     /// Reads what the text has to follow. `after_thought` says that the model thinks first.
     ///
     /// # Errors
-    /// A grammar that cannot be used.
-    pub fn read_grammar(&mut self, fields: Fields<'_>, model: &Model, after_thought: bool) -> Result<(), ApiError> {
-        let asks = ["response_format", "text", "json_schema", "grammar"].iter().any(|name| fields.get(name).is_some());
-        if asks {
-            self.grammar = model.grammars()?.read(fields, after_thought)?;
-        }
+    /// A grammar that cannot be read.
+    pub fn read_grammar(&mut self, fields: Fields<'_>, after_thought: bool) -> Result<(), ApiError> {
+        self.rule = Rule::read(fields, after_thought)?;
         Ok(())
     }
 
@@ -173,19 +170,14 @@ impl Settings {
     ///
     /// # Errors
     /// Tools whose parameters cannot be followed.
-    pub fn read_calls(&mut self, rendered: &Rendered, model: &Model) -> Result<(), ApiError> {
+    pub fn read_calls(&mut self, rendered: &Rendered) -> Result<(), ApiError> {
         // Tags of calls may be control tokens.
         self.special = !rendered.tools.functions.is_empty();
         if rendered.tools.required {
             let after_thought = rendered.prompt.opens_reasoning;
-            self.grammar = Some(model.grammars()?.of_tools(&rendered.tools, rendered.form, after_thought)?);
+            self.rule = Some(Rule::of_tools(&rendered.tools, rendered.form, after_thought)?);
         }
         Ok(())
-    }
-
-    /// What restricts the tokens of one text.
-    pub fn constraint(&self) -> Option<Box<dyn Constraint>> {
-        self.grammar.as_ref().map(Grammar::begin)
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::app::{App, Model};
 use crate::budget::{TEXTS, UNHEARD_BYTES};
 use crate::error::ApiError;
+use crate::grammar::Grammar;
 use crate::metrics::Metrics;
 use model::generate::Finish;
 use model::sampler::{Logprob, StopStrings};
@@ -259,7 +260,7 @@ impl Answer {
         }
     }
 
-    /// Puts the prompts into the queue, each as often as the settings say.
+    /// Puts the prompts into the queue, each as often as the settings say; their texts follow the grammar.
     ///
     /// # Errors
     /// What [`Answer::check`] and the queue refuse.
@@ -268,6 +269,7 @@ impl Answer {
         model: &Arc<Model>,
         prompts: Vec<Vec<u32>>,
         settings: &Settings,
+        grammar: Option<&Grammar>,
     ) -> Result<Answer, ApiError> {
         Answer::check(model, &prompts, settings)?;
         let (sender, receiver) = unbounded_channel();
@@ -303,7 +305,7 @@ impl Answer {
                     sampling,
                     limit: settings.limit,
                     ends: if settings.ignore_ends { Arc::from([]) } else { model.ends() },
-                    constraint: settings.constraint(),
+                    constraint: grammar.map(Grammar::begin),
                     pooling: settings.pooling,
                     sink: Box::new(speech),
                 });

@@ -4,6 +4,7 @@ use crate::app::{Account, App, Model};
 use crate::body::{Arrived, Body as Read};
 use crate::budget::{Charge, SCORE_BYTES, SHORT_BODY};
 use crate::error::ApiError;
+use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -64,16 +65,24 @@ pub fn event(out: &mut String, name: Option<&str>, data: &Value) {
     let _ = write!(out, "data: {data}\n\n");
 }
 
-/// An answer that has begun, and how to tell it.
-pub struct Begun {
-    /// The answer.
-    pub answer: Answer,
-    /// How to tell it.
+/// A request that was understood.
+pub struct Prepared {
+    /// The tokens of its prompts.
+    pub prompts: Vec<Vec<u32>>,
+    /// How it wants its texts.
+    pub settings: Settings,
+    /// How to tell them.
     pub protocol: Box<dyn Protocol>,
 }
 
-/// Begins the answer to a body. May take long, and waits for nothing.
-pub type Begin = fn(&Arc<App>, &Arc<Model>, &Read) -> Result<Begun, ApiError>;
+/// An answer that has begun, and how to tell it.
+struct Begun {
+    answer: Answer,
+    protocol: Box<dyn Protocol>,
+}
+
+/// Understands a body. May take long, and waits for nothing.
+pub type Begin = fn(&Arc<App>, &Arc<Model>, &Read) -> Result<Prepared, ApiError>;
 
 /// Answers a request.
 pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Arrived, ApiError>, begin: Begin) -> Response {
@@ -88,14 +97,25 @@ pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Arrived, A
 async fn begun(app: &Arc<App>, body: Result<Arrived, ApiError>, begin: Begin) -> Result<(Begun, Charge), ApiError> {
     let body = body?;
     let model = app.model()?;
-    let (shared, length) = (app.clone(), body.len());
+    let (shared, of, length) = (app.clone(), model.clone(), body.len());
     // Templates and tokenizers take their time with long texts; connections must not wait for that.
     let read = move || {
         let body = body.read()?;
-        let begun = begin(&shared, &model, &body)?;
-        Ok((begun, body.close()))
+        let prepared = begin(&shared, &of, &body)?;
+        if prepared.settings.rule.is_some() {
+            of.grammars()?;
+        }
+        Ok((prepared, body.close()))
     };
-    app.background.run(length, read).await
+    let (prepared, charge) = app.background.run(length, read).await?;
+    let Prepared { prompts, settings, protocol } = prepared;
+    // A client that leaves drops this future, which ends the compile.
+    let grammar = match &settings.rule {
+        Some(rule) => Some(model.grammars()?.compile(rule).await?),
+        None => None,
+    };
+    let answer = Answer::of(app, &model, prompts, &settings, grammar.as_ref())?;
+    Ok((Begun { answer, protocol }, charge))
 }
 
 fn refuse(error: &ApiError, account: &mut Account) -> Response {

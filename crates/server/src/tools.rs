@@ -4,10 +4,12 @@
 use crate::budget::NAME_BYTES;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::grammar::budget::LARK_BYTES;
 use crate::schema;
 use crate::tool_schema;
 use model::chat::CallForm;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// The tools of a request.
@@ -202,19 +204,24 @@ fn check(function: &Value, parameters: &str) -> Result<(), ApiError> {
 }
 
 /// A grammar, in the Lark dialect of `llguidance`, of nothing but calls of these tools.
-pub fn grammar(tools: &Tools, form: CallForm) -> String {
+///
+/// # Errors
+/// Parameters that are too large or too deep.
+pub fn grammar(tools: &Tools, form: CallForm) -> Result<String, String> {
     let mut rules = String::new();
     let mut names = vec![];
     for (at, tool) in tools.functions.iter().enumerate() {
         let name = tool["function"]["name"].as_str().unwrap_or_default();
         let parameters = &tool["function"]["parameters"];
+        schema::check(parameters).map_err(|problem| format!("a schema of parameters {problem}"))?;
         let rule = match form {
-            CallForm::Pairs => pairs(&mut rules, at, name, parameters),
+            CallForm::Pairs => pairs(&mut rules, at, name, parameters)?,
             CallForm::Tagged => object("<tool_call>", name, "arguments", parameters, "</tool_call>"),
             CallForm::TaggedLines => object("<tool_call>\n", name, "arguments", parameters, "\n</tool_call>"),
             CallForm::Bare => object("", name, "parameters", parameters, ""),
         };
         let _ = writeln!(rules, "call{at}: {rule}");
+        room(&rules)?;
         names.push(format!("call{at}"));
     }
     let more = match form {
@@ -225,7 +232,15 @@ pub fn grammar(tools: &Tools, form: CallForm) -> String {
         CallForm::Tagged | CallForm::TaggedLines => " (\"\\n\" call)*",
     };
     // After its thoughts a model often begins a new line.
-    format!("start: /\\n{{0,2}}/ call{more}\ncall: {}\n{rules}", names.join(" | "))
+    Ok(format!("start: /\\n{{0,2}}/ call{more}\ncall: {}\n{rules}", names.join(" | ")))
+}
+
+/// Refuses rules that are too long already: definitions are repeated for each property.
+fn room(rules: &str) -> Result<(), String> {
+    match rules.len() > LARK_BYTES {
+        true => Err(format!("the grammar of their parameters is longer than {LARK_BYTES} bytes")),
+        false => Ok(()),
+    }
 }
 
 /// `{"name": …, "arguments": {…}}` between an opening and a closing.
@@ -235,10 +250,11 @@ fn object(open: &str, name: &str, key: &str, parameters: &Value, close: &str) ->
 }
 
 /// A name and its arguments as pairs, those that may be missing with a question mark.
-fn pairs(rules: &mut String, at: usize, name: &str, parameters: &Value) -> String {
+fn pairs(rules: &mut String, at: usize, name: &str, parameters: &Value) -> Result<String, String> {
     let none = Map::new();
     let properties = parameters["properties"].as_object().unwrap_or(&none);
-    let required = |key: &str| parameters["required"].as_array().is_some_and(|all| all.iter().any(|name| name == key));
+    let required = parameters["required"].as_array().into_iter().flatten();
+    let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
     let mut out = literal(&format!("<tool_call>{name}"));
     for (number, (key, kind)) in properties.iter().enumerate() {
         let rule = format!("pair{at}_{number}");
@@ -257,9 +273,10 @@ fn pairs(rules: &mut String, at: usize, name: &str, parameters: &Value) -> Strin
             _ => format!("{open} {} {close}", with_root(kind, parameters)),
         };
         let _ = writeln!(rules, "{rule}: {body}");
-        let _ = write!(out, " {rule}{}", if required(key) { "" } else { "?" });
+        let _ = write!(out, " {rule}{}", if required.contains(&**key) { "" } else { "?" });
+        room(rules)?;
     }
-    out + " " + &literal("</tool_call>")
+    Ok(out + " " + &literal("</tool_call>"))
 }
 
 /// The arguments of a call as a part of a rule.

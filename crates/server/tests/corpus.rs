@@ -24,7 +24,7 @@ fn corpora_are_survived() {
     let exercise = Exercise::new();
     let (all, taken) = replay("request", |bytes| Some(exercise.ask(bytes).0));
     assert!(all > 20 && taken > 10, "{all} requests, {taken} taken");
-    let (all, taken) = replay("grammar", |bytes| exercise.ask_grammar(bytes));
+    let (all, taken) = replay("grammar", |bytes| exercise.ask_grammar(bytes, 64));
     assert!(all > 10 && taken > 5, "{all} grammars, {taken} taken");
 }
 
@@ -36,7 +36,7 @@ fn seeds_are_taken() {
         assert_eq!(status, 200, "{route}: {body}: {text}");
     }
     for bytes in grammars() {
-        assert_eq!(exercise.ask_grammar(&bytes), Some(200), "{}", String::from_utf8_lossy(&bytes));
+        assert_eq!(exercise.ask_grammar(&bytes, 64), Some(200), "{}", String::from_utf8_lossy(&bytes));
     }
 }
 
@@ -136,7 +136,11 @@ fn grammars() -> Vec<Vec<u8>> {
     ];
     let of = |kind: u8, text: String| [&[kind][..], text.as_bytes()].concat();
     let grammars = grammars.iter().map(|text| of(0, (*text).to_owned()));
-    grammars.chain(schemas.iter().map(|schema| of(1, schema.to_string()))).collect()
+    // Choices of the generator: a stack of repeats, groups, a chain of rules, and chains of each kind of reference.
+    let made = [&[2, 0, 1, 0, 0][..], &[2, 1, 0, 9, 0, 0], &[2, 2, 2, 0, 0, 0, 0]].map(<[u8]>::to_vec);
+    let chains = (0..5).map(|link| vec![3, 0, 240, 0, 0, link, 1]);
+    let schemas = schemas.iter().map(|schema| of(1, schema.to_string()));
+    grammars.chain(schemas).chain(made).chain(chains).collect()
 }
 
 /// Run by hand before a new campaign: `cargo test -p kernloom-server --test corpus -- --ignored`.

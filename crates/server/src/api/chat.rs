@@ -7,8 +7,8 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard, Scored};
-use crate::stream::{self, Protocol, Said, event};
+use crate::speech::{Ending, Heard, Scored};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{self, Tools};
 use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
@@ -159,17 +159,17 @@ fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
     tools::listed(fields)?.iter().filter(|tool| tools::is_function(tool)).map(tools::chat_function).collect()
 }
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<stream::Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     let rendered = render(fields, model)?;
-    settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
+    settings.read_calls(&rendered)?;
     let chat = Chat {
         head: Head::new(app.id("chatcmpl-"), fields, model)?,
         model: model.clone(),
@@ -179,8 +179,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<stream::
         settings: settings.clone(),
         ids: app.id("call_"),
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(stream::Begun { answer, protocol: Box::new(chat) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(chat) })
 }
 
 /// What every chunk begins with.

@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
 use crate::speech::{Answer, Heard, Scored};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::stream::{Prepared, Protocol, Said, event};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -23,15 +23,15 @@ struct Completion {
     spent: Vec<Spent>,
 }
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
-    settings.read_grammar(fields, model, false)?;
+    settings.read_grammar(fields, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     Answer::check(model, &prompts, &settings)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
@@ -48,8 +48,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, A
         spent: vec![Spent::default(); texts.len()],
         texts,
     };
-    let answer = Answer::of(app, model, prompts, &settings)?;
-    Ok(Begun { answer, protocol: Box::new(completion) })
+    Ok(Prepared { prompts, settings, protocol: Box::new(completion) })
 }
 
 /// Refuses what would change the text and is not there, rather than answer something else.

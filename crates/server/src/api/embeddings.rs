@@ -5,8 +5,8 @@ use crate::app::{App, Model};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::settings::Settings;
-use crate::speech::{Answer, Heard};
-use crate::stream::{Begun, Protocol, Said};
+use crate::speech::Heard;
+use crate::stream::{Prepared, Protocol, Said};
 use base64::Engine;
 use model::scheduler::Pooling;
 use serde_json::{Value, json};
@@ -29,11 +29,11 @@ struct Embeddings {
     norm: Norm,
 }
 
-/// Begins an answer in OpenAI's form.
+/// Prepares an answer in OpenAI's form.
 ///
 /// # Errors
-/// A server without embeddings, a request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+/// A server without embeddings, and a request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let base64 = match body.fields().text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
@@ -48,15 +48,15 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, A
     begin_in(Form::OpenAi { base64 }, app, model, body)
 }
 
-/// Begins an answer in llama-server's form.
+/// Prepares an answer in llama-server's form.
 ///
 /// # Errors
 /// As [`begin`].
-pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     begin_in(Form::Native { width: (model.facts.width as usize).max(1) }, app, model, body)
 }
 
-fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let Some(pooling) = app.options.embeddings else {
         return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
     };
@@ -76,8 +76,7 @@ fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Resu
     };
     let mut settings = Settings::of_defaults(&model.defaults);
     settings.pooling = Some(pooling);
-    let answer = Answer::of(app, model, prompts, &settings)?;
-    Ok(Begun { answer, protocol: Box::new(embeddings) })
+    Ok(Prepared { prompts, settings, protocol: Box::new(embeddings) })
 }
 
 /// What makes vectors comparable.

@@ -6,24 +6,24 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::speech::{Ending, Heard};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Choice, Tools, function, listed};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_calls(&rendered)?;
     let messages = Messages {
         id: app.id("msg_"),
         model: model.called_by(fields)?,
@@ -37,8 +37,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, A
         ending: Ending::Length,
         spent: Spent::default(),
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(Begun { answer, protocol: Box::new(messages) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(messages) })
 }
 
 /// `/v1/messages/count_tokens`.

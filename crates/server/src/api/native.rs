@@ -8,7 +8,7 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::stream::{Prepared, Protocol, Said, event};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ struct Completion {
     has_new_line: Vec<bool>,
 }
 
-/// Begins an answer to `/completion`.
+/// Prepares an answer to `/completion`.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn completion(_: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
-    settings.read_grammar(fields, model, false)?;
+    settings.read_grammar(fields, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
     Answer::check(model, &prompts, &settings)?;
     let texts = prompts.iter().flat_map(|prompt| {
@@ -47,8 +47,7 @@ pub fn completion(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Beg
         response_fields: fields.texts("response_fields")?,
         has_new_line: vec![false; prompts.len() * settings.choices],
     };
-    let answer = Answer::of(app, model, prompts, &settings)?;
-    Ok(Begun { answer, protocol: Box::new(completion) })
+    Ok(Prepared { prompts, settings, protocol: Box::new(completion) })
 }
 
 impl Completion {

@@ -10,25 +10,25 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::settings::Settings;
-use crate::speech::{Answer, Ending, Heard};
-use crate::stream::{Begun, Protocol, Said, event};
+use crate::speech::{Ending, Heard};
+use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{self, Tools, function};
 use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Begins an answer.
+/// Prepares an answer.
 ///
 /// # Errors
-/// A request that makes no sense, and what the queue refuses.
-pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, ApiError> {
+/// A request that makes no sense.
+pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
     let fields = body.fields();
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_grammar(fields, model, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered, model)?;
+    settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
+    settings.read_calls(&rendered)?;
     let echoed = [
         "instructions",
         "max_output_tokens",
@@ -59,8 +59,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Begun, A
         spent: Spent::default(),
         ending: Ending::Length,
     };
-    let answer = Answer::of(app, model, vec![rendered.tokens], &settings)?;
-    Ok(Begun { answer, protocol: Box::new(responses) })
+    Ok(Prepared { prompts: vec![rendered.tokens], settings, protocol: Box::new(responses) })
 }
 
 fn render(fields: Fields<'_>, model: &Model) -> Result<Rendered, ApiError> {

@@ -1,8 +1,11 @@
 //! What is written under a grammar, by a model that writes anything that may come.
 
+use super::rule::MOST_SPACES;
 use super::*;
-use crate::tools::Choice;
-use model::chat::{Delta, OutputParser};
+use crate::fields::Fields;
+use crate::tools::{Choice, Tools};
+use model::chat::{CallForm, Delta, OutputParser};
+use serde_json::{Value, json};
 
 #[path = "../../tests/exercise/characters.rs"]
 mod characters;
@@ -14,6 +17,16 @@ fn tokenizer() -> Tokenizer {
     first.extend(CallForm::TAGS.iter().enumerate().map(|(at, tag)| (*tag, if at % 2 == 0 { 3 } else { 4 })));
     first.extend(["\n", "\t", "é", "\": ", "weather"].map(|token| (token, 1)));
     characters::tokenizer(first)
+}
+
+/// What compiles in this process.
+fn grammars(tokenizer: &Tokenizer) -> Grammars {
+    Grammars::new(tokenizer, Isolation::Here).expect("grammars")
+}
+
+fn compiled(grammars: &Grammars, rule: &Rule) -> Result<Grammar, ApiError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(grammars.compile(rule))
 }
 
 fn functions() -> Vec<Value> {
@@ -92,11 +105,12 @@ fn check_weather(arguments: &Value) {
 #[test]
 fn whatever_comes_under_a_required_choice_is_a_call() {
     let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer).expect("grammars");
+    let grammars = grammars(&tokenizer);
     for form in [CallForm::Tagged, CallForm::TaggedLines, CallForm::Pairs, CallForm::Bare] {
         for (choice, thinks) in [(Choice::Any, false), (Choice::Any, true), (Choice::One("weather"), false)] {
             let tools = Tools::choose(functions(), choice).expect("tools");
-            let grammar = grammars.of_tools(&tools, form, thinks).expect("a grammar");
+            let rule = Rule::of_tools(&tools, form, thinks).expect("a rule");
+            let grammar = compiled(&grammars, &rule).expect("a grammar");
             let mut several = 0;
             for seed in 0..12 {
                 let text = written(&grammar, &tokenizer, seed);
@@ -119,7 +133,7 @@ fn whatever_comes_under_a_required_choice_is_a_call() {
 #[test]
 fn odd_parameters_are_no_reason_to_refuse_a_tool() {
     let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer).expect("grammars");
+    let grammars = grammars(&tokenizer);
     for parameters in [
         json!({}),
         json!({ "type": "object" }),
@@ -130,7 +144,8 @@ fn odd_parameters_are_no_reason_to_refuse_a_tool() {
         let tool = json!({ "type": "function", "function": { "name": "f", "parameters": parameters } });
         let tools = Tools::choose(vec![tool], Choice::Any).expect("tools");
         for form in [CallForm::Tagged, CallForm::Pairs, CallForm::Bare] {
-            let grammar = grammars.of_tools(&tools, form, false).unwrap_or_else(|e| panic!("{parameters}: {e:?}"));
+            let rule = Rule::of_tools(&tools, form, false).expect("a rule");
+            let grammar = compiled(&grammars, &rule).unwrap_or_else(|e| panic!("{parameters}: {e:?}"));
             written(&grammar, &tokenizer, 3);
         }
     }
@@ -140,9 +155,10 @@ fn odd_parameters_are_no_reason_to_refuse_a_tool() {
 fn spaces_do_not_go_on_for_ever() {
     let tokenizer = tokenizer();
     let [space, line] = [" ", "\n"].map(|text| tokenizer.encode(text, false, false)[0]);
-    let grammars = Grammars::new(&tokenizer).expect("grammars");
+    let grammars = grammars(&tokenizer);
     let asked = json!({ "response_format": { "type": "json_object" } });
-    let grammar = grammars.read(Fields::of(&asked).expect("an object"), false).expect("a grammar").expect("a grammar");
+    let rule = Rule::read(Fields::of(&asked).expect("an object"), false).expect("a rule").expect("a rule");
+    let grammar = compiled(&grammars, &rule).expect("a grammar");
     let open = (0..tokenizer.vocab_len() as u32).find(|&id| tokenizer.token_bytes(id) == Some(b"{")).expect("a brace");
     // How often a token may come after these.
     let most = |before: &[u32], token: u32| {

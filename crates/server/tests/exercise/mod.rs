@@ -1,10 +1,11 @@
-//! Any bytes as the body of any route, or as choices of what a request is made of, over a model that answers the same to everything: whatever comes, the answer is
-//! an HTTP response in the form of the API, no failure of the server's own.
+//! Any bytes as the body of any route, or as choices of what a request is made of, over a model that answers the same to
+//! everything: whatever comes, the answer is an HTTP response in the form of the API, no failure of the server's own.
 
 #![allow(dead_code)]
 
 mod characters;
 mod requests;
+mod sources;
 mod words;
 
 use axum::body::{Body, to_bytes};
@@ -18,6 +19,8 @@ use model::scheduler::worker::Worker;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler};
 use model::step::Output;
 use model::tokenizer::Tokenizer;
+use serde_json::{Value, json};
+use server::grammar::Isolation;
 use server::{App, Defaults, Facts, Model, Options};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +87,7 @@ impl Batches for Turns {
 }
 
 /// Tokens of one character, those of single bytes, and the markers of a chat.
-fn tokenizer() -> Tokenizer {
+pub fn tokenizer() -> Tokenizer {
     let markers = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"].map(|token| (token.to_owned(), 3));
     let tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"].map(|token| (token.to_owned(), 4));
     let bytes = (0..=255u8).map(|byte| (format!("<0x{byte:02X}>"), 6));
@@ -100,11 +103,21 @@ pub struct Exercise {
 impl Exercise {
     /// With everything on.
     pub fn new() -> Exercise {
-        Exercise::with(Options { embeddings: Some(Pooling::Mean), ..Options::default() })
+        Exercise::with(Exercise::everything())
+    }
+
+    /// Options with everything on.
+    pub fn everything() -> Options {
+        Options { embeddings: Some(Pooling::Mean), ..Options::default() }
     }
 
     /// With these options.
     pub fn with(options: Options) -> Exercise {
+        Exercise::isolated(options, Isolation::Here)
+    }
+
+    /// With these options, and grammars where they are told to be.
+    pub fn isolated(options: Options, isolation: Isolation) -> Exercise {
         let options = Options { log: false, timeout: Duration::from_secs(60), ..options };
         let app = Arc::new(App::new(options));
         let tokenizer = tokenizer();
@@ -130,26 +143,38 @@ impl Exercise {
             raw_reasoning: false,
             parse_special: false,
         };
-        app.ready(Model::new(worker, tokenizer, template, facts, defaults));
+        let mut model = Model::new(worker, tokenizer, template, facts, defaults);
+        model.isolation = isolation;
+        app.ready(model);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Exercise { app, runtime }
     }
 
-    /// The first byte chooses between a grammar and a schema, the rest is one; what is no schema is none of this fuzzer's
-    /// business. The status of the response.
+    /// The first byte chooses between a grammar and a schema, which the rest is or is made into, no larger than the scale
+    /// says; what is no schema is none of this fuzzer's business. The status of the response.
     ///
     /// # Panics
     /// As [`Exercise::ask`].
-    pub fn ask_grammar(&self, bytes: &[u8]) -> Option<u16> {
-        let (kind, source) = bytes.split_first()?;
-        let source = std::str::from_utf8(source).ok()?;
-        let (name, rule) = match kind % 2 {
-            0 => ("grammar", serde_json::Value::from(source)),
-            _ => ("json_schema", serde_json::from_str(source).ok()?),
+    pub fn ask_grammar(&self, bytes: &[u8], scale: usize) -> Option<u16> {
+        let (kind, rest) = bytes.split_first()?;
+        let rule = match kind % 4 {
+            0 => json!({ "grammar": std::str::from_utf8(rest).ok()? }),
+            1 => json!({ "json_schema": serde_json::from_slice::<Value>(rest).ok()? }),
+            2 => json!({ "grammar": sources::gbnf(rest, scale) }),
+            _ => json!({ "json_schema": sources::schema(rest, scale) }),
         };
-        let body = serde_json::json!({ "prompt": "a", "n_predict": 8, name: rule }).to_string();
+        Some(self.ask_rule(rule).0)
+    }
+
+    /// Asks for a text that follows a rule. The status of the response, and its text.
+    ///
+    /// # Panics
+    /// As [`Exercise::ask`].
+    pub fn ask_rule(&self, rule: Value) -> (u16, String) {
+        let mut body = json!({ "prompt": "a", "n_predict": 8 });
+        body.as_object_mut().expect("an object").extend(rule.as_object().expect("an object").clone());
         let route = ROUTES.iter().position(|route| *route == "/completion").unwrap_or_default();
-        Some(self.ask(&[&[route as u8], body.as_bytes()].concat()).0)
+        self.ask(&[&[route as u8], body.to_string().as_bytes()].concat())
     }
 
     /// The first byte chooses the route, the rest is the body. The status of the response, and its text. From
@@ -212,5 +237,5 @@ impl Exercise {
 }
 
 fn is_json(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok()
+    serde_json::from_str::<Value>(text).is_ok()
 }
