@@ -8,10 +8,8 @@ mod exercise;
 use exercise::Exercise;
 use serde_json::{Map, Value, json};
 use server::Options;
-use server::fields::Fields;
-use server::grammar::{Grammars, Isolation, Program, Rule, fork_server};
+use server::grammar::{Isolation, Program, fork_server};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 /// Not a test, but what this program does when it is started for grammars.
 #[test]
@@ -167,53 +165,59 @@ fn whatever_the_generator_makes_is_survived() {
     assert!(taken > 20, "only {taken} were followed");
 }
 
-/// What tells the processes of one test from those of others.
+/// Processes are counted in /proc.
 #[cfg(target_os = "linux")]
-const MARK: &str = "--skip=who-leaves";
+mod processes {
+    use super::*;
+    use server::fields::Fields;
+    use server::grammar::{Grammars, Rule};
+    use std::time::{Duration, Instant};
 
-/// How many processes were started with the mark, or are forks of such.
-#[cfg(target_os = "linux")]
-fn marked() -> usize {
-    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.split(|&byte| byte == 0).any(|word| word == MARK.as_bytes())).count()
-}
+    /// What tells the processes of one test from those of others.
+    const MARK: &str = "--skip=who-leaves";
 
-#[cfg(target_os = "linux")]
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    /// How many processes were started with the mark, or are forks of such.
+    fn marked() -> usize {
+        let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.split(|&byte| byte == 0).any(|word| word == MARK.as_bytes())).count()
     }
-}
 
-#[cfg(target_os = "linux")]
-#[test]
-fn who_leaves_ends_the_compile_and_who_takes_too_long_is_told() {
-    let rule = |schema: Value| {
-        let body = json!({ "json_schema": schema });
-        Rule::read(Fields::of(&body).expect("an object"), false).expect("a rule").expect("a rule")
-    };
-    let (slow, quick) = (rule(json!({ "type": "number", "multipleOf": 999_983 })), rule(json!({ "type": "boolean" })));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let grammars = Grammars::new(&exercise::tokenizer(), isolation(Some(MARK))).expect("grammars");
-        tokio::select! {
-            compiled = grammars.compile(&slow) => panic!("{compiled:?}"),
-            () = until("it compiles", || marked() == 2) => {}
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end, "{what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        until("the compile ends", || marked() == 1).await;
-        let error = grammars.compile(&slow).await.expect_err("it takes too long").message;
-        assert!(error.contains("5 s of a processor"), "{error}");
-        // A grammar that is kept has a process, and each of its texts one more.
-        let grammar = grammars.compile(&quick).await.expect("a grammar");
-        let mut text = grammar.begin();
-        text.mask(&mut [0.0; 1000]).expect("a mask");
-        until("the text runs", || marked() == 3).await;
-        drop(text);
-        until("the text ends", || marked() == 2).await;
-        drop((grammar, grammars));
-        until("all end", || marked() == 0).await;
-    });
+    }
+
+    #[test]
+    fn who_leaves_ends_the_compile_and_who_takes_too_long_is_told() {
+        let rule = |schema: Value| {
+            let body = json!({ "json_schema": schema });
+            Rule::read(Fields::of(&body).expect("an object"), false).expect("a rule").expect("a rule")
+        };
+        let (slow, quick) =
+            (rule(json!({ "type": "number", "multipleOf": 999_983 })), rule(json!({ "type": "boolean" })));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let grammars = Grammars::new(&exercise::tokenizer(), isolation(Some(MARK))).expect("grammars");
+            tokio::select! {
+                compiled = grammars.compile(&slow) => panic!("{compiled:?}"),
+                () = until("it compiles", || marked() == 2) => {}
+            }
+            until("the compile ends", || marked() == 1).await;
+            let error = grammars.compile(&slow).await.expect_err("it takes too long").message;
+            assert!(error.contains("5 s of a processor"), "{error}");
+            // A grammar that is kept has a process, and each of its texts one more.
+            let grammar = grammars.compile(&quick).await.expect("a grammar");
+            let mut text = grammar.begin();
+            text.mask(&mut [0.0; 1000]).expect("a mask");
+            until("the text runs", || marked() == 3).await;
+            drop(text);
+            until("the text ends", || marked() == 2).await;
+            drop((grammar, grammars));
+            until("all end", || marked() == 0).await;
+        });
+    }
 }

@@ -31,12 +31,12 @@ impl Vocabulary {
         let eos = tokenizer.eos().or(ends.first().copied()).ok_or("the vocabulary has no end token")?;
         let ids = 0..tokenizer.vocab_len() as u32;
         let pieces: Box<[Box<[u8]>]> = ids.map(|id| Box::from(tokenizer.token_bytes(id).unwrap_or_default())).collect();
-        let is_text = |(id, piece): (usize, &Box<[u8]>)| match tokenizer.kind(id as u32) {
+        let is_text = |(id, piece): (u32, &[u8])| match tokenizer.kind(id) {
             Some(TokenKind::Normal | TokenKind::Byte | TokenKind::UserDefined) => true,
             // Calls of tools are written with these.
-            _ => CallForm::TAGS.iter().any(|tag| tag.as_bytes() == &**piece),
+            _ => CallForm::TAGS.iter().any(|tag| tag.as_bytes() == piece),
         };
-        let is_text = pieces.iter().enumerate().map(is_text).collect();
+        let is_text = (0..).zip(pieces.iter().map(|piece| &**piece)).map(is_text).collect();
         Ok(Vocabulary { pieces, is_text, ends, eos })
     }
 

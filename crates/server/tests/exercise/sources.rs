@@ -89,7 +89,7 @@ pub fn schema(bytes: &[u8], scale: usize) -> Value {
             let link = |at: usize| wrapped(shape, json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
             let mut all: Map<String, Value> = (0..count).map(|at| (format!("d{at}"), link(at))).collect();
             let back = json!({ "$ref": "#/$defs/d0" });
-            let last = if c.byte() % 2 == 0 { back } else { json!({ "type": "integer" }) };
+            let last = if c.byte().is_multiple_of(2) { back } else { json!({ "type": "integer" }) };
             all.insert(format!("d{count}"), last);
             json!({ "$ref": "#/$defs/d0", "$defs": all })
         }
@@ -97,7 +97,7 @@ pub fn schema(bytes: &[u8], scale: usize) -> Value {
         2 => json!({ "type": "object", "required": names(count).collect::<Vec<_>>() }),
         3 => {
             let properties: Map<String, Value> = names(count).map(|name| (name, leaf(&mut c))).collect();
-            let required: Vec<String> = names(count).filter(|_| c.byte() % 2 == 0).collect();
+            let required: Vec<String> = names(count).filter(|_| c.byte().is_multiple_of(2)).collect();
             json!({ "type": "object", "properties": properties, "required": required })
         }
         4 => json!({ "enum": names(count).collect::<Vec<_>>() }),
