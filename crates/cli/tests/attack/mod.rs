@@ -11,7 +11,7 @@ pub mod wire;
 pub mod witness;
 
 use crate::support::command;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use process::{Holds, forget_peak, of_family, peak};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -32,6 +32,9 @@ const DESCRIPTORS: usize = 16;
 
 /// How long a server may take to give back what an attack took.
 const REST: Duration = Duration::from_secs(30);
+
+/// How long a process may take to die that has cut its connections: its memory is freed first.
+const DYING: Duration = Duration::from_secs(5);
 
 /// KiB of address space of each process: a server that wants more aborts rather than take the machine with it.
 const ADDRESSES: u64 = 6 << 20;
@@ -191,14 +194,25 @@ impl Server {
         println!("{}: {statuses:?}, {took:.1?}, peak +{highest} MiB", case.name);
         let bounded = (highest <= PEAK).then_some(()).ok_or_else(|| anyhow!("it took {highest} MiB"));
         let rest = self.gives_back().and_then(|()| if case.leaves { self.rests() } else { Ok(()) });
-        let lives = match self.child.try_wait().expect("a child") {
-            Some(status) => Err(anyhow!("the server died: {status}")),
-            None => Ok(()),
-        };
-        if rest.is_err() || lives.is_err() {
+        let lives = self.lives(if seen.is_err() { DYING } else { Duration::ZERO });
+        if [&seen, &rest, &lives].iter().any(|found| found.is_err()) {
             self.begin_anew();
         }
         [lives, answers.map(drop), seen, bounded, rest].into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Whether it lives after a while.
+    fn lives(&mut self, most: Duration) -> Result<()> {
+        let end = Instant::now() + most;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                bail!("the server died: {status}");
+            }
+            if Instant::now() >= end {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Another server, for the cases after one that did harm.
