@@ -6,6 +6,7 @@ use compiler::{KernelKey, Setting};
 use device::{CacheConfig, Target, TunedPlans};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -142,15 +143,13 @@ fn an_interrupted_search_keeps_what_it_has() {
     let kernels = kernels("interrupted");
     let (path, lock) = (tiny("tiny-llama", "q4_0"), lock(&kernels));
     let args = ["tune", text(&path), "-p", "1", "--seconds", "3000", "--kernel-cache", text(&kernels)];
-    let child = command(&[&args[..], &["--lock", text(&lock)]].concat()).spawn().expect("the program starts");
-    // The folder is made before the search begins; a search that is interrupted before that ends at once.
-    let start = Instant::now();
-    while !kernels.join("tuned-2").is_dir() && start.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_secs(8));
+    let mut child = command(&[&args[..], &["--lock", text(&lock)]].concat()).spawn().expect("the program starts");
+    // The search begins when the programs are compiled that fill the cache and that make the step.
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert_eq!(lines.by_ref().filter(|line| line.starts_with("compiled ")).take(2).count(), 2);
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
-    let ran = finished(child.wait_with_output().expect("the program ends"));
+    let rest: String = lines.map(|line| line + "\n").collect();
+    let ran = Run { err: rest, ..finished(child.wait_with_output().expect("the program ends")) };
     // The tiny model may have been searched through by then.
     if ran.code != 0 {
         assert_eq!(ran.code, 130, "{}", ran.err);
