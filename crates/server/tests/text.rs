@@ -1,6 +1,5 @@
 //! What users and tools write is text, whichever route it comes by.
 
-#[allow(dead_code, reason = "it is shared with the replay of corpora")]
 mod exercise;
 
 use exercise::{Exercise, ROUTES};

@@ -42,7 +42,7 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, paths: &mut Vec<&'stati
                 ("block product", s)
             } else if let Some(s) = t.attempt(|t| int_tile::register_tile(t, g, item)) {
                 ("integer tile", s)
-            } else if let Some(s) = integer_dot(t, g, item).map_err(|why| no_dot = Some(why)).ok() {
+            } else if let Ok(s) = integer_dot(t, g, item).map_err(|why| no_dot = Some(why)) {
                 ("integer dot", s)
             } else if let Some((write, item)) = t.attempt(|t| hoisted_dequant::converted_once(t, g, item)) {
                 paths.push("vector map");
