@@ -9,6 +9,7 @@ use crate::page;
 use crate::stream::{Begin, answer, json_response, json_text};
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -36,7 +37,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/health", get(async |State(app): Shared| say(info::health(&app))))
         .route("/models", get(async |State(app): Shared| say(info::models(&app))))
         .route("/v1/models", get(async |State(app): Shared| say(info::models(&app))))
-        .route("/v1/models/{*id}", get(async |State(app): Shared, Path(id): Path<String>| say(info::model(&app, &id))))
+        .route("/v1/models/{*id}", get(one_model))
         .route("/props", get(async |State(app): Shared| say(info::props(&app))))
         .route("/slots", get(slots))
         .route("/metrics", get(metrics))
@@ -67,6 +68,11 @@ pub fn router(app: Arc<App>) -> Router {
 
 fn say(result: Result<Value, ApiError>) -> Response {
     result.map_or_else(IntoResponse::into_response, |value| json_response(&value))
+}
+
+async fn one_model(State(app): Shared, id: Result<Path<String>, PathRejection>) -> Response {
+    // What is no text is the name of no model.
+    say(id.map_err(|_| ApiError::not_found("there is no such model")).and_then(|Path(id)| info::model(&app, &id)))
 }
 
 async fn slots(State(app): Shared, request: Request) -> Response {

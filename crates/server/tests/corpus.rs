@@ -56,7 +56,9 @@ fn made() -> Vec<Vec<u8>> {
         (state >> 56) as u8
     };
     let routes = ROUTES.len() as u8 + 4;
-    (0..20 * routes).map(|at| [MADE, at % routes].into_iter().chain((0..200).map(|_| next())).collect()).collect()
+    (0..20 * u16::from(routes))
+        .map(|at| [MADE, (at % u16::from(routes)) as u8].into_iter().chain((0..200).map(|_| next())).collect())
+        .collect()
 }
 
 fn input(route: &str, body: &Value) -> Vec<u8> {

@@ -81,7 +81,7 @@ impl Maker<'_> {
     }
 
     fn headers(&mut self, made: &mut Made) {
-        let (host, own) = self.one_of(&HOSTS);
+        let (host, own) = if self.rarely(8) { self.one_of(&HOSTS) } else { HOSTS[0] };
         made.headers.push(("host", host.into()));
         made.foreign = !own;
         if self.rarely(4) {
@@ -95,7 +95,8 @@ impl Maker<'_> {
             made.foreign |= !may;
         }
         if !self.rarely(5) {
-            made.headers.push(("content-type", self.one_of(&TYPES).into()));
+            let kind = if self.rarely(4) { self.one_of(&TYPES) } else { TYPES[0] };
+            made.headers.push(("content-type", kind.into()));
         }
         if self.rarely(8) {
             let name =
