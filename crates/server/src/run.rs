@@ -2,6 +2,7 @@
 
 use crate::app::{App, Model, Options};
 use crate::router::router;
+use crate::system;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -65,6 +66,7 @@ pub fn run(
     listening: impl FnOnce(&[SocketAddr]),
     load: impl FnOnce() -> Result<Model, String> + Send + 'static,
 ) -> Result<(), ServeError> {
+    system::keep_no_large_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(serve(Arc::new(App::new(options)), listening, load));
     // Connections that never end, and bodies that nobody waits for, end with the program.

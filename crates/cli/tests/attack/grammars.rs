@@ -102,9 +102,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(refused("more than a megabyte", || format!("root ::= \"{}\"", "a".repeat(1 << 20))));
     cases.push(case("a comment of 900 kB", || format!("root ::= \"a\" #{}", "c".repeat(900_000))));
     cases.push(case("a word of 900 kB", || format!("root ::= \"{}\"", "a".repeat(900_000))));
-    for broken in
-        ["root ::= \"a", "root ::= [a", "root ::= (", "root ::= \"\\x", "root ::=", "root", "::=", "root ::= <tool>"]
-    {
+    for broken in ["root ::= \"a", "root ::= [a", "root ::= (", "root ::= \"\\x", "root", "::=", "root ::= <tool>"] {
         cases.push(refused(format!("broken: {broken}"), move || broken.to_owned()));
     }
     cases

@@ -27,7 +27,7 @@ const KEPT: u64 = 64;
 /// MiB by which the server itself may be larger during an attack.
 const PEAK: u64 = 512;
 
-/// Descriptors by which the server may have more: helpers that were not there before stay for the next request.
+/// Descriptors by which the server may have more: grammars that were not there before stay for the next request.
 const DESCRIPTORS: usize = 16;
 
 /// How long a server may take to give back what an attack took.

@@ -8,7 +8,7 @@ use std::ops::Add;
 pub struct Holds {
     /// MiB that are in memory.
     pub memory: u64,
-    /// Descriptors that are open.
+    /// Descriptors that are open in the process itself: grammars that are kept have a process each, with a few of its own.
     pub descriptors: usize,
     /// Processor time so far, in ticks of a hundredth of a second.
     pub ticks: u64,
@@ -31,7 +31,8 @@ impl Add for Holds {
 
 /// What a process and all that it has started hold. A child that ends meanwhile holds nothing.
 pub fn of_family(pid: u32) -> Holds {
-    family(pid).into_iter().filter_map(of).fold(Holds::default(), Add::add)
+    let all = family(pid).into_iter().filter_map(of).fold(Holds::default(), Add::add);
+    Holds { descriptors: of(pid).map_or(0, |own| own.descriptors), ..all }
 }
 
 /// The most that a process had in memory since [`forget_peak`], in MiB, if it lives.

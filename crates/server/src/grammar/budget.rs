@@ -44,11 +44,18 @@ pub const COMPILING: usize = 2;
 /// Compiles that wait for their turn. Each is a request and its source.
 pub const WAITING: usize = 64;
 
-/// Compiled grammars, in use or kept: each may have [`COMPILE_MEMORY`], though most have a few MiB.
+/// Compiled grammars, in use or kept.
 pub const COMPILED: usize = 24;
+
+/// MiB that compiled grammars have together beside the vocabulary, in use or kept. Most have a few; two may be as large as
+/// [`COMPILE_MEMORY`] allows.
+pub const COMPILED_MIB: u32 = 1024;
 
 /// Compiled grammars that are kept for the next request with the same source.
 pub const KEPT: usize = 8;
+
+/// MiB of a compiled grammar that is kept at most: what people write has one or two, and memory comes back after the rest.
+pub const KEPT_MIB: u32 = 4;
 
 /// Time of a mask, by the clock: what `llguidance` may do in a step takes some 20 ms, and the text waits beside others.
 pub const MASK_WAIT: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //! next begins anew.
 
 use super::Failed;
-use super::budget::{COMPILED, KEPT};
+use super::budget::{COMPILED, COMPILED_MIB, KEPT, KEPT_MIB};
 use super::process::{ForkServer, GrammarProcess};
 use super::rule::Source;
 use super::turns::Turns;
@@ -22,6 +22,8 @@ pub struct Cache {
     turns: Turns,
     /// One for each compiled grammar.
     slots: Arc<Semaphore>,
+    /// One for each MiB of them.
+    memory: Arc<Semaphore>,
     /// The last that was asked for is the last.
     kept: Mutex<VecDeque<Entry>>,
 }
@@ -46,8 +48,8 @@ impl Entry {
 impl Cache {
     /// An empty one.
     pub fn new(server: ForkServer) -> Cache {
-        let slots = Arc::new(Semaphore::new(COMPILED));
-        Cache { server, turns: Turns::new(), slots, kept: Mutex::default() }
+        let [slots, memory] = [COMPILED, COMPILED_MIB as usize].map(|most| Arc::new(Semaphore::new(most)));
+        Cache { server, turns: Turns::new(), slots, memory, kept: Mutex::default() }
     }
 
     /// The grammar of a source.
@@ -55,8 +57,15 @@ impl Cache {
         let entry = self.entry(source);
         let verdict = entry.verdict.get_or_try_init(|| async {
             let _turn = self.turns.take().await?;
-            match self.server.compile(vocabulary, &entry.source, self.slot()?).await {
-                Ok(process) => Ok(Ok(Arc::new(process))),
+            let slot = self.room(&self.slots, 1)?;
+            match self.server.compile(vocabulary, &entry.source, slot).await {
+                Ok(mut process) => {
+                    process.hold(self.room(&self.memory, process.mebibytes())?);
+                    if process.mebibytes() > KEPT_MIB {
+                        self.kept().retain(|kept| !Arc::ptr_eq(&kept.verdict, &entry.verdict));
+                    }
+                    Ok(Ok(Arc::new(process)))
+                }
                 Err(refused @ Failed::Refused(_)) => Ok(Err(refused)),
                 // The next one may have more luck.
                 Err(failed) => Err(failed),
@@ -79,18 +88,21 @@ impl Cache {
         same
     }
 
-    /// Room for one grammar more, be it that of one that nobody uses.
-    fn slot(&self) -> Result<OwnedSemaphorePermit, Failed> {
+    /// So much room, be it that of grammars that nobody uses.
+    fn room(&self, of: &Arc<Semaphore>, much: u32) -> Result<OwnedSemaphorePermit, Failed> {
         loop {
-            if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-                return Ok(slot);
+            if let Ok(room) = of.clone().try_acquire_many_owned(much) {
+                return Ok(room);
             }
             let mut kept = self.kept();
             let idle = kept.iter().position(Entry::is_idle);
             let idle = idle.and_then(|at| kept.remove(at));
             drop(kept);
             if idle.is_none() {
-                return Err(Failed::Busy(format!("{COMPILED} grammars are in use already; try again later")));
+                let problem = format!(
+                    "grammars in use are {COMPILED}, or have {COMPILED_MIB} MiB, as many as may; try again later"
+                );
+                return Err(Failed::Busy(problem));
             }
         }
     }

@@ -71,6 +71,7 @@ fn serve(mut control: UnixStream) -> io::Result<()> {
 fn rule(compiler: Compiler, mut socket: UnixStream) -> io::Result<()> {
     // The thread that compiles has a stack of its own.
     system::limit_memory(COMPILE_MEMORY + STACK as u64);
+    let before = system::resident();
     let source = wire::source(&mut BufReader::new(&socket))?;
     let compiled = Arc::new(AtomicBool::new(false));
     let watched = watch(&socket, Some(compiled.clone()))?;
@@ -80,7 +81,9 @@ fn rule(compiler: Compiler, mut socket: UnixStream) -> io::Result<()> {
         Ok(matcher) => matcher,
         Err(problem) => return socket.write_all(&wire::refusal(&problem)),
     };
-    socket.write_all(&[Tag::Done as u8])?;
+    crate::system::give_back_memory();
+    let mebibytes = system::resident().saturating_sub(before).div_ceil(1 << 20) as u32;
+    socket.write_all(&[&[Tag::Done as u8][..], &mebibytes.to_le_bytes()].concat())?;
     while let Some(text) = system::receive_socket(&socket)? {
         if matches!(system::fork(), Ok(Forked::Child)) {
             // That the grammar is gone must be told while its texts live.

@@ -68,26 +68,26 @@ impl ForkServer {
         let late = |_| Failed::Unwell(format!("the grammar was not compiled within {wait} s: the machine is busy"));
         let (answer, socket) = compiled.map_err(late)?.map_err(gone)?;
         match answer {
-            Ok(None) => Ok(GrammarProcess { socket, _slot: slot }),
-            Ok(Some(refusal)) => Err(refusal),
+            Ok(Ok(mebibytes)) => Ok(GrammarProcess { socket, mebibytes, slots: vec![slot] }),
+            Ok(Err(refusal)) => Err(refusal),
             Err(_) => Err(Failed::OutOfBudget(too_much())),
         }
     }
 }
 
-/// What the process says: that it is done, or why not.
-async fn answer(socket: &mut tokio::net::UnixStream) -> io::Result<Option<Failed>> {
+/// What the process says: the MiB that it has when it is done, or why it is not.
+async fn answer(socket: &mut tokio::net::UnixStream) -> io::Result<Result<u32, Failed>> {
     match Tag::of(socket.read_u8().await?)? {
-        Tag::Done => Ok(None),
+        Tag::Done => Ok(Ok(socket.read_u32_le().await?)),
         Tag::OutOfTime => {
             let time = COMPILE_TIME.as_secs();
             let problem = format!("it takes more time to compile than a grammar may have ({time} s of a processor)");
-            Ok(Some(Failed::OutOfBudget(problem)))
+            Ok(Err(Failed::OutOfBudget(problem)))
         }
         Tag::Refused => {
             let mut rest = vec![];
             socket.read_to_end(&mut rest).await?;
-            Ok(Some(Failed::Refused(wire::text(&mut &rest[..])?)))
+            Ok(Err(Failed::Refused(wire::text(&mut &rest[..])?)))
         }
     }
 }
@@ -135,10 +135,22 @@ fn start(program: &Program, words: &Vocabulary) -> io::Result<Result<Running, St
 #[derive(Debug)]
 pub struct GrammarProcess {
     socket: UnixStream,
-    _slot: OwnedSemaphorePermit,
+    mebibytes: u32,
+    /// What it takes of what all may have.
+    slots: Vec<OwnedSemaphorePermit>,
 }
 
 impl GrammarProcess {
+    /// MiB that it has beside what it shares with others.
+    pub fn mebibytes(&self) -> u32 {
+        self.mebibytes
+    }
+
+    /// Takes this as long as it lives.
+    pub fn hold(&mut self, slot: OwnedSemaphorePermit) {
+        self.slots.push(slot);
+    }
+
     /// Whether it is still there.
     pub fn is_alive(&self) -> bool {
         !system::is_gone(&self.socket, Some(Duration::ZERO))

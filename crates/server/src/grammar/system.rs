@@ -55,6 +55,13 @@ pub fn ignore_signals() {
     }
 }
 
+/// Bytes of this process that are in memory; nothing where the system does not say.
+pub fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
 /// When the machine runs out of memory, these processes go first, and not the server. They leave no cores.
 pub fn be_expendable() {
     #[cfg(target_os = "linux")]
