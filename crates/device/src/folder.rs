@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::publish::{self, PRIVATE};
+use crate::publish::{self, PRIVATE, unique_name};
 use crate::trust::{Trust, Unopened};
 
 /// What was made for a moment and is older belongs to nobody.
@@ -27,15 +26,6 @@ pub fn forbids_code(folder: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 pub fn forbids_code(_: &Path) -> bool {
     false
-}
-
-/// A name that nobody else has.
-pub(crate) fn unique_name(prefix: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Process ids repeat across containers that share a folder; time does not.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    format!("{prefix}-{}-{now:x}-{next}", std::process::id())
 }
 
 /// Removes what processes that were killed have left behind, under names that begin so.

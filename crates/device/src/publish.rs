@@ -7,8 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-
-use crate::folder::unique_name;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Permissions of files, at most: all may read what they are let to.
 #[cfg(unix)]
@@ -66,6 +65,15 @@ fn builder(mode: u32) -> fs::DirBuilder {
     #[cfg(not(unix))]
     let _ = mode;
     builder
+}
+
+/// A name that nobody else has.
+pub(crate) fn unique_name(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Process ids repeat across containers that share a folder; time does not.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    format!("{prefix}-{}-{now:x}-{next}", std::process::id())
 }
 
 #[cfg(test)]

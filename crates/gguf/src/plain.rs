@@ -25,7 +25,7 @@ pub fn line(text: &str, most: usize) -> Cow<'_, str> {
     made_plain(text, most, is_hidden)
 }
 
-/// A name as messages and events repeat it: [`line`] of at most [`NAME`] characters.
+/// A name as messages and events repeat it: [`line()`] of at most [`NAME`] characters.
 pub fn name(text: &str) -> Cow<'_, str> {
     line(text, NAME)
 }

@@ -1,6 +1,6 @@
 //! Kernels for the cores of a CPU: which loops become lanes, which are unrolled, and how sums are accumulated.
 //!
-//! [`cut`] shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
+//! `cut` shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
 //! or a folder.
 
 mod bf16_tile;

@@ -1,8 +1,8 @@
 //! What kernels of every target are made with.
 //!
-//! [`emitter`] writes statements, [`sums`] loops that sum up, [`expression`] asks and answers about expressions,
-//! [`superword`] makes vectors of equal expressions in a [`lane_order`], [`transpose`] turns squares of them,
-//! [`dot_pattern`] finds what block formats come to, and a [`body`] is what comes out.
+//! `emitter` writes statements, `sums` loops that sum up, `expression` asks and answers about expressions,
+//! [`superword`] makes vectors of equal expressions in a `lane_order`, `transpose` turns squares of them,
+//! `dot_pattern` finds what block formats come to, and a [`body`] is what comes out.
 
 pub mod body;
 pub(crate) mod dot_pattern;

@@ -92,7 +92,8 @@ impl Maker<'_> {
         if self.rarely(6) {
             let (site, may) = self.one_of(&SITES);
             made.headers.push(("sec-fetch-site", site.into()));
-            made.foreign |= !may;
+            // Where there is an origin it says who asks: another port of this machine is another site.
+            made.foreign |= !may && !made.headers.iter().any(|header| header.0 == "origin");
         }
         if !self.rarely(5) {
             let kind = if self.rarely(4) { self.one_of(&TYPES) } else { TYPES[0] };
