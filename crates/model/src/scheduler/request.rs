@@ -326,7 +326,13 @@ impl Sequence {
         let Some(sampler) = &mut self.sampler else {
             return Err(Failure::Sampler("a sequence without a sampler".into()));
         };
-        let failed = |e: SamplerError| Failure::Sampler(e.to_string());
+        // What the model leaves possible was ruled out by the request.
+        let failed = |e: SamplerError| match e {
+            SamplerError::NoCandidate if logits.iter().any(|logit| logit.is_finite()) => Failure::Constraint(
+                "no token is left: what the grammar allows is ruled out by logit_bias or ignore_eos".into(),
+            ),
+            e => Failure::Sampler(e.to_string()),
+        };
         let Some(constraint) = &mut self.request.constraint else {
             return sampler.sample(logits).map_err(failed);
         };

@@ -477,6 +477,19 @@ fn constraints_choose_and_may_give_up() {
     assert_eq!(end, Some(Err(Failure::Constraint("nothing is allowed".into()))));
 }
 
+#[test]
+fn a_request_that_rules_out_what_its_constraint_allows_is_told() {
+    let mut bench = bench(64, 1, 512, 16, Options::default());
+    let ear = Ear::default();
+    let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Even(0)));
+    let mut request = Request { constraint, ..request(&prompt(1, 30), 10, &ear) };
+    request.sampling.logit_bias = (0..VOCAB as u32).map(|id| (id, f32::NEG_INFINITY)).collect();
+    bench.scheduler.submit(request).unwrap();
+    bench.finish();
+    let end = ear.heard.lock().unwrap().end.clone();
+    assert!(matches!(&end, Some(Err(Failure::Constraint(why))) if why.contains("logit_bias")), "{end:?}");
+}
+
 /// Panics when it is asked.
 struct Broken;
 
