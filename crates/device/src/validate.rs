@@ -18,7 +18,7 @@ pub(crate) fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
     }
 }
 
-/// Whether a count depends on variables.
+/// Whether a count is the same whatever the variables are.
 pub(crate) fn is_fixed(count: &Count) -> bool {
     match count {
         Count::Const(_) => true,

@@ -681,6 +681,13 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    fn steps_of_few_tokens_are_those_that_rows_stream_past() {
+        let plan = compiler::Options::cpu(compiler::Numerics::Int8, 32).plan;
+        assert_eq!(Class::Few.tokens(512).1 + 1, plan.stream_below);
+        assert_eq!(Class::Many.tokens(512).0, plan.stream_below);
+    }
+
+    #[test]
     fn scopes_name_their_layer_and_half() {
         for part in Part::ALL {
             assert_eq!(Part::of(&part.scope(12)), Some((12, part)));

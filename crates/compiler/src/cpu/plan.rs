@@ -8,6 +8,10 @@ const AHEAD: i64 = 9216;
 /// The same from the second cache to the first; half of it is as good (bench/JOURNAL.md).
 const AHEAD_NEAR: i64 = 2304;
 
+/// Rows stream past up to eight tokens: the class of steps of few tokens of a model ends there too, so that its programs
+/// hold this form only.
+const STREAM_BELOW: i64 = 9;
+
 /// Widths and unrolling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -77,7 +81,7 @@ impl Plan {
             packed_scales: true,
             blends: true,
             interleave: true,
-            stream_below: 9,
+            stream_below: STREAM_BELOW,
             panels: true,
             transposed_map: true,
         }
@@ -85,24 +89,7 @@ impl Plan {
 
     /// No vectors, no unrolling: the plainest kernel.
     pub fn scalar() -> Plan {
-        Plan {
-            vector_bytes: 0,
-            rows: 1,
-            stream_rows: 1,
-            chains: 1,
-            prefetch_l2: 0,
-            prefetch_l1: 0,
-            tokens: 1,
-            matrix_unit: false,
-            dots: true,
-            pairs: false,
-            hadd: true,
-            packed_scales: true,
-            blends: true,
-            interleave: true,
-            stream_below: 0,
-            panels: true,
-            transposed_map: true,
-        }
+        let plan = Plan::of_vectors(0);
+        Plan { rows: 1, chains: 1, prefetch_l2: 0, prefetch_l1: 0, tokens: 1, stream_below: 0, ..plan }
     }
 }
