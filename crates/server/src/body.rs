@@ -6,7 +6,7 @@
 //! [`crate::background`].
 
 use crate::app::App;
-use crate::budget::{BODY_DEPTH, BODY_GRACE, BODY_VALUES, Charge, PLAIN_WORK, TEMPLATE_WORK, TEXT_WORK};
+use crate::budget::{BODY_DEPTH, BODY_GRACE, BODY_VALUES, Charge, PLAIN_WORK, SHORT_BODY, TEMPLATE_WORK, TEXT_WORK};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use axum::extract::Request;
@@ -29,6 +29,22 @@ pub enum Work {
     Plain,
     /// A template makes a text of its values.
     Template,
+}
+
+/// What has come of a body. If it is not to be read, its memory goes back to the system: nobody else would see to that.
+struct Coming<'a> {
+    app: &'a App,
+    bytes: Vec<u8>,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes.capacity() > SHORT_BODY {
+            drop(bytes);
+            self.app.background.tidy();
+        }
+    }
 }
 
 /// A body that has come, unread.
@@ -56,7 +72,8 @@ impl Arrived {
         if length.is_some_and(|length| length > limit as u64) {
             return Err(too_long());
         }
-        let (mut bytes, mut charge) = (vec![], app.memory.open());
+        let (mut coming, mut charge) = (Coming { app, bytes: vec![] }, app.memory.open());
+        let bytes = &mut coming.bytes;
         let patience = app.options.body_time.min(app.options.timeout);
         let end = Instant::now() + patience;
         let grace = Instant::now() + BODY_GRACE.min(patience);
@@ -65,7 +82,7 @@ impl Arrived {
         loop {
             let until = if place.is_none() { grace } else { end };
             match timeout_at(until, body.next()).await {
-                Ok(None) => return Ok(Arrived { bytes, charge, work }),
+                Ok(None) => return Ok(Arrived { bytes: std::mem::take(bytes), charge, work }),
                 Ok(Some(Ok(piece))) if piece.len() > limit - bytes.len() => return Err(too_long()),
                 Ok(Some(Ok(piece))) => {
                     let held = bytes.capacity();
