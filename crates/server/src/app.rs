@@ -143,7 +143,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that answers through this worker. Every event repeats its name, which is made plain and short. Its grammars are not isolated.
+    /// A model that answers through this worker. Every event repeats its name, which is made plain and short. Its grammars
+    /// are not isolated.
     pub fn new(
         worker: Worker,
         tokenizer: Tokenizer,

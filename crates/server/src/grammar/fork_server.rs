@@ -99,7 +99,7 @@ fn rule(compiler: Compiler, mut socket: UnixStream) -> io::Result<()> {
 /// Compiles on a thread whose priority nobody inherits.
 fn compile(compiler: Compiler, source: Source) -> io::Result<Result<Matcher, String>> {
     let thread = thread::Builder::new().stack_size(STACK).spawn(move || {
-        system::lowest_priority();
+        crate::system::lower_priority();
         let compiled = compiler.compile(&source);
         // Whoever is about to end need not tidy up.
         std::mem::forget((compiler, source));

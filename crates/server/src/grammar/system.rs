@@ -57,9 +57,13 @@ pub fn ignore_signals() {
 
 /// Bytes of this process that are in memory; nothing where the system does not say.
 pub fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    of_statm(1).unwrap_or(0)
+}
+
+/// Bytes of this process by their place in what Linux says of its pages: all of them, and those in memory.
+fn of_statm(place: usize) -> Option<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    Some(pages.split_whitespace().nth(place)?.parse::<u64>().ok()? * rustix::param::page_size() as u64)
 }
 
 /// When the machine runs out of memory, these processes go first, and not the server. They leave no cores.
@@ -69,21 +73,11 @@ pub fn be_expendable() {
     limit(Resource::Core, 0);
 }
 
-/// Gives this thread the lowest priority. Only Linux has one for each thread.
-pub fn lowest_priority() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, 19);
-}
-
 /// From here on the process gets so many bytes more.
 pub fn limit_memory(more: u64) {
     #[cfg(target_os = "linux")]
-    {
-        let pages = std::fs::read_to_string("/proc/self/statm").ok();
-        let pages = pages.and_then(|all| all.split(' ').next()?.parse::<u64>().ok());
-        if let Some(pages) = pages {
-            limit(Resource::As, pages * rustix::param::page_size() as u64 + more);
-        }
+    if let Some(all) = of_statm(0) {
+        limit(Resource::As, all + more);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = more;
