@@ -4,9 +4,12 @@ use crate::failure::{self, Usage};
 use crate::{
     bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, open, perplexity,
 };
-use crate::{profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune};
+use crate::{
+    devices_command, profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::ToolchainConfig;
+use devices::Choice;
 use model::tokenizer::Tokenizer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -72,6 +75,8 @@ pub enum Command {
     Smoke(smoke::Arguments),
     /// Look at what this machine has for running models, and what is missing
     Doctor(doctor::Arguments),
+    /// List what can run models here, and why a card cannot
+    Devices(devices_command::Arguments),
     /// List the compiler's passes, which --without can leave out
     Passes,
     /// Show the settings of commands and where they come from
@@ -200,15 +205,13 @@ pub enum Numerics {
     Int8,
 }
 
-/// What runs the program.
+/// How steps are sent to a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceName {
-    /// The best there is; prints what it took
-    Auto,
-    /// The processor
-    Cpu,
-    /// The reference interpreter; very slow
-    Interpreter,
+pub enum Sending {
+    /// As one graph
+    Graph,
+    /// Kernel after kernel, each waited for: a failure names its kernel
+    OneByOne,
 }
 
 /// How the values of the cache are represented.
@@ -286,9 +289,15 @@ pub struct EngineFlags {
     pub threads_batch: Option<u16>,
     #[command(flatten)]
     pub kernels: KernelFlags,
-    /// What runs the model
-    #[arg(long, value_enum, default_value = "auto")]
-    pub device: DeviceName,
+    /// What runs the model: auto (a GPU that it fits on, else the processor), cpu, cuda or cuda:N, interpreter (very slow)
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub device: Choice,
+    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
+    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true, hide_short_help = true)]
+    pub nvrtc: Option<PathBuf>,
+    /// How steps are sent to a card
+    #[arg(long, value_enum, default_value = "graph", hide_short_help = true)]
+    pub sending: Sending,
     /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR, 6 assembly; each with those
     /// before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,

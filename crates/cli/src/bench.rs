@@ -148,7 +148,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let mut opened = ready(&path, &args.engine, &tests, true)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
+    let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
     let watch = interrupt::watch();
     if args.block {
         return block::run(&mut opened, &args.n_depth.0, args.block_times as usize, &watch);
@@ -176,7 +176,7 @@ fn tests(args: &Arguments) -> Vec<Test> {
 fn ready(path: &Path, flags: &EngineFlags, tests: &[Test], talk: bool) -> anyhow::Result<Opened> {
     let positions = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
     let mut opened = open::engine(path, flags, Positions::Needed(positions), talk)?;
-    opened.cpu()?;
+    opened.measurable()?;
     let classes = classes(tests, &opened.engine);
     opened.prepare(&classes)?;
     Ok(opened)

@@ -8,6 +8,7 @@ use crate::output::{self, Stdout};
 use crate::settings;
 use anyhow::bail;
 use device::{Isa, Target, Toolchain, ToolchainConfig};
+use devices::Listed;
 use gguf::plain::{self, MESSAGE};
 use serde_json::json;
 use std::io::Write;
@@ -92,7 +93,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     findings.push(memory());
     findings.extend(caches::look(&kernels));
     findings.push(trial::run(args.cc.clone(), &kernels, &ready));
-    findings.push(gpu());
+    findings.extend(devices::list(None).into_iter().filter(|device| device.name != "cpu").map(gpu));
     if args.json {
         let rows = findings
             .iter()
@@ -184,13 +185,12 @@ fn memory() -> Finding {
     }
 }
 
-fn gpu() -> Finding {
-    let nvidia = std::path::Path::new("/proc/driver/nvidia/version").exists();
-    Finding::good(
-        "devices",
-        match nvidia {
-            true => "cpu, interpreter; there is a driver of NVIDIA, and this version has no device for GPUs",
-            false => "cpu, interpreter",
-        },
-    )
+/// A card; that there is none, or no driver for one, is nothing to worry about.
+fn gpu(device: Listed) -> Finding {
+    let card = format!("{}: {}", device.name, device.text);
+    match device.problem {
+        None => Finding::good("gpu", card),
+        Some(problem) if device.name == "cuda" => Finding::good("gpu", problem.to_string()),
+        Some(problem) => Finding::poor("gpu", card, problem.to_string()),
+    }
 }

@@ -15,6 +15,7 @@ mod completions;
 mod config;
 mod debug;
 mod detokenize;
+mod devices_command;
 mod doctor;
 mod failure;
 mod folders;
@@ -91,6 +92,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Compile(args) => compile::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Devices(args) => devices_command::run(&args),
         Command::Passes => passes::run(),
         Command::Smoke(args) => smoke::run(&args),
         Command::Doctor(args) => doctor::run(&args),

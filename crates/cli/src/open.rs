@@ -1,19 +1,21 @@
 //! From a path and flags to an engine: the file, the device, the memory plan, the compiled programs.
 
-use crate::arguments::{CacheType, DeviceName, EngineFlags, KernelFlags, Numerics, OnOff};
+use crate::arguments::{CacheType, EngineFlags, KernelFlags, Numerics, OnOff, Sending};
 use crate::debug;
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
-use compiler::{Options, Tuned};
-use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Device, Interpreter, Isa, Stop, Target, Warning};
+use compiler::Options;
+use cuda::CudaConfig;
+use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Isa, Progress, Stop, Target, Warning};
+use devices::{Choice, Machine};
 use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::plan::{Bytes, Plan, TooLarge};
+use model::plan::{Bytes, Plan, TooLarge, file_bytes};
 use model::step::{Class, Variant};
 use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
@@ -59,8 +61,8 @@ pub enum Positions {
 pub struct Opened {
     /// Runs the steps.
     pub engine: Engine,
-    /// The processor, unless another device runs them.
-    cpu: Option<Arc<Cpu>>,
+    /// What runs them.
+    pub machine: Machine,
     path: PathBuf,
     /// Whether stderr hears of devices, plans and progress.
     talk: bool,
@@ -130,64 +132,82 @@ pub fn kernels(folder: Option<&PathBuf>, trusted: &[PathBuf]) -> CacheConfig {
     config
 }
 
+/// What Ctrl-C ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// Nothing but the program.
+    Nothing,
+    /// Compilers.
+    Compilers,
+    /// Compilers, and the step that is under way.
+    Steps,
+}
+
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    cpu_by(cpu_config(flags), flags, talk)
+    let flags = EngineFlags { device: Choice::Cpu, ..flags.clone() };
+    let machine = machine(&devices_config(&flags, Ends::Nothing)?, 0, talk)?;
+    machine.cpu().cloned().context("another device than the processor was opened")
 }
 
 /// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
 pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
-    let mut config = CpuConfig { stop_compiling: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) };
-    config.cache.ready.splice(0..0, config.cache.folder.take());
-    cpu_by(config, flags, true)
+    let flags = EngineFlags { device: Choice::Cpu, ..flags.clone() };
+    let mut config = devices_config(&flags, Ends::Compilers)?;
+    let cache = &mut config.cpu.cache;
+    cache.ready.splice(0..0, cache.folder.take());
+    let machine = machine(&config, 0, true)?;
+    machine.cpu().cloned().context("another device than the processor was opened")
 }
 
-/// As [`cpu`]; Ctrl-C ends its step.
-fn stoppable_cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    let stop: Option<Stop> = Some(Arc::new(interrupt::is_hit));
-    cpu_by(CpuConfig { stop: stop.clone(), stop_compiling: stop, ..cpu_config(flags) }, flags, talk)
-}
-
-/// As [`cpu`]; Ctrl-C ends compilers, and no step.
-fn shared_cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    cpu_by(CpuConfig { stop_compiling: Some(Arc::new(interrupt::is_hit)), ..cpu_config(flags) }, flags, talk)
-}
-
-fn cpu_config(flags: &EngineFlags) -> CpuConfig {
-    CpuConfig {
-        cache: kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders),
-        ..CpuConfig::from_environment()
-    }
-}
-
-fn cpu_by(mut config: CpuConfig, flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    if let Some(threads) = flags.threads {
-        config.threads = threads.into();
-    }
-    config.threads_batch = flags.threads_batch.map(usize::from);
-    config.target = target(flags)?;
-    config.toolchain = flags.kernels.toolchain();
-    config.progress = Some(Arc::new(|done, total| {
+/// How devices are used, as the flags say.
+fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Config> {
+    let cache = kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders);
+    let hit: Option<Stop> = Some(Arc::new(interrupt::is_hit));
+    let (stop, stop_compiling) = (hit.clone().filter(|_| ends == Ends::Steps), hit.filter(|_| ends != Ends::Nothing));
+    let progress: Option<Progress> = Some(Arc::new(|done, total| {
         terminal::progress(&format!("compiling kernels: {done} of {total}"));
     }));
-    let cpu = Cpu::new(&config)?;
-    cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
-    if talk {
-        terminal::line(&format!("device: {}", cpu.name()));
+    let mut cpu = CpuConfig { cache: cache.clone(), stop, ..CpuConfig::from_environment() };
+    if let Some(threads) = flags.threads {
+        cpu.threads = threads.into();
     }
-    Ok(Arc::new(cpu))
+    cpu.threads_batch = flags.threads_batch.map(usize::from);
+    cpu.target = target(flags)?;
+    cpu.toolchain = flags.kernels.toolchain();
+    cpu.progress.clone_from(&progress);
+    cpu.stop_compiling.clone_from(&stop_compiling);
+    let sending = match flags.sending {
+        Sending::Graph => cuda::replay::Sending::Graph,
+        Sending::OneByOne => cuda::replay::Sending::OneByOne,
+    };
+    let nvrtc = flags.nvrtc.clone();
+    let cuda = CudaConfig { cache, nvrtc, sending, progress, stop_compiling, ..CudaConfig::from_environment() };
+    Ok(devices::Config { choice: flags.device, cpu, cuda })
+}
+
+/// Opens a device for a model that takes so many bytes where weights are copied.
+fn machine(config: &devices::Config, needed: u64, talk: bool) -> anyhow::Result<Machine> {
+    let machine = devices::open(config, needed, |line| terminal::line(&line))?;
+    if let Machine::Cpu(cpu) = &machine {
+        cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
+    }
+    if talk {
+        terminal::line(&format!("device: {}", machine.device().name()));
+    }
+    Ok(machine)
 }
 
 /// Opens a model for one sequence and checks that it fits. Nothing is compiled for the machine yet. Ctrl-C ends the step
 /// that is under way.
 pub fn engine(path: &Path, flags: &EngineFlags, positions: Positions, talk: bool) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, one_text, talk, || stoppable_cpu(flags, talk))
+    opened(path, flags, positions, one_text, talk, Where::Chosen(Ends::Steps))
 }
 
 /// As [`engine`], for the logits of all tokens.
 pub fn scoring_engine(path: &Path, flags: &EngineFlags, positions: Positions) -> anyhow::Result<Opened> {
     let sharing = |positions| Sharing { rows: None, ..one_text(positions) };
-    opened(path, flags, positions, sharing, true, || stoppable_cpu(flags, true))
+    opened(path, flags, positions, sharing, true, Where::Chosen(Ends::Steps))
 }
 
 /// One sequence, which has all of the cache.
@@ -203,12 +223,20 @@ pub fn shared_engine(
     sharing: Sharing,
     talk: bool,
 ) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, |_| sharing, talk, || shared_cpu(flags, talk))
+    opened(path, flags, positions, |_| sharing, talk, Where::Chosen(Ends::Compilers))
 }
 
 /// As [`engine`], on a processor that is there.
 pub fn engine_on(path: &Path, flags: &EngineFlags, positions: Positions, cpu: &Arc<Cpu>) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, one_text, true, || Ok(cpu.clone()))
+    opened(path, flags, positions, one_text, true, Where::On(Machine::Cpu(cpu.clone())))
+}
+
+/// What runs a model.
+enum Where {
+    /// What the flags choose.
+    Chosen(Ends),
+    /// A device that is open.
+    On(Machine),
 }
 
 fn opened(
@@ -217,7 +245,7 @@ fn opened(
     positions: Positions,
     sharing: impl FnOnce(i64) -> Sharing,
     talk: bool,
-    cpu: impl FnOnce() -> anyhow::Result<Arc<Cpu>>,
+    on: Where,
 ) -> anyhow::Result<Opened> {
     let file = self::file(path)?;
     let config = config(&file, path)?;
@@ -228,26 +256,18 @@ fn opened(
     let context = context(&config, positions)?;
     let sharing = sharing(context as i64);
     let all = (sharing.positions as usize).max(context);
-    refuse(Plan::of_cache(&config, all, cache, model::plan::file_bytes(&file)).check())?;
+    let plan = Plan::of_cache(&config, all, cache, file_bytes(&file));
+    let machine = match on {
+        Where::On(machine) => machine,
+        Where::Chosen(ends) => machine(&devices_config(flags, ends)?, plan.weights + plan.cache, talk)?,
+    };
+    let device = machine.device();
+    refuse(plan.on(&*device).check())?;
     let chunk = i64::from(flags.kernels.ubatch_size).min(all as i64);
-    let options = |target: &Target, tuned: &Arc<Tuned>| -> anyhow::Result<EngineOptions> {
-        let compiler = Options { tuned: tuned.clone(), ..compiler_options(&flags.kernels, target)? };
-        Ok(EngineOptions { compiler, context: context as i64, chunk, cache })
-    };
-    let (device, cpu, options): (Arc<dyn Device>, _, _) = if flags.device == DeviceName::Interpreter {
-        // It runs the kernels of any machine.
-        let isa = flags.isa.as_deref().map_or_else(|| Ok(Isa::detect()), |name| name.parse().map(|t: Target| t.isa))?;
-        if talk {
-            terminal::line(&format!("device: {}", Interpreter.name()));
-        }
-        (Arc::new(Interpreter), None, options(&Target { isa, extras: vec![] }, &Arc::default())?)
-    } else {
-        let cpu = cpu()?;
-        let options = options(cpu.target(), cpu.tuned())?;
-        (cpu.clone(), Some(cpu), options)
-    };
+    let compiler = leave_out(&flags.kernels, device.options(numerics(&flags.kernels)))?;
+    let options = EngineOptions { compiler, context: context as i64, chunk, cache };
     let engine = Engine::shared(file, device, options, sharing).with_context(|| path.display().to_string())?;
-    Ok(Opened { engine, cpu, path: path.to_owned(), talk, flags: flags.clone() })
+    Ok(Opened { engine, machine, path: path.to_owned(), talk, flags: flags.clone() })
 }
 
 /// The positions of the cache.
@@ -274,19 +294,22 @@ fn refuse(checked: Result<(), TooLarge>) -> anyhow::Result<()> {
 }
 
 impl Opened {
-    /// The processor, which alone can be measured.
-    pub fn cpu(&self) -> anyhow::Result<&Cpu> {
-        self.cpu.as_deref().context("the speed of the interpreter says nothing; use --device cpu")
+    /// Checks that the speed of the device means something.
+    pub fn measurable(&self) -> anyhow::Result<()> {
+        match self.machine {
+            Machine::Interpreter(_) => bail!("the speed of the interpreter says nothing; use --device cpu"),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes that the device reads a second, where that means something.
     pub fn bandwidth(&self) -> Option<f64> {
-        peaks::known(self.cpu().ok()?).ok()
+        peaks::known(&self.machine).ok()
     }
 
     /// Workers of the device in steps of few tokens, or of many.
     pub fn workers(&self, many_tokens: bool) -> usize {
-        self.cpu.as_ref().map_or(1, |cpu| if many_tokens { cpu.threads_batch() } else { cpu.threads() })
+        self.machine.workers(many_tokens)
     }
 
     /// Compiles these programs, checks that they fit together, and loads them.
@@ -309,7 +332,7 @@ impl Opened {
             if self.flags.debug > 0 {
                 let compiled = self.engine.compile(variant)?;
                 debug::print(class, compiled, self.flags.debug);
-                if let (6, Some(cpu)) = (self.flags.debug, &self.cpu) {
+                if let (6, Some(cpu)) = (self.flags.debug, self.machine.cpu()) {
                     terminal::lines(&cpu.assembly(&compiled.program)?);
                 }
             }

@@ -96,7 +96,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
     args.tune.before(&args.model, &args.engine, &args.measure)?;
     let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
-    opened.cpu()?;
+    opened.measurable()?;
     let class = opened.engine.class_of(tokens, depth);
     let marks = marks::of(opened.engine.compile(class)?);
     let mut classes = opened.engine.classes(0..depth);
@@ -106,7 +106,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&classes)?;
     check_filter(args, &opened, class)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(opened.cpu()?, &args.measure)?;
+    let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
     let (total, last) = measure(args, &mut opened)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(class).context("the program is not loaded")?;

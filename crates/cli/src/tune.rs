@@ -129,7 +129,7 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     flags.kernels.without.push("tuned".into());
     let positions = steps.iter().map(|step| step.depth + step.tokens).max().unwrap_or(1);
     let mut opened = open::engine_on(path, &flags, Positions::Needed(positions), &cpu)?;
-    opened.cpu()?;
+    opened.measurable()?;
     opened.prepare(&classes(&opened, steps))?;
     let start = Instant::now();
     let mut outcomes = vec![];

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use compiler::Tuned;
 use compiler::program::Program;
+use compiler::{Numerics, Options, Tuned};
 
 use crate::cache::{Cache, CacheConfig, Warning};
 use crate::error::{Error, Result};
+use crate::heap::Host;
 use crate::isa::{Isa, Target};
 use crate::memory::{Memory, Place};
 use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
@@ -218,9 +219,14 @@ impl Device for Cpu {
         format!("cpu, {} threads{batch}, {}", self.threads(), self.target)
     }
 
+    fn options(&self, numerics: Numerics) -> Options {
+        Options { tuned: self.tuned.clone(), ..self.target.options(numerics) }
+    }
+
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
         validate::program(&program)?;
         validate::rows_of_files(&program)?;
+        memory.check_place(Host::PLACE, &program)?;
         let loaded = self.objects.load(&program)?;
         let places = memory.bind(&program)?;
         let pool = self.pool(program.many_tokens);

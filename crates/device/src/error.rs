@@ -214,6 +214,39 @@ pub enum Error {
         /// How much was asked for, slack included.
         bytes: usize,
     },
+    /// The device did not give memory.
+    #[error(
+        "{device} is out of memory: {bytes} bytes for {purpose}, and {free} are free; choose a smaller context (-c), or --device cpu"
+    )]
+    OutOfDeviceMemory {
+        /// The device.
+        device: String,
+        /// What it was for.
+        purpose: String,
+        /// How much was asked for.
+        bytes: usize,
+        /// How much there is.
+        free: usize,
+    },
+    /// There is no such device, or it cannot be used; the text ends in what to do.
+    #[error("{0}")]
+    Unusable(String),
+    /// A device failed while it was used.
+    #[error("{device} failed: {problem}")]
+    Failed {
+        /// The device.
+        device: String,
+        /// What was called, and what came back.
+        problem: String,
+    },
+    /// Bytes that the host does not reach where they are.
+    #[error("{name} lies on {place}, and is read and written by copies")]
+    OutOfReach {
+        /// The region.
+        name: String,
+        /// The device.
+        place: String,
+    },
     /// A region that no loaded program declares.
     #[error("no {kind} named {name} in memory")]
     UnknownRegion {

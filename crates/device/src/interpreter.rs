@@ -16,10 +16,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use compiler::program::{BufferKind, Launch, Program};
+use compiler::{Numerics, Options};
 use ir::interp::Vars;
 use ir::interp::kernel::{Buffers, Kernel, KernelError};
 
 use crate::error::{Error, Result};
+use crate::heap::Host;
+use crate::isa::{Isa, Target};
 use crate::memory::{Lent, Memory, Place};
 use crate::objects::CompileReport;
 use crate::profile::{Clock, Profile, Stopwatch};
@@ -29,17 +32,46 @@ use crate::{Device, Executable, validate};
 const UNWRITTEN: u8 = 0xff;
 
 /// The device.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Interpreter;
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    /// The machine whose kernels it runs.
+    target: Target,
+    /// Whether it runs kernels of blocks of threads instead.
+    blocks: bool,
+}
+
+impl Default for Interpreter {
+    /// Runs kernels as for the best of this machine.
+    fn default() -> Interpreter {
+        Interpreter::of(Target { isa: Isa::detect(), extras: vec![] })
+    }
+}
+
+impl Interpreter {
+    /// Runs kernels for this processor.
+    pub fn of(target: Target) -> Interpreter {
+        Interpreter { target, blocks: false }
+    }
+
+    /// Runs kernels of blocks of threads, as for a GPU.
+    pub fn of_blocks() -> Interpreter {
+        Interpreter { blocks: true, ..Interpreter::default() }
+    }
+}
 
 impl Device for Interpreter {
     fn name(&self) -> String {
         "interpreter".into()
     }
 
+    fn options(&self, numerics: Numerics) -> Options {
+        if self.blocks { Options::gpu(numerics) } else { self.target.options(numerics) }
+    }
+
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
         let start = Instant::now();
         validate::program(&program)?;
+        memory.check_place(Host::PLACE, &program)?;
         let kernels = (0..program.kernels.len()).map(|kernel| compile(&program, kernel)).collect::<Result<_>>()?;
         let places = memory.bind(&program)?;
         let mut met = HashSet::new();

@@ -54,6 +54,7 @@
 pub mod ahead;
 pub mod available;
 pub mod bandwidth;
+pub mod blobs;
 pub mod cache;
 #[cfg(target_os = "linux")]
 mod cgroup;
@@ -62,6 +63,7 @@ pub mod cpu;
 mod digest;
 pub mod error;
 pub mod folder;
+pub mod heap;
 pub mod interpreter;
 pub mod isa;
 pub mod lock;
@@ -81,7 +83,7 @@ pub mod toolchain;
 pub mod trust;
 pub mod tuned;
 mod units;
-mod validate;
+pub mod validate;
 mod walk;
 
 /// The atomics of [`walk`], which tests replace by those of a model checker.
@@ -92,16 +94,18 @@ mod atomic {
 use std::sync::Arc;
 
 use compiler::program::Program;
+use compiler::{Numerics, Options};
 
 pub use ahead::Ahead;
 pub use available::{available_memory, memory_limit, total_memory};
 pub use cache::{CacheConfig, Warning};
 pub use cpu::{Cpu, CpuConfig, Stop};
 pub use error::{Error, Result};
+pub use heap::{Block, Heap, Port};
 pub use interpreter::Interpreter;
 pub use isa::{Extra, Isa, Target};
 pub use lock::{Holder, MachineLock};
-pub use memory::{Element, Memory, MemoryPlan};
+pub use memory::{Element, Memory, MemoryPlan, Place};
 pub use null::Null;
 pub use objects::{CompileReport, Progress};
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
@@ -114,6 +118,26 @@ pub use tuned::TunedPlans;
 pub trait Device: Send + Sync {
     /// What it is, for reports.
     fn name(&self) -> String;
+
+    /// What programs are compiled for; by default the best level of this machine's processor.
+    fn options(&self, numerics: Numerics) -> Options {
+        Target { isa: Isa::detect(), extras: vec![] }.options(numerics)
+    }
+
+    /// Memory for programs of this device. By default that of the host.
+    fn memory(&self) -> Memory {
+        Memory::new()
+    }
+
+    /// Bytes that programs, and weights if it keeps them, may take; `None` if the system does not say.
+    fn available_memory(&self) -> Option<u64> {
+        available::available_memory()
+    }
+
+    /// Whether weights are copied into memory of its own. Otherwise they are read where they are, in a mapped file.
+    fn keeps_weights(&self) -> bool {
+        false
+    }
 
     /// Makes a program ready to run: checks it, compiles its kernels, and
     /// binds its buffers in `memory`.

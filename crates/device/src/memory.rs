@@ -6,7 +6,8 @@
 //! their addresses up again when that has happened.
 //!
 //! A step borrows the whole memory alone, so the host never reads what a
-//! kernel is writing.
+//! kernel is writing. The bytes lie where the heap makes them ([`crate::heap`]): inputs and outputs are slices for the host
+//! on every device, states are read and written by copies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,6 +20,7 @@ use gguf::format::Planes;
 
 use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
+use crate::heap::{Block, Heap, Host, Port};
 use crate::region::Region;
 
 /// Bytes that somebody else owns, for example a mapped file.
@@ -53,6 +55,8 @@ struct Weight {
     start: *const u8,
     bytes: usize,
     _owner: Owner,
+    /// Its bytes on the device, once a program reads them there.
+    placed: Option<Box<dyn Block>>,
 }
 
 // SAFETY: the bytes are only read, and the owner may be shared by threads.
@@ -61,23 +65,32 @@ unsafe impl Send for Weight {}
 unsafe impl Sync for Weight {}
 
 impl Weight {
-    /// What a region holds that nobody else can reach.
-    fn owned(region: Region) -> Weight {
-        Weight { start: region.start(), bytes: region.bytes(), _owner: Arc::new(region) }
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: the bytes are in place and unchanged as long as their owner lives: the caller of `add_weight` has
+        // promised it.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: the bytes are in place and unchanged as long as their owner lives: a region that was given away does
-        // not move its own, and the caller of `add_weight` has promised it.
-        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    /// Where kernels read it.
+    fn address(&self) -> *mut u8 {
+        self.placed.as_ref().map_or(self.start.cast_mut(), |block| block.address())
     }
 }
 
 /// Where a buffer of a program lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub enum Place {
+    /// A weight as its file has it.
     Weight(usize),
-    Region { region: usize, offset: usize },
+    /// A weight with its rows in planes.
+    Packed(usize),
+    /// Bytes of a region from an offset on.
+    Region {
+        /// Which region.
+        region: usize,
+        /// Its first byte.
+        offset: usize,
+    },
 }
 
 /// Bytes of a buffer during a launch.
@@ -88,17 +101,20 @@ pub(crate) enum Lent<'a> {
     Write(&'a mut [u8]),
 }
 
-/// The memory of a model on the host.
+/// The memory of a model.
 pub struct Memory {
     id: u64,
+    heap: Arc<dyn Heap>,
     /// Counts the times that a region has moved.
     moves: u64,
     weights: Vec<Weight>,
     weight_names: HashMap<String, usize>,
-    /// Weights with their rows in planes, by the weight that these were made of.
-    repacked: HashMap<(usize, Arc<Planes>), usize>,
+    /// Weights with their rows in planes.
+    packed: Vec<Box<dyn Block>>,
+    /// The same by the weight that they were made of.
+    packed_of: HashMap<(usize, Arc<Planes>), usize>,
     /// What each is for, and its bytes.
-    regions: Vec<(Key, Region)>,
+    regions: Vec<(Key, Box<dyn Block>)>,
     keys: Keys,
 }
 
@@ -139,15 +155,22 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Memory that holds nothing.
+    /// Memory of the host that holds nothing.
     pub fn new() -> Memory {
+        Memory::on(Arc::new(Host))
+    }
+
+    /// Memory that holds nothing, of this heap.
+    pub fn on(heap: Arc<dyn Heap>) -> Memory {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Memory {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
+            heap,
             moves: 0,
             weights: Vec::new(),
             weight_names: HashMap::new(),
-            repacked: HashMap::new(),
+            packed: Vec::new(),
+            packed_of: HashMap::new(),
             regions: Vec::new(),
             keys: Keys::default(),
         }
@@ -171,7 +194,7 @@ impl Memory {
             return Err(Error::WeightRange { weight: name, start: range.start, end: range.end, length: source.len() });
         };
         let (start, bytes) = (bytes.as_ptr(), bytes.len());
-        self.name_weight(name, Weight { start, bytes, _owner: owner });
+        self.name_weight(name, Weight { start, bytes, _owner: owner, placed: None });
         Ok(())
     }
 
@@ -188,7 +211,9 @@ impl Memory {
         let name = name.into();
         let mut region = Region::new(bytes.len(), &format!("weight {name}"))?;
         region.as_mut_slice().copy_from_slice(bytes);
-        self.name_weight(name, Weight::owned(region));
+        // The region is given away and does not move its bytes.
+        let (start, bytes) = (region.start(), region.bytes());
+        self.name_weight(name, Weight { start, bytes, _owner: Arc::new(region), placed: None });
         Ok(())
     }
 
@@ -208,61 +233,151 @@ impl Memory {
     /// [`Error::ViewSize`] if its bytes are no whole number of elements.
     pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T]> {
         let index = self.keys.inputs.get(name).copied();
-        self.view_mut(index, "input", name)
+        let (index, length) = self.view::<T>(index, "input", name)?;
+        let start = self.regions[index].1.host().ok_or_else(|| unknown("input", name))?;
+        // SAFETY: the host's bytes of a port are aligned for any element and initialised, every bit pattern is an
+        // `Element`, and the memory is borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast(), length) })
     }
 
     /// An output, as the last step left it.
     ///
     /// # Errors
-    /// As [`Memory::input_mut`].
-    pub fn output<T: Element>(&self, name: &str) -> Result<&[T]> {
-        self.view(self.keys.outputs.get(name), "output", name)
+    /// As [`Memory::input_mut`], and of the device.
+    pub fn output<T: Element>(&mut self, name: &str) -> Result<&[T]> {
+        self.output_start(name, usize::MAX)
     }
 
-    /// A state, as the last step left it.
+    /// The first elements of an output, as the last step left them: so many, or all if there are fewer.
     ///
     /// # Errors
-    /// As [`Memory::input_mut`].
+    /// As [`Memory::output`].
+    pub fn output_start<T: Element>(&mut self, name: &str, elements: usize) -> Result<&[T]> {
+        let (index, length) = self.view::<T>(self.keys.outputs.get(name).copied(), "output", name)?;
+        let length = length.min(elements);
+        let block = &mut self.regions[index].1;
+        block.fetch(length * size_of::<T>())?;
+        let start = block.host().ok_or_else(|| unknown("output", name))?;
+        // SAFETY: as in `input_mut`; steps borrow the memory alone.
+        Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
+    }
+
+    /// A state where it lies, as the last step left it.
+    ///
+    /// # Errors
+    /// As [`Memory::input_mut`]; and [`Error::OutOfReach`] on a device with memory of its own.
     pub fn state<T: Element>(&self, name: &str) -> Result<&[T]> {
-        self.view(self.keys.states.get(name), "state", name)
+        let (start, length) = self.state_here::<T>(name)?;
+        // SAFETY: as in `input_mut`; steps borrow the memory alone.
+        Ok(unsafe { std::slice::from_raw_parts(start, length) })
     }
 
-    /// A state, to be changed between steps. States start as zeros.
+    /// A state where it lies, to be changed between steps. States start as zeros.
     ///
     /// # Errors
-    /// As [`Memory::input_mut`].
+    /// As [`Memory::state`].
     pub fn state_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T]> {
-        let index = self.keys.states.get(name).copied();
-        self.view_mut(index, "state", name)
+        let (start, length) = self.state_here::<T>(name)?;
+        // SAFETY: as in `input_mut`.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start, length) })
+    }
+
+    fn state_here<T: Element>(&self, name: &str) -> Result<(*mut T, usize)> {
+        let (index, length) = self.view::<T>(self.keys.states.get(name).copied(), "state", name)?;
+        let out_of_reach = || Error::OutOfReach { name: name.into(), place: self.place().into() };
+        let start = self.regions[index].1.host().ok_or_else(out_of_reach)?;
+        Ok((start.cast(), length))
+    }
+
+    /// A copy of a state, as the last step left it.
+    ///
+    /// # Errors
+    /// As [`Memory::output`].
+    pub fn read_state<T: Element>(&self, name: &str) -> Result<Vec<T>> {
+        let (index, length) = self.view::<T>(self.keys.states.get(name).copied(), "state", name)?;
+        let mut elements = Vec::<T>::with_capacity(length);
+        // SAFETY: the bytes are those of the elements, all of which `read` writes; every bit pattern is an `Element`.
+        unsafe {
+            let bytes = std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast::<u8>(), length * size_of::<T>());
+            bytes.fill(0);
+            self.regions[index].1.read(0, bytes)?;
+            elements.set_len(length);
+        }
+        Ok(elements)
+    }
+
+    /// Replaces elements of a state from an index on, between steps.
+    ///
+    /// # Errors
+    /// As [`Memory::output`].
+    pub fn write_state<T: Element>(&mut self, name: &str, from: usize, elements: &[T]) -> Result<()> {
+        let (index, _) = self.view::<T>(self.keys.states.get(name).copied(), "state", name)?;
+        // SAFETY: plain numbers are bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements)) };
+        self.regions[index].1.write(from * size_of::<T>(), bytes)
+    }
+
+    /// Makes bytes of a state zero, between steps.
+    ///
+    /// # Errors
+    /// As [`Memory::output`].
+    pub fn clear_state(&mut self, name: &str, range: Range<usize>) -> Result<()> {
+        let (index, _) = self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?;
+        self.regions[index].1.clear(range)
+    }
+
+    /// Bytes of a state.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRegion`].
+    pub fn state_bytes(&self, name: &str) -> Result<usize> {
+        Ok(self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?.1)
+    }
+
+    /// Bytes of a weight that are where kernels read them.
+    fn held(&self, weight: &Weight) -> usize {
+        match &weight.placed {
+            Some(block) => block.bytes(),
+            None if self.place() == Host::PLACE => weight.bytes,
+            None => 0,
+        }
     }
 
     /// What is held now.
     pub fn usage(&self) -> MemoryPlan {
-        let mut plan =
-            MemoryPlan { weights: self.weights.iter().map(|weight| weight.bytes).sum(), ..MemoryPlan::default() };
-        for (key, region) in &self.regions {
-            plan.add(key, region.bytes());
+        let mut plan = MemoryPlan { weights: self.weights.iter().map(|w| self.held(w)).sum(), ..MemoryPlan::default() };
+        plan.weights += self.packed.iter().map(|block| block.bytes()).sum::<usize>();
+        for (key, block) in &self.regions {
+            plan.add(key, block.bytes());
         }
         plan
     }
 
-    fn view<T: Element>(&self, index: Option<&usize>, kind: &'static str, name: &str) -> Result<&[T]> {
-        let (_, region) = index.map(|index| &self.regions[*index]).ok_or_else(|| unknown(kind, name))?;
-        let length = elements::<T>(name, region.bytes())?;
-        // SAFETY: the region is aligned for any element and initialised, every
-        // bit pattern is an `Element`, and steps borrow the memory alone.
-        Ok(unsafe { std::slice::from_raw_parts(region.start().cast(), length) })
+    /// A region and the number of its elements.
+    fn view<T: Element>(&self, index: Option<usize>, kind: &'static str, name: &str) -> Result<(usize, usize)> {
+        let index = index.ok_or_else(|| unknown(kind, name))?;
+        Ok((index, elements::<T>(name, self.regions[index].1.bytes())?))
     }
 
-    fn view_mut<T: Element>(&mut self, index: Option<usize>, kind: &'static str, name: &str) -> Result<&mut [T]> {
-        let (_, region) = index.map(|index| &mut self.regions[index]).ok_or_else(|| unknown(kind, name))?;
-        let length = elements::<T>(name, region.bytes())?;
-        // SAFETY: as in `view`, and the memory is borrowed alone.
-        Ok(unsafe { std::slice::from_raw_parts_mut(region.start().cast(), length) })
+    /// The place that its bytes lie in.
+    pub fn place(&self) -> &str {
+        self.heap.place()
     }
 
-    /// Makes the regions of a program, and says where its buffers live.
-    pub(crate) fn bind(&mut self, program: &Program) -> Result<Vec<Place>> {
+    /// Checks that kernels of a place reach it.
+    ///
+    /// # Errors
+    /// [`Error::OtherMemory`].
+    pub fn check_place(&self, place: &str, program: &Program) -> Result<()> {
+        let reached = self.place() == place;
+        reached.then_some(()).ok_or_else(|| Error::OtherMemory { program: program.name.clone() })
+    }
+
+    /// Makes the regions of a program, and says where its buffers live; for devices.
+    ///
+    /// # Errors
+    /// [`Error::Weight`], [`Error::Repack`], and those of the heap.
+    pub fn bind(&mut self, program: &Program) -> Result<Vec<Place>> {
         let arena = self.reserve(Key::Arena, program.arena_bytes)?;
         let place = |buffer: &Buffer| {
             let key = match &buffer.kind {
@@ -277,7 +392,7 @@ impl Memory {
                     let new = self.keys.get(&key).is_none();
                     let region = self.reserve(key, bytes.len())?;
                     if new {
-                        self.regions[region].1.as_mut_slice().copy_from_slice(bytes);
+                        self.regions[region].1.write(0, bytes)?;
                     }
                     return Ok(Place::Region { region, offset: 0 });
                 }
@@ -295,34 +410,43 @@ impl Memory {
         name: &str,
         planes: Option<&Arc<Planes>>,
     ) -> Result<Place> {
-        let mut index = self.weight_names.get(name).copied();
-        if let (Some(index), Some(planes)) = (&mut index, planes) {
-            *index = self.repack(*index, name, planes)?;
+        let missing =
+            |held| Error::Weight { program: of.name.clone(), weight: name.into(), needed: buffer.bytes, held };
+        let index = *self.weight_names.get(name).ok_or_else(|| missing(0))?;
+        let (place, held) = match planes {
+            Some(planes) => {
+                let packed = self.pack(index, name, planes)?;
+                (Place::Packed(packed), self.packed[packed].bytes())
+            }
+            None => (Place::Weight(index), self.weights[index].bytes),
+        };
+        if held < buffer.bytes {
+            return Err(missing(held));
         }
-        let (needed, held) = (buffer.bytes, index.map_or(0, |i| self.weights[i].bytes));
-        match index {
-            Some(index) if held >= needed => Ok(Place::Weight(index)),
-            _ => Err(Error::Weight { program: of.name.clone(), weight: name.into(), needed, held }),
+        let weight = &mut self.weights[index];
+        if planes.is_none() && weight.placed.is_none() {
+            weight.placed = self.heap.weight(name, weight.as_slice(), None)?;
         }
+        Ok(place)
     }
 
     /// The weight with its rows in planes; made when it is first asked for.
-    fn repack(&mut self, weight: usize, name: &str, planes: &Arc<Planes>) -> Result<usize> {
+    fn pack(&mut self, weight: usize, name: &str, planes: &Arc<Planes>) -> Result<usize> {
         let key = (weight, planes.clone());
-        if let Some(&index) = self.repacked.get(&key) {
+        if let Some(&index) = self.packed_of.get(&key) {
             return Ok(index);
         }
-        let data = self.weights[weight].as_slice();
-        let mut region = Region::new(planes.packed_bytes(data.len()).unwrap_or(0), &format!("weight {name}"))?;
-        let packed = planes.pack(data, region.as_mut_slice());
-        packed.map_err(|problem| Error::Repack { weight: name.into(), problem })?;
-        self.repacked.insert(key, self.weights.len());
-        self.weights.push(Weight::owned(region));
-        Ok(self.weights.len() - 1)
+        let packed = self.heap.weight(name, self.weights[weight].as_slice(), Some(planes))?;
+        self.packed_of.insert(key, self.packed.len());
+        self.packed.extend(packed);
+        Ok(self.packed.len() - 1)
     }
 
-    /// Makes sure that each of `workers` has `bytes` of scratch.
-    pub(crate) fn bind_scratch(&mut self, workers: usize, bytes: usize) -> Result<Vec<Place>> {
+    /// Makes sure that each of `workers` has `bytes` of scratch; for devices.
+    ///
+    /// # Errors
+    /// Those of the heap.
+    pub fn bind_scratch(&mut self, workers: usize, bytes: usize) -> Result<Vec<Place>> {
         let scratch = |worker| {
             let region = self.reserve(Key::Scratch(worker), bytes)?;
             Ok(Place::Region { region, offset: 0 })
@@ -333,33 +457,52 @@ impl Memory {
     /// The region of a key, of at least this size; what it holds is kept.
     fn reserve(&mut self, key: Key, bytes: usize) -> Result<usize> {
         let Some(index) = self.keys.get(&key) else {
-            let region = Region::new(bytes, &key.purpose())?;
+            let block = self.block(&key, bytes)?;
             let index = self.regions.len();
-            self.regions.push((key.clone(), region));
+            self.regions.push((key.clone(), block));
             self.keys.insert(key, index);
             return Ok(index);
         };
-        let region = &mut self.regions[index].1;
-        let held = region.bytes();
+        let held = self.regions[index].1.bytes();
         if held < bytes {
-            let mut grown = Region::new(bytes, &key.purpose())?;
+            let mut grown = self.block(&key, bytes)?;
             if !matches!(key, Key::Arena | Key::Scratch(_)) {
-                grown.as_mut_slice()[..held].copy_from_slice(region.as_slice());
+                let mut kept = vec![0; held];
+                self.regions[index].1.read(0, &mut kept)?;
+                grown.write(0, &kept)?;
             }
-            *region = grown;
+            self.regions[index].1 = grown;
             self.moves += 1;
         }
         Ok(index)
     }
 
-    /// Lends bytes from these places on, which ascend; `None` if some overlap or lie outside.
+    fn block(&self, key: &Key, bytes: usize) -> Result<Box<dyn Block>> {
+        match key {
+            Key::Input(_) => self.heap.port(Port::Input, bytes, &key.purpose()),
+            Key::Output(_) => self.heap.port(Port::Output, bytes, &key.purpose()),
+            key => self.heap.allocate(bytes, &key.purpose()),
+        }
+    }
+
+    /// Lends bytes from these places on, which ascend; `None` if some overlap or lie outside, or the host does not reach
+    /// them.
     pub(crate) fn lend(&mut self, wanted: impl IntoIterator<Item = (Place, usize)>) -> Option<Vec<Lent<'_>>> {
         // Of each region what lies behind the bytes that were lent.
-        let mut rest: Vec<(&Key, usize, &mut [u8])> =
-            self.regions.iter_mut().map(|(key, region)| (&*key, 0, region.as_mut_slice())).collect();
+        let mut rest: Vec<(&Key, usize, &mut [u8])> = Vec::with_capacity(self.regions.len());
+        for (key, block) in &mut self.regions {
+            // SAFETY: the block is borrowed alone as long as what is lent, and initialised.
+            rest.push((key, 0, unsafe { std::slice::from_raw_parts_mut(block.host()?, block.bytes()) }));
+        }
         let lend = |(place, bytes)| {
             let (region, offset) = match place {
                 Place::Weight(index) => return self.weights[index].as_slice().get(..bytes).map(Lent::Read),
+                Place::Packed(index) => {
+                    let block = &self.packed[index];
+                    // SAFETY: packed weights are only read.
+                    let all = unsafe { std::slice::from_raw_parts(block.host()?, block.bytes()) };
+                    return all.get(..bytes).map(Lent::Read);
+                }
                 Place::Region { region, offset } => (region, offset),
             };
             let (key, start, free) = &mut rest[region];
@@ -374,19 +517,33 @@ impl Memory {
         wanted.into_iter().map(lend).collect()
     }
 
-    /// The address of a place; it holds until [`Memory::moves`] changes.
-    pub(crate) fn address(&self, place: Place) -> *mut u8 {
+    /// The address of a place for kernels; it holds until [`Memory::moves`] changes.
+    pub fn address(&self, place: Place) -> *mut u8 {
         match place {
-            Place::Weight(index) => self.weights[index].start.cast_mut(),
-            Place::Region { region, offset } => self.regions[region].1.start().wrapping_add(offset),
+            Place::Weight(index) => self.weights[index].address(),
+            Place::Packed(index) => self.packed[index].address(),
+            Place::Region { region, offset } => self.regions[region].1.address().wrapping_add(offset),
         }
     }
 
-    pub(crate) fn id(&self) -> u64 {
+    /// The block of an input, by its place.
+    pub fn input_block(&self, place: Place) -> Option<&dyn Block> {
+        match place {
+            Place::Region { region, .. } => match &self.regions[region] {
+                (Key::Input(_), block) => Some(&**block),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What tells it from all others.
+    pub fn id(&self) -> u64 {
         self.id
     }
 
-    pub(crate) fn moves(&self) -> u64 {
+    /// How often a region has moved.
+    pub fn moves(&self) -> u64 {
         self.moves
     }
 }
@@ -544,7 +701,7 @@ mod tests {
             program(vec![(table, 40), (BufferKind::State("kv".into()), 64), (BufferKind::Input("kv".into()), 8)], 512);
         let mut memory = Memory::new();
         let first = memory.bind(&one).unwrap();
-        memory.state_mut::<u8>("kv").unwrap()[3] = 9;
+        memory.write_state::<u8>("kv", 3, &[9]).unwrap();
         let arena = memory.address(first[2]);
         let moves = memory.moves();
         let second = memory.bind(&two).unwrap();
@@ -567,9 +724,9 @@ mod tests {
         let kv = |bytes| program(vec![(BufferKind::State("kv".into()), bytes)], 0);
         let mut memory = Memory::new();
         memory.bind(&kv(8)).unwrap();
-        memory.state_mut::<u32>("kv").unwrap()[1] = 5;
+        memory.write_state::<u32>("kv", 1, &[5]).unwrap();
         memory.bind(&kv(3 << 20)).unwrap();
-        let state = memory.state::<u32>("kv").unwrap();
+        let state = memory.read_state::<u32>("kv").unwrap();
         assert_eq!((state[1], state.len()), (5, 3 << 18));
         assert!(state[2..].iter().all(|word| *word == 0));
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::walk::MAX_UNITS;
 
 /// The value of a count, `None` where it would overflow. Allocates nothing.
-pub(crate) fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
+pub fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
     match count {
         Count::Const(value) => Some(*value),
         Count::Var(index) => vars.get(*index).copied(),
@@ -19,7 +19,7 @@ pub(crate) fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
 }
 
 /// Whether a count is the same whatever the variables are.
-pub(crate) fn is_fixed(count: &Count) -> bool {
+pub fn is_fixed(count: &Count) -> bool {
     match count {
         Count::Const(_) => true,
         Count::Var(_) => false,
@@ -32,7 +32,7 @@ pub(crate) fn is_fixed(count: &Count) -> bool {
 ///
 /// # Errors
 /// [`Error::TaskCount`] if it is negative or overflows.
-pub(crate) fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<i64> {
+pub fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<i64> {
     match eval(&launch.tasks, vars) {
         Some(tasks) if tasks >= 0 => Ok(tasks),
         _ => Err(Error::TaskCount { program: program.name.clone(), origin: launch.origin.clone() }),
@@ -40,7 +40,7 @@ pub(crate) fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<
 }
 
 /// Checks that the values of the variables are those the program was made for.
-pub(crate) fn vars(program: &Program, vars: &[i64]) -> Result<()> {
+pub fn vars(program: &Program, vars: &[i64]) -> Result<()> {
     if vars.len() != program.vars.len() {
         return Err(Error::VariableCount {
             program: program.name.clone(),
@@ -63,7 +63,7 @@ pub(crate) fn vars(program: &Program, vars: &[i64]) -> Result<()> {
 }
 
 /// Checks everything that does not depend on the values of variables.
-pub(crate) fn program(program: &Program) -> Result<()> {
+pub fn program(program: &Program) -> Result<()> {
     let malformed = |reason: String| Error::Malformed { program: program.name.clone(), reason };
     for variable in &program.vars {
         if variable.min > variable.max {
@@ -104,7 +104,7 @@ pub(crate) fn program(program: &Program) -> Result<()> {
 }
 
 /// Checks that all weights are read as files have them.
-pub(crate) fn rows_of_files(program: &Program) -> Result<()> {
+pub fn rows_of_files(program: &Program) -> Result<()> {
     match program.buffers.iter().find(|buffer| matches!(buffer.kind, BufferKind::Planes { .. })) {
         None => Ok(()),
         Some(Buffer { name, .. }) => Err(Error::Malformed {

@@ -27,7 +27,7 @@ fn programs_for_cpus_and_gpus_mean_what_their_operations_do() {
     for (name, case) in programs::all() {
         for (numerics, most) in [(Numerics::Exact, EXACT), (Numerics::Int8, INT8)] {
             for options in [Options::cpu(numerics, 32), Options::gpu(numerics)] {
-                check(&Interpreter, &name, &case, &options, most);
+                check(&Interpreter::default(), &name, &case, &options, most);
             }
         }
     }
@@ -53,7 +53,7 @@ fn product(options: &Options) -> (Case, Arc<Program>) {
 }
 
 fn refused(program: &Arc<Program>, memory: &mut Memory) -> Error {
-    Interpreter.load(program.clone(), memory).err().expect("refused")
+    Interpreter::default().load(program.clone(), memory).err().expect("refused")
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn weights_are_repacked_once() {
     let mut memory = Memory::new();
     memory.copy_weight("w", &case.data["w"]).expect("memory");
     for _ in 0..2 {
-        Interpreter.load(program.clone(), &mut memory).expect("a program");
+        Interpreter::default().load(program.clone(), &mut memory).expect("a program");
         assert_eq!(memory.usage().weights, 288 + 8 * 48, "8 rows of 32 bytes of codes and 2 scales in 16");
     }
 }
@@ -133,7 +133,7 @@ fn through_the_arena(kernel: Kernel) -> Program {
 #[test]
 fn what_no_kernel_has_written_in_a_step_is_nan() {
     let mut memory = Memory::new();
-    let mut step = Interpreter.load(Arc::new(through_the_arena(copy(0))), &mut memory).expect("a program");
+    let mut step = Interpreter::default().load(Arc::new(through_the_arena(copy(0))), &mut memory).expect("a program");
     memory.input_mut("x").expect("x").copy_from_slice(&[1.0_f32, 2.0, 3.0, 4.0]);
     step.run(&mut memory, &[4]).expect("a step");
     assert_eq!(memory.output::<f32>("y").expect("y"), [1.0, 2.0, 3.0, 4.0]);
@@ -149,7 +149,7 @@ fn what_no_kernel_has_written_in_a_step_is_nan() {
 #[test]
 fn errors_come_before_the_step_or_name_the_kernel() {
     let mut memory = Memory::new();
-    let mut step = Interpreter.load(Arc::new(through_the_arena(copy(64))), &mut memory).expect("a program");
+    let mut step = Interpreter::default().load(Arc::new(through_the_arena(copy(64))), &mut memory).expect("a program");
     let error = step.run(&mut Memory::new(), &[4]).unwrap_err();
     assert!(matches!(error, Error::OtherMemory { .. }), "{error}");
     let error = step.run(&mut memory, &[5]).unwrap_err();

@@ -1,8 +1,8 @@
 //! From a path and settings to an engine.
 
 use crate::{Engine, Error};
-use compiler::{Numerics, Options};
-use device::{Cpu, CpuConfig};
+use compiler::Numerics;
+use device::{Cpu, CpuConfig, Device};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::chat::ChatTemplate;
@@ -143,7 +143,7 @@ impl Builder {
         Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
         let cpu = self.cpu()?;
         let options = EngineOptions {
-            compiler: Options { tuned: cpu.tuned().clone(), ..cpu.target().options(self.numerics) },
+            compiler: cpu.options(self.numerics),
             context: context as i64,
             chunk: CHUNK.min(context) as i64,
             cache,

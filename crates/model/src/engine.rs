@@ -199,7 +199,7 @@ impl Engine {
         let config = Config::read(&file)?;
         check_choices(&file, &config)?;
         unread::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
-        let mut memory = Memory::new();
+        let mut memory = device.memory();
         memory.add_file(&file)?;
         let warming = Warming::start(&file);
         let limits = sharing.limits(&config, &options);
@@ -352,6 +352,13 @@ impl Engine {
         Ok(())
     }
 
+    /// What the device has for this engine: what is free, and what the engine has taken already.
+    pub fn available_memory(&self) -> Option<u64> {
+        let usage = self.memory.usage();
+        let weights = if self.device.keeps_weights() { usage.weights } else { 0 };
+        Some(self.device.available_memory()? + (usage.allocated() + weights) as u64)
+    }
+
     /// What the programs that were compiled or loaded take together on so many workers in steps of few tokens, or of many.
     pub fn memory_plan(&self, workers: impl Fn(bool) -> usize) -> MemoryPlan {
         let ready = self.ready.values().map(Ready::program);
@@ -428,7 +435,8 @@ impl Engine {
     /// A token or position out of range, more rows than there is room for, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
         self.run_single(tokens, start, rows, None)?;
-        self.output(Output::Logits, self.single.rows())
+        let rows = self.single.rows();
+        self.output(Output::Logits, rows)
     }
 
     /// As [`Engine::step`], with times instead of logits. Bytes of a launch are those of the rows of the cache in use
@@ -460,8 +468,8 @@ impl Engine {
         self.output(batch.output(), batch.rows())
     }
 
-    pub(crate) fn output(&self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
-        Ok(&self.memory.output::<f32>(output.name())?[..rows * output.width(&self.config)])
+    pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
+        Ok(self.memory.output_start::<f32>(output.name(), rows * output.width(&self.config))?)
     }
 
     fn run_single(
@@ -496,9 +504,8 @@ impl Engine {
         let rows = limits.pages * PAGE as usize;
         let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
         for name in caches {
-            let bytes = self.memory.state_mut::<u8>(name)?;
-            let row = bytes.len() / rows;
-            batch.begun().for_each(|begun| bytes[begun.start * row..begun.end * row].fill(0));
+            let row = self.memory.state_bytes(name)? / rows;
+            batch.begun().try_for_each(|begun| self.memory.clear_state(name, begun.start * row..begun.end * row))?;
         }
         for name in Batch::inputs(variant.class) {
             // A program that does not need an input does not have it.

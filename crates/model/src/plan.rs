@@ -4,6 +4,7 @@ use crate::cache::CacheKind;
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, PAGE};
+use device::Device;
 use std::fmt;
 
 /// Bytes of the cache for one position of one sequence.
@@ -20,20 +21,22 @@ pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
 pub struct Plan {
     /// Positions of the cache.
     pub context: u64,
-    /// Bytes of the mapped file.
+    /// Bytes of the file.
     pub weights: u64,
+    /// Whether the device has a copy of the weights; otherwise the file is mapped.
+    pub keeps_weights: bool,
     /// Bytes of the cache.
     pub cache: u64,
     /// Everything else that is allocated: between kernels, scratch, tables, inputs, outputs. `None` if the programs
     /// have not been compiled yet.
     pub workspace: Option<u64>,
-    /// What the machine still has, if it says.
+    /// What the device still has for all of this, if it says.
     pub available: Option<u64>,
 }
 
 /// A plan that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("not enough memory: {0}; choose a smaller context (-c)")]
+#[error("not enough memory: {plan}; {advice}", plan = .0, advice = .0.advice())]
 pub struct TooLarge(pub Plan);
 
 impl Plan {
@@ -42,7 +45,28 @@ impl Plan {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
         let cache = cache_bytes(config, cache).saturating_mul(positions);
-        Plan { context, weights, cache, workspace: None, available: device::available_memory() }
+        Plan { context, weights, keeps_weights: false, cache, workspace: None, available: device::available_memory() }
+    }
+
+    /// The same on a device.
+    pub fn on(self, device: &dyn Device) -> Plan {
+        Plan { keeps_weights: device.keeps_weights(), available: device.available_memory(), ..self }
+    }
+
+    /// What would make it fit.
+    fn advice(&self) -> String {
+        let rest = self.weights.saturating_add(self.workspace.unwrap_or(0));
+        let per_position = self.cache / self.context.max(1);
+        match self.available {
+            Some(available) if self.keeps_weights && rest >= available => {
+                "there is no split between card and processor; use --device cpu, or a smaller quantisation".into()
+            }
+            Some(available) if self.keeps_weights && per_position > 0 => format!(
+                "about {} positions fit (-c), twice as many with --cache-type-k q8_0; or use --device cpu",
+                (available - rest) / per_position
+            ),
+            _ => "choose a smaller context (-c)".into(),
+        }
     }
 
     /// What the programs that an engine has compiled need on so many workers in steps of few tokens, or of many.
@@ -54,15 +78,17 @@ impl Plan {
                 limits => limits.pages as u64 * PAGE as u64,
             },
             weights: file_bytes(engine.file()),
+            keeps_weights: engine.device().keeps_weights(),
             cache: plan.states as u64,
             workspace: Some((plan.allocated() - plan.states) as u64),
-            available: device::available_memory(),
+            available: engine.available_memory(),
         }
     }
 
-    /// What is allocated; the mapped file is not.
+    /// What is allocated; a mapped file is not.
     pub fn allocated(&self) -> u64 {
-        self.cache.saturating_add(self.workspace.unwrap_or(0))
+        let weights = if self.keeps_weights { self.weights } else { 0 };
+        weights.saturating_add(self.cache).saturating_add(self.workspace.unwrap_or(0))
     }
 
     /// Whether it fits.
@@ -78,7 +104,8 @@ impl Plan {
 
     /// Whether the weights do not fit beside the rest, so that every token reads them from disk.
     pub fn weights_spill(&self) -> bool {
-        self.available.is_some_and(|available| self.allocated().saturating_add(self.weights) > available)
+        let spills = |available| self.allocated().saturating_add(self.weights) > available;
+        !self.keeps_weights && self.available.is_some_and(spills)
     }
 }
 
@@ -88,7 +115,7 @@ impl fmt::Display for Plan {
         if let Some(workspace) = self.workspace {
             write!(f, ", workspace {}", Bytes(workspace))?;
         }
-        write!(f, ", weights {} (mapped)", Bytes(self.weights))?;
+        write!(f, ", weights {}{}", Bytes(self.weights), if self.keeps_weights { "" } else { " (mapped)" })?;
         match self.available {
             Some(available) => write!(f, "; {} available", Bytes(available)),
             None => Ok(()),
@@ -129,13 +156,26 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_plan() {
-        let plan = Plan { context: 8192, weights: 17 << 30, cache: 3 << 30, workspace: None, available: Some(2 << 30) };
+        let plan = Plan {
+            context: 8192,
+            weights: 17 << 30,
+            keeps_weights: false,
+            cache: 3 << 30,
+            workspace: None,
+            available: Some(2 << 30),
+        };
         let error = plan.check().unwrap_err().to_string();
         assert!(error.contains("cache 3.00 GiB for 8192 positions") && error.contains("2.00 GiB available"), "{error}");
         let roomy = Plan { available: Some(4 << 30), ..plan };
         assert_eq!(roomy.check(), Ok(()));
         assert!(roomy.weights_spill(), "the weights are read from disk");
         assert_eq!(Plan { available: None, ..plan }.check(), Ok(()));
+        let on_card = |available: u64| Plan { keeps_weights: true, available: Some(available), ..plan };
+        assert_eq!(on_card(21 << 30).check(), Ok(()));
+        let error = on_card(18 << 30).check().unwrap_err().to_string();
+        assert!(error.contains("about 2730 positions fit") && !error.contains("mapped"), "{error}");
+        let error = on_card(16 << 30).check().unwrap_err().to_string();
+        assert!(error.contains("no split between card and processor; use --device cpu"), "{error}");
     }
 
     #[test]

@@ -200,7 +200,8 @@ fn weights_in_halves() {
         let floats = weights::edited(&halves, |_| (), |_, _| ());
         let want = logits(&floats, Numerics::Exact);
         let sharing = Sharing { sequences: 1, positions: 128, rows: None };
-        let interpreter = Engine::shared(halves.clone(), Arc::new(Interpreter), options(Numerics::Exact), sharing);
+        let interpreter =
+            Engine::shared(halves.clone(), Arc::new(Interpreter::default()), options(Numerics::Exact), sharing);
         let meant = run(&mut interpreter.expect("an interpreter"));
         // No tensor is in a block format, so there are no codes of inputs either.
         for (what, got) in [

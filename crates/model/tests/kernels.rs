@@ -165,7 +165,7 @@ impl Device for Beside {
             }
             stages.push(Pair {
                 processor: self.processor.load(Arc::new(of_processor), memory)?,
-                interpreter: Interpreter.load(Arc::new(of_interpreter), memory)?,
+                interpreter: Interpreter::default().load(Arc::new(of_interpreter), memory)?,
                 stored,
             });
         }
@@ -198,8 +198,8 @@ impl Executable for Steps {
             pair.processor.run(memory, vars)?;
             pair.interpreter.run(memory, vars)?;
             for Stored { kernel, ty, name, output, apart } in &pair.stored {
-                let want = if *output { memory.output::<u8>(name)? } else { memory.state::<u8>(name)? };
-                let distance = distance(*ty, memory.state::<u8>(apart)?, want);
+                let want = if *output { memory.output::<u8>(name)?.to_vec() } else { memory.read_state::<u8>(name)? };
+                let distance = distance(*ty, memory.state::<u8>(apart)?, &want);
                 let worst = found.worst.entry(*ty).or_default();
                 *worst = worst.max(distance);
                 found.buffers += 1;

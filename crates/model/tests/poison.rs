@@ -176,7 +176,7 @@ fn a_softmax_of_nothing_is_nan() {
 fn interpreted(file: &Arc<Gguf>) -> Result<Engine, EngineError> {
     let compiler = support::options(Numerics::Exact);
     let options = EngineOptions { compiler, context: 64, chunk: 64, cache: CacheKind::F32 };
-    Engine::new(file.clone(), Arc::new(Interpreter), options)
+    Engine::new(file.clone(), Arc::new(Interpreter::default()), options)
 }
 
 #[test]

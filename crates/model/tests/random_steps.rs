@@ -69,7 +69,8 @@ impl Case {
     /// Logits of the last rows of each step.
     fn logits(&self, steps: &[(usize, Class)], compiler: Options) -> Result<Vec<f32>, String> {
         let options = EngineOptions { compiler, context: 80, chunk: 64, cache: self.cache };
-        let mut engine = Engine::new(self.file.clone(), Arc::new(Interpreter), options).map_err(|e| e.to_string())?;
+        let mut engine =
+            Engine::new(self.file.clone(), Arc::new(Interpreter::default()), options).map_err(|e| e.to_string())?;
         let all = tokens(steps.iter().map(|step| step.0).sum(), engine.config().vocab as u32, 5);
         let (mut out, mut at) = (vec![], 0);
         for &(n, class) in steps {

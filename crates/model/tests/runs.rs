@@ -91,7 +91,7 @@ fn prompts_beside_each_other_know_nothing_of_each_other() {
 #[test]
 fn the_interpreter_agrees() {
     let file = synth("tiny-mla-dense", "q4_0", Some(1));
-    let interpreter = Arc::new(Interpreter);
+    let interpreter = Arc::new(Interpreter::default());
     let mut interpreter = Engine::new(file.clone(), interpreter, options(CacheKind::F32, &[])).expect("a model");
     let mut engine = engine(&file, CacheKind::F32, 1, &[]);
     let all = tokens(3 * RUN as usize, engine.config().vocab as u32, 5);

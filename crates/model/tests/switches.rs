@@ -115,7 +115,7 @@ impl Case {
 
     /// Logits of all steps.
     fn logits(&self, without: &[&str]) -> Result<Vec<f32>, String> {
-        let made = Engine::new(self.file.clone(), Arc::new(Interpreter), self.options(without));
+        let made = Engine::new(self.file.clone(), Arc::new(Interpreter::default()), self.options(without));
         let mut engine = made.map_err(|e| e.to_string())?;
         let all = tokens(self.steps.iter().sum(), engine.config().vocab as u32, 3);
         let (mut out, mut at) = (vec![], 0);

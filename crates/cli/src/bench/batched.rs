@@ -58,7 +58,7 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     let sharing = Sharing::of_texts(sequences as i64, pages as i64 * PAGE);
     let path = &args.model.resolve()?;
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), sharing, true)?;
-    opened.cpu()?;
+    opened.measurable()?;
     let chunk = opened.engine.limits().tokens;
     let mut classes: Vec<Class> = cases.iter().flat_map(|case| case.classes(chunk)).collect();
     classes.sort_by_key(|class| *class as u8);

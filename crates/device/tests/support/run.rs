@@ -32,7 +32,8 @@ fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<
         ir::interp::Tensor { ty, dims: vec![bytes.len() / ty.bytes()], bytes: bytes.to_vec() }.floats()
     };
     let outputs = case.outs.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.output::<u8>(name)?)));
-    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.state::<u8>(name)?)));
+    let outputs: Vec<_> = outputs.collect();
+    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), &memory.read_state::<u8>(name)?)));
     outputs.chain(states).collect()
 }
 

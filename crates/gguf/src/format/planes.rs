@@ -111,6 +111,12 @@ impl Planes {
         bytes.is_multiple_of(row).then(|| bytes / row * self.to.block_bytes() as usize)
     }
 
+    /// Bytes of a row in the file, and in planes.
+    pub fn row_bytes(&self) -> (usize, usize) {
+        let row = self.from.row_bytes(u64::from(self.to.block_len())).unwrap_or(0);
+        (row as usize, self.to.block_bytes() as usize)
+    }
+
     /// Repacks whole rows. Padding between planes becomes 0.
     ///
     /// # Errors

@@ -1,0 +1,36 @@
+//! `devices`: what can run models on this machine.
+
+use crate::output::Stdout;
+use devices::Listed;
+use gguf::plain::{self, MESSAGE};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
+    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
+    nvrtc: Option<PathBuf>,
+}
+
+/// Prints a line for each, and what to do where one cannot be used.
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let all = devices::list(args.nvrtc.clone());
+    let mut out = Stdout;
+    if args.json {
+        let row = |d: &Listed| json!({ "name": d.name, "text": d.text, "problem": d.problem.as_ref().map(ToString::to_string) });
+        writeln!(out, "{}", serde_json::to_string_pretty(&all.iter().map(row).collect::<Vec<_>>())?)?;
+        return Ok(out.flush()?);
+    }
+    for Listed { name, text, problem } in &all {
+        writeln!(out, "{name:<8} {}", plain::line(text, MESSAGE))?;
+        if let Some(problem) = problem {
+            writeln!(out, "{:<8} not usable: {}", "", plain::line(&problem.to_string(), MESSAGE))?;
+        }
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,177 @@
+//! NVIDIA's cards as devices: generated kernels compiled by NVRTC, replayed as one graph a step.
+//!
+//! Nothing of CUDA is needed to build this crate, or to start a program that has it: the driver is looked for when a
+//! device is opened, the compiler when a kernel is missing that was not kept. What a kernel computes is the compiler's
+//! business; what is here is memory ([`memory`]), code ([`kernels`], [`nvrtc`]) and launches ([`replay`]).
+
+mod bandwidth;
+pub mod driver;
+pub mod kernels;
+pub mod memory;
+pub mod nvrtc;
+pub mod replay;
+
+use compiler::program::Program;
+use compiler::{Numerics, Options};
+use device::blobs::Blobs;
+use device::{CacheConfig, Device, Executable, Memory, Progress, Result, Stop, validate};
+use driver::{Card, Context, Driver, unusable};
+use kernels::Kernels;
+use memory::CardHeap;
+use nvrtc::Nvrtc;
+use replay::{Replay, Sending};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+/// How to use a card.
+#[derive(Clone)]
+pub struct CudaConfig {
+    /// The card, by its number among those that this process may use.
+    pub ordinal: usize,
+    /// Where compiled kernels are kept.
+    pub cache: CacheConfig,
+    /// NVRTC's library; `None` looks for it where it usually is.
+    pub nvrtc: Option<PathBuf>,
+    /// Kernels that are compiled at the same time.
+    pub compile_jobs: usize,
+    /// How steps are sent to the card.
+    pub sending: Sending,
+    /// Told while kernels are being compiled.
+    pub progress: Option<Progress>,
+    /// Whether to compile no further.
+    pub stop_compiling: Option<Stop>,
+}
+
+impl CudaConfig {
+    /// The first card, with the cache folder of the environment.
+    pub fn from_environment() -> CudaConfig {
+        CudaConfig {
+            ordinal: 0,
+            cache: CacheConfig::from_environment(),
+            nvrtc: None,
+            compile_jobs: thread::available_parallelism().map_or(1, usize::from),
+            sending: Sending::default(),
+            progress: None,
+            stop_compiling: None,
+        }
+    }
+}
+
+/// The cards that this process may use.
+///
+/// # Errors
+/// [`device::Error::Unusable`] without a driver, and of the driver.
+pub fn cards() -> Result<Vec<Card>> {
+    Driver::load()?.cards()
+}
+
+/// A card.
+pub struct Cuda {
+    context: Arc<Context>,
+    heap: Arc<CardHeap>,
+    kernels: Kernels,
+    sending: Sending,
+}
+
+impl Cuda {
+    /// Takes a card into use. The compiler is looked for when a kernel is missing.
+    ///
+    /// # Errors
+    /// [`device::Error::Unusable`] with what is missing and what to do, and of the driver.
+    pub fn new(config: &CudaConfig) -> Result<Cuda> {
+        let driver = Driver::load()?;
+        let mut cards = driver.cards()?;
+        if config.ordinal >= cards.len() {
+            let names: Vec<String> = cards.iter().map(|card| format!("cuda:{} {}", card.ordinal, card.name)).collect();
+            let (wanted, there) = (config.ordinal, names.join(", "));
+            return Err(unusable(format!("there is no cuda:{wanted}; there are: {there}")));
+        }
+        let context = Context::new(cards.swap_remove(config.ordinal))?;
+        let blobs = Blobs::open(&config.cache, &context.card.architecture());
+        let kernels = Kernels::new(
+            context.clone(),
+            driver.version,
+            config.nvrtc.clone(),
+            blobs,
+            config.compile_jobs,
+            config.progress.clone(),
+            config.stop_compiling.clone(),
+        );
+        let heap = Arc::new(CardHeap::new(context.clone()));
+        Ok(Cuda { context, heap, kernels, sending: config.sending })
+    }
+
+    /// The card.
+    pub fn card(&self) -> &Card {
+        &self.context.card
+    }
+
+    /// Whether kernels can be compiled; what there is need not be found again.
+    ///
+    /// # Errors
+    /// [`device::Error::Unusable`] without a compiler.
+    pub fn check_compiler(&self) -> Result<&Nvrtc> {
+        self.kernels.nvrtc()
+    }
+
+    /// The newest CUDA that the driver runs.
+    pub fn driver(&self) -> (i32, i32) {
+        self.kernels.driver()
+    }
+
+    /// Bytes a second that a kernel reads which does nothing else.
+    ///
+    /// # Errors
+    /// Of the compiler and of the driver.
+    pub fn read_bandwidth(&self) -> Result<f64> {
+        bandwidth::measure(&self.context, self.check_compiler()?)
+    }
+
+    /// Bytes of its memory that are free, and all.
+    ///
+    /// # Errors
+    /// Of the driver.
+    pub fn free_memory(&self) -> Result<(usize, usize)> {
+        self.context.memory()
+    }
+}
+
+impl Device for Cuda {
+    fn name(&self) -> String {
+        let card = self.card();
+        let gib = card.memory as f64 / f64::from(1 << 30);
+        format!("{}, {}, {gib:.0} GiB, {}", self.context.name(), card.name, card.architecture())
+    }
+
+    fn options(&self, numerics: Numerics) -> Options {
+        Options::gpu(numerics)
+    }
+
+    fn memory(&self) -> Memory {
+        Memory::on(self.heap.clone())
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
+        validate::program(&program)?;
+        memory.check_place(&self.context.name(), &program)?;
+        // Weights are on their way while kernels are compiled.
+        let (loaded, places) = thread::scope(|scope| {
+            let loaded = scope.spawn(|| self.kernels.load(&program));
+            let places = memory.bind(&program);
+            let loaded = loaded.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (loaded, places)
+        });
+        let (loaded, places) = (loaded?, places?);
+        let replay = Replay::new(self.context.clone(), program, loaded, places, memory.id(), self.sending);
+        Ok(Box::new(replay))
+    }
+
+    fn available_memory(&self) -> Option<u64> {
+        self.free_memory().ok().map(|(free, _)| free as u64)
+    }
+
+    fn keeps_weights(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,395 @@
+//! Memory of a card.
+
+use crate::driver::{Context, Event};
+use cudarc::driver::sys::{self, CUresult};
+use device::heap::{Block, Heap, Port, not_packed};
+use device::{Error, Result};
+use gguf::format::Planes;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use compiler::program::Program;
+
+/// Bytes at whose multiples ports begin.
+const ALIGN: usize = 256;
+
+/// Bytes of memory that inputs share, at least: they go to the card in one copy.
+const INPUTS: usize = 256 << 10;
+
+/// Bytes that go to the card at once while weights are read.
+const STAGE: usize = 32 << 20;
+
+/// Bytes that are worth a thread while weights are read.
+const WORTH: usize = 1 << 20;
+
+/// Bytes of the card's memory.
+struct Allocation {
+    context: Arc<Context>,
+    start: u64,
+    bytes: usize,
+}
+
+impl Allocation {
+    /// Bytes with the slack of a weight, all zero.
+    fn new(context: &Arc<Context>, bytes: usize, purpose: &str) -> Result<Allocation> {
+        let allocation = Allocation::raw(context, bytes, purpose)?;
+        allocation.clear(0..bytes + Program::WEIGHT_SLACK)?;
+        Ok(allocation)
+    }
+
+    /// Bytes with the slack of a weight, that may hold anything.
+    fn raw(context: &Arc<Context>, bytes: usize, purpose: &str) -> Result<Allocation> {
+        let mut start = 0;
+        let exhausted = |free| Error::OutOfDeviceMemory {
+            device: format!("{} ({})", context.name(), context.card.name),
+            purpose: purpose.into(),
+            bytes,
+            free,
+        };
+        let Some(all) = bytes.checked_add(Program::WEIGHT_SLACK) else { return Err(exhausted(context.memory()?.0)) };
+        // SAFETY: it is freed once, when this is dropped.
+        match context.result("cuMemAlloc", |_| unsafe { sys::cuMemAlloc_v2(&mut start, all) }) {
+            Ok(()) => Ok(Allocation { context: context.clone(), start, bytes }),
+            Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => Err(exhausted(context.memory()?.0)),
+            Err(result) => Err(context.failed("cuMemAlloc", result)),
+        }
+    }
+
+    fn clear(&self, range: Range<usize>) -> Result<()> {
+        assert!(range.end <= self.bytes + Program::WEIGHT_SLACK, "{range:?} of {} bytes", self.bytes);
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.context.call("cuMemsetD8Async", |stream| {
+            // SAFETY: the range is within the allocation.
+            unsafe { sys::cuMemsetD8Async(self.start + range.start as u64, 0, range.len(), stream) }
+        })
+    }
+
+    /// Sends bytes, which stay in place until the stream has taken them.
+    fn send(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        assert!(at + bytes.len() <= self.bytes, "{at} + {} of {} bytes", bytes.len(), self.bytes);
+        self.context.call("cuMemcpyHtoDAsync", |stream| {
+            let from = bytes.as_ptr().cast();
+            // SAFETY: both ranges are within what they are part of.
+            unsafe { sys::cuMemcpyHtoDAsync_v2(self.start + at as u64, from, bytes.len(), stream) }
+        })
+    }
+
+    /// Brings bytes, and waits for them.
+    fn bring(&self, at: usize, to: *mut u8, bytes: usize) -> Result<()> {
+        assert!(at + bytes <= self.bytes, "{at} + {bytes} of {} bytes", self.bytes);
+        self.context.call("cuMemcpyDtoHAsync", |stream| {
+            // SAFETY: the source is within the allocation, and the caller has room for so many bytes.
+            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), self.start + at as u64, bytes, stream) }
+        })?;
+        self.context.wait()
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: freed once; the driver waits for what still uses it.
+        let _ = self.context.call("cuMemFree", |_| unsafe { sys::cuMemFree_v2(self.start) });
+    }
+}
+
+/// Bytes of the host that the card reads and writes without the processor's help.
+struct Pinned {
+    context: Arc<Context>,
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is plain memory that it owns alone; who may touch its bytes when is up to the borrow of its holder.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    fn new(context: &Arc<Context>, bytes: usize, purpose: &str) -> Result<Pinned> {
+        let mut start: *mut c_void = std::ptr::null_mut();
+        let bytes = bytes.max(1);
+        // SAFETY: it is freed once, when this is dropped.
+        match context.result("cuMemHostAlloc", |_| unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) }) {
+            Ok(()) => {}
+            Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                return Err(Error::OutOfMemory { purpose: purpose.into(), bytes });
+            }
+            Err(result) => return Err(context.failed("cuMemHostAlloc", result)),
+        }
+        // SAFETY: the memory was just made, of this size.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
+        Ok(Pinned { context: context.clone(), start: start.cast(), bytes })
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: it is borrowed alone, and was initialised.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: freed once; what the stream still copies has been waited for, or its result is not wanted.
+        let _ = self.context.call("cuMemFreeHost", |stream| unsafe {
+            sys::cuStreamSynchronize(stream);
+            sys::cuMemFreeHost(self.start.cast())
+        });
+    }
+}
+
+/// Bytes that the host does not reach.
+struct Far(Allocation);
+
+impl Block for Far {
+    fn address(&self) -> *mut u8 {
+        self.0.start as *mut u8
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        None
+    }
+
+    fn fetch(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.0.send(at, bytes)?;
+        self.0.context.wait()
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        self.0.bring(at, to.as_mut_ptr(), to.len())
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        assert!(range.end <= self.0.bytes, "{range:?} of {} bytes", self.0.bytes);
+        self.0.clear(range)
+    }
+}
+
+/// An output: on the card, and a copy of what was fetched.
+struct Output {
+    far: Far,
+    copy: Pinned,
+}
+
+impl Block for Output {
+    fn address(&self) -> *mut u8 {
+        self.far.address()
+    }
+
+    fn bytes(&self) -> usize {
+        self.far.bytes()
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        Some(self.copy.start)
+    }
+
+    fn fetch(&mut self, bytes: usize) -> Result<()> {
+        self.far.0.bring(0, self.copy.start, bytes)
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.far.write(at, bytes)
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        self.far.read(at, to)
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        self.far.clear(range)
+    }
+}
+
+/// Memory that inputs are parts of, on the card and on the host.
+struct Inputs {
+    far: Allocation,
+    near: Pinned,
+}
+
+/// An input: a part of what goes to the card in one copy.
+struct Input {
+    of: Arc<Inputs>,
+    at: usize,
+    bytes: usize,
+}
+
+impl Block for Input {
+    fn address(&self) -> *mut u8 {
+        (self.of.far.start + self.at as u64) as *mut u8
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        Some(self.of.near.start.wrapping_add(self.at))
+    }
+
+    fn fetch(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        assert!(at + bytes.len() <= self.bytes, "{at} + {} of {} bytes", bytes.len(), self.bytes);
+        // SAFETY: the part belongs to this input alone, which is borrowed alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.of.near.start.add(self.at + at), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        assert!(at + to.len() <= self.bytes, "{at} + {} of {} bytes", to.len(), self.bytes);
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(self.of.near.start.add(self.at + at), to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        self.write(range.start, &vec![0; range.len()])
+    }
+}
+
+/// Sends what the host has written to inputs, with as few copies as they lie in pieces of memory.
+pub fn send_inputs(context: &Context, blocks: &[(u64, *mut u8, usize)]) -> Result<()> {
+    for &(address, host, bytes) in blocks {
+        context.call("cuMemcpyHtoDAsync", |stream| {
+            // SAFETY: the ranges are those of inputs of a memory that is lent to the step.
+            unsafe { sys::cuMemcpyHtoDAsync_v2(address, host.cast(), bytes, stream) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Bytes on their way to the card.
+struct Stage {
+    buffer: Pinned,
+    /// When the card has taken what was in it.
+    taken: Event,
+}
+
+/// Makes blocks on a card.
+pub struct CardHeap {
+    context: Arc<Context>,
+    place: String,
+    /// Where the next input goes: what is used of the memory that inputs share.
+    inputs: Mutex<Option<(Arc<Inputs>, usize)>>,
+    stages: Mutex<Vec<Stage>>,
+}
+
+impl CardHeap {
+    /// The memory of a card.
+    pub fn new(context: Arc<Context>) -> CardHeap {
+        CardHeap { place: context.name(), context, inputs: Mutex::default(), stages: Mutex::default() }
+    }
+
+    /// Sends what `fill` writes to pinned memory, piece after piece; it is given a range of the target, a multiple of
+    /// `unit` long, and the memory.
+    fn stream(
+        &self,
+        to: &Allocation,
+        unit: usize,
+        mut fill: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = (STAGE / unit).max(1) * unit;
+        if stages.first().is_some_and(|stage| stage.buffer.bytes < piece) {
+            stages.clear();
+        }
+        while stages.len() < 2 {
+            let buffer = Pinned::new(&self.context, piece.max(STAGE), "sending weights to the card")?;
+            stages.push(Stage { buffer, taken: self.context.event()? });
+        }
+        for (start, which) in (0..to.bytes).step_by(piece).zip([0, 1].into_iter().cycle()) {
+            let (range, stage) = (start..(start + piece).min(to.bytes), &mut stages[which]);
+            // An event that was never recorded has passed.
+            stage.taken.wait()?;
+            let bytes = &mut stage.buffer.as_mut_slice()[..range.len()];
+            fill(range, bytes)?;
+            to.send(start, bytes)?;
+            stage.taken.record()?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls `job` with parts of `to`, whose lengths are multiples of `unit`, and where they begin, on several threads.
+fn parts(to: &mut [u8], unit: usize, job: impl Fn(usize, &mut [u8]) -> Result<()> + Sync) -> Result<()> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(to.len() / WORTH).max(1);
+    let each = to.len().div_ceil(threads).next_multiple_of(unit).max(unit);
+    if to.len() <= each {
+        return job(0, to);
+    }
+    thread::scope(|scope| {
+        let run = |(index, part)| {
+            let job = &job;
+            scope.spawn(move || job(index * each, part))
+        };
+        let jobs: Vec<_> = to.chunks_mut(each).enumerate().map(run).collect();
+        jobs.into_iter().try_for_each(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+impl Heap for CardHeap {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        Ok(Box::new(Far(Allocation::new(&self.context, bytes, purpose)?)))
+    }
+
+    fn port(&self, way: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        if way == Port::Output {
+            let far = Far(Allocation::new(&self.context, bytes, purpose)?);
+            return Ok(Box::new(Output { far, copy: Pinned::new(&self.context, bytes, purpose)? }));
+        }
+        let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = |(of, used): &(Arc<Inputs>, usize)| of.far.bytes >= used + bytes;
+        if !inputs.as_ref().is_some_and(room) {
+            let all = bytes.max(INPUTS);
+            let far = Allocation::new(&self.context, all, purpose)?;
+            *inputs = Some((Arc::new(Inputs { far, near: Pinned::new(&self.context, all, purpose)? }), 0));
+        }
+        let (of, used) = inputs.as_mut().expect("made above");
+        let at = *used;
+        *used = (at + bytes).next_multiple_of(ALIGN);
+        Ok(Box::new(Input { of: of.clone(), at, bytes }))
+    }
+
+    fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
+        let purpose = format!("weight {name}");
+        let Some(planes) = planes else {
+            let to = Allocation::raw(&self.context, source.len(), &purpose)?;
+            self.stream(&to, 1, |range, bytes| {
+                parts(bytes, 1, |at, part| {
+                    let from = range.start + at;
+                    part.copy_from_slice(&source[from..from + part.len()]);
+                    Ok(())
+                })
+            })?;
+            return Ok(Some(Box::new(Far(to))));
+        };
+        let (from_row, to_row) = planes.row_bytes();
+        let to = Allocation::raw(&self.context, planes.packed_bytes(source.len()).unwrap_or(0), &purpose)?;
+        self.stream(&to, to_row.max(1), |range, bytes| {
+            parts(bytes, to_row, |at, part| {
+                let row = (range.start + at) / to_row;
+                let rows = &source[row * from_row..][..part.len() / to_row * from_row];
+                planes.pack(rows, part).map_err(|problem| not_packed(name, problem))
+            })
+        })?;
+        Ok(Some(Box::new(Far(to))))
+    }
+}

@@ -1,0 +1,377 @@
+//! A step on the card: one graph, launched once.
+//!
+//! Everything that changes from step to step lies in memory, so a graph is made once for each combination of the values of
+//! the program's variables, when it is first needed, and replayed from then on. Launches of a stage depend on those of the
+//! stage before, and on nothing else.
+
+use crate::driver::{Context, pointer};
+use crate::kernels::Loaded;
+use crate::memory::send_inputs;
+use compiler::program::{BufferKind, Count, Kernel, Launch, Program};
+use cudarc::driver::sys;
+use device::{
+    Clock, CompileReport, Error, Executable, LaunchTime, Memory, Place, Profile, Result, StageTime, validate,
+};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Graphs that a program keeps at most; others are made anew.
+const MOST_GRAPHS: usize = 64;
+
+/// How a step is sent to the card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// As one graph.
+    #[default]
+    Graph,
+    /// Kernel after kernel: a kernel that fails is the one that was sent last.
+    OneByOne,
+}
+
+/// A program on the card.
+pub struct Replay {
+    context: Arc<Context>,
+    program: Arc<Program>,
+    loaded: Loaded,
+    sending: Sending,
+    /// The memory that it was loaded for.
+    memory: u64,
+    places: Vec<Place>,
+    /// The moves of the memory when addresses were looked up.
+    bound_at: Option<u64>,
+    /// Of each buffer.
+    addresses: Vec<u64>,
+    inputs: Vec<(u64, *mut u8, usize)>,
+    graphs: HashMap<Vec<i64>, Graph>,
+}
+
+// SAFETY: the pointers lead to inputs of the memory that a step borrows.
+unsafe impl Send for Replay {}
+
+/// A launch with all of its arguments.
+struct Call {
+    function: sys::CUfunction,
+    blocks: u32,
+    threads: u32,
+    shared: u32,
+    arguments: Vec<u64>,
+}
+
+impl Call {
+    /// Pointers to the arguments, as the driver wants them.
+    fn pointers(&self) -> Vec<*mut c_void> {
+        self.arguments.iter().map(pointer).collect()
+    }
+}
+
+/// A step with these values of the variables.
+struct Graph {
+    context: Arc<Context>,
+    instance: sys::CUgraphExec,
+}
+
+// SAFETY: a handle of the driver, used by whoever has the program.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once; the driver keeps what runs until it has ended.
+        let _ = self.context.call("cuGraphExecDestroy", |_| unsafe { sys::cuGraphExecDestroy(self.instance) });
+    }
+}
+
+impl Replay {
+    /// Binds a program whose kernels are loaded to a memory of the same card.
+    pub fn new(
+        context: Arc<Context>,
+        program: Arc<Program>,
+        loaded: Loaded,
+        places: Vec<Place>,
+        memory: u64,
+        sending: Sending,
+    ) -> Replay {
+        let (addresses, inputs, graphs) = (vec![], vec![], HashMap::new());
+        Replay { context, program, loaded, sending, memory, places, bound_at: None, addresses, inputs, graphs }
+    }
+
+    /// Checks the arguments of a step, looks addresses up if they have moved, and sends the inputs.
+    fn prepare(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
+        if memory.id() != self.memory {
+            return Err(Error::OtherMemory { program: self.program.name.clone() });
+        }
+        validate::vars(&self.program, vars)?;
+        if self.bound_at != Some(memory.moves()) {
+            self.graphs.clear();
+            self.addresses.clear();
+            self.addresses.extend(self.places.iter().map(|place| memory.address(*place) as u64));
+            self.inputs = inputs(&self.program, &self.places, memory);
+            self.bound_at = Some(memory.moves());
+        }
+        send_inputs(&self.context, &self.inputs)
+    }
+
+    /// Scratch of all blocks of the launch that needs most.
+    fn scratch(&self, memory: &mut Memory, vars: &[i64]) -> Result<u64> {
+        let mut most = 0;
+        for launch in launches(&self.program) {
+            let each = self.program.kernels[launch.kernel].geometry.scratch_bytes;
+            most = most.max(validate::tasks(&self.program, launch, vars)? as usize * each);
+        }
+        if most == 0 {
+            return Ok(0);
+        }
+        let place = memory.bind_scratch(1, most)?;
+        Ok(memory.address(place[0]) as u64)
+    }
+
+    /// All launches of a step, by stage; those without tasks are left out.
+    fn calls(&self, vars: &[i64], scratch: u64) -> Result<Vec<Vec<(usize, Call)>>> {
+        let mut index = 0;
+        let mut stages = vec![];
+        for stage in &self.program.stages {
+            let mut calls = vec![];
+            for launch in &stage.launches {
+                let blocks = validate::tasks(&self.program, launch, vars)?;
+                if blocks > 0 {
+                    calls.push((index, self.call(launch, blocks, vars, scratch)?));
+                }
+                index += 1;
+            }
+            stages.push(calls);
+        }
+        Ok(stages)
+    }
+
+    fn call(&self, launch: &Launch, blocks: i64, vars: &[i64], scratch: u64) -> Result<Call> {
+        let Kernel { geometry, .. } = &self.program.kernels[launch.kernel];
+        let addresses = launch.args.iter().map(|&buffer| self.addresses[buffer]);
+        let vars = vars.iter().map(|&value| value as u64);
+        let too_many = |_| Error::TaskCount { program: self.program.name.clone(), origin: launch.origin.clone() };
+        Ok(Call {
+            function: self.loaded.functions[launch.kernel],
+            blocks: i32::try_from(blocks).map_err(too_many)? as u32,
+            threads: geometry.threads as u32,
+            shared: geometry.shared_bytes as u32,
+            arguments: addresses.chain(vars).chain([scratch]).collect(),
+        })
+    }
+
+    /// The graph of a step with these values of the variables.
+    fn graph(&self, vars: &[i64], scratch: u64) -> Result<Graph> {
+        let context = &self.context;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the graph is destroyed below; nodes are of this graph, and the driver copies arguments when a node is
+        // made, so they need to live no longer.
+        context.call("cuGraphCreate", |_| unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        let made = self.add_nodes(graph, vars, scratch).and_then(|()| {
+            let mut instance = std::ptr::null_mut();
+            context
+                .call("cuGraphInstantiate", |_| unsafe { sys::cuGraphInstantiateWithFlags(&mut instance, graph, 0) })?;
+            Ok(Graph { context: context.clone(), instance })
+        });
+        context.call("cuGraphDestroy", |_| unsafe { sys::cuGraphDestroy(graph) })?;
+        made
+    }
+
+    fn add_nodes(&self, graph: sys::CUgraph, vars: &[i64], scratch: u64) -> Result<()> {
+        let mut before: Vec<sys::CUgraphNode> = vec![];
+        for stage in self.calls(vars, scratch)? {
+            let mut nodes = vec![];
+            for (_, call) in &stage {
+                let mut node = std::ptr::null_mut();
+                let mut arguments = call.pointers();
+                let params = sys::CUDA_KERNEL_NODE_PARAMS {
+                    func: call.function,
+                    gridDimX: call.blocks,
+                    gridDimY: 1,
+                    gridDimZ: 1,
+                    blockDimX: call.threads,
+                    blockDimY: 1,
+                    blockDimZ: 1,
+                    sharedMemBytes: call.shared,
+                    kernelParams: arguments.as_mut_ptr(),
+                    extra: std::ptr::null_mut(),
+                    kern: std::ptr::null_mut(),
+                    ctx: std::ptr::null_mut(),
+                };
+                self.context.call("cuGraphAddKernelNode", |_| {
+                    // SAFETY: see `graph`.
+                    unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, before.as_ptr(), before.len(), &params) }
+                })?;
+                nodes.push(node);
+            }
+            if !nodes.is_empty() {
+                before = nodes;
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&self, call: &Call) -> Result<()> {
+        let mut arguments = call.pointers();
+        self.context.call("cuLaunchKernel", |stream| {
+            // SAFETY: the function has the parameters that it was generated with, by the contract of `Program`; the
+            // buffers live in the memory that is lent to the step.
+            unsafe {
+                sys::cuLaunchKernel(
+                    call.function,
+                    call.blocks,
+                    1,
+                    1,
+                    call.threads,
+                    1,
+                    1,
+                    call.shared,
+                    stream,
+                    arguments.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Sends a step to the card.
+    fn send(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
+        self.prepare(memory, vars)?;
+        if self.sending == Sending::OneByOne {
+            let scratch = self.scratch(memory, vars)?;
+            for (index, call) in self.calls(vars, scratch)?.iter().flatten() {
+                let blamed = |error| self.blame(*index, error);
+                self.launch(call).and_then(|()| self.context.wait()).map_err(blamed)?;
+            }
+            return Ok(());
+        }
+        if !self.graphs.contains_key(vars) {
+            let scratch = self.scratch(memory, vars)?;
+            if self.bound_at != Some(memory.moves()) {
+                // Scratch has grown: graphs that use the old one are gone.
+                self.prepare(memory, vars)?;
+            }
+            if self.graphs.len() >= MOST_GRAPHS {
+                self.graphs.clear();
+            }
+            let graph = self.graph(vars, scratch)?;
+            self.graphs.insert(vars.to_vec(), graph);
+        }
+        let graph = self.graphs[vars].instance;
+        // SAFETY: the graph is alive; its buffers live in the memory that is lent to the step.
+        self.context.call("cuGraphLaunch", |stream| unsafe { sys::cuGraphLaunch(graph, stream) })
+    }
+
+    /// Says which launch failed.
+    fn blame(&self, index: usize, error: Error) -> Error {
+        let launch = launches(&self.program).nth(index);
+        match (error, launch) {
+            (Error::Failed { device, problem }, Some(launch)) => {
+                let kernel = &self.program.kernels[launch.kernel].symbol;
+                Error::Failed { device, problem: format!("{problem} in kernel {kernel} ({})", launch.origin) }
+            }
+            (error, _) => error,
+        }
+    }
+}
+
+fn launches(program: &Program) -> impl Iterator<Item = &Launch> {
+    program.stages.iter().flat_map(|stage| &stage.launches)
+}
+
+/// The inputs of a program as copies to make: those that lie in one piece of memory go in one copy.
+fn inputs(program: &Program, places: &[Place], memory: &Memory) -> Vec<(u64, *mut u8, usize)> {
+    let input = |(buffer, place): (&compiler::program::Buffer, &Place)| {
+        let block = memory.input_block(*place).filter(|_| matches!(buffer.kind, BufferKind::Input(_)))?;
+        Some((block.address() as u64, block.host()?, block.bytes()))
+    };
+    let mut all: Vec<_> = program.buffers.iter().zip(places).filter_map(input).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut copies: Vec<(u64, *mut u8, usize)> = vec![];
+    for (address, host, bytes) in all {
+        match copies.last_mut() {
+            // The same distance on both sides: parts of one piece.
+            Some((first, first_host, length))
+                if address - *first == (host as usize).wrapping_sub(*first_host as usize) as u64 =>
+            {
+                *length = (address - *first) as usize + bytes;
+            }
+            _ => copies.push((address, host, bytes)),
+        }
+    }
+    copies
+}
+
+impl Executable for Replay {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn report(&self) -> &CompileReport {
+        &self.loaded.report
+    }
+
+    fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
+        self.send(memory, vars)?;
+        self.context.wait()
+    }
+
+    fn run_profiled(&mut self, memory: &mut Memory, vars: &[i64], _: Clock) -> Result<Profile> {
+        self.prepare(memory, vars)?;
+        let scratch = self.scratch(memory, vars)?;
+        self.prepare(memory, vars)?;
+        let (program, calls) = (self.program.clone(), self.calls(vars, scratch)?);
+        let events = (0..=program.launches()).map(|_| self.context.event()).collect::<Result<Vec<_>>>()?;
+        let start = Instant::now();
+        events[0].record()?;
+        let mut next = 0;
+        for (index, call) in calls.iter().flatten() {
+            events[next + 1..=*index].iter().try_for_each(|event| event.record())?;
+            self.launch(call)?;
+            events[index + 1].record()?;
+            next = index + 1;
+        }
+        events[next + 1..].iter().try_for_each(|event| event.record())?;
+        self.context.wait()?;
+        let wall_ns = start.elapsed().as_nanos() as u64;
+        let times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<u64>>>()?;
+        Ok(profile(&program, vars, &times, wall_ns))
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        // Nothing that the card still runs loses its code.
+        let _ = self.context.wait();
+    }
+}
+
+/// A profile from the time of each launch.
+fn profile(program: &Program, vars: &[i64], times: &[u64], wall_ns: u64) -> Profile {
+    let count = |count: &Count| validate::eval(count, vars).unwrap_or(0);
+    let time = |(launch, &ns): (&Launch, &u64)| LaunchTime {
+        kernel: launch.kernel,
+        scope: launch.scope.clone(),
+        origin: launch.origin.clone(),
+        wall_ns: ns,
+        busy_ns: ns,
+        processor_ns: ns,
+        longest_worker_ns: ns,
+        calls: 1,
+        tasks: count(&launch.tasks),
+        bytes: count(&launch.bytes),
+        row_bytes: launch.row_bytes,
+    };
+    let launches: Vec<LaunchTime> = launches(program).zip(times).map(time).collect();
+    let mut first = 0;
+    let stage = |stage: &compiler::program::Stage| {
+        let range: Range<usize> = first..first + stage.launches.len();
+        first = range.end;
+        let wall_ns = launches[range.clone()].iter().map(|launch| launch.wall_ns).sum();
+        StageTime { wall_ns, busy_ns: wall_ns, launches: range }
+    };
+    let stages: Vec<StageTime> = program.stages.iter().map(stage).collect();
+    let in_stages: u64 = stages.iter().map(|stage| stage.wall_ns).sum();
+    let wall_ns = wall_ns.max(in_stages);
+    Profile { wall_ns, workers: 1, stages, launches, rest_ns: wall_ns - in_stages }
+}

@@ -1,0 +1,154 @@
+//! Where the bytes of a memory lie.
+//!
+//! [`Memory`](crate::Memory) says which regions there are and what they are for; a heap makes them, on the host or on a
+//! device that has memory of its own. Of such a device the host reaches only *ports*, inputs and outputs, by a copy of
+//! each: what is written into the copy of an input is on the device when the next step runs, and the copy of an output is
+//! brought up to date by [`Block::fetch`].
+
+use std::ops::Range;
+
+use gguf::dequant::DequantError;
+use gguf::format::Planes;
+
+use crate::error::{Error, Result};
+use crate::region::Region;
+
+/// Which way a port goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// The host writes.
+    Input,
+    /// The host reads.
+    Output,
+}
+
+/// Makes the blocks of a memory.
+pub trait Heap: Send + Sync {
+    /// The place that its blocks lie in: `host`, `cuda:0`. Kernels of a device reach blocks of its own place only.
+    fn place(&self) -> &str;
+
+    /// A block of zeros.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`].
+    fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>>;
+
+    /// A block of zeros that the host reaches, too.
+    ///
+    /// # Errors
+    /// As [`Heap::allocate`].
+    fn port(&self, way: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>>;
+
+    /// A block with these bytes of a model file, or with their rows in planes. `None` if kernels read the bytes where they
+    /// are, which they do on the host.
+    ///
+    /// # Errors
+    /// As [`Heap::allocate`], and [`Error::Repack`].
+    fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>>;
+}
+
+/// Bytes that kernels reach. Behind them lie [`Program::WEIGHT_SLACK`](compiler::program::Program::WEIGHT_SLACK) readable
+/// bytes. Ranges beyond the end are a mistake of the caller, and panic.
+pub trait Block: Send + Sync {
+    /// Where kernels find them; it does not move.
+    fn address(&self) -> *mut u8;
+
+    /// How many.
+    fn bytes(&self) -> usize;
+
+    /// Where the host finds them, or the copy of a port; nothing for other blocks of a device.
+    fn host(&self) -> Option<*mut u8>;
+
+    /// Brings the first bytes of the host's copy up to date, where it is a copy.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn fetch(&mut self, bytes: usize) -> Result<()>;
+
+    /// Replaces bytes from `at` on.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Reads bytes from `at` on.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()>;
+
+    /// Makes bytes zero, before whatever runs on the device afterwards.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn clear(&mut self, range: Range<usize>) -> Result<()>;
+}
+
+/// Rows in planes are not whole.
+pub fn not_packed(weight: &str, problem: DequantError) -> Error {
+    Error::Repack { weight: weight.into(), problem }
+}
+
+/// The memory of the machine, which the processor's kernels and the host share.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host;
+
+impl Host {
+    /// What [`Heap::place`] says of it.
+    pub const PLACE: &'static str = "host";
+}
+
+impl Heap for Host {
+    fn place(&self) -> &str {
+        Host::PLACE
+    }
+
+    fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        Ok(Box::new(Region::new(bytes, purpose)?))
+    }
+
+    fn port(&self, _: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        self.allocate(bytes, purpose)
+    }
+
+    fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
+        let Some(planes) = planes else { return Ok(None) };
+        let bytes = planes.packed_bytes(source.len()).unwrap_or(0);
+        let mut region = Region::new(bytes, &format!("weight {name}"))?;
+        planes.pack(source, region.as_mut_slice()).map_err(|problem| not_packed(name, problem))?;
+        Ok(Some(Box::new(region)))
+    }
+}
+
+impl Block for Region {
+    fn address(&self) -> *mut u8 {
+        self.start()
+    }
+
+    fn bytes(&self) -> usize {
+        Region::bytes(self)
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        Some(self.start())
+    }
+
+    fn fetch(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        to.copy_from_slice(&self.as_slice()[at..at + to.len()]);
+        Ok(())
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        self.as_mut_slice()[range].fill(0);
+        Ok(())
+    }
+}

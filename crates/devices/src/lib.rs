@@ -1,0 +1,209 @@
+//! Which devices this machine has, and one place that opens them.
+
+use cuda::{Cuda, CudaConfig};
+use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What is to run programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// A GPU if there is one that the model fits on, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// An NVIDIA card, by its number among those that this process may use.
+    Cuda(usize),
+    /// The reference interpreter.
+    Interpreter,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Choice, String> {
+        match text {
+            "auto" => Ok(Choice::Auto),
+            "cpu" => Ok(Choice::Cpu),
+            "cuda" => Ok(Choice::Cuda(0)),
+            "interpreter" => Ok(Choice::Interpreter),
+            other => match other.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(ordinal)) => Ok(Choice::Cuda(ordinal)),
+                _ => Err(format!("'{other}' is no device; there are auto, cpu, cuda, cuda:N and interpreter")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Auto => f.write_str("auto"),
+            Choice::Cpu => f.write_str("cpu"),
+            Choice::Cuda(0) => f.write_str("cuda"),
+            Choice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Choice::Interpreter => f.write_str("interpreter"),
+        }
+    }
+}
+
+/// How to use what is chosen.
+#[derive(Clone)]
+pub struct Config {
+    /// What is to run programs.
+    pub choice: Choice,
+    /// For the processor.
+    pub cpu: CpuConfig,
+    /// For a card; its number is that of the choice.
+    pub cuda: CudaConfig,
+}
+
+/// A device that was opened, by kind: what is measured and shown differs.
+#[derive(Clone)]
+pub enum Machine {
+    /// The processor.
+    Cpu(Arc<Cpu>),
+    /// An NVIDIA card.
+    Cuda(Arc<Cuda>),
+    /// The reference interpreter.
+    Interpreter(Arc<Interpreter>),
+}
+
+impl Machine {
+    /// What runs programs.
+    pub fn device(&self) -> Arc<dyn Device> {
+        match self {
+            Machine::Cpu(cpu) => cpu.clone(),
+            Machine::Cuda(cuda) => cuda.clone(),
+            Machine::Interpreter(interpreter) => interpreter.clone(),
+        }
+    }
+
+    /// The processor, if it is that.
+    pub fn cpu(&self) -> Option<&Arc<Cpu>> {
+        match self {
+            Machine::Cpu(cpu) => Some(cpu),
+            _ => None,
+        }
+    }
+
+    /// Workers in steps of few tokens, or of many.
+    pub fn workers(&self, many_tokens: bool) -> usize {
+        match self {
+            Machine::Cpu(cpu) if many_tokens => cpu.threads_batch(),
+            Machine::Cpu(cpu) => cpu.threads(),
+            _ => 1,
+        }
+    }
+}
+
+/// Opens a device for a model that takes `needed` bytes where weights are copied. For [`Choice::Auto`] a card that is there
+/// and not taken is told of in a line.
+///
+/// # Errors
+/// Of the device that was chosen; [`Choice::Auto`] has those of the processor only.
+pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Result<Machine> {
+    match config.choice {
+        Choice::Cpu => Ok(Machine::Cpu(Arc::new(Cpu::new(&config.cpu)?))),
+        Choice::Cuda(ordinal) => Ok(Machine::Cuda(Arc::new(card(config, ordinal)?))),
+        Choice::Interpreter => {
+            let isa = config.cpu.target.as_ref().map_or_else(Isa::detect, |target| target.isa);
+            Ok(Machine::Interpreter(Arc::new(Interpreter::of(Target { isa, extras: vec![] }))))
+        }
+        Choice::Auto => {
+            if let Some(cuda) = fitting(config, needed, &mut tell) {
+                return Ok(Machine::Cuda(Arc::new(cuda)));
+            }
+            open(&Config { choice: Choice::Cpu, ..config.clone() }, needed, tell)
+        }
+    }
+}
+
+fn card(config: &Config, ordinal: usize) -> Result<Cuda> {
+    Cuda::new(&CudaConfig { ordinal, ..config.cuda.clone() })
+}
+
+/// The first card that has room. Without any, nothing is said: most machines have none.
+fn fitting(config: &Config, needed: u64, tell: &mut impl FnMut(String)) -> Option<Cuda> {
+    let cards = cuda::cards().ok()?;
+    for at in cards {
+        let name = format!("cuda:{} ({})", at.ordinal, at.name);
+        let opened = card(config, at.ordinal as usize).and_then(|cuda| {
+            cuda.check_compiler()?;
+            let free = cuda.free_memory()?.0;
+            Ok((cuda, free))
+        });
+        match opened {
+            Ok((cuda, free)) if free as u64 >= needed => return Some(cuda),
+            Ok((_, free)) => {
+                let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+                let (needed, free) = (gib(needed), gib(free as u64));
+                tell(format!("{name} is not used: the model needs {needed:.1} GiB there, and {free:.1} GiB are free"));
+            }
+            Err(error) => tell(format!("{name} is not used: {error}")),
+        }
+    }
+    None
+}
+
+/// A line about each device of this machine, and whether programs run on it.
+pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
+    let config = CudaConfig { nvrtc, ..CudaConfig::from_environment() };
+    let mut all = vec![];
+    match cuda::cards() {
+        Ok(cards) => {
+            for at in cards {
+                let at_config = CudaConfig { ordinal: at.ordinal as usize, ..config.clone() };
+                let opened = Cuda::new(&at_config).and_then(|cuda| {
+                    cuda.check_compiler()?;
+                    cuda.free_memory()
+                });
+                let (major, minor) = at.capability;
+                let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+                let mut text = format!(
+                    "{}, compute capability {major}.{minor}, {} multiprocessors, {:.1} GiB",
+                    at.name,
+                    at.multiprocessors,
+                    gib(at.memory)
+                );
+                if let Ok((free, _)) = &opened {
+                    text += &format!(", {:.1} GiB free", gib(*free));
+                }
+                all.push(Listed { name: format!("cuda:{}", at.ordinal), text, problem: opened.err() });
+            }
+        }
+        Err(error) => all.push(Listed { name: "cuda".into(), text: "NVIDIA cards".into(), problem: Some(error) }),
+    }
+    let text = format!("{}, {}", device::processor::name(), Isa::detect().name());
+    all.push(Listed { name: "cpu".into(), text, problem: None });
+    all
+}
+
+/// A device that may be chosen.
+pub struct Listed {
+    /// Its name as a choice.
+    pub name: String,
+    /// What it is.
+    pub text: String,
+    /// Why it cannot be used.
+    pub problem: Option<Error>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_have_names() {
+        for choice in [Choice::Auto, Choice::Cpu, Choice::Cuda(0), Choice::Cuda(3), Choice::Interpreter] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        assert_eq!("cuda:0".parse(), Ok(Choice::Cuda(0)));
+        for wrong in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
+            assert!(wrong.parse::<Choice>().unwrap_err().contains("cuda:N"));
+        }
+    }
+}
