@@ -4,7 +4,8 @@ use crate::driver::{Context, Event};
 use cudarc::driver::sys::{self, CUresult};
 use device::heap::{Block, Heap, Port, not_packed};
 use device::{Error, Result};
-use gguf::format::Planes;
+use gguf::dequant::DequantError;
+use gguf::format::{Planes, Repack};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -296,12 +297,7 @@ impl CardHeap {
 
     /// Sends what `fill` writes to pinned memory, piece after piece; it is given a range of the target, a multiple of
     /// `unit` long, and the memory.
-    fn stream(
-        &self,
-        to: &Allocation,
-        unit: usize,
-        mut fill: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn stream(&self, to: &Allocation, unit: usize, mut fill: impl FnMut(Range<usize>, &mut [u8])) -> Result<()> {
         let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = (STAGE / unit).max(1) * unit;
         if stages.first().is_some_and(|stage| stage.buffer.bytes < piece) {
@@ -316,7 +312,7 @@ impl CardHeap {
             // An event that was never recorded has passed.
             stage.taken.wait()?;
             let bytes = &mut stage.buffer.as_mut_slice()[..range.len()];
-            fill(range, bytes)?;
+            fill(range, bytes);
             to.send(start, bytes)?;
             stage.taken.record()?;
         }
@@ -325,20 +321,18 @@ impl CardHeap {
 }
 
 /// Calls `job` with parts of `to`, whose lengths are multiples of `unit`, and where they begin, on several threads.
-fn parts(to: &mut [u8], unit: usize, job: impl Fn(usize, &mut [u8]) -> Result<()> + Sync) -> Result<()> {
+fn parts(to: &mut [u8], unit: usize, job: impl Fn(usize, &mut [u8]) + Sync) {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(to.len() / WORTH).max(1);
     let each = to.len().div_ceil(threads).next_multiple_of(unit).max(unit);
     if to.len() <= each {
         return job(0, to);
     }
     thread::scope(|scope| {
-        let run = |(index, part)| {
+        for (index, part) in to.chunks_mut(each).enumerate() {
             let job = &job;
-            scope.spawn(move || job(index * each, part))
-        };
-        let jobs: Vec<_> = to.chunks_mut(each).enumerate().map(run).collect();
-        jobs.into_iter().try_for_each(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+            scope.spawn(move || job(index * each, part));
+        }
+    });
 }
 
 impl Heap for CardHeap {
@@ -376,19 +370,22 @@ impl Heap for CardHeap {
                 parts(bytes, 1, |at, part| {
                     let from = range.start + at;
                     part.copy_from_slice(&source[from..from + part.len()]);
-                    Ok(())
-                })
+                });
             })?;
             return Ok(Some(Box::new(Far(to))));
         };
         let (from_row, to_row) = planes.row_bytes();
-        let to = Allocation::raw(&self.context, planes.packed_bytes(source.len()).unwrap_or(0), &purpose)?;
+        let Some(packed) = planes.packed_bytes(source.len()) else {
+            let (format, bytes) = (planes.to().name.to_string(), source.len());
+            return Err(not_packed(name, DequantError::PartBlock { format, bytes, block_bytes: from_row }));
+        };
+        let to = Allocation::raw(&self.context, packed, &purpose)?;
+        let repack = Repack::new(planes).map_err(|problem| not_packed(name, problem))?;
         self.stream(&to, to_row.max(1), |range, bytes| {
             parts(bytes, to_row, |at, part| {
                 let row = (range.start + at) / to_row;
-                let rows = &source[row * from_row..][..part.len() / to_row * from_row];
-                planes.pack(rows, part).map_err(|problem| not_packed(name, problem))
-            })
+                repack.run(&source[row * from_row..][..part.len() / to_row * from_row], part);
+            });
         })?;
         Ok(Some(Box::new(Far(to))))
     }

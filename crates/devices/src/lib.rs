@@ -90,6 +90,23 @@ impl Machine {
         }
     }
 
+    /// What tables call it.
+    pub fn backend(&self) -> &'static str {
+        match self {
+            Machine::Cpu(_) => "CPU",
+            Machine::Cuda(_) => "CUDA",
+            Machine::Interpreter(_) => "interpreter",
+        }
+    }
+
+    /// The name of a card, if it is one.
+    pub fn card(&self) -> Option<String> {
+        match self {
+            Machine::Cuda(cuda) => Some(cuda.card().name.clone()),
+            _ => None,
+        }
+    }
+
     /// Workers in steps of few tokens, or of many.
     pub fn workers(&self, many_tokens: bool) -> usize {
         match self {

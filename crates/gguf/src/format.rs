@@ -20,6 +20,7 @@ mod check;
 mod pack;
 mod plan;
 mod planes;
+mod repack;
 mod rows;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ pub use check::{BLOCK_LIMIT, FormatError};
 pub(crate) use pack::mask;
 pub(crate) use plan::FieldPlan;
 pub use planes::{ALIGN, Planes, UNIT};
+pub use repack::Repack;
 pub use rows::rows;
 
 /// One digit of an index in a mixed radix; the most significant digit comes first.

@@ -1,7 +1,7 @@
 //! Rows in planes give the values of the blocks that they were packed from, bit for bit, for every row of the table.
 
 use gguf::dequant::dequantise;
-use gguf::format::{ALIGN, Blocks, Digit, Field, FloatKind, Format, Plane, Planes, Scale, rows};
+use gguf::format::{ALIGN, Blocks, Digit, Field, FloatKind, Format, Plane, Planes, Repack, Scale, rows};
 
 /// A small generator (splitmix64), so that a failure repeats.
 struct Random(u64);
@@ -58,6 +58,9 @@ fn planes_hold_the_values_of_blocks() {
             let data: Vec<u8> = (0..bytes).map(|_| random.byte()).collect();
             let mut packed = vec![0xAA; planes.packed_bytes(bytes).unwrap()];
             planes.pack(&data, &mut packed).unwrap();
+            let mut by_runs = vec![0x55; packed.len()];
+            Repack::new(&planes).unwrap().run(&data, &mut by_runs);
+            assert!(by_runs == packed, "{}: rows of {length} by runs", format.name);
             assert_eq!(values(format, &data), values(planes.to(), &packed), "{} in rows of {length}", format.name);
             // No format grows by more than the padding, but for bytes that a value does not need.
             assert!(packed.len() <= bytes + 3 * 6 * ALIGN as usize, "{}: {bytes} to {}", format.name, packed.len());

@@ -31,10 +31,14 @@ fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<
     let floats = |ty: DType, bytes: &[u8]| {
         ir::interp::Tensor { ty, dims: vec![bytes.len() / ty.bytes()], bytes: bytes.to_vec() }.floats()
     };
-    let outputs = case.outs.iter().map(|(name, t)| Ok(floats(t.dtype(), memory.output::<u8>(name)?)));
-    let outputs: Vec<_> = outputs.collect();
-    let states = case.effects.iter().map(|(name, t)| Ok(floats(t.dtype(), &memory.read_state::<u8>(name)?)));
-    outputs.chain(states).collect()
+    let mut all = vec![];
+    for (name, t) in &case.outs {
+        all.push(floats(t.dtype(), memory.output::<u8>(name)?));
+    }
+    for (name, t) in &case.effects {
+        all.push(floats(t.dtype(), &memory.read_state::<u8>(name)?));
+    }
+    Ok(all)
 }
 
 /// Runs a case on a device and compares; `most` is the NMSE that is allowed.
