@@ -254,9 +254,9 @@ fn halves_are_what_they_should_be() {
 
 #[test]
 fn few_blocks_have_more_warps() {
-    let plan = gpu::Plan { warps: 4, all_warps: 1024, ..gpu::Plan::default() };
+    let plan = gpu::Plan { warps: 4, most_warps: 16, all_warps: 1024, ..gpu::Plan::default() };
     let warps = |tasks, elements| plan.for_blocks(tasks, elements).warps;
-    assert_eq!([warps(1000, 1 << 20), warps(128, 1 << 20), warps(100, 1 << 20), warps(1, 1 << 20)], [4, 8, 8, 32]);
+    assert_eq!([warps(1000, 1 << 20), warps(128, 1 << 20), warps(100, 1 << 20), warps(1, 1 << 20)], [4, 8, 8, 16]);
     // Not without work for them.
     assert_eq!([warps(1, 1 << 10), warps(1, 1 << 12)], [4, 8]);
 }

@@ -1,27 +1,88 @@
-//! Kernels of blocks for the real shapes, without any data: as many stages as on a CPU, packed dots, and no more shared
-//! memory than a multiprocessor has.
+//! Kernels of blocks for the real shapes, without any data: as many stages as on a CPU, packed dots, no more shared
+//! memory than a multiprocessor has; and of each kernel of a step of one token, what decides how long it takes.
 
+use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
-use compiler::Options;
+use compiler::program::{Launch, Stage};
+use compiler::{Compiled, Options};
+use ir::Op;
 use model::step::Class;
+use std::fmt::Write;
 
 /// Bytes of shared memory that one block may have on an H200.
 const SHARED: usize = 227 << 10;
 
+fn one_token(shape: &str, layers: u32) -> Compiled {
+    let hollow = Hollow::new(shape, layers);
+    hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program")
+}
+
 #[test]
 fn real_shapes_become_blocks() {
     for shape in ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"] {
-        let hollow = Hollow::new(shape, 3);
-        let cpu = hollow.compile();
-        let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
+        let cpu = Hollow::new(shape, 3).compile();
+        let c = one_token(shape, 3);
         assert_eq!(c.program.stages.len(), cpu.program.stages.len(), "{shape}");
         for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
-            let body = &c.bodies[launch.kernel];
             let kernel = &c.program.kernels[launch.kernel];
             let (symbol, block) = (&kernel.symbol, kernel.geometry);
-            println!("{shape} {symbol} {:?} {block:?} {:?} {}", launch.tasks, body.paths, launch.origin);
             assert_eq!(block.scratch_bytes, 0, "{shape} {symbol}: what a block keeps does not fit");
             assert!(block.shared_bytes <= SHARED, "{shape} {symbol}: {block:?}");
         }
     }
+}
+
+/// Writes down the kernels of a layer and those after the last one.
+fn check(name: &str, shape: &str) {
+    let layers = LAYER + 2;
+    let [c, shorter] = [layers, layers - 1].map(|layers| one_token(shape, layers));
+    let mut text = format!("{shape}, layer {LAYER} of {layers}, one token, int8, blocks of threads\n");
+    let mut write = |number: String, stage: &Stage| {
+        let _ = writeln!(text, "\nstage {number}");
+        stage.launches.iter().for_each(|launch| kernel(&c, launch, &mut text));
+    };
+    let stages = stages_of_layer(&c, &shorter);
+    stages.iter().enumerate().for_each(|(number, stage)| write((number + 1).to_string(), stage));
+    c.program.stages.last().into_iter().for_each(|stage| write("last".into(), stage));
+    compare(name, &text);
+}
+
+fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
+    let kernel = &c.program.kernels[launch.kernel];
+    let blocks = launch.tasks.eval(&c.program.vars.iter().map(|v| v.max).collect::<Vec<_>>());
+    let body = &c.bodies[launch.kernel];
+    let barriers = barriers(c, body.root);
+    let size = kernel.geometry;
+    let _ = writeln!(text, "  {}", reads(launch));
+    let _ = writeln!(
+        text,
+        "    {blocks} blocks of {} threads, {barriers} barriers, {} bytes shared",
+        size.threads, size.shared_bytes
+    );
+}
+
+/// Barriers in the text of a kernel.
+fn barriers(c: &Compiled, statement: ir::Id) -> usize {
+    let g = &c.graph;
+    match g.op(statement) {
+        Op::Barrier => 1,
+        Op::Block => g.src(statement).iter().map(|&s| barriers(c, s)).sum(),
+        Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(c, s)).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn kernels_of_glm_flash_are_as_they_were() {
+    check("gpu_glm_flash", "glm-4.7-flash");
+}
+
+#[test]
+fn kernels_of_deepseek_lite_are_as_they_were() {
+    check("gpu_deepseek_lite", "deepseek-v2-lite");
+}
+
+#[test]
+fn kernels_of_youtu_are_as_they_were() {
+    check("gpu_youtu", "youtu-llm-2b");
 }

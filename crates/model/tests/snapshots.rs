@@ -11,20 +11,24 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The layer that is written down: one in the middle, where layers with experts have them.
-const LAYER: u32 = 2;
+pub const LAYER: u32 = 2;
 
 fn check(family: &str, shape: &str) {
     let layers = LAYER + 2;
-    let program = Hollow::new(shape, layers).compile();
-    let shorter = Hollow::new(shape, layers - 1).compile();
-    let count = program.program.stages.len() - shorter.program.stages.len();
-    let first = program.program.stages.iter().position(begins).expect("the layer");
+    let [program, shorter] = [layers, layers - 1].map(|layers| Hollow::new(shape, layers).compile());
     let mut text = format!("{shape}, layer {LAYER} of {layers}, one token, int8, vectors of 64 bytes\n");
-    for (number, stage) in program.program.stages[first..first + count].iter().enumerate() {
+    for (number, stage) in stages_of_layer(&program, &shorter).iter().enumerate() {
         let _ = writeln!(text, "\nstage {}", number + 1);
         stage.launches.iter().for_each(|launch| kernel(&program, launch, &mut text));
     }
     compare(family, &text);
+}
+
+/// The stages of the layer, in a program that has two layers more and beside one that has one layer less.
+pub fn stages_of_layer<'a>(c: &'a Compiled, shorter: &Compiled) -> &'a [Stage] {
+    let stages = &c.program.stages;
+    let first = stages.iter().position(begins).expect("the layer");
+    &stages[first..][..stages.len() - shorter.program.stages.len()]
 }
 
 /// Whether a stage begins the layer: it reads more of it than the weight of its first norm, which the kernel before it
@@ -35,9 +39,8 @@ fn begins(stage: &Stage) -> bool {
     reads.any(|name| name.starts_with(&prefix) && !name.ends_with(".attn_norm"))
 }
 
-/// What stays the same as long as a kernel does its work in the same way.
-fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
-    let program = &c.program;
+/// The tensors that a launch reads, by their names within the layer.
+pub fn reads(launch: &Launch) -> String {
     let of_layer = |name: &str| {
         let layer = |l| name.strip_prefix(&format!("blk.{l}.")).or(name.strip_prefix(&format!("cache.{l}")));
         match (layer(LAYER), layer(LAYER + 1)) {
@@ -49,6 +52,12 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
         }
     };
     let reads: Vec<String> = launch.origin.split(' ').filter(|n| !n.is_empty()).map(of_layer).collect();
+    if reads.is_empty() { "-".into() } else { reads.join(" ") }
+}
+
+/// What stays the same as long as a kernel does its work in the same way.
+fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
+    let program = &c.program;
     let tasks = launch.tasks.eval(&program.vars.iter().map(|v| v.max).collect::<Vec<_>>());
     let body = &c.bodies[launch.kernel];
     let (mut loads, mut stores, mut dots) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -71,7 +80,7 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
         paths.push(if run.len() == 1 { run[0].into() } else { format!("{} {}", run.len(), run[0]) });
     }
     let join = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(" ");
-    let _ = writeln!(text, "  {tasks} tasks: {}", if reads.is_empty() { "-".into() } else { reads.join(" ") });
+    let _ = writeln!(text, "  {tasks} tasks: {}", reads(launch));
     let _ = writeln!(text, "    paths   {}", paths.join(", "));
     let _ = writeln!(text, "    loads   {}", join(loads));
     let _ = writeln!(text, "    stores  {}", join(stores));
@@ -83,7 +92,8 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     }
 }
 
-fn compare(family: &str, text: &str) {
+/// Compares with what was written down under a name.
+pub fn compare(family: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{family}.txt"));
     if std::env::var_os("KERNLOOM_BLESS").is_some() {
         std::fs::write(&path, text).expect("a folder for snapshots");

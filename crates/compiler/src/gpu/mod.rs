@@ -52,7 +52,7 @@ impl Target for Gpu<'_> {
     }
 
     fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {
-        cuda::kernel(g, symbol, body, slots, vars)
+        cuda::kernel(g, symbol, body, self.0.resident, slots, vars)
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {

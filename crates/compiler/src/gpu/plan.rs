@@ -5,12 +5,17 @@
 pub struct Plan {
     /// Warps of a block at least: a power of two, at most 32.
     pub warps: i64,
-    /// Warps that the whole GPU should have: a kernel of few blocks has more in each, up to 32.
+    /// Warps of a block at most, so that blocks of the next kernel fit beside it.
+    pub most_warps: i64,
+    /// Warps that the whole GPU should have: a kernel of few blocks has more in each.
     pub all_warps: i64,
     /// Sums that a thread keeps side by side, so that as many loads are in flight.
     pub rows: i64,
     /// Blocks that a kernel should have at least, so that every multiprocessor has some.
     pub blocks: i64,
+    /// Blocks of one kernel that the registers of a multiprocessor are divided among. With more of them a thread has
+    /// fewer registers, and its loads wait for each other.
+    pub resident: usize,
     /// Rows of a matrix that a block takes at most.
     pub block_rows: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
@@ -20,7 +25,16 @@ pub struct Plan {
 impl Default for Plan {
     /// For an H200: 132 multiprocessors, on each two blocks or more, and 16 warps.
     fn default() -> Plan {
-        Plan { warps: 4, all_warps: 132 * 16, rows: 4, blocks: 264, block_rows: 32, shared: 200 << 10 }
+        Plan {
+            warps: 4,
+            most_warps: 16,
+            all_warps: 132 * 16,
+            rows: 4,
+            blocks: 264,
+            resident: 1,
+            block_rows: 32,
+            shared: 100 << 10,
+        }
     }
 }
 
@@ -30,7 +44,8 @@ const WORTH: i64 = 16;
 impl Plan {
     /// The plan with as many warps in a block as `tasks` blocks need, if the largest item of a block has `elements`.
     pub fn for_blocks(&self, tasks: i64, elements: i64) -> Plan {
-        let pow2 = |n: i64| (n.clamp(1, 32) as u64 + 1).next_power_of_two() as i64 / 2;
+        let most = self.most_warps.clamp(1, 32);
+        let pow2 = |n: i64| (n.clamp(1, most) as u64 + 1).next_power_of_two() as i64 / 2;
         let worth = elements / (WORTH * ir::WARP as i64);
         let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
         Plan { warps: pow2(self.warps).max(wanted), ..self.clone() }

@@ -225,7 +225,14 @@ pub fn plans() -> Vec<Plan> {
 
 /// GPU-like targets of all kinds: blocks of one warp and of several, one sum a thread and several.
 pub fn gpu_plans() -> Vec<gpu::Plan> {
-    let plan = |warps, rows, blocks, shared| gpu::Plan { warps, all_warps: 1, rows, blocks, block_rows: 32, shared };
+    let plan = |warps, rows, blocks, shared| gpu::Plan {
+        warps,
+        all_warps: 1,
+        rows,
+        blocks,
+        shared,
+        ..gpu::Plan::default()
+    };
     vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0)]
 }
 
@@ -233,9 +240,11 @@ pub fn gpu_plans() -> Vec<gpu::Plan> {
 pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
     gpu::Plan {
         warps: 1 << r.below(6),
+        most_warps: 1 << r.below(6),
         all_warps: 1 << r.below(12),
         rows: 1 + r.below(6) as i64,
         blocks: 1 + r.below(512) as i64,
+        resident: 1 + r.below(2),
         block_rows: 1 << r.below(8),
         shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
     }
