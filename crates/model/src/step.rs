@@ -257,11 +257,13 @@ impl<'a> Step<'a> {
             Attention::Grouped { kv_heads, .. } => kv_heads,
             Attention::Latent { .. } => 1,
         };
+        let split = &options.prices.splits;
         let splits = match sizes.class {
             _ if !options.allows("split") => 1,
-            Class::One => (8 / kv).max(1),
-            Class::Few => 2,
-            Class::Many | Class::Prompt | Class::Any => 1,
+            Class::One => (split.one / kv).max(1),
+            Class::Few => split.few,
+            Class::Many => split.many,
+            Class::Prompt | Class::Any => 1,
         };
         let token = b.input("token", DType::I32, &[t]);
         let position = b.input("position", DType::I32, &[t]);

@@ -224,7 +224,7 @@ mod tests {
         let sum = g.make(Op::Reduce(ReduceOp::Sum, vec![]), DType::F32, vec![], vec![load, k]);
         let item = crate::lower::Item { dims: vec![row], value: sum, buffer: to, index: row };
         let phases = vec![crate::lower::Phase { serial: None, items: vec![item] }];
-        Nest { phases, tasks: one, stashes: vec![], ranges: 2 }
+        Nest { phases, tasks: one, stashes: vec![], ranges: 2, wanted: None }
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
         out.extend(stmts);
     });
     let root = sync::synchronise(g, root);
+    let root = t.only(g, nest.wanted, root);
     let root = block(g, root);
     let paths = ways.iter().map(|way| way.path).collect();
     Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }

@@ -14,6 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 mod limits;
 mod unpack;
+mod wanted;
 
 pub(crate) use limits::{Limit, limits};
 
@@ -50,6 +51,8 @@ pub struct Nest {
     pub stashes: Vec<Id>,
     /// Numbers below this are taken by ranges.
     pub ranges: u32,
+    /// Whether anything that a task computes is read, where that is data; a task of which nothing is may do nothing.
+    pub wanted: Option<Id>,
 }
 
 /// A nest and the tensors that its buffer slots stand for.
@@ -183,7 +186,8 @@ impl Lowering<'_> {
             note(m, &phases);
         }
         phases.retain(|p| !p.items.is_empty());
-        let nest = Nest { phases, tasks, stashes: self.stashes.clone(), ranges: self.ranges };
+        let wanted = self.wanted(g, &members);
+        let nest = Nest { phases, tasks, stashes: self.stashes.clone(), ranges: self.ranges, wanted };
         Lowered { nest, made: made.concat(), slots: self.slots, written: self.written }
     }
 

@@ -127,7 +127,7 @@ impl Assembly<'_> {
         let mut slots: Vec<Id> = g.src(call).iter().map(|&s| base(g, s)).collect();
         let written = vec![false; slots.len()].into_iter().chain([true]).collect();
         slots.push(call);
-        let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0 };
+        let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0, wanted: None };
         (kernel, Lowered { nest, made: vec![], slots, written })
     }
 }

@@ -241,9 +241,20 @@ impl Renderer<'_> {
             Op::Range(k, _) => return format!("r{k}"),
             _ => {}
         }
+        let name;
+        if let Op::Fragment { transposed } = n.op {
+            // The load and the exchange are one instruction.
+            let load = g.src(n.src[0]).to_vec();
+            let at = self.value(g, load[1]);
+            name = self.temp();
+            let (ty, from) = (ctype(n.ty), buffer(g, load[0]));
+            self.line(&format!("const {ty} {name} = kl_fragment<{}, {transposed}>({from} + {at});", n.ty.lanes / 2));
+            self.names.last_mut().map(|m| m.insert(id, name.clone()));
+            return name;
+        }
         let from = if *g.op(id) == Op::Load { 1 } else { 0 };
         let src: Vec<String> = n.src.iter().skip(from).map(|&s| self.value(g, s)).collect();
-        let name = self.temp();
+        name = self.temp();
         let ty = self.type_of(g, id);
         if n.ty.lanes == 1 || matches!(n.op, Op::Load) {
             let text = self.scalar_text(g, id, &src);
@@ -344,6 +355,7 @@ impl Renderer<'_> {
                     false => format!("KL_EACH(i, {lanes}) {name}.set(i, kl_lookup({table}, {}.get(i)));", src[1]),
                 }
             }
+            Op::WarpProduct => format!("kl_product({name}, {}, {}, {});", src[0], src[1], src[2]),
             Op::Splat => format!("KL_EACH(i, {lanes}) {name}.set(i, {});", src[0]),
             Op::LaneXor(mask) => {
                 format!("KL_EACH(i, {lanes}) {name}.set(i, __shfl_xor_sync(0xffffffffu, {}.get(i), {mask}));", src[0])

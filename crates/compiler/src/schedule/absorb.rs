@@ -125,6 +125,9 @@ impl Scheduler {
         if serial(&self.out.groups[reader]) {
             return Err("the reader loops".into());
         }
+        if let Some(steps) = self.steps_of_loop(g, small).filter(|&steps| steps > self.prices.moved_steps) {
+            return Err(format!("its loop has {steps} steps, and {} are the most", self.prices.moved_steps));
+        }
         for d in self.out.groups[reader].deps.clone() {
             if d != small && self.needs(d, small) {
                 return Err("another kernel lies between".into());
@@ -138,6 +141,12 @@ impl Scheduler {
             self.out.notes.push(format!("{kernel} not moved into {into}: {why}"));
         }
         r
+    }
+
+    /// Steps of the loop of a kernel at most, if it has one.
+    fn steps_of_loop(&self, g: &mut Graph, group: usize) -> Option<i64> {
+        let count = self.out.groups[group].axes.iter().find(|a| a.serial)?.count;
+        Some(ir::index::bounds(g, count).1)
     }
 
     fn absorb_inner(&mut self, g: &mut Graph, small: usize, reader: usize) -> Result<(), String> {

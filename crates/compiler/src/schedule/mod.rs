@@ -22,7 +22,7 @@ mod prices;
 pub mod roles;
 mod scans;
 
-pub use prices::{Fusions, Prices, Profile};
+pub use prices::{Fusions, Prices, Profile, Splits};
 
 /// One axis of a kernel.
 #[derive(Clone, Debug)]

@@ -8,12 +8,27 @@ pub struct Prices {
     pub min_tasks: i64,
     /// Elements that each task of a reader may compute again rather than read.
     pub repeat: i64,
+    /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
+    pub moved_steps: i64,
+    /// Into how many parts a fold over a cache is split.
+    pub splits: Splits,
     /// One kernel for each operation: no fusion.
     pub unfused: bool,
     /// What is done otherwise.
     pub fusions: Fusions,
     /// What work costs.
     pub profile: Profile,
+}
+
+/// Parts of a fold over a cache, each with tasks of its own; a later kernel merges them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Splits {
+    /// For one token, in all of its heads of keys.
+    pub one: i64,
+    /// For each of a few tokens.
+    pub few: i64,
+    /// For each of many tokens.
+    pub many: i64,
 }
 
 /// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
@@ -75,6 +90,9 @@ impl Prices {
         Prices {
             min_tasks: 2,
             repeat: 512,
+            moved_steps: i64::MAX,
+            // Tasks for the cores of a desktop.
+            splits: Splits { one: 8, few: 2, many: 1 },
             unfused: false,
             fusions: Fusions::default(),
             profile: Profile {
@@ -99,6 +117,10 @@ impl Prices {
     /// A GPU: a task is a block of threads.
     pub fn gpu() -> Prices {
         Prices {
+            // More steps are merged by more blocks than a product of heads has.
+            moved_steps: 8,
+            // A multiprocessor each, on some 132.
+            splits: Splits { one: 128, few: 16, many: 1 },
             profile: Profile {
                 // A true dependence between two kernels of a graph, measured on an H200.
                 stage: 1.35,

@@ -20,6 +20,8 @@ pub struct Roles {
     pub heavy: FxHashSet<Id>,
     /// Bodies of folds: functions of placeholders, shared by folds of one shape.
     pub merge: FxHashSet<Id>,
+    /// What the host reads, without views.
+    pub outputs: FxHashSet<Id>,
     /// Operands that are converted once, and not each time that they are read.
     pub unpacked: FxHashSet<Id>,
     fusions: Fusions,
@@ -61,6 +63,7 @@ impl Roles {
             inline: Default::default(),
             heavy: Default::default(),
             merge: Default::default(),
+            outputs: roots.iter().map(|&r| base(g, r)).collect(),
             unpacked: Default::default(),
             fusions: fusions.clone(),
         };

@@ -29,12 +29,13 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
     for &id in order {
         let own = match g.op(id) {
             Op::Range(_, Axis::Warp) => Same::Warp,
-            Op::Range(_, Axis::Lane) | Op::Acc(_) => Same::Lane,
+            Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::Fragment { .. } | Op::WarpProduct => Same::Lane,
             _ => Same::Block,
         };
-        threads |= matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane) | Op::Barrier | Op::LaneXor(_));
+        let exchanges = matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct);
+        threads |= exchanges || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane) | Op::Barrier);
         same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
-        if matches!(g.op(id), Op::LaneXor(_)) || g.src(id).iter().any(|s| shuffles.contains(s)) {
+        if exchanges || g.src(id).iter().any(|s| shuffles.contains(s)) {
             shuffles.insert(id);
         }
     }

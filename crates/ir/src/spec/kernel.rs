@@ -227,6 +227,25 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;
             require((1..WARP as u16).contains(mask), || format!("no two lanes differ in the bits {mask}"))
         }
+        Op::Fragment { .. } => {
+            require_sources(g, id, 1)?;
+            let loads = *g.op(n.src[0]) == Op::Load
+                && matches!(g.op(g.src(n.src[0])[0]), Op::Buffer { space: Space::Shared, .. });
+            require(loads, || "rows of a matrix are loaded from shared memory".into())?;
+            let row = Type::vector(DType::F16, 8);
+            require(ty_of(0) == row, || format!("a row of a matrix is {row}, not {}", ty_of(0)))?;
+            let fits = n.ty.base == DType::F16 && matches!(n.ty.lanes, 4 | 8);
+            require(fits, || format!("{} is no fragment of two or four matrices", n.ty))
+        }
+        Op::WarpProduct => {
+            require_sources(g, id, 3)?;
+            let expected = [(DType::F32, 4), (DType::F16, 8), (DType::F16, 4)].map(|(ty, n)| Type::vector(ty, n));
+            require(n.ty == expected[0], || format!("its sums are {}, not {}", expected[0], n.ty))?;
+            for (i, want) in expected.iter().enumerate() {
+                require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;
+            }
+            Ok(())
+        }
         Op::Splat => {
             require_sources(g, id, 1)?;
             scalar(0, n.ty.base, "the lane")

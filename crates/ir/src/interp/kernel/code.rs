@@ -219,6 +219,22 @@ pub(super) enum Inst {
         n: u32,
         site: Site,
     },
+    /// Fragments of matrices from their rows.
+    Fragment {
+        dst: Reg,
+        a: Reg,
+        matrices: u32,
+        transposed: bool,
+        site: Site,
+    },
+    /// Fragments of sums, plus those of a product.
+    WarpProduct {
+        dst: Reg,
+        sums: Reg,
+        rows: Reg,
+        columns: Reg,
+        site: Site,
+    },
     /// An accumulator is about to be read.
     Check {
         acc: u32,
@@ -332,6 +348,16 @@ impl Inst {
                     bases.place(*class, r);
                 }
                 bases.place(Class::Int, index);
+            }
+            Inst::Fragment { dst, a, .. } => {
+                for r in [dst, a] {
+                    bases.place(Class::Float, r);
+                }
+            }
+            Inst::WarpProduct { dst, sums, rows, columns, .. } => {
+                for r in [dst, sums, rows, columns] {
+                    bases.place(Class::Float, r);
+                }
             }
             Inst::Check { .. } => {}
         }

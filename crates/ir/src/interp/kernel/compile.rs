@@ -170,7 +170,7 @@ impl Compiler<'_> {
         let src = g.src(id);
         match g.op(id) {
             Op::Range(..) => false,
-            Op::Load | Op::Acc(_) | Op::Lookup | Op::LaneXor(_) => true,
+            Op::Load | Op::Acc(_) | Op::Lookup | Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct => true,
             Op::Binary(BinOp::Div | BinOp::Mod)
                 if !g.dtype(id).is_float() && g.as_int(src[1]).is_none_or(|d| d == 0) =>
             {
@@ -306,6 +306,12 @@ impl Compiler<'_> {
             }
             Op::Across(op) => Inst::Across { op: *op, ty, dst, a: src[0], n: source_lanes(0) },
             Op::LaneXor(mask) => Inst::LaneXor { class, dst, a: src[0], mask: *mask, n, site: self.site(id) },
+            Op::Fragment { transposed } => {
+                Inst::Fragment { dst, a: src[0], matrices: n / 2, transposed: *transposed, site: self.site(id) }
+            }
+            Op::WarpProduct => {
+                Inst::WarpProduct { dst, sums: src[0], rows: src[1], columns: src[2], site: self.site(id) }
+            }
             Op::Lookup => {
                 let entries = source_lanes(0);
                 Inst::Lookup { class, dst, table: src[0], entries, index: src[1], n, site: self.site(id) }

@@ -50,6 +50,7 @@ mod races;
 mod run;
 #[cfg(test)]
 pub(crate) mod tests;
+mod warp;
 
 use super::{Fault, VarError, Vars};
 use crate::spec::{SpecError, check_kernel};

@@ -2,7 +2,7 @@
 
 use super::code::{Access, Buffer, Code, Inst, Reg, Site, Stmt};
 use super::races::Races;
-use super::{Buffers, KernelError, SLACK, Slot, WIDEST, memory};
+use super::{Buffers, KernelError, SLACK, Slot, WIDEST, memory, warp};
 use crate::interp::Vars;
 use crate::interp::lanes::{self, Class, Fault};
 use crate::{DType, PRODUCT, ReduceOp, Space, WARP};
@@ -459,15 +459,31 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                 });
             }
             Inst::LaneXor { class, dst, a, mask, n, site } => {
-                let whole = self.active.chunks(WARP).all(|warp| warp.iter().all(|&lane| lane == warp[0]));
-                if !whole {
-                    return Err(KernelError::Divergent { task: self.task, node: self.text(site) });
-                }
+                self.whole_warps(site)?;
                 on_file!(self, class, |file| {
                     let (file, out) = split(file, w, dst, n);
                     let from = lanes_of(file, w, a, n);
                     out.iter_mut().enumerate().for_each(|(i, o)| *o = from[i ^ usize::from(mask)]);
                 });
+            }
+            Inst::Fragment { dst, a, matrices, transposed, site } => {
+                self.whole_warps(site)?;
+                let (file, out) = split(&mut self.floats, w, dst, 2 * matrices);
+                let rows = lanes_of(file, w, a, 8);
+                for (i, o) in out.iter_mut().enumerate() {
+                    let (lane, thread) = (i / w, i % w);
+                    let (row, column) = warp::fragment(thread % WARP, lane % 2, transposed);
+                    *o = rows[column * w + thread / WARP * WARP + lane / 2 * 8 + row];
+                }
+            }
+            Inst::WarpProduct { dst, sums, rows, columns, site } => {
+                self.whole_warps(site)?;
+                let (file, out) = split(&mut self.floats, w, dst, 4);
+                out.copy_from_slice(lanes_of(file, w, sums, 4));
+                let (rows, columns) = (lanes_of(file, w, rows, 8), lanes_of(file, w, columns, 4));
+                for first in (0..w).step_by(WARP) {
+                    warp::add_product(out, rows, columns, |lane, i| i * w + first + lane);
+                }
             }
             Inst::Check { acc, site } => {
                 let set = &self.set[acc as usize * w..][..w];
@@ -477,6 +493,12 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
             }
         }
         Ok(())
+    }
+
+    /// All lanes of a warp run the present statement, or none.
+    fn whole_warps(&self, site: Site) -> Result<(), KernelError> {
+        let whole = self.active.chunks(WARP).all(|warp| warp.iter().all(|&lane| lane == warp[0]));
+        if whole { Ok(()) } else { Err(KernelError::Divergent { task: self.task, node: self.text(site) }) }
     }
 
     fn cast(&mut self, from: DType, to: DType, dst: Reg, a: Reg, n: u32) {
