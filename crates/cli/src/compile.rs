@@ -10,6 +10,8 @@ use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
 use compiler::Options;
+use cuda::ahead::is_architecture;
+use cuda::cubins::Compiling;
 use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
 use model::config::Config;
 use model::step::{Class, Output, PAGE, ROWS, Sizes, build};
@@ -22,7 +24,7 @@ use std::time::Instant;
 /// The target that stands for this machine.
 const NATIVE: &str = "native";
 
-/// The target of kernels for blocks of threads, of which there are sources only.
+/// The target of kernels for blocks of threads, as sources.
 const CUDA: &str = "cuda";
 
 /// What is written of the kernels.
@@ -43,7 +45,8 @@ Context and number of sequences may be others there; --numerics, --cache-type-k,
 pub struct Arguments {
     #[command(flatten)]
     model: ModelOrDemo,
-    /// Machines to build for: x86-64-v3 (AVX2), x86-64-v4 (AVX-512), neon, another level of `kernloom doctor`, or native
+    /// Machines to build for: x86-64-v3 (AVX2), x86-64-v4 (AVX-512), neon, another level of `kernloom doctor`, or native;
+    /// NVIDIA cards: sm_80, sm_86, sm_89, sm_90a, sm_120
     #[arg(long, value_name = "TARGETS", value_delimiter = ',', default_value = NATIVE)]
     target: Vec<String>,
     /// What to write
@@ -55,6 +58,9 @@ pub struct Arguments {
     /// Compilers that run at a time [default: physical cores that this process may use]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
+    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
+    nvrtc: Option<PathBuf>,
     #[command(flatten)]
     context: ContextFlag,
     #[command(flatten)]
@@ -71,21 +77,21 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 
 fn objects(args: &Arguments) -> anyhow::Result<()> {
     if args.target.iter().any(|name| name == CUDA) {
-        return Err(Usage(format!("there are no objects for {CUDA} yet; --emit source writes its kernels")).into());
+        return Err(
+            Usage(format!("objects for {CUDA} are for an architecture: sm_80, sm_86, sm_89, sm_90a, sm_120")).into()
+        );
     }
     let toolchain = args.kernels.toolchain();
-    let targets: Vec<Target> =
-        args.target.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
+    let (cards, processors): (Vec<&String>, Vec<&String>) = args.target.iter().partition(|name| is_architecture(name));
+    let targets: Vec<Target> = processors.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
     let path = args.model.resolve()?;
     let file = open::file(&path)?;
     let config = open::config(&file, &path)?;
     let jobs = args.threads.map_or_else(device::default_threads, usize::from);
     for target in &targets {
         let start = Instant::now();
-        let progress: Progress = Arc::new(move |done, all| {
-            terminal::progress(&format!("compiling kernels: {done} of {all}"));
-        });
-        let ahead = Ahead::new(target, &toolchain, &args.out, &args.kernels.trusted_folders, jobs, Some(progress))?;
+        let trusted = &args.kernels.trusted_folders;
+        let ahead = Ahead::new(target, &toolchain, &args.out, trusted, jobs, Some(progress()))?;
         let mut built = 0;
         for (sizes, options) in programs(args, &config, &open::compiler_options(&args.kernels, target)?)? {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
@@ -95,13 +101,33 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
         for program in bandwidth::programs() {
             built += ahead.build(&program)?.compiled;
         }
-        terminal::wipe();
-        let seconds = start.elapsed().as_secs_f64();
-        let mut out = Stdout;
-        writeln!(out, "{}: built {built} kernels for {target} in {seconds:.1} s", args.out.display())?;
-        out.flush()?;
+        say_built(args, built, &target.to_string(), start)?;
+    }
+    for architecture in cards {
+        let start = Instant::now();
+        let compiling = Compiling { nvrtc: args.nvrtc.clone(), jobs, progress: Some(progress()), stop: None };
+        let ahead = cuda::ahead::Ahead::new(architecture, &args.out, compiling)?;
+        let options = open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?;
+        let mut built = 0;
+        for (sizes, options) in programs(args, &config, &options)? {
+            let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
+            built += ahead.build(&program)?;
+        }
+        say_built(args, built, architecture, start)?;
     }
     Ok(())
+}
+
+fn progress() -> Progress {
+    Arc::new(move |done, all| terminal::progress(&format!("compiling kernels: {done} of {all}")))
+}
+
+fn say_built(args: &Arguments, built: usize, target: &str, start: Instant) -> anyhow::Result<()> {
+    terminal::wipe();
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = Stdout;
+    writeln!(out, "{}: built {built} kernels for {target} in {seconds:.1} s", args.out.display())?;
+    Ok(out.flush()?)
 }
 
 /// A folder for each target; in it, for each program, its source and what was decided about it.

@@ -9,6 +9,7 @@ use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
 use cuda::CudaConfig;
+use cuda::cubins::Compiling;
 use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Isa, Progress, Stop, Target, Warning};
 use devices::{Choice, Machine};
 use gguf::{Gguf, plain};
@@ -182,7 +183,8 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
         Sending::OneByOne => cuda::replay::Sending::OneByOne,
     };
     let nvrtc = flags.nvrtc.clone();
-    let cuda = CudaConfig { cache, nvrtc, sending, progress, stop_compiling, ..CudaConfig::from_environment() };
+    let compiling = Compiling { nvrtc, progress, stop: stop_compiling, ..Compiling::default() };
+    let cuda = CudaConfig { ordinal: 0, cache, compiling, sending };
     Ok(devices::Config { choice: flags.device, cpu, cuda })
 }
 

@@ -12,6 +12,7 @@ use crate::terminal;
 use anyhow::Context;
 use compiler::Tuned;
 use device::TunedPlans;
+use devices::Choice;
 use model::step::Class;
 use model::tune::{End, Found, Outcome, Progress, Search, Step};
 use serde_json::{Value, json};
@@ -114,6 +115,9 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
     flags.kernels.ubatch_size = flags.kernels.ubatch_size.max(most as u32);
+    if !matches!(flags.device, Choice::Auto | Choice::Cpu) {
+        return Err(Usage(format!("plans are searched for the processor only, not for {}", flags.device)).into());
+    }
     let cpu = open::passing_cpu(&flags)?;
     let plans =
         TunedPlans::of(&open::kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders), cpu.target())

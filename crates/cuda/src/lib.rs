@@ -2,9 +2,11 @@
 //!
 //! Nothing of CUDA is needed to build this crate, or to start a program that has it: the driver is looked for when a
 //! device is opened, the compiler when a kernel is missing that was not kept. What a kernel computes is the compiler's
-//! business; what is here is memory ([`memory`]), code ([`kernels`], [`nvrtc`]) and launches ([`replay`]).
+//! business; what is here is memory ([`memory`]), code ([`nvrtc`], [`cubins`], [`kernels`]) and launches ([`replay`]).
 
+pub mod ahead;
 mod bandwidth;
+pub mod cubins;
 pub mod driver;
 pub mod kernels;
 pub mod memory;
@@ -13,14 +15,12 @@ pub mod replay;
 
 use compiler::program::Program;
 use compiler::{Numerics, Options};
+use cubins::{Compiling, Cubins};
 use device::blobs::Blobs;
-use device::{CacheConfig, Device, Executable, Memory, Progress, Result, Stop, validate};
+use device::{CacheConfig, Device, Executable, Memory, Result, validate};
 use driver::{Card, Context, Driver, unusable};
-use kernels::Kernels;
 use memory::CardHeap;
-use nvrtc::Nvrtc;
 use replay::{Replay, Sending};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -31,16 +31,10 @@ pub struct CudaConfig {
     pub ordinal: usize,
     /// Where compiled kernels are kept.
     pub cache: CacheConfig,
-    /// NVRTC's library; `None` looks for it where it usually is.
-    pub nvrtc: Option<PathBuf>,
-    /// Kernels that are compiled at the same time.
-    pub compile_jobs: usize,
+    /// How kernels are compiled.
+    pub compiling: Compiling,
     /// How steps are sent to the card.
     pub sending: Sending,
-    /// Told while kernels are being compiled.
-    pub progress: Option<Progress>,
-    /// Whether to compile no further.
-    pub stop_compiling: Option<Stop>,
 }
 
 impl CudaConfig {
@@ -49,11 +43,8 @@ impl CudaConfig {
         CudaConfig {
             ordinal: 0,
             cache: CacheConfig::from_environment(),
-            nvrtc: None,
-            compile_jobs: thread::available_parallelism().map_or(1, usize::from),
+            compiling: Compiling::default(),
             sending: Sending::default(),
-            progress: None,
-            stop_compiling: None,
         }
     }
 }
@@ -70,7 +61,7 @@ pub fn cards() -> Result<Vec<Card>> {
 pub struct Cuda {
     context: Arc<Context>,
     heap: Arc<CardHeap>,
-    kernels: Kernels,
+    cubins: Cubins,
     sending: Sending,
 }
 
@@ -89,17 +80,10 @@ impl Cuda {
         }
         let context = Context::new(cards.swap_remove(config.ordinal))?;
         let blobs = Blobs::open(&config.cache, &context.card.architecture());
-        let kernels = Kernels::new(
-            context.clone(),
-            driver.version,
-            config.nvrtc.clone(),
-            blobs,
-            config.compile_jobs,
-            config.progress.clone(),
-            config.stop_compiling.clone(),
-        );
+        let (architecture, driver) = (context.card.architecture(), Some(driver.version));
+        let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
-        Ok(Cuda { context, heap, kernels, sending: config.sending })
+        Ok(Cuda { context, heap, cubins, sending: config.sending })
     }
 
     /// The card.
@@ -107,17 +91,17 @@ impl Cuda {
         &self.context.card
     }
 
-    /// Whether kernels can be compiled; what there is need not be found again.
+    /// Whether kernels can be compiled, or there are some that were built before.
     ///
     /// # Errors
-    /// [`device::Error::Unusable`] without a compiler.
-    pub fn check_compiler(&self) -> Result<&Nvrtc> {
-        self.kernels.nvrtc()
+    /// [`device::Error::Unusable`] without either.
+    pub fn check_compiler(&self) -> Result<()> {
+        if self.cubins.blobs().count() > 0 { Ok(()) } else { self.cubins.nvrtc().map(drop) }
     }
 
     /// The newest CUDA that the driver runs.
     pub fn driver(&self) -> (i32, i32) {
-        self.kernels.driver()
+        self.cubins.driver()
     }
 
     /// Bytes a second that a kernel reads which does nothing else.
@@ -125,7 +109,7 @@ impl Cuda {
     /// # Errors
     /// Of the compiler and of the driver.
     pub fn read_bandwidth(&self) -> Result<f64> {
-        bandwidth::measure(&self.context, self.check_compiler()?)
+        bandwidth::measure(&self.context, self.cubins.nvrtc()?)
     }
 
     /// Bytes of its memory that are free, and all.
@@ -157,7 +141,7 @@ impl Device for Cuda {
         memory.check_place(&self.context.name(), &program)?;
         // Weights are on their way while kernels are compiled.
         let (loaded, places) = thread::scope(|scope| {
-            let loaded = scope.spawn(|| self.kernels.load(&program));
+            let loaded = scope.spawn(|| kernels::load(&self.context, &self.cubins, &program));
             let places = memory.bind(&program);
             let loaded = loaded.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (loaded, places)
@@ -165,6 +149,14 @@ impl Device for Cuda {
         let (loaded, places) = (loaded?, places?);
         let replay = Replay::new(self.context.clone(), program, loaded, places, memory.id(), self.sending);
         Ok(Box::new(replay))
+    }
+
+    fn kept(&self, follows_from: &str) -> Option<Vec<u8>> {
+        self.cubins.blobs().program(follows_from)
+    }
+
+    fn keep(&self, follows_from: &str, program: &[u8]) {
+        self.cubins.blobs().keep_program(follows_from, program);
     }
 
     fn available_memory(&self) -> Option<u64> {

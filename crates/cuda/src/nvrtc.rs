@@ -1,7 +1,7 @@
 //! NVIDIA's compiler of kernels as a library: where it is found, and one call that compiles.
 
 use crate::driver::unusable;
-use device::{Error, Result};
+use device::Result;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ type Destroy = unsafe extern "C" fn(*mut Handle) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
 /// The newest major version that is looked for.
-const NEWEST: i32 = 13;
+pub const NEWEST: i32 = 13;
 /// The oldest.
 const OLDEST: i32 = 12;
 
@@ -48,7 +48,7 @@ impl Nvrtc {
     /// loader, of `CUDA_HOME` and `CUDA_PATH`, of the toolkit's usual folder and of Python's packages.
     ///
     /// # Errors
-    /// [`Error::Unusable`] with where it was looked for and the command that installs it.
+    /// [`device::Error::Unusable`] with where it was looked for and the command that installs it.
     pub fn find(named: Option<&Path>, driver: (i32, i32)) -> Result<Nvrtc> {
         if let Some(path) = named {
             return Nvrtc::open(path, driver).map_err(|why| unusable(format!("{}: {why}", path.display())));
@@ -191,9 +191,4 @@ fn python_packages() -> Vec<PathBuf> {
         }
     }
     folders
-}
-
-/// The compiler's error as the device's.
-pub fn does_not_compile(kernel: &str, message: String) -> Error {
-    unusable(format!("kernel {kernel} does not compile for CUDA: {message}"))
 }

@@ -7,11 +7,12 @@
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use crate::cache::CacheConfig;
 use crate::digest::{self, DIGITS};
-use crate::publish::{self, PRIVATE};
+use crate::programs;
+use crate::publish::{self, PRIVATE, PUBLIC};
 use crate::trust::Trust;
 
 /// Files of one kind, for example the kernels of an architecture.
@@ -19,7 +20,11 @@ pub struct Blobs {
     /// Where they are looked for; new ones go to the first if it is `own`.
     folders: Vec<PathBuf>,
     own: Option<PathBuf>,
+    /// Permissions of the own folder where it is made.
+    mode: u32,
     trust: Mutex<Trust>,
+    /// What went wrong when something was kept.
+    problem: Mutex<Option<String>>,
 }
 
 impl Blobs {
@@ -29,7 +34,32 @@ impl Blobs {
         Blobs {
             folders: config.folders().map(of).collect(),
             own: config.folder.as_ref().map(of),
+            mode: PRIVATE,
             trust: Mutex::new(Trust::with(&config.trusted)),
+            problem: Mutex::default(),
+        }
+    }
+
+    /// As [`Blobs::open`], for a folder that others read.
+    pub fn open_public(config: &CacheConfig, kind: &str) -> Blobs {
+        Blobs { mode: PUBLIC, ..Blobs::open(config, kind) }
+    }
+
+    /// Why something could not be kept.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A program that was kept, in bytes.
+    pub fn program(&self, follows_from: &str) -> Option<Vec<u8>> {
+        let trust = self.trust.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        programs::find(&self.folders, follows_from, trust)
+    }
+
+    /// Keeps a program, if the own folder can be written.
+    pub fn keep_program(&self, follows_from: &str, program: &[u8]) {
+        if let Some(own) = self.own.as_ref().filter(|own| own.is_dir()) {
+            let _ = programs::keep(own, follows_from, program);
         }
     }
 
@@ -56,13 +86,19 @@ impl Blobs {
     /// Keeps bytes under a key; whether that was possible.
     pub fn keep(&self, key: &str, bytes: &[u8]) -> bool {
         let Some(own) = &self.own else { return false };
-        let there = own.is_dir() || publish::folder(own, PRIVATE).is_ok();
-        there && publish::file(&own.join(key), &[digest::of_bytes(bytes).as_bytes(), bytes].concat()).is_ok()
+        let folder = if own.is_dir() { Ok(()) } else { publish::folder(own, self.mode) };
+        let bytes = [digest::of_bytes(bytes).as_bytes(), bytes].concat();
+        let kept = folder.and_then(|()| publish::file(&own.join(key), &bytes));
+        if let Err(error) = &kept {
+            let text = format!("cannot write to {}: {error}", own.display());
+            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        }
+        kept.is_ok()
     }
 
-    /// How many there are in the own folder.
+    /// How many files there are.
     pub fn count(&self) -> usize {
-        self.own.as_ref().and_then(|own| fs::read_dir(own).ok()).map_or(0, Iterator::count)
+        self.folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).map(Iterator::count).sum()
     }
 }
 

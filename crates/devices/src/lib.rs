@@ -168,7 +168,8 @@ fn fitting(config: &Config, needed: u64, tell: &mut impl FnMut(String)) -> Optio
 
 /// A line about each device of this machine, and whether programs run on it.
 pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
-    let config = CudaConfig { nvrtc, ..CudaConfig::from_environment() };
+    let mut config = CudaConfig::from_environment();
+    config.compiling.nvrtc = nvrtc;
     let mut all = vec![];
     match cuda::cards() {
         Ok(cards) => {

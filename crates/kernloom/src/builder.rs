@@ -2,7 +2,9 @@
 
 use crate::{Engine, Error};
 use compiler::Numerics;
-use device::{Cpu, CpuConfig, Device};
+use cuda::CudaConfig;
+use device::CpuConfig;
+use devices::Choice;
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::chat::ChatTemplate;
@@ -25,6 +27,8 @@ const CHUNK: usize = 1024;
 #[must_use = "`build` makes the engine"]
 pub struct Builder {
     path: PathBuf,
+    device: Choice,
+    nvrtc: Option<PathBuf>,
     context: Option<usize>,
     threads: Option<usize>,
     numerics: Numerics,
@@ -40,6 +44,8 @@ impl Builder {
     pub(crate) fn new(path: PathBuf) -> Builder {
         Builder {
             path,
+            device: Choice::Auto,
+            nvrtc: None,
             context: None,
             threads: None,
             numerics: Numerics::Int8,
@@ -57,6 +63,28 @@ impl Builder {
                 ..SamplerConfig::default()
             },
         }
+    }
+
+    /// What runs the model; by default an NVIDIA card if there is one that it fits on, else the processor.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), kernloom::Error> {
+    /// use kernloom::{Device, Engine};
+    ///
+    /// let mut engine = Engine::builder("model.gguf").device(Device::Cuda(0)).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn device(mut self, device: Choice) -> Builder {
+        self.device = device;
+        self
+    }
+
+    /// NVRTC's library, which compiles kernels for NVIDIA cards; by default it is looked for where the loader, `CUDA_HOME`
+    /// and Python's packages have it.
+    pub fn nvrtc(mut self, library: impl Into<PathBuf>) -> Builder {
+        self.nvrtc = Some(library.into());
+        self
     }
 
     /// Positions of the cache: prompt and answers together. By default 4096, or fewer if the model was made for fewer.
@@ -140,10 +168,11 @@ impl Builder {
         let context =
             self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        Plan::of_cache(&config, context, cache, file_bytes(&file)).check()?;
-        let cpu = self.cpu()?;
+        let plan = Plan::of_cache(&config, context, cache, file_bytes(&file));
+        let device = devices::open(&self.devices(), plan.weights + plan.cache, drop)?.device();
+        plan.on(&*device).check()?;
         let options = EngineOptions {
-            compiler: cpu.options(self.numerics),
+            compiler: device.options(self.numerics),
             context: context as i64,
             chunk: CHUNK.min(context) as i64,
             cache,
@@ -152,21 +181,23 @@ impl Builder {
         if let Some(rows) = self.rows {
             sharing.rows = Some(rows as i64);
         }
-        let engine =
-            model::engine::Engine::shared(file, Arc::new(cpu), options, sharing).map_err(|e| in_file(e.into()))?;
+        let engine = model::engine::Engine::shared(file, device, options, sharing).map_err(|e| in_file(e.into()))?;
         Ok(Engine::of_parts(engine, tokenizer, template, self.sampling))
     }
 
-    fn cpu(&self) -> Result<Cpu, Error> {
-        let mut config = CpuConfig::from_environment();
+    /// How devices are used.
+    fn devices(&self) -> devices::Config {
+        let (mut cpu, mut cuda) = (CpuConfig::from_environment(), CudaConfig::from_environment());
         if let Some(threads) = self.threads {
-            config.threads = threads;
+            cpu.threads = threads;
         }
         if let Some(folder) = &self.kernel_cache {
-            config.cache.folder = Some(folder.clone());
+            cpu.cache.folder = Some(folder.clone());
+            cuda.cache.folder = Some(folder.clone());
         }
-        config.toolchain.compiler.clone_from(&self.compiler);
-        Ok(Cpu::new(&config)?)
+        cpu.toolchain.compiler.clone_from(&self.compiler);
+        cuda.compiling.nvrtc.clone_from(&self.nvrtc);
+        devices::Config { choice: self.device, cpu, cuda }
     }
 }
 

@@ -20,7 +20,8 @@
 //! One engine runs one sequence at a time and remembers what it computed, so that the next turn of a conversation costs
 //! only what is new. For many sequences at once, `kernloom serve` and the crates below.
 //!
-//! Kernels are compiled by the system's C compiler when they are first needed, and kept on disk.
+//! An NVIDIA card runs the model if there is one that it fits on, else the processor ([`Builder::device`]). Kernels are
+//! compiled when they are first needed, by the system's C compiler or by NVRTC, and kept on disk.
 //!
 //! What is here is a thin layer. [`model`] has the parts: engines, schedulers, samplers, tokenizers, chat templates;
 //! [`gguf`] reads and writes files; [`compiler`] turns tensor code into kernels, which [`device`] runs.
@@ -41,6 +42,7 @@ pub use reply::Reply;
 
 pub use compiler::{self, Numerics};
 pub use device;
+pub use devices::{self, Choice as Device};
 pub use gguf;
 pub use ir;
 pub use model;

@@ -39,7 +39,7 @@ pub(crate) fn find(device: &dyn Device, follows_from: &str) -> Option<Kept> {
     postcard::from_bytes(&device.kept(follows_from)?).ok()
 }
 
-/// Has the device keep a program. One with tables for a GPU cannot be written, and is not kept.
+/// Has the device keep a program.
 pub(crate) fn keep(device: &dyn Device, follows_from: &str, program: &Program, log: &Log) {
     if let Ok(bytes) = postcard::to_stdvec(&Keep { program, log }) {
         device.keep(follows_from, &bytes);

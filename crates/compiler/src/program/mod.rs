@@ -80,14 +80,34 @@ pub enum BufferKind {
     /// Scratch between kernels of one step, at this offset of the arena.
     Arena(usize),
     /// A tensor of the model file, by name, whose rows are repacked when they
-    /// are copied to the device. Last, as it is not written.
-    #[serde(skip)]
+    /// are copied to the device.
     Planes {
         /// Its name.
         name: String,
         /// How its rows are packed.
+        #[serde(with = "packing")]
         planes: Arc<Planes>,
     },
+}
+
+/// Planes are written as the name of their format and the length of rows. Formats that are not in the table, as tests make
+/// them, cannot be read again.
+mod packing {
+    use super::{Arc, Planes};
+    use gguf::format::rows;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(planes: &Planes, to: S) -> Result<S::Ok, S::Error> {
+        (planes.from().name.to_string(), planes.to().block_len()).serialize(to)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Arc<Planes>, D::Error> {
+        let (name, length) = <(String, u32)>::deserialize(from)?;
+        let format = rows().iter().find(|format| format.name == name);
+        let planes = format.and_then(|format| Planes::of(format, length.into()));
+        planes.map(Arc::new).ok_or_else(|| D::Error::custom(format!("no planes of {name}")))
+    }
 }
 
 /// A buffer of a program.

@@ -30,14 +30,7 @@ pub(crate) fn geometry(g: &Graph, body: &Body) -> Geometry {
 
 /// The function of a kernel with `slots` buffers, of which `resident` blocks share a multiprocessor. `vars` names the
 /// variables in the order of the parameters.
-pub fn kernel(
-    g: &mut Graph,
-    symbol: &str,
-    body: &Body,
-    resident: usize,
-    slots: usize,
-    vars: &[String],
-) -> String {
+pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, resident: usize, slots: usize, vars: &[String]) -> String {
     let size = geometry(g, body);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {resident}) {symbol}(", size.threads);
     let buffers = (0..slots).map(|s| format!("void *__restrict__ p{s}"));

@@ -225,14 +225,8 @@ pub fn plans() -> Vec<Plan> {
 
 /// GPU-like targets of all kinds: blocks of one warp and of several, one sum a thread and several.
 pub fn gpu_plans() -> Vec<gpu::Plan> {
-    let plan = |warps, rows, blocks, shared| gpu::Plan {
-        warps,
-        all_warps: 1,
-        rows,
-        blocks,
-        shared,
-        ..gpu::Plan::default()
-    };
+    let plan =
+        |warps, rows, blocks, shared| gpu::Plan { warps, all_warps: 1, rows, blocks, shared, ..gpu::Plan::default() };
     vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0)]
 }
 
