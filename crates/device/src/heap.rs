@@ -152,3 +152,75 @@ impl Block for Region {
         Ok(())
     }
 }
+
+/// Memory of the host that behaves as that of a device: the interpreter runs programs in it, so that whoever uses devices
+/// can be tested where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Apart;
+
+impl Apart {
+    /// What [`Heap::place`] says of it.
+    pub const PLACE: &'static str = "apart";
+}
+
+impl Heap for Apart {
+    fn place(&self) -> &str {
+        Apart::PLACE
+    }
+
+    fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        Ok(Box::new(BlockApart { far: Region::new(bytes, purpose)?, near: None }))
+    }
+
+    fn port(&self, _: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
+        Ok(Box::new(BlockApart { far: Region::new(bytes, purpose)?, near: Some(Region::new(bytes, purpose)?) }))
+    }
+
+    fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
+        if planes.is_some() {
+            return Host.weight(name, source, planes);
+        }
+        let mut far = Region::new(source.len(), &format!("weight {name}"))?;
+        far.as_mut_slice().copy_from_slice(source);
+        Ok(Some(Box::new(BlockApart { far, near: None })))
+    }
+}
+
+/// Bytes, and the host's copy if it is a port.
+struct BlockApart {
+    far: Region,
+    near: Option<Region>,
+}
+
+impl Block for BlockApart {
+    fn address(&self) -> *mut u8 {
+        self.far.start()
+    }
+
+    fn bytes(&self) -> usize {
+        self.far.bytes()
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        self.near.as_ref().map(Region::start)
+    }
+
+    fn fetch(&mut self, bytes: usize) -> Result<()> {
+        if let Some(near) = &mut self.near {
+            near.as_mut_slice()[..bytes].copy_from_slice(&self.far.as_slice()[..bytes]);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.far.write(at, bytes)
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        self.far.read(at, to)
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        self.far.clear(range)
+    }
+}

@@ -21,7 +21,7 @@ use ir::interp::Vars;
 use ir::interp::kernel::{Buffers, Kernel, KernelError};
 
 use crate::error::{Error, Result};
-use crate::heap::Host;
+use crate::heap::{Apart, Host};
 use crate::isa::{Isa, Target};
 use crate::memory::{Lent, Memory, Place};
 use crate::objects::CompileReport;
@@ -38,6 +38,8 @@ pub struct Interpreter {
     target: Target,
     /// Whether it runs kernels of blocks of threads instead.
     blocks: bool,
+    /// Whether its memory is apart from that of the host.
+    apart: bool,
 }
 
 impl Default for Interpreter {
@@ -50,12 +52,21 @@ impl Default for Interpreter {
 impl Interpreter {
     /// Runs kernels for this processor.
     pub fn of(target: Target) -> Interpreter {
-        Interpreter { target, blocks: false }
+        Interpreter { target, blocks: false, apart: false }
     }
 
     /// Runs kernels of blocks of threads, as for a GPU.
     pub fn of_blocks() -> Interpreter {
         Interpreter { blocks: true, ..Interpreter::default() }
+    }
+
+    /// The same with memory of its own, which the host does not reach, as a card has it.
+    pub fn apart(self) -> Interpreter {
+        Interpreter { apart: true, ..self }
+    }
+
+    fn place(&self) -> &'static str {
+        if self.apart { Apart::PLACE } else { Host::PLACE }
     }
 }
 
@@ -68,10 +79,18 @@ impl Device for Interpreter {
         if self.blocks { Options::gpu(numerics) } else { self.target.options(numerics) }
     }
 
+    fn memory(&self) -> Memory {
+        if self.apart { Memory::on(Arc::new(Apart)) } else { Memory::new() }
+    }
+
+    fn keeps_weights(&self) -> bool {
+        self.apart
+    }
+
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
         let start = Instant::now();
         validate::program(&program)?;
-        memory.check_place(Host::PLACE, &program)?;
+        memory.check_place(self.place(), &program)?;
         let kernels = (0..program.kernels.len()).map(|kernel| compile(&program, kernel)).collect::<Result<_>>()?;
         let places = memory.bind(&program)?;
         let mut met = HashSet::new();
@@ -184,6 +203,7 @@ impl Executable for Interpreted {
             return Err(Error::OtherMemory { program: program.name.clone() });
         }
         validate::vars(program, vars)?;
+        memory.send_inputs();
         let tasks = launches(program).map(|launch| validate::tasks(program, launch, vars));
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
         let mut named = Vars::new();

@@ -485,22 +485,39 @@ impl Memory {
         }
     }
 
-    /// Lends bytes from these places on, which ascend; `None` if some overlap or lie outside, or the host does not reach
-    /// them.
+    /// Brings what the host has written to inputs to where kernels read it, for a heap of addresses that the host reaches.
+    pub(crate) fn send_inputs(&mut self) {
+        for (key, block) in &mut self.regions {
+            let Some(near) = block.host().filter(|near| matches!(key, Key::Input(_)) && *near != block.address())
+            else {
+                continue;
+            };
+            // SAFETY: both are of this size, apart, and the memory is borrowed alone.
+            unsafe { std::ptr::copy_nonoverlapping(near, block.address(), block.bytes()) };
+        }
+    }
+
+    /// Lends bytes from these places on, which ascend; `None` if some overlap or lie outside. For heaps of addresses that
+    /// the host reaches.
     pub(crate) fn lend(&mut self, wanted: impl IntoIterator<Item = (Place, usize)>) -> Option<Vec<Lent<'_>>> {
         // Of each region what lies behind the bytes that were lent.
         let mut rest: Vec<(&Key, usize, &mut [u8])> = Vec::with_capacity(self.regions.len());
         for (key, block) in &mut self.regions {
             // SAFETY: the block is borrowed alone as long as what is lent, and initialised.
-            rest.push((key, 0, unsafe { std::slice::from_raw_parts_mut(block.host()?, block.bytes()) }));
+            rest.push((key, 0, unsafe { std::slice::from_raw_parts_mut(block.address(), block.bytes()) }));
         }
         let lend = |(place, bytes)| {
             let (region, offset) = match place {
-                Place::Weight(index) => return self.weights[index].as_slice().get(..bytes).map(Lent::Read),
+                Place::Weight(index) => {
+                    let weight = &self.weights[index];
+                    // SAFETY: weights are only read.
+                    let all = unsafe { std::slice::from_raw_parts(weight.address(), weight.bytes) };
+                    return all.get(..bytes).map(Lent::Read);
+                }
                 Place::Packed(index) => {
                     let block = &self.packed[index];
-                    // SAFETY: packed weights are only read.
-                    let all = unsafe { std::slice::from_raw_parts(block.host()?, block.bytes()) };
+                    // SAFETY: as above.
+                    let all = unsafe { std::slice::from_raw_parts(block.address(), block.bytes()) };
                     return all.get(..bytes).map(Lent::Read);
                 }
                 Place::Region { region, offset } => (region, offset),

@@ -71,7 +71,7 @@ impl Golden {
         let file = Arc::new(Gguf::open(&self.path).expect("a model file"));
         let cache = CacheKind::of(numerics);
         let options = EngineOptions { compiler: Options::gpu(numerics), context: 128, chunk: 64, cache };
-        let mut engine = Engine::new(file, Arc::new(Interpreter::default()), options).expect("a model");
+        let mut engine = Engine::new(file, Arc::new(Interpreter::of_blocks().apart()), options).expect("a model");
         let mut got = vec![];
         let mut at = 0;
         while at < TOKENS {
