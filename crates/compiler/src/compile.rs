@@ -26,7 +26,7 @@ pub struct Compiled {
     pub graph: Graph,
     /// The kernels of the program, as IR.
     pub bodies: Vec<Body>,
-    /// The kernels before tiling; nothing for those that came with their own source.
+    /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
     pub nests: Vec<Option<Nest>>,
     /// The plan of kernels that have none of their own.
     pub plan: Plan,

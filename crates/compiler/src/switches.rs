@@ -40,7 +40,7 @@ const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> O
 }
 
 /// What comes after the rules.
-static LATER: [Off; 30] = [
+static LATER: [Off; 31] = [
     off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
     off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
     off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
@@ -89,6 +89,9 @@ static LATER: [Off; 30] = [
     }),
     off("transposed-map", "values along another dimension than their results are transposed in registers", |o| {
         o.plan.transposed_map = false;
+    }),
+    off("overlap", "launches begin before those before them are over, and load weights (GPUs)", |o| {
+        o.gpu.iter_mut().for_each(|plan| plan.overlap = false);
     }),
     off("split", "attention of one token is cut along the cache", |_| ()),
     off("slots", "each token may read the experts that it chose", |_| ()),

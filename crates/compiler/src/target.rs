@@ -14,14 +14,23 @@ pub(crate) trait Target {
     /// Whether rows of weights in block formats lie in planes.
     fn lays_planes(&self) -> bool;
 
+    /// Whether kernels read weights before the launches that they need are over.
+    fn loads_early(&self) -> bool;
+
     /// Whether a matrix unit multiplies rows of block formats with many tokens.
     fn has_matrix_unit(&self) -> bool;
 
     /// How the tasks of a group are cut.
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut;
 
-    /// A nest as a kernel; and whether by a plan of its own, which a search has found.
-    fn tile(&self, g: &mut Graph, nest: &Nest) -> (Body, bool);
+    /// Whether the kernels of a stage become one.
+    fn joins_stages(&self) -> bool;
+
+    /// Threads that run a task of these nests together, if they are one kernel.
+    fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64;
+
+    /// A nest as a kernel with so many threads; and whether by a plan of its own, which a search has found.
+    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool);
 
     /// The source of a kernel with `slots` buffers; `vars` names the variables in the order of its parameters.
     fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String;

@@ -145,12 +145,24 @@ pub enum Space {
     Task,
     /// As `Task`, in the fast memory that the threads of a block share. Slots are counted together with `Task`.
     Shared,
+    /// As `Input`, of which nothing changes while a step runs: weights and tables. It may be read before [`Op::Wait`].
+    Weight,
 }
 
 impl Space {
     /// Whether it holds scratch rather than parameters.
     pub fn is_scratch(self) -> bool {
         matches!(self, Space::Task | Space::Shared)
+    }
+
+    /// Whether it is a parameter that is only read.
+    pub fn is_read_only(self) -> bool {
+        matches!(self, Space::Input | Space::Weight)
+    }
+
+    /// Whether it may be touched before a launch waits for those before it.
+    pub fn is_early(self) -> bool {
+        self.is_scratch() || self == Space::Weight
     }
 }
 
@@ -334,6 +346,16 @@ pub enum Op {
     Lookup,
     /// One lane as a scalar.
     Extract(u16),
+
+    // ---- launches that overlap ----
+    /// All launches before this one are over, and what they wrote is visible. Before it a kernel that has one reads
+    /// nothing but weights and its own scratch, and writes its own scratch only. No sources.
+    Wait,
+    /// The next launch may begin, and run until it waits. No sources.
+    Trigger,
+    /// `(block*)`: kernels side by side in one launch, each with tasks, scratch and accumulators of its own. The tasks of
+    /// the first come first. Their blocks have equally many threads.
+    Parts,
 }
 
 /// Rows, and tokens, of an [`Op::Product`]; also the elements of one of its steps.

@@ -28,6 +28,7 @@ fn real_shapes_become_blocks() {
             let (symbol, block) = (&kernel.symbol, kernel.geometry);
             assert_eq!(block.scratch_bytes, 0, "{shape} {symbol}: what a block keeps does not fit");
             assert!(block.shared_bytes <= SHARED, "{shape} {symbol}: {block:?}");
+            assert!(block.waits, "{shape} {symbol}: it may not begin early");
         }
     }
 }
@@ -53,20 +54,33 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     let body = &c.bodies[launch.kernel];
     let barriers = barriers(c, body.root);
     let size = kernel.geometry;
+    let early = early_bytes(c, body.root);
     let _ = writeln!(text, "  {}", reads(launch));
     let _ = writeln!(
         text,
-        "    {blocks} blocks of {} threads, {barriers} barriers, {} bytes shared",
+        "    {blocks} blocks of {} threads, {barriers} barriers, {} bytes shared, {early} bytes a thread early",
         size.threads, size.shared_bytes
     );
 }
 
-/// Barriers in the text of a kernel.
+/// Bytes that a thread loads before it waits for the launches before its own, in the part that loads most.
+fn early_bytes(c: &Compiled, root: ir::Id) -> usize {
+    let g = &c.graph;
+    if *g.op(root) == Op::Parts {
+        return g.src(root).iter().map(|&part| early_bytes(c, part)).max().unwrap_or(0);
+    }
+    let before = g.src(root).iter().take_while(|&&s| *g.op(s) != Op::Wait).copied().collect::<Vec<_>>();
+    let all = g.toposort(&before);
+    all.into_iter().filter(|&id| *g.op(id) == Op::Load).map(|id| g.ty(id).bytes()).sum()
+}
+
+/// Barriers in the text of a kernel, or of the part that has most.
 fn barriers(c: &Compiled, statement: ir::Id) -> usize {
     let g = &c.graph;
     match g.op(statement) {
         Op::Barrier => 1,
         Op::Block => g.src(statement).iter().map(|&s| barriers(c, s)).sum(),
+        Op::Parts => g.src(statement).iter().map(|&s| barriers(c, s)).max().unwrap_or(0),
         Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(c, s)).sum(),
         _ => 0,
     }

@@ -43,6 +43,10 @@ impl Target for Cpu<'_> {
         false
     }
 
+    fn loads_early(&self) -> bool {
+        false
+    }
+
     fn has_matrix_unit(&self) -> bool {
         self.plan.matrix_unit
     }
@@ -54,7 +58,15 @@ impl Target for Cpu<'_> {
         }
     }
 
-    fn tile(&self, g: &mut Graph, nest: &Nest) -> (Body, bool) {
+    fn joins_stages(&self) -> bool {
+        false
+    }
+
+    fn threads(&self, _: &mut Graph, _: &[&Nest]) -> i64 {
+        1
+    }
+
+    fn tile(&self, g: &mut Graph, nest: &Nest, _: i64) -> (Body, bool) {
         let own = self.tuned.plan(g, nest, self.plan);
         (tile::tile(g, nest, own.as_ref().unwrap_or(self.plan)), own.is_some())
     }
@@ -64,6 +76,6 @@ impl Target for Cpu<'_> {
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
-        Geometry { threads: 1, shared_bytes: 0, scratch_bytes: body.bytes_in(g, Space::Task, c::ALIGN) }
+        Geometry { threads: 1, shared_bytes: 0, scratch_bytes: body.bytes_in(g, Space::Task, c::ALIGN), waits: false }
     }
 }

@@ -3,13 +3,14 @@
 //! A task is a block; what a task keeps (its stashes) lies in shared memory, and the threads of the block divide the
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
-//! and warps, `dot` finds packed integer dots, [`align`] makes loads that a thread can do, `sync` adds barriers, and
+//! and warps, `dot` finds packed integer dots, [`align`] makes loads that a thread can do, `early` puts loads first, `sync` adds barriers, and
 //! [`planes`] makes weights lie so that a lane can read 16 bytes of them at once. What comes before (the rewrites, the
 //! schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
 mod cut;
 mod dot;
+mod early;
 pub mod plan;
 pub mod planes;
 mod reduce;
@@ -39,6 +40,10 @@ impl Target for Gpu<'_> {
         true
     }
 
+    fn loads_early(&self) -> bool {
+        true
+    }
+
     fn has_matrix_unit(&self) -> bool {
         false
     }
@@ -47,8 +52,17 @@ impl Target for Gpu<'_> {
         cut::cut(g, s, group, self.0)
     }
 
-    fn tile(&self, g: &mut Graph, nest: &Nest) -> (Body, bool) {
-        (tile::tile(g, nest, self.0), false)
+    fn joins_stages(&self) -> bool {
+        self.0.join
+    }
+
+    fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64 {
+        nests.iter().map(|nest| threads::wanted(g, nest, self.0)).max().unwrap_or(1) * ir::WARP as i64
+    }
+
+    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {
+        let plan = Plan { warps: threads / ir::WARP as i64, ..self.0.clone() };
+        (tile::tile(g, nest, &plan), false)
     }
 
     fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {

@@ -16,6 +16,12 @@ pub struct Plan {
     /// Blocks of one kernel that the registers of a multiprocessor are divided among. With more of them a thread has
     /// fewer registers, and its loads wait for each other.
     pub resident: usize,
+    /// Whether the kernels of a stage are one launch, so that launches follow each other in a chain.
+    pub join: bool,
+    /// Whether a launch begins before those before it are over, and waits for them itself.
+    pub overlap: bool,
+    /// Bytes of registers for weights that a thread loads before anything else; fewer in large blocks.
+    pub early: usize,
     /// Rows of a matrix that a block takes at most.
     pub block_rows: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
@@ -32,11 +38,17 @@ impl Default for Plan {
             rows: 4,
             blocks: 264,
             resident: 1,
+            join: true,
+            overlap: true,
+            early: 256,
             block_rows: 32,
-            shared: 100 << 10,
+            shared: 200 << 10,
         }
     }
 }
+
+/// Bytes of registers of a multiprocessor.
+const REGISTER_BYTES: usize = 256 << 10;
 
 /// Elements of the largest item of a block that are worth a thread.
 const WORTH: i64 = 16;
@@ -49,6 +61,13 @@ impl Plan {
         let worth = elements / (WORTH * ir::WARP as i64);
         let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
         Plan { warps: pow2(self.warps).max(wanted), ..self.clone() }
+    }
+
+    /// Bytes of registers for loads that go first: of weights at most half of what a thread has, and of the rest half
+    /// as much.
+    pub(crate) fn first_bytes(&self) -> (usize, usize) {
+        let weights = self.early.min(REGISTER_BYTES / 2 / self.threads() as usize);
+        (weights, weights / 2)
     }
 
     /// Threads of a block.

@@ -6,6 +6,7 @@
 //! warps through shared memory. The order is fixed by the plan, so a result does not depend on timing.
 
 use crate::gpu::align::{align, widths};
+use crate::gpu::plan::Plan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{combine, has_reduction, replace};
 use crate::kernel::superword::{Packer, splat};
@@ -65,6 +66,47 @@ fn at_element(g: &mut Graph, body: Id, ranges: &[Id], extents: &[Id], step: Id, 
     g.substitute(body, &mut map)
 }
 
+/// How the steps of sums are dealt to the threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Deal {
+    /// Lanes along a sum.
+    lanes_k: i64,
+    /// Warps along a sum.
+    warps_k: i64,
+    /// Sums that a thread keeps side by side.
+    side: i64,
+}
+
+/// Lanes along a sum at least, if it is that long: neighbours in memory make whole sectors.
+const LANES: i64 = 8;
+
+impl Deal {
+    /// The deal by which a thread has least to do, for `n` sums of `count` steps.
+    fn best(count: i64, n: i64, plan: &Plan) -> Deal {
+        let most = (WARP as i64).min((count as u64).next_power_of_two() as i64);
+        let powers = |from: i64, to: i64| (0..6).map(|i| 1 << i).filter(move |p| (from..=to).contains(p));
+        let pairs = powers(LANES.min(most), most).flat_map(|l| powers(1, plan.warps).map(move |w| (l, w)));
+        let deals = pairs.filter(|(l, w)| *w == 1 || (w - 1) * l < count).map(|(lanes_k, warps_k)| {
+            let beside = WARP as i64 / lanes_k * (plan.warps / warps_k);
+            let side = (1..=plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
+            let rounds = (n + beside * side - 1) / (beside * side);
+            let deal = Deal { lanes_k, warps_k, side };
+            (deal.work(count, rounds), deal)
+        });
+        deals
+            .min_by_key(|(work, deal)| (*work, -deal.lanes_k))
+            .map_or(Deal { lanes_k: most, warps_k: 1, side: 1 }, |d| d.1)
+    }
+
+    /// Instructions of a thread, about: a step of a row of weights, its input, shuffles, and exchanges with other warps.
+    fn work(&self, count: i64, rounds: i64) -> i64 {
+        let steps = (count + self.lanes_k * self.warps_k - 1) / (self.lanes_k * self.warps_k);
+        let sums = rounds * self.side;
+        let exchange = if self.warps_k > 1 { 16 + self.warps_k } else { 0 };
+        32 * sums * steps + 12 * steps + 2 * sums * i64::from(self.lanes_k.ilog2()) + exchange
+    }
+}
+
 /// Statements that compute all outputs of an item, the steps of each dealt to lanes.
 pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &Steps) -> Vec<Id> {
     // Dimensions of unknown length are loops of all threads.
@@ -73,15 +115,10 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
     let lanes = WARP as i64;
     // Lanes and warps along the sum, and what is left for other outputs.
-    let lanes_k = lanes.min((steps.count as u64).next_power_of_two() as i64);
+    let Deal { lanes_k, warps_k, side } = Deal::best(steps.count, n, &t.target.plan);
     let slices = (steps.count + lanes_k - 1) / lanes_k;
-    let mut warps_k = 1;
-    while warps_k * 2 <= slices.min(t.target.plan.warps) {
-        warps_k *= 2;
-    }
     let (lanes_n, warps_n) = (lanes / lanes_k, t.target.plan.warps / warps_k);
     let beside = lanes_n * warps_n;
-    let side = (1..=t.target.plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
     let rounds = (n + beside * side - 1) / (beside * side);
     let part = |g: &mut Graph, op: BinOp, id: Id, by: i64| {
         let by = g.int(by);

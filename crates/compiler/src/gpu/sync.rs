@@ -83,10 +83,12 @@ fn touched(g: &Graph, statement: Id) -> Touched {
         }
         Op::Block => src.iter().for_each(|&s| t.add(&touched(g, s))),
         Op::Store => {
-            reads(g, &src[1..], Some((src[0], src[1])), &mut t);
+            // An element that is the same for all threads is no thread's own.
+            let own = varies(g, src[1]).0.then_some(src[1]);
+            reads(g, &src[1..], own.map(|index| (src[0], index)), &mut t);
             if is_scratch(g, src[0]) {
                 // Who stores under a condition does so for others.
-                let own = (src.len() == 3 && varies(g, src[1]).0).then_some(src[1]);
+                let own = own.filter(|_| src.len() == 3);
                 note(&mut t.written, src[0], own);
             }
         }

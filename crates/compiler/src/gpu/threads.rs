@@ -52,11 +52,9 @@ impl Threads {
 }
 
 impl Emitter<Threads> {
-    /// For a nest, in as many warps as it has work for.
+    /// For a nest, in blocks of the warps of the plan.
     pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan) -> Tiler {
-        let tasks = bounds(g, nest.tasks).0;
-        let most = nest.phases.iter().flat_map(|p| &p.items).map(|i| elements(g, i)).max().unwrap_or(0);
-        let plan = plan.for_blocks(tasks, most);
+        let plan = plan.clone();
         let (warps, lanes) = (g.int(plan.warps), g.int(WARP as i64));
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
@@ -122,6 +120,13 @@ impl Emitter<Threads> {
         let at = index::unflatten(g, &extents[first..], e);
         Shares { outer, has, at: dims[first..].iter().copied().zip(at).collect() }
     }
+}
+
+/// Warps that a block of a nest has work for.
+pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
+    let tasks = bounds(g, nest.tasks).0;
+    let most = nest.phases.iter().flat_map(|p| &p.items).map(|i| elements(g, i)).max().unwrap_or(0);
+    plan.for_blocks(tasks, most).warps
 }
 
 /// Elements that an item computes with, at most.

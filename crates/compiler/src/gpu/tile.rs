@@ -9,7 +9,7 @@
 
 use crate::gpu::plan::Plan;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{dot, reduce, sync};
+use crate::gpu::{dot, early, reduce, sync};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, phases};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, outside, replace};
@@ -27,9 +27,10 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
         ways.push(Way { path, no_dot: None });
         out.extend(stmts);
     });
-    let root = sync::synchronise(g, root);
-    let root = t.only(g, nest.wanted, root);
-    let root = block(g, root);
+    let (mut all, rest) = early::loads_first(&mut t, g, root);
+    let rest = sync::synchronise(g, rest);
+    all.extend(t.only(g, nest.wanted, rest));
+    let root = block(g, all);
     let paths = ways.iter().map(|way| way.path).collect();
     Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }
 }

@@ -1,11 +1,12 @@
 //! A kernel after tiling.
 
-use ir::{Graph, Id, Op, Space};
+use ir::{DType, Graph, Id, Op, Space};
+use rustc_hash::FxHashMap;
 
 /// A kernel ready for a renderer or the interpreter.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// A block of statements, run once for each task.
+    /// A block of statements, run once for each task; or several kernels side by side ([`Op::Parts`]).
     pub root: Id,
     /// Scratch buffers.
     pub stashes: Vec<Id>,
@@ -18,13 +19,56 @@ pub struct Body {
 }
 
 impl Body {
-    /// Bytes of its scratch in a space, where each buffer begins at a multiple of `align`.
+    /// Bytes of its scratch in a space, where each buffer begins at a multiple of `align`. Parts of a kernel take turns
+    /// with theirs.
     pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
-        let bytes = |&stash: &Id| match *g.op(stash) {
+        let bytes = |stash: Id| match *g.op(stash) {
             Op::Buffer { space: of, len, .. } if of == space => (len * g.dtype(stash).bytes()).next_multiple_of(align),
             _ => 0,
         };
-        self.stashes.iter().map(bytes).sum()
+        self.parts(g).into_iter().map(|(_, stashes)| stashes.into_iter().map(bytes).sum()).max().unwrap_or(0)
+    }
+
+    /// The blocks of statements that it consists of, each with its scratch.
+    pub(crate) fn parts(&self, g: &Graph) -> Vec<(Id, Vec<Id>)> {
+        if *g.op(self.root) != Op::Parts {
+            return vec![(self.root, self.stashes.clone())];
+        }
+        let part = |&part: &Id| {
+            let all = g.toposort(&[part]);
+            (part, self.stashes.iter().copied().filter(|stash| all.contains(stash)).collect())
+        };
+        g.src(self.root).iter().map(part).collect()
+    }
+
+    /// A kernel of several, each with its parameters as `slots` says: the new number of each. It knows nothing about
+    /// those that are equal.
+    pub(crate) fn beside(g: &mut Graph, bodies: &[Body], slots: &[Vec<u32>]) -> Body {
+        let mut parts = vec![];
+        for (body, slots) in bodies.iter().zip(slots) {
+            let mut map = FxHashMap::default();
+            for id in g.toposort(&[body.root]) {
+                if let Op::Buffer { slot, space, len } = *g.op(id)
+                    && !space.is_scratch()
+                {
+                    let (slot, ty) = (slots[slot as usize], g.dtype(id));
+                    map.insert(id, g.buffer(slot, space, ty, len));
+                }
+            }
+            parts.push(g.substitute(body.root, &mut map));
+        }
+        let tasks = bodies.iter().map(|body| body.tasks).reduce(|a, b| g.add(a, b)).unwrap_or(parts[0]);
+        let root = g.make(Op::Parts, DType::Index, vec![], parts);
+        let mut stashes: Vec<Id> = bodies.iter().flat_map(|body| body.stashes.clone()).collect();
+        stashes.sort_unstable();
+        stashes.dedup();
+        Body {
+            root,
+            stashes,
+            tasks,
+            paths: bodies.iter().flat_map(|body| body.paths.clone()).collect(),
+            ways: bodies.iter().flat_map(|body| body.ways.clone()).collect(),
+        }
     }
 }
 

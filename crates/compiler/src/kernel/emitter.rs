@@ -132,7 +132,8 @@ pub(crate) fn make_loop(g: &mut Graph, range: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::Loop, DType::Index, vec![], [vec![range], stmts].concat())
 }
 
-fn make_if(g: &mut Graph, condition: Id, stmts: Vec<Id>) -> Id {
+/// `if condition { .. }`.
+pub(crate) fn make_if(g: &mut Graph, condition: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::If, DType::Index, vec![], [vec![condition], stmts].concat())
 }
 

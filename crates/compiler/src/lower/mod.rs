@@ -83,10 +83,11 @@ pub(crate) fn chance(seed: u64, what: impl Hash) -> u64 {
     hash.finish()
 }
 
-/// Lowers one group.
-pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut) -> Lowered {
+/// Lowers one group. `weights` are tensors that are known not to change while a step runs.
+pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut, weights: &FxHashSet<Id>) -> Lowered {
     let l = Lowering {
         s,
+        weights,
         group,
         steps: cut.steps.clone(),
         order: cut.order,
@@ -107,6 +108,7 @@ pub fn lower(g: &mut Graph, s: &Schedule, group: usize, cut: &Cut) -> Lowered {
 
 struct Lowering<'a> {
     s: &'a Schedule,
+    weights: &'a FxHashSet<Id>,
     group: usize,
     steps: Vec<i64>,
     order: Option<u64>,
@@ -444,7 +446,11 @@ impl Lowering<'_> {
             }
         };
         self.written[i] |= write;
-        let space = if write { Space::Output } else { Space::Input };
+        let space = match write {
+            true => Space::Output,
+            false if self.weights.contains(&tensor) => Space::Weight,
+            false => Space::Input,
+        };
         g.buffer(i as u32, space, g.dtype(tensor), 0)
     }
 

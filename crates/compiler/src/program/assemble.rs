@@ -13,7 +13,8 @@ use crate::schedule::Schedule;
 use crate::schedule::roles::base;
 use crate::target::Target;
 use ir::{Axis, BinOp, Graph, Id, Op, index};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A program in the making.
@@ -21,10 +22,12 @@ struct Assembly<'a> {
     target: &'a dyn Target,
     program: Program,
     bodies: Vec<Body>,
-    /// The kernels before tiling; nothing for those that came with their own source.
+    /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
     nests: Vec<Option<Nest>>,
-    /// Kernels by what they were made of.
-    known: FxHashMap<Nest, usize>,
+    /// Kernels by what they were made of: nests with the parameters of each, and the threads of a task.
+    known: FxHashMap<(Vec<(Nest, Vec<u32>)>, i64), usize>,
+    /// Tensors that do not change while a step runs, if the target wants to know.
+    weights: FxHashSet<Id>,
 }
 
 /// A program, its kernels as IR, and before tiling.
@@ -42,78 +45,139 @@ pub(crate) fn assemble(
     let target = options.target();
     let vars = variables(g, &s.roles.live);
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
-    let mut a = Assembly { target: &*target, program, bodies: vec![], nests: vec![], known: FxHashMap::default() };
-    let mut launches: Vec<(usize, usize, Lowered)> = vec![];
-    for group in s.in_order() {
-        let call = s.groups[group].members.iter().find(|m| matches!(g.op(**m), Op::Call { .. }));
-        let (kernel, lowered) = match call {
-            Some(&call) => a.custom(g, call),
-            None => a.generated(g, s, group, options, log)?,
-        };
-        launches.push((group, kernel, lowered));
-    }
-    let mut stages: Vec<Stage> = vec![];
-    let mut level = usize::MAX;
-    for (group, kernel, lowered) in launches {
-        if s.groups[group].level != level {
-            level = s.groups[group].level;
-            stages.push(Stage::default());
+    let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
+    let (bodies, nests, known) = Default::default();
+    let mut a = Assembly { target: &*target, program, bodies, nests, known, weights };
+    let mut stages = vec![];
+    for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
+        let mut made = vec![];
+        for groups in a.together(g, s, stage) {
+            let (kernel, lowered) = match call_of(g, s, groups[0]) {
+                Some(call) => a.custom(g, call),
+                None => a.generated(g, s, &groups, options, log)?,
+            };
+            made.push(Made { kernel, groups, lowered });
         }
-        log.products.extend(products::of(g, s, &lowered.made, kernel, &a.bodies[kernel].ways, buffers.inputs()));
-        let launch = Launch {
-            kernel,
-            args: lowered.slots.iter().map(|&t| buffers.buffer(g, t)).collect(),
-            tasks: count(g, lowered.nest.tasks, &a.program.vars),
-            scope: scope(g, s, group),
-            origin: origin(g, s, group),
-            bytes: Count::Const(read_bytes(g, s, group, buffers.inputs())),
-            row_bytes: reads::row_bytes(g, s, &params(g, s, group).1),
-        };
-        stages.last_mut().expect("a stage").launches.push(launch);
+        stages.push(made);
+    }
+    for made in stages {
+        let launches = made.iter().map(|made| launch(g, s, &a, made, &mut buffers, log)).collect();
+        a.program.stages.push(Stage { launches });
     }
     let Assembly { mut program, bodies, nests, .. } = a;
-    program.stages = stages;
     (program.buffers, program.arena_bytes) = buffers.finish();
     Ok((program, bodies, nests))
 }
 
+/// The custom kernel of a group, if it is one.
+fn call_of(g: &Graph, s: &Schedule, group: usize) -> Option<Id> {
+    s.groups[group].members.iter().copied().find(|&m| matches!(g.op(m), Op::Call { .. }))
+}
+
+/// A kernel, and the groups that it was made of.
+struct Made {
+    kernel: usize,
+    groups: Vec<usize>,
+    lowered: Vec<Lowered>,
+}
+
+/// One use of a kernel.
+fn launch(g: &mut Graph, s: &Schedule, a: &Assembly, made: &Made, buffers: &mut Layout, log: &mut Log) -> Launch {
+    let Made { kernel, groups, lowered } = made;
+    let kernel = *kernel;
+    let args = shared_slots(lowered).0.iter().map(|&t| buffers.buffer(g, t)).collect();
+    let mut launch = Launch { kernel, args, ..Launch::default() };
+    let mut ways = &a.bodies[kernel].ways[..];
+    let (mut origins, mut bytes) = (vec![], 0);
+    for (&group, lowered) in groups.iter().zip(lowered) {
+        let own;
+        (own, ways) = ways.split_at(lowered.made.len().min(ways.len()));
+        log.products.extend(products::of(g, s, &lowered.made, kernel, own, buffers.inputs()));
+        let tasks = count(g, lowered.nest.tasks, &a.program.vars);
+        launch.tasks = if launch.tasks == Count::default() { tasks } else { launch.tasks + tasks };
+        if launch.scope.is_empty() {
+            launch.scope = scope(g, s, group);
+        }
+        origins.push(origin(g, s, group));
+        bytes += read_bytes(g, s, group, buffers.inputs());
+        launch.row_bytes += reads::row_bytes(g, s, &params(g, s, group).1);
+    }
+    origins.retain(|origin| !origin.is_empty());
+    (launch.origin, launch.bytes) = (origins.join(" "), Count::Const(bytes));
+    launch
+}
+
+/// The tensors that the parameters of one kernel for all of these stand for, and the number of each of their own.
+fn shared_slots(lowered: &[Lowered]) -> (Vec<Id>, Vec<Vec<u32>>) {
+    let mut all: Vec<Id> = vec![];
+    let mut number = |&tensor: &Id| {
+        let known = all.iter().position(|&t| t == tensor);
+        known.unwrap_or_else(|| {
+            all.push(tensor);
+            all.len() - 1
+        }) as u32
+    };
+    let own = lowered.iter().map(|l| l.slots.iter().map(&mut number).collect()).collect();
+    (all, own)
+}
+
 impl Assembly<'_> {
-    /// The kernel of a group: one that is there, or a new one.
+    /// The groups of a stage that become one kernel.
+    fn together(&self, g: &Graph, s: &Schedule, stage: &[usize]) -> Vec<Vec<usize>> {
+        let custom = stage.iter().any(|&group| call_of(g, s, group).is_some());
+        match self.target.joins_stages() && !custom {
+            true => vec![stage.to_vec()],
+            false => stage.iter().map(|&group| vec![group]).collect(),
+        }
+    }
+
+    /// The kernel of some groups: one that is there, or a new one.
     fn generated(
         &mut self,
         g: &mut Graph,
         s: &Schedule,
-        group: usize,
+        groups: &[usize],
         options: &Options,
         log: &mut Log,
-    ) -> Result<(usize, Lowered), CompileError> {
-        let cut = self.target.cut(g, s, group);
-        let lowered = lower(g, s, group, &cut);
-        let nest = &lowered.nest;
-        if options.check {
-            check::nest(g, nest)?;
+    ) -> Result<(usize, Vec<Lowered>), CompileError> {
+        let mut lowered = vec![];
+        for &group in groups {
+            let cut = self.target.cut(g, s, group);
+            lowered.push(lower(g, s, group, &cut, &self.weights));
         }
-        if let Some(&known) = self.known.get(nest).filter(|_| options.allows("share")) {
+        let nests: Vec<&Nest> = lowered.iter().map(|l| &l.nest).collect();
+        if options.check {
+            nests.iter().try_for_each(|nest| check::nest(g, nest))?;
+        }
+        let threads = self.target.threads(g, &nests);
+        let (tensors, slots) = shared_slots(&lowered);
+        let key = (nests.iter().map(|nest| (*nest).clone()).zip(slots.iter().cloned()).collect(), threads);
+        if let Some(&known) = self.known.get(&key).filter(|_| options.allows("share")) {
             log.hits += 1;
             return Ok((known, lowered));
         }
         log.misses += 1;
-        let (body, tuned) = self.target.tile(g, nest);
-        log.tuned += usize::from(tuned);
+        let mut bodies = vec![];
+        for nest in &nests {
+            let (body, tuned) = self.target.tile(g, nest, threads);
+            log.tuned += usize::from(tuned);
+            bodies.push(body);
+        }
+        let body = if bodies.len() == 1 { bodies.remove(0) } else { Body::beside(g, &bodies, &slots) };
         if options.check {
             check::body(g, &body)?;
         }
         let number = self.bodies.len();
         let vars = &self.program.vars;
-        self.program.kernels.push(kernel_of(g, self.target, number, nest, &body, lowered.slots.len(), vars));
+        self.program.kernels.push(kernel_of(g, self.target, number, &nests, &body, tensors.len(), vars));
         self.bodies.push(body);
-        self.nests.push(Some(nest.clone()));
-        self.known.insert(nest.clone(), number);
+        self.nests.push((nests.len() == 1).then(|| nests[0].clone()));
+        self.known.insert(key, number);
         Ok((number, lowered))
     }
 
     /// A kernel with its own source.
-    fn custom(&mut self, g: &mut Graph, call: Id) -> (usize, Lowered) {
+    fn custom(&mut self, g: &mut Graph, call: Id) -> (usize, Vec<Lowered>) {
         let Op::Call { symbol, source, tasks } = g.op(call).clone() else { unreachable!() };
         let tasks = g.int(tasks);
         let known = self.program.kernels.iter().position(|k| k.symbol == symbol && k.source == source);
@@ -128,7 +192,7 @@ impl Assembly<'_> {
         let written = vec![false; slots.len()].into_iter().chain([true]).collect();
         slots.push(call);
         let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0, wanted: None };
-        (kernel, Lowered { nest, made: vec![], slots, written })
+        (kernel, vec![Lowered { nest, made: vec![], slots, written }])
     }
 }
 
@@ -137,20 +201,20 @@ pub(crate) fn kernel_of(
     g: &mut Graph,
     target: &dyn Target,
     number: usize,
-    nest: &Nest,
+    nests: &[&Nest],
     body: &Body,
     slots: usize,
     vars: &[Variable],
 ) -> Kernel {
-    let symbol = symbol(g, number, nest, body);
+    let symbol = symbol(g, number, nests, body);
     let vars: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
     let source = target.render(g, &symbol, body, slots, &vars);
     Kernel { symbol, source, geometry: target.geometry(g, body), ir: Some(Arc::new(g.extract(body.root))) }
 }
 
 /// The name of a kernel: its number, and the path of the item that takes most of its work, a product if it has one.
-fn symbol(g: &mut Graph, number: usize, nest: &Nest, body: &Body) -> String {
-    let items = nest.phases.iter().flat_map(|phase| &phase.items);
+fn symbol(g: &mut Graph, number: usize, nests: &[&Nest], body: &Body) -> String {
+    let items = nests.iter().flat_map(|nest| &nest.phases).flat_map(|phase| &phase.items);
     let mut most = (0, "empty");
     for (item, way) in items.zip(&body.ways) {
         let work = terms(g, item);
@@ -168,6 +232,12 @@ fn terms(g: &mut Graph, item: &Item) -> i64 {
     let ranges: Vec<Id> =
         g.toposort(&roots).into_iter().filter(|&id| matches!(g.op(id), Op::Range(_, Axis::Loop))).collect();
     ranges.into_iter().map(|r| index::bounds(g, r).1 + 1).fold(1, i64::saturating_mul)
+}
+
+/// Weights and tables among some tensors.
+fn weights(g: &Graph, live: &[Id], inputs: &BTreeSet<String>) -> FxHashSet<Id> {
+    let is = |id: &Id| matches!(g.op(*id), Op::Param { name } if !inputs.contains(name));
+    live.iter().copied().filter(is).collect()
 }
 
 fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {

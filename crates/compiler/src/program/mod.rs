@@ -15,6 +15,7 @@ mod retile;
 use gguf::format::Planes;
 use ir::{Graph, Id};
 use serde::{Deserialize, Serialize};
+use std::ops::Add;
 use std::sync::Arc;
 
 /// A symbolic integer of a program, for example the number of tokens of a step.
@@ -58,6 +59,17 @@ impl Count {
             Count::Add(a, b) => a.eval(vars) + b.eval(vars),
             Count::Mul(a, b) => a.eval(vars) * b.eval(vars),
             Count::CeilDiv(a, d) => (a.eval(vars) + d - 1).div_euclid(*d),
+        }
+    }
+}
+
+impl Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        match (self, other) {
+            (Count::Const(a), Count::Const(b)) => Count::Const(a + b),
+            (a, b) => Count::Add(Box::new(a), Box::new(b)),
         }
     }
 }
@@ -130,6 +142,8 @@ pub struct Geometry {
     pub shared_bytes: usize,
     /// Bytes of memory for each task that runs, 64-byte aligned on a CPU: each worker has them, or each block.
     pub scratch_bytes: usize,
+    /// Whether it waits itself for the launches before it, so that it may begin before they are over.
+    pub waits: bool,
 }
 
 /// A kernel: one function, shared by every launch of the same structure.
@@ -150,7 +164,7 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel of single threads that is nothing but its source.
     pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
-        let geometry = Geometry { threads: 1, shared_bytes: 0, scratch_bytes };
+        let geometry = Geometry { threads: 1, shared_bytes: 0, scratch_bytes, waits: false };
         Kernel { symbol: symbol.into(), source: source.into(), geometry, ir: None }
     }
 }

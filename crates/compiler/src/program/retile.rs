@@ -19,9 +19,9 @@ impl Compiled {
         let nest = self.nests.get(kernel)?.as_ref()?;
         let (plan, tuned) = (setting.on(&self.plan), Tuned::default());
         let cpu = Cpu { plan: &plan, tuned: &tuned, cuts: Cuts::Sized };
-        let (body, _) = cpu.tile(&mut self.graph, nest);
+        let (body, _) = cpu.tile(&mut self.graph, nest, 1);
         let launches = self.program.stages.iter().flat_map(|stage| &stage.launches);
         let slots = launches.filter(|launch| launch.kernel == kernel).map(|launch| launch.args.len()).next()?;
-        Some(kernel_of(&mut self.graph, &cpu, kernel, nest, &body, slots, &self.program.vars))
+        Some(kernel_of(&mut self.graph, &cpu, kernel, &[nest], &body, slots, &self.program.vars))
     }
 }

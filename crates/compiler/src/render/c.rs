@@ -42,7 +42,7 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
                 let _ = writeln!(accs, "    {} a{n};", ctype(g.ty(id)));
             }
             Op::Buffer { slot, space, .. } if !space.is_scratch() => {
-                let (c, star) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
+                let (c, star) = if space.is_read_only() { ("const ", "i") } else { ("", "o") };
                 let ty = g.dtype(id);
                 let _ =
                     writeln!(head, "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];", ctype(ty.into()));
@@ -228,7 +228,7 @@ impl Renderer {
         let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
         match space {
             Space::Task | Space::Shared => format!("s{slot}"),
-            Space::Input => format!("i{slot}_{}", g.dtype(id)),
+            Space::Input | Space::Weight => format!("i{slot}_{}", g.dtype(id)),
             Space::Output => format!("o{slot}_{}", g.dtype(id)),
         }
     }

@@ -8,7 +8,7 @@ use crate::gpu::align::alignment;
 use crate::kernel::body::Body;
 use crate::program::Geometry;
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, WARP, index};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
 
 /// Text before every kernel.
@@ -23,9 +23,15 @@ pub(crate) fn geometry(g: &Graph, body: &Body) -> Geometry {
     let warps = warps.and_then(|id| g.as_int(g.src(id)[0])).unwrap_or(1);
     Geometry {
         threads: warps as usize * WARP,
+        waits: waits(g, body),
         shared_bytes: body.bytes_in(g, Space::Shared, ALIGN),
         scratch_bytes: body.bytes_in(g, Space::Task, ALIGN),
     }
+}
+
+/// Whether a kernel waits for the launches before it.
+fn waits(g: &Graph, body: &Body) -> bool {
+    body.parts(g).iter().all(|(part, _)| g.src(*part).iter().any(|&s| *g.op(s) == Op::Wait))
 }
 
 /// The function of a kernel with `slots` buffers, of which `resident` blocks share a multiprocessor. `vars` names the
@@ -33,50 +39,35 @@ pub(crate) fn geometry(g: &Graph, body: &Body) -> Geometry {
 pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, resident: usize, slots: usize, vars: &[String]) -> String {
     let size = geometry(g, body);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {resident}) {symbol}(", size.threads);
-    let buffers = (0..slots).map(|s| format!("void *__restrict__ p{s}"));
+    // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
+    let alone = if size.waits { "" } else { "__restrict__ " };
+    let buffers = (0..slots).map(|s| format!("void *{alone}p{s}"));
     let numbers = (0..vars.len()).map(|v| format!("i64 n{v}"));
     let all: Vec<String> = buffers.chain(numbers).chain(["u8 *scratch".to_string()]).collect();
     let _ = writeln!(head, "{}) {{", all.join(", "));
     if size.shared_bytes > 0 {
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
-    let _ = writeln!(head, "  const int task = blockIdx.x, warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};");
-    let (mut near, mut far) = (0, 0);
-    for &s in &body.stashes {
-        let Op::Buffer { slot, space, len } = *g.op(s) else { continue };
-        let (ty, bytes) = (scalar(g.dtype(s)), (len * g.dtype(s).bytes()).next_multiple_of(ALIGN));
-        let _ = match space {
-            Space::Shared => writeln!(head, "  {ty} *s{slot} = ({ty} *)(shared + {near});"),
-            _ => {
-                writeln!(head, "  {ty} *s{slot} = ({ty} *)(scratch + (i64)task * {} + {far});", size.scratch_bytes)
-            }
-        };
-        *(if space == Space::Shared { &mut near } else { &mut far }) += bytes;
+    let mut r = Renderer { vars, out: head, depth: 0, temps: 0, names: vec![FxHashMap::default()] };
+    r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};"));
+    let parts = body.parts(g);
+    let Some(((last, of_last), before)) = parts.split_last() else { return r.out };
+    for (i, (part, stashes)) in before.iter().enumerate() {
+        let tasks = task_range(g, *part).map(|range| g.src(range)[0]);
+        let n = tasks.map_or("1".into(), |n| r.value(g, n));
+        r.line(&format!("const int end{i} = {}{n};", if i > 0 { format!("end{} + ", i - 1) } else { String::new() }));
+        r.open(&format!("if (block < end{i}) {{"));
+        r.part(g, *part, stashes, size.scratch_bytes, alone, i);
+        r.line("return;");
+        r.close();
     }
-    let mut r = Renderer { vars, out: String::new(), depth: 0, temps: 0, names: vec![FxHashMap::default()] };
-    for id in g.toposort(&[body.root]) {
-        match *g.op(id) {
-            Op::Acc(n) => {
-                let _ = writeln!(head, "  {} a{n};", ctype(g.ty(id)));
-            }
-            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
-                let ty = scalar(g.dtype(id));
-                let (c, name) = if space == Space::Input { ("const ", "i") } else { ("", "o") };
-                let line = format!("  {c}{ty} *__restrict__ {name}{slot}_{ty} = ({c}{ty} *)p{slot};");
-                if !head.contains(&line) {
-                    let _ = writeln!(head, "{line}");
-                }
-            }
-            Op::Range(_, Axis::Task) => drop(r.names[0].insert(id, "task".into())),
-            Op::Range(_, Axis::Warp) => drop(r.names[0].insert(id, "warp".into())),
-            Op::Range(_, Axis::Lane) => drop(r.names[0].insert(id, "lane".into())),
-            _ => {}
-        }
-    }
-    for s in g.src(body.root).to_vec() {
-        r.statement(g, s);
-    }
-    format!("{head}{}}}\n", r.out)
+    r.part(g, *last, of_last, size.scratch_bytes, alone, before.len());
+    r.out.push_str("}\n");
+    r.out
+}
+
+fn task_range(g: &Graph, root: Id) -> Option<Id> {
+    g.toposort(&[root]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Task)))
 }
 
 /// The C type of an element in memory.
@@ -136,6 +127,50 @@ impl Renderer<'_> {
         self.line("}");
     }
 
+    /// The kernel of this number among those side by side: its scratch, accumulators and buffers, then its statements.
+    fn part(&mut self, g: &mut Graph, root: Id, stashes: &[Id], scratch: usize, alone: &str, number: usize) {
+        let first = if number > 0 { format!(" - end{}", number - 1) } else { String::new() };
+        self.line(&format!("const int task = block{first};"));
+        let (mut near, mut far) = (0, 0);
+        for &s in stashes {
+            let Op::Buffer { slot, space, len } = *g.op(s) else { continue };
+            let (ty, bytes) = (scalar(g.dtype(s)), (len * g.dtype(s).bytes()).next_multiple_of(ALIGN));
+            self.line(&match space {
+                Space::Shared => format!("{ty} *s{slot} = ({ty} *)(shared + {near});"),
+                _ => format!("{ty} *s{slot} = ({ty} *)(scratch + (i64)block * {scratch} + {far});"),
+            });
+            *(if space == Space::Shared { &mut near } else { &mut far }) += bytes;
+        }
+        let mut declared = FxHashSet::default();
+        for id in g.toposort(&[root]) {
+            let line = match *g.op(id) {
+                Op::Acc(n) => format!("{} a{n};", ctype(g.ty(id))),
+                Op::Buffer { slot, space, .. } if !space.is_scratch() => {
+                    let ty = scalar(g.dtype(id));
+                    let (c, name) = if space.is_read_only() { ("const ", "i") } else { ("", "o") };
+                    format!("{c}{ty} *{alone}{name}{slot}_{ty} = ({c}{ty} *)p{slot};")
+                }
+                Op::Range(_, axis) => {
+                    let name = match axis {
+                        Axis::Task => "task",
+                        Axis::Warp => "warp",
+                        Axis::Lane => "lane",
+                        Axis::Loop => continue,
+                    };
+                    self.names.last_mut().map(|m| m.insert(id, name.into()));
+                    continue;
+                }
+                _ => continue,
+            };
+            if declared.insert(line.clone()) {
+                self.line(&line);
+            }
+        }
+        for s in g.src(root).to_vec() {
+            self.statement(g, s);
+        }
+    }
+
     fn temp(&mut self) -> String {
         self.temps += 1;
         format!("t{}", self.temps)
@@ -146,6 +181,8 @@ impl Renderer<'_> {
         match g.op(id).clone() {
             Op::Block => src.iter().for_each(|&s| self.statement(g, s)),
             Op::Barrier => self.line("__syncthreads();"),
+            Op::Wait => self.line("kl_wait();"),
+            Op::Trigger => self.line("kl_trigger();"),
             Op::Loop => {
                 let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
                 self.open("{");
@@ -406,7 +443,7 @@ fn buffer(g: &Graph, id: Id) -> String {
     let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
     match space {
         Space::Task | Space::Shared => format!("s{slot}"),
-        Space::Input => format!("i{slot}_{}", scalar(g.dtype(id))),
+        Space::Input | Space::Weight => format!("i{slot}_{}", scalar(g.dtype(id))),
         Space::Output => format!("o{slot}_{}", scalar(g.dtype(id))),
     }
 }

@@ -58,6 +58,10 @@ template <class T> KL_FN void kl_store(void *p, T v) { *reinterpret_cast<T *>(p)
 KL_FN f16 kl_load_f16(const u8 *p) { f16 h; h.b = (u16)(p[0] | p[1] << 8); return h; }
 KL_FN float kl_load_f32(const u8 *p) { return __uint_as_float(p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24); }
 
+// The launches before this one are over; the next launch may begin.
+KL_FN void kl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+KL_FN void kl_trigger() { asm volatile("griddepcontrol.launch_dependents;"); }
+
 template <class T> KL_FN T kl_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> KL_FN T kl_min(T a, T b) { return a < b || a != a ? a : b; }
 template <class T> KL_FN T kl_floor_div(T a, T b) { T q = a / b; return a % b < 0 ? q - 1 : q; }

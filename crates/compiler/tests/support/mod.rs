@@ -239,6 +239,9 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
         rows: 1 + r.below(6) as i64,
         blocks: 1 + r.below(512) as i64,
         resident: 1 + r.below(2),
+        join: r.below(2) == 0,
+        overlap: r.below(2) == 0,
+        early: [0, 16, 100, 256][r.below(4)],
         block_rows: 1 << r.below(8),
         shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
     }

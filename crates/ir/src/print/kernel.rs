@@ -9,8 +9,11 @@ use crate::{Axis, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
 
-/// A kernel, from the block that is its root.
+/// A kernel, from the block that is its root, or its parts one after another.
 pub fn kernel(g: &Graph, root: Id) -> String {
+    if *g.op(root) == Op::Parts {
+        return g.src(root).iter().map(|&part| kernel(g, part)).collect();
+    }
     let order = g.toposort(&[root]);
     let mut p = Printer {
         g,

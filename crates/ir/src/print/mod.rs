@@ -119,6 +119,9 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Block => "block".into(),
         Op::Prefetch(level) => format!("prefetch {level}"),
         Op::Barrier => "barrier".into(),
+        Op::Wait => "wait".into(),
+        Op::Trigger => "trigger".into(),
+        Op::Parts => "parts".into(),
         Op::LaneXor(mask) => format!("lane xor {mask}"),
         Op::Fragment { transposed: false } => "fragment".into(),
         Op::Fragment { transposed: true } => "transposed fragment".into(),
@@ -156,6 +159,7 @@ fn axis_name(axis: Axis) -> &'static str {
 fn space_name(space: Space) -> &'static str {
     match space {
         Space::Input => "in",
+        Space::Weight => "weight",
         Space::Output => "out",
         Space::Task => "scratch",
         Space::Shared => "shared",

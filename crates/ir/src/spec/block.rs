@@ -5,6 +5,9 @@
 //! These rules are about the text, so they refuse some kernels that would be right: what depends on an accumulator
 //! counts as different in every lane. That different statements write different elements, and one statement only what
 //! its thread alone touches, is what the interpreter checks.
+//!
+//! A kernel that waits for the launches before it does so once, with all threads, outside of loops and branches; what
+//! comes before that in the text touches weights and scratch only.
 
 use super::{SpecError, describe, require};
 use crate::{Axis, Graph, Id, Op};
@@ -33,7 +36,8 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
             _ => Same::Block,
         };
         let exchanges = matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct);
-        threads |= exchanges || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane) | Op::Barrier);
+        let alone = matches!(g.op(id), Op::Barrier | Op::Wait | Op::Trigger);
+        threads |= exchanges || alone || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane));
         same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
         if exchanges || g.src(id).iter().any(|s| shuffles.contains(s)) {
             shuffles.insert(id);
@@ -43,7 +47,39 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
         return Ok(());
     }
     let mut walk = Walk { g, same, shuffles, since: Touched::default() };
-    walk.statements(g.src(root), Same::Block)
+    walk.statements(g.src(root), Same::Block)?;
+    check_waits(g, root, order)
+}
+
+/// Checks what comes before a kernel waits, if it does.
+fn check_waits(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecError> {
+    let broken = |id: Id, rule: &str| Err(SpecError { node: describe(g, id), rule: rule.into() });
+    let top = g.src(root);
+    for op in [Op::Wait, Op::Trigger] {
+        let Some(&id) = order.iter().find(|&&id| *g.op(id) == op) else { continue };
+        // Equal statements are one node.
+        if top.iter().filter(|&&s| s == id).count() != 1 || inside(g, top, id) {
+            return broken(id, "it must be there once, outside of loops and branches");
+        }
+    }
+    let Some(wait) = top.iter().position(|&s| *g.op(s) == Op::Wait) else { return Ok(()) };
+    for id in g.toposort(&top[..wait]) {
+        if let Op::Buffer { space, .. } = *g.op(id)
+            && !space.is_early()
+        {
+            return broken(id, "it is touched before the launches before this one are waited for");
+        }
+    }
+    Ok(())
+}
+
+/// Whether a statement lies inside of some of these.
+fn inside(g: &Graph, statements: &[Id], id: Id) -> bool {
+    statements.iter().any(|&s| match g.op(s) {
+        Op::Block => g.src(s).contains(&id) || inside(g, g.src(s), id),
+        Op::Loop | Op::If => g.src(s)[1..].contains(&id) || inside(g, &g.src(s)[1..], id),
+        _ => false,
+    })
 }
 
 /// Scratch that was touched since the last barrier.

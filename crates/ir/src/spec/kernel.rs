@@ -1,18 +1,25 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type, WARP};
+use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Type, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
-/// Checks the kernel whose statements are those of the block `root`.
+/// Checks the kernel whose statements are those of the block `root`, or the kernels that are its parts.
 ///
 /// # Errors
 /// The first node that breaks a rule: nodes by themselves in topological order,
 /// then what depends on the place of a statement, in the order of the text.
 pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
-    let order = g.toposort(&[root]);
     let broken = |id: Id| move |rule: String| SpecError { node: describe(g, id), rule };
+    if *g.op(root) == Op::Parts {
+        let parts = g.src(root);
+        parts.iter().try_for_each(|&part| check_kernel(g, part))?;
+        let equal = parts.windows(2).all(|pair| warps(g, pair[0]) == warps(g, pair[1]));
+        return require(equal && parts.len() > 1, || "its parts are several, with equally many warps".into())
+            .map_err(broken(root));
+    }
+    let order = g.toposort(&[root]);
     require(*g.op(root) == Op::Block, || "a kernel is a block".into()).map_err(broken(root))?;
     let ranges = ranges_of(g, &order);
     let mut task = None;
@@ -37,6 +44,13 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
     let mut walk = Walk { g, ranges: &ranges, scope, set: FxHashSet::default() };
     walk.statements(&[root])?;
     super::block::check_block(g, root, &order)
+}
+
+/// The warps of a block of a kernel.
+fn warps(g: &Graph, root: Id) -> Option<i64> {
+    let all = g.toposort(&[root]);
+    let range = all.into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Warp)))?;
+    g.as_int(g.src(range)[0])
 }
 
 /// Checks the scalar expressions of a kernel before it has statements: the
@@ -122,7 +136,10 @@ fn is_known_at_launch(g: &Graph, id: Id) -> bool {
 }
 
 fn is_statement(op: &Op) -> bool {
-    matches!(op, Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch(_) | Op::Barrier)
+    matches!(
+        op,
+        Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch(_) | Op::Barrier | Op::Wait | Op::Trigger
+    )
 }
 
 /// Rules of a node that do not depend on where it is used.
@@ -182,7 +199,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require(count == 3 || count == 4, || format!("it must have 3 or 4 sources, not {count}"))?;
             scalar(1, DType::Index, "the index")?;
             let (base, value) = (ty_of(0).base, ty_of(2));
-            let input = matches!(g.op(n.src[0]), Op::Buffer { space: Space::Input, .. });
+            let input = matches!(g.op(n.src[0]), Op::Buffer { space, .. } if space.is_read_only());
             require(!input, || "an input cannot be written".into())?;
             require(base == value.base || base == DType::U8, || format!("{value} cannot be stored to {base}"))?;
             match count {
@@ -221,7 +238,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require((1..=3).contains(level), || format!("there is no cache of level {level}"))?;
             scalar(1, DType::Index, "the index")
         }
-        Op::Barrier => require_sources(g, id, 0),
+        Op::Barrier | Op::Wait | Op::Trigger => require_sources(g, id, 0),
         Op::LaneXor(mask) => {
             require_sources(g, id, 1)?;
             require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;

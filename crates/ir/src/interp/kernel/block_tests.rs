@@ -220,3 +220,56 @@ fn all_threads_come_to_a_barrier_and_all_lanes_to_a_shuffle() {
         }
     }
 }
+
+#[test]
+fn what_other_launches_write_is_touched_after_the_wait() {
+    // out[i] = weight[i] + in[i]
+    let kernel = |space: Space, wait: bool, late: bool| {
+        let mut b = Block::new(1);
+        let (thread, out) = (b.thread, b.output());
+        let (first, second) = (b.g.buffer(2, space, DType::F32, 0), b.g.buffer(3, Space::Input, DType::F32, 0));
+        let acc = b.g.make(Op::Acc(0), DType::F32, vec![], vec![]);
+        let early = b.g.load(first, thread, 1);
+        let early = b.statement(Op::Set, vec![acc, early]);
+        let trigger = b.statement(Op::Trigger, vec![]);
+        b.body.extend([trigger, early]);
+        let other = b.g.load(second, thread, 1);
+        let sum = b.g.add(acc, other);
+        let waits = b.statement(Op::Wait, vec![]);
+        b.body.extend((wait && !late).then_some(waits));
+        b.store(out, thread, sum);
+        b.body.extend((wait && late).then_some(waits));
+        b
+    };
+    let run = |mut b: Block| {
+        let (mut out, numbers) = (vec![0; 128], bytes_of_floats(32));
+        let kernel = b.kernel()?;
+        let mut buffers = Buffers::new().write(1, &mut out).read(2, &numbers).read(3, &numbers);
+        kernel.run(&mut buffers, &Vars::new(), 0..1)?;
+        Ok::<_, KernelError>(f32::from_le_bytes(out[20..24].try_into().unwrap()))
+    };
+    assert_eq!(run(kernel(Space::Weight, true, false)), Ok(10.0));
+    assert_eq!(run(kernel(Space::Input, false, false)), Ok(10.0), "a kernel that does not wait comes after all others");
+    assert!(kernel(Space::Input, true, false).broken().contains("before the launches before this one"));
+    assert!(kernel(Space::Weight, true, true).broken().contains("before the launches before this one"));
+}
+
+#[test]
+fn a_kernel_waits_once_and_with_all_threads() {
+    let mut b = Block::new(2);
+    let (one, warp, out, zero) = (b.g.int(1), b.warp, b.output(), b.g.float(0.0));
+    let wait = b.statement(Op::Wait, vec![]);
+    let first = b.g.binary(BinOp::Lt, warp, one);
+    let branch = b.statement(Op::If, vec![first, wait]);
+    b.body.push(branch);
+    let thread = b.thread;
+    b.store(out, thread, zero);
+    assert!(b.broken().contains("outside of loops and branches"));
+    b.body.extend([wait, wait]);
+    b.store(out, thread, zero);
+    assert!(b.broken().contains("there once"));
+}
+
+fn bytes_of_floats(n: usize) -> Vec<u8> {
+    (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect()
+}

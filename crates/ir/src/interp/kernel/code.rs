@@ -33,6 +33,8 @@ pub(super) struct Code {
     pub lane: Option<Reg>,
     /// Threads that run a task together; 1 if there are neither warps nor lanes.
     pub threads: usize,
+    /// Whether the launches before it are waited for.
+    pub waits: bool,
     /// Computes the number of tasks.
     pub extent: Option<Reg>,
     /// What depends on variables only: run once.
@@ -69,6 +71,7 @@ pub(super) enum Stmt {
     Store { code: Vec<Inst>, access: Access, value: Reg, condition: Option<(Reg, u32)> },
     Set { code: Vec<Inst>, moves: Vec<Move> },
     Barrier { site: Site },
+    Wait,
 }
 
 /// Consecutive elements of a buffer.
@@ -369,7 +372,7 @@ impl Stmt {
     pub fn place(&mut self, bases: Bases) {
         let all = |code: &mut Vec<Inst>| code.iter_mut().for_each(|i| i.place(bases));
         match self {
-            Stmt::Barrier { .. } => {}
+            Stmt::Barrier { .. } | Stmt::Wait => {}
             Stmt::Loop { code, extent, head, body, .. } => {
                 all(code);
                 all(head);

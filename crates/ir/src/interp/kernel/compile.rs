@@ -148,6 +148,7 @@ impl Compiler<'_> {
                     }
                     self.scopes[0].values.insert(id, reg);
                 }
+                Op::Wait => self.code.waits = true,
                 Op::Var { name, min, max } => {
                     let dst = self.keep(Class::Index, 1);
                     self.code.vars.push(Variable { name: name.clone(), min: *min, max: *max, dst });
@@ -347,6 +348,7 @@ impl Compiler<'_> {
             }
             Op::Set => Some(self.set(src)),
             Op::Barrier => Some(Stmt::Barrier { site: self.site(id) }),
+            Op::Wait => Some(Stmt::Wait),
             Op::Loop => Some(self.enter_loop(src)),
             Op::If => {
                 let condition = self.value(src[0]);

@@ -54,7 +54,7 @@ mod warp;
 
 use super::{Fault, VarError, Vars};
 use crate::spec::{SpecError, check_kernel};
-use crate::{Graph, Id};
+use crate::{Graph, Id, Op};
 use std::ops::Range;
 
 /// Bytes behind the end of an input that may be read: they are poison.
@@ -136,6 +136,16 @@ pub enum KernelError {
         /// The index, in elements of the buffer.
         index: i64,
     },
+    /// A load or store of what other launches write or read, before those are waited for.
+    #[error("task {task}: {node}: {buffer} is touched before the launches before this one are waited for")]
+    Early {
+        /// The task that was running.
+        task: i64,
+        /// The load or store.
+        node: String,
+        /// Its buffer.
+        buffer: String,
+    },
     /// Arithmetic without a result.
     #[error("task {task}: {node}: {fault}")]
     Fault {
@@ -192,17 +202,19 @@ impl<'a> Buffers<'a> {
 /// A kernel ready to run.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    code: code::Code,
+    /// Kernels whose tasks follow each other.
+    parts: Vec<code::Code>,
 }
 
 impl Kernel {
-    /// Compiles the kernel whose statements are those of the block `root`.
+    /// Compiles the kernel whose statements are those of the block `root`, or whose parts are its sources.
     ///
     /// # Errors
     /// [`KernelError::Spec`] if it breaks the grammar of kernels.
     pub fn compile(g: &Graph, root: Id) -> Result<Kernel, KernelError> {
         check_kernel(g, root)?;
-        Ok(Kernel { code: compile::compile(g, root)? })
+        let parts = if *g.op(root) == Op::Parts { g.src(root) } else { &[root] };
+        Ok(Kernel { parts: parts.iter().map(|&part| compile::compile(g, part)).collect::<Result<_, _>>()? })
     }
 
     /// Runs some of the tasks, in ascending order.
@@ -211,17 +223,24 @@ impl Kernel {
     /// A missing buffer or variable, and whatever a task does wrong; the
     /// outputs then hold what was written until that moment.
     pub fn run(&self, buffers: &mut Buffers<'_>, vars: &Vars, tasks: Range<i64>) -> Result<(), KernelError> {
-        match self.code.threads {
-            1 => run::Machine::<true>::new(&self.code, buffers, vars)?.run(tasks),
-            _ => run::Machine::<false>::new(&self.code, buffers, vars)?.run(tasks),
+        let mut first = 0;
+        for code in &self.parts {
+            let count = if self.parts.len() > 1 { run::task_count(code, vars)? } else { i64::MAX };
+            let own = (tasks.start - first).max(0)..(tasks.end - first).min(count);
+            match code.threads {
+                1 => run::Machine::<true>::new(code, buffers, vars)?.run(own)?,
+                _ => run::Machine::<false>::new(code, buffers, vars)?.run(own)?,
+            }
+            first += count;
         }
+        Ok(())
     }
 
-    /// The number of tasks: the extent of the task range, 1 if there is none.
+    /// The number of tasks: the extent of the task range, 1 if there is none; those of all parts.
     ///
     /// # Errors
     /// A missing variable.
     pub fn tasks(&self, vars: &Vars) -> Result<i64, KernelError> {
-        run::task_count(&self.code, vars)
+        self.parts.iter().map(|code| run::task_count(code, vars)).sum()
     }
 }

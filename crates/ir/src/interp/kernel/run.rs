@@ -30,6 +30,8 @@ pub(super) struct Machine<'k, 'b, 'a, const ONE: bool> {
     set: Vec<bool>,
     /// Threads that run the present statement.
     active: Vec<bool>,
+    /// Whether the launches before this one are known to be over.
+    waited: bool,
     scratch: Vec<Vec<u8>>,
     /// Who touched the scratch since the last barrier, if a block has several threads.
     races: Vec<Races>,
@@ -122,6 +124,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
             indices: repeated(&code.indices, width),
             set: vec![false; code.accs * width],
             active: vec![true; width],
+            waited: true,
             scratch: code.scratch.iter().map(|&n| vec![0; n]).collect(),
             races: code.scratch.iter().map(|&n| Races::new(if width > 1 { n } else { 0 })).collect(),
             buffers,
@@ -148,6 +151,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
         for task in tasks {
             self.task = task;
             self.set.fill(false);
+            self.waited = !self.code.waits;
             self.scratch.iter_mut().for_each(|s| memory::poison(s));
             self.races.iter_mut().for_each(Races::barrier);
             if let Some(r) = self.code.task {
@@ -209,6 +213,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     }
                     self.races.iter_mut().for_each(Races::barrier);
                 }
+                Stmt::Wait => self.waited = true,
             }
         }
         Ok(())
@@ -542,6 +547,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
         let (w, n) = (self.width(), access.lanes);
         let index = self.indices[access.index as usize * w + thread];
         let buffer = &self.code.buffers[access.buffer as usize];
+        self.check_waited(access)?;
         let bytes: &[u8] = match (buffer.space, &self.buffers.slots.get(buffer.slot as usize)) {
             (Space::Task | Space::Shared, _) => &self.scratch[buffer.slot as usize],
             (_, Some(Slot::Read(bytes))) => bytes,
@@ -549,7 +555,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
             _ => &[],
         };
         let size = n as usize * access.ty.bytes();
-        let spare = if buffer.space == Space::Input { SLACK } else { 0 };
+        let spare = if buffer.space.is_read_only() { SLACK } else { 0 };
         let range = byte_range(buffer, index, size).filter(|r| r.end <= bytes.len() + spare);
         let Some(range) = range else { return Err(self.out_of_bounds(access, index, bytes.len())) };
         self.check_alignment(access, index, &range)?;
@@ -601,6 +607,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
         let index = self.indices[access.index as usize * w + thread];
         let code = self.code;
         let buffer = &code.buffers[access.buffer as usize];
+        self.check_waited(access)?;
         let each = ty.bytes();
         let masked = masks.contains(&0);
         // Lanes that are switched off may lie outside.
@@ -645,6 +652,16 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing but weights and scratch is touched before the launches before this one are waited for.
+    fn check_waited(&self, access: &Access) -> Result<(), KernelError> {
+        let buffer = &self.code.buffers[access.buffer as usize];
+        if self.waited || buffer.space.is_early() {
+            return Ok(());
+        }
+        let (node, buffer) = (self.text(access.site), buffer.name.clone());
+        Err(KernelError::Early { task: self.task, node, buffer })
     }
 
     /// Threads of a block load and store whole words at multiples of their size.
