@@ -3,13 +3,14 @@
 //! A task is a block; what a task keeps (its stashes) lies in shared memory, and the threads of the block divide the
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
-//! and warps, `dot` finds packed integer dots, [`align`] makes loads that a thread can do, `sync` adds barriers, and
+//! and warps, `fold` keeps the carriers of a loop in registers, `dot` finds packed integer dots, [`align`] makes loads that a thread can do, `sync` adds barriers, and
 //! [`planes`] makes weights lie so that a lane can read 16 bytes of them at once. What comes before (the rewrites, the
 //! schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
 mod cut;
 mod dot;
+mod fold;
 pub mod plan;
 pub mod planes;
 mod reduce;

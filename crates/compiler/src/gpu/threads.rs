@@ -2,7 +2,7 @@
 
 use crate::gpu::plan::Plan;
 use crate::kernel::emitter::Emitter;
-use crate::lower::{Item, Nest};
+use crate::lower::{Item, Nest, Phase};
 use ir::index::{self, bounds};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
 use rustc_hash::FxHashMap;
@@ -44,7 +44,7 @@ impl Threads {
     }
 
     /// Number of this thread in its block.
-    fn number(&self, g: &mut Graph) -> Id {
+    pub(super) fn number(&self, g: &mut Graph) -> Id {
         let lanes = g.int(WARP as i64);
         let at = g.mul(self.warp, lanes);
         g.add(at, self.lane)
@@ -55,7 +55,7 @@ impl Emitter<Threads> {
     /// For a nest, in as many warps as it has work for.
     pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan) -> Tiler {
         let tasks = bounds(g, nest.tasks).0;
-        let most = nest.phases.iter().flat_map(|p| &p.items).map(|i| elements(g, i)).max().unwrap_or(0);
+        let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
         let plan = plan.for_blocks(tasks, most);
         let (warps, lanes) = (g.int(plan.warps), g.int(WARP as i64));
         let mut t = Emitter::new((), nest, vec![]);
@@ -122,6 +122,15 @@ impl Emitter<Threads> {
         let at = index::unflatten(g, &extents[first..], e);
         Shares { outer, has, at: dims[first..].iter().copied().zip(at).collect() }
     }
+}
+
+/// Elements that the largest item of a phase computes with, at most.
+fn work(g: &mut Graph, phase: &Phase) -> i64 {
+    let steps = phase.serial.map_or(1, |r| {
+        let extent = g.src(r)[0];
+        bounds(g, extent).1
+    });
+    phase.items.iter().map(|i| elements(g, i)).max().unwrap_or(0).saturating_mul(steps)
 }
 
 /// Elements that an item computes with, at most.
