@@ -208,8 +208,10 @@ pub enum Numerics {
 /// How steps are sent to a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sending {
-    /// As one graph
+    /// As one graph, in which kernels begin before those that they wait for are over, where the card can
     Graph,
+    /// As one graph, in which they do not
+    PlainGraph,
     /// Kernel after kernel, each waited for: a failure names its kernel
     OneByOne,
 }

@@ -180,6 +180,7 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
     cpu.stop_compiling.clone_from(&stop_compiling);
     let sending = match flags.sending {
         Sending::Graph => cuda::replay::Sending::Graph,
+        Sending::PlainGraph => cuda::replay::Sending::PlainGraph,
         Sending::OneByOne => cuda::replay::Sending::OneByOne,
     };
     let nvrtc = flags.nvrtc.clone();

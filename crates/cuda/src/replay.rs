@@ -2,7 +2,9 @@
 //!
 //! Everything that changes from step to step lies in memory, so a graph is made once for each combination of the values of
 //! the program's variables, when it is first needed, and replayed from then on. Launches of a stage depend on those of the
-//! stage before, and on nothing else.
+//! stage before, and on nothing else. Where the card can, kernels that wait themselves begin before those that they depend
+//! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
+//! every other, so whatever came earlier is over too.
 
 use crate::driver::{Context, pointer};
 use crate::kernels::Loaded;
@@ -23,9 +25,11 @@ const MOST_GRAPHS: usize = 64;
 /// How a step is sent to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// As one graph.
+    /// As one graph, in which kernels begin early where the card can.
     #[default]
     Graph,
+    /// As one graph, in which every kernel begins when those that it depends on have ended.
+    PlainGraph,
     /// Kernel after kernel: a kernel that fails is the one that was sent last.
     OneByOne,
 }
@@ -53,6 +57,8 @@ unsafe impl Send for Replay {}
 /// A launch with all of its arguments.
 struct Call {
     function: sys::CUfunction,
+    /// Whether it waits itself for what it depends on.
+    waits: bool,
     blocks: u32,
     threads: u32,
     shared: u32,
@@ -151,6 +157,7 @@ impl Replay {
         let too_many = |_| Error::TaskCount { program: self.program.name.clone(), origin: launch.origin.clone() };
         Ok(Call {
             function: self.loaded.functions[launch.kernel],
+            waits: geometry.waits,
             blocks: i32::try_from(blocks).map_err(too_many)? as u32,
             threads: geometry.threads as u32,
             shared: geometry.shared_bytes as u32,
@@ -176,7 +183,8 @@ impl Replay {
     }
 
     fn add_nodes<'a>(&self, graph: sys::CUgraph, stages: impl Iterator<Item = &'a [(usize, Call)]>) -> Result<()> {
-        let mut before: Vec<sys::CUgraphNode> = vec![];
+        let early = self.sending == Sending::Graph && self.context.card.launches_early();
+        let mut before: Vec<(sys::CUgraphNode, bool)> = vec![];
         for stage in stages {
             let mut nodes = vec![];
             for (_, call) in stage {
@@ -198,15 +206,42 @@ impl Replay {
                 };
                 self.context.call("cuGraphAddKernelNode", |_| {
                     // SAFETY: see `graph`.
-                    unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, before.as_ptr(), before.len(), &params) }
+                    unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, std::ptr::null(), 0, &params) }
                 })?;
-                nodes.push(node);
+                self.depend(graph, &before, node, early && call.waits)?;
+                nodes.push((node, call.waits));
             }
             if !nodes.is_empty() {
                 before = nodes;
             }
         }
         Ok(())
+    }
+
+    /// Makes a node depend on others. Those that trigger it themselves let it begin early, if it waits for them.
+    fn depend(
+        &self,
+        graph: sys::CUgraph,
+        before: &[(sys::CUgraphNode, bool)],
+        node: sys::CUgraphNode,
+        early: bool,
+    ) -> Result<()> {
+        let from: Vec<sys::CUgraphNode> = before.iter().map(|(node, _)| *node).collect();
+        let to = vec![node; from.len()];
+        let edge = |&(_, triggers): &(_, bool)| {
+            let programmatic = early && triggers;
+            sys::CUgraphEdgeData {
+                from_port: u8::from(programmatic),
+                to_port: 0,
+                type_: u8::from(programmatic),
+                reserved: [0; 5],
+            }
+        };
+        let edges: Vec<sys::CUgraphEdgeData> = before.iter().map(edge).collect();
+        self.context.call("cuGraphAddDependencies", |_| {
+            // SAFETY: see `graph`; the lists have this length.
+            unsafe { sys::cuGraphAddDependencies_v2(graph, from.as_ptr(), to.as_ptr(), edges.as_ptr(), from.len()) }
+        })
     }
 
     fn launch(&self, call: &Call) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::gpu::plan::Plan;
 use crate::kernel::emitter::Emitter;
-use crate::lower::{Item, Nest};
+use crate::lower::{Item, Nest, Phase};
 use ir::index::{self, bounds};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
 use rustc_hash::FxHashMap;
@@ -44,7 +44,7 @@ impl Threads {
     }
 
     /// Number of this thread in its block.
-    fn number(&self, g: &mut Graph) -> Id {
+    pub(super) fn number(&self, g: &mut Graph) -> Id {
         let lanes = g.int(WARP as i64);
         let at = g.mul(self.warp, lanes);
         g.add(at, self.lane)
@@ -125,8 +125,17 @@ impl Emitter<Threads> {
 /// Warps that a block of a nest has work for.
 pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
     let tasks = bounds(g, nest.tasks).0;
-    let most = nest.phases.iter().flat_map(|p| &p.items).map(|i| elements(g, i)).max().unwrap_or(0);
+    let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
     plan.for_blocks(tasks, most).warps
+}
+
+/// Elements that the largest item of a phase computes with, at most.
+fn work(g: &mut Graph, phase: &Phase) -> i64 {
+    let steps = phase.serial.map_or(1, |r| {
+        let extent = g.src(r)[0];
+        bounds(g, extent).1
+    });
+    phase.items.iter().map(|i| elements(g, i)).max().unwrap_or(0).saturating_mul(steps)
 }
 
 /// Elements that an item computes with, at most.

@@ -6,33 +6,58 @@
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | thread map | no sum: one thread an element |
+//! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::plan::Plan;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{dot, early, reduce, sync};
+use crate::gpu::{dot, early, fold, reduce, sync};
 use crate::kernel::body::{Body, Way};
-use crate::kernel::emitter::{block, phases};
+use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, outside, replace};
-use crate::lower::{Item, Nest, identity};
+use crate::lower::{Item, Nest, Phase, identity};
 use ir::index::{Linear, bounds};
 use ir::{Graph, Id, Op, ReduceOp};
+use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut ways = vec![];
-    let root = phases(g, nest, |g, item, out| {
-        let item = t.in_shared(g, item);
-        let (path, stmts) = statements(&mut t, g, &item);
-        ways.push(Way { path, no_dot: None });
-        out.extend(stmts);
-    });
+    let mut root = vec![];
+    for (n, phase) in nest.phases.iter().enumerate() {
+        let elsewhere = read_outside(&t, g, nest, n);
+        if let Some(stmts) = fold::in_registers(&mut t, g, phase, &elsewhere) {
+            ways.extend(phase.items.iter().map(|_| Way { path: "fold in registers", no_dot: None }));
+            root.extend(stmts);
+            continue;
+        }
+        let mut body = vec![];
+        for item in &phase.items {
+            let item = t.in_shared(g, item);
+            let (path, stmts) = statements(&mut t, g, &item);
+            ways.push(Way { path, no_dot: None });
+            body.extend(stmts);
+        }
+        match phase.serial {
+            Some(r) => root.push(make_loop(g, r, body)),
+            None => root.extend(body),
+        }
+    }
     let (mut all, rest) = early::loads_first(&mut t, g, root);
     let rest = sync::synchronise(g, rest);
     all.extend(t.only(g, nest.wanted, rest));
     let root = block(g, all);
     let paths = ways.iter().map(|way| way.path).collect();
     Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }
+}
+
+/// The scratch that all phases but one read, where it lies here.
+fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSet<Id> {
+    let others = nest.phases.iter().enumerate().filter(|(n, _)| *n != phase).map(|(_, phase)| phase);
+    let items: Vec<Item> = others.flat_map(|p: &Phase| &p.items).map(|i| t.in_shared(g, i)).collect();
+    let mut loads = vec![];
+    items.iter().for_each(|i| collect_loads(g, i.value, &mut loads));
+    loads.into_iter().map(|l| g.src(l)[0]).collect()
 }
 
 /// The path that an item takes, and its statements.

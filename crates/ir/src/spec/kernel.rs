@@ -1,7 +1,7 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Type, WARP};
+use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type, WARP};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 

@@ -1,0 +1,290 @@
+//! Folds whose loop only merges what lies in memory: the carriers are kept in registers.
+//!
+//! A step of such a loop reads the next part, and each element of the widest carrier needs nothing of the others but
+//! what narrower carriers hold for all of them. So one thread has an element of the widest carrier, and its own copy of
+//! the narrower ones; nothing is exchanged while the loop runs. Where a block has more threads than elements, groups of
+//! threads share the steps out, and what they have is merged in their order by the merge of the fold itself.
+
+use crate::gpu::threads::Tiler;
+use crate::kernel::expression::{collect_loads, depends, has_reduction, outside};
+use crate::lower::{Item, Phase};
+use ir::index::{self, Linear};
+use ir::{BinOp, Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What a stash holds after a round of the loop.
+struct Kept {
+    dims: Vec<Id>,
+    index: Id,
+    value: Id,
+}
+
+/// A value that goes from round to round.
+struct Carrier {
+    buffer: Id,
+    /// Its element that a thread has, by the dimensions of the widest carrier.
+    at: Id,
+    /// What it becomes, by loads of carriers and of the next part.
+    next: Id,
+    /// The load of its own next part.
+    part: Id,
+}
+
+/// Statements of a serial phase with its carriers in registers, if it can have them there; `elsewhere` are the buffers
+/// that other phases read.
+pub(super) fn in_registers(t: &mut Tiler, g: &mut Graph, phase: &Phase, elsewhere: &FxHashSet<Id>) -> Option<Vec<Id>> {
+    let serial = phase.serial?;
+    let items: Vec<Item> = phase.items.iter().map(|i| t.in_shared(g, i)).collect();
+    if items.iter().any(|i| has_reduction(g, i.value)) {
+        return None;
+    }
+    let kept = after_a_round(g, &items)?;
+    let widest = items.iter().filter(|i| elsewhere.contains(&i.buffer)).max_by_key(|i| length(g, &i.dims))?;
+    let dims = widest.dims.clone();
+    let carriers = carriers(g, &kept, widest, serial)?;
+    let lost = |b: &&Id| elsewhere.contains(b) && carriers.iter().all(|c| c.buffer != **b);
+    if kept.keys().any(|b| lost(&b)) {
+        return None;
+    }
+    Some(statements(t, g, serial, &dims, &carriers))
+}
+
+/// Number of elements, 0 if it is not known.
+fn length(g: &Graph, dims: &[Id]) -> i64 {
+    dims.iter().map(|&d| g.as_int(g.src(d)[0]).unwrap_or(0)).product()
+}
+
+/// What each stash that the items write holds at the end, in terms of what it held before.
+fn after_a_round(g: &mut Graph, items: &[Item]) -> Option<FxHashMap<Id, Kept>> {
+    let mut kept: FxHashMap<Id, Kept> = FxHashMap::default();
+    for item in items {
+        if !matches!(g.op(item.buffer), Op::Buffer { space, .. } if space.is_scratch()) {
+            return None;
+        }
+        let value = resolved(g, &kept, item.value, &item.dims)?;
+        kept.insert(item.buffer, Kept { dims: item.dims.clone(), index: item.index, value });
+    }
+    Some(kept)
+}
+
+/// An expression with what stashes hold in place of loads of them.
+fn resolved(g: &mut Graph, kept: &FxHashMap<Id, Kept>, value: Id, dims: &[Id]) -> Option<Id> {
+    let mut loads = vec![];
+    collect_loads(g, value, &mut loads);
+    let mut map = FxHashMap::default();
+    for load in loads {
+        let (buffer, at) = (g.src(load)[0], g.src(load)[1]);
+        if let Some(k) = kept.get(&buffer) {
+            map.insert(load, held(g, k, at, dims)?);
+        }
+    }
+    Some(g.substitute(value, &mut map))
+}
+
+/// What a stash holds at an index, which is an expression of `dims`.
+fn held(g: &mut Graph, kept: &Kept, at: Id, dims: &[Id]) -> Option<Id> {
+    let mut map: FxHashMap<Id, Id> = match kept.dims[..] {
+        [] => return Some(kept.value),
+        [one] if one == kept.index => FxHashMap::from_iter([(one, at)]),
+        _ if kept.dims.len() == dims.len() => kept.dims.iter().copied().zip(dims.iter().copied()).collect(),
+        _ => return None,
+    };
+    let index = g.substitute(kept.index, &mut map);
+    same_index(g, index, at).then(|| g.substitute(kept.value, &mut map))
+}
+
+fn same_index(g: &Graph, a: Id, b: Id) -> bool {
+    let sorted = |id: Id| {
+        let Linear { mut terms, constant } = Linear::of(g, id);
+        terms.sort_unstable();
+        (terms, constant)
+    };
+    sorted(a) == sorted(b)
+}
+
+/// The carriers that the widest one needs, itself first: every one at one index, and each with a part of its own.
+fn carriers(g: &mut Graph, kept: &FxHashMap<Id, Kept>, widest: &Item, serial: Id) -> Option<Vec<Carrier>> {
+    let mut found: Vec<(Id, Id, Id)> = vec![(widest.buffer, widest.index, kept[&widest.buffer].value)];
+    let mut next = 0;
+    while next < found.len() {
+        let mut loads = vec![];
+        collect_loads(g, found[next].2, &mut loads);
+        next += 1;
+        for load in loads {
+            let (buffer, at) = (g.src(load)[0], g.src(load)[1]);
+            let Some(k) = kept.get(&buffer) else { continue };
+            match found.iter().find(|f| f.0 == buffer) {
+                Some(f) if same_index(g, f.1, at) => {}
+                Some(_) => return None,
+                None => {
+                    if !covers(g, k, at, &widest.dims) {
+                        return None;
+                    }
+                    let value = held(g, k, at, &widest.dims)?;
+                    found.push((buffer, at, value));
+                }
+            }
+        }
+    }
+    // The part of a carrier is the one that it alone adds to those of carriers that it needs.
+    let parts_of = |g: &Graph, value: Id| {
+        let mut loads = vec![];
+        collect_loads(g, value, &mut loads);
+        loads.retain(|&l| outside(g, l) && depends(g, l, serial));
+        loads
+    };
+    let mut left: Vec<(usize, Vec<Id>)> = (0..found.len()).map(|i| (i, parts_of(g, found[i].2))).collect();
+    let mut part: FxHashMap<usize, Id> = FxHashMap::default();
+    while !left.is_empty() {
+        let known: Vec<Id> = part.values().copied().collect();
+        let own = |parts: &[Id]| parts.iter().copied().filter(|p| !known.contains(p)).collect::<Vec<_>>();
+        let at = left.iter().position(|(_, parts)| own(parts).len() == 1)?;
+        let (carrier, parts) = left.remove(at);
+        part.insert(carrier, own(&parts)[0]);
+    }
+    let carriers = found.into_iter().enumerate();
+    Some(carriers.map(|(i, (buffer, at, next))| Carrier { buffer, at, next, part: part[&i] }).collect())
+}
+
+/// Whether the elements at this index are all of what a stash holds.
+fn covers(g: &Graph, kept: &Kept, at: Id, dims: &[Id]) -> bool {
+    match kept.dims[..] {
+        [] => true,
+        [one] => dims.contains(&at) && g.src(one)[0] == g.src(at)[0],
+        _ => false,
+    }
+}
+
+fn statements(t: &mut Tiler, g: &mut Graph, serial: Id, dims: &[Id], carriers: &[Carrier]) -> Vec<Id> {
+    let elements = length(g, dims);
+    let threads = t.target.plan.threads();
+    let groups = if elements > 0 && threads % elements == 0 { threads / elements } else { 1 };
+    if groups == 1 {
+        let shares = t.share(g, dims);
+        let (accs, body) = merged(t, g, serial, carriers, &shares.at, None);
+        let mut body = body;
+        body.extend(kept_again(t, g, dims, carriers, &shares.at, &accs));
+        let body = t.only(g, shares.has, body);
+        return t.nest(g, &shares.outer, body);
+    }
+    let number = t.target.number(g);
+    let (n, count) = (g.int(elements), g.int(groups));
+    let (element, group) = (g.binary(BinOp::Mod, number, n), g.binary(BinOp::Div, number, n));
+    let extents: Vec<Id> = dims.iter().map(|&d| g.src(d)[0]).collect();
+    let place = |g: &mut Graph, element: Id| -> FxHashMap<Id, Id> {
+        dims.iter().copied().zip(index::unflatten(g, &extents, element)).collect()
+    };
+    let at = place(g, element);
+    let (accs, mut all) = merged(t, g, serial, carriers, &at, Some((group, count)));
+    // What the groups have, one after the other.
+    let mut parts = vec![];
+    for (c, &acc) in carriers.iter().zip(&accs) {
+        let part = t.stash(g, g.dtype(c.buffer), (elements * groups) as usize);
+        let store = t.store(g, part, number, acc);
+        all.push(store);
+        parts.push(part);
+    }
+    let at = place(g, number);
+    let load = |g: &mut Graph, part: Id, group: i64| {
+        let first = g.int(group * elements);
+        let i = g.add(first, number);
+        g.load(part, i, 1)
+    };
+    let begin = accs.iter().zip(&parts).map(|(&acc, &part)| (acc, load(g, part, 0))).collect();
+    let mut last = vec![t.set(g, begin)];
+    for group in 1..groups {
+        let next: Vec<Id> = parts.iter().map(|&part| load(g, part, group)).collect();
+        last.push(step(t, g, carriers, &at, &accs, |_, i| next[i]));
+    }
+    last.extend(kept_again(t, g, dims, carriers, &at, &accs));
+    let few = g.binary(BinOp::Lt, number, n);
+    all.extend(t.only(g, Some(few), last));
+    all
+}
+
+/// The loop with its carriers in registers: those, and its statements. Of several groups of threads, one takes every so
+/// many steps.
+fn merged(
+    t: &mut Tiler,
+    g: &mut Graph,
+    serial: Id,
+    carriers: &[Carrier],
+    at: &FxHashMap<Id, Id>,
+    group: Option<(Id, Id)>,
+) -> (Vec<Id>, Vec<Id>) {
+    let accs: Vec<Id> = carriers.iter().map(|c| t.acc(g, g.ty(c.next))).collect();
+    let begin = carriers.iter().zip(&accs).map(|(c, &acc)| {
+        let i = g.substitute(c.at, &mut at.clone());
+        (acc, g.load(c.buffer, i, 1))
+    });
+    let begin = begin.collect();
+    let mut all = vec![t.set(g, begin)];
+    let steps = g.src(serial)[0];
+    let (range, here) = match group {
+        None => (serial, serial),
+        Some((group, groups)) => {
+            let one = g.int(1);
+            let up = g.sub(groups, one);
+            let n = g.add(steps, up);
+            let n = g.sub(n, group);
+            let n = g.binary(BinOp::Div, n, groups);
+            let r = t.range(g, n);
+            let first = g.mul(r, groups);
+            (r, g.add(first, group))
+        }
+    };
+    let next: Vec<Id> = carriers
+        .iter()
+        .map(|c| {
+            let mut map = at.clone();
+            map.insert(serial, here);
+            g.substitute(c.part, &mut map)
+        })
+        .collect();
+    let round = step(t, g, carriers, at, &accs, |_, i| next[i]);
+    all.extend(t.nest(g, &[range], vec![round]));
+    (accs, all)
+}
+
+/// Merges a part into the carriers.
+fn step(
+    t: &mut Tiler,
+    g: &mut Graph,
+    carriers: &[Carrier],
+    at: &FxHashMap<Id, Id>,
+    accs: &[Id],
+    mut part: impl FnMut(&mut Graph, usize) -> Id,
+) -> Id {
+    let mut map: FxHashMap<Id, Id> = FxHashMap::default();
+    for (i, c) in carriers.iter().enumerate() {
+        map.insert(c.part, part(g, i));
+        let mut loads = vec![];
+        carriers.iter().for_each(|other| collect_loads(g, other.next, &mut loads));
+        for load in loads.into_iter().filter(|&l| g.src(l)[0] == c.buffer) {
+            map.insert(load, accs[i]);
+        }
+    }
+    let next: Vec<Id> = carriers.iter().map(|c| g.substitute(c.next, &mut map)).collect();
+    let pairs = accs.iter().zip(next).map(|(&acc, next)| (acc, g.substitute(next, &mut at.clone()))).collect();
+    t.set(g, pairs)
+}
+
+/// Stores of the carriers to where later phases read them: by the first of the threads that have the same.
+fn kept_again(
+    t: &mut Tiler,
+    g: &mut Graph,
+    dims: &[Id],
+    carriers: &[Carrier],
+    at: &FxHashMap<Id, Id>,
+    accs: &[Id],
+) -> Vec<Id> {
+    let zero = g.int(0);
+    let stores = carriers.iter().zip(accs).map(|(c, &acc)| {
+        let first = dims.iter().filter(|&&d| !depends(g, c.at, d)).map(|d| at[d]).collect::<Vec<_>>();
+        let first = first.into_iter().map(|i| g.binary(BinOp::Eq, i, zero)).collect::<Vec<_>>();
+        let first = first.into_iter().reduce(|a, b| g.binary(BinOp::And, a, b));
+        let i = g.substitute(c.at, &mut at.clone());
+        t.store_if(g, c.buffer, i, acc, first)
+    });
+    stores.collect()
+}
