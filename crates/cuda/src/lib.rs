@@ -147,7 +147,7 @@ impl Device for Cuda {
             (loaded, places)
         });
         let (loaded, places) = (loaded?, places?);
-        let replay = Replay::new(self.context.clone(), program, loaded, places, memory.id(), self.sending);
+        let replay = Replay::new(self.context.clone(), program, loaded, places, memory.id(), self.sending)?;
         Ok(Box::new(replay))
     }
 

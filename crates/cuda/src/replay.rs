@@ -1,12 +1,14 @@
-//! A step on the card: one graph, launched once.
+//! A step on the card: a graph that is replayed.
 //!
 //! Everything that changes from step to step lies in memory, so a graph is made once for each combination of the values of
-//! the program's variables, when it is first needed, and replayed from then on. Launches of a stage depend on those of the
+//! the program's variables, when it is first needed, and replayed from then on. Launching one takes the driver a third of a
+//! microsecond for each kernel, so a step is a few graphs in a row, the first of them small: the card works on one while the
+//! next is launched. Launches of a stage depend on those of the
 //! stage before, and on nothing else. Where the card can, kernels that wait themselves begin before those that they depend
 //! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
 //! every other, so whatever came earlier is over too.
 
-use crate::driver::{Context, pointer};
+use crate::driver::{Context, Event, pointer};
 use crate::kernels::Loaded;
 use crate::memory::send_inputs;
 use compiler::program::{BufferKind, Count, Kernel, Launch, Program};
@@ -19,8 +21,11 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Graphs that a program keeps at most; others are made anew.
-const MOST_GRAPHS: usize = 64;
+/// Steps whose graphs a program keeps at most; others are made anew.
+const MOST_STEPS: usize = 64;
+
+/// Stages of the first graphs of a step; the last one has the rest.
+const PIECES: [usize; 2] = [16, 64];
 
 /// How a step is sent to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +53,10 @@ pub struct Replay {
     /// Of each buffer.
     addresses: Vec<u64>,
     inputs: Vec<(u64, *mut u8, usize)>,
-    graphs: HashMap<Vec<i64>, Graph>,
+    /// The graphs of a step by the values of its variables.
+    steps: HashMap<Vec<i64>, Vec<Graph>>,
+    /// When the inputs of a step have been taken.
+    taken: Event,
 }
 
 // SAFETY: the pointers lead to inputs of the memory that a step borrows.
@@ -97,9 +105,21 @@ impl Replay {
         places: Vec<Place>,
         memory: u64,
         sending: Sending,
-    ) -> Replay {
-        let (addresses, inputs, graphs) = (vec![], vec![], HashMap::new());
-        Replay { context, program, loaded, sending, memory, places, bound_at: None, addresses, inputs, graphs }
+    ) -> Result<Replay> {
+        let (addresses, inputs, steps, taken) = (vec![], vec![], HashMap::new(), context.event()?);
+        Ok(Replay {
+            context,
+            program,
+            loaded,
+            sending,
+            memory,
+            places,
+            bound_at: None,
+            addresses,
+            inputs,
+            steps,
+            taken,
+        })
     }
 
     /// Checks the arguments of a step, looks addresses up if they have moved, and sends the inputs.
@@ -109,13 +129,14 @@ impl Replay {
         }
         validate::vars(&self.program, vars)?;
         if self.bound_at != Some(memory.moves()) {
-            self.graphs.clear();
+            self.steps.clear();
             self.addresses.clear();
             self.addresses.extend(self.places.iter().map(|place| memory.address(*place) as u64));
             self.inputs = inputs(&self.program, &self.places, memory);
             self.bound_at = Some(memory.moves());
         }
-        send_inputs(&self.context, &self.inputs)
+        send_inputs(&self.context, &self.inputs)?;
+        self.taken.record()
     }
 
     /// Scratch of all blocks of the launch that needs most.
@@ -267,13 +288,12 @@ impl Replay {
         })
     }
 
-    /// Nanoseconds of a graph, the second time that it runs.
-    fn time(&self, graph: &Graph) -> Result<u64> {
+    /// Nanoseconds of graphs in a row, the second time that they run.
+    fn time(&self, graphs: &[Graph]) -> Result<u64> {
         let (start, end) = (self.context.event()?, self.context.event()?);
         for _ in 0..2 {
             start.record()?;
-            // SAFETY: as in `send`.
-            self.context.call("cuGraphLaunch", |stream| unsafe { sys::cuGraphLaunch(graph.instance, stream) })?;
+            self.launch_graphs(graphs)?;
             end.record()?;
         }
         self.context.wait()?;
@@ -291,21 +311,34 @@ impl Replay {
             }
             return Ok(());
         }
-        if !self.graphs.contains_key(vars) {
+        if !self.steps.contains_key(vars) {
             let scratch = self.scratch(memory, vars)?;
             if self.bound_at != Some(memory.moves()) {
                 // Scratch has grown: graphs that use the old one are gone.
                 self.prepare(memory, vars)?;
             }
-            if self.graphs.len() >= MOST_GRAPHS {
-                self.graphs.clear();
+            if self.steps.len() >= MOST_STEPS {
+                self.steps.clear();
             }
-            let graph = self.graph(self.calls(vars, scratch)?.iter().map(Vec::as_slice))?;
-            self.graphs.insert(vars.to_vec(), graph);
+            let (calls, mut graphs) = (self.calls(vars, scratch)?, vec![]);
+            let mut rest = &calls[..];
+            for piece in PIECES.into_iter().chain([usize::MAX]) {
+                let (first, after) = rest.split_at(piece.min(rest.len()));
+                if !first.is_empty() {
+                    graphs.push(self.graph(first.iter().map(Vec::as_slice))?);
+                }
+                rest = after;
+            }
+            self.steps.insert(vars.to_vec(), graphs);
         }
-        let graph = self.graphs[vars].instance;
-        // SAFETY: the graph is alive; its buffers live in the memory that is lent to the step.
-        self.context.call("cuGraphLaunch", |stream| unsafe { sys::cuGraphLaunch(graph, stream) })
+        self.launch_graphs(&self.steps[vars])
+    }
+
+    fn launch_graphs(&self, graphs: &[Graph]) -> Result<()> {
+        graphs.iter().try_for_each(|graph| {
+            // SAFETY: the graph is alive; its buffers live in the memory that is lent to the step.
+            self.context.call("cuGraphLaunch", |stream| unsafe { sys::cuGraphLaunch(graph.instance, stream) })
+        })
     }
 
     /// Says which launch failed.
@@ -360,7 +393,8 @@ impl Executable for Replay {
 
     fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
         self.send(memory, vars)?;
-        self.context.wait()
+        // What comes out is waited for where it is read.
+        self.taken.wait()
     }
 
     /// Takes the time of every kernel apart: all its launches one after another, so that each reads its own weights, as
@@ -378,12 +412,12 @@ impl Executable for Replay {
             }
             let rounds = CHAIN.div_ceil(own.len());
             let graph = self.graph(own.iter().copied().cycle().take(rounds * own.len()))?;
-            let each = self.time(&graph)? / (rounds * own.len()) as u64;
+            let each = self.time(&[graph])? / (rounds * own.len()) as u64;
             own.iter().for_each(|call| times[call[0].0] = each);
         }
         // What the kernels left behind, out of order, is written anew.
         self.send(memory, vars)?;
-        let wall_ns = self.time(&self.graphs[vars])?;
+        let wall_ns = self.time(&self.steps[vars])?;
         Ok(profile(&self.program, vars, &times, wall_ns))
     }
 }

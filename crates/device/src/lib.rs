@@ -186,7 +186,8 @@ pub trait Executable: Send {
     fn report(&self) -> &CompileReport;
 
     /// Runs one step with these values of the program's variables. Allocates
-    /// nothing, but in the interpreter.
+    /// nothing, but in the interpreter. When it returns, inputs may be written for the next one; a device that works beside
+    /// the host may still be at it, and what is read from the memory then waits for it, and tells of its failure.
     ///
     /// # Errors
     /// [`Error::VariableCount`], [`Error::VariableRange`],
