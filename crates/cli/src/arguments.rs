@@ -10,11 +10,11 @@ use crate::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::ToolchainConfig;
 use devices::Choice;
-use model::tokenizer::Tokenizer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use text::tokenizer::Tokenizer;
 
 /// What the help ends with.
 const AFTER_HELP: &str = "\

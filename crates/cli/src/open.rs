@@ -18,9 +18,9 @@ use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::plan::{Bytes, Plan, TooLarge, file_bytes};
 use model::step::{Class, Variant};
-use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::tokenizer::Tokenizer;
 
 /// Positions of the cache when nothing is said.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -41,7 +41,7 @@ pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
 
 /// The tokenizer of a file.
 pub fn tokenizer(file: &Gguf, path: &Path) -> anyhow::Result<Tokenizer> {
-    model::vocabulary::tokenizer(file).with_context(|| path.display().to_string())
+    text::vocabulary::tokenizer(file).with_context(|| path.display().to_string())
 }
 
 /// The configuration of a file.

@@ -9,10 +9,10 @@ use crate::speaker::Speaker;
 use crate::terminal;
 use crate::tune::TuneFlag;
 use anyhow::Context;
-use model::sampler::SamplerConfig;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
+use text::sampler::SamplerConfig;
 
 /// What to run and how to choose tokens.
 #[derive(clap::Args, Debug)]

@@ -11,9 +11,7 @@ use crate::run::Sampling;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
-use model::chat::{ChatTemplate, Family};
 use model::engine::Sharing;
-use model::sampler::Sampler;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
 use model::step::{Class, Output, Variant};
 #[cfg(unix)]
@@ -21,6 +19,8 @@ use server::grammar::{Isolation, Program};
 use server::{Compat, Defaults, Facts, Model, Options, budget};
 use std::path::PathBuf;
 use std::time::Duration;
+use text::chat::{ChatTemplate, Family};
+use text::sampler::Sampler;
 
 /// Sequences at a time when nothing is said.
 const DEFAULT_PLACES: u16 = 4;

@@ -16,12 +16,12 @@ use anyhow::bail;
 use clap::ValueEnum;
 use gguf::plain;
 use model::generate::{Event, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
 use reference::{Reference, References};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use text::sampler::{Sampler, SamplerConfig};
 
 /// What every model goes on from.
 const PROMPT: &str = "Once upon a time, there was a";

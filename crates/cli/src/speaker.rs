@@ -9,15 +9,15 @@ use crate::run::Arguments;
 use crate::terminal;
 use crate::transcript::Transcript;
 use anyhow::{Context, bail};
-use model::chat::{ChatTemplate, Conversation, ReasoningSplitter};
 use model::generate::{self, Event, Finish, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
 use model::step::Class;
-use model::tokenizer::{Detokenizer, Tokenizer};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use text::chat::{ChatTemplate, Conversation, ReasoningSplitter};
+use text::sampler::{Sampler, SamplerConfig};
+use text::tokenizer::{Detokenizer, Tokenizer};
 
 /// A model that answers in text.
 pub struct Speaker {

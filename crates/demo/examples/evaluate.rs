@@ -11,16 +11,16 @@ use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
 use model::engine::{Engine, EngineOptions};
 use model::generate::{Event, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
-use model::tokenizer::{Detokenizer, Tokenizer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use text::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
+use text::sampler::{Sampler, SamplerConfig};
+use text::tokenizer::{Detokenizer, Tokenizer};
 
 /// Longest answer.
 const LIMIT: usize = 160;
@@ -35,7 +35,7 @@ struct Speaker {
 impl Speaker {
     fn new(file: Gguf) -> Result<Speaker> {
         let file = Arc::new(file);
-        let tokenizer = model::vocabulary::tokenizer(&file)?;
+        let tokenizer = text::vocabulary::tokenizer(&file)?;
         let template = ChatTemplate::of_model(&tokenizer)?;
         let compiler = Options::cpu(Numerics::Int8, 64);
         let options = EngineOptions { compiler, context: 1024, chunk: 256, cache: CacheKind::F16 };

@@ -7,14 +7,14 @@ use device::CpuConfig;
 use devices::Choice;
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::chat::ChatTemplate;
 use model::config::Config;
 use model::engine::{EngineOptions, Sharing};
 use model::plan::{Plan, file_bytes};
-use model::sampler::{Sampler, SamplerConfig};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::chat::ChatTemplate;
+use text::sampler::{Sampler, SamplerConfig};
 
 /// Positions of the cache when nothing is said.
 const CONTEXT: usize = 4096;
@@ -153,7 +153,7 @@ impl Builder {
         let in_file =
             |source: Box<dyn std::error::Error + Send + Sync>| Error::Model { path: self.path.clone(), source };
         let config = Config::read(&file).map_err(|e| in_file(e.into()))?;
-        let mut tokenizer = model::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
+        let mut tokenizer = text::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
         let template = match &self.template {
             Some(source) => {
                 let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id], true)).unwrap_or_default();

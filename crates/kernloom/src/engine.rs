@@ -2,12 +2,12 @@
 
 use crate::reply::{Reply, Start};
 use crate::{Builder, Chat, Error};
-use model::chat::{ChatTemplate, OutputParser};
 use model::config::Config;
 use model::generate::Sequence;
-use model::sampler::SamplerConfig;
-use model::tokenizer::Tokenizer;
 use std::path::PathBuf;
+use text::chat::{ChatTemplate, OutputParser};
+use text::sampler::SamplerConfig;
+use text::tokenizer::Tokenizer;
 
 /// An open model and the sequence that it computes.
 pub struct Engine {

@@ -1,12 +1,12 @@
 //! What a model says, piece by piece.
 
 use crate::{Engine, Error};
-use model::chat::{Delta, OutputParser, ToolCall};
 use model::generate::{Finish, Timing};
-use model::sampler::Sampler;
-use model::tokenizer::Detokenizer;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
+use text::chat::{Delta, OutputParser, ToolCall};
+use text::sampler::Sampler;
+use text::tokenizer::Detokenizer;
 
 /// What an answer begins with.
 pub(crate) struct Start {

@@ -4,10 +4,10 @@
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
 use crate::engine::EngineError;
-use crate::sampler::{Sampler, SamplerError};
 use crate::steps::Steps;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use text::sampler::{Sampler, SamplerError};
 
 /// Why there are no tokens.
 #[derive(Debug, thiserror::Error)]
@@ -246,8 +246,8 @@ fn rate(count: usize, time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::SamplerConfig;
     use crate::steps::tests::Counting;
+    use text::sampler::SamplerConfig;
 
     fn run(
         model: &mut Counting,

@@ -1,8 +1,7 @@
-//! The model room: configuration, text in and out, layers, the engine that runs sequences.
+//! The model room: configuration, layers, the engine that runs sequences.
 
 pub mod batch;
 pub mod cache;
-pub mod chat;
 pub mod config;
 pub mod engine;
 pub mod generate;
@@ -15,15 +14,12 @@ pub mod plan;
 pub mod quantize;
 pub mod random;
 pub mod runs;
-pub mod sampler;
 pub mod scheduler;
 pub mod step;
 pub mod steps;
 pub mod synth;
 mod tiles;
-pub mod tokenizer;
 pub mod tune;
 pub mod unread;
-pub mod vocabulary;
 mod warm;
 pub mod weights;

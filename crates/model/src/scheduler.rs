@@ -21,13 +21,13 @@ pub use request::{Constraint, Event, Failure, Pooling, Rejected, Request, Sink, 
 use crate::batch::{Batch, Batches, Limits};
 use crate::generate::Finish;
 use crate::pages::{Lease, Pages};
-use crate::sampler::Sampler;
 use crate::step::{Output, PAGE};
 use device::Device;
 use request::Sequence;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use text::sampler::Sampler;
 
 const BLOCK: usize = PAGE as usize;
 

@@ -15,7 +15,7 @@
 //! anything: blocks are drawn directly, so that a matrix has about the spread of a freshly initialised one.
 //!
 //! - `shape`: the models. `tensors`: their tensors; `crate::mix` has the type of each.
-//! - `metadata` and `vocab`: the header.
+//! - `metadata`: the header; the vocabulary in it is one of `text::synth`.
 //! - `blocks`, `pool`, `random`: the data.
 
 mod blocks;
@@ -24,11 +24,9 @@ mod pool;
 mod random;
 mod shape;
 mod tensors;
-mod vocab;
 
 pub use crate::mix::Quant;
 pub use shape::{RopeScaling, Shape, shapes};
-pub use vocab::Family;
 
 use crate::config::Attention;
 use crate::mix::{self, Mix, Role};

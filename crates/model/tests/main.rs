@@ -2,15 +2,11 @@
 
 #[path = "../../compiler/tests/support/mod.rs"]
 mod cases;
-mod exercise;
-mod exercise_tokenizer;
-mod gguf_metadata;
 mod support;
 
 mod batching;
 mod choice;
 mod context;
-mod corpus;
 mod features;
 mod fuse;
 mod gpu;
@@ -31,8 +27,5 @@ mod snapshots;
 mod stages;
 mod switches;
 mod synth;
-mod text;
 mod threads;
-mod tokenizer_synthetic;
-mod tokenizer_vectors;
 mod tune;

@@ -9,14 +9,14 @@ use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
 use crate::speech::Heard;
 use gguf::plain;
-use model::chat::ChatTemplate;
-use model::sampler::SamplerConfig;
 use model::scheduler::Pooling;
 use model::scheduler::worker::Worker;
-use model::tokenizer::Tokenizer;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use text::chat::ChatTemplate;
+use text::sampler::SamplerConfig;
+use text::tokenizer::Tokenizer;
 use tokio::sync::Semaphore;
 
 /// How the server behaves.

@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gguf::plain;
-use model::chat::ChatError;
-use model::sampler::SamplerError;
 use model::scheduler::{Failure, Rejected};
 use serde_json::{Map, Value, json};
+use text::chat::ChatError;
+use text::sampler::SamplerError;
 
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq)]

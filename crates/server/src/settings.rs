@@ -6,10 +6,10 @@ use crate::budget::{BIASES, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
 use crate::grammar::Rule;
-use model::sampler::SamplerConfig;
 use model::scheduler::Pooling;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
+use text::sampler::SamplerConfig;
 
 /// How a request wants its text.
 #[derive(Clone, Debug)]

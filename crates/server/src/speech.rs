@@ -10,14 +10,14 @@ use crate::error::ApiError;
 use crate::grammar::Grammar;
 use crate::metrics::Metrics;
 use model::generate::Finish;
-use model::sampler::{Logprob, StopStrings};
 use model::scheduler::{Event, Failure, Request, Sink, Spent};
-use model::tokenizer::Detokenizer;
 use std::mem::size_of;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use text::sampler::{Logprob, StopStrings};
+use text::tokenizer::Detokenizer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::settings::Settings;

@@ -2,10 +2,10 @@
 
 use super::{Lease, Limits, Output, Sampler};
 use crate::generate::Finish;
-use crate::sampler::{Logprob, Sampled, SamplerConfig, SamplerError};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use text::sampler::{Logprob, Sampled, SamplerConfig, SamplerError};
 
 /// What is to be generated, and who hears of it.
 pub struct Request {

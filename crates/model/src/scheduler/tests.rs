@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::engine::EngineError;
-use crate::sampler::{Sampled, SamplerConfig};
 use crate::step::PAGE;
 use compiler::program::Program;
 use device::{Executable, Memory};
@@ -11,6 +10,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use text::sampler::{Sampled, SamplerConfig};
 
 const VOCAB: usize = 97;
 const END: u32 = 0;

@@ -1,9 +1,9 @@
 //! The metadata of a file, with the keys that the converters of the field write.
 
-use super::vocab::Vocab;
 use super::{Plan, RopeScaling, Shape};
 use crate::config::{Attention, Experts, Gating};
 use gguf::{ValueBuf, Writer};
+use text::synth::Vocab;
 
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
@@ -31,7 +31,7 @@ pub(super) fn set(writer: &mut Writer, plan: &Plan) {
     if shape.is_latent() {
         keys.latent_feed_forward(plan);
     }
-    tokenizer(writer, shape);
+    Vocab::new(shape.family, shape.vocab as usize).write(writer);
 }
 
 /// Keys below the name of the architecture.
@@ -133,23 +133,4 @@ impl Keys<'_> {
         };
         self.set("leading_dense_block_count", lead);
     }
-}
-
-fn tokenizer(writer: &mut Writer, shape: &Shape) {
-    let (family, vocab) = (shape.family, Vocab::new(shape));
-    writer.set("tokenizer.ggml.model", "gpt2");
-    writer.set("tokenizer.ggml.pre", family.pre);
-    let ids = ["eos", "eot", "eom"].into_iter().zip(family.ends);
-    let ids = ids.filter_map(|(key, token)| Some((key, token?)));
-    for (key, token) in ids.chain([("bos", family.bos), ("padding", family.padding)]) {
-        let id = vocab.special(token);
-        writer.set(format!("tokenizer.ggml.{key}_token_id"), id);
-    }
-    if let Some(add) = family.add_bos {
-        writer.set("tokenizer.ggml.add_bos_token", add);
-    }
-    writer.set("tokenizer.ggml.tokens", vocab.tokens);
-    writer.set("tokenizer.ggml.token_type", vocab.types);
-    writer.set("tokenizer.ggml.merges", vocab.merges);
-    writer.set("tokenizer.chat_template", family.template);
 }

@@ -10,10 +10,10 @@ use crate::settings::Settings;
 use crate::speech::{Ending, Heard, Scored};
 use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{self, Tools};
-use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 
 /// A conversation, rendered.
 pub struct Rendered {

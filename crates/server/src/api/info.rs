@@ -5,10 +5,10 @@ use super::native::generation_settings;
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::settings::Settings;
-use model::chat::ChatTemplate;
 use model::scheduler::Stats;
 use serde_json::{Value, json};
 use std::time::UNIX_EPOCH;
+use text::chat::ChatTemplate;
 
 /// `/health`: whether a request would be taken.
 ///

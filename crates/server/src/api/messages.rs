@@ -9,10 +9,10 @@ use crate::settings::Settings;
 use crate::speech::{Ending, Heard};
 use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Choice, Tools, function, listed};
-use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::{Conversation, Delta, OutputParser};
 
 /// Prepares an answer.
 ///

@@ -47,7 +47,7 @@ impl Needle {
 /// Holds back what may become a stop string and ends the text before one.
 ///
 /// ```
-/// use model::sampler::StopStrings;
+/// use text::sampler::StopStrings;
 ///
 /// let mut stops = StopStrings::new(["\nUser:"]);
 /// assert_eq!(stops.push("Hello\nUs"), ("Hello", None));

@@ -13,7 +13,7 @@ pub(super) const CLOSE: &str = tags::THINK.1;
 /// of them, belong to neither. What may be part of a tag is held back until it is known.
 ///
 /// ```
-/// use model::chat::ReasoningSplitter;
+/// use text::chat::ReasoningSplitter;
 ///
 /// let mut splitter = ReasoningSplitter::new(true);
 /// assert_eq!(splitter.push("so it is\n</th").reasoning, "so it is");

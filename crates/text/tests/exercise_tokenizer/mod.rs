@@ -1,6 +1,6 @@
 //! Any bytes as a vocabulary and a text: an error, or tokens that are in the vocabulary and give the text back.
 
-use model::tokenizer::{Detokenizer, Tokenizer, TokenizerData, UnknownPre};
+use text::tokenizer::{Detokenizer, Tokenizer, TokenizerData, UnknownPre};
 
 /// Ends the vocabulary; the text follows.
 pub const BETWEEN: u8 = 0;

@@ -36,7 +36,7 @@ pub struct Sampled {
 /// Chooses the tokens of one sequence.
 ///
 /// ```
-/// use model::sampler::{Sampler, SamplerConfig};
+/// use text::sampler::{Sampler, SamplerConfig};
 ///
 /// let mut sampler = Sampler::new(SamplerConfig::greedy(), 4).unwrap();
 /// let sampled = sampler.sample(&[0.5, -1.0, 3.0, 2.0]).unwrap();

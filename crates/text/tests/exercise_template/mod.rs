@@ -1,8 +1,8 @@
 //! Any bytes as a chat template and the messages for it: an error or a text within bounds, and never long.
 
-use model::chat::{ChatTemplate, Conversation, Limits};
 use serde_json::Value;
 use std::time::SystemTime;
+use text::chat::{ChatTemplate, Conversation, Limits};
 
 /// What stands between the template and the request, which has `messages`, `tools` and further variables.
 pub const BETWEEN: u8 = 0;

@@ -1,10 +1,10 @@
 //! The tokenizer on vocabularies made here: whole-text properties, special tokens, hostile files.
 
-use model::tokenizer::{ByteStrings, Detokenizer, Tokenizer, TokenizerData, TokenizerError};
-use model::tokenizer::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, TokenKind, UnknownPre};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use text::tokenizer::{ByteStrings, Detokenizer, Tokenizer, TokenizerData, TokenizerError};
+use text::tokenizer::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, TokenKind, UnknownPre};
 
 /// Every rule list once.
 const PRES: [&str; 16] = [

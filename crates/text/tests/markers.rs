@@ -2,13 +2,12 @@
 
 use crate::tokenizer_synthetic::spelled;
 use crate::tokenizer_vectors;
-use model::chat::{CallForm, ChatTemplate, Conversation, Family, Prompt};
-use model::synth::shapes;
-use model::tokenizer::{Tokenizer, TokenizerData};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use text::chat::{CallForm, ChatTemplate, Conversation, Family, Prompt};
+use text::tokenizer::{Tokenizer, TokenizerData};
 
 const FAMILIES: [Family; 9] = [
     Family::GlmFlash,
@@ -33,8 +32,7 @@ const TAGS: [&str; 4] = ["<think>", "</think>", "<tool_response>", "</tool_respo
 fn templates() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
         FAMILIES.iter().map(|family| (format!("{family:?}"), family.template().to_owned())).collect();
-    let made: BTreeMap<&str, &str> = shapes().iter().map(|shape| (shape.family.template, shape.name)).collect();
-    all.extend(made.into_iter().map(|(source, name)| (name.to_owned(), source.to_owned())));
+    all.extend(text::synth::FAMILIES.map(|family| (family.pre.to_owned(), family.template.to_owned())));
     all.push(("the demo".into(), include_str!("../../../demo/template.jinja").into()));
     let turn = "{% if add_generation_prompt %}<|assistant|><think>{% endif %}";
     let each = |turn_of_one: &str| format!("{{% for m in messages %}}{turn_of_one}{{% endfor %}}{turn}");

@@ -1,9 +1,9 @@
-//! Byte-level vocabularies made here, of any size.
+//! Byte-level vocabularies of any size, for files that are made here.
 //!
 //! Every text can be written in them: the first 256 tokens are the bytes. Then come the tokens of some merges that make
 //! common English words, unused tokens, and the special tokens, where the real model has them if there is room.
 
-use super::Shape;
+use gguf::Writer;
 use std::collections::{HashMap, HashSet};
 
 /// `tokenizer.ggml.token_type` of a token of text.
@@ -40,7 +40,7 @@ pub struct Family {
 }
 
 /// GLM-4 and later.
-pub(super) static GLM: Family = Family {
+pub static GLM: Family = Family {
     pre: "glm4",
     first_special: 154_820,
     specials: &[
@@ -77,7 +77,7 @@ pub(super) static GLM: Family = Family {
 };
 
 /// DeepSeek-V2.
-pub(super) static DEEPSEEK: Family = Family {
+pub static DEEPSEEK: Family = Family {
     pre: "deepseek-llm",
     first_special: 100_000,
     specials: &["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"],
@@ -93,7 +93,7 @@ pub(super) static DEEPSEEK: Family = Family {
 };
 
 /// Youtu-LLM.
-pub(super) static YOUTU: Family = Family {
+pub static YOUTU: Family = Family {
     pre: "youtu",
     first_special: 128_000,
     specials: &["<|begin_of_text|>", "<|end_of_text|>", "<|User|>", "<|Assistant|>", "<think>", "</think>"],
@@ -109,7 +109,7 @@ pub(super) static YOUTU: Family = Family {
 };
 
 /// Llama 3.
-pub(super) static LLAMA3: Family = Family {
+pub static LLAMA3: Family = Family {
     pre: "llama-bpe",
     first_special: 128_000,
     specials: &[
@@ -134,7 +134,7 @@ pub(super) static LLAMA3: Family = Family {
 };
 
 /// Qwen.
-pub(super) static CHATML: Family = Family {
+pub static CHATML: Family = Family {
     pre: "qwen2",
     first_special: 151_643,
     specials: &["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
@@ -146,18 +146,21 @@ pub(super) static CHATML: Family = Family {
         {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 };
 
+/// One of each kind.
+pub static FAMILIES: [&Family; 5] = [&GLM, &DEEPSEEK, &YOUTU, &LLAMA3, &CHATML];
+
 /// A vocabulary: `tokenizer.ggml.{tokens, token_type, merges}` and where the special tokens are.
-pub(super) struct Vocab {
-    pub(super) tokens: Vec<String>,
-    pub(super) types: Vec<i32>,
-    pub(super) merges: Vec<String>,
+pub struct Vocab {
+    tokens: Vec<String>,
+    types: Vec<i32>,
+    merges: Vec<String>,
     first_special: usize,
     family: &'static Family,
 }
 
 impl Vocab {
-    pub(super) fn new(shape: &Shape) -> Vocab {
-        let (family, size) = (shape.family, shape.vocab as usize);
+    /// A vocabulary of so many tokens, which must have room for the bytes and the special tokens.
+    pub fn new(family: &'static Family, size: usize) -> Vocab {
         let first_special = (family.first_special as usize).min(size - family.specials.len());
         let mut tokens: Vec<String> = (0..=255).map(|byte| printable(byte).to_string()).collect();
         let room = first_special - FEWEST_UNUSED - tokens.len();
@@ -178,8 +181,27 @@ impl Vocab {
         Vocab { tokens, types, merges, first_special, family }
     }
 
+    /// Writes the vocabulary and its chat template.
+    pub fn write(self, writer: &mut Writer) {
+        let family = self.family;
+        writer.set("tokenizer.ggml.model", "gpt2");
+        writer.set("tokenizer.ggml.pre", family.pre);
+        let ids = ["eos", "eot", "eom"].into_iter().zip(family.ends);
+        let ids = ids.filter_map(|(key, token)| Some((key, token?)));
+        for (key, token) in ids.chain([("bos", family.bos), ("padding", family.padding)]) {
+            writer.set(format!("tokenizer.ggml.{key}_token_id"), self.special(token));
+        }
+        if let Some(add) = family.add_bos {
+            writer.set("tokenizer.ggml.add_bos_token", add);
+        }
+        writer.set("tokenizer.ggml.tokens", self.tokens);
+        writer.set("tokenizer.ggml.token_type", self.types);
+        writer.set("tokenizer.ggml.merges", self.merges);
+        writer.set("tokenizer.chat_template", family.template);
+    }
+
     /// The id of a special token.
-    pub(super) fn special(&self, token: &str) -> u32 {
+    fn special(&self, token: &str) -> u32 {
         let at = self.family.specials.iter().position(|&special| special == token);
         (self.first_special + at.expect("families name their own tokens")) as u32
     }
@@ -260,28 +282,25 @@ const WORDS: &str = "the of and to in a is that it for was on are with as be at 
 
 #[cfg(test)]
 mod tests {
-    use super::super::shapes;
     use super::*;
 
     #[test]
     fn every_vocabulary_is_whole() {
-        for shape in shapes() {
-            let vocab = Vocab::new(shape);
-            let size = shape.vocab as usize;
+        for (family, size) in FAMILIES.into_iter().flat_map(|family| [512, 4096, 200_000].map(|size| (family, size))) {
+            let vocab = Vocab::new(family, size);
             assert_eq!((vocab.tokens.len(), vocab.types.len()), (size, size));
             let tokens: HashSet<&str> = vocab.tokens.iter().map(String::as_str).collect();
-            assert_eq!(tokens.len(), size, "{}: a token occurs twice", shape.name);
+            assert_eq!(tokens.len(), size, "{}, {size}: a token occurs twice", family.pre);
             for merge in &vocab.merges {
                 let (left, right) = merge.split_once(' ').unwrap();
                 let whole = format!("{left}{right}");
                 for token in [left, right, &whole] {
-                    assert!(tokens.contains(token), "{}: {merge}", shape.name);
+                    assert!(tokens.contains(token), "{}, {size}: {merge}", family.pre);
                 }
             }
             for kind in [NORMAL, CONTROL, UNUSED] {
-                assert!(vocab.types.contains(&kind), "{}: type {kind}", shape.name);
+                assert!(vocab.types.contains(&kind), "{}, {size}: type {kind}", family.pre);
             }
-            let family = shape.family;
             let named = family.ends.iter().flatten().chain([&family.bos, &family.padding]);
             for &token in named {
                 assert_eq!(vocab.tokens[vocab.special(token) as usize], token);
@@ -291,7 +310,7 @@ mod tests {
 
     #[test]
     fn special_tokens_are_where_the_real_model_has_them() {
-        let vocab = Vocab::new(Shape::named("glm-4.7-flash").unwrap());
+        let vocab = Vocab::new(&GLM, 154_880);
         assert_eq!(vocab.special("[gMASK]"), 154_822);
         assert_eq!(vocab.special("<|observation|>"), 154_829);
         assert_eq!(vocab.special("</think>"), 154_842);

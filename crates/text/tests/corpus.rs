@@ -1,6 +1,6 @@
 //! Replays the corpora of the fuzzers of chat templates and of tokenizers, and makes the seeds that they started from.
 
-use crate::exercise::{BETWEEN, exercise};
+use crate::exercise_template::{BETWEEN, exercise};
 use crate::exercise_tokenizer as tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ fn tokenizers_are_survived() {
     assert!(inputs > 100 && encoded > 50, "{inputs} vocabularies, {encoded} encoded");
 }
 
-/// Run by hand before a new campaign: `cargo test -p kernloom-model --test all corpus:: -- --ignored`.
+/// Run by hand before a new campaign: `cargo test -p kernloom-text --test all corpus:: -- --ignored`.
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds_of_tokenizers() {

@@ -86,7 +86,7 @@ impl Conversation {
 /// Writes conversations the way a model was trained to read them.
 ///
 /// ```
-/// use model::chat::{ChatTemplate, Conversation, Family};
+/// use text::chat::{ChatTemplate, Conversation, Family};
 /// use serde_json::json;
 ///
 /// let template = ChatTemplate::of_family(Family::ChatMl, "", "<|im_end|>").unwrap();

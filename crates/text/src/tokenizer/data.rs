@@ -6,7 +6,7 @@
 /// allocator.
 ///
 /// ```
-/// use model::tokenizer::ByteStrings;
+/// use text::tokenizer::ByteStrings;
 ///
 /// let mut tokens = ByteStrings::new();
 /// tokens.push(b"Hello");

@@ -10,7 +10,7 @@ use super::Tokenizer;
 /// with stays, unlike in [`Tokenizer::decode`].
 ///
 /// ```
-/// # use model::tokenizer::{Detokenizer, Tokenizer, TokenizerData};
+/// # use text::tokenizer::{Detokenizer, Tokenizer, TokenizerData};
 /// # let mut data = TokenizerData { model: "llama".into(), ..Default::default() };
 /// # for byte in [0xE6u8, 0x97, 0xA5] {
 /// #     data.tokens.push(format!("<0x{byte:02X}>"));

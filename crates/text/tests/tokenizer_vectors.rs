@@ -5,9 +5,9 @@
 //! as llama.cpp ships them.
 
 use crate::gguf_metadata;
-use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use text::tokenizer::Tokenizer;
 
 const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
 

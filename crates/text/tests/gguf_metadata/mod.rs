@@ -1,10 +1,10 @@
 //! Just enough of a GGUF reader to take the tokenizer metadata out of a trusted test file.
 
 use flate2::read::GzDecoder;
-use model::tokenizer::{ByteStrings, TokenizerData};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
+use text::tokenizer::{ByteStrings, TokenizerData};
 
 enum Value {
     Number(f64),

@@ -29,7 +29,7 @@ pub struct ToolCall {
 /// Tells the parts of an output apart.
 ///
 /// ```
-/// use model::chat::{Delta, OutputParser};
+/// use text::chat::{Delta, OutputParser};
 /// use serde_json::json;
 ///
 /// let tools = [json!({ "type": "function", "function": { "name": "add" } })];
