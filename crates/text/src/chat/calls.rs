@@ -4,7 +4,7 @@
 //! text, word for word. In *pieces* it is passed on as soon as its tool is known and its arguments have begun, and then
 //! as it comes. Values of GLM carry no type: the tool's schema says which it is.
 
-use super::output::{Delta, ToolCall, add};
+use super::delta::{Delta, ToolCall, add};
 use crate::tokenizer::tags;
 use serde_json::{Map, Value as Json};
 

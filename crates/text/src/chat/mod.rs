@@ -5,6 +5,7 @@
 //! special. The tokenizer adds no second beginning-of-text token to one that the template wrote.
 
 mod calls;
+mod delta;
 mod family;
 mod jinja;
 mod messages;
@@ -14,9 +15,10 @@ mod reasoning;
 mod words;
 
 pub use calls::CallForm;
+pub use delta::{Delta, ToolCall};
 pub use family::Family;
 pub use jinja::{Limit, Limits, TemplateError};
-pub use output::{Delta, OutputParser, ToolCall};
+pub use output::OutputParser;
 pub use prompt::Prompt;
 pub use reasoning::{ReasoningSplitter, Split};
 

@@ -1,30 +1,9 @@
 //! A model's output told apart as it streams: what it thinks, what it says, which tools it calls.
 
 use super::calls::Calls;
+use super::delta::{Delta, add};
 use super::reasoning::ReasoningSplitter;
 use serde_json::Value as Json;
-
-/// The next piece of an output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delta {
-    /// What the model thinks.
-    Reasoning(String),
-    /// What the model says.
-    Content(String),
-    /// A call of this tool begins.
-    Call(String),
-    /// Arguments of the call that began last: all pieces together are a JSON object as text, unless the output was cut.
-    Arguments(String),
-}
-
-/// A complete call of a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolCall {
-    /// The tool.
-    pub name: String,
-    /// A JSON object as text.
-    pub arguments: String,
-}
 
 /// Tells the parts of an output apart.
 ///
@@ -119,15 +98,6 @@ impl OutputParser {
             self.begun_calls <= self.most_calls || !matches!(delta, Delta::Call(_) | Delta::Arguments(_))
         });
         deltas
-    }
-}
-
-pub(super) fn add(out: &mut Vec<Delta>, delta: Delta) {
-    match (&delta, out.last_mut()) {
-        (Delta::Content(text) | Delta::Reasoning(text) | Delta::Arguments(text), _) if text.is_empty() => {}
-        (Delta::Content(text), Some(Delta::Content(last))) => last.push_str(text),
-        (Delta::Arguments(text), Some(Delta::Arguments(last))) => last.push_str(text),
-        _ => out.push(delta),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Tests: `value is name`.
 
+use super::arguments::Arguments;
 use super::ast::Comparison;
+use super::compare::holds;
 use super::error::Fault;
-use super::eval::Run;
-use super::eval_expr::Arguments;
 use super::methods::is_cased;
+use super::run::Run;
 use super::value::Value;
 
 pub(super) fn check(run: &mut Run, name: &str, value: &Value, args: Arguments) -> Result<bool, Fault> {
@@ -25,7 +26,7 @@ pub(super) fn check(run: &mut Run, name: &str, value: &Value, args: Arguments) -
         };
         // Identity tells values of different types apart that are equal, such as 1 and true.
         let same_type = name != "sameas" || value.type_name() == other.type_name();
-        return Ok(same_type && run.holds(comparison, value, &other)?);
+        return Ok(same_type && holds(comparison, value, &other, &mut run.budget)?);
     }
     if name == "divisibleby" {
         let [divisor] = args.bind(name, ["num"])?;

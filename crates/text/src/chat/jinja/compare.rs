@@ -1,7 +1,8 @@
-//! Equality, order and membership.
+//! Equality, order, membership, and what is found by them.
 
 use std::cmp::Ordering;
 
+use super::ast::Comparison;
 use super::budget::Budget;
 use super::error::Fault;
 use super::value::Value;
@@ -74,6 +75,26 @@ pub(super) fn order(a: &Value, b: &Value, budget: &mut Budget) -> Result<Option<
     }
 }
 
+impl Value {
+    /// The value of a key, found by equality.
+    pub(super) fn entry(&self, key: &Value, budget: &mut Budget) -> Result<Option<Value>, Fault> {
+        let Value::Map(map) = self else {
+            return Ok(None);
+        };
+        budget.steps(map.entries.len() / 8)?;
+        for (other, value) in &map.entries {
+            let same = match (key, other) {
+                (Value::Str(a), Value::Str(b)) => **a == **b,
+                _ => equal(key, other, budget)?,
+            };
+            if same {
+                return Ok(Some(value.clone()));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// `needle in haystack`
 pub(super) fn contains(haystack: &Value, needle: &Value, budget: &mut Budget) -> Result<bool, Fault> {
     match haystack {
@@ -96,6 +117,20 @@ pub(super) fn contains(haystack: &Value, needle: &Value, budget: &mut Budget) ->
         Value::Undefined(_) => Ok(false),
         other => Fault::new(format!("nothing is in a {}", other.type_name())),
     }
+}
+
+/// `a comparison b`
+pub(super) fn holds(comparison: Comparison, a: &Value, b: &Value, budget: &mut Budget) -> Result<bool, Fault> {
+    Ok(match comparison {
+        Comparison::Equal => equal(a, b, budget)?,
+        Comparison::NotEqual => !equal(a, b, budget)?,
+        Comparison::In => contains(b, a, budget)?,
+        Comparison::NotIn => !contains(b, a, budget)?,
+        Comparison::Less => order(a, b, budget)?.is_some_and(|o| o.is_lt()),
+        Comparison::LessOrEqual => order(a, b, budget)?.is_some_and(|o| o.is_le()),
+        Comparison::Greater => order(a, b, budget)?.is_some_and(|o| o.is_gt()),
+        Comparison::GreaterOrEqual => order(a, b, budget)?.is_some_and(|o| o.is_ge()),
+    })
 }
 
 /// Sorts pairs by the [`order`] of their first; pairs of equal firsts keep their order.

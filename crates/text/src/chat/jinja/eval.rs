@@ -1,37 +1,17 @@
-//! Running a template: statements and scopes. Expressions are in `eval_expr.rs`.
+//! Running a template: statements and macros. Expressions are in `eval_expr.rs`.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ast::{For, Macro, Stmt, StmtKind, Target};
-use super::budget::{Budget, Builder, Limits, MAX_DEPTH};
-use super::error::{Fault, Limit, TemplateError};
+use super::ast::{Applied, For, Macro, Stmt, StmtKind, Target};
+use super::budget::{Budget, Builder, Limits};
+use super::error::{Fault, TemplateError};
 use super::filters;
-use super::marks::{Marked, RANGE_BYTES, Text};
+use super::marks::{Marked, Text};
 use super::print::print;
+use super::run::Run;
 use super::time::Moment;
 use super::value::{Loop, Value};
-
-/// One rendering.
-pub(super) struct Run {
-    pub(super) budget: Budget,
-    pub(super) now: Moment,
-    /// The line being run, for errors.
-    pub(super) line: u32,
-    scopes: Vec<Scope>,
-    /// Where output goes: the result, and on top of it the captures of macros and blocks.
-    outputs: Vec<Marked>,
-    longest_output: usize,
-    depth: usize,
-    loops: usize,
-}
-
-#[derive(Default)]
-struct Scope {
-    variables: Vec<(Arc<str>, Value)>,
-    /// The scope that sees through to this one's outside.
-    parent: Option<usize>,
-}
 
 /// How a statement ends.
 enum Flow {
@@ -47,102 +27,18 @@ pub(super) fn run(
     limits: Limits,
     now: Moment,
 ) -> Result<Marked, TemplateError> {
-    let mut run = Run {
-        budget: Budget::new(limits),
-        now,
-        line: 1,
-        scopes: vec![],
-        outputs: vec![Marked::default()],
-        longest_output: limits.output,
-        depth: 0,
-        loops: 0,
-    };
+    let mut run = Run::new(limits, now);
     let result = globals(&mut run.budget).and_then(|variables| {
-        run.scopes.push(Scope { variables, parent: None });
+        run.begin(variables);
         run.statements(body)
     });
     match result {
-        Ok(_) => Ok(run.outputs.swap_remove(0)),
+        Ok(_) => Ok(run.result()),
         Err(fault) => Err(fault.at(run.line)),
     }
 }
 
 impl Run {
-    /// Goes one level down; the caller comes back up with [`leave`](Self::leave).
-    pub(super) fn enter(&mut self) -> Result<(), Fault> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(Limit::Depth.into());
-        }
-        self.budget.step()
-    }
-
-    pub(super) fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    pub(super) fn lookup(&mut self, name: &str) -> Result<Option<Value>, Fault> {
-        let mut at = self.scopes.len().checked_sub(1);
-        while let Some(scope) = at.and_then(|at| self.scopes.get(at)) {
-            self.budget.steps(1 + scope.variables.len() / 8)?;
-            let mut variables = scope.variables.iter();
-            if let Some((_, value)) = variables.find(|(other, _)| &**other == name) {
-                return Ok(Some(value.clone()));
-            }
-            at = scope.parent;
-        }
-        Ok(None)
-    }
-
-    fn store(&mut self, name: &Arc<str>, value: Value) -> Result<(), Fault> {
-        let Some(scope) = self.scopes.last_mut() else {
-            return Ok(());
-        };
-        self.budget.steps(1 + scope.variables.len() / 8)?;
-        match scope.variables.iter_mut().find(|(other, _)| other == name) {
-            Some((_, slot)) => *slot = value,
-            None => scope.variables.push((name.clone(), value)),
-        }
-        Ok(())
-    }
-
-    /// Runs `inside` in a scope of its own, below the current one or below `parent`.
-    pub(super) fn scoped<T>(
-        &mut self,
-        parent: Option<usize>,
-        inside: impl FnOnce(&mut Run) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let last = self.scopes.len().checked_sub(1);
-        // A macro may have outlived the scope it was defined in; it then sees the current one.
-        let parent = parent.filter(|&at| Some(at) <= last).or(last);
-        self.scopes.push(Scope { parent, ..Scope::default() });
-        let result = inside(self);
-        self.scopes.pop();
-        result
-    }
-
-    fn write(&mut self, text: &Text) -> Result<(), Fault> {
-        self.budget.make(text.len())?;
-        let is_result = self.outputs.len() == 1;
-        if let Some(output) = self.outputs.last_mut() {
-            if is_result && output.text.len() + text.len() > self.longest_output {
-                return Err(Limit::Output.into());
-            }
-            let marks = output.data.len();
-            output.push_part(text, 0..text.len());
-            self.budget.make((output.data.len() - marks).saturating_mul(RANGE_BYTES))?;
-        }
-        Ok(())
-    }
-
-    /// The output of `inside`.
-    pub(super) fn captured(&mut self, inside: impl FnOnce(&mut Run) -> Result<(), Fault>) -> Result<Value, Fault> {
-        self.outputs.push(Marked::default());
-        let result = inside(self);
-        let output = self.outputs.pop().unwrap_or_default();
-        result.map(|()| Value::Str(output.into()))
-    }
-
     pub(super) fn body(&mut self, body: &[Stmt]) -> Result<(), Fault> {
         self.statements(body).map(drop)
     }
@@ -186,18 +82,18 @@ impl Run {
             }
             StmtKind::SetBlock { target, filters, body } => {
                 let text = self.captured(|run| run.scoped(None, |run| run.body(body)))?;
-                let value = filters::apply_all(self, text, filters)?;
+                let value = self.filtered(text, filters)?;
                 self.assign(target, value)?;
             }
             StmtKind::Macro(definition) => {
-                let scope = self.scopes.len() - 1;
+                let scope = self.scope();
                 let value = Value::Macro(definition.clone(), scope);
                 self.store(&definition.name, value)?;
             }
             StmtKind::CallBlock { call, caller } => self.call_block(call, caller)?,
             StmtKind::FilterBlock { filters, body } => {
                 let text = self.captured(|run| run.scoped(None, |run| run.body(body)))?;
-                let value = filters::apply_all(self, text, filters)?;
+                let value = self.filtered(text, filters)?;
                 self.emit(&value)?;
             }
             StmtKind::With { assignments, body } => {
@@ -213,6 +109,15 @@ impl Run {
             StmtKind::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
+    }
+
+    /// The value after all of `filters`.
+    fn filtered(&mut self, mut value: Value, filters: &[Applied]) -> Result<Value, Fault> {
+        for filter in filters {
+            let args = self.args(&filter.args)?;
+            value = filters::apply(self, &filter.name, value, args)?;
+        }
+        Ok(value)
     }
 
     fn emit(&mut self, value: &Value) -> Result<(), Fault> {
@@ -299,7 +204,7 @@ impl Run {
     }
 
     fn call_block(&mut self, call: &super::ast::Expr, caller: &Arc<Macro>) -> Result<(), Fault> {
-        let scope = self.scopes.len() - 1;
+        let scope = self.scope();
         let caller = Value::Macro(caller.clone(), scope);
         let value = self.call_with_caller(call, caller)?;
         self.emit(&value)

@@ -3,42 +3,14 @@
 use std::sync::Arc;
 
 use super::access;
+use super::arguments::Arguments;
 use super::arithmetic;
 use super::ast::{Args, Comparison, Expr, ExprKind};
 use super::compare;
 use super::error::Fault;
-use super::eval::Run;
+use super::run::Run;
 use super::value::Value;
 use super::{checks, filters, functions, methods};
-
-/// The arguments of a call.
-#[derive(Default)]
-pub(super) struct Arguments {
-    pub(super) positional: Vec<Value>,
-    pub(super) named: Vec<(Arc<str>, Value)>,
-}
-
-impl Arguments {
-    /// The arguments as the parameters of `what`, in order.
-    pub(super) fn bind<const N: usize>(self, what: &str, params: [&str; N]) -> Result<[Option<Value>; N], Fault> {
-        let mut bound = [const { None }; N];
-        if self.positional.len() > N {
-            let given = self.positional.len();
-            return Fault::new(format!("{what} takes {N} arguments at most, not {given}"));
-        }
-        for (slot, value) in bound.iter_mut().zip(self.positional) {
-            *slot = Some(value);
-        }
-        for (name, value) in self.named {
-            match params.iter().position(|param| **param == *name) {
-                Some(at) if bound[at].is_none() => bound[at] = Some(value),
-                Some(_) => return Fault::new(format!("{what} gets {name:?} twice")),
-                None => return Fault::new(format!("{what} has no parameter {name:?}")),
-            }
-        }
-        Ok(bound)
-    }
-}
 
 impl Run {
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Value, Fault> {
@@ -168,26 +140,12 @@ impl Run {
         let mut left = self.expr(first)?;
         for (comparison, right) in rest {
             let right = self.expr(right)?;
-            if !self.holds(*comparison, &left, &right)? {
+            if !compare::holds(*comparison, &left, &right, &mut self.budget)? {
                 return Ok(Value::Bool(false));
             }
             left = right;
         }
         Ok(Value::Bool(true))
-    }
-
-    pub(super) fn holds(&mut self, comparison: Comparison, a: &Value, b: &Value) -> Result<bool, Fault> {
-        let budget = &mut self.budget;
-        Ok(match comparison {
-            Comparison::Equal => compare::equal(a, b, budget)?,
-            Comparison::NotEqual => !compare::equal(a, b, budget)?,
-            Comparison::In => compare::contains(b, a, budget)?,
-            Comparison::NotIn => !compare::contains(b, a, budget)?,
-            Comparison::Less => compare::order(a, b, budget)?.is_some_and(|o| o.is_lt()),
-            Comparison::LessOrEqual => compare::order(a, b, budget)?.is_some_and(|o| o.is_le()),
-            Comparison::Greater => compare::order(a, b, budget)?.is_some_and(|o| o.is_gt()),
-            Comparison::GreaterOrEqual => compare::order(a, b, budget)?.is_some_and(|o| o.is_ge()),
-        })
     }
 
     pub(super) fn args(&mut self, args: &Args) -> Result<Arguments, Fault> {

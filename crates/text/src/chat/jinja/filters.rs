@@ -1,27 +1,18 @@
 //! Filters: `value|name(args)`.
 
 use super::access;
-use super::ast::{Applied, Binary};
+use super::arguments::Arguments;
+use super::ast::Binary;
 use super::budget::{Budget, Builder};
 use super::compare::{self, sort_by_key};
 use super::error::Fault;
-use super::eval::Run;
-use super::eval_expr::Arguments;
 use super::marks::Text;
 use super::methods::{join, pairs};
 use super::print::{JsonStyle, json, to_text};
+use super::run::Run;
 use super::text::{self, Ends};
 use super::value::Value;
 use super::{arithmetic, checks, printf};
-
-/// The value after all of `filters`.
-pub(super) fn apply_all(run: &mut Run, mut value: Value, filters: &[Applied]) -> Result<Value, Fault> {
-    for filter in filters {
-        let args = run.args(&filter.args)?;
-        value = apply(run, &filter.name, value, args)?;
-    }
-    Ok(value)
-}
 
 pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) -> Result<Value, Fault> {
     if let Some(result) = of_text(run, name, &value, &args)? {

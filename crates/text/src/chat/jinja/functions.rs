@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::arguments::Arguments;
 use super::budget::Budget;
 use super::compare::equal;
 use super::error::Fault;
-use super::eval::Run;
-use super::eval_expr::Arguments;
 use super::marks::Text;
 use super::print::to_text;
+use super::run::Run;
 use super::value::{Function, Value};
 
 pub(super) fn named(name: &str) -> Option<Function> {

@@ -1,11 +1,11 @@
 //! Methods of Python's strings, lists and dicts.
 
+use super::arguments::Arguments;
 use super::budget::Budget;
 use super::compare;
 use super::error::Fault;
-use super::eval::Run;
-use super::eval_expr::Arguments;
 use super::marks::Text;
+use super::run::Run;
 use super::text::{self, Ends};
 use super::value::{List, Loop, Value};
 

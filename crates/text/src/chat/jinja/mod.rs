@@ -14,6 +14,7 @@
 //! recursive loops, unpacked arguments, changing of lists and mappings, autoescaping.
 
 mod access;
+mod arguments;
 mod arithmetic;
 mod ast;
 mod budget;
@@ -31,6 +32,7 @@ mod parse_expr;
 mod parser;
 mod print;
 mod printf;
+mod run;
 mod text;
 mod time;
 mod value;

@@ -260,24 +260,6 @@ impl Value {
         }
     }
 
-    /// The value of a key, found by equality.
-    pub(super) fn entry(&self, key: &Value, budget: &mut Budget) -> Result<Option<Value>, Fault> {
-        let Value::Map(map) = self else {
-            return Ok(None);
-        };
-        budget.steps(map.entries.len() / 8)?;
-        for (other, value) in &map.entries {
-            let same = match (key, other) {
-                (Value::Str(a), Value::Str(b)) => **a == **b,
-                _ => super::compare::equal(key, other, budget)?,
-            };
-            if same {
-                return Ok(Some(value.clone()));
-            }
-        }
-        Ok(None)
-    }
-
     /// The entry of a text key.
     pub(super) fn named(&self, key: &str) -> Option<&Value> {
         let Value::Map(map) = self else { return None };
