@@ -4,50 +4,10 @@
 //! bound to what was carried so far and to the next slice of the parts. Rows
 //! whose count is reached keep what they carry.
 
-use super::array::{View, Walk};
-use super::expression::Expr;
-use super::tensor::{EvalError, Evaluator};
+use super::super::array::{View, Walk};
+use super::super::expression::Expr;
+use super::{EvalError, Evaluator};
 use crate::{Graph, Id, Op};
-use rustc_hash::FxHashSet;
-
-/// The nodes whose value depends on a placeholder of a fold around them.
-pub(crate) fn open_nodes(g: &Graph, order: &[Id]) -> FxHashSet<Id> {
-    let mut open = FxHashSet::default();
-    for &id in order {
-        let src = g.src(id);
-        let is_open = match g.op(id) {
-            Op::Arg(_) => true,
-            // The placeholders of its merge are its own.
-            Op::Fold { parts, .. } => {
-                src.iter().enumerate().any(|(i, s)| !(*parts..2 * parts).contains(&i) && open.contains(s))
-            }
-            _ => src.iter().any(|s| open.contains(s)),
-        };
-        if is_open {
-            open.insert(id);
-        }
-    }
-    open
-}
-
-/// The open nodes that the merge of a fold needs, in order.
-pub(crate) fn body(g: &Graph, open: &FxHashSet<Id>, merge: &[Id]) -> Vec<Id> {
-    let mut seen = FxHashSet::default();
-    let mut stack: Vec<Id> = merge.to_vec();
-    while let Some(id) = stack.pop() {
-        if !open.contains(&id) || !seen.insert(id) {
-            continue;
-        }
-        let src = g.src(id);
-        match g.op(id) {
-            Op::Fold { parts, .. } => stack.extend(src[..*parts].iter().chain(&src[2 * parts..])),
-            _ => stack.extend(src),
-        }
-    }
-    let mut body: Vec<Id> = seen.into_iter().collect();
-    body.sort_unstable();
-    body
-}
 
 impl<'a> Evaluator<'_, 'a> {
     /// Evaluates a fold and all others over the same parts.
