@@ -1,7 +1,7 @@
 //! What the server says about itself: health, models, properties, places, counters.
 
 use super::chat::fingerprint;
-use super::native::generation_settings;
+use super::generation_settings::generation_settings;
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::settings::Settings;

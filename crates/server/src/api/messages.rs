@@ -23,7 +23,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_calls(&rendered)?;
+    rendered.require_calls(&mut settings)?;
     let messages = Messages {
         id: app.id("msg_"),
         model: model.called_by(fields)?,

@@ -28,7 +28,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     settings.choices = 1;
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered)?;
+    rendered.require_calls(&mut settings)?;
     let echoed = [
         "instructions",
         "max_output_tokens",
