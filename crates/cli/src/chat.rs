@@ -11,7 +11,7 @@ mod settings;
 use crate::arguments::Numerics;
 use crate::failure::{self, Interrupted};
 use crate::interrupt;
-use crate::run::Arguments;
+use crate::run::arguments::Arguments;
 use crate::speaker::Speaker;
 use crate::terminal;
 use anyhow::{Context, bail};

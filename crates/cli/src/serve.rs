@@ -6,8 +6,9 @@
 use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Positions};
-use crate::run::Sampling;
+use crate::sampling::Sampling;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
@@ -224,7 +225,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
     let options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(&path)?;
     open::config(&file, &path)?;
     drop(file);
@@ -286,7 +287,7 @@ impl Arguments {
 
 /// Opens the model and starts its engine.
 fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let mut tokenizer = open::tokenizer(&file, path)?;

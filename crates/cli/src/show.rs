@@ -38,7 +38,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(row) = models::not_here(args.model.name())? {
         return row.print(args.json);
     }
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let needs = needs(args, &file);
     if !args.json {

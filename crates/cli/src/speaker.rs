@@ -2,10 +2,11 @@
 
 use crate::failure::Interrupted;
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::output::Stdout;
 use crate::printer::Printer;
-use crate::run::Arguments;
+use crate::run::arguments::Arguments;
 use crate::terminal;
 use crate::transcript::Transcript;
 use anyhow::{Context, bail};
@@ -95,7 +96,7 @@ impl Speaker {
     /// Opens a model for text. Nothing is compiled yet.
     pub fn open(args: &Arguments) -> anyhow::Result<Speaker> {
         let began = Instant::now();
-        let path = &args.model.resolve()?;
+        let path = &models::resolve(args.model.name(), &args.model.fetch)?;
         let positions = Positions::Flag(args.context.ctx_size);
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.

@@ -6,6 +6,7 @@ pub mod config;
 pub mod engine;
 pub mod generate;
 mod kept;
+pub mod kernel_marks;
 pub mod median;
 mod mix;
 pub mod pages;

@@ -18,6 +18,7 @@ mod specials;
 mod split;
 mod spm;
 pub(crate) mod tags;
+mod template_tags;
 mod vocab;
 
 pub use data::{ByteStrings, TokenizerData};
@@ -96,7 +97,7 @@ impl Tokenizer {
         }
         vocab.check_ids(&data)?;
         let ends = ends::end_tokens(&mut vocab, &data, spelling);
-        vocab.add_tags(data.chat_template.as_deref().unwrap_or_default());
+        vocab.add_tags(template_tags::find(&vocab, data.chat_template.as_deref().unwrap_or_default()));
         let (algorithm, adds_bos) = match spelling {
             Spelling::ByteAlphabet => {
                 let splitter = splitter(data.pre.as_deref(), unknown_pre)?;
@@ -208,7 +209,7 @@ impl Tokenizer {
 
     /// Takes another chat template than the file's: the user-defined tokens that it writes as tags are special, too.
     pub fn use_template(&mut self, template: &str) {
-        self.vocab.add_tags(template);
+        self.vocab.add_tags(template_tags::find(&self.vocab, template));
     }
 
     /// Whether a token is special, so that text has it only where `parse_special` allows it.

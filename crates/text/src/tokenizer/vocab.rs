@@ -135,9 +135,8 @@ impl Vocab {
         self.kinds[id as usize] = TokenKind::Control;
     }
 
-    /// Adds the tags that a chat template writes.
-    pub(super) fn add_tags(&mut self, template: &str) {
-        let tags = tags::find(self, template);
+    /// Adds user-defined tokens that steer the model.
+    pub(super) fn add_tags(&mut self, tags: BTreeSet<u32>) {
         self.tags.extend(tags);
     }
 

@@ -7,7 +7,7 @@
 use super::super::array::{View, Walk};
 use super::super::expression::Expr;
 use super::{EvalError, Evaluator};
-use crate::{Graph, Id, Op};
+use crate::{Id, Op};
 
 impl<'a> Evaluator<'_, 'a> {
     /// Evaluates a fold and all others over the same parts.
