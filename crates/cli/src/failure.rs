@@ -1,7 +1,7 @@
 //! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
 
 use crate::terminal;
-use model::engine::EngineError;
+use model::error::EngineError;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 

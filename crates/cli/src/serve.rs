@@ -354,7 +354,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         "ready: {} with {places} places of {} positions, {} in all",
         facts.names[0],
         limits.context,
-        limits.pages * model::step::PAGE as usize
+        limits.pages * model::cache::PAGE as usize
     ));
     let defaults = Defaults {
         sampling,

@@ -163,7 +163,7 @@ fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
     let watch = interrupt::watch();
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
-    let bytes = model::plan::file_bytes(&file);
+    let bytes = file.bytes();
     drop(file);
     let prompt = tokenizer.encode(PROMPT, true, false);
     let limit = usize::from(args.predict);

@@ -148,6 +148,11 @@ impl Gguf {
         self.shards[shard].bytes.bytes().len() as u64
     }
 
+    /// Length of all files, in bytes.
+    pub fn bytes(&self) -> u64 {
+        (0..self.shards()).map(|shard| self.shard_bytes(shard)).sum()
+    }
+
     /// Where tensor data starts in a file, in bytes.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{EngineOptions, Sharing};
-use model::plan::{Plan, file_bytes};
+use model::memory_plan::ModelMemory;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl Builder {
         let context =
             self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let plan = Plan::of_cache(&config, context, cache, file_bytes(&file));
+        let plan = ModelMemory::of_cache(&config, context, cache, file.bytes());
         let device = devices::open(&self.devices(), plan.weights + plan.cache, drop)?.device();
         plan.on(&*device).check()?;
         let options = EngineOptions {

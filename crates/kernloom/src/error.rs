@@ -25,7 +25,7 @@ pub enum Error {
     Device(#[from] device::Error),
     /// The context does not fit into memory.
     #[error(transparent)]
-    TooLarge(#[from] model::plan::TooLarge),
+    TooLarge(#[from] model::memory_plan::TooLarge),
     /// A setting of the sampler.
     #[error(transparent)]
     Sampler(#[from] text::sampler::SamplerError),

@@ -3,7 +3,7 @@
 //! A [`Sequence`] remembers what the cache holds, so that the next turn of a conversation only computes what is new.
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::steps::Steps;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

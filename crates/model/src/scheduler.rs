@@ -19,9 +19,10 @@ pub mod worker;
 pub use request::{Constraint, Event, Failure, Pooling, Rejected, Request, Sink, Spent};
 
 use crate::batch::{Batch, Batches, Limits};
+use crate::cache::PAGE;
 use crate::generate::Finish;
 use crate::pages::{Lease, Pages};
-use crate::step::{Output, PAGE};
+use crate::step::Output;
 use device::Device;
 use request::Sequence;
 use std::collections::VecDeque;

@@ -2,8 +2,8 @@
 //! cache, so a wrong page gives a wrong text.
 
 use super::*;
-use crate::engine::EngineError;
-use crate::step::PAGE;
+use crate::cache::PAGE;
+use crate::error::EngineError;
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
@@ -176,7 +176,7 @@ struct Bench {
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
-    let reach = crate::runs::Reach::NOTHING;
+    let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];

@@ -1,6 +1,6 @@
 //! The metadata of a file, with the keys that the converters of the field write.
 
-use super::{Plan, RopeScaling, Shape};
+use super::{RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating};
 use gguf::{ValueBuf, Writer};
 use text::synth::Vocab;
@@ -8,7 +8,7 @@ use text::synth::Vocab;
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
 
-pub(super) fn set(writer: &mut Writer, plan: &Plan) {
+pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     let shape = plan.shape;
     writer.set("general.architecture", shape.arch);
     writer.set("general.type", "model");
@@ -49,7 +49,7 @@ impl Keys<'_> {
         self.set(name, u32::try_from(value).expect("sizes are small"));
     }
 
-    fn model(&mut self, plan: &Plan) {
+    fn model(&mut self, plan: &SynthPlan) {
         let shape = plan.shape;
         self.set("block_count", plan.layers);
         self.set("context_length", shape.context);
@@ -78,7 +78,7 @@ impl Keys<'_> {
         self.count("attention.value_length", value);
     }
 
-    fn latent(&mut self, plan: &Plan) {
+    fn latent(&mut self, plan: &SynthPlan) {
         let shape = plan.shape;
         let Attention::Latent { q_rank, kv_rank, nope, rope, value } = shape.attention else {
             return;
@@ -122,7 +122,7 @@ impl Keys<'_> {
     }
 
     /// `deepseek2` needs keys about experts even if there are none.
-    fn latent_feed_forward(&mut self, plan: &Plan) {
+    fn latent_feed_forward(&mut self, plan: &SynthPlan) {
         let lead = match plan.shape.experts {
             Some(_) => plan.shape.dense_lead.min(plan.layers),
             None => {

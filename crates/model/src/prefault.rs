@@ -3,7 +3,6 @@
 //! A page of a mapped file costs a fault at its first touch, even when the system already has it in memory: 17 GB take half
 //! a second of faults. A thread takes them while programs are made ready.
 
-use crate::plan::file_bytes;
 use gguf::Gguf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +12,16 @@ use std::thread::JoinHandle;
 const LEAST: u64 = 256 << 20;
 
 /// A thread that brings in a file; it ends when this is dropped.
-pub(crate) struct Warming {
+pub(crate) struct Prefault {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Warming {
+impl Prefault {
     /// Begins. `None` if it would not help: a small file, or one that does not fit in memory, whose pages would push
     /// each other out.
-    pub(crate) fn start(file: &Arc<Gguf>) -> Option<Warming> {
-        let bytes = file_bytes(file);
+    pub(crate) fn start(file: &Arc<Gguf>) -> Option<Prefault> {
+        let bytes = file.bytes();
         if bytes < LEAST || device::available_memory().is_none_or(|room| room < bytes) {
             return None;
         }
@@ -30,11 +29,11 @@ impl Warming {
         let (file, ended) = (Arc::clone(file), Arc::clone(&over));
         let bring = move || file.bring_in(|| !ended.load(Ordering::Relaxed));
         let thread = std::thread::Builder::new().name("weights".into()).spawn(bring).ok()?;
-        Some(Warming { over, thread: Some(thread) })
+        Some(Prefault { over, thread: Some(thread) })
     }
 }
 
-impl Drop for Warming {
+impl Drop for Prefault {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -5,10 +5,10 @@ use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use device::Interpreter;
 use model::batch::Batch;
-use model::cache::CacheKind;
+use model::cache::{CacheKind, PAGE};
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::runs::RUN;
-use model::step::{Class, PAGE};
+use model::prefill_attention::RUN;
+use model::step::Class;
 use std::sync::Arc;
 
 const CONTEXT: i64 = 320;
@@ -120,7 +120,7 @@ fn what_is_short_or_has_a_long_past_is_read_by_token() {
     decoding.push((0, 10));
     assert_eq!(class(&decoding), Class::Many);
     // More pages than can be decompressed.
-    let past = (model::runs::SLOTS * PAGE) as usize;
+    let past = (model::prefill_attention::SLOTS * PAGE) as usize;
     assert_eq!(class(&[(past - 500, past)]), Class::Prompt);
     assert_eq!(class(&[(past - 500, past + 1)]), Class::Many);
 }

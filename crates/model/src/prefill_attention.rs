@@ -11,8 +11,8 @@
 //! there are enough tokens ([`Reach`]).
 
 use crate::cache::Cache;
+use crate::cache::PAGE;
 use crate::config::{Attention, Config};
-use crate::step::PAGE;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, Id};

@@ -1,9 +1,9 @@
 //! What a model needs of the machine: memory, and bytes read a token.
 
-use crate::cache::CacheKind;
+use crate::cache::{CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
-use crate::step::{Class, PAGE};
+use crate::step::Class;
 use device::Device;
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
 
 /// Memory of a model at a context, known before any weight is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Plan {
+pub struct ModelMemory {
     /// Positions of the cache.
     pub context: u64,
     /// Bytes of the file.
@@ -37,20 +37,27 @@ pub struct Plan {
 /// A plan that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("not enough memory: {plan}; {advice}", plan = .0, advice = .0.advice())]
-pub struct TooLarge(pub Plan);
+pub struct TooLarge(pub ModelMemory);
 
-impl Plan {
+impl ModelMemory {
     /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
-    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> Plan {
+    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> ModelMemory {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
         let cache = cache_bytes(config, cache).saturating_mul(positions);
-        Plan { context, weights, keeps_weights: false, cache, workspace: None, available: device::available_memory() }
+        ModelMemory {
+            context,
+            weights,
+            keeps_weights: false,
+            cache,
+            workspace: None,
+            available: device::available_memory(),
+        }
     }
 
     /// The same on a device.
-    pub fn on(self, device: &dyn Device) -> Plan {
-        Plan { keeps_weights: device.keeps_weights(), available: device.available_memory(), ..self }
+    pub fn on(self, device: &dyn Device) -> ModelMemory {
+        ModelMemory { keeps_weights: device.keeps_weights(), available: device.available_memory(), ..self }
     }
 
     /// What would make it fit.
@@ -70,14 +77,14 @@ impl Plan {
     }
 
     /// What the programs that an engine has compiled need on so many workers in steps of few tokens, or of many.
-    pub fn of_engine(engine: &Engine, workers: impl Fn(bool) -> usize) -> Plan {
+    pub fn of_engine(engine: &Engine, workers: impl Fn(bool) -> usize) -> ModelMemory {
         let plan = engine.memory_plan(workers);
-        Plan {
+        ModelMemory {
             context: match engine.limits() {
                 limits if limits.segments == 1 => limits.context as u64,
                 limits => limits.pages as u64 * PAGE as u64,
             },
-            weights: file_bytes(engine.file()),
+            weights: engine.file().bytes(),
             keeps_weights: engine.device().keeps_weights(),
             cache: plan.states as u64,
             workspace: Some((plan.allocated() - plan.states) as u64),
@@ -109,7 +116,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for ModelMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cache {} for {} positions", Bytes(self.cache), self.context)?;
         if let Some(workspace) = self.workspace {
@@ -121,11 +128,6 @@ impl fmt::Display for Plan {
             None => Ok(()),
         }
     }
-}
-
-/// Bytes of all files of a model.
-pub fn file_bytes(file: &gguf::Gguf) -> u64 {
-    (0..file.shards()).map(|shard| file.shard_bytes(shard)).sum()
 }
 
 /// Bytes of weights that decoding one token reads, as its program says; `None` before that is compiled.
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_plan() {
-        let plan = Plan {
+        let plan = ModelMemory {
             context: 8192,
             weights: 17 << 30,
             keeps_weights: false,
@@ -166,11 +168,11 @@ mod tests {
         };
         let error = plan.check().unwrap_err().to_string();
         assert!(error.contains("cache 3.00 GiB for 8192 positions") && error.contains("2.00 GiB available"), "{error}");
-        let roomy = Plan { available: Some(4 << 30), ..plan };
+        let roomy = ModelMemory { available: Some(4 << 30), ..plan };
         assert_eq!(roomy.check(), Ok(()));
         assert!(roomy.weights_spill(), "the weights are read from disk");
-        assert_eq!(Plan { available: None, ..plan }.check(), Ok(()));
-        let on_card = |available: u64| Plan { keeps_weights: true, available: Some(available), ..plan };
+        assert_eq!(ModelMemory { available: None, ..plan }.check(), Ok(()));
+        let on_card = |available: u64| ModelMemory { keeps_weights: true, available: Some(available), ..plan };
         assert_eq!(on_card(21 << 30).check(), Ok(()));
         let error = on_card(18 << 30).check().unwrap_err().to_string();
         assert!(error.contains("about 2730 positions fit") && !error.contains("mapped"), "{error}");
