@@ -17,7 +17,7 @@ use crate::terminal;
 use anyhow::{Context, bail};
 use command::Command;
 use editor::{Editor, Input};
-use model::generate::Finish;
+use model::sequence::Finish;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -19,6 +19,7 @@ mod program_cache;
 pub mod quantize;
 pub mod random;
 pub mod scheduler;
+pub mod sequence;
 pub mod step;
 pub mod steps;
 pub mod synth;

@@ -1,7 +1,5 @@
 //! All tests of this crate but those that count allocations of the whole program.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
 mod support;
 
 mod batching;

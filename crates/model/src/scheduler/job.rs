@@ -1,28 +1,22 @@
-//! One request: what it wants, what it hears, and where it is.
+//! One job of the scheduler: what it wants, what it hears, and where it is.
 
-use super::{Lease, Limits, Output, Sampler};
-use crate::generate::Finish;
+use crate::batch::Limits;
+use crate::pages::Lease;
+use crate::sequence::{Event, Finish, Request, Sequence};
+use crate::step::Output;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use text::sampler::{Logprob, Sampled, SamplerConfig, SamplerError};
+use text::sampler::{Sampled, SamplerError};
 
-/// What is to be generated, and who hears of it.
-pub struct Request {
+/// A request, what it wants beside text, and who hears of it.
+pub struct Job {
     /// A number of the caller's, for reports.
     pub id: u64,
-    /// The tokens to continue.
-    pub prompt: Vec<u32>,
-    /// How tokens are chosen. The random numbers depend on the seed and on the number of tokens that came out, and on
-    /// nothing else.
-    pub sampling: SamplerConfig,
-    /// Most tokens to generate; `None` goes on until the end or until the context is full.
-    pub limit: Option<usize>,
-    /// Tokens that end the text.
-    pub ends: Arc<[u32]>,
+    /// What is to be generated.
+    pub request: Request,
     /// What restricts the tokens, if anything does.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// Instead of text, one vector for the prompt: [`Event::Vector`].
+    /// Instead of text, one vector for the prompt: [`Sink::vector`].
     pub pooling: Option<Pooling>,
     /// Hears of everything.
     pub sink: Box<dyn Sink>,
@@ -39,11 +33,19 @@ pub enum Pooling {
     Each,
 }
 
-/// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it
-/// without [`Event::Finished`] or [`Event::Failed`] means that the request was given up because it was closed.
+/// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it without
+/// [`Sink::end`] means that the request was given up because it was closed.
 pub trait Sink: Send {
-    /// Something happened. [`ControlFlow::Break`] ends the request with [`Finish::Stopped`].
+    /// Something happened. [`ControlFlow::Break`] ends the request with [`Finish::Stopped`]. The first event, of the
+    /// prompt, comes when the request gets its place.
     fn event(&mut self, event: Event<'_>) -> ControlFlow<()>;
+
+    /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with [`Pooling::Each`]
+    /// one for each token.
+    fn vector(&mut self, vector: &[f32]);
+
+    /// It is over, or cannot go on. For a request that was closed, nobody hears it.
+    fn end(&mut self, end: Result<(Finish, Spent), Failure>);
 
     /// Whether nobody is interested any more. Asked before every step, also while the request waits.
     fn is_closed(&self) -> bool;
@@ -62,35 +64,6 @@ pub trait Constraint: Send {
     /// # Errors
     /// Why it should not have been.
     fn accept(&mut self, token: u32) -> Result<(), String>;
-}
-
-/// What happens to a request, in this order.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// So many tokens of the prompt are in the cache, of so many. The first such event comes when the request gets its
-    /// place.
-    Prompt {
-        /// Tokens that the cache held already.
-        cached: usize,
-        /// Tokens in the cache now.
-        done: usize,
-        /// Tokens of the prompt.
-        total: usize,
-    },
-    /// A token; it is no end token.
-    Token {
-        /// The token.
-        sampled: Sampled,
-        /// The likeliest, if log-probabilities are wanted.
-        top: &'a [Logprob],
-    },
-    /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with
-    /// [`Pooling::Each`] one for each token.
-    Vector(&'a [f32]),
-    /// It is over. For a request that was closed, nobody hears it.
-    Finished(Finish, Spent),
-    /// It cannot go on.
-    Failed(Failure),
 }
 
 /// What a request took.
@@ -160,93 +133,95 @@ pub enum Rejected {
     ShuttingDown,
 }
 
-impl Request {
+impl Job {
     /// Whether it can run at all.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Rejected> {
-        let (tokens, context, vocab) = (self.prompt.len(), limits.context, limits.vocab);
+        let Request { prompt, sampling, .. } = &self.request;
+        let (tokens, context, vocab) = (prompt.len(), limits.context, limits.vocab);
         if tokens == 0 {
             return Err(Rejected::Empty);
         }
-        if let Some(&token) = self.prompt.iter().find(|&&token| token as usize >= vocab) {
+        if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
             return Err(Rejected::Token { token, vocab });
         }
         if tokens > context {
             return Err(Rejected::TooLong { tokens, context });
         }
-        Ok(self.sampling.check(vocab)?)
+        Ok(sampling.check(vocab)?)
     }
 }
 
-/// A request and where it is.
-pub(super) struct Sequence {
-    request: Request,
-    /// The prompt and what came out.
-    pub tokens: Vec<u32>,
-    /// Tokens of the prompt.
-    pub prompt: usize,
+/// A job and where it is.
+pub(super) struct Task {
+    pub id: u64,
+    pub sequence: Sequence,
+    constraint: Option<Box<dyn Constraint>>,
+    pooling: Option<Pooling>,
+    sink: Box<dyn Sink>,
     /// Tokens whose positions in the cache are written.
     pub computed: usize,
     pub lease: Lease,
     pub spent: Spent,
-    /// Made when it first gets a place.
-    sampler: Option<Sampler>,
     masked: Vec<f32>,
     /// The sum of the rows that are pooled, or all of them.
     pooled: Vec<f64>,
     submitted: Instant,
-    started: Instant,
+    /// When it first got a place.
+    started: Option<Instant>,
     first_token: Option<Instant>,
 }
 
-impl Sequence {
-    pub fn new(mut request: Request) -> Sequence {
-        let tokens = std::mem::take(&mut request.prompt);
-        let now = Instant::now();
-        Sequence {
-            prompt: tokens.len(),
-            tokens,
+impl Task {
+    pub fn new(job: Job) -> Task {
+        let Job { id, request, constraint, pooling, sink } = job;
+        Task {
+            id,
+            sequence: Sequence::new(request),
+            constraint,
+            pooling,
+            sink,
             computed: 0,
             lease: Lease::default(),
             spent: Spent::default(),
-            sampler: None,
             masked: vec![],
             pooled: vec![],
-            submitted: now,
-            started: now,
+            submitted: Instant::now(),
+            started: None,
             first_token: None,
-            request,
         }
     }
 
-    pub fn id(&self) -> u64 {
-        self.request.id
+    pub fn is_closed(&self) -> bool {
+        self.sink.is_closed()
     }
 
-    pub fn is_closed(&self) -> bool {
-        self.request.sink.is_closed()
+    /// The prompt and what came out.
+    pub fn tokens(&self) -> &[u32] {
+        self.sequence.tokens()
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt(&self) -> usize {
+        self.sequence.prompt()
     }
 
     /// Tokens that are not computed yet.
     pub fn pending(&self) -> usize {
-        self.tokens.len() - self.computed
+        self.tokens().len() - self.computed
     }
 
     /// It has a place; so many tokens were in the cache.
-    pub fn begin(&mut self, cached: usize, vocab: usize) -> Result<(), super::Failure> {
+    pub fn begin(&mut self, cached: usize) {
         self.pooled.clear();
-        if self.sampler.is_some() {
+        if self.started.is_some() {
             // It had to make room and comes back.
-            return Ok(());
+            return;
         }
-        let failed = |e: SamplerError| Failure::Sampler(e.to_string());
-        let mut sampler = Sampler::new(self.request.sampling.clone(), vocab).map_err(failed)?;
-        self.tokens.iter().for_each(|&token| sampler.accept(token));
-        self.sampler = Some(sampler);
-        self.started = Instant::now();
-        self.spent = Spent { prompt: self.prompt, cached, waited: self.started - self.submitted, ..Spent::default() };
+        let now = Instant::now();
+        self.started = Some(now);
+        self.spent = Spent { prompt: self.prompt(), cached, waited: now - self.submitted, ..Spent::default() };
         // Whoever says to stop here is closed, and gone before the next step.
         let _ = self.report_progress();
-        Ok(())
     }
 
     /// So many tokens more are computed. How many of them are tokens of the prompt, for the first time.
@@ -259,31 +234,31 @@ impl Sequence {
         if self.spent.generated > 0 {
             return ControlFlow::Continue(());
         }
-        let (cached, done, total) = (self.spent.cached, self.computed, self.prompt);
-        self.request.sink.event(Event::Prompt { cached, done, total })
+        let (cached, done, total) = (self.spent.cached, self.computed, self.prompt());
+        self.sink.event(Event::Prompt { cached, done, total })
     }
 
     /// How its rows are pooled, if it wants a vector.
     pub fn pooling(&self) -> Option<Pooling> {
-        self.request.pooling
+        self.pooling
     }
 
     /// What its steps have to compute.
     pub fn output(&self) -> Output {
-        if self.request.pooling.is_some() { Output::Hidden } else { Output::Logits }
+        if self.pooling.is_some() { Output::Hidden } else { Output::Logits }
     }
 
     /// Of its next `count` tokens, those at the end whose rows it wants.
     pub fn rows(&self, count: usize) -> usize {
-        match self.request.pooling {
+        match self.pooling {
             Some(Pooling::Mean | Pooling::Each) => count,
-            _ => usize::from(self.computed + count == self.tokens.len()),
+            _ => usize::from(self.computed + count == self.tokens().len()),
         }
     }
 
     /// Adds a row to the vector.
     fn pool(&mut self, row: &[f32]) {
-        if self.request.pooling == Some(Pooling::Each) {
+        if self.pooling == Some(Pooling::Each) {
             return self.pooled.extend(row.iter().map(|&value| f64::from(value)));
         }
         self.pooled.resize(row.len(), 0.0);
@@ -292,17 +267,16 @@ impl Sequence {
 
     /// Passes the vector on.
     fn tell_vector(&mut self) {
-        self.spent.prompt_time = self.started.elapsed();
-        let count = if self.request.pooling == Some(Pooling::Mean) { self.prompt } else { 1 };
+        self.spent.prompt_time = self.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let count = if self.pooling == Some(Pooling::Mean) { self.prompt() } else { 1 };
         let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
-        // It is over whatever the sink says.
-        let _ = self.request.sink.event(Event::Vector(&vector));
+        self.sink.vector(&vector);
     }
 
     /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
     /// ended, if it did.
     pub fn take(&mut self, rows: &[f32], width: usize, context: usize) -> Option<Result<Finish, Failure>> {
-        let pools = self.request.pooling.is_some();
+        let pools = self.pooling.is_some();
         if pools {
             rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
         }
@@ -318,14 +292,11 @@ impl Sequence {
         }
         match self.choose(rows) {
             Err(failure) => Some(Err(failure)),
-            Ok(sampled) => self.go_on(sampled, context).err().map(Ok),
+            Ok(sampled) => self.go_on(sampled, context).map(Ok),
         }
     }
 
     fn choose(&mut self, logits: &[f32]) -> Result<Sampled, Failure> {
-        let Some(sampler) = &mut self.sampler else {
-            return Err(Failure::Sampler("a sequence without a sampler".into()));
-        };
         // What the model leaves possible was ruled out by the request.
         let failed = |e: SamplerError| match e {
             SamplerError::NoCandidate if logits.iter().any(|logit| logit.is_finite()) => Failure::Constraint(
@@ -333,54 +304,34 @@ impl Sequence {
             ),
             e => Failure::Sampler(e.to_string()),
         };
-        let Some(constraint) = &mut self.request.constraint else {
-            return sampler.sample(logits).map_err(failed);
+        let Some(constraint) = &mut self.constraint else {
+            return self.sequence.choose(logits).map_err(failed);
         };
         self.masked.clear();
         self.masked.extend_from_slice(logits);
         constraint.mask(&mut self.masked).map_err(Failure::Constraint)?;
-        let sampled = sampler.sample(&self.masked).map_err(failed)?;
-        if !self.request.ends.contains(&sampled.id) {
+        let sampled = self.sequence.choose(&self.masked).map_err(failed)?;
+        if !self.sequence.is_end(sampled.id) {
             constraint.accept(sampled.id).map_err(Failure::Constraint)?;
         }
         Ok(sampled)
     }
 
-    fn go_on(&mut self, sampled: Sampled, context: usize) -> Result<(), Finish> {
+    /// Takes the next token. Why the text is over, if it is.
+    fn go_on(&mut self, sampled: Sampled, context: usize) -> Option<Finish> {
         let now = Instant::now();
         let first = *self.first_token.get_or_insert(now);
-        self.spent.prompt_time = first - self.started;
+        self.spent.prompt_time = first - self.started.unwrap_or(first);
         self.spent.decode_time = now - first;
-        if self.request.ends.contains(&sampled.id) {
-            return Err(Finish::End);
-        }
-        let limit = self.request.limit;
-        if limit == Some(0) {
-            return Err(Finish::Limit);
-        }
-        self.spent.generated += 1;
-        self.tokens.push(sampled.id);
-        let mut stop = ControlFlow::Continue(());
-        if let Some(sampler) = &mut self.sampler {
-            sampler.accept(sampled.id);
-            stop = self.request.sink.event(Event::Token { sampled, top: sampler.top_logprobs() });
-        }
-        if stop.is_break() {
-            return Err(Finish::Stopped);
-        }
-        if limit.is_some_and(|limit| self.spent.generated >= limit) {
-            return Err(Finish::Limit);
-        }
+        let sink = &mut self.sink;
+        let finish = self.sequence.take(sampled, |event| sink.event(event));
+        self.spent.generated = self.sequence.generated();
         // The token that came last needs a position to be continued.
-        if self.tokens.len() > context { Err(Finish::ContextFull) } else { Ok(()) }
+        finish.or_else(|| (self.tokens().len() > context).then_some(Finish::ContextFull))
     }
 
     /// Says how it ended.
     pub fn end(mut self, finish: Result<Finish, Failure>) {
-        let event = match finish {
-            Ok(finish) => Event::Finished(finish, self.spent),
-            Err(failure) => Event::Failed(failure),
-        };
-        let _ = self.request.sink.event(event);
+        self.sink.end(finish.map(|finish| (finish, self.spent)));
     }
 }

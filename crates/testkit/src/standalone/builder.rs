@@ -1,7 +1,5 @@
 //! Compilers of C programs, and what runs these.
 
-use device::Isa;
-use device::toolchain::FLAGS;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -14,13 +12,14 @@ pub struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds `all` in a folder, unless it was built from the same text by an earlier run.
-    pub fn build(&self, folder: &Path, isa: Isa, source: &str) {
+    /// Builds `all` in a folder, with these flags of kernels as far as they are not for libraries, unless it was built from
+    /// the same text by an earlier run.
+    pub fn build(&self, folder: &Path, kernels: &[&str], source: &str) {
         // Vectors wider than those of the level cross no border of an object.
         let warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-psabi"];
         let mut compile = Command::new(self.compiler);
-        compile.current_dir(folder).args(FLAGS.iter().filter(|f| !["-shared", "-w"].contains(f)));
-        compile.args(isa.flags()).args(self.flags).args(warnings).args(["-o", "all", "all.c", "-lm"]);
+        compile.current_dir(folder).args(kernels.iter().filter(|f| !["-shared", "-w"].contains(f)));
+        compile.args(self.flags).args(warnings).args(["-o", "all", "all.c", "-lm"]);
         let version = Command::new(self.compiler).arg("--version").output().expect("a compiler that starts").stdout;
         let source = format!("/* {compile:?}\n{}*/\n{source}", String::from_utf8_lossy(&version));
         let (text, built) = (folder.join("all.c"), folder.join("all"));
@@ -30,7 +29,7 @@ impl Builder<'_> {
         let _ = std::fs::remove_file(&built);
         std::fs::write(text, source).expect("a source");
         let output = compile.output().expect("a compiler that starts");
-        assert!(output.status.success(), "at {isa}:\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{kernels:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Runs what was built in a folder to its end.

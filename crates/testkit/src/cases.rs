@@ -1,6 +1,5 @@
 //! Runs compiled programs through the kernel interpreter, and their unfused
 //! graphs through the tensor interpreter.
-#![allow(dead_code, missing_docs)]
 
 pub mod graphs;
 pub mod programs;

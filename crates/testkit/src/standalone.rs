@@ -2,11 +2,10 @@
 //! from a file, runs their kernels, and prints where the results are not those
 //! of the interpreter, or writes them to a file. It can be built by any compiler
 //! for any machine.
-#![allow(dead_code)]
 
 pub mod builder;
 
-use super::cases::{Case, bytes};
+use crate::cases::{Case, bytes};
 use compiler::Compiled;
 use compiler::program::{BufferKind, Program};
 use compiler::render::c;
@@ -37,7 +36,7 @@ pub struct Step<'a> {
 impl Standalone {
     /// Without programs.
     pub fn new() -> Standalone {
-        let source = format!("{}{}", c::PRELUDE, include_str!("harness.c"));
+        let source = format!("{}{}", c::PRELUDE, include_str!("standalone/harness.c"));
         Standalone { source, data: vec![], programs: 0, kernels: BTreeMap::new() }
     }
 
