@@ -143,7 +143,7 @@ fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
         }
     };
     let steps: Vec<Step<'_>> = batches.iter().map(step).collect();
-    let mut all = Standalone::new();
+    let mut all = Standalone::default();
     all.add_steps(&steps, |name| weights.data(weights.tensor(name).expect("a weight")));
     let (source, data, _) = all.finish();
     (source, data)

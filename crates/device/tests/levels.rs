@@ -20,7 +20,7 @@ const INT8: f64 = 1e-5;
 
 /// All programs under both policies.
 fn programs_for(isa: Isa) -> Standalone {
-    let mut all = Standalone::new();
+    let mut all = Standalone::default();
     for (numerics, most) in [(Numerics::Exact, EXACT), (Numerics::Int8, INT8)] {
         let mut options = Options::cpu(numerics, 0);
         // No kernel makes the codes of its input beside its sums: vectors of 256 bytes, on which gcc takes seconds.

@@ -240,7 +240,7 @@ impl Scheduler {
             let tokens = self.queue[at].tokens().len();
             // Of a vector, every token counts: none was computed before.
             let fresh = self.queue[at].pooling().is_some();
-            let known = if fresh { &[] } else { &self.queue[at].tokens()[..] };
+            let known: &[u32] = if fresh { &[] } else { self.queue[at].tokens() };
             let (mut lease, cached) = self.pages.acquire(known);
             if self.options.reuse && !fresh && self.is_being_computed(self.queue[at].tokens(), cached) {
                 self.pages.release(lease, &self.queue[at].tokens()[..cached]);

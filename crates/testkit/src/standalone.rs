@@ -33,13 +33,14 @@ pub struct Step<'a> {
     pub wanted: usize,
 }
 
-impl Standalone {
-    /// Without programs.
-    pub fn new() -> Standalone {
+impl Default for Standalone {
+    fn default() -> Standalone {
         let source = format!("{}{}", c::PRELUDE, include_str!("standalone/harness.c"));
         Standalone { source, data: vec![], programs: 0, kernels: BTreeMap::new() }
     }
+}
 
+impl Standalone {
     /// Adds a program; `most` is the NMSE that its outputs and states may have.
     ///
     /// # Errors
