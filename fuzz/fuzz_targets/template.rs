@@ -2,9 +2,9 @@
 
 #![no_main]
 
-#[path = "../../crates/model/tests/exercise/mod.rs"]
-mod exercise;
+#[path = "../../crates/text/tests/exercise_template/mod.rs"]
+mod exercise_template;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = exercise::exercise(bytes);
+    let _ = exercise_template::exercise(bytes);
 });

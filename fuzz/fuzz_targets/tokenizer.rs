@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/model/tests/exercise_tokenizer/mod.rs"]
+#[path = "../../crates/text/tests/exercise_tokenizer/mod.rs"]
 mod exercise_tokenizer;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

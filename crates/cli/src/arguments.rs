@@ -1,102 +1,10 @@
-//! The command line: all commands, and the flags that several share.
+//! The flags that several commands share.
 
-use crate::failure::{self, Usage};
-use crate::{
-    bench, classic, compile, completions, config, detokenize, doctor, logits, ls, man, models, open, perplexity,
-};
-use crate::{
-    devices_command, profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune,
-};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use device::ToolchainConfig;
 use devices::Choice;
-use model::tokenizer::Tokenizer;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
-
-/// What the help ends with.
-const AFTER_HELP: &str = "\
-Without a command: kernloom --model MODEL --prompt TEXT --count N, or --benchmark [N]; a first flag means `run`.
-Every --some-flag can be set as KERNLOOM_SOME_FLAG and in a file: see `kernloom config`.";
-
-/// Runs GGUF language models with kernels that it generates itself.
-#[derive(Debug, Parser)]
-#[command(name = "kernloom", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
-pub struct Arguments {
-    #[command(subcommand)]
-    pub command: Command,
-    /// File of settings [default: kernloom/config.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
-    pub config: Option<PathBuf>,
-}
-
-/// A command.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Answer a prompt, or chat
-    #[command(visible_alias = "cli")]
-    Run(run::Arguments),
-    /// Serve a model over HTTP, for clients of OpenAI and llama-server
-    #[command(visible_alias = "server")]
-    Serve(Box<serve::Arguments>),
-    /// Measure prompt and decoding speed, as llama-bench does
-    Bench(bench::Arguments),
-    /// Write the logits of a list of tokens to a file
-    Logits(logits::Arguments),
-    /// Measure how well a model predicts a text
-    Perplexity(perplexity::Arguments),
-    /// Turn text into token ids
-    Tokenize(tokenize::Arguments),
-    /// Turn token ids into text
-    Detokenize(detokenize::Arguments),
-    /// Download models
-    Pull(pull::Arguments),
-    /// List the models that are here
-    #[command(visible_alias = "list")]
-    Ls(ls::Arguments),
-    /// Remove models that were downloaded
-    Rm(rm::Arguments),
-    /// Show what is in a model file and what it needs
-    #[command(visible_alias = "info")]
-    Show(show::Arguments),
-    /// Write a model of a real shape with random weights
-    Synth(synth::Arguments),
-    /// Write a model in another quantisation
-    Quantize(quantize::Arguments),
-    /// Build the kernels of a model ahead of time, for this machine or another
-    Compile(compile::Arguments),
-    /// Show where the time of decoding goes, kernel by kernel
-    Profile(profile::Arguments),
-    /// Search for faster kernels on this machine; what is found is used from then on
-    Tune(tune::Arguments),
-    /// Check that models still say what they said
-    Smoke(smoke::Arguments),
-    /// Look at what this machine has for running models, and what is missing
-    Doctor(doctor::Arguments),
-    /// List what can run models here, and why a card cannot
-    Devices(devices_command::Arguments),
-    /// List the compiler's passes, which --without can leave out
-    Passes,
-    /// Show the settings of commands and where they come from
-    Config(config::Arguments),
-    /// Write a completion script for a shell
-    Completions(completions::Arguments),
-    /// Write manual pages
-    Man(man::Arguments),
-}
-
-/// Parses a command line, completed by the environment and the file of settings.
-///
-/// # Errors
-/// The exit code of what was printed: the help, or what is wrong.
-pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, ExitCode> {
-    let wrong = |usage: Usage| failure::exit(&usage.into());
-    let words = classic::expanded(spelling::expanded(words)).map_err(|error| failure::of_usage(&error, None))?;
-    let completed = settings::completed(words).map_err(wrong)?;
-    Arguments::try_parse_from(&completed.words).map_err(|error| failure::of_usage(&error, completed.blame(&error)))
-}
 
 /// A model in its place or behind `-m`; without one, the model that comes with the program.
 #[derive(Args, Clone, Debug)]
@@ -121,10 +29,10 @@ struct AnyName {
 }
 
 impl ModelOrDemo {
-    /// The file of the model.
-    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
+    /// As it was given.
+    pub fn name(&self) -> &Path {
         let name = self.name.model.as_ref().or(self.name.place.as_ref());
-        models::resolve(name.map_or(Path::new(demo::NAME), PathBuf::as_path), &self.fetch)
+        name.map_or(Path::new(demo::NAME), PathBuf::as_path)
     }
 }
 
@@ -155,11 +63,6 @@ impl ModelFile {
         let name = self.name.model.as_ref().or(self.name.place.as_ref());
         name.map_or(Path::new(""), PathBuf::as_path)
     }
-
-    /// The file of the model.
-    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
-        models::resolve(self.name(), &self.fetch)
-    }
 }
 
 /// A model behind `-m`.
@@ -169,19 +72,13 @@ pub struct ModelFlag {
     #[arg(short, long, aliases = ["hf-repo", "model-url"], value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
-    fetch: FetchFlags,
+    pub fetch: FetchFlags,
 }
 
 impl ModelFlag {
-    /// The file of the model.
-    pub fn resolve(&self) -> anyhow::Result<PathBuf> {
-        models::resolve(&self.model, &self.fetch)
-    }
-
-    /// The tokenizer of the model, without its tensors.
-    pub fn tokenizer(&self) -> anyhow::Result<Tokenizer> {
-        let path = self.resolve()?;
-        open::tokenizer(&*open::file(&path)?, &path)
+    /// As it was given.
+    pub fn name(&self) -> &Path {
+        &self.model
     }
 }
 

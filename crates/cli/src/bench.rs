@@ -13,6 +13,7 @@ mod turns;
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt::{self, Watch};
+use crate::models;
 use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
 use crate::peaks;
@@ -141,7 +142,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if args.each_off {
         return each_off::run(&args, &tests);
     }
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let tests = match args.block {
         true => args.n_depth.0.iter().map(|&depth| Test { prompt: 0, generated: 1, depth }).collect(),
         false => tests,

@@ -11,13 +11,13 @@ mod settings;
 use crate::arguments::Numerics;
 use crate::failure::{self, Interrupted};
 use crate::interrupt;
-use crate::run::Arguments;
+use crate::run::arguments::Arguments;
 use crate::speaker::Speaker;
 use crate::terminal;
 use anyhow::{Context, bail};
 use command::Command;
 use editor::{Editor, Input};
-use model::generate::Finish;
+use model::sequence::Finish;
 use serde_json::{Value, json};
 use std::path::Path;
 

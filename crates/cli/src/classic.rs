@@ -1,7 +1,6 @@
 //! The form without a command: `--model X --prompt P --count N`, or `--benchmark [N]`.
 
-use crate::arguments::Arguments;
-use clap::{CommandFactory, Parser};
+use clap::{Command, Parser};
 use std::ffi::OsString;
 
 /// Tokens of a benchmark when nothing is said.
@@ -25,11 +24,11 @@ struct Benchmark {
     benchmark: Option<Option<usize>>,
 }
 
-/// The arguments with the command that they stand for.
+/// The arguments of the program with the command that they stand for.
 ///
 /// # Errors
 /// Of the parser, for a benchmark.
-pub fn expanded(mut words: Vec<OsString>) -> Result<Vec<OsString>, clap::Error> {
+pub fn expanded(mut words: Vec<OsString>, program: &mut Command) -> Result<Vec<OsString>, clap::Error> {
     let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
     let Some(first) = words.get(1).filter(|word| is_flag(word)) else { return Ok(words) };
     let name = first.to_string_lossy();
@@ -43,7 +42,7 @@ pub fn expanded(mut words: Vec<OsString>) -> Result<Vec<OsString>, clap::Error> 
         return Ok(words);
     }
     let Benchmark { model, count, benchmark, .. } =
-        Benchmark::try_parse_from(&words).map_err(|error| error.format(&mut Arguments::command()))?;
+        Benchmark::try_parse_from(&words).map_err(|error| error.format(program))?;
     let tokens = benchmark.flatten().or(count).unwrap_or(TOKENS);
     let mut bench: Vec<OsString> = ["kernloom", "bench", "-p0"].map(OsString::from).to_vec();
     bench.push(format!("-n{tokens}").into());
@@ -59,7 +58,8 @@ mod tests {
 
     #[test]
     fn the_command_is_added() {
-        let words = |text: &str| expanded(text.split(' ').map(OsString::from).collect()).unwrap();
+        let mut program = Command::new("kernloom");
+        let mut words = |text: &str| expanded(text.split(' ').map(OsString::from).collect(), &mut program).unwrap();
         let plain = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert_eq!(words("k --model m --prompt p --count 3"), plain("k run --model m --prompt p --count 3"));
         assert_eq!(words("k run -p --benchmark"), plain("k run -p --benchmark"));
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(words("k --model m --benchmark 5"), plain("kernloom bench -p0 -n5 --model m"));
         assert_eq!(words("k --benchmark"), plain("kernloom bench -p0 -n20"));
         assert_eq!(words("k --count 7 --prompt x --benchmark"), plain("kernloom bench -p0 -n7"));
-        assert!(expanded(["k", "--benchmark", "x"].map(OsString::from).to_vec()).is_err());
+        assert!(expanded(["k", "--benchmark", "x"].map(OsString::from).to_vec(), &mut program).is_err());
     }
 }

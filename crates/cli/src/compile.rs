@@ -4,6 +4,7 @@
 use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo};
 use crate::debug;
 use crate::failure::Usage;
+use crate::models;
 use crate::open::{self, Positions};
 use crate::output::Stdout;
 use crate::terminal;
@@ -13,8 +14,9 @@ use compiler::Options;
 use cuda::ahead::is_architecture;
 use cuda::cubins::Compiling;
 use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
+use model::cache::PAGE;
 use model::config::Config;
-use model::step::{Class, Output, PAGE, ROWS, Sizes, build};
+use model::step::{Class, Output, ROWS, Sizes, build};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -84,7 +86,7 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
     let toolchain = args.kernels.toolchain();
     let (cards, processors): (Vec<&String>, Vec<&String>) = args.target.iter().partition(|name| is_architecture(name));
     let targets: Vec<Target> = processors.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(&path)?;
     let config = open::config(&file, &path)?;
     let jobs = args.threads.map_or_else(device::default_threads, usize::from);
@@ -132,7 +134,7 @@ fn say_built(args: &Arguments, built: usize, target: &str, start: Instant) -> an
 
 /// A folder for each target; in it, for each program, its source and what was decided about it.
 fn sources(args: &Arguments) -> anyhow::Result<()> {
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(&path)?;
     let config = open::config(&file, &path)?;
     for name in &args.target {

@@ -1,7 +1,7 @@
 //! `completions`: scripts that complete commands and flags in a shell.
 
 use crate::output::Stdout;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use std::io::Write;
 
@@ -14,9 +14,9 @@ pub struct Arguments {
 }
 
 /// Prints the script.
-pub fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments, mut program: Command) -> anyhow::Result<()> {
     let mut script = vec![];
-    clap_complete::generate(args.shell, &mut crate::arguments::Arguments::command(), "kernloom", &mut script);
+    clap_complete::generate(args.shell, &mut program, "kernloom", &mut script);
     let mut out = Stdout;
     out.write_all(&script)?;
     Ok(out.flush()?)

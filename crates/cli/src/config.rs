@@ -1,12 +1,11 @@
 //! `config`: the settings of a command, and where each comes from.
 
-use crate::arguments;
 use crate::failure::Usage;
 use crate::output::{self, Stdout};
 use crate::settings::{self, Setting, Source};
 use crate::spelling::closest;
 use crate::terminal;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use gguf::plain::{QUOTE, line};
 use serde_json::json;
 use std::ffi::OsString;
@@ -31,8 +30,7 @@ struct Of {
 }
 
 /// Prints them.
-pub fn run(args: &Arguments, file: Option<&Path>) -> anyhow::Result<()> {
-    let mut all = arguments::Arguments::command();
+pub fn run(args: &Arguments, file: Option<&Path>, mut all: Command) -> anyhow::Result<()> {
     all.build();
     let mut words = args.command.clone();
     let commands: Vec<&Command> = match words.first() {

@@ -1,7 +1,9 @@
 //! `detokenize`: token ids to bytes, as they are.
 
 use crate::arguments::ModelFlag;
+use crate::models;
 use crate::numbers::Tokens;
+use crate::open;
 use crate::output::Stdout;
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
@@ -21,7 +23,8 @@ pub struct Arguments {
 
 /// Prints the text, without a newline at its end.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = args.model.tokenizer()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
+    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
     let text = match &args.ids[..] {
         [] => stdin()?,
         [dash] if dash == "-" => stdin()?,

@@ -1,12 +1,8 @@
 //! From an error to one line and an exit code: 1 for failures, 2 for wrong usage, 130 after Ctrl-C.
 
-use crate::output;
-use crate::settings::{self, Source};
 use crate::terminal;
-use clap::error::ErrorKind;
-use gguf::plain;
-use model::engine::EngineError;
-use std::io::{self, ErrorKind as IoKind, Write};
+use model::error::EngineError;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 /// Wrong usage that the parser of arguments could not see.
@@ -45,7 +41,7 @@ fn is_stopped(error: &anyhow::Error) -> bool {
 /// Whether whoever reads our output has stopped.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let closed = |e: &(dyn std::error::Error + 'static)| {
-        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == IoKind::BrokenPipe)
+        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
     };
     error.chain().any(closed)
 }
@@ -62,44 +58,6 @@ pub fn message(error: &anyhow::Error) -> String {
         }
     }
     text
-}
-
-/// Prints what is wrong with the arguments, or the help that was asked for. What was set elsewhere is said to come from
-/// there.
-pub fn of_usage(error: &clap::Error, source: Option<&Source>) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let printed = print_help(error).and_then(|()| io::stdout().flush());
-        return match printed {
-            _ if error.use_stderr() => ExitCode::from(2),
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => exit(&output::explained(error).into()),
-        };
-    }
-    let text = error.to_string();
-    // What follows the usage only points at --help.
-    let text = text.split("\nUsage:").next().unwrap_or_default();
-    let text = text.split("\nFor more information").next().unwrap_or_default();
-    let text = one_line(text);
-    let text = text.trim_end_matches('.');
-    match source {
-        Some(source) => terminal::line(&format!("{text} ({source})")),
-        None => terminal::line(&format!("{text}; see --help")),
-    }
-    ExitCode::from(2)
-}
-
-/// Prints the help. It repeats variables: colours are left out where one of them would bring its own.
-fn print_help(error: &clap::Error) -> io::Result<()> {
-    let variables = settings::variables();
-    if variables.iter().all(|value| plain::are_lines(value)) {
-        return error.print();
-    }
-    let text = error.render().to_string();
-    let text = plain::lines(&text, usize::MAX);
-    if error.use_stderr() { io::stderr().write_all(text.as_bytes()) } else { io::stdout().write_all(text.as_bytes()) }
 }
 
 /// A text without line breaks and runs of spaces.
@@ -126,7 +84,7 @@ mod tests {
     #[test]
     fn one_line_each() {
         assert_eq!(one_line("a\n  b: c\n"), "a b: c");
-        let io = io::Error::from(IoKind::BrokenPipe);
+        let io = io::Error::from(ErrorKind::BrokenPipe);
         assert_eq!(exit(&anyhow::Error::from(io).context("write")), ExitCode::SUCCESS);
         assert_eq!(exit(&Interrupted.into()), ExitCode::from(130));
         let quoting = anyhow::anyhow!("no file").context("in x: no file").context("y");

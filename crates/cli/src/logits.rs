@@ -3,6 +3,7 @@
 use crate::arguments::{EngineFlags, ModelFile};
 use crate::failure::Usage;
 use crate::interrupt;
+use crate::models;
 use crate::numbers::Tokens;
 use crate::open::{self, Positions};
 use crate::terminal;
@@ -42,7 +43,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let batch = args.batch as usize;
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = args.batch.min(tokens.len() as u32);
-    let mut opened = open::scoring_engine(&args.model.resolve()?, &flags, Positions::Needed(tokens.len()))?;
+    let mut opened = open::scoring_engine(
+        &models::resolve(args.model.name(), &args.model.fetch)?,
+        &flags,
+        Positions::Needed(tokens.len()),
+    )?;
     let vocab = opened.engine.config().vocab;
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);

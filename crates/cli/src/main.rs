@@ -1,6 +1,6 @@
 //! `kernloom`: runs, measures and shows GGUF language models.
 //!
-//! One file a command. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
+//! One file a command; [`commands`] lists them. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
 //! name becomes a file), [`open`] (a file becomes an engine), [`output`] (stdout), [`terminal`] (stderr), [`interrupt`]
 //! (Ctrl-C), [`bus_error`] (a mapped file that shrinks), [`failure`] (errors to one line and an exit code). Results go to
 //! stdout, everything else to stderr. Nothing here decides how a model is computed.
@@ -10,6 +10,7 @@ mod bench;
 mod bus_error;
 mod chat;
 mod classic;
+mod commands;
 mod compile;
 mod completions;
 mod config;
@@ -26,6 +27,7 @@ mod man;
 mod models;
 mod numbers;
 mod open;
+mod origin;
 mod output;
 mod passes;
 mod peaks;
@@ -36,6 +38,7 @@ mod pull;
 mod quantize;
 mod rm;
 mod run;
+mod sampling;
 mod serve;
 mod settings;
 mod show;
@@ -47,9 +50,11 @@ mod terminal;
 mod tokenize;
 mod transcript;
 mod tune;
+mod usage;
 mod writing;
 
-use arguments::{Arguments, Command};
+use clap::CommandFactory;
+use commands::{Arguments, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -61,7 +66,7 @@ fn main() -> ExitCode {
     failure::report_panics();
     interrupt::install();
     bus_error::install();
-    let arguments = match arguments::parse(std::env::args_os()) {
+    let arguments = match commands::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
@@ -96,8 +101,8 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Passes => passes::run(),
         Command::Smoke(args) => smoke::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Config(args) => config::run(&args, arguments.config.as_deref()),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Config(args) => config::run(&args, arguments.config.as_deref(), Arguments::command()),
+        Command::Completions(args) => completions::run(&args, Arguments::command()),
+        Command::Man(args) => man::run(&args, Arguments::command()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::output::Stdout;
 use anyhow::Context;
-use clap::CommandFactory;
+use clap::Command;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -15,16 +15,15 @@ pub struct Arguments {
 }
 
 /// Writes them.
-pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let command = crate::arguments::Arguments::command();
+pub fn run(args: &Arguments, program: Command) -> anyhow::Result<()> {
     let Some(folder) = &args.out else {
         let mut page = vec![];
-        clap_mangen::Man::new(command).render(&mut page)?;
+        clap_mangen::Man::new(program).render(&mut page)?;
         let mut out = Stdout;
         out.write_all(&page)?;
         return Ok(out.flush()?);
     };
     let cannot = || format!("cannot write manual pages to {}", folder.display());
     std::fs::create_dir_all(folder).with_context(cannot)?;
-    clap_mangen::generate_to(command, folder).with_context(cannot)
+    clap_mangen::generate_to(program, folder).with_context(cannot)
 }

@@ -16,11 +16,11 @@ use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::plan::{Bytes, Plan, TooLarge, file_bytes};
+use model::memory_plan::{Bytes, ModelMemory, TooLarge};
 use model::step::{Class, Variant};
-use model::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::tokenizer::Tokenizer;
 
 /// Positions of the cache when nothing is said.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -41,7 +41,7 @@ pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
 
 /// The tokenizer of a file.
 pub fn tokenizer(file: &Gguf, path: &Path) -> anyhow::Result<Tokenizer> {
-    model::vocabulary::tokenizer(file).with_context(|| path.display().to_string())
+    text::vocabulary::tokenizer(file).with_context(|| path.display().to_string())
 }
 
 /// The configuration of a file.
@@ -259,7 +259,7 @@ fn opened(
     let context = context(&config, positions)?;
     let sharing = sharing(context as i64);
     let all = (sharing.positions as usize).max(context);
-    let plan = Plan::of_cache(&config, all, cache, file_bytes(&file));
+    let plan = ModelMemory::of_cache(&config, all, cache, file.bytes());
     let machine = match on {
         Where::On(machine) => machine,
         Where::Chosen(ends) => machine(&devices_config(flags, ends)?, plan.weights + plan.cache, talk)?,
@@ -321,7 +321,7 @@ impl Opened {
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = Plan::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
+        let plan = ModelMemory::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));
@@ -359,12 +359,12 @@ impl Opened {
 
     /// Bytes of weights that decoding a token reads.
     pub fn step_bytes(&self) -> u64 {
-        model::plan::step_bytes(&self.engine).unwrap_or(0)
+        model::memory_plan::step_bytes(&self.engine).unwrap_or(0)
     }
 
     /// Bytes of the cache that a token at this position reads, over all layers.
     pub fn cache_bytes(&self, positions: f64) -> f64 {
-        model::plan::cache_bytes(self.engine.config(), self.engine.cache()) as f64 * positions
+        model::memory_plan::cache_bytes(self.engine.config(), self.engine.cache()) as f64 * positions
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::arguments::{EngineFlags, ModelFile};
 use crate::failure::Interrupted;
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Positions};
 use crate::output::Stdout;
 use crate::terminal;
@@ -39,7 +40,7 @@ pub struct Arguments {
 
 /// Scores the text.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
     let vocab = open::config(&file, path)?.vocab as usize;

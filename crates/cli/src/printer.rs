@@ -2,8 +2,8 @@
 
 use crate::output::{Stdout, Styled};
 use crate::terminal::{self, DIM, NORMAL};
-use model::chat::{ReasoningSplitter, Split};
-use model::sampler::StopStrings;
+use text::chat::{ReasoningSplitter, Split};
+use text::sampler::StopStrings;
 
 /// Prints an answer, and keeps it.
 pub struct Printer<W = Stdout> {

@@ -1,12 +1,13 @@
 //! `profile`: where the time of decoding goes, kernel by kernel.
 
-mod marks;
 mod trace;
 
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Opened, Positions};
+use crate::origin::{shortened, without_layer};
 use crate::output::{self, Stdout};
 use crate::peaks;
 use crate::terminal;
@@ -14,6 +15,7 @@ use crate::tune::TuneFlag;
 use anyhow::Context;
 use compiler::program::Launch;
 use device::Profile;
+use model::kernel_marks;
 use model::random::Random;
 use model::step::Class;
 use serde_json::{Value, json};
@@ -21,9 +23,6 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Longest origin that the table prints.
-const ORIGIN_SHOWN: usize = 70;
 
 /// What to profile.
 #[derive(clap::Args, Debug)]
@@ -95,10 +94,15 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
     args.tune.before(&args.model, &args.engine, &args.measure)?;
-    let mut opened = open::engine(&args.model.resolve()?, &flags, Positions::Needed(depth + tokens), true)?;
+    let mut opened = open::engine(
+        &models::resolve(args.model.name(), &args.model.fetch)?,
+        &flags,
+        Positions::Needed(depth + tokens),
+        true,
+    )?;
     opened.measurable()?;
     let class = opened.engine.class_of(tokens, depth);
-    let marks = marks::of(opened.engine.compile(class)?);
+    let marks = kernel_marks::of(opened.engine.compile(class)?);
     let mut classes = opened.engine.classes(0..depth);
     classes.push(class);
     classes.sort_unstable();
@@ -205,20 +209,6 @@ impl Total {
     }
 }
 
-/// `blk.7.attn_q` as `blk.*.attn_q`, and `cache.7` as `cache.*`.
-pub fn without_layer(origin: &str) -> String {
-    let mut names: Vec<String> = vec![];
-    for name in origin.split(' ') {
-        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        let parts: Vec<&str> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
-        let name = parts.join(".");
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names.join(" ")
-}
-
 /// A profile as it is printed.
 struct View<'a> {
     args: &'a Arguments,
@@ -245,7 +235,7 @@ impl View<'_> {
 
     fn marks_of(&self, line: &Line) -> Vec<&'static str> {
         let mut marks = self.marks.get(line.kernel).cloned().unwrap_or_default();
-        marks.extend(marks::of_tasks(line.tasks, self.opened.workers(self.class.many())));
+        marks.extend(kernel_marks::of_tasks(line.tasks, self.opened.workers(self.class.many())));
         marks
     }
 
@@ -395,29 +385,5 @@ impl View<'_> {
             "reached_ts": reached,
             "share": reached / limit,
         })
-    }
-}
-
-/// A text that fits into the last column of a table.
-pub fn shortened(text: &str) -> String {
-    if text.chars().count() <= ORIGIN_SHOWN {
-        return text.to_owned();
-    }
-    text.chars().take(ORIGIN_SHOWN).chain(['…']).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_are_not_told_apart() {
-        assert_eq!(
-            without_layer("blk.3.attn_q_a blk.3.attn_kv_a cache.3.k"),
-            "blk.*.attn_q_a blk.*.attn_kv_a cache.*.k"
-        );
-        assert_eq!(without_layer("blk.3.ffn_down blk.4.attn_norm"), "blk.*.ffn_down blk.*.attn_norm");
-        assert_eq!(without_layer("output_norm output cache.3 cache.4"), "output_norm output cache.*");
-        assert_eq!(shortened(&"x".repeat(90)).chars().count(), ORIGIN_SHOWN + 1);
     }
 }

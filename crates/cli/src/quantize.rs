@@ -7,7 +7,7 @@ use crate::open::{self, bytes};
 use crate::output::Stdout;
 use crate::writing::with_progress;
 use anyhow::Context;
-use model::quantize::{Plan, QUANTS, QuantizeOptions};
+use model::quantize::{QUANTS, QuantizeOptions, QuantizePlan};
 use model::synth::Quant;
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         return Err(Usage(format!("{} is the input; give the output another name", args.out.display())).into());
     }
     let options = QuantizeOptions { allow_requantize: args.allow_requantize };
-    let plan = Plan::new(&file, quant, options).with_context(|| input.display().to_string())?;
+    let plan = QuantizePlan::new(&file, quant, options).with_context(|| input.display().to_string())?;
     let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
     let before: u64 = file.tensors().iter().map(|tensor| tensor.bytes).sum();
     let mut out = Stdout;

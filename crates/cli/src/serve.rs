@@ -6,14 +6,13 @@
 use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Positions};
-use crate::run::Sampling;
+use crate::sampling::Sampling;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
-use model::chat::{ChatTemplate, Family};
 use model::engine::Sharing;
-use model::sampler::Sampler;
 use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
 use model::step::{Class, Output, Variant};
 #[cfg(unix)]
@@ -21,6 +20,8 @@ use server::grammar::{Isolation, Program};
 use server::{Compat, Defaults, Facts, Model, Options, budget};
 use std::path::PathBuf;
 use std::time::Duration;
+use text::chat::{ChatTemplate, Family};
+use text::sampler::Sampler;
 
 /// Sequences at a time when nothing is said.
 const DEFAULT_PLACES: u16 = 4;
@@ -224,7 +225,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
     let options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(&path)?;
     open::config(&file, &path)?;
     drop(file);
@@ -286,7 +287,7 @@ impl Arguments {
 
 /// Opens the model and starts its engine.
 fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let mut tokenizer = open::tokenizer(&file, path)?;
@@ -353,7 +354,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         "ready: {} with {places} places of {} positions, {} in all",
         facts.names[0],
         limits.context,
-        limits.pages * model::step::PAGE as usize
+        limits.pages * model::cache::PAGE as usize
     ));
     let defaults = Defaults {
         sampling,

@@ -7,10 +7,9 @@
 
 mod file;
 
-use crate::arguments::Arguments;
 use crate::failure::Usage;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use file::File;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -78,12 +77,11 @@ impl Completed {
     }
 }
 
-/// Adds what is set in the environment and in the file to a command line.
+/// Adds what is set in the environment and in the file to a command line of this program.
 ///
 /// # Errors
 /// A file that cannot be read, or that has what no command knows.
-pub fn completed(mut words: Vec<OsString>) -> Result<Completed, Usage> {
-    let mut command = Arguments::command();
+pub fn completed(mut words: Vec<OsString>, mut command: Command) -> Result<Completed, Usage> {
     command.build();
     let Some(at) = place(&words) else { return Ok(Completed { words, settings: vec![] }) };
     let Some(sub) = words[at].to_str().and_then(|name| command.find_subcommand(name)) else {
@@ -252,8 +250,7 @@ impl Setting {
 }
 
 /// What the variables say that the help repeats: those that a flag names itself.
-pub fn variables() -> Vec<String> {
-    let all = Arguments::command();
+pub fn variables(all: &Command) -> Vec<String> {
     let args = all.get_subcommands().flat_map(Command::get_arguments);
     let values = args.filter_map(Arg::get_env).filter_map(std::env::var_os);
     values.map(|value| value.to_string_lossy().into_owned()).collect()

@@ -9,7 +9,7 @@ use gguf::plain::{self, MESSAGE};
 use gguf::{Array, Gguf, Value as Meta};
 use model::config::{Attention, Config, Gating};
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::plan::{self, Plan};
+use model::memory_plan::{self, ModelMemory};
 use model::step::Class;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(row) = models::not_here(args.model.name())? {
         return row.print(args.json);
     }
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let needs = needs(args, &file);
     if !args.json {
@@ -52,7 +52,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 /// A model that this program runs, and what for.
 struct Needs {
     config: Config,
-    plan: Plan,
+    plan: ModelMemory,
     /// Weights that one token reads.
     step_bytes: u64,
     cache_bytes: u64,
@@ -79,9 +79,9 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let workers = |many| args.engine.threads_batch.filter(|_| many).map_or(threads, usize::from);
         let program = engine.program(Class::One).map(|(program, _)| program);
         Ok(Needs {
-            plan: Plan::of_engine(&engine, workers),
-            step_bytes: plan::step_bytes(&engine).unwrap_or(0),
-            cache_bytes: plan::cache_bytes(&config, cache),
+            plan: ModelMemory::of_engine(&engine, workers),
+            step_bytes: memory_plan::step_bytes(&engine).unwrap_or(0),
+            cache_bytes: memory_plan::cache_bytes(&config, cache),
             kernels: program.map_or(0, |p| p.launches()),
             stages: program.map_or(0, |p| p.stages.len()),
             config,
@@ -116,7 +116,7 @@ fn types(file: &Gguf) -> Vec<OfType> {
 fn in_text(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -> String {
     let mut out = String::new();
     let files = if file.shards() > 1 { format!(" in {} files", file.shards()) } else { String::new() };
-    let (name, size) = (path.display().to_string(), bytes(plan::file_bytes(file)));
+    let (name, size) = (path.display().to_string(), bytes(file.bytes()));
     let _ = writeln!(out, "{}: GGUF version {}, {size}{files}", plain::line(&name, MESSAGE), file.version());
     let _ = writeln!(out, "{}, {} weights", open::description(file), open::short_count(open::parameters(file)));
     let _ = writeln!(out, "\nmetadata: {} keys", file.metadata().len());
@@ -171,7 +171,7 @@ fn in_json(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -
         "file": path.display().to_string(),
         "version": file.version(),
         "files": file.shards(),
-        "bytes": plan::file_bytes(file),
+        "bytes": file.bytes(),
         "description": open::description(file),
         "parameters": open::parameters(file),
         "metadata": metadata,

@@ -15,13 +15,14 @@ use crate::terminal;
 use anyhow::bail;
 use clap::ValueEnum;
 use gguf::plain;
-use model::generate::{Event, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
+use model::generate::{Generator, Timing};
+use model::sequence::{Event, Request};
 use reference::{Reference, References};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use text::sampler::SamplerConfig;
 
 /// What every model goes on from.
 const PROMPT: &str = "Once upon a time, there was a";
@@ -163,20 +164,20 @@ fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
     let watch = interrupt::watch();
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
-    let bytes = model::plan::file_bytes(&file);
+    let bytes = file.bytes();
     drop(file);
     let prompt = tokenizer.encode(PROMPT, true, false);
     let limit = usize::from(args.predict);
     let positions = Positions::Needed(prompt.len() + limit);
     let mut opened = open::engine(path, &args.engine, positions, false)?;
-    let mut sampler = Sampler::new(SamplerConfig::greedy(), opened.engine.config().vocab as usize)?;
     let mut timing = Timing::default();
     let mut tokens = vec![];
     // Past the end of a text too: the same number of tokens every time.
-    let request = Request { prompt: &prompt, limit: Some(limit), ends: &[] };
-    Sequence::new().generate(&mut opened.engine, &mut sampler, request, &mut timing, |event| {
-        if let Event::Token(id) = event {
-            tokens.push(id);
+    let sampling = SamplerConfig::greedy();
+    let request = Request { prompt: prompt.clone(), sampling, limit: Some(limit), ends: [].into() };
+    Generator::new().generate(&mut opened.engine, request, &mut timing, |event| {
+        if let Event::Token { sampled, .. } = event {
+            tokens.push(sampled.id);
         }
         if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

@@ -2,22 +2,24 @@
 
 use crate::failure::Interrupted;
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::output::Stdout;
 use crate::printer::Printer;
-use crate::run::Arguments;
+use crate::run::arguments::Arguments;
 use crate::terminal;
 use crate::transcript::Transcript;
 use anyhow::{Context, bail};
-use model::chat::{ChatTemplate, Conversation, ReasoningSplitter};
-use model::generate::{self, Event, Finish, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
+use model::generate::{self, Generator, Timing};
+use model::sequence::{Event, Finish, Request};
 use model::step::Class;
-use model::tokenizer::{Detokenizer, Tokenizer};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use text::chat::{ChatTemplate, Conversation, ReasoningSplitter};
+use text::sampler::{Sampler, SamplerConfig};
+use text::tokenizer::{Detokenizer, Tokenizer};
 
 /// A model that answers in text.
 pub struct Speaker {
@@ -40,7 +42,7 @@ pub struct Speaker {
     /// Whether an end token ends the answer.
     ends: bool,
     stop: Vec<String>,
-    sequence: Sequence,
+    generator: Generator,
     transcript: Transcript,
     /// Of everything since the clock was started.
     pub timing: Timing,
@@ -95,7 +97,7 @@ impl Speaker {
     /// Opens a model for text. Nothing is compiled yet.
     pub fn open(args: &Arguments) -> anyhow::Result<Speaker> {
         let began = Instant::now();
-        let path = &args.model.resolve()?;
+        let path = &models::resolve(args.model.name(), &args.model.fetch)?;
         let positions = Positions::Flag(args.context.ctx_size);
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.
@@ -130,7 +132,7 @@ impl Speaker {
             },
             ends: !args.ignore_eos,
             stop: args.sampling.stop.clone(),
-            sequence: Sequence::new(),
+            generator: Generator::new(),
             transcript: Transcript::default(),
             timing: Timing::default(),
             began,
@@ -188,8 +190,6 @@ impl Speaker {
     pub fn answer(&mut self, prompt: &Prompt) -> anyhow::Result<Answer> {
         let watch = interrupt::watch();
         let began = self.began;
-        let vocab = self.opened.engine.config().vocab as usize;
-        let mut sampler = Sampler::new(self.sampling.clone(), vocab)?;
         let splitter = self.template.as_ref().map(|_| ReasoningSplitter::new(prompt.in_thought));
         let mut printer = Printer::new(splitter, &self.stop);
         (printer.shows_thoughts, printer.at_line_start) = (self.shows_thoughts, self.at_line_start);
@@ -199,12 +199,14 @@ impl Speaker {
         let (tokenizer, first_token, transcript) = (&self.tokenizer, &mut self.first_token, &mut self.transcript);
         transcript.begin(&prompt.text, &prompt.tokens);
         let ends = if self.ends { tokenizer.end_tokens() } else { &[] };
-        let request = Request { prompt: &prompt.tokens, limit: self.limit, ends };
+        let (prompt, sampling) = (prompt.tokens.clone(), self.sampling.clone());
+        let request = Request { prompt, sampling, limit: self.limit, ends: ends.into() };
         let engine = &mut self.opened.engine;
-        let finish = self.sequence.generate(engine, &mut sampler, request, &mut self.timing, |event| {
+        let finish = self.generator.generate(engine, request, &mut self.timing, |event| {
             match event {
-                Event::Prompt(done, total) => show_progress(done, total),
-                Event::Token(id) => {
+                Event::Prompt { done, total, .. } => show_progress(done, total),
+                Event::Token { sampled, .. } => {
+                    let id = sampled.id;
                     first_token.get_or_insert_with(|| began.elapsed());
                     let piece = text.push(tokenizer, id);
                     transcript.push(Some(id), piece);
@@ -257,7 +259,7 @@ impl Speaker {
 
     /// Positions that are in use, and all of them.
     pub fn context(&self) -> (usize, usize) {
-        (self.sequence.cached().len(), self.opened.engine.context())
+        (self.generator.cached().len(), self.opened.engine.context())
     }
 
     /// The last answer in a few words, and how full the context is.
@@ -291,7 +293,7 @@ impl Speaker {
         }
         if t.steps > 0 {
             // Half of the generated tokens are in the cache on average.
-            let positions = self.sequence.cached().len() as f64 - t.steps as f64 / 2.0;
+            let positions = self.generator.cached().len() as f64 - t.steps as f64 / 2.0;
             let bytes = self.opened.step_bytes() as f64 + self.opened.cache_bytes(positions.max(0.0));
             let reached = bytes * t.step_rate();
             line += &format!("; {:.2} GB/s", reached / 1e9);

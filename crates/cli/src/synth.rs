@@ -4,7 +4,7 @@ use crate::failure::Usage;
 use crate::open::bytes;
 use crate::output::Stdout;
 use crate::writing::with_progress;
-use model::synth::{Plan, Quant, SynthOptions, shapes};
+use model::synth::{Quant, SynthOptions, SynthPlan, shapes};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ pub struct Arguments {
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let options =
         SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
-    let plan = Plan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
+    let plan = SynthPlan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
     let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
     let mut out = Stdout;
     writeln!(

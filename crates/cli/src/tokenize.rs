@@ -1,6 +1,8 @@
 //! `tokenize`: text to token ids. Needs no tensors and no known architecture; `-` reads stdin byte for byte.
 
 use crate::arguments::ModelFlag;
+use crate::models;
+use crate::open;
 use crate::output::Stdout;
 use anyhow::Context;
 use std::io::{Read, Write};
@@ -20,7 +22,8 @@ pub struct Arguments {
 
 /// Prints the ids on one line.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let tokenizer = args.model.tokenizer()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
+    let tokenizer = open::tokenizer(&*open::file(&path)?, &path)?;
     let text = if args.text == "-" {
         let mut bytes = vec![];
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;

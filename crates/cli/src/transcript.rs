@@ -4,8 +4,8 @@
 //! answer than the model chose, and the cache would then be of no use from there on. So text that goes on from what is
 //! known keeps the known tokens, and only the rest is encoded.
 
-use model::chat::Prompt;
-use model::tokenizer::{TokenKind, Tokenizer};
+use text::chat::Prompt;
+use text::tokenizer::{TokenKind, Tokenizer};
 
 /// A text and its tokens: the last prompt and what was answered.
 #[derive(Debug, Default)]
@@ -48,10 +48,10 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::chat::{ChatTemplate, Conversation};
+    use text::chat::{ChatTemplate, Conversation};
 
     fn demo() -> Tokenizer {
-        model::vocabulary::tokenizer(&gguf::Gguf::parse(demo::GGUF.to_vec()).unwrap()).unwrap()
+        text::vocabulary::tokenizer(&gguf::Gguf::parse(demo::GGUF.to_vec()).unwrap()).unwrap()
     }
 
     /// A prompt that is this text and nothing else.

@@ -3,11 +3,12 @@
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::{Interrupted, Usage};
 use crate::interrupt;
+use crate::models;
 use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
+use crate::origin::{shortened, without_layer};
 use crate::output::Stdout;
 use crate::peaks;
-use crate::profile::{shortened, without_layer};
 use crate::terminal;
 use anyhow::Context;
 use compiler::Tuned;
@@ -73,7 +74,7 @@ impl TuneFlag {
     /// Searches, if that is wanted.
     pub fn before(&self, model: &ModelOrDemo, engine: &EngineFlags, measure: &MeasureFlags) -> anyhow::Result<()> {
         let Some(seconds) = self.tune else { return Ok(()) };
-        let path = model.resolve()?;
+        let path = models::resolve(model.name(), &model.fetch)?;
         let steps = steps(&TOKENS.parse().map_err(Usage)?, DEPTH.parse()?)?;
         let _lock = peaks::lock(measure)?;
         let time = Duration::from_secs(seconds.into());
@@ -88,7 +89,7 @@ impl TuneFlag {
 /// Tunes.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let steps = steps(&args.tokens, args.depth as usize)?;
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let _lock = peaks::lock(&args.measure)?;
     let time = (!args.report).then(|| Duration::from_secs(args.seconds.into()));
     let outcomes = search(&path, &args.engine, &steps, time)?;

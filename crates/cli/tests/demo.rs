@@ -5,11 +5,11 @@
 
 mod support;
 
-use model::chat::{ChatTemplate, Conversation};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use support::{argmax, command, floats, list, run, text};
+use text::chat::{ChatTemplate, Conversation};
 
 /// The name of the model on the command line.
 const MODEL: &str = "kernloom-demo";
@@ -69,7 +69,7 @@ fn answers_are_those_of_the_golden_file() {
 #[test]
 fn numbers_of_8_bits_agree_where_the_exact_ones_are_sure() {
     let file = gguf::Gguf::parse(demo::GGUF.to_vec()).expect("the model");
-    let tokenizer = model::vocabulary::tokenizer(&file).expect("its tokenizer");
+    let tokenizer = text::vocabulary::tokenizer(&file).expect("its tokenizer");
     let template = ChatTemplate::of_model(&tokenizer).expect("its template");
     let (mut sure, mut all) = (0, 0);
     for (prompt, expected) in golden()["answers"].as_object().expect("answers") {

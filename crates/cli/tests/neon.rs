@@ -1,11 +1,7 @@
 //! Golden logits on AArch64: the kernels of whole steps, built by a cross compiler and run under emulation, at every
 //! instruction level.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
 mod gates;
-#[path = "../../device/tests/standalone/mod.rs"]
-mod standalone;
 mod support;
 
 use compiler::{Compiled, Numerics};
@@ -15,13 +11,13 @@ use model::batch::Batch;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
-use standalone::builder::{Builder, find};
-use standalone::{Standalone, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use support::{Golden, floats, golden};
+use testkit::standalone::builder::{Builder, find};
+use testkit::standalone::{Standalone, Step};
 
 /// Tokens of the steps of each file, which are of all classes: the first is read by runs.
 const STEPS: [usize; 5] = [50, 9, 3, 1, 1];
@@ -95,7 +91,7 @@ fn problem(file: &Golden, isa: Isa, numerics: Numerics, compiler: &Path, emulato
     let folder = folder(&format!("{}-{numerics:?}-{isa}", file.name));
     let (source, data) = program(file, isa, numerics);
     std::fs::write(folder.join("data"), data).expect("data");
-    builder.build(&folder, isa, &source);
+    builder.build(&folder, &[&device::toolchain::FLAGS[..], isa.flags()].concat(), &source);
     let ran = builder.run(&folder, &["data", "logits"]);
     std::fs::remove_file(folder.join("data")).expect("the data");
     if !ran.status.success() {
@@ -147,7 +143,7 @@ fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
         }
     };
     let steps: Vec<Step<'_>> = batches.iter().map(step).collect();
-    let mut all = Standalone::new();
+    let mut all = Standalone::default();
     all.add_steps(&steps, |name| weights.data(weights.tensor(name).expect("a weight")));
     let (source, data, _) = all.finish();
     (source, data)

@@ -3,12 +3,12 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{command, run, text, tiny};
+use support::{command, run, serving, text, tiny};
 
 /// A server on a port of its own; it ends with the value.
 struct Server {
@@ -28,18 +28,9 @@ impl Server {
     fn start_loading(shape: &str, flags: &[&str]) -> Server {
         let path = tiny(shape, "q4_0");
         let base = ["serve", text(&path), "--port", "0", "-t", "1", "-c", "1024", "--kv-unified", "--metrics"];
-        let mut child = command(&[&base[..], flags].concat()).spawn().expect("the server starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let mut heard = vec![];
-        let port = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("no address in {heard:?}")).expect("a line");
-            match line.rsplit_once("listening on http://127.0.0.1:") {
-                Some((_, port)) => break port.trim().parse().expect("a port"),
-                None => heard.push(line),
-            }
-        };
+        let (child, port, mut lines) = serving(command(&[&base[..], flags].concat()));
         let (sender, log) = mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        std::thread::spawn(move || lines.try_for_each(|line| sender.send(line)));
         Server { child, port, log }
     }
 

@@ -1,6 +1,6 @@
 //! All tests of this crate.
 
-mod support;
+use testkit::cases as support;
 
 mod choice;
 mod formats;

@@ -11,16 +11,17 @@ use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig};
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
 use model::engine::{Engine, EngineOptions};
-use model::generate::{Event, Request, Sequence, Timing};
-use model::sampler::{Sampler, SamplerConfig};
-use model::tokenizer::{Detokenizer, Tokenizer};
+use model::generate::{Generator, Timing};
+use model::sequence::{Event, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use text::chat::{ChatTemplate, Conversation, Delta, OutputParser, ToolCall};
+use text::sampler::SamplerConfig;
+use text::tokenizer::{Detokenizer, Tokenizer};
 
 /// Longest answer.
 const LIMIT: usize = 160;
@@ -35,7 +36,7 @@ struct Speaker {
 impl Speaker {
     fn new(file: Gguf) -> Result<Speaker> {
         let file = Arc::new(file);
-        let tokenizer = model::vocabulary::tokenizer(&file)?;
+        let tokenizer = text::vocabulary::tokenizer(&file)?;
         let template = ChatTemplate::of_model(&tokenizer)?;
         let compiler = Options::cpu(Numerics::Int8, 64);
         let options = EngineOptions { compiler, context: 1024, chunk: 256, cache: CacheKind::F16 };
@@ -50,17 +51,17 @@ impl Speaker {
         conversation.tools = tools.clone();
         conversation.enable_thinking = Some(case["think"] == true);
         let prompt = self.template.render(&conversation)?;
-        let tokens = prompt.encode(&self.tokenizer);
-        let mut sampler = Sampler::new(
-            SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
-            self.engine.config().vocab as usize,
-        )?;
-        let request = Request { prompt: &tokens, limit: Some(LIMIT), ends: self.tokenizer.end_tokens() };
+        let request = Request {
+            prompt: prompt.encode(&self.tokenizer),
+            sampling: SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
+            limit: Some(LIMIT),
+            ends: self.tokenizer.end_tokens().into(),
+        };
         let (mut text, mut said) = (Detokenizer::new(), String::new());
         let tokenizer = &self.tokenizer;
-        Sequence::new().generate(&mut self.engine, &mut sampler, request, &mut Timing::default(), |event| {
-            if let Event::Token(id) = event {
-                said.push_str(text.push(tokenizer, id));
+        Generator::new().generate(&mut self.engine, request, &mut Timing::default(), |event| {
+            if let Event::Token { sampled, .. } = event {
+                said.push_str(text.push(tokenizer, sampled.id));
             }
             ControlFlow::Continue(())
         })?;

@@ -1,14 +1,14 @@
 //! Random tensor graphs as C on the processor, against the definition of each
 //! operation.
 
-use crate::cases::Case;
-use crate::cases::graphs::{MOST, graph, seeds, show, targets};
 use crate::run;
 use crate::support::{Folder, cpu};
 use compiler::Compiled;
 use compiler::program::Program;
 use device::{Cpu, Device, Memory};
 use std::sync::Arc;
+use testkit::cases::Case;
+use testkit::cases::graphs::{MOST, graph, seeds, show, targets};
 
 /// Seeds that a run tries, each for two graphs.
 const SEEDS: u64 = 100;

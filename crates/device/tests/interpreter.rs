@@ -1,8 +1,6 @@
 //! The interpreter as a device: programs of the compiler beside the cpu and
 //! against what their operations mean, and what it refuses.
 
-use crate::cases::programs::{self, format, input, weights};
-use crate::cases::{Case, Random};
 use crate::run;
 use crate::support::{Builder, Folder, cpu};
 use compiler::program::{BufferKind, Count, Kernel, Program};
@@ -10,6 +8,8 @@ use compiler::{Numerics, Options, Tensor, dims};
 use device::{Clock, Device, Error, Interpreter, Memory};
 use ir::{Axis, DType, Graph, Id, Op, Space};
 use std::sync::Arc;
+use testkit::cases::programs::{self, format, input, weights};
+use testkit::cases::{Case, Random};
 
 /// NMSE of another order of sums.
 const EXACT: f64 = 1e-11;

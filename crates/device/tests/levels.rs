@@ -3,13 +3,14 @@
 //! cross compiler under emulation. Kernels compile without warnings and agree
 //! with the interpreter.
 
-use crate::cases::programs;
-use crate::standalone::Standalone;
-use crate::standalone::builder::{Builder, find};
 use compiler::cpu::plan::Plan;
 use compiler::{Numerics, Options};
 use device::Isa;
+use device::toolchain::FLAGS;
 use std::path::Path;
+use testkit::cases::programs;
+use testkit::standalone::Standalone;
+use testkit::standalone::builder::{Builder, find};
 
 /// NMSE that contracted products and sums may make.
 const EXACT: f64 = 1e-11;
@@ -19,7 +20,7 @@ const INT8: f64 = 1e-5;
 
 /// All programs under both policies.
 fn programs_for(isa: Isa) -> Standalone {
-    let mut all = Standalone::new();
+    let mut all = Standalone::default();
     for (numerics, most) in [(Numerics::Exact, EXACT), (Numerics::Int8, INT8)] {
         let mut options = Options::cpu(numerics, 0);
         // No kernel makes the codes of its input beside its sums: vectors of 256 bytes, on which gcc takes seconds.
@@ -60,7 +61,7 @@ fn check(builder: &Builder<'_>, isa: Isa) {
     std::fs::create_dir_all(&folder).expect("a folder");
     let (source, data, kernels) = programs_for(isa).finish();
     std::fs::write(folder.join("data"), data).expect("data");
-    builder.build(&folder, isa, &source);
+    builder.build(&folder, &[&FLAGS[..], isa.flags()].concat(), &source);
     let ran = builder.run(&folder, &["data"]);
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{name} at {isa}: {}\n{said}", ran.status);

@@ -5,7 +5,7 @@
 //! that the user gave, never from what a file says.
 
 use crate::error::Error;
-use crate::reader::Shard;
+use crate::shard::Shard;
 use std::path::{Path, PathBuf};
 
 /// Opens the file at `path` and, if it is the first of several, the others.

@@ -10,7 +10,7 @@ use crate::ggml_type::GgmlType;
 use crate::metadata::{KEY_LIMIT, Metadata};
 use crate::partial::Partial;
 use crate::plain;
-use crate::reader::{DEFAULT_ALIGNMENT, MAGIC, NAME_LIMIT, Tensor, tensor_bytes};
+use crate::shard::{DEFAULT_ALIGNMENT, MAGIC, NAME_LIMIT, Tensor, tensor_bytes};
 use crate::split;
 use crate::value::ValueType;
 use crate::value_buf::{Element, ValueBuf};

@@ -10,6 +10,7 @@
 //! decides nothing about fusion or tiling. That is `compiler`.
 
 mod dtype;
+mod fold;
 mod graph;
 pub mod index;
 pub mod interp;

@@ -7,14 +7,14 @@ use device::CpuConfig;
 use devices::Choice;
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::chat::ChatTemplate;
 use model::config::Config;
 use model::engine::{EngineOptions, Sharing};
-use model::plan::{Plan, file_bytes};
-use model::sampler::{Sampler, SamplerConfig};
+use model::memory_plan::ModelMemory;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::chat::ChatTemplate;
+use text::sampler::{Sampler, SamplerConfig};
 
 /// Positions of the cache when nothing is said.
 const CONTEXT: usize = 4096;
@@ -153,7 +153,7 @@ impl Builder {
         let in_file =
             |source: Box<dyn std::error::Error + Send + Sync>| Error::Model { path: self.path.clone(), source };
         let config = Config::read(&file).map_err(|e| in_file(e.into()))?;
-        let mut tokenizer = model::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
+        let mut tokenizer = text::vocabulary::tokenizer(&file).map_err(|e| in_file(e.into()))?;
         let template = match &self.template {
             Some(source) => {
                 let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id], true)).unwrap_or_default();
@@ -168,7 +168,7 @@ impl Builder {
         let context =
             self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let plan = Plan::of_cache(&config, context, cache, file_bytes(&file));
+        let plan = ModelMemory::of_cache(&config, context, cache, file.bytes());
         let device = devices::open(&self.devices(), plan.weights + plan.cache, drop)?.device();
         plan.on(&*device).check()?;
         let options = EngineOptions {

@@ -2,8 +2,8 @@
 
 use crate::reply::{Reply, Start};
 use crate::{Engine, Error};
-use model::chat::{Conversation, OutputParser};
 use serde_json::{Value, json};
+use text::chat::{Conversation, OutputParser};
 
 /// A conversation with a model, in the model's own format.
 pub struct Chat<'a> {

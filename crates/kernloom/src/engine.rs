@@ -2,17 +2,17 @@
 
 use crate::reply::{Reply, Start};
 use crate::{Builder, Chat, Error};
-use model::chat::{ChatTemplate, OutputParser};
 use model::config::Config;
-use model::generate::Sequence;
-use model::sampler::SamplerConfig;
-use model::tokenizer::Tokenizer;
+use model::generate::Generator;
 use std::path::PathBuf;
+use text::chat::{ChatTemplate, OutputParser};
+use text::sampler::SamplerConfig;
+use text::tokenizer::Tokenizer;
 
-/// An open model and the sequence that it computes.
+/// An open model and what its cache holds.
 pub struct Engine {
     pub(crate) engine: model::engine::Engine,
-    pub(crate) sequence: Sequence,
+    pub(crate) generator: Generator,
     pub(crate) sampling: SamplerConfig,
     pub(crate) template: ChatTemplate,
     tokenizer: Tokenizer,
@@ -31,7 +31,7 @@ impl Engine {
         template: ChatTemplate,
         sampling: SamplerConfig,
     ) -> Engine {
-        Engine { engine, sequence: Sequence::new(), sampling, template, tokenizer }
+        Engine { engine, generator: Generator::new(), sampling, template, tokenizer }
     }
 
     /// A conversation, from its beginning.
@@ -62,7 +62,7 @@ impl Engine {
     /// What runs the steps, for what this layer lacks; it shares the cache with the conversation. A step gives logits of as
     /// many tokens as [`Builder::rows`] says.
     pub fn steps(&mut self) -> &mut model::engine::Engine {
-        self.sequence = Sequence::new();
+        self.generator = Generator::new();
         &mut self.engine
     }
 }

@@ -25,13 +25,13 @@ pub enum Error {
     Device(#[from] device::Error),
     /// The context does not fit into memory.
     #[error(transparent)]
-    TooLarge(#[from] model::plan::TooLarge),
+    TooLarge(#[from] model::memory_plan::TooLarge),
     /// A setting of the sampler.
     #[error(transparent)]
-    Sampler(#[from] model::sampler::SamplerError),
+    Sampler(#[from] text::sampler::SamplerError),
     /// The chat template, with these messages.
     #[error("the chat template: {0}")]
-    Template(#[from] model::chat::ChatError),
+    Template(#[from] text::chat::ChatError),
     /// While text was generated.
     #[error(transparent)]
     Generate(#[from] model::generate::GenerateError),

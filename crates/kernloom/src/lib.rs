@@ -47,10 +47,11 @@ pub use gguf;
 pub use ir;
 pub use model;
 pub use model::cache::CacheKind;
-pub use model::chat::{ChatTemplate, ToolCall};
-pub use model::generate::{Finish, Timing};
-pub use model::sampler::SamplerConfig;
-pub use model::tokenizer::Tokenizer;
+pub use model::generate::Timing;
+pub use model::sequence::Finish;
+pub use text::chat::{ChatTemplate, ToolCall};
+pub use text::sampler::SamplerConfig;
+pub use text::tokenizer::Tokenizer;
 
 /// Code in the guides is compiled and run as tests.
 #[cfg(doctest)]

@@ -1,12 +1,13 @@
 //! What a model says, piece by piece.
 
 use crate::{Engine, Error};
-use model::chat::{Delta, OutputParser, ToolCall};
-use model::generate::{Finish, Timing};
-use model::sampler::Sampler;
-use model::tokenizer::Detokenizer;
+use model::generate::Timing;
+use model::sequence::{Event, Finish, Request, Sequence};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
+use text::chat::{Delta, OutputParser, ToolCall};
+use text::sampler::Sampled;
+use text::tokenizer::Detokenizer;
 
 /// What an answer begins with.
 pub(crate) struct Start {
@@ -21,10 +22,9 @@ pub struct Reply<'a> {
     engine: &'a mut Engine,
     /// Where the answer is added when it is over.
     messages: Option<&'a mut Vec<Value>>,
-    sampler: Sampler,
+    sequence: Sequence,
     text: Detokenizer,
     output: OutputParser,
-    left: Option<usize>,
     next: Next,
     said: String,
     reasoning: String,
@@ -37,9 +37,9 @@ pub struct Reply<'a> {
 /// What is to be done for the next token.
 enum Next {
     /// It is there.
-    Token(u32),
-    /// The step after this one.
-    After(u32),
+    Token(Sampled),
+    /// A step after the last.
+    Step,
     /// Nothing any more; `None` after an error.
     Over(Option<Finish>),
 }
@@ -52,10 +52,13 @@ impl<'a> Reply<'a> {
         start: Start,
     ) -> Result<Reply<'a>, Error> {
         let mut timing = Timing::default();
-        let mut sampler = Sampler::new(engine.sampling.clone(), engine.tokenizer().vocab_len())?;
-        let go_on = |_, _| ControlFlow::Continue(());
-        let first = engine.sequence.read(&mut engine.engine, &mut sampler, &start.prompt, &mut timing, go_on);
-        let next = match first {
+        let Start { prompt, output, limit } = start;
+        engine.sampling.check(engine.tokenizer().vocab_len())?;
+        let ends = engine.tokenizer().end_tokens().into();
+        let mut sequence = Sequence::new(Request { prompt, sampling: engine.sampling.clone(), limit, ends });
+        let go_on = |_: Event<'_>| ControlFlow::Continue(());
+        let next = match engine.generator.read(&mut engine.engine, &mut sequence, &mut timing, go_on) {
+            Ok(_) if limit == Some(0) => Next::Over(Some(Finish::Limit)),
             Ok(first) => first.map_or(Next::Over(Some(Finish::Stopped)), Next::Token),
             Err(error) => {
                 // The question was not answered, so it was not asked.
@@ -66,24 +69,19 @@ impl<'a> Reply<'a> {
                 return Err(error.into());
             }
         };
-        let mut reply = Reply {
+        Ok(Reply {
             engine,
             messages,
-            sampler,
+            sequence,
             text: Detokenizer::new(),
-            output: start.output,
-            left: start.limit,
+            output,
             next,
             said: String::new(),
             reasoning: String::new(),
             calls: vec![],
             timing,
             flushed: false,
-        };
-        if reply.left == Some(0) {
-            reply.next = Next::Over(Some(Finish::Limit));
-        }
-        Ok(reply)
+        })
     }
 
     /// All that is said from here on, and what was said before.
@@ -109,7 +107,7 @@ impl<'a> Reply<'a> {
     pub fn finish(&self) -> Option<Finish> {
         match self.next {
             Next::Over(finish) => finish,
-            Next::Token(_) | Next::After(_) => None,
+            Next::Token(_) | Next::Step => None,
         }
     }
 
@@ -120,30 +118,27 @@ impl<'a> Reply<'a> {
 
     /// The next token of the answer.
     fn token(&mut self) -> Result<Option<u32>, Error> {
-        let id = match self.next {
-            Next::Over(_) => return Ok(None),
-            Next::Token(id) => id,
-            Next::After(id) => {
-                let Engine { engine, sequence, .. } = &mut *self.engine;
-                match sequence.advance(engine, &mut self.sampler, id, &mut self.timing)? {
-                    Some(id) => id,
-                    None => return Ok(self.end(Finish::ContextFull)),
+        let sampled = match self.next {
+            Next::Over(_) => None,
+            Next::Token(sampled) => Some(sampled),
+            Next::Step => {
+                let Engine { engine, generator, .. } = &mut *self.engine;
+                let next = generator.advance(engine, &mut self.sequence, &mut self.timing)?;
+                if next.is_none() {
+                    self.next = Next::Over(Some(Finish::ContextFull));
                 }
+                next
             }
         };
-        if self.engine.tokenizer().is_end(id) {
-            return Ok(self.end(Finish::End));
-        }
-        self.sampler.accept(id);
-        self.timing.generated += 1;
-        self.left = self.left.map(|left| left - 1);
-        self.next = if self.left == Some(0) { Next::Over(Some(Finish::Limit)) } else { Next::After(id) };
-        Ok(Some(id))
-    }
-
-    fn end(&mut self, finish: Finish) -> Option<u32> {
-        self.next = Next::Over(Some(finish));
-        None
+        let Some(sampled) = sampled else { return Ok(None) };
+        let mut token = None;
+        let finish = self.sequence.take(sampled, |_| {
+            token = Some(sampled.id);
+            ControlFlow::Continue(())
+        });
+        self.timing.generated += usize::from(token.is_some());
+        self.next = finish.map_or(Next::Step, |finish| Next::Over(Some(finish)));
+        Ok(token)
     }
 
     /// Sorts what came out; what was said is returned.

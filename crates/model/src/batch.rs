@@ -4,9 +4,10 @@
 //! tokens from some position on, and the pages that its cache lies in. A segment may be one decoded token, a chunk of
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
-use crate::engine::EngineError;
-use crate::runs::{RUN, Reach};
-use crate::step::{Class, Output, PAGE, Variant};
+use crate::cache::PAGE;
+use crate::error::EngineError;
+use crate::prefill_attention::{RUN, Reach};
+use crate::step::{Class, Output, Variant};
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Limits {
 /// ```
 /// use model::batch::{Batch, Limits};
 ///
-/// let reach = model::runs::Reach::NOTHING;
+/// let reach = model::prefill_attention::Reach::NOTHING;
 /// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, reach };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
@@ -66,7 +67,7 @@ impl Limits {
 /// batch.add(&[9], 70, &[0, 3])?; // one token more of another sequence
 /// batch.want_last();
 /// assert_eq!((batch.tokens(), batch.segments(), batch.rows()), (4, 2, 2));
-/// # Ok::<(), model::engine::EngineError>(())
+/// # Ok::<(), model::error::EngineError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -83,7 +84,7 @@ pub struct Batch {
     runs: Runs,
 }
 
-/// The tokens of a batch in runs, as [`crate::runs`] takes them.
+/// The tokens of a batch in runs, as [`crate::prefill_attention`] takes them.
 #[derive(Clone, Debug, Default)]
 struct Runs {
     /// Tokens and their positions, [`RUN`] a run.

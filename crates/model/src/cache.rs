@@ -4,10 +4,12 @@
 //! of 8 bits, and a scale for each [`BLOCK`] of them.
 
 use crate::config::{Attention, Config};
-use crate::step::PAGE;
 use compiler::{Builder, Dim, Numerics, Tensor, dims};
 use ir::{BinOp, DType, Id, UnOp};
 use std::fmt;
+
+/// Positions of a page of the cache.
+pub const PAGE: i64 = 64;
 
 /// Values of a row of [`CacheKind::Q8_0`] that share a scale.
 pub const BLOCK: i64 = 32;
@@ -166,11 +168,11 @@ fn quantised(values: &Tensor) -> (Tensor, Tensor) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::{Plan, SynthOptions};
+    use crate::synth::{SynthOptions, SynthPlan};
     use gguf::Gguf;
 
     fn config(shape: &str) -> Config {
-        let plan = Plan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
+        let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
         Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model")
     }
 

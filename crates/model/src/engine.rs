@@ -1,13 +1,14 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
 use crate::batch::{Batch, Batches, Limits};
-use crate::cache::CacheKind;
-use crate::config::{Config, ConfigError};
-use crate::kept::{self, Kept};
-use crate::runs::Reach;
-use crate::step::{Class, Output, PAGE, ROWS, Sizes, StepError, Variant, build};
-use crate::unread;
-use crate::warm::Warming;
+use crate::cache::{CacheKind, PAGE};
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::prefault::Prefault;
+use crate::prefill_attention::Reach;
+use crate::program_cache::{self, Kept};
+use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
+use crate::unused_tensors;
 use crate::weights::check_choices;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
@@ -17,44 +18,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-
-/// What can go wrong while a model runs.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The file, its metadata or its tensors.
-    #[error(transparent)]
-    Step(#[from] StepError),
-    /// The file.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The device.
-    #[error(transparent)]
-    Device(#[from] device::Error),
-    /// A token that the vocabulary lacks.
-    #[error("token {0} is not in the vocabulary of {1}")]
-    Token(u32, i64),
-    /// More positions than the cache holds.
-    #[error("position {0} is past the context of {1} (raise it with -c)")]
-    Context(usize, i64),
-    /// A batch that does not fit into a step.
-    #[error("a step cannot take {0}")]
-    Batch(String),
-    /// More rows of logits than the engine has room for ([`Sharing::rows`]).
-    #[error("a step cannot give {wanted} rows of logits (at most {most})")]
-    Rows {
-        /// Rows that were asked for.
-        wanted: usize,
-        /// Rows of a step at most.
-        most: usize,
-    },
-}
-
-impl EngineError {
-    /// Whether the device was told to end the step.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self, EngineError::Device(device::Error::Stopped))
-    }
-}
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
@@ -147,7 +110,7 @@ pub struct Engine {
     /// Whether every step is run by the program for many tokens.
     batch_invariant: bool,
     /// Brings in the weights.
-    _warming: Option<Warming>,
+    _warming: Option<Prefault>,
 }
 
 /// A program before it is on the device.
@@ -198,10 +161,10 @@ impl Engine {
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
         check_choices(&file, &config)?;
-        unread::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
+        unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
         let mut memory = device.memory();
         memory.add_file(&file)?;
-        let warming = Warming::start(&file);
+        let warming = Prefault::start(&file);
         let limits = sharing.limits(&config, &options);
         Ok(Engine {
             single: Batch::new(limits),
@@ -318,7 +281,7 @@ impl Engine {
     /// All that a program follows from, but for the compiler.
     fn follows_from(&self, variant: Variant) -> String {
         let sizes = self.sharing.sizes(variant, &self.options);
-        kept::follows_from(&self.file, &self.config, &sizes, &self.options.compiler)
+        program_cache::follows_from(&self.file, &self.config, &sizes, &self.options.compiler)
     }
 
     /// Several programs at the same time: those that the device has kept, and others compiled.
@@ -331,7 +294,7 @@ impl Engine {
         let inputs = (&*self.file, &self.config, &self.options.compiler, &*self.device);
         let one = |(sizes, follows_from): (Sizes, String)| {
             let (file, config, options, device) = inputs;
-            match kept::find(device, &follows_from) {
+            match program_cache::find(device, &follows_from) {
                 Some(kept) => Ok(Ready::Kept(Box::new(kept))),
                 None => build(file, config, &sizes, options).map(|compiled| Ready::Compiled(Box::new(compiled))),
             }
@@ -388,7 +351,7 @@ impl Engine {
         self.caches = states(&program);
         let loaded = self.load(program, log)?;
         if fresh {
-            kept::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
+            program_cache::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
         }
         self.programs.insert(variant, loaded);
         Ok(())

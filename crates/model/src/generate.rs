@@ -1,13 +1,14 @@
-//! From a prompt to a stream of tokens.
+//! From a prompt to a stream of tokens, one sequence at a time.
 //!
-//! A [`Sequence`] remembers what the cache holds, so that the next turn of a conversation only computes what is new.
+//! A [`Generator`] remembers what the cache holds, so that the next turn of a conversation only computes what is new.
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
-use crate::engine::EngineError;
-use crate::sampler::{Sampler, SamplerError};
+use crate::error::EngineError;
+use crate::sequence::{Event, Finish, Request, Sequence};
 use crate::steps::Steps;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use text::sampler::{Sampled, SamplerError};
 
 /// Why there are no tokens.
 #[derive(Debug, thiserror::Error)]
@@ -31,39 +32,6 @@ pub enum GenerateError {
     },
 }
 
-/// What to generate.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The whole sequence so far.
-    pub prompt: &'a [u32],
-    /// Most tokens to generate; `None` goes on until the end or until the context is full.
-    pub limit: Option<usize>,
-    /// Tokens that end the text.
-    pub ends: &'a [u32],
-}
-
-/// Told to the caller while it goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// So many tokens of the prompt are computed, of so many.
-    Prompt(usize, usize),
-    /// A token; it is no end token.
-    Token(u32),
-}
-
-/// Why it is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The model ended the text.
-    End,
-    /// As many tokens as were asked for.
-    Limit,
-    /// The cache is full.
-    ContextFull,
-    /// The caller said so.
-    Stopped,
-}
-
 /// What was done, and how long the steps took; sampling and the caller are not in the times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
@@ -81,16 +49,16 @@ pub struct Timing {
     pub step_time: Duration,
 }
 
-/// One sequence and the tokens that the cache holds of it.
+/// Runs one sequence after the other, and knows the tokens that the cache holds.
 #[derive(Debug, Default)]
-pub struct Sequence {
+pub struct Generator {
     cached: Vec<u32>,
 }
 
-impl Sequence {
-    /// A sequence of no tokens.
-    pub fn new() -> Sequence {
-        Sequence::default()
+impl Generator {
+    /// A generator with an empty cache.
+    pub fn new() -> Generator {
+        Generator::default()
     }
 
     /// Tokens that the cache holds.
@@ -98,7 +66,7 @@ impl Sequence {
         &self.cached
     }
 
-    /// Continues the prompt. `on` hears of every event; it may stop, also between steps of the prompt. A device may stop a
+    /// Continues a prompt. `on` hears of every event; it may stop, also between steps of the prompt. A device may stop a
     /// step too.
     ///
     /// # Errors
@@ -107,34 +75,27 @@ impl Sequence {
     pub fn generate(
         &mut self,
         engine: &mut dyn Steps,
-        sampler: &mut Sampler,
-        request: Request<'_>,
+        request: Request,
         timing: &mut Timing,
-        mut on: impl FnMut(Event) -> ControlFlow<()>,
+        mut on: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Finish, GenerateError> {
-        let Request { prompt, limit, ends } = request;
-        if limit == Some(0) {
-            check(engine, prompt)?;
+        request.sampling.check(engine.vocab())?;
+        if request.limit == Some(0) {
+            check(engine, &request.prompt)?;
             return Ok(Finish::Limit);
         }
-        let first = self.read(engine, sampler, prompt, timing, |done, tokens| on(Event::Prompt(done, tokens)))?;
-        let Some(mut id) = first else { return Ok(Finish::Stopped) };
-        let mut generated = 0;
+        let mut sequence = Sequence::new(request);
+        let Some(mut sampled) = self.read(engine, &mut sequence, timing, &mut on)? else { return Ok(Finish::Stopped) };
         loop {
-            if ends.contains(&id) {
-                return Ok(Finish::End);
+            let finish = sequence.take(sampled, |event| {
+                timing.generated += 1;
+                on(event)
+            });
+            if let Some(finish) = finish {
+                return Ok(finish);
             }
-            sampler.accept(id);
-            generated += 1;
-            timing.generated += 1;
-            if on(Event::Token(id)).is_break() {
-                return Ok(Finish::Stopped);
-            }
-            if limit.is_some_and(|limit| generated >= limit) {
-                return Ok(Finish::Limit);
-            }
-            match self.advance(engine, sampler, id, timing) {
-                Ok(Some(next)) => id = next,
+            match self.advance(engine, &mut sequence, timing) {
+                Ok(Some(next)) => sampled = next,
                 Ok(None) => return Ok(Finish::ContextFull),
                 Err(GenerateError::Engine(error)) if error.is_stopped() => return Ok(Finish::Stopped),
                 Err(error) => return Err(error),
@@ -142,73 +103,73 @@ impl Sequence {
         }
     }
 
-    /// Computes a prompt, which the sampler takes into its window, and chooses the token after it. `on` hears how many
-    /// of its tokens are computed; if it or the device stops, there is no token.
+    /// Computes the prompt of a sequence and chooses the token after it. `on` hears how many of its tokens are computed; if
+    /// it or the device stops, there is no token.
     ///
     /// # Errors
-    /// As [`Sequence::generate`].
+    /// As [`Generator::generate`].
     pub fn read(
         &mut self,
         engine: &mut dyn Steps,
-        sampler: &mut Sampler,
-        prompt: &[u32],
+        sequence: &mut Sequence,
         timing: &mut Timing,
-        mut on: impl FnMut(usize, usize) -> ControlFlow<()>,
-    ) -> Result<Option<u32>, GenerateError> {
-        check(engine, prompt)?;
-        let tokens = prompt.len();
-        prompt.iter().for_each(|&id| sampler.accept(id));
+        mut on: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Sampled>, GenerateError> {
+        check(engine, sequence.tokens())?;
+        let total = sequence.tokens().len();
         // The last token is computed in any case: its logits are wanted.
-        let same = prompt.iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(tokens - 1);
-        self.cached.truncate(same);
-        timing.reused += same;
+        let cached = sequence.tokens().iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(total - 1);
+        self.cached.truncate(cached);
+        timing.reused += cached;
         let mut next = None;
-        while self.cached.len() < tokens {
-            let start = self.cached.len();
-            if on(start, tokens).is_break() {
+        while self.cached.len() < total {
+            let done = self.cached.len();
+            if on(Event::Prompt { cached, done, total }).is_break() {
                 return Ok(None);
             }
-            let n = engine.chunk().min(tokens - start);
+            let n = engine.chunk().min(total - done);
             engine.prepare(n)?;
+            let tokens = &sequence.tokens()[done..done + n];
             let clock = Instant::now();
-            let logits = match engine.step(&prompt[start..start + n], start, n - 1..n) {
+            let logits = match engine.step(tokens, done, n - 1..n) {
                 Err(error) if error.is_stopped() => return Ok(None),
                 logits => logits?,
             };
             timing.prompt_time += clock.elapsed();
             timing.prompt += n;
-            self.cached.extend_from_slice(&prompt[start..start + n]);
-            if self.cached.len() == tokens {
-                next = Some(sampler.sample(logits)?.id);
+            self.cached.extend_from_slice(tokens);
+            if self.cached.len() == total {
+                next = Some(sequence.choose(logits)?);
             }
         }
-        if on(tokens, tokens).is_break() {
+        if on(Event::Prompt { cached, done: total, total }).is_break() {
             return Ok(None);
         }
         engine.prepare(1)?;
         Ok(next)
     }
 
-    /// Appends a token and chooses the next; `None` if the context is full. The window of the sampler is the caller's.
+    /// Computes the token that a sequence took last and chooses the next; `None` if the context is full.
     ///
     /// # Errors
     /// What the engine and the sampler say.
     pub fn advance(
         &mut self,
         engine: &mut dyn Steps,
-        sampler: &mut Sampler,
-        id: u32,
+        sequence: &mut Sequence,
         timing: &mut Timing,
-    ) -> Result<Option<u32>, GenerateError> {
-        if self.cached.len() >= engine.context() {
+    ) -> Result<Option<Sampled>, GenerateError> {
+        let done = self.cached.len();
+        if done >= engine.context() {
             return Ok(None);
         }
+        let token = &sequence.tokens()[done..];
         let clock = Instant::now();
-        let logits = engine.step(&[id], self.cached.len(), 0..1)?;
+        let logits = engine.step(token, done, 0..1)?;
         timing.step_time += clock.elapsed();
         timing.steps += 1;
-        self.cached.push(id);
-        Ok(Some(sampler.sample(logits)?.id))
+        self.cached.extend_from_slice(token);
+        Ok(Some(sequence.choose(logits)?))
     }
 }
 
@@ -246,22 +207,23 @@ fn rate(count: usize, time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::SamplerConfig;
     use crate::steps::tests::Counting;
+    use std::sync::Arc;
+    use text::sampler::SamplerConfig;
 
     fn run(
         model: &mut Counting,
-        sequence: &mut Sequence,
+        generator: &mut Generator,
         prompt: &[u32],
         limit: Option<usize>,
         stop_after: usize,
     ) -> (Vec<u32>, Result<Finish, GenerateError>) {
-        let mut sampler = Sampler::new(SamplerConfig::greedy(), model.vocab).unwrap();
         let mut out = vec![];
-        let request = Request { prompt, limit, ends: &[9] };
-        let finish = sequence.generate(model, &mut sampler, request, &mut Timing::default(), |event| {
-            if let Event::Token(id) = event {
-                out.push(id);
+        let sampling = SamplerConfig::greedy();
+        let request = Request { prompt: prompt.to_vec(), sampling, limit, ends: Arc::from([9]) };
+        let finish = generator.generate(model, request, &mut Timing::default(), |event| {
+            if let Event::Token { sampled, .. } = event {
+                out.push(sampled.id);
             }
             if out.len() == stop_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -270,36 +232,36 @@ mod tests {
 
     #[test]
     fn every_way_to_end() {
-        let sequence = &mut Sequence::new();
+        let generator = &mut Generator::new();
         let model = &mut Counting::new(12, 16, 4);
-        let (out, finish) = run(model, sequence, &[1, 2, 3, 4, 5], None, 99);
+        let (out, finish) = run(model, generator, &[1, 2, 3, 4, 5], None, 99);
         assert_eq!((out, finish.unwrap()), (vec![6, 7, 8], Finish::End));
         assert_eq!(model.steps, [4, 1, 1, 1, 1]);
-        let (out, finish) = run(model, sequence, &[1], Some(2), 99);
+        let (out, finish) = run(model, generator, &[1], Some(2), 99);
         assert_eq!((out, finish.unwrap()), (vec![2, 3], Finish::Limit));
-        let (out, finish) = run(model, sequence, &[1], None, 1);
+        let (out, finish) = run(model, generator, &[1], None, 1);
         assert_eq!((out, finish.unwrap()), (vec![2], Finish::Stopped));
         let full = &mut Counting::new(100, 5, 4);
-        let (out, finish) = run(full, &mut Sequence::new(), &[20, 21, 22], None, 99);
+        let (out, finish) = run(full, &mut Generator::new(), &[20, 21, 22], None, 99);
         assert_eq!((out, finish.unwrap()), (vec![23, 24, 25], Finish::ContextFull));
-        assert!(matches!(run(full, sequence, &[], None, 99).1, Err(GenerateError::Empty)));
-        let long = run(full, sequence, &[1; 6], None, 99).1.unwrap_err();
+        assert!(matches!(run(full, generator, &[], None, 99).1, Err(GenerateError::Empty)));
+        let long = run(full, generator, &[1; 6], None, 99).1.unwrap_err();
         assert!(long.to_string().contains("6 tokens, the context holds 5"), "{long}");
-        assert_eq!(run(model, sequence, &[1], Some(0), 99).1.unwrap(), Finish::Limit);
+        assert_eq!(run(model, generator, &[1], Some(0), 99).1.unwrap(), Finish::Limit);
     }
 
     #[test]
     fn the_next_turn_computes_only_what_is_new() {
-        let sequence = &mut Sequence::new();
+        let generator = &mut Generator::new();
         let model = &mut Counting::new(12, 64, 8);
-        run(model, sequence, &[1, 2, 3], Some(3), 99).1.unwrap();
-        assert_eq!(sequence.cached(), [1, 2, 3, 4, 5]);
+        run(model, generator, &[1, 2, 3], Some(3), 99).1.unwrap();
+        assert_eq!(generator.cached(), [1, 2, 3, 4, 5]);
         model.steps.clear();
-        run(model, sequence, &[1, 2, 3, 4, 5, 6, 10, 1], Some(1), 99).1.unwrap();
+        run(model, generator, &[1, 2, 3, 4, 5, 6, 10, 1], Some(1), 99).1.unwrap();
         assert_eq!(model.steps, [3]);
         model.steps.clear();
         // The same prompt again: one token is computed for its logits.
-        run(model, sequence, &[1, 2, 3], Some(1), 99).1.unwrap();
-        assert_eq!((model.steps.as_slice(), sequence.cached()), (&[1][..], &[1, 2, 3][..]));
+        run(model, generator, &[1, 2, 3], Some(1), 99).1.unwrap();
+        assert_eq!((model.steps.as_slice(), generator.cached()), (&[1][..], &[1, 2, 3][..]));
     }
 }

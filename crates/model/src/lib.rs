@@ -1,29 +1,28 @@
-//! The model room: configuration, text in and out, layers, the engine that runs sequences.
+//! The model room: configuration, layers, the engine that runs sequences.
 
 pub mod batch;
 pub mod cache;
-pub mod chat;
 pub mod config;
 pub mod engine;
+pub mod error;
+mod expert_tiles;
 pub mod generate;
-mod kept;
+pub mod kernel_marks;
 pub mod median;
+pub mod memory_plan;
 mod mix;
 pub mod pages;
 pub mod perplexity;
-pub mod plan;
+mod prefault;
+pub mod prefill_attention;
+mod program_cache;
 pub mod quantize;
 pub mod random;
-pub mod runs;
-pub mod sampler;
 pub mod scheduler;
+pub mod sequence;
 pub mod step;
 pub mod steps;
 pub mod synth;
-mod tiles;
-pub mod tokenizer;
 pub mod tune;
-pub mod unread;
-pub mod vocabulary;
-mod warm;
+pub mod unused_tensors;
 pub mod weights;

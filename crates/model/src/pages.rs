@@ -9,7 +9,7 @@
 //! When pages run out, those that nobody uses go, from the ends of paths and the one used longest ago first. What is
 //! in the pages is not known here.
 
-use crate::step::PAGE;
+use crate::cache::PAGE;
 use std::collections::BTreeSet;
 
 const BLOCK: usize = PAGE as usize;

@@ -4,9 +4,9 @@
 //! it is, and so does the metadata. Rows pass through memory a few at a time, so that a file of any size can be written.
 //!
 //! ```no_run
-//! use model::{quantize::{Plan, QuantizeOptions}, synth::Quant};
+//! use model::{quantize::{QuantizePlan, QuantizeOptions}, synth::Quant};
 //! let file = gguf::Gguf::open("model-bf16.gguf")?;
-//! let plan = Plan::new(&file, Quant::Q4_0, QuantizeOptions::default())?;
+//! let plan = QuantizePlan::new(&file, Quant::Q4_0, QuantizeOptions::default())?;
 //! plan.write("model-q4_0.gguf", |done, total| { let _ = (done, total); })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -71,17 +71,17 @@ pub struct QuantizeOptions {
 
 /// A file to be written.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct QuantizePlan<'a> {
     file: &'a Gguf,
     writer: Writer,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> QuantizePlan<'a> {
     /// Chooses the type of every tensor.
     ///
     /// # Errors
     /// A target or a source type that is not supported, a source that is quantised already, metadata of no model.
-    pub fn new(file: &'a Gguf, quant: Quant, options: QuantizeOptions) -> Result<Plan<'a>, QuantizeError> {
+    pub fn new(file: &'a Gguf, quant: Quant, options: QuantizeOptions) -> Result<QuantizePlan<'a>, QuantizeError> {
         if !QUANTS.contains(&quant) {
             return Err(QuantizeError::Target(quant.name()));
         }
@@ -113,7 +113,7 @@ impl<'a> Plan<'a> {
             }
             writer.tensor(&tensor.name, ty, tensor.shape())?;
         }
-        Ok(Plan { file, writer })
+        Ok(QuantizePlan { file, writer })
     }
 
     /// The tensors as they will be.
@@ -126,7 +126,7 @@ impl<'a> Plan<'a> {
         self.tensors().iter().map(|tensor| tensor.bytes).sum()
     }
 
-    /// Writes the file. `progress` learns how many of [`Plan::bytes`] are written, and that number.
+    /// Writes the file. `progress` learns how many of [`QuantizePlan::bytes`] are written, and that number.
     ///
     /// # Errors
     /// What the system says, and values that are not finite or too large, with the tensor; the file at `path` is then as

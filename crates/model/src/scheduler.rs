@@ -13,18 +13,18 @@
 //! This is plain code that does one step when told to: [`worker`] gives it a thread. Text, stop strings and transport
 //! are the sink's business.
 
-mod request;
+mod job;
 pub mod worker;
 
-pub use request::{Constraint, Event, Failure, Pooling, Rejected, Request, Sink, Spent};
+pub use job::{Constraint, Failure, Job, Pooling, Rejected, Sink, Spent};
 
 use crate::batch::{Batch, Batches, Limits};
-use crate::generate::Finish;
+use crate::cache::PAGE;
 use crate::pages::{Lease, Pages};
-use crate::sampler::Sampler;
-use crate::step::{Output, PAGE};
+use crate::sequence::Finish;
+use crate::step::Output;
 use device::Device;
-use request::Sequence;
+use job::Task;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,22 +98,22 @@ pub struct Scheduler {
     limits: Limits,
     options: Options,
     pages: Pages,
-    queue: VecDeque<Sequence>,
+    queue: VecDeque<Task>,
     /// In the order of admission; each with its place.
-    running: Vec<(usize, Sequence)>,
+    running: Vec<(usize, Task)>,
     batch: Batch,
     /// For each sequence of the batch, the tokens it has there.
     parts: Vec<(usize, usize)>,
     stats: Stats,
     /// Sequences that are over and were not told yet.
-    ended: Vec<(Sequence, Result<Finish, Failure>)>,
+    ended: Vec<(Task, Result<Finish, Failure>)>,
 }
 
 /// What a step gave a sequence.
 struct Turn<'a> {
     /// Where it is among those that run.
     at: usize,
-    sequence: &'a mut Sequence,
+    task: &'a mut Task,
     rows: &'a [f32],
     /// How it ended, if it did.
     finish: Option<Result<Finish, Failure>>,
@@ -157,19 +157,19 @@ impl Scheduler {
     ///
     /// # Errors
     /// A request that could never run, or a full queue.
-    pub fn submit(&mut self, request: Request) -> Result<(), Rejected> {
-        request.check(&self.limits)?;
+    pub fn submit(&mut self, job: Job) -> Result<(), Rejected> {
+        job.check(&self.limits)?;
         let free = self.limits.segments - self.running.len();
         if self.queue.len() >= self.options.queue + free {
             return Err(Rejected::Full(self.queue.len()));
         }
-        self.enqueue(request);
+        self.enqueue(job);
         Ok(())
     }
 
     /// Puts a request that was checked into the queue, however long that is.
-    fn enqueue(&mut self, request: Request) {
-        self.queue.push_back(Sequence::new(request));
+    fn enqueue(&mut self, job: Job) {
+        self.queue.push_back(Task::new(job));
         self.stats.waiting = self.queue.len();
     }
 
@@ -192,27 +192,27 @@ impl Scheduler {
 
     /// Tells those that are over.
     fn tell(&mut self) {
-        self.ended.drain(..).for_each(|(sequence, finish)| sequence.end(finish));
+        self.ended.drain(..).for_each(|(task, finish)| task.end(finish));
     }
 
     /// Ends everything: the sinks hear of it.
     pub fn abort(&mut self, failure: &Failure) {
-        for (_, sequence) in std::mem::take(&mut self.running) {
-            self.end(sequence, Err(failure.clone()));
+        for (_, task) in std::mem::take(&mut self.running) {
+            self.end(task, Err(failure.clone()));
         }
         let waiting = std::mem::take(&mut self.queue);
-        self.ended.extend(waiting.into_iter().map(|sequence| (sequence, Err(failure.clone()))));
+        self.ended.extend(waiting.into_iter().map(|task| (task, Err(failure.clone()))));
         self.note();
         self.tell();
     }
 
     fn drop_closed(&mut self) {
-        self.queue.retain(|sequence| !sequence.is_closed());
+        self.queue.retain(|task| !task.is_closed());
         let mut at = 0;
         while at < self.running.len() {
             if self.running[at].1.is_closed() {
-                let (_, sequence) = self.running.remove(at);
-                self.end(sequence, Ok(Finish::Stopped));
+                let (_, task) = self.running.remove(at);
+                self.end(task, Ok(Finish::Stopped));
             } else {
                 at += 1;
             }
@@ -220,10 +220,10 @@ impl Scheduler {
     }
 
     /// Gives the pages of a sequence back; it will hear how it ended.
-    fn end(&mut self, mut sequence: Sequence, finish: Result<Finish, Failure>) {
-        let lease = std::mem::take(&mut sequence.lease);
-        self.give_back(lease, &sequence.tokens[..sequence.computed]);
-        self.ended.push((sequence, finish));
+    fn end(&mut self, mut task: Task, finish: Result<Finish, Failure>) {
+        let lease = std::mem::take(&mut task.lease);
+        self.give_back(lease, &task.tokens()[..task.computed]);
+        self.ended.push((task, finish));
     }
 
     fn give_back(&mut self, lease: Lease, tokens: &[u32]) {
@@ -237,13 +237,13 @@ impl Scheduler {
     fn admit(&mut self) {
         let mut at = 0;
         while self.running.len() < self.limits.segments && at < self.queue.len() {
-            let tokens = self.queue[at].tokens.len();
+            let tokens = self.queue[at].tokens().len();
             // Of a vector, every token counts: none was computed before.
             let fresh = self.queue[at].pooling().is_some();
-            let known = if fresh { &[] } else { &self.queue[at].tokens[..] };
+            let known: &[u32] = if fresh { &[] } else { self.queue[at].tokens() };
             let (mut lease, cached) = self.pages.acquire(known);
-            if self.options.reuse && !fresh && self.is_being_computed(&self.queue[at].tokens, cached) {
-                self.pages.release(lease, &self.queue[at].tokens[..cached]);
+            if self.options.reuse && !fresh && self.is_being_computed(self.queue[at].tokens(), cached) {
+                self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 at += 1;
                 continue;
             }
@@ -251,21 +251,17 @@ impl Scheduler {
             let missing = (tokens + 1).div_ceil(BLOCK).saturating_sub(lease.pages().len());
             let roomy = self.pages.available() >= missing + self.running.len();
             if !self.running.is_empty() && !roomy || !self.pages.grow(&mut lease, tokens) {
-                self.pages.release(lease, &self.queue[at].tokens[..cached]);
+                self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 break;
             }
-            let Some(mut sequence) = self.queue.remove(at) else { break };
-            sequence.lease = lease;
-            sequence.computed = cached;
-            match sequence.begin(cached, self.limits.vocab) {
-                Ok(()) => {
-                    let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
-                    let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
-                    self.stats.cached_tokens += if sequence.spent.generated == 0 { cached as u64 } else { 0 };
-                    self.running.push((place, sequence));
-                }
-                Err(failure) => self.end(sequence, Err(failure)),
-            }
+            let Some(mut task) = self.queue.remove(at) else { break };
+            task.lease = lease;
+            task.computed = cached;
+            task.begin(cached);
+            let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
+            let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
+            self.stats.cached_tokens += if task.spent.generated == 0 { cached as u64 } else { 0 };
+            self.running.push((place, task));
         }
     }
 
@@ -273,12 +269,12 @@ impl Scheduler {
     /// many continuations is then computed once.
     fn is_being_computed(&self, tokens: &[u32], cached: usize) -> bool {
         self.running.iter().any(|(_, other)| {
-            let ahead = other.tokens.len().min(tokens.len() - 1) / BLOCK * BLOCK;
+            let ahead = other.tokens().len().min(tokens.len() - 1) / BLOCK * BLOCK;
             other.pending() > 1
                 && ahead >= cached + BLOCK
                 && other.computed < ahead
-                && tokens[cached..cached + BLOCK] == other.tokens[cached..cached + BLOCK]
-                && tokens[..cached] == other.tokens[..cached]
+                && tokens[cached..cached + BLOCK] == other.tokens()[cached..cached + BLOCK]
+                && tokens[..cached] == other.tokens()[..cached]
         })
     }
 
@@ -314,7 +310,7 @@ impl Scheduler {
                 others -= 1;
                 left -= count;
             }
-            let tokens = &s.tokens[s.computed..s.computed + count];
+            let tokens = &s.tokens()[s.computed..s.computed + count];
             if count == 0 || self.batch.add(tokens, s.computed, s.lease.pages()).is_err() {
                 // No room in this step.
                 continue;
@@ -343,15 +339,15 @@ impl Scheduler {
     fn make_room(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
-            let sequence = &mut self.running[at].1;
-            if self.pages.grow(&mut sequence.lease, sequence.tokens.len()) {
+            let task = &mut self.running[at].1;
+            if self.pages.grow(&mut task.lease, task.sequence.tokens().len()) {
                 at += 1;
                 continue;
             }
             // The youngest gives way, be it this one: one sequence alone always has enough.
             if let Some((_, mut youngest)) = self.running.pop() {
                 let lease = std::mem::take(&mut youngest.lease);
-                self.give_back(lease, &youngest.tokens[..youngest.computed]);
+                self.give_back(lease, &youngest.tokens()[..youngest.computed]);
                 youngest.computed = 0;
                 self.stats.preemptions += 1;
                 self.queue.push_front(youngest);
@@ -372,21 +368,21 @@ impl Scheduler {
         let mut prompt_tokens = 0;
         let mut parts = self.parts.iter().peekable();
         let mut turns = Vec::with_capacity(self.parts.len());
-        for (at, (_, sequence)) in self.running.iter_mut().enumerate() {
+        for (at, (_, task)) in self.running.iter_mut().enumerate() {
             let Some(&(_, count)) = parts.next_if(|(part, _)| *part == at) else { continue };
-            let (own, rest) = rows.split_at(sequence.rows(count) * width);
+            let (own, rest) = rows.split_at(task.rows(count) * width);
             rows = rest;
-            prompt_tokens += sequence.advance(count);
-            self.pages.computed(&mut sequence.lease, &sequence.tokens[..sequence.computed]);
-            self.stats.longest = self.stats.longest.max(sequence.computed as u64);
-            turns.push(Mutex::new(Turn { at, sequence, rows: own, finish: None }));
+            prompt_tokens += task.advance(count);
+            self.pages.computed(&mut task.lease, &task.sequence.tokens()[..task.computed]);
+            self.stats.longest = self.stats.longest.max(task.computed as u64);
+            turns.push(Mutex::new(Turn { at, task, rows: own, finish: None }));
         }
         // Choosing a token reads a row as long as the vocabulary, or asks a grammar: sequences do it side by side.
         let context = self.limits.context;
         let told = self.device.parallel_for(turns.len(), &|i| {
             let mut turn = turns[i].lock().unwrap_or_else(PoisonError::into_inner);
-            let Turn { sequence, rows, finish, .. } = &mut *turn;
-            *finish = sequence.take(rows, width, context);
+            let Turn { task, rows, finish, .. } = &mut *turn;
+            *finish = task.take(rows, width, context);
         });
         let turns = turns.into_iter().map(|turn| turn.into_inner().unwrap_or_else(PoisonError::into_inner));
         let ended: Vec<_> = turns.filter_map(|turn| turn.finish.map(|finish| (turn.at, finish))).collect();
@@ -398,17 +394,17 @@ impl Scheduler {
         self.stats.prompt_tokens += prompt_tokens as u64;
         *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += elapsed;
         for (at, finish) in ended.into_iter().rev() {
-            let (_, sequence) = self.running.remove(at);
-            self.end(sequence, finish);
+            let (_, task) = self.running.remove(at);
+            self.end(task, finish);
         }
         true
     }
 
     /// Ends all that run: what the step left in their pages is not known.
     fn fail(&mut self, problem: &str) -> bool {
-        for (_, mut sequence) in std::mem::take(&mut self.running) {
-            self.pages.release(std::mem::take(&mut sequence.lease), &[]);
-            self.ended.push((sequence, Err(Failure::Engine(problem.into()))));
+        for (_, mut task) in std::mem::take(&mut self.running) {
+            self.pages.release(std::mem::take(&mut task.lease), &[]);
+            self.ended.push((task, Err(Failure::Engine(problem.into()))));
         }
         self.pages.clear();
         true
@@ -419,7 +415,7 @@ impl Scheduler {
         self.stats.pages_in_use = self.pages.in_use();
         self.stats.places.fill(None);
         for (place, s) in &self.running {
-            let (id, prompt, computed, generated) = (s.id(), s.prompt, s.computed, s.spent.generated);
+            let (id, prompt, computed, generated) = (s.id, s.prompt(), s.computed, s.spent.generated);
             self.stats.places[*place] = Some(Place { id, prompt, computed, generated });
         }
     }

@@ -4,10 +4,10 @@
 //! of each, a page table, and the rows whose logits are wanted. The cache is
 //! addressed in pages of [`PAGE`] positions.
 
-use crate::cache::{Cache, CacheKind, Uneven};
+use crate::cache::{Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
-use crate::runs::Runs;
-use crate::tiles::Tiles;
+use crate::expert_tiles::Tiles;
+use crate::prefill_attention::Runs;
 use crate::weights::Weights;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
@@ -15,9 +15,6 @@ use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id, UnOp};
 use std::collections::HashSet;
-
-/// Positions of a cache page.
-pub const PAGE: i64 = 64;
 
 /// Rows of logits of a step that has as many sequences or fewer, and is asked for the last token of each. It is one number,
 /// as a kernel of the head that is made for another one is another kernel.
@@ -32,7 +29,7 @@ pub enum Class {
     Few,
     /// More than eight.
     Many,
-    /// More than eight, in runs of one sequence that are long enough to be read together ([`crate::runs`]).
+    /// More than eight, in runs of one sequence that are long enough to be read together ([`crate::prefill_attention`]).
     Prompt,
     /// Any number, for an engine that gives a token the same bits whatever is beside it
     /// ([`crate::engine::Engine::make_batch_invariant`]).

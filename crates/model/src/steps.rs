@@ -1,6 +1,7 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use std::ops::Range;
 
 /// Runs steps of one sequence.

@@ -1,11 +1,11 @@
 //! Model files with the architecture of real models and random weights.
 //!
 //! Text from such a model is noise; its shapes, types, routing, and therefore its speed and memory are those of the
-//! real one. A [`Plan`] knows every tensor of the file before any data exists:
+//! real one. A [`SynthPlan`] knows every tensor of the file before any data exists:
 //!
 //! ```
-//! use model::synth::{Plan, SynthOptions};
-//! let plan = Plan::new("glm-4.7-flash", "q4_0", &SynthOptions::default())?;
+//! use model::synth::{SynthPlan, SynthOptions};
+//! let plan = SynthPlan::new("glm-4.7-flash", "q4_0", &SynthOptions::default())?;
 //! assert_eq!(plan.bytes(), 16_946_547_200);
 //! # Ok::<(), model::synth::SynthError>(())
 //! ```
@@ -15,7 +15,7 @@
 //! anything: blocks are drawn directly, so that a matrix has about the spread of a freshly initialised one.
 //!
 //! - `shape`: the models. `tensors`: their tensors; `crate::mix` has the type of each.
-//! - `metadata` and `vocab`: the header.
+//! - `metadata`: the header; the vocabulary in it is one of `text::synth`.
 //! - `blocks`, `pool`, `random`: the data.
 
 mod blocks;
@@ -24,11 +24,9 @@ mod pool;
 mod random;
 mod shape;
 mod tensors;
-mod vocab;
 
 pub use crate::mix::Quant;
 pub use shape::{RopeScaling, Shape, shapes};
-pub use vocab::Family;
 
 use crate::config::Attention;
 use crate::mix::{self, Mix, Role};
@@ -107,7 +105,7 @@ pub struct PlannedTensor {
 
 /// A file that can be written.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SynthPlan {
     shape: &'static Shape,
     quant: Quant,
     options: SynthOptions,
@@ -115,12 +113,12 @@ pub struct Plan {
     tensors: Vec<PlannedTensor>,
 }
 
-impl Plan {
+impl SynthPlan {
     /// Plans the file of a shape (see [`shapes`]) in a quantisation (see [`Quant::ALL`]).
     ///
     /// # Errors
     /// Names that do not exist, and options that do not fit the shape.
-    pub fn new(shape: &str, quant: &str, options: &SynthOptions) -> Result<Plan, SynthError> {
+    pub fn new(shape: &str, quant: &str, options: &SynthOptions) -> Result<SynthPlan, SynthError> {
         let shape = Shape::named(shape)?;
         let unknown =
             || SynthError::UnknownQuant { name: quant.to_owned(), known: join(Quant::ALL.iter().map(|q| q.name())) };
@@ -144,7 +142,13 @@ impl Plan {
                 fill: tensor.fill,
             }
         };
-        Ok(Plan { shape, quant, options: options.clone(), layers, tensors: tensors.into_iter().map(plan).collect() })
+        Ok(SynthPlan {
+            shape,
+            quant,
+            options: options.clone(),
+            layers,
+            tensors: tensors.into_iter().map(plan).collect(),
+        })
     }
 
     /// The shape.
@@ -175,7 +179,7 @@ impl Plan {
         self.tensors.iter().map(read).sum()
     }
 
-    /// Writes the file. `progress` learns how many of [`Plan::bytes`] are written, and that number.
+    /// Writes the file. `progress` learns how many of [`SynthPlan::bytes`] are written, and that number.
     ///
     /// # Errors
     /// What the system says about the file.
@@ -216,7 +220,7 @@ struct Data<'a, P> {
 }
 
 impl<'a, P: FnMut(u64, u64)> Data<'a, P> {
-    fn new(plan: &'a Plan, progress: P) -> Self {
+    fn new(plan: &'a SynthPlan, progress: P) -> Self {
         Data {
             seed: plan.options.seed,
             tensors: plan.tensors.iter(),

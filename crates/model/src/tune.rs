@@ -10,7 +10,8 @@
 
 mod beam;
 
-use crate::engine::{Engine, EngineError, Loaded};
+use crate::engine::{Engine, Loaded};
+use crate::error::EngineError;
 use crate::median::median;
 use crate::random::Random;
 use crate::step::{Output, Variant};

@@ -7,9 +7,10 @@ use device::Cpu;
 use gguf::Gguf;
 use model::batch::Batch;
 use model::cache::CacheKind;
-use model::engine::{Engine, EngineError, EngineOptions, Sharing};
+use model::engine::{Engine, EngineOptions, Sharing};
+use model::error::EngineError;
 use model::step::{Class, Output};
-use model::synth::{Plan, SynthOptions};
+use model::synth::{SynthOptions, SynthPlan};
 use std::sync::Arc;
 
 /// NMSE that batch mates may make under `exact`.
@@ -19,7 +20,7 @@ const EXACT_NMSE: f64 = 1e-9;
 const INT8_NMSE: f64 = 1e-3;
 
 fn file(shape: &str, quant: &str) -> Arc<Gguf> {
-    let plan = Plan::new(shape, quant, &SynthOptions::default()).expect("a shape");
+    let plan = SynthPlan::new(shape, quant, &SynthOptions::default()).expect("a shape");
     Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file"))
 }
 

@@ -4,7 +4,7 @@
 use crate::support::hollow::Hollow;
 use compiler::Compiled;
 use compiler::program::{BufferKind, Program};
-use model::step::PAGE;
+use model::cache::PAGE;
 
 const CONTEXTS: [i64; 2] = [4096, 65536];
 

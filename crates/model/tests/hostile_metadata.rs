@@ -7,9 +7,10 @@ use compiler::Numerics;
 use device::Null;
 use gguf::{GgmlType, Gguf, ValueBuf, Writer};
 use model::cache::CacheKind;
-use model::engine::{Engine, EngineError, EngineOptions};
+use model::engine::{Engine, EngineOptions};
+use model::error::EngineError;
 use model::step::Class;
-use model::synth::{Plan, SynthOptions, shapes};
+use model::synth::{SynthOptions, SynthPlan, shapes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -335,7 +336,7 @@ fn every_golden_file_and_shape_opens() {
         checked.unwrap_or_else(|e| panic!("{}: {e}", shape.name));
     }
     let legacy = SynthOptions { layers: Some(2), legacy_kv_b: true, ..Default::default() };
-    let legacy = Plan::new("tiny-mla-moe", "q4_0", &legacy).and_then(|plan| plan.to_vec()).expect("a file");
+    let legacy = SynthPlan::new("tiny-mla-moe", "q4_0", &legacy).and_then(|plan| plan.to_vec()).expect("a file");
     engine(&Arc::new(Gguf::parse(legacy).expect("a file that reads back"))).expect("keys and values as one matrix");
 }
 

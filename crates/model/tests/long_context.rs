@@ -6,7 +6,7 @@ use crate::support::reference::{Reference, Row};
 use crate::support::{cpu, nmse, synth, tokens, weights};
 use compiler::Numerics;
 use model::cache::CacheKind;
-use model::step::PAGE;
+use model::cache::PAGE;
 
 const POSITIONS: usize = 5000;
 

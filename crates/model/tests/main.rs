@@ -1,22 +1,15 @@
 //! All tests of this crate but those that count allocations of the whole program.
 
-#[path = "../../compiler/tests/support/mod.rs"]
-mod cases;
-mod exercise;
-mod exercise_tokenizer;
-mod gguf_metadata;
 mod support;
 
 mod batching;
 mod choice;
 mod context;
-mod corpus;
 mod features;
 mod fuse;
 mod gpu;
 mod gpu_shapes;
 mod hostile_metadata;
-mod kept;
 mod kernels;
 mod long_context;
 mod mxfp4;
@@ -24,15 +17,13 @@ mod nvrtc;
 mod paths;
 mod poison;
 mod positions;
+mod prefill_attention;
+mod program_cache;
 mod ragged;
 mod random_steps;
-mod runs;
 mod snapshots;
 mod stages;
 mod switches;
 mod synth;
-mod text;
 mod threads;
-mod tokenizer_synthetic;
-mod tokenizer_vectors;
 mod tune;

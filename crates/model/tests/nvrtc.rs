@@ -5,9 +5,9 @@
 
 use compiler::{Compiled, Numerics, Options};
 use gguf::Gguf;
-use model::cache::CacheKind;
+use model::cache::{CacheKind, PAGE};
 use model::config::Config;
-use model::step::{Class, PAGE, Sizes, build};
+use model::step::{Class, Sizes, build};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
-use model::synth::{Plan, SynthOptions};
+use model::synth::{SynthOptions, SynthPlan};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -203,13 +203,14 @@ fn a_step_counts_the_bytes_of_each_weight_once() {
     for shape in
         ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-glm4", "tiny-mla-moe", "tiny-mla-dense"]
     {
-        let plan = Plan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
+        let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
         let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"));
         let compiler = Options::cpu(Numerics::Int8, 64);
         let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file, Arc::new(Null), options).expect("a model");
         engine.prepare(Class::One).expect("a program");
-        let (counted, planned) = (model::plan::step_bytes(&engine).expect("bytes") as f64, plan.step_bytes() as f64);
+        let (counted, planned) =
+            (model::memory_plan::step_bytes(&engine).expect("bytes") as f64, plan.step_bytes() as f64);
         // Norm weights are read by several kernels.
         assert!((0.99..1.03).contains(&(counted / planned)), "{shape}: {counted} bytes instead of {planned}");
     }

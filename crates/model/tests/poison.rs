@@ -8,7 +8,8 @@ use device::Interpreter;
 use gguf::{GgmlType, Gguf, Tensor};
 use model::cache::CacheKind;
 use model::config::ConfigError;
-use model::engine::{Engine, EngineError, EngineOptions};
+use model::engine::{Engine, EngineOptions};
+use model::error::EngineError;
 use model::step::Class;
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use crate::support::machine::{Machine, Setup, sequence};
 use crate::support::{cpu, synth, tokens, weights, worst_row};
 use compiler::Numerics;
 use gguf::{Gguf, Tensor, Writer};
-use model::cache::CacheKind;
-use model::step::{Class, PAGE};
+use model::cache::{CacheKind, PAGE};
+use model::step::Class;
 use std::sync::Arc;
 
 /// How far the positions move; no whole number of pages.

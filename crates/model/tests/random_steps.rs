@@ -1,6 +1,5 @@
 //! Random legal plans, cuts and orders of loops on the steps of every family leave their logits equal, in the interpreter.
 
-use crate::cases::{Random, random_plan, times};
 use crate::support::{nmse, synth, tokens};
 use compiler::{Cuts, Numerics, Options};
 use device::Interpreter;
@@ -11,6 +10,7 @@ use model::step::Class;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use testkit::cases::{Random, random_plan, times};
 
 /// Plans that are tried, each on some steps of one of the models.
 const SEEDS: u64 = 20;

@@ -152,7 +152,7 @@ fn the_kernels_of_a_step_read_each_row_of_the_cache_once() {
     for name in TINY {
         for cache in [CacheKind::F32, CacheKind::F16, CacheKind::Q8_0] {
             let hollow = Hollow { cache: Some(cache), ..Hollow::new(name, 2) };
-            let row = model::plan::cache_bytes(&hollow.config(), cache) as i64;
+            let row = model::memory_plan::cache_bytes(&hollow.config(), cache) as i64;
             for class in Class::ALL {
                 let program = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64));
                 let c = program.unwrap_or_else(|e| panic!("{name} {class:?}: {e}"));

@@ -1,6 +1,5 @@
 //! Whatever is left out by name, some program changes, and a model computes the same.
 
-use crate::cases;
 use crate::support::{self, nmse, synth, tokens};
 use compiler::cpu::tuned::KernelKey;
 use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
@@ -12,6 +11,7 @@ use model::step::Class;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use testkit::cases;
 
 /// Tokens of steps: many, few and one; and enough in one step for it to be read by runs.
 const STEPS: [&[usize]; 2] = [&[9, 2, 1, 1], &[64, 1]];

@@ -3,20 +3,20 @@
 use gguf::dequant::Dequantiser;
 use gguf::{GgmlType, Gguf};
 use model::config::Config;
-use model::synth::{Plan, Quant, Shape, SynthError, SynthOptions, shapes};
+use model::synth::{Quant, Shape, SynthError, SynthOptions, SynthPlan, shapes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-fn plan(shape: &str, quant: &str) -> Plan {
-    Plan::new(shape, quant, &SynthOptions::default()).unwrap()
+fn plan(shape: &str, quant: &str) -> SynthPlan {
+    SynthPlan::new(shape, quant, &SynthOptions::default()).unwrap()
 }
 
-fn legacy(shape: &str, quant: &str) -> Plan {
+fn legacy(shape: &str, quant: &str) -> SynthPlan {
     let options = SynthOptions { legacy_kv_b: true, ..Default::default() };
-    Plan::new(shape, quant, &options).unwrap()
+    SynthPlan::new(shape, quant, &options).unwrap()
 }
 
-fn read(plan: &Plan) -> Gguf {
+fn read(plan: &SynthPlan) -> Gguf {
     Gguf::parse(plan.to_vec().unwrap()).unwrap()
 }
 
@@ -26,7 +26,7 @@ fn tiny() -> impl Iterator<Item = &'static Shape> {
 }
 
 /// Number of tensors of each type.
-fn types(plan: &Plan) -> BTreeMap<GgmlType, usize> {
+fn types(plan: &SynthPlan) -> BTreeMap<GgmlType, usize> {
     let mut count = BTreeMap::new();
     for tensor in plan.tensors() {
         *count.entry(tensor.ty).or_insert(0) += 1;
@@ -97,7 +97,7 @@ fn every_shape_can_be_planned_in_every_quantisation() {
         for quant in Quant::ALL {
             for mixed in [false, true] {
                 let options = SynthOptions { mixed, ..Default::default() };
-                let plan = Plan::new(shape.name, quant.name(), &options).unwrap();
+                let plan = SynthPlan::new(shape.name, quant.name(), &options).unwrap();
                 for tensor in plan.tensors() {
                     let what = format!("{} {} {}", shape.name, quant.name(), tensor.name);
                     let row = tensor.ty.row_bytes(tensor.shape[0]);
@@ -198,7 +198,7 @@ fn rows_of_a_tensor_differ() {
 fn the_seed_decides_and_nothing_else() {
     let bytes = |seed| {
         let options = SynthOptions { seed, ..Default::default() };
-        let plan = Plan::new("tiny-mla-moe", "q4_k_m", &options).unwrap();
+        let plan = SynthPlan::new("tiny-mla-moe", "q4_k_m", &options).unwrap();
         plan.to_vec().unwrap()
     };
     assert_eq!(bytes(1), bytes(1));
@@ -209,7 +209,7 @@ fn the_seed_decides_and_nothing_else() {
 fn fewer_layers() {
     let options = SynthOptions { layers: Some(2), ..Default::default() };
     for shape in shapes().iter().filter(|shape| shape.layers > 2) {
-        let plan = Plan::new(shape.name, "q4_0", &options).unwrap();
+        let plan = SynthPlan::new(shape.name, "q4_0", &options).unwrap();
         let last = plan.tensors().iter().rfind(|t| t.name.contains("blk."));
         assert!(last.unwrap().name.starts_with("blk.1."), "{}", shape.name);
         if shape.name.starts_with("tiny") {
@@ -222,7 +222,7 @@ fn fewer_layers() {
 fn keys_and_shared_experts_can_have_a_type_of_their_own() {
     let options = SynthOptions { mixed: true, ..Default::default() };
     for quant in ["q4_0", "q8_0", "q4_k_m"] {
-        let plan = Plan::new("tiny-mla-moe", quant, &options).unwrap();
+        let plan = SynthPlan::new("tiny-mla-moe", quant, &options).unwrap();
         let ty = |name: &str| plan.tensors().iter().find(|t| t.name == name).unwrap().ty;
         let pairs = [
             ("blk.1.attn_q_a.weight", "blk.1.attn_kv_a_mqa.weight"),
@@ -264,7 +264,7 @@ fn a_file_on_disk_and_its_progress() {
 
 #[test]
 fn errors_name_what_there_is() {
-    let error = |shape, quant, options: &SynthOptions| Plan::new(shape, quant, options).unwrap_err();
+    let error = |shape, quant, options: &SynthOptions| SynthPlan::new(shape, quant, options).unwrap_err();
     let options = SynthOptions::default();
     let text = error("gpt-5", "q4_0", &options).to_string();
     for name in ["gpt-5", "glm-4.7-flash", "tiny-glm4"] {

@@ -1,22 +1,22 @@
 //! What all requests share: the model once it is there, the settings, the counters.
 
 use crate::background::Background;
-use crate::budget::{self, Charge, Memory};
+use crate::budget;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammar::{Grammars, Isolation};
+use crate::memory::Memory;
 use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
-use crate::speech::Heard;
 use gguf::plain;
-use model::chat::ChatTemplate;
-use model::sampler::SamplerConfig;
 use model::scheduler::Pooling;
 use model::scheduler::worker::Worker;
-use model::tokenizer::Tokenizer;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use text::chat::ChatTemplate;
+use text::sampler::SamplerConfig;
+use text::tokenizer::Tokenizer;
 use tokio::sync::Semaphore;
 
 /// How the server behaves.
@@ -310,116 +310,4 @@ impl Drop for Active {
 /// Seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
-}
-
-/// What one request did, written as one line when it is over.
-pub struct Account {
-    app: Arc<App>,
-    /// The id that the client knows.
-    pub request: String,
-    path: String,
-    began: Instant,
-    /// The status of the response.
-    pub status: u16,
-    /// How its text ended; without, its client left.
-    pub finish: Option<&'static str>,
-    /// What its sequences took together.
-    pub spent: model::scheduler::Spent,
-    /// From the request to the first token.
-    pub first_token: Option<Duration>,
-    /// The memory that it takes.
-    pub charge: Charge,
-    _active: Active,
-}
-
-impl Account {
-    /// Begins an account.
-    pub fn open(app: &Arc<App>, path: &str, request: String) -> Account {
-        Account {
-            request,
-            path: path.to_owned(),
-            began: Instant::now(),
-            status: 200,
-            finish: None,
-            spent: model::scheduler::Spent::default(),
-            first_token: None,
-            charge: app.memory.open(),
-            _active: app.enter(),
-            app: app.clone(),
-        }
-    }
-
-    /// Whether errors are to be told in Anthropic's form.
-    pub fn is_anthropic(&self) -> bool {
-        crate::router::is_anthropic(&self.path)
-    }
-
-    /// Takes down what was heard.
-    pub fn note(&mut self, heard: &Heard) {
-        match heard {
-            Heard::Text { .. } => {
-                self.first_token.get_or_insert_with(|| self.began.elapsed());
-            }
-            Heard::End { ending, spent, .. } => {
-                self.finish = Some(ending.reason());
-                self.add(spent);
-            }
-            Heard::Progress { .. } | Heard::Vector { .. } | Heard::Failed { .. } => {}
-        }
-    }
-
-    fn add(&mut self, spent: &model::scheduler::Spent) {
-        let all = &mut self.spent;
-        all.prompt += spent.prompt;
-        all.cached += spent.cached;
-        all.generated += spent.generated;
-        all.waited = all.waited.max(spent.waited);
-        all.prompt_time = all.prompt_time.max(spent.prompt_time);
-        all.decode_time = all.decode_time.max(spent.decode_time);
-    }
-
-    /// The request was refused or failed.
-    pub fn fail(&mut self, error: &ApiError) {
-        self.status = error.status.as_u16();
-        self.finish = Some(error.kind);
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        use crate::metrics::Outcome;
-        let total = self.began.elapsed();
-        let outcome = match (self.finish, self.status) {
-            (None, _) => Outcome::Cancelled,
-            (_, 429 | 503) => Outcome::Rejected,
-            (_, 400..) => Outcome::Failed,
-            _ => Outcome::Finished,
-        };
-        self.app.metrics.request(outcome, total);
-        if !self.app.options.log {
-            return;
-        }
-        let s = &self.spent;
-        let rate = |count: usize, time: Duration| {
-            let seconds = time.as_secs_f64();
-            if seconds > 0.0 { (count as f64 / seconds * 100.0).round() / 100.0 } else { 0.0 }
-        };
-        let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
-        let line = serde_json::json!({
-            "time": now(),
-            "request": plain::line(&self.request, plain::QUOTE),
-            "path": plain::line(&self.path, plain::QUOTE),
-            "status": self.status,
-            "end": self.finish.unwrap_or("cancelled"),
-            "prompt_cached": s.cached,
-            "prompt_new": s.prompt - s.cached,
-            "generated": s.generated,
-            "prefill_per_second": rate(s.prompt - s.cached, s.prompt_time),
-            "decode_per_second": rate(s.generated.saturating_sub(1), s.decode_time),
-            "queue_ms": ms(s.waited),
-            "first_token_ms": self.first_token.map(ms),
-            "total_ms": ms(total),
-        });
-        eprintln!("{line}");
-    }
 }

@@ -1,17 +1,12 @@
-//! The body of a request, from its first byte to the fields that a route reads.
+//! The body of a request as fields that a route reads.
 //!
-//! It comes within a time and a number of bytes ([`Arrived`]), is weighed before anything is built (values, depth, and
-//! the memory that it would take), and then only those fields become values that somebody asks for ([`Body`]): what a
-//! route does not know costs no more than its text. Weighing and reading take time and belong on the threads of
-//! [`crate::background`].
+//! It is weighed before anything is built (values, depth, and the memory that it would take), and then only those fields
+//! become values that somebody asks for: what a route does not know costs no more than its text. Weighing and reading
+//! take time and belong on the threads of [`crate::background`].
 
-use crate::app::App;
-use crate::budget::{BODY_DEPTH, BODY_GRACE, BODY_VALUES, Charge, PLAIN_WORK, SHORT_BODY, TEMPLATE_WORK, TEXT_WORK};
+use crate::budget::{BODY_DEPTH, BODY_VALUES, PLAIN_WORK, TEMPLATE_WORK, TEXT_WORK};
 use crate::error::ApiError;
-use crate::fields::Fields;
-use axum::extract::Request;
-use axum::http::{StatusCode, header};
-use futures_util::StreamExt;
+use crate::memory::Charge;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,7 +15,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem::size_of;
 use std::ops::Range;
-use tokio::time::{Instant, timeout_at};
 
 /// What is done with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,116 +23,6 @@ pub enum Work {
     Plain,
     /// A template makes a text of its values.
     Template,
-}
-
-/// What has come of a body. If it is not to be read, its memory goes back to the system: nobody else would see to that.
-struct Coming<'a> {
-    app: &'a App,
-    bytes: Vec<u8>,
-}
-
-impl Drop for Coming<'_> {
-    fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        if bytes.capacity() > SHORT_BODY {
-            drop(bytes);
-            self.app.background.tidy();
-        }
-    }
-}
-
-/// A body that has come, unread.
-#[derive(Debug)]
-pub struct Arrived {
-    bytes: Vec<u8>,
-    charge: Charge,
-    work: Work,
-}
-
-impl Arrived {
-    /// Waits for a body, which is for this.
-    ///
-    /// # Errors
-    /// 413 if it is too long, 408 if it does not come in time, 400 if it breaks off, 429 if too many are slow or memory
-    /// is short.
-    pub async fn wait(app: &App, request: Request, work: Work) -> Result<Arrived, ApiError> {
-        let limit = app.options.body_limit;
-        let kind = "invalid_request_error";
-        let too_long = || {
-            let message = format!("the body is longer than {limit} bytes (--body-limit)");
-            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, kind, message)
-        };
-        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > limit as u64) {
-            return Err(too_long());
-        }
-        let (mut coming, mut charge) = (Coming { app, bytes: vec![] }, app.memory.open());
-        let bytes = &mut coming.bytes;
-        let patience = app.options.body_time.min(app.options.timeout);
-        let end = Instant::now() + patience;
-        let grace = Instant::now() + BODY_GRACE.min(patience);
-        let mut place = None;
-        let mut body = request.into_body().into_data_stream();
-        loop {
-            let until = if place.is_none() { grace } else { end };
-            match timeout_at(until, body.next()).await {
-                Ok(None) => return Ok(Arrived { bytes: std::mem::take(bytes), charge, work }),
-                Ok(Some(Ok(piece))) if piece.len() > limit - bytes.len() => return Err(too_long()),
-                Ok(Some(Ok(piece))) => {
-                    let held = bytes.capacity();
-                    // A piece may share a buffer that is longer than itself: what is kept is a copy.
-                    bytes.extend_from_slice(&piece);
-                    charge.grow(bytes.capacity() - held)?;
-                }
-                Ok(Some(Err(_))) => return Err(ApiError::invalid("the body breaks off, or its chunks are malformed")),
-                Err(_) if place.is_none() => {
-                    let taken = app.slow_bodies.try_acquire();
-                    place = Some(taken.map_err(|_| ApiError::busy("too many requests are slow to send their bodies"))?);
-                }
-                Err(_) => {
-                    let message = format!("the body did not come within {} s (--body-timeout)", patience.as_secs_f32());
-                    return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, kind, message));
-                }
-            }
-        }
-    }
-
-    /// Its bytes.
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Whether nothing came.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Weighs it, charges what it will take to read it, and finds its fields.
-    ///
-    /// # Errors
-    /// 400 if it is no JSON object, or has too many values or too deep ones; 413 and 429 as [`Charge::grow`].
-    pub fn read(self) -> Result<Body, ApiError> {
-        let Arrived { bytes, mut charge, work } = self;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            ApiError::invalid(format!("the body is not JSON: no UTF-8 at byte {}", error.utf8_error().valid_up_to()))
-        })?;
-        let mut found = Found::default();
-        let mut json = serde_json::Deserializer::from_str(&text);
-        let result = json.deserialize_map(&mut found).and_then(|()| json.end());
-        if let Some(problem) = found.problem {
-            return Err(problem);
-        }
-        result.map_err(|error| ApiError::invalid(format!("the body is not a JSON object: {error}")))?;
-        let start = text.as_ptr() as usize;
-        let place = |of: &str| of.as_ptr() as usize - start..of.as_ptr() as usize - start + of.len();
-        let parts = if work == Work::Template { TEMPLATE_WORK } else { PLAIN_WORK };
-        charge.grow(found.memory() / 2 * parts + found.text * TEXT_WORK)?;
-        let field = |(name, json, memory): (String, &RawValue, usize)| {
-            (name, Field { place: place(json.get()), memory, value: OnceCell::new() })
-        };
-        let fields = found.fields.into_iter().map(field).collect();
-        Ok(Body { fields, text, kept: Cell::new(0), charge })
-    }
 }
 
 /// A field, which becomes a value when somebody asks for it.
@@ -161,16 +45,37 @@ pub struct Body {
 }
 
 impl Body {
+    /// Weighs a text, charges what it will take to read it for this work, and finds its fields.
+    ///
+    /// # Errors
+    /// 400 if it is no JSON object, or has too many values or too deep ones; 413 and 429 as [`Charge::grow`].
+    pub fn read(bytes: Vec<u8>, mut charge: Charge, work: Work) -> Result<Body, ApiError> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            ApiError::invalid(format!("the body is not JSON: no UTF-8 at byte {}", error.utf8_error().valid_up_to()))
+        })?;
+        let mut found = Found::default();
+        let mut json = serde_json::Deserializer::from_str(&text);
+        let result = json.deserialize_map(&mut found).and_then(|()| json.end());
+        if let Some(problem) = found.problem {
+            return Err(problem);
+        }
+        result.map_err(|error| ApiError::invalid(format!("the body is not a JSON object: {error}")))?;
+        let start = text.as_ptr() as usize;
+        let place = |of: &str| of.as_ptr() as usize - start..of.as_ptr() as usize - start + of.len();
+        let parts = if work == Work::Template { TEMPLATE_WORK } else { PLAIN_WORK };
+        charge.grow(found.memory() / 2 * parts + found.text * TEXT_WORK)?;
+        let field = |(name, json, memory): (String, &RawValue, usize)| {
+            (name, Field { place: place(json.get()), memory, value: OnceCell::new() })
+        };
+        let fields = found.fields.into_iter().map(field).collect();
+        Ok(Body { fields, text, kept: Cell::new(0), charge })
+    }
+
     /// A field.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let field = self.fields.get(name)?;
         // It was parsed when it was weighed.
         Some(field.value.get_or_init(|| serde_json::from_str(&self.text[field.place.clone()]).unwrap_or_default()))
-    }
-
-    /// Its fields.
-    pub fn fields(&self) -> Fields<'_> {
-        Fields::of_body(self)
     }
 
     /// A field whose value stays with the answer.
@@ -362,13 +267,14 @@ impl<'de> Visitor<'de> for Weigh<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{MEMORY, Memory};
+    use crate::budget::MEMORY;
+    use crate::memory::Memory;
     use serde_json::json;
     use std::sync::Arc;
 
     fn read(text: &str) -> Result<Body, ApiError> {
         let charge = Arc::new(Memory::new(MEMORY)).open();
-        Arrived { bytes: text.as_bytes().to_vec(), charge, work: Work::Plain }.read()
+        Body::read(text.as_bytes().to_vec(), charge, Work::Plain)
     }
 
     fn refusal(text: &str) -> String {
@@ -410,8 +316,8 @@ mod tests {
             assert!(refusal(text).starts_with("a: "), "{text}");
         }
         let (bytes, charge) = (b"{\"a\": \"\xff\"}".to_vec(), Arc::new(Memory::new(MEMORY)).open());
-        let broken = Arrived { bytes, charge, work: Work::Plain };
-        assert!(broken.read().expect_err("no text").message.contains("byte 7"));
+        let broken = Body::read(bytes, charge, Work::Plain);
+        assert!(broken.expect_err("no text").message.contains("byte 7"));
     }
 
     #[test]
@@ -444,14 +350,12 @@ mod tests {
     fn what_is_dropped_is_given_back_and_what_is_kept_is_not() {
         let memory = Arc::new(Memory::new(MEMORY));
         let text = format!("{{\"a\":[{}],\"b\":1}}", ["[]"; 1000].join(","));
-        let body = Arrived { bytes: text.clone().into_bytes(), charge: memory.open(), work: Work::Plain }
-            .read()
-            .expect("JSON");
+        let body = Body::read(text.clone().into_bytes(), memory.open(), Work::Plain).expect("JSON");
         let all = memory.taken();
         assert!(all > 1000 * size_of::<Value>(), "{all}");
         let charge = body.close();
         assert!(charge.bytes() == memory.taken() && charge.bytes() <= text.len(), "{charge:?}");
-        let body = Arrived { bytes: text.into_bytes(), charge: memory.open(), work: Work::Plain }.read().expect("JSON");
+        let body = Body::read(text.into_bytes(), memory.open(), Work::Plain).expect("JSON");
         body.keep("a").expect("a field");
         assert!(body.close().bytes() > 1000 * size_of::<Value>());
     }

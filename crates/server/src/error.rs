@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gguf::plain;
-use model::chat::ChatError;
-use model::sampler::SamplerError;
 use model::scheduler::{Failure, Rejected};
 use serde_json::{Map, Value, json};
+use text::chat::ChatError;
+use text::sampler::SamplerError;
 
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +118,11 @@ impl ApiError {
         json!({ "type": "error", "error": { "type": kind, "message": self.message } })
     }
 
+    /// A response in the form that clients of this path read.
+    pub fn respond_at(&self, path: &str) -> Response {
+        if path.starts_with(ANTHROPIC) { self.respond(&self.anthropic()) } else { self.clone().into_response() }
+    }
+
     /// A response with this body.
     pub fn respond(&self, body: &Value) -> Response {
         let mut response = Response::new(Body::from(body.to_string()));
@@ -133,6 +138,9 @@ impl ApiError {
         response
     }
 }
+
+/// Paths of Anthropic's API.
+const ANTHROPIC: &str = "/v1/messages";
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

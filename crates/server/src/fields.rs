@@ -15,12 +15,14 @@ enum Source<'a> {
     Object(&'a Map<String, Value>),
 }
 
-impl<'a> Fields<'a> {
-    /// Of a body.
-    pub fn of_body(body: &'a Body) -> Fields<'a> {
-        Fields(Source::Body(body))
+impl Body {
+    /// Its fields.
+    pub fn fields(&self) -> Fields<'_> {
+        Fields(Source::Body(self))
     }
+}
 
+impl<'a> Fields<'a> {
     /// Of a value, which must be an object.
     ///
     /// # Errors

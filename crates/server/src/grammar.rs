@@ -29,13 +29,13 @@ use axum::http::StatusCode;
 use cache::Cache;
 use matcher::{Compiler, Matcher};
 use model::scheduler::Constraint;
-use model::tokenizer::Tokenizer;
 #[cfg(unix)]
 use process::{ForkServer, GrammarProcess, TextProcess};
 use ruled::{Ruled, Text};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use text::tokenizer::Tokenizer;
 use turns::Turns;
 use vocabulary::Vocabulary;
 

@@ -1,13 +1,17 @@
 //! The HTTP API: what OpenAI's, Anthropic's and llama-server's clients expect, over the scheduler of `model`.
 //!
-//! A request goes through [`router`] (ids, keys, and with [`origin`] who may ask), its [`body`] comes within a [`budget`], is
-//! understood on threads of the [`background`] by a file of [`api`] with the help of [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or as a stream
-//! ([`stream`]). [`page`] is the chat page. [`run()`] is a whole server with signals; [`router::router`] is for whoever has a server already.
+//! A request goes through [`router`] (ids, keys, and with [`origin`] who may ask), its [`body`] arrives ([`arrival`]) within
+//! a [`budget`] and is charged to the [`memory`] of all, is understood on threads of the [`background`] by a file of [`api`]
+//! with the help of [`settings`] and [`fields`], becomes one or more sequences ([`speech`]), and is answered as an object or
+//! as a stream ([`stream`]); its [`account`] says what it did. [`page`] is the chat page. [`run()`] is a whole server with
+//! signals; [`router::router`] is for whoever has a server already.
 //!
 //! Nothing here knows of tensors, and the engine knows nothing of HTTP: between them are tokens and a sink for events.
 
+pub mod account;
 pub mod api;
 pub mod app;
+pub mod arrival;
 pub mod background;
 pub mod body;
 pub mod budget;
@@ -15,6 +19,7 @@ pub mod error;
 pub mod fields;
 pub mod gbnf;
 pub mod grammar;
+pub mod memory;
 pub mod metrics;
 pub mod origin;
 pub mod page;

@@ -1,8 +1,10 @@
 //! The routes, and what is done to every request: ids, who may ask, keys.
 
+use crate::account::Account;
 use crate::api::{chat, completions, embeddings, info, messages, native, responses};
-use crate::app::{Account, App, Model};
-use crate::body::{Arrived, Body as Read, Work};
+use crate::app::{App, Model};
+use crate::arrival::Arrived;
+use crate::body::{Body as Read, Work};
 use crate::budget::REQUEST_ID_BYTES;
 use crate::error::ApiError;
 use crate::page;
@@ -111,12 +113,7 @@ async fn compute(State(app): Shared, request: Request, run: Compute, work: Work)
         // A long text has a long answer, whose writing nobody should wait for either.
         app.background.run(body.len(), move || Ok(run(&model, &body.read()?)?.to_string())).await
     };
-    result.await.map_or_else(|error| refuse(&error, &path), json_text)
-}
-
-/// An error in the form that clients of this path read.
-fn refuse(error: &ApiError, path: &str) -> Response {
-    if is_anthropic(path) { error.respond(&error.anthropic()) } else { error.clone().into_response() }
+    result.await.map_or_else(|error| error.respond_at(&path), json_text)
 }
 
 /// What every request goes through.
@@ -126,14 +123,14 @@ async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response
     request.extensions_mut().insert(RequestId(String::from_utf8_lossy(id.as_bytes()).into_owned()));
     let path = request.uri().path();
     let (mut response, origin) = match app.admission.check(request.method(), request.uri(), request.headers()) {
-        Err(error) => (refuse(&error, path), None),
+        Err(error) => (error.respond_at(path), None),
         Ok(origin) if request.method() == Method::OPTIONS => (preflight(request.headers()), origin),
         Ok(origin) if is_public(path) || has_key(&app.options.api_keys, request.headers()) => {
             (next.run(request).await, origin)
         }
         Ok(origin) => {
             let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "Invalid API Key");
-            (refuse(&error, path), origin)
+            (error.respond_at(path), origin)
         }
     };
     let headers = response.headers_mut();
@@ -158,11 +155,6 @@ fn preflight(headers: &HeaderMap) -> Response {
     allow.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, echoed.unwrap_or(HeaderValue::from_static("*")));
     allow.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
-}
-
-/// Whether errors are to be told in Anthropic's form.
-pub fn is_anthropic(path: &str) -> bool {
-    path.starts_with("/v1/messages")
 }
 
 /// Paths that need no key.

@@ -1,15 +1,14 @@
 //! How a request wants its text: the fields that all of the APIs share.
 
-use crate::api::chat::Rendered;
 use crate::app::{Defaults, Model};
 use crate::budget::{BIASES, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
 use crate::grammar::Rule;
-use model::sampler::SamplerConfig;
 use model::scheduler::Pooling;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
+use text::sampler::SamplerConfig;
 
 /// How a request wants its text.
 #[derive(Clone, Debug)]
@@ -163,20 +162,6 @@ impl Settings {
     /// A grammar that cannot be read.
     pub fn read_grammar(&mut self, fields: Fields<'_>, after_thought: bool) -> Result<(), ApiError> {
         self.rule = Rule::read(fields, after_thought)?;
-        Ok(())
-    }
-
-    /// Allows nothing but calls of tools, if one is required.
-    ///
-    /// # Errors
-    /// Tools whose parameters cannot be followed.
-    pub fn read_calls(&mut self, rendered: &Rendered) -> Result<(), ApiError> {
-        // Tags of calls may be control tokens.
-        self.special = !rendered.tools.functions.is_empty();
-        if rendered.tools.required {
-            let after_thought = rendered.prompt.opens_reasoning;
-            self.rule = Some(Rule::of_tools(&rendered.tools, rendered.form, after_thought)?);
-        }
         Ok(())
     }
 }

@@ -9,15 +9,15 @@ use crate::budget::{TEXTS, UNHEARD_BYTES};
 use crate::error::ApiError;
 use crate::grammar::Grammar;
 use crate::metrics::Metrics;
-use model::generate::Finish;
-use model::sampler::{Logprob, StopStrings};
-use model::scheduler::{Event, Failure, Request, Sink, Spent};
-use model::tokenizer::Detokenizer;
+use model::scheduler::{Failure, Job, Sink, Spent};
+use model::sequence::{Event, Finish, Request};
 use std::mem::size_of;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use text::sampler::{Logprob, StopStrings};
+use text::tokenizer::Detokenizer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::settings::Settings;
@@ -180,6 +180,28 @@ impl Speech {
         self.say(text)?;
         if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+
+    /// Says what was held back, and why the text is over.
+    fn finish(&mut self, finish: Finish, spent: Spent) -> ControlFlow<()> {
+        self.metrics().spent(&spent);
+        self.spent = spent;
+        let rest = if self.stopped.is_some() {
+            String::new()
+        } else {
+            let last = self.detokenizer.finish().to_owned();
+            let (text, stopped) = self.stops.push(&last);
+            let text = text.to_owned();
+            self.stopped = stopped.map(|stopped| stopped.string);
+            if self.stopped.is_some() { text } else { text + self.stops.finish() }
+        };
+        self.say(rest)?;
+        let ending = match (self.stopped, finish) {
+            (Some(word), _) => Ending::Word(self.words[word].clone()),
+            (None, Finish::End | Finish::Stopped) => Ending::Model,
+            (None, Finish::Limit | Finish::ContextFull) => Ending::Length,
+        };
+        self.tell(Heard::End { index: self.index, ending, spent })
+    }
 }
 
 impl Sink for Speech {
@@ -203,29 +225,19 @@ impl Sink for Speech {
                 }
                 self.token(sampled.id)
             }
-            Event::Vector(vector) => self.tell(Heard::Vector { index: self.index, vector: vector.to_vec() }),
-            Event::Finished(finish, spent) => {
-                self.metrics().spent(&spent);
-                self.spent = spent;
-                let rest = if self.stopped.is_some() {
-                    String::new()
-                } else {
-                    let last = self.detokenizer.finish().to_owned();
-                    let (text, stopped) = self.stops.push(&last);
-                    let text = text.to_owned();
-                    self.stopped = stopped.map(|stopped| stopped.string);
-                    if self.stopped.is_some() { text } else { text + self.stops.finish() }
-                };
-                self.say(rest)?;
-                let ending = match (self.stopped, finish) {
-                    (Some(word), _) => Ending::Word(self.words[word].clone()),
-                    (None, Finish::End | Finish::Stopped) => Ending::Model,
-                    (None, Finish::Limit | Finish::ContextFull) => Ending::Length,
-                };
-                self.tell(Heard::End { index: self.index, ending, spent })
-            }
-            Event::Failed(failure) => self.tell(Heard::Failed { failure }),
         }
+    }
+
+    fn vector(&mut self, vector: &[f32]) {
+        // Whoever is gone has no use for it.
+        let _ = self.tell(Heard::Vector { index: self.index, vector: vector.to_vec() });
+    }
+
+    fn end(&mut self, end: Result<(Finish, Spent), Failure>) {
+        let _ = match end {
+            Ok((finish, spent)) => self.finish(finish, spent),
+            Err(failure) => self.tell(Heard::Failed { failure }),
+        };
     }
 
     fn is_closed(&self) -> bool {
@@ -274,10 +286,10 @@ impl Answer {
         Answer::check(model, &prompts, settings)?;
         let (sender, receiver) = unbounded_channel();
         let unheard = Arc::new(AtomicUsize::new(0));
-        let mut requests = vec![];
+        let mut jobs = vec![];
         for prompt in prompts {
             for choice in 0..settings.choices {
-                let index = requests.len();
+                let index = jobs.len();
                 let mut sampling = settings.sampling.clone();
                 // Texts of one prompt differ, and differ in the same way each time.
                 sampling.seed = sampling.seed.wrapping_add(choice as u64);
@@ -299,20 +311,18 @@ impl Answer {
                     last_token: None,
                     spent: Spent::default(),
                 };
-                requests.push(Request {
+                let ends = if settings.ignore_ends { Arc::from([]) } else { model.ends() };
+                jobs.push(Job {
                     id: app.next(),
-                    prompt: prompt.clone(),
-                    sampling,
-                    limit: settings.limit,
-                    ends: if settings.ignore_ends { Arc::from([]) } else { model.ends() },
+                    request: Request { prompt: prompt.clone(), sampling, limit: settings.limit, ends },
                     constraint: grammar.map(Grammar::begin),
                     pooling: settings.pooling,
                     sink: Box::new(speech),
                 });
             }
         }
-        let left = requests.len();
-        model.worker.submit_all(requests)?;
+        let left = jobs.len();
+        model.worker.submit_all(jobs)?;
         let deadline = tokio::time::Instant::now() + app.options.timeout;
         Ok(Answer { receiver, unheard, left, deadline })
     }

@@ -1,9 +1,12 @@
 //! From an answer to a response: one JSON object, or a stream of server-sent events.
 
-use crate::app::{Account, App, Model};
-use crate::body::{Arrived, Body as Read};
-use crate::budget::{Charge, SCORE_BYTES, SHORT_BODY};
+use crate::account::Account;
+use crate::app::{App, Model};
+use crate::arrival::Arrived;
+use crate::body::Body as Read;
+use crate::budget::{SCORE_BYTES, SHORT_BODY};
 use crate::error::ApiError;
+use crate::memory::Charge;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
@@ -119,12 +122,8 @@ async fn begun(app: &Arc<App>, body: Result<Arrived, ApiError>, begin: Begin) ->
 }
 
 fn refuse(error: &ApiError, account: &mut Account) -> Response {
-    use axum::response::IntoResponse;
     account.fail(error);
-    match account.is_anthropic() {
-        true => error.respond(&error.anthropic()),
-        false => error.clone().into_response(),
-    }
+    error.respond_at(account.path())
 }
 
 /// A JSON body.

@@ -7,10 +7,10 @@ use crate::fields::Fields;
 use crate::grammar::budget::LARK_BYTES;
 use crate::schema;
 use crate::tool_schema;
-use model::chat::CallForm;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::fmt::Write;
+use text::chat::CallForm;
 
 /// The tools of a request.
 #[derive(Clone, Debug, Default)]

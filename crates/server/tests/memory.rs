@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::http::Request;
 use exercise::{Exercise, ROUTES};
 use peak_alloc::PeakAlloc;
-use server::body::{Arrived, Work};
+use server::arrival::Arrived;
+use server::body::Work;
 use server::budget::{MEMORY, SHARE, TEXT_WORK};
 use server::{App, Options};
 

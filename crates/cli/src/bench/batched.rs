@@ -6,14 +6,16 @@
 use super::Arguments;
 use crate::failure::Usage;
 use crate::interrupt::{self, Watch};
+use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::output::Stdout;
 use crate::peaks;
 use crate::terminal;
 use model::batch::Batch;
+use model::cache::PAGE;
 use model::engine::Sharing;
 use model::random::Random;
-use model::step::{Class, PAGE};
+use model::step::Class;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -56,7 +58,7 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     let sequences = parallel.iter().copied().max().unwrap_or(1);
     let pages = cases.iter().map(|case| case.pages() * case.sequences).max().unwrap_or(1);
     let sharing = Sharing::of_texts(sequences as i64, pages as i64 * PAGE);
-    let path = &args.model.resolve()?;
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), sharing, true)?;
     opened.measurable()?;
     let chunk = opened.engine.limits().tokens;

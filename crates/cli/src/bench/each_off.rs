@@ -42,7 +42,7 @@ struct Base {
 impl Base {
     /// The model and the flags of the command line, and those of each `--also`.
     fn all(args: &Arguments, tests: &[Test]) -> anyhow::Result<Vec<Base>> {
-        let path = args.model.resolve()?;
+        let path = models::resolve(args.model.name(), &args.model.fetch)?;
         let open = |path: &Path, flags: &EngineFlags, more: String| {
             let with = ready(path, flags, tests, true)?;
             let name = open::description(with.engine.file()) + &more;

@@ -133,7 +133,7 @@ pub fn take([a, b]: [&mut Opened; 2], test: Test, rounds: u32, warm: bool, watch
 /// Measures the flags of the command line and those of `--ab` by turns.
 pub fn run(args: &Arguments, setting: &str, tests: &[Test]) -> anyhow::Result<()> {
     let (model, flags) = changed(&args.engine, "--ab", setting)?;
-    let path = args.model.resolve()?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let other = model.map(|model| models::resolve(&model, &args.model.fetch)).transpose()?;
     let mut a = ready(&path, &args.engine, tests, true)?;
     let mut b = ready(other.as_ref().unwrap_or(&path), &flags, tests, true)?;

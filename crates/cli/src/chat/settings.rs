@@ -4,8 +4,8 @@ use crate::speaker::Speaker;
 use crate::spelling::closest;
 use crate::terminal;
 use anyhow::{Context, bail};
-use model::sampler::{Sampler, SamplerConfig};
 use std::str::FromStr;
+use text::sampler::{Sampler, SamplerConfig};
 
 /// The names, as on the command line.
 const NAMES: [&str; 11] = [

@@ -10,11 +10,10 @@ pub mod schemas;
 pub mod wire;
 pub mod witness;
 
-use crate::support::command;
+use crate::support::{command, serving};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use process::{Holds, forget_peak, of_family, peak};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -294,17 +293,8 @@ fn under_limits(command: &Command) -> Command {
 fn started(flags: &[String]) -> (Child, u16) {
     let base = ["serve", "--port", "0", "-t", "1", "-np", "4", "-c", "4096", "--batch-invariant", "--embeddings"];
     let flags: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
-    let mut child = under_limits(&command(&flags)).spawn().expect("the server starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-    let mut heard = vec![];
-    let port = loop {
-        let line = lines.next().unwrap_or_else(|| panic!("no address in {heard:?}")).expect("a line");
-        match line.rsplit_once("listening on http://127.0.0.1:") {
-            Some((_, port)) => break port.trim().parse().expect("a port"),
-            None => heard.push(line),
-        }
-    };
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    let (child, port, lines) = serving(under_limits(&command(&flags)));
+    std::thread::spawn(move || lines.for_each(drop));
     assert!(within(Duration::from_secs(500), || wire::get(port, "/health").status == 200), "it gets ready");
     (child, port)
 }

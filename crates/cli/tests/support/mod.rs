@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use serde_json::Value;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 
 /// What a run left behind.
@@ -92,6 +92,20 @@ pub fn run_with_input(args: &[&str], input: &[u8]) -> Run {
 pub fn finished(output: Output) -> Run {
     let code = output.status.code().unwrap_or(-1);
     Run { code, out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// Starts a server with a port of its own, which it says, and then more lines.
+pub fn serving(mut command: Command) -> (Child, u16, impl Iterator<Item = String> + Send) {
+    let mut child = command.spawn().expect("the server starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut heard = vec![];
+    loop {
+        let line = lines.next().unwrap_or_else(|| panic!("no address in {heard:?}"));
+        match line.rsplit_once("listening on http://127.0.0.1:") {
+            Some((_, port)) => return (child, port.trim().parse().expect("a port"), lines),
+            None => heard.push(line),
+        }
+    }
 }
 
 /// A tiny model, made once for each test program.

@@ -1,11 +1,11 @@
 //! Steps of cases on a device.
 
-use super::cases::{Case, nmse};
 use compiler::Compiled;
 use compiler::program::BufferKind;
 use device::{Device, Memory, Result};
 use ir::DType;
 use std::sync::Arc;
+use testkit::cases::{Case, nmse};
 
 /// A step of a case on a device: the values of its outputs and states.
 fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {

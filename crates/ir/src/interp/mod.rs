@@ -11,7 +11,6 @@ mod array;
 mod axis;
 mod dequant;
 mod expression;
-mod fold;
 pub mod kernel;
 mod lanes;
 #[cfg(test)]
@@ -23,7 +22,6 @@ pub mod tensor;
 mod tensor_tests;
 mod vars;
 
-pub(crate) use fold::{body, open_nodes};
 pub use lanes::Fault;
 pub(crate) use lanes::const_binary;
 pub use tensor::{Bindings, EvalError, Tensor, evaluate};

@@ -7,10 +7,13 @@
 //! a [`Choice`](Op::Choice) is its first alternative. A custom kernel needs a
 //! reference given with [`Bindings::reference`].
 
+mod fold;
+
 use super::array::{Array, Values, View, Walk};
 use super::expression::{Each, Expr, Kind};
 use super::lanes::Fault;
 use super::{VarError, Vars, axis, dequant};
+use crate::fold::{body, open_nodes};
 use crate::spec::{SpecError, check_tensor, describe};
 use crate::{DType, FormatId, Graph, Id, Op, Part};
 use gguf::format::FormatError;
@@ -201,12 +204,12 @@ pub fn evaluate(g: &Graph, roots: &[Id], bindings: &Bindings<'_>) -> Result<Vec<
 const EXPANSION: usize = 4;
 
 /// The state of one evaluation.
-pub(super) struct Evaluator<'g, 'a> {
-    pub(super) g: &'g Graph,
+struct Evaluator<'g, 'a> {
+    g: &'g Graph,
     bindings: &'g Bindings<'a>,
     /// Nodes in the order of evaluation, without the bodies of folds.
     order: Vec<Id>,
-    pub(super) slots: FxHashMap<Id, Rc<Expr<'a>>>,
+    slots: FxHashMap<Id, Rc<Expr<'a>>>,
     /// What each node uses: its sources, and for a fold what its body uses.
     needs: FxHashMap<Id, Vec<Id>>,
     /// Users of each node that have not been evaluated; roots count as one.
@@ -217,15 +220,15 @@ pub(super) struct Evaluator<'g, 'a> {
     /// Quantised tables of which only gathered rows are dequantised.
     deferred: FxHashSet<Id>,
     /// Folds over the same parts.
-    pub(super) folds: FxHashMap<Vec<Id>, Vec<Id>>,
+    folds: FxHashMap<Vec<Id>, Vec<Id>>,
     /// The nodes of a fold's merge that depend on its placeholders.
-    pub(super) bodies: FxHashMap<Id, Vec<Id>>,
+    bodies: FxHashMap<Id, Vec<Id>>,
 }
 
 impl<'g, 'a> Evaluator<'g, 'a> {
     fn new(g: &'g Graph, roots: &[Id], bindings: &'g Bindings<'a>) -> Evaluator<'g, 'a> {
         let all = g.toposort(roots);
-        let open = super::fold::open_nodes(g, &all);
+        let open = open_nodes(g, &all);
         let mut e = Evaluator {
             g,
             bindings,
@@ -248,7 +251,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
             }
             e.needs.insert(id, src);
             if let Op::Fold { parts, .. } = g.op(id) {
-                let body = super::fold::body(g, &open, &g.src(id)[*parts..2 * parts]);
+                let body = body(g, &open, &g.src(id)[*parts..2 * parts]);
                 e.folds.entry(g.src(id).to_vec()).or_default().push(id);
                 e.bodies.insert(id, body);
             }
@@ -301,7 +304,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
     }
 
     /// Evaluates a node into its slot.
-    pub(super) fn compute(&mut self, id: Id) -> Result<(), EvalError> {
+    fn compute(&mut self, id: Id) -> Result<(), EvalError> {
         if let Op::Fold { .. } = self.g.op(id) {
             return self.fold(id);
         }
@@ -332,7 +335,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
     }
 
     /// The extents of a node.
-    pub(super) fn dims(&self, id: Id) -> Result<Vec<usize>, EvalError> {
+    fn dims(&self, id: Id) -> Result<Vec<usize>, EvalError> {
         let extent = |&d: &Id| {
             let n = self.bindings.vars.eval(self.g, d).map_err(|error| self.var_error(id, error))?;
             usize::try_from(n).map_err(|_| self.misfit(id, format!("an extent is {n}")))
@@ -344,12 +347,12 @@ impl<'g, 'a> Evaluator<'g, 'a> {
         EvalError::Var { node: describe(self.g, id), error }
     }
 
-    pub(super) fn misfit(&self, id: Id, problem: String) -> EvalError {
+    fn misfit(&self, id: Id, problem: String) -> EvalError {
         EvalError::Shape { node: describe(self.g, id), problem }
     }
 
     /// The array of a node, kept in its slot.
-    pub(super) fn force(&mut self, id: Id) -> Result<View<'a>, EvalError> {
+    fn force(&mut self, id: Id) -> Result<View<'a>, EvalError> {
         let expr = self.expr(id)?;
         let view = expr.force().map_err(|fault| EvalError::Fault { node: describe(self.g, id), fault })?;
         if matches!(expr.kind, Kind::Each(..)) {
@@ -363,7 +366,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
     }
 
     /// The elements of an integer tensor.
-    pub(super) fn integers(&mut self, id: Id) -> Result<Vec<i64>, EvalError> {
+    fn integers(&mut self, id: Id) -> Result<Vec<i64>, EvalError> {
         let view = self.force(id)?;
         view.integers(self.g.dtype(id)).ok_or_else(|| self.misfit(id, "an index must be an integer".into()))
     }

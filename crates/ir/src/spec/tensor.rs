@@ -1,8 +1,8 @@
 //! The grammar of tensor graphs.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
+use crate::fold::{body, open_nodes};
 use crate::index::{Linear, gcd};
-use crate::interp::open_nodes;
 use crate::{DType, Graph, Id, Op, Part, Type};
 
 /// Checks a tensor graph against its grammar.
@@ -228,7 +228,7 @@ fn check_placeholders(
 ) -> Rule {
     let order = g.toposort(merge);
     let open = open_nodes(g, &order);
-    for id in crate::interp::body(g, &open, merge) {
+    for id in body(g, &open, merge) {
         let Op::Arg(n) = g.op(id) else { continue };
         let (ty, shape) = like(*n).ok_or_else(|| format!("there is no placeholder {n}"))??;
         require(g.ty(id) == ty, || format!("placeholder {n} is {}, not {ty}", g.ty(id)))?;

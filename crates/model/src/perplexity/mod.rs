@@ -6,7 +6,7 @@
 
 pub mod base_logits;
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::steps::Steps;
 use base_logits::{BaseError, BaseReader, BaseWriter};
 use std::ops::ControlFlow;

@@ -2,15 +2,16 @@
 //! cache, so a wrong page gives a wrong text.
 
 use super::*;
-use crate::engine::EngineError;
-use crate::sampler::{Sampled, SamplerConfig};
-use crate::step::PAGE;
+use crate::cache::PAGE;
+use crate::error::EngineError;
+use crate::sequence::{Event, Request};
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use text::sampler::{Sampled, SamplerConfig};
 
 const VOCAB: usize = 97;
 const END: u32 = 0;
@@ -143,11 +144,18 @@ impl Sink for Ear {
                     return ControlFlow::Break(());
                 }
             }
-            Event::Vector(vector) => heard.vector = vector.to_vec(),
-            Event::Finished(finish, spent) => heard.end = Some(Ok((finish, spent))),
-            Event::Failed(failure) => heard.end = Some(Err(failure)),
         }
         ControlFlow::Continue(())
+    }
+
+    fn vector(&mut self, vector: &[f32]) {
+        self.heard.lock().unwrap().vector = vector.to_vec();
+    }
+
+    fn end(&mut self, end: Result<(Finish, Spent), Failure>) {
+        let mut heard = self.heard.lock().unwrap();
+        assert!(heard.end.is_none(), "it ends once");
+        heard.end = Some(end);
     }
 
     fn is_closed(&self) -> bool {
@@ -176,7 +184,7 @@ struct Bench {
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
-    let reach = crate::runs::Reach::NOTHING;
+    let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
@@ -184,17 +192,10 @@ fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: 
     Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail }
 }
 
-fn request(prompt: &[u32], limit: usize, ear: &Ear) -> Request {
-    Request {
-        id: 1,
-        prompt: prompt.to_vec(),
-        sampling: SamplerConfig::greedy(),
-        limit: Some(limit),
-        ends: Arc::from([END]),
-        constraint: None,
-        pooling: None,
-        sink: Box::new(ear.clone()),
-    }
+fn job(prompt: &[u32], limit: usize, ear: &Ear) -> Job {
+    let sampling = SamplerConfig::greedy();
+    let request = Request { prompt: prompt.to_vec(), sampling, limit: Some(limit), ends: Arc::from([END]) };
+    Job { id: 1, request, constraint: None, pooling: None, sink: Box::new(ear.clone()) }
 }
 
 fn prompt(seed: u32, len: usize) -> Vec<u32> {
@@ -204,7 +205,7 @@ fn prompt(seed: u32, len: usize) -> Vec<u32> {
 impl Bench {
     fn add(&mut self, prompt: &[u32], limit: usize) -> Ear {
         let ear = Ear::default();
-        self.scheduler.submit(request(prompt, limit, &ear)).unwrap();
+        self.scheduler.submit(job(prompt, limit, &ear)).unwrap();
         ear
     }
 
@@ -341,10 +342,10 @@ fn the_context_ends_a_text_with_a_word() {
     bench.finish();
     assert_eq!((ear.tokens().len(), ear.finish()), (11, Some(Finish::ContextFull)));
     let ear = Ear::default();
-    let refused = bench.scheduler.submit(request(&prompt(1, 71), 1, &ear));
+    let refused = bench.scheduler.submit(job(&prompt(1, 71), 1, &ear));
     assert_eq!(refused, Err(Rejected::TooLong { tokens: 71, context: 70 }));
-    assert_eq!(bench.scheduler.submit(request(&[], 1, &ear)), Err(Rejected::Empty));
-    assert!(matches!(bench.scheduler.submit(request(&[97], 1, &ear)), Err(Rejected::Token { token: 97, .. })));
+    assert_eq!(bench.scheduler.submit(job(&[], 1, &ear)), Err(Rejected::Empty));
+    assert!(matches!(bench.scheduler.submit(job(&[97], 1, &ear)), Err(Rejected::Token { token: 97, .. })));
 }
 
 #[test]
@@ -353,7 +354,7 @@ fn a_closed_request_is_gone_within_a_step() {
     let running = bench.add(&prompt(1, 100), 50);
     bench.scheduler.step();
     let (first, second) = (bench.add(&prompt(2, 10), 3), bench.add(&prompt(3, 10), 3));
-    assert!(matches!(bench.scheduler.submit(request(&[1], 1, &Ear::default())), Err(Rejected::Full(2))));
+    assert!(matches!(bench.scheduler.submit(job(&[1], 1, &Ear::default())), Err(Rejected::Full(2))));
     // In the queue.
     first.closed.store(true, Ordering::SeqCst);
     bench.scheduler.step();
@@ -380,7 +381,7 @@ fn a_sink_may_stop_its_text() {
     let mut bench = bench(16, 1, 512, 8, Options::default());
     let text = (0..).map(|i| prompt(i, 9)).find(|p| alone(p, 9, 512).len() == 9).unwrap();
     let ear = Ear { stop_after: Some(4), ..Ear::default() };
-    bench.scheduler.submit(request(&text, 9, &ear)).unwrap();
+    bench.scheduler.submit(job(&text, 9, &ear)).unwrap();
     bench.finish();
     assert_eq!((ear.tokens(), ear.finish()), (alone(&text, 4, 512), Some(Finish::Stopped)));
 }
@@ -394,7 +395,7 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
     let long = prompt(2, 150);
     let ask = |bench: &mut Bench, tokens: &[u32], pooling| {
         let ear = Ear::default();
-        bench.scheduler.submit(Request { pooling: Some(pooling), ..request(tokens, 5, &ear) }).unwrap();
+        bench.scheduler.submit(Job { pooling: Some(pooling), ..job(tokens, 5, &ear) }).unwrap();
         ear
     };
     // The second time the cache has the prompt, and every row counts none the less.
@@ -425,7 +426,9 @@ fn seeds_give_the_same_text_alone_and_beside_others() {
             bench.add(&prompt(i as u32, 30 + i), 20);
             bench.scheduler.step();
         }
-        bench.scheduler.submit(Request { sampling: sampling(11), ..request(&prompt(7, 40), 30, &ear) }).unwrap();
+        let mut job = job(&prompt(7, 40), 30, &ear);
+        job.request.sampling = sampling(11);
+        bench.scheduler.submit(job).unwrap();
         bench.finish();
         ear.tokens()
     };
@@ -470,7 +473,7 @@ fn constraints_choose_and_may_give_up() {
     let mut bench = bench(64, 1, 512, 16, Options::default());
     let ear = Ear::default();
     let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Even(0)));
-    bench.scheduler.submit(Request { constraint, ..request(&prompt(1, 30), 10, &ear) }).unwrap();
+    bench.scheduler.submit(Job { constraint, ..job(&prompt(1, 30), 10, &ear) }).unwrap();
     bench.finish();
     assert_eq!(ear.tokens().len(), 3);
     let end = ear.heard.lock().unwrap().end.clone();
@@ -482,9 +485,9 @@ fn a_request_that_rules_out_what_its_constraint_allows_is_told() {
     let mut bench = bench(64, 1, 512, 16, Options::default());
     let ear = Ear::default();
     let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Even(0)));
-    let mut request = Request { constraint, ..request(&prompt(1, 30), 10, &ear) };
-    request.sampling.logit_bias = (0..VOCAB as u32).map(|id| (id, f32::NEG_INFINITY)).collect();
-    bench.scheduler.submit(request).unwrap();
+    let mut job = Job { constraint, ..job(&prompt(1, 30), 10, &ear) };
+    job.request.sampling.logit_bias = (0..VOCAB as u32).map(|id| (id, f32::NEG_INFINITY)).collect();
+    bench.scheduler.submit(job).unwrap();
     bench.finish();
     let end = ear.heard.lock().unwrap().end.clone();
     assert!(matches!(&end, Some(Err(Failure::Constraint(why))) if why.contains("logit_bias")), "{end:?}");
@@ -508,8 +511,8 @@ fn a_panic_of_a_choice_ends_what_runs_and_nothing_else() {
     let mut bench = bench(64, 2, 512, 16, Options::default());
     let (broken, beside) = (Ear::default(), Ear::default());
     let constraint: Option<Box<dyn Constraint>> = Some(Box::new(Broken));
-    bench.scheduler.submit(Request { constraint, ..request(&prompt(1, 30), 10, &broken) }).unwrap();
-    bench.scheduler.submit(request(&prompt(2, 30), 10, &beside)).unwrap();
+    bench.scheduler.submit(Job { constraint, ..job(&prompt(1, 30), 10, &broken) }).unwrap();
+    bench.scheduler.submit(job(&prompt(2, 30), 10, &beside)).unwrap();
     let later = bench.add(&prompt(3, 30), 10);
     bench.finish();
     for ear in [broken, beside] {
@@ -525,10 +528,10 @@ fn a_worker_runs_drains_and_ends() {
     let (worker, thread) = worker::Worker::start(scheduler).unwrap();
     let ears: Vec<Ear> = (0..3).map(|_| Ear::default()).collect();
     for (i, ear) in ears.iter().enumerate() {
-        worker.submit(request(&prompt(i as u32, 40), 25, ear)).unwrap();
+        worker.submit(job(&prompt(i as u32, 40), 25, ear)).unwrap();
     }
     worker.drain();
-    assert_eq!(worker.submit(request(&[1], 1, &Ear::default())), Err(Rejected::ShuttingDown));
+    assert_eq!(worker.submit(job(&[1], 1, &Ear::default())), Err(Rejected::ShuttingDown));
     thread.join().unwrap();
     assert!(worker.is_ended());
     for (i, ear) in ears.iter().enumerate() {
@@ -544,11 +547,16 @@ struct Counting {
 }
 
 impl Sink for Counting {
-    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
-        if let (Event::Finished(..), Some(worker)) = (event, &*self.worker.lock().unwrap()) {
+    fn event(&mut self, _: Event<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn vector(&mut self, _: &[f32]) {}
+
+    fn end(&mut self, _: Result<(Finish, Spent), Failure>) {
+        if let Some(worker) = &*self.worker.lock().unwrap() {
             *self.taken.lock().unwrap() = Some(worker.stats().places.iter().flatten().count());
         }
-        ControlFlow::Continue(())
     }
 
     fn is_closed(&self) -> bool {
@@ -562,7 +570,7 @@ fn who_hears_of_its_end_is_not_counted_any_more() {
     let (worker, thread) = worker::Worker::start(scheduler).unwrap();
     let (known, taken) = (Arc::new(Mutex::new(Some(worker.clone()))), Arc::default());
     let sink = Counting { worker: known, taken: Arc::clone(&taken) };
-    worker.submit(Request { sink: Box::new(sink), ..request(&prompt(1, 40), 9, &Ear::default()) }).unwrap();
+    worker.submit(Job { sink: Box::new(sink), ..job(&prompt(1, 40), 9, &Ear::default()) }).unwrap();
     worker.drain();
     thread.join().unwrap();
     assert_eq!(*taken.lock().unwrap(), Some(0));
@@ -574,7 +582,7 @@ fn a_worker_that_aborts_tells_everybody() {
     let (worker, thread) = worker::Worker::start(scheduler).unwrap();
     let ears: Vec<Ear> = (0..3).map(|_| Ear::default()).collect();
     for (i, ear) in ears.iter().enumerate() {
-        worker.submit(request(&prompt(i as u32, 4000), 90, ear)).unwrap();
+        worker.submit(job(&prompt(i as u32, 4000), 90, ear)).unwrap();
     }
     worker.abort();
     thread.join().unwrap();

@@ -1,6 +1,6 @@
 //! A scheduler on a thread of its own.
 
-use super::{Failure, Rejected, Request, Scheduler, Stats};
+use super::{Failure, Job, Rejected, Scheduler, Stats};
 use crate::batch::Limits;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Inbox {
-    requests: Vec<Request>,
+    jobs: Vec<Job>,
     stats: Stats,
     running: usize,
     state: State,
@@ -67,26 +67,26 @@ impl Worker {
     ///
     /// # Errors
     /// A request that could never run, a full queue, or the end of the program.
-    pub fn submit(&self, request: Request) -> Result<(), Rejected> {
-        self.submit_all(vec![request])
+    pub fn submit(&self, job: Job) -> Result<(), Rejected> {
+        self.submit_all(vec![job])
     }
 
     /// Puts requests into the queue: all of them or none.
     ///
     /// # Errors
     /// As [`Worker::submit`].
-    pub fn submit_all(&self, requests: Vec<Request>) -> Result<(), Rejected> {
-        requests.iter().try_for_each(|request| request.check(&self.limits))?;
+    pub fn submit_all(&self, jobs: Vec<Job>) -> Result<(), Rejected> {
+        jobs.iter().try_for_each(|job| job.check(&self.limits))?;
         let mut inbox = self.shared.lock();
         if inbox.state != State::Running {
             return Err(Rejected::ShuttingDown);
         }
-        let waiting = inbox.requests.len() + inbox.stats.waiting;
+        let waiting = inbox.jobs.len() + inbox.stats.waiting;
         let free = self.places - inbox.running.min(self.places);
-        if waiting + requests.len() > self.queue + free {
+        if waiting + jobs.len() > self.queue + free {
             return Err(Rejected::Full(waiting));
         }
-        inbox.requests.extend(requests);
+        inbox.jobs.extend(jobs);
         self.shared.wake.notify_one();
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Worker {
     pub fn stats(&self) -> Stats {
         let inbox = self.shared.lock();
         let mut stats = inbox.stats.clone();
-        stats.waiting += inbox.requests.len();
+        stats.waiting += inbox.jobs.len();
         stats
     }
 
@@ -142,12 +142,12 @@ fn run(mut scheduler: Scheduler, shared: &Shared) {
     loop {
         let state = {
             let mut inbox = shared.lock();
-            while inbox.state == State::Running && inbox.requests.is_empty() && scheduler.is_idle() {
+            while inbox.state == State::Running && inbox.jobs.is_empty() && scheduler.is_idle() {
                 inbox = shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner);
             }
-            for request in std::mem::take(&mut inbox.requests) {
+            for job in std::mem::take(&mut inbox.jobs) {
                 // It was checked, and counted against the queue, when it came.
-                scheduler.enqueue(request);
+                scheduler.enqueue(job);
             }
             inbox.stats.clone_from(scheduler.stats());
             inbox.state
@@ -169,8 +169,8 @@ fn run(mut scheduler: Scheduler, shared: &Shared) {
         let mut inbox = shared.lock();
         inbox.count(scheduler.stats());
         inbox.state = State::Ended;
-        for request in std::mem::take(&mut inbox.requests) {
-            scheduler.enqueue(request);
+        for job in std::mem::take(&mut inbox.jobs) {
+            scheduler.enqueue(job);
         }
         drop(inbox);
         scheduler.abort(&Failure::ShuttingDown);

@@ -1,14 +1,14 @@
 //! The metadata of a file, with the keys that the converters of the field write.
 
-use super::vocab::Vocab;
-use super::{Plan, RopeScaling, Shape};
+use super::{RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating};
 use gguf::{ValueBuf, Writer};
+use text::synth::Vocab;
 
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
 
-pub(super) fn set(writer: &mut Writer, plan: &Plan) {
+pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     let shape = plan.shape;
     writer.set("general.architecture", shape.arch);
     writer.set("general.type", "model");
@@ -31,7 +31,7 @@ pub(super) fn set(writer: &mut Writer, plan: &Plan) {
     if shape.is_latent() {
         keys.latent_feed_forward(plan);
     }
-    tokenizer(writer, shape);
+    Vocab::new(shape.family, shape.vocab as usize).write(writer);
 }
 
 /// Keys below the name of the architecture.
@@ -49,7 +49,7 @@ impl Keys<'_> {
         self.set(name, u32::try_from(value).expect("sizes are small"));
     }
 
-    fn model(&mut self, plan: &Plan) {
+    fn model(&mut self, plan: &SynthPlan) {
         let shape = plan.shape;
         self.set("block_count", plan.layers);
         self.set("context_length", shape.context);
@@ -78,7 +78,7 @@ impl Keys<'_> {
         self.count("attention.value_length", value);
     }
 
-    fn latent(&mut self, plan: &Plan) {
+    fn latent(&mut self, plan: &SynthPlan) {
         let shape = plan.shape;
         let Attention::Latent { q_rank, kv_rank, nope, rope, value } = shape.attention else {
             return;
@@ -122,7 +122,7 @@ impl Keys<'_> {
     }
 
     /// `deepseek2` needs keys about experts even if there are none.
-    fn latent_feed_forward(&mut self, plan: &Plan) {
+    fn latent_feed_forward(&mut self, plan: &SynthPlan) {
         let lead = match plan.shape.experts {
             Some(_) => plan.shape.dense_lead.min(plan.layers),
             None => {
@@ -133,23 +133,4 @@ impl Keys<'_> {
         };
         self.set("leading_dense_block_count", lead);
     }
-}
-
-fn tokenizer(writer: &mut Writer, shape: &Shape) {
-    let (family, vocab) = (shape.family, Vocab::new(shape));
-    writer.set("tokenizer.ggml.model", "gpt2");
-    writer.set("tokenizer.ggml.pre", family.pre);
-    let ids = ["eos", "eot", "eom"].into_iter().zip(family.ends);
-    let ids = ids.filter_map(|(key, token)| Some((key, token?)));
-    for (key, token) in ids.chain([("bos", family.bos), ("padding", family.padding)]) {
-        let id = vocab.special(token);
-        writer.set(format!("tokenizer.ggml.{key}_token_id"), id);
-    }
-    if let Some(add) = family.add_bos {
-        writer.set("tokenizer.ggml.add_bos_token", add);
-    }
-    writer.set("tokenizer.ggml.tokens", vocab.tokens);
-    writer.set("tokenizer.ggml.token_type", vocab.types);
-    writer.set("tokenizer.ggml.merges", vocab.merges);
-    writer.set("tokenizer.chat_template", family.template);
 }

@@ -3,9 +3,9 @@
 //! Numbers are those of the published models; the tiny ones have the same graphs with sizes that share few factors, so
 //! that nothing can assume powers of two.
 
-use super::vocab::{CHATML, DEEPSEEK, Family, GLM, LLAMA3, YOUTU};
 use super::{SynthError, join};
 use crate::config::{Attention, Experts, Gating};
+use text::synth::{CHATML, DEEPSEEK, Family, GLM, LLAMA3, YOUTU};
 
 /// A model of which files can be made.
 #[derive(Clone, Debug, PartialEq)]

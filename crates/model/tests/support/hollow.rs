@@ -3,10 +3,10 @@
 use compiler::Compiled;
 use compiler::{Numerics, Options};
 use gguf::{Gguf, Writer};
-use model::cache::CacheKind;
+use model::cache::{CacheKind, PAGE};
 use model::config::{Attention, Config, Gating};
-use model::step::{Class, PAGE, Sizes, build};
-use model::synth::{Plan, Shape, SynthOptions};
+use model::step::{Class, Sizes, build};
+use model::synth::{Shape, SynthOptions, SynthPlan};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Drop for Temporary {
 }
 
 /// A file of this shape, without a vocabulary, and without weights.
-fn write(shape: &Shape, plan: &Plan, layers: u32, path: &Path) -> Gguf {
+fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
     let mut w = Writer::new();
     w.set("general.architecture", shape.arch);
     let mut int = |name: &str, v: i64| {
@@ -151,7 +151,7 @@ impl<'a> Hollow<'a> {
         let (sizes, options) = (self.sizes(Class::One), Options::cpu(self.numerics, 64));
         self.with_file(|file, config| {
             let start = Instant::now();
-            let checked = model::unread::check(file, config, &sizes, &options);
+            let checked = model::unused_tensors::check(file, config, &sizes, &options);
             (checked.map_err(|e| e.to_string()), start.elapsed())
         })
     }
@@ -173,7 +173,7 @@ impl<'a> Hollow<'a> {
     fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let synth = SynthOptions { layers: Some(self.layers), mixed: self.mixed, ..Default::default() };
-        let plan = Plan::new(self.shape, "q4_0", &synth).expect("a known shape");
+        let plan = SynthPlan::new(self.shape, "q4_0", &synth).expect("a known shape");
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow-{process}-{number}.gguf"));
         let path = Temporary(path);

@@ -9,7 +9,7 @@ pub mod weights;
 use compiler::{Numerics, Options};
 use device::{CacheConfig, Cpu, CpuConfig, Target};
 use gguf::Gguf;
-use model::synth::{Plan, SynthOptions};
+use model::synth::{SynthOptions, SynthPlan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub fn options(numerics: Numerics) -> Options {
 /// A file of random weights.
 pub fn synth(shape: &str, quant: &str, layers: Option<u32>) -> Arc<Gguf> {
     let options = SynthOptions { layers, seed: 7, ..Default::default() };
-    let plan = Plan::new(shape, quant, &options).expect("a known shape and quantisation");
+    let plan = SynthPlan::new(shape, quant, &options).expect("a known shape and quantisation");
     Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"))
 }
 

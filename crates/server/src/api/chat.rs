@@ -1,19 +1,20 @@
 //! `/v1/chat/completions`.
 
-use super::native::generation_settings;
+use super::generation_settings::generation_settings;
 use super::usage::{chat_logprob, progress, timings, usage};
 use crate::app::{App, Model, now};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::grammar::Rule;
 use crate::settings::Settings;
 use crate::speech::{Ending, Heard, Scored};
 use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{self, Tools};
-use model::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::{CallForm, Conversation, Delta, OutputParser, Prompt, ToolCall};
 
 /// A conversation, rendered.
 pub struct Rendered {
@@ -30,6 +31,19 @@ pub struct Rendered {
 }
 
 impl Rendered {
+    /// Allows nothing but calls of tools, if one is required.
+    ///
+    /// # Errors
+    /// Tools whose parameters cannot be followed.
+    pub fn require_calls(&self, settings: &mut Settings) -> Result<(), ApiError> {
+        // Tags of calls may be control tokens.
+        settings.special = !self.tools.functions.is_empty();
+        if self.tools.required {
+            settings.rule = Some(Rule::of_tools(&self.tools, self.form, self.prompt.opens_reasoning)?);
+        }
+        Ok(())
+    }
+
     /// What tells the parts of the output apart, for a stream in pieces.
     pub fn parser(&self, in_pieces: bool) -> OutputParser {
         let parser = OutputParser::new(self.prompt.opens_reasoning, &self.tools.functions);
@@ -169,7 +183,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     settings.read_logprobs(fields)?;
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered)?;
+    rendered.require_calls(&mut settings)?;
     let chat = Chat {
         head: Head::new(app.id("chatcmpl-"), fields, model)?,
         model: model.clone(),

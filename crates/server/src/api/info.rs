@@ -1,14 +1,14 @@
 //! What the server says about itself: health, models, properties, places, counters.
 
 use super::chat::fingerprint;
-use super::native::generation_settings;
+use super::generation_settings::generation_settings;
 use crate::app::{App, Model};
 use crate::error::ApiError;
 use crate::settings::Settings;
-use model::chat::ChatTemplate;
 use model::scheduler::Stats;
 use serde_json::{Value, json};
 use std::time::UNIX_EPOCH;
+use text::chat::ChatTemplate;
 
 /// `/health`: whether a request would be taken.
 ///

@@ -9,10 +9,10 @@ use crate::settings::Settings;
 use crate::speech::{Ending, Heard};
 use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{Choice, Tools, function, listed};
-use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::{Conversation, Delta, OutputParser};
 
 /// Prepares an answer.
 ///
@@ -23,7 +23,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     let mut settings = Settings::read(fields, model)?;
     settings.choices = 1;
     let rendered = render(fields, model)?;
-    settings.read_calls(&rendered)?;
+    rendered.require_calls(&mut settings)?;
     let messages = Messages {
         id: app.id("msg_"),
         model: model.called_by(fields)?,

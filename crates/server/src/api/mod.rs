@@ -3,6 +3,7 @@
 pub mod chat;
 pub mod completions;
 pub mod embeddings;
+pub mod generation_settings;
 pub mod info;
 pub mod messages;
 pub mod native;

@@ -1,6 +1,7 @@
 //! The routes that only llama-server has: `/completion`, and text to tokens and back.
 
 use super::chat::render;
+use super::generation_settings::generation_settings;
 use super::prompt;
 use super::usage::{chat_logprob, native_prob, progress, timings};
 use crate::app::{App, Model};
@@ -158,33 +159,6 @@ fn only(object: Value, paths: &[String]) -> Value {
     }
     let found = paths.iter().filter_map(|path| Some((path.clone(), object.pointer(&format!("/{path}"))?.clone())));
     Value::Object(found.collect())
-}
-
-/// The settings of a request in llama-server's words.
-pub fn generation_settings(settings: &Settings) -> Value {
-    let s = &settings.sampling;
-    json!({
-        "seed": s.seed,
-        "temperature": s.temperature,
-        "top_k": s.top_k,
-        "top_p": s.top_p,
-        "min_p": s.min_p,
-        "repeat_last_n": s.penalty_window,
-        "repeat_penalty": s.repeat_penalty,
-        "presence_penalty": s.presence_penalty,
-        "frequency_penalty": s.frequency_penalty,
-        "stop": settings.stops,
-        "max_tokens": settings.limit.map_or(-1, |n| n as i64),
-        "n_predict": settings.limit.map_or(-1, |n| n as i64),
-        "n_probs": s.logprobs.unwrap_or(0),
-        "ignore_eos": settings.ignore_ends,
-        // JSON has no infinity: what is forbidden is null.
-        "logit_bias": s.logit_bias.iter()
-            .map(|&(token, bias)| json!({ "token": token, "bias": bias.is_finite().then_some(bias) }))
-            .collect::<Vec<_>>(),
-        "stream": settings.stream,
-        "timings_per_token": settings.timings,
-    })
 }
 
 /// `/tokenize`.

@@ -13,10 +13,10 @@ use crate::settings::Settings;
 use crate::speech::{Ending, Heard};
 use crate::stream::{Prepared, Protocol, Said, event};
 use crate::tools::{self, Tools, function};
-use model::chat::{Conversation, Delta, OutputParser};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::{Conversation, Delta, OutputParser};
 
 /// Prepares an answer.
 ///
@@ -28,7 +28,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     settings.choices = 1;
     let rendered = render(fields, model)?;
     settings.read_grammar(fields, rendered.prompt.opens_reasoning)?;
-    settings.read_calls(&rendered)?;
+    rendered.require_calls(&mut settings)?;
     let echoed = [
         "instructions",
         "max_output_tokens",

@@ -2,9 +2,9 @@
 
 use crate::speech::Scored;
 use model::scheduler::Spent;
-use model::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use text::tokenizer::Tokenizer;
 
 /// `usage` of OpenAI.
 pub fn usage<'a>(spent: impl IntoIterator<Item = &'a Spent>) -> Value {
@@ -55,7 +55,7 @@ fn text(tokenizer: &Tokenizer, id: u32) -> (String, Vec<u8>) {
 
 /// An entry of `logprobs.content`.
 pub fn chat_logprob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
-    let entry = |token: &model::sampler::Logprob| {
+    let entry = |token: &text::sampler::Logprob| {
         let (text, bytes) = text(tokenizer, token.id);
         let mut entry = Map::new();
         entry.insert("id".into(), token.id.into());
@@ -72,7 +72,7 @@ pub fn chat_logprob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
 
 /// As [`chat_logprob`], with probabilities: llama-server's form for those that a token was drawn by.
 pub fn native_prob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
-    let entry = |token: &model::sampler::Logprob| {
+    let entry = |token: &text::sampler::Logprob| {
         let (text, bytes) = text(tokenizer, token.id);
         json!({ "id": token.id, "token": text, "bytes": bytes, "prob": token.logprob.exp() })
     };

@@ -6,8 +6,8 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::tools::{self, Tools};
 use crate::{gbnf, schema};
-use model::chat::CallForm;
 use serde_json::{Value, json};
+use text::chat::CallForm;
 
 /// Spaces at the beginning of a line of an object at most: some models would never write anything else.
 pub(super) const MOST_SPACES: usize = 32;

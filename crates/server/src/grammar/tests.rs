@@ -4,8 +4,8 @@ use super::rule::MOST_SPACES;
 use super::*;
 use crate::fields::Fields;
 use crate::tools::{Choice, Tools};
-use model::chat::{CallForm, Delta, OutputParser};
 use serde_json::{Value, json};
+use text::chat::{CallForm, Delta, OutputParser};
 
 #[path = "../../tests/exercise/characters.rs"]
 mod characters;

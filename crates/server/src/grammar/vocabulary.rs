@@ -1,10 +1,10 @@
 //! The tokens of a model as grammars see them, and how they are told to another process.
 
 use super::wire;
-use model::chat::CallForm;
-use model::tokenizer::{TokenKind, Tokenizer};
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
+use text::chat::CallForm;
+use text::tokenizer::{TokenKind, Tokenizer};
 
 /// What begins a word that no text can have.
 const NO_TEXT: u8 = 0xff;

@@ -1,6 +1,6 @@
 //! A vocabulary of single characters, for tests.
 
-use model::tokenizer::{Tokenizer, TokenizerData};
+use text::tokenizer::{Tokenizer, TokenizerData};
 
 /// Tokens of one printable character after these, which have their kinds beside them; the first two of them begin and end
 /// a text.

@@ -1,0 +1,191 @@
+//! What a model needs of the machine: memory, and bytes read a token.
+
+use crate::cache::{CacheKind, PAGE};
+use crate::config::{Attention, Config};
+use crate::engine::Engine;
+use crate::step::Class;
+use device::Device;
+use std::fmt;
+
+/// Bytes of the cache for one position of one sequence.
+pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
+    let row = match config.attention {
+        Attention::Grouped { kv_heads, head, value } => kv_heads * (head + value),
+        Attention::Latent { kv_rank, rope, .. } => kv_rank + rope,
+    };
+    config.layers as u64 * cache.bytes(row as u64)
+}
+
+/// Memory of a model at a context, known before any weight is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelMemory {
+    /// Positions of the cache.
+    pub context: u64,
+    /// Bytes of the file.
+    pub weights: u64,
+    /// Whether the device has a copy of the weights; otherwise the file is mapped.
+    pub keeps_weights: bool,
+    /// Bytes of the cache.
+    pub cache: u64,
+    /// Everything else that is allocated: between kernels, scratch, tables, inputs, outputs. `None` if the programs
+    /// have not been compiled yet.
+    pub workspace: Option<u64>,
+    /// What the device still has for all of this, if it says.
+    pub available: Option<u64>,
+}
+
+/// A plan that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("not enough memory: {plan}; {advice}", plan = .0, advice = .0.advice())]
+pub struct TooLarge(pub ModelMemory);
+
+impl ModelMemory {
+    /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
+    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> ModelMemory {
+        let context = context as u64;
+        let positions = context.next_multiple_of(PAGE as u64);
+        let cache = cache_bytes(config, cache).saturating_mul(positions);
+        ModelMemory {
+            context,
+            weights,
+            keeps_weights: false,
+            cache,
+            workspace: None,
+            available: device::available_memory(),
+        }
+    }
+
+    /// The same on a device.
+    pub fn on(self, device: &dyn Device) -> ModelMemory {
+        ModelMemory { keeps_weights: device.keeps_weights(), available: device.available_memory(), ..self }
+    }
+
+    /// What would make it fit.
+    fn advice(&self) -> String {
+        let rest = self.weights.saturating_add(self.workspace.unwrap_or(0));
+        let per_position = self.cache / self.context.max(1);
+        match self.available {
+            Some(available) if self.keeps_weights && rest >= available => {
+                "there is no split between card and processor; use --device cpu, or a smaller quantisation".into()
+            }
+            Some(available) if self.keeps_weights && per_position > 0 => format!(
+                "about {} positions fit (-c), twice as many with --cache-type-k q8_0; or use --device cpu",
+                (available - rest) / per_position
+            ),
+            _ => "choose a smaller context (-c)".into(),
+        }
+    }
+
+    /// What the programs that an engine has compiled need on so many workers in steps of few tokens, or of many.
+    pub fn of_engine(engine: &Engine, workers: impl Fn(bool) -> usize) -> ModelMemory {
+        let plan = engine.memory_plan(workers);
+        ModelMemory {
+            context: match engine.limits() {
+                limits if limits.segments == 1 => limits.context as u64,
+                limits => limits.pages as u64 * PAGE as u64,
+            },
+            weights: engine.file().bytes(),
+            keeps_weights: engine.device().keeps_weights(),
+            cache: plan.states as u64,
+            workspace: Some((plan.allocated() - plan.states) as u64),
+            available: engine.available_memory(),
+        }
+    }
+
+    /// What is allocated; a mapped file is not.
+    pub fn allocated(&self) -> u64 {
+        let weights = if self.keeps_weights { self.weights } else { 0 };
+        weights.saturating_add(self.cache).saturating_add(self.workspace.unwrap_or(0))
+    }
+
+    /// Whether it fits.
+    ///
+    /// # Errors
+    /// [`TooLarge`] with the plan. Weights may exceed the memory: they are mapped, and then read from disk.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        match self.available {
+            Some(available) if self.allocated() > available => Err(TooLarge(*self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the weights do not fit beside the rest, so that every token reads them from disk.
+    pub fn weights_spill(&self) -> bool {
+        let spills = |available| self.allocated().saturating_add(self.weights) > available;
+        !self.keeps_weights && self.available.is_some_and(spills)
+    }
+}
+
+impl fmt::Display for ModelMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cache {} for {} positions", Bytes(self.cache), self.context)?;
+        if let Some(workspace) = self.workspace {
+            write!(f, ", workspace {}", Bytes(workspace))?;
+        }
+        write!(f, ", weights {}{}", Bytes(self.weights), if self.keeps_weights { "" } else { " (mapped)" })?;
+        match self.available {
+            Some(available) => write!(f, "; {} available", Bytes(available)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of weights that decoding one token reads, as its program says; `None` before that is compiled.
+pub fn step_bytes(engine: &Engine) -> Option<u64> {
+    let (program, _) = engine.program(Class::One)?;
+    let vars: Vec<i64> = program.vars.iter().map(|v| v.min).collect();
+    let launches = program.stages.iter().flat_map(|s| &s.launches);
+    Some(launches.map(|l| l.bytes.eval(&vars).max(0) as u64).sum())
+}
+
+/// A number of bytes for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match units.iter().find(|(_, size)| self.0 >= *size) {
+            Some((unit, size)) => write!(f, "{:.2} {unit}", self.0 as f64 / *size as f64),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_plan() {
+        let plan = ModelMemory {
+            context: 8192,
+            weights: 17 << 30,
+            keeps_weights: false,
+            cache: 3 << 30,
+            workspace: None,
+            available: Some(2 << 30),
+        };
+        let error = plan.check().unwrap_err().to_string();
+        assert!(error.contains("cache 3.00 GiB for 8192 positions") && error.contains("2.00 GiB available"), "{error}");
+        let roomy = ModelMemory { available: Some(4 << 30), ..plan };
+        assert_eq!(roomy.check(), Ok(()));
+        assert!(roomy.weights_spill(), "the weights are read from disk");
+        assert_eq!(ModelMemory { available: None, ..plan }.check(), Ok(()));
+        let on_card = |available: u64| ModelMemory { keeps_weights: true, available: Some(available), ..plan };
+        assert_eq!(on_card(21 << 30).check(), Ok(()));
+        let error = on_card(18 << 30).check().unwrap_err().to_string();
+        assert!(error.contains("about 2730 positions fit") && !error.contains("mapped"), "{error}");
+        let error = on_card(16 << 30).check().unwrap_err().to_string();
+        assert!(error.contains("no split between card and processor; use --device cpu"), "{error}");
+    }
+
+    #[test]
+    fn bytes_read_well() {
+        let text = |n| Bytes(n).to_string();
+        assert_eq!(
+            [text(12), text(1536), text(5 << 20), text(3 << 29)],
+            ["12 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Attention of tokens that follow each other in one sequence, as the tokens of a prompt do.
+//!
+//! Such tokens read nearly the same positions of the cache. Taken [`RUN`] at a time, they read each key and value once
+//! for all of them, and a query meets a page of keys as one matrix meets another. A *run* is up to [`RUN`] tokens of one
+//! segment; which tokens are in which run is decided on the host ([`crate::batch::Batch`]), for nothing but numbers of
+//! tokens matters there.
+//!
+//! The latent cache is read in its decompressed form: keys and values of each head are made of the latents once a step,
+//! for all positions in use. A token and a position then meet in `nope + rope + value` products a head instead of twice
+//! the rank of the latent and more (DeepSeek-V2, arXiv 2405.04434, section 2.1), which pays for making them as soon as
+//! there are enough tokens ([`Reach`]).
+
+use crate::cache::Cache;
+use crate::cache::PAGE;
+use crate::config::{Attention, Config};
+use compiler::tensor::SoftmaxParts;
+use compiler::{Builder, Dim, Tensor, dims};
+use ir::{BinOp, DType, Id};
+
+/// Tokens of a run at most.
+pub const RUN: i64 = 64;
+
+/// Pages whose keys and values are decompressed in one step at most: more are read in the absorbed form.
+pub const SLOTS: i64 = 256;
+
+/// The runs of a step.
+pub struct Runs {
+    /// Number of runs.
+    runs: Dim,
+    /// Token of each place, `[runs, RUN]`; places past the last token of a run repeat it.
+    token: Tensor,
+    /// Place of each token, `[T]`.
+    place: Tensor,
+    /// Page of step `i` of a run, `[runs, row_pages]`.
+    page: Tensor,
+    /// Where that page lies among the decompressed ones, `[runs, row_pages]`.
+    slot: Tensor,
+    /// Pages that a run reads, `[runs]`.
+    pages: Tensor,
+    /// Pages that are decompressed, `[slots]`.
+    slot_page: Tensor,
+    slots: Id,
+    /// Whether position `j` of page `i` is visible to a token of a run, `[runs, row_pages, PAGE, RUN]`.
+    visible: Tensor,
+    row_pages: Id,
+    b: Builder,
+}
+
+impl Runs {
+    /// The inputs of a step of at most `tokens` tokens in `segments` segments, with this page table (rows one after
+    /// another).
+    pub fn new(b: &Builder, tokens: Dim, most_tokens: i64, segments: i64, row_pages: Id, table: &Tensor) -> Runs {
+        let most = b.most(row_pages);
+        let runs = Dim::Sym(b.var("runs", 1, most_tokens / RUN + segments));
+        let slots = b.var("slots", 1, SLOTS.min(most * segments));
+        let token = b.input("run_token", DType::I32, &[runs, RUN.into()]);
+        let position = b.input("run_position", DType::I32, &[runs, RUN.into()]);
+        let segment = b.input("run_segment", DType::I32, &[runs]);
+        let first = b.input("run_slot", DType::I32, &[runs]);
+        let pages = b.input("run_pages", DType::I32, &[runs]);
+        let place = b.input("run_place", DType::I32, &[tokens]);
+        let slot_page = b.input("slot_page", DType::I32, &[Dim::Sym(slots)]);
+        let one = Dim::Const(1);
+        let i = b.iota(Dim::Sym(row_pages)).reshape(dims![1, row_pages]);
+        let n = b.tensor(row_pages).cast(DType::I32);
+        let page = table.gather(&segment.binary(BinOp::Mul, &n).unsqueeze(1).binary(BinOp::Add, &i));
+        let slot = first.unsqueeze(1).binary(BinOp::Add, &i);
+        let at = i
+            .reshape(dims![1, row_pages, 1, 1])
+            .binary(BinOp::Mul, &b.int32(PAGE))
+            .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
+        let last = position.reshape(&[runs, one, one, RUN.into()]);
+        let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
+        Runs { runs, token, place, page, slot, pages, slot_page, slots, visible, row_pages, b: b.clone() }
+    }
+
+    /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`.
+    pub fn queries(&self, q: &Tensor, scale: f32) -> Tensor {
+        q.gather(&self.token).permute(&[0, 2, 3, 4, 1]) * scale
+    }
+
+    /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:
+    /// `[runs, kv, row_pages, PAGE, len / kv]`.
+    pub fn pages_of(&self, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
+        by_head(&cache.part_of(&self.page, start, len), kv)
+    }
+
+    /// As [`Runs::pages_of`], of rows `[slots * PAGE, kv, len]` that were computed for the rows of [`Runs::latents`].
+    pub fn slots_of(&self, rows: &Tensor, kv: i64, len: i64) -> Tensor {
+        let pages = rows.reshape(dims![self.slots, PAGE, kv * len]).gather(&self.slot);
+        by_head(&pages.cast(DType::F32), kv)
+    }
+
+    /// The first `n` values of the rows of all positions that are in use, `[slots * PAGE, n]`.
+    pub fn latents(&self, cache: &Cache, n: i64) -> Tensor {
+        let all = self.b.length(BinOp::Mul, Dim::Sym(self.slots), PAGE);
+        cache.part_of(&self.slot_page, 0, n).reshape(&[all, n.into()])
+    }
+
+    /// Scores of keys `[runs, kv, row_pages, PAGE, len]` for queries `[runs, kv, group, len, RUN]`:
+    /// `[runs, kv, group, row_pages, PAGE, RUN]`. Either side may have one `kv` for all of the other.
+    pub fn scores(&self, keys: &Tensor, queries: &Tensor) -> Tensor {
+        (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
+    }
+
+    /// Softmax over the visible positions, and the weighted sum of values `[runs, kv, row_pages, PAGE, len]`:
+    /// `[T, kv * group * len]`.
+    pub fn attend(&self, scores: &Tensor, values: &Tensor) -> Tensor {
+        let one = Dim::Const(1);
+        let (kv, group, len) = (scores.len(1), scores.len(2), values.len(4));
+        let seen = self.visible.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()]);
+        // Finite, as a token may see nothing of a page that another token of its run reads.
+        let scores = seen.select(scores, &self.b.float(f32::MIN));
+        let values = values.unsqueeze(2).unsqueeze(5);
+        let parts = SoftmaxParts::of_columns(&scores, |e| (&e.unsqueeze(6) * &values).sum(4));
+        let count = self.pages.reshape(&[self.runs, one, one]).expand(&[self.runs, kv.into(), group.into()]);
+        let mixed = parts.fold(3, &count).finish();
+        let places = self.b.length(BinOp::Mul, self.runs, RUN);
+        mixed.permute(&[0, 3, 1, 2, 4]).reshape(&[places, Dim::Const(kv * group * len)]).gather(&self.place)
+    }
+}
+
+/// Rows of pages `[runs, row_pages, PAGE, kv * len]` by head: `[runs, kv, row_pages, PAGE, len]`.
+fn by_head(pages: &Tensor, kv: i64) -> Tensor {
+    let mut shape = pages.shape();
+    let len = pages.len(3) / kv;
+    shape.pop();
+    shape.extend([Dim::Const(kv), Dim::Const(len)]);
+    pages.reshape(&shape).permute(&[0, 3, 1, 2, 4])
+}
+
+/// What the two ways of reading the cache cost, in products of one layer: token by token, or by runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    /// For a token and a position, token by token.
+    each: f64,
+    /// For a token, token by token.
+    token: f64,
+    /// For a place of a run and a position.
+    run: f64,
+    /// For a position that is decompressed.
+    slot: f64,
+    /// Pages that can be decompressed.
+    slots: usize,
+}
+
+/// An 8-bit product against one in f32.
+const INT8: f64 = 0.3;
+/// A product of a token and its own positions, which has nothing to share but a few heads, against one of a run.
+const ALONE: f64 = 1.3;
+
+impl Reach {
+    /// Nothing is read by runs.
+    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0 };
+
+    /// The costs of a model.
+    pub fn of(config: &Config) -> Reach {
+        let heads = config.heads as f64;
+        match config.attention {
+            Attention::Grouped { head, value, .. } => {
+                let pair = heads * (head + value) as f64;
+                Reach { each: ALONE * pair, token: 0.0, run: pair, slot: 0.0, slots: usize::MAX }
+            }
+            Attention::Latent { kv_rank, nope, rope, value, .. } => {
+                let per = |n: i64| heads * n as f64;
+                Reach {
+                    each: per(2 * kv_rank + rope),
+                    token: INT8 * per(kv_rank * (nope + value)),
+                    run: per(nope + rope + value),
+                    slot: per(kv_rank * nope) + INT8 * per(kv_rank * value),
+                    slots: SLOTS as usize,
+                }
+            }
+        }
+    }
+
+    /// Whether segments, each of tokens between two positions, are better read by runs.
+    pub fn by_runs(&self, segments: impl Iterator<Item = std::ops::Range<usize>>) -> bool {
+        let page = PAGE as usize;
+        let (mut each, mut runs, mut slots) = (0.0, 0.0, 0);
+        for positions in segments {
+            // Whole pages are read.
+            let pages = |end: usize| end.div_ceil(page);
+            let (mut start, end) = (positions.start, positions.end);
+            slots += pages(end);
+            while start < end {
+                let next = end.min(start + RUN as usize);
+                let mean = (pages(start + 1) + pages(next)) as f64 / 2.0 * PAGE as f64;
+                each += (next - start) as f64 * (mean * self.each + self.token);
+                runs += RUN as f64 * (pages(next) * page) as f64 * self.run;
+                start = next;
+            }
+        }
+        slots <= self.slots && runs + (slots * page) as f64 * self.slot < each
+    }
+}

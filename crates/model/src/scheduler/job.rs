@@ -1,0 +1,337 @@
+//! One job of the scheduler: what it wants, what it hears, and where it is.
+
+use crate::batch::Limits;
+use crate::pages::Lease;
+use crate::sequence::{Event, Finish, Request, Sequence};
+use crate::step::Output;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+use text::sampler::{Sampled, SamplerError};
+
+/// A request, what it wants beside text, and who hears of it.
+pub struct Job {
+    /// A number of the caller's, for reports.
+    pub id: u64,
+    /// What is to be generated.
+    pub request: Request,
+    /// What restricts the tokens, if anything does.
+    pub constraint: Option<Box<dyn Constraint>>,
+    /// Instead of text, one vector for the prompt: [`Sink::vector`].
+    pub pooling: Option<Pooling>,
+    /// Hears of everything.
+    pub sink: Box<dyn Sink>,
+}
+
+/// How the hidden states of a prompt become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// That of the last token.
+    Last,
+    /// None: each by itself, one after the other.
+    Each,
+}
+
+/// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it without
+/// [`Sink::end`] means that the request was given up because it was closed.
+pub trait Sink: Send {
+    /// Something happened. [`ControlFlow::Break`] ends the request with [`Finish::Stopped`]. The first event, of the
+    /// prompt, comes when the request gets its place.
+    fn event(&mut self, event: Event<'_>) -> ControlFlow<()>;
+
+    /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with [`Pooling::Each`]
+    /// one for each token.
+    fn vector(&mut self, vector: &[f32]);
+
+    /// It is over, or cannot go on. For a request that was closed, nobody hears it.
+    fn end(&mut self, end: Result<(Finish, Spent), Failure>);
+
+    /// Whether nobody is interested any more. Asked before every step, also while the request waits.
+    fn is_closed(&self) -> bool;
+}
+
+/// Restricts which tokens may come.
+pub trait Constraint: Send {
+    /// Sets the logits of tokens that must not come next to minus infinity.
+    ///
+    /// # Errors
+    /// Why nothing can come.
+    fn mask(&mut self, logits: &mut [f32]) -> Result<(), String>;
+
+    /// A token was taken.
+    ///
+    /// # Errors
+    /// Why it should not have been.
+    fn accept(&mut self, token: u32) -> Result<(), String>;
+}
+
+/// What a request took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Of these, those that the cache held.
+    pub cached: usize,
+    /// Tokens that came out.
+    pub generated: usize,
+    /// From the request to its place.
+    pub waited: Duration,
+    /// From its place to the first token.
+    pub prompt_time: Duration,
+    /// From the first token to the last.
+    pub decode_time: Duration,
+}
+
+/// Why a request ended without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The engine.
+    #[error("{0}")]
+    Engine(String),
+    /// The sampler.
+    #[error("{0}")]
+    Sampler(String),
+    /// The constraint allows nothing.
+    #[error("{0}")]
+    Constraint(String),
+    /// The program ends.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Rejected {
+    /// Nothing to continue.
+    #[error("the prompt is empty; a model needs at least one token to continue from")]
+    Empty,
+    /// A token that the vocabulary lacks.
+    #[error("the prompt has token {token}, the vocabulary has {vocab}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// A prompt that leaves no room for an answer.
+    #[error("the prompt has {tokens} tokens, the context holds {context}")]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Positions of a sequence.
+        context: usize,
+    },
+    /// A setting of the sampler.
+    #[error(transparent)]
+    Sampling(#[from] SamplerError),
+    /// Too many wait already.
+    #[error("{0} requests are waiting; try again later")]
+    Full(usize),
+    /// The program ends.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl Job {
+    /// Whether it can run at all.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), Rejected> {
+        let Request { prompt, sampling, .. } = &self.request;
+        let (tokens, context, vocab) = (prompt.len(), limits.context, limits.vocab);
+        if tokens == 0 {
+            return Err(Rejected::Empty);
+        }
+        if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
+            return Err(Rejected::Token { token, vocab });
+        }
+        if tokens > context {
+            return Err(Rejected::TooLong { tokens, context });
+        }
+        Ok(sampling.check(vocab)?)
+    }
+}
+
+/// A job and where it is.
+pub(super) struct Task {
+    pub id: u64,
+    pub sequence: Sequence,
+    constraint: Option<Box<dyn Constraint>>,
+    pooling: Option<Pooling>,
+    sink: Box<dyn Sink>,
+    /// Tokens whose positions in the cache are written.
+    pub computed: usize,
+    pub lease: Lease,
+    pub spent: Spent,
+    masked: Vec<f32>,
+    /// The sum of the rows that are pooled, or all of them.
+    pooled: Vec<f64>,
+    submitted: Instant,
+    /// When it first got a place.
+    started: Option<Instant>,
+    first_token: Option<Instant>,
+}
+
+impl Task {
+    pub fn new(job: Job) -> Task {
+        let Job { id, request, constraint, pooling, sink } = job;
+        Task {
+            id,
+            sequence: Sequence::new(request),
+            constraint,
+            pooling,
+            sink,
+            computed: 0,
+            lease: Lease::default(),
+            spent: Spent::default(),
+            masked: vec![],
+            pooled: vec![],
+            submitted: Instant::now(),
+            started: None,
+            first_token: None,
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.sink.is_closed()
+    }
+
+    /// The prompt and what came out.
+    pub fn tokens(&self) -> &[u32] {
+        self.sequence.tokens()
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt(&self) -> usize {
+        self.sequence.prompt()
+    }
+
+    /// Tokens that are not computed yet.
+    pub fn pending(&self) -> usize {
+        self.tokens().len() - self.computed
+    }
+
+    /// It has a place; so many tokens were in the cache.
+    pub fn begin(&mut self, cached: usize) {
+        self.pooled.clear();
+        if self.started.is_some() {
+            // It had to make room and comes back.
+            return;
+        }
+        let now = Instant::now();
+        self.started = Some(now);
+        self.spent = Spent { prompt: self.prompt(), cached, waited: now - self.submitted, ..Spent::default() };
+        // Whoever says to stop here is closed, and gone before the next step.
+        let _ = self.report_progress();
+    }
+
+    /// So many tokens more are computed. How many of them are tokens of the prompt, for the first time.
+    pub fn advance(&mut self, count: usize) -> usize {
+        self.computed += count;
+        if self.spent.generated == 0 { count } else { 0 }
+    }
+
+    fn report_progress(&mut self) -> ControlFlow<()> {
+        if self.spent.generated > 0 {
+            return ControlFlow::Continue(());
+        }
+        let (cached, done, total) = (self.spent.cached, self.computed, self.prompt());
+        self.sink.event(Event::Prompt { cached, done, total })
+    }
+
+    /// How its rows are pooled, if it wants a vector.
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.pooling
+    }
+
+    /// What its steps have to compute.
+    pub fn output(&self) -> Output {
+        if self.pooling.is_some() { Output::Hidden } else { Output::Logits }
+    }
+
+    /// Of its next `count` tokens, those at the end whose rows it wants.
+    pub fn rows(&self, count: usize) -> usize {
+        match self.pooling {
+            Some(Pooling::Mean | Pooling::Each) => count,
+            _ => usize::from(self.computed + count == self.tokens().len()),
+        }
+    }
+
+    /// Adds a row to the vector.
+    fn pool(&mut self, row: &[f32]) {
+        if self.pooling == Some(Pooling::Each) {
+            return self.pooled.extend(row.iter().map(|&value| f64::from(value)));
+        }
+        self.pooled.resize(row.len(), 0.0);
+        self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+
+    /// Passes the vector on.
+    fn tell_vector(&mut self) {
+        self.spent.prompt_time = self.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let count = if self.pooling == Some(Pooling::Mean) { self.prompt() } else { 1 };
+        let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
+        self.sink.vector(&vector);
+    }
+
+    /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
+    /// ended, if it did.
+    pub fn take(&mut self, rows: &[f32], width: usize, context: usize) -> Option<Result<Finish, Failure>> {
+        let pools = self.pooling.is_some();
+        if pools {
+            rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
+        }
+        if self.report_progress().is_break() {
+            return Some(Ok(Finish::Stopped));
+        }
+        if self.pending() > 0 {
+            return None;
+        }
+        if pools {
+            self.tell_vector();
+            return Some(Ok(Finish::End));
+        }
+        match self.choose(rows) {
+            Err(failure) => Some(Err(failure)),
+            Ok(sampled) => self.go_on(sampled, context).map(Ok),
+        }
+    }
+
+    fn choose(&mut self, logits: &[f32]) -> Result<Sampled, Failure> {
+        // What the model leaves possible was ruled out by the request.
+        let failed = |e: SamplerError| match e {
+            SamplerError::NoCandidate if logits.iter().any(|logit| logit.is_finite()) => Failure::Constraint(
+                "no token is left: what the grammar allows is ruled out by logit_bias or ignore_eos".into(),
+            ),
+            e => Failure::Sampler(e.to_string()),
+        };
+        let Some(constraint) = &mut self.constraint else {
+            return self.sequence.choose(logits).map_err(failed);
+        };
+        self.masked.clear();
+        self.masked.extend_from_slice(logits);
+        constraint.mask(&mut self.masked).map_err(Failure::Constraint)?;
+        let sampled = self.sequence.choose(&self.masked).map_err(failed)?;
+        if !self.sequence.is_end(sampled.id) {
+            constraint.accept(sampled.id).map_err(Failure::Constraint)?;
+        }
+        Ok(sampled)
+    }
+
+    /// Takes the next token. Why the text is over, if it is.
+    fn go_on(&mut self, sampled: Sampled, context: usize) -> Option<Finish> {
+        let now = Instant::now();
+        let first = *self.first_token.get_or_insert(now);
+        self.spent.prompt_time = first - self.started.unwrap_or(first);
+        self.spent.decode_time = now - first;
+        let sink = &mut self.sink;
+        let finish = self.sequence.take(sampled, |event| sink.event(event));
+        self.spent.generated = self.sequence.generated();
+        // The token that came last needs a position to be continued.
+        finish.or_else(|| (self.tokens().len() > context).then_some(Finish::ContextFull))
+    }
+
+    /// Says how it ended.
+    pub fn end(mut self, finish: Result<Finish, Failure>) {
+        self.sink.end(finish.map(|finish| (finish, self.spent)));
+    }
+}
