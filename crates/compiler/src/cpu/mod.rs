@@ -18,7 +18,7 @@ mod vectors;
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
-use crate::render::c;
+use crate::render::{Unwritable, c};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use cut::Cuts;
@@ -71,7 +71,14 @@ impl Target for Cpu<'_> {
         (tile::tile(g, nest, own.as_ref().unwrap_or(self.plan)), own.is_some())
     }
 
-    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, _: usize, vars: &[String]) -> String {
+    fn render(
+        &self,
+        g: &mut Graph,
+        symbol: &str,
+        body: &Body,
+        _: usize,
+        vars: &[String],
+    ) -> Result<String, Unwritable> {
         c::kernel(g, symbol, body, vars)
     }
 

@@ -24,7 +24,7 @@ pub use plan::Plan;
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
-use crate::render::cuda;
+use crate::render::{Unwritable, cuda};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use ir::Graph;
@@ -66,7 +66,14 @@ impl Target for Gpu<'_> {
         (tile::tile(g, nest, &plan), false)
     }
 
-    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {
+    fn render(
+        &self,
+        g: &mut Graph,
+        symbol: &str,
+        body: &Body,
+        slots: usize,
+        vars: &[String],
+    ) -> Result<String, Unwritable> {
         cuda::kernel(g, symbol, body, self.0.resident, slots, vars)
     }
 

@@ -14,7 +14,7 @@ impl Compiled {
         Some(KernelKey::of(&self.graph, self.nests.get(kernel)?.as_ref()?, &self.plan))
     }
 
-    /// A kernel by another setting; `None` for one that came with its own source.
+    /// A kernel by another setting; `None` for one that came with its own source, or that cannot be written.
     pub fn kernel_by(&mut self, kernel: usize, setting: &Setting) -> Option<Kernel> {
         let nest = self.nests.get(kernel)?.as_ref()?;
         let (plan, tuned) = (setting.on(&self.plan), Tuned::default());
@@ -22,6 +22,6 @@ impl Compiled {
         let (body, _) = cpu.tile(&mut self.graph, nest, 1);
         let launches = self.program.stages.iter().flat_map(|stage| &stage.launches);
         let slots = launches.filter(|launch| launch.kernel == kernel).map(|launch| launch.args.len()).next()?;
-        Some(kernel_of(&mut self.graph, &cpu, kernel, &[nest], &body, slots, &self.program.vars))
+        kernel_of(&mut self.graph, &cpu, kernel, &[nest], &body, slots, &self.program.vars).ok()
     }
 }

@@ -6,9 +6,8 @@
 //! instruction set.
 
 use crate::kernel::body::Body;
-use crate::kernel::expression::collect_loads;
+use crate::render::family::{Language, Renderer, Unwritable, buffer, is_promoted, sign};
 use ir::{BinOp, Const, DType, Graph, Id, Node, Op, PRODUCT, ReduceOp, Space, Type, UnOp};
-use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
 /// C text before every kernel.
@@ -19,9 +18,11 @@ pub(crate) const ALIGN: usize = 64;
 
 /// The function of a kernel. `vars` names the variables in the order of the
 /// `vars` argument.
-pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> String {
-    let mut r =
-        Renderer { vars: vars.to_vec(), out: String::new(), depth: 1, temps: 0, names: vec![FxHashMap::default()] };
+///
+/// # Errors
+/// What C has no words for.
+pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Result<String, Unwritable> {
+    let mut r = Renderer::new(C, vars, 1);
     let mut head = String::new();
     let _ = writeln!(
         head,
@@ -56,18 +57,18 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     }
     let task = order.iter().copied().find(|&id| matches!(g.op(id), Op::Range(_, ir::Axis::Task)));
     if let Some(t) = task {
-        r.names[0].insert(t, "task".into());
+        r.name(t, "task");
     }
-    r.statement(g, body.root);
+    r.statements(g, &[body.root]);
     let _ = writeln!(head, "  for (int64_t task = begin; task < end; task++) {{");
     head.push_str(&accs);
-    head.push_str(&r.out);
+    head.push_str(&r.finish()?);
     head.push_str("  }\n");
     if unit {
         head.push_str("  kl_product_end();\n");
     }
     head.push_str("  (void)vars; (void)scratch;\n}\n");
-    head
+    Ok(head)
 }
 
 fn ctype(t: Type) -> String {
@@ -91,66 +92,51 @@ fn ctype(t: Type) -> String {
     }
 }
 
-struct Renderer {
-    vars: Vec<String>,
-    out: String,
-    depth: usize,
-    temps: usize,
-    /// Names of values, one map for each open scope.
-    names: Vec<FxHashMap<Id, String>>,
-}
+struct C;
 
-impl Renderer {
-    fn line(&mut self, text: &str) {
-        for _ in 0..=self.depth {
-            self.out.push_str("  ");
-        }
-        self.out.push_str(text);
-        self.out.push('\n');
+impl Language for C {
+    const NAME: &'static str = "C";
+    const EXTENT: &'static str = "n";
+    const STORES_TOGETHER: bool = true;
+    const HOLDS_EACH: bool = false;
+
+    fn type_name(ty: Type) -> String {
+        ctype(ty)
     }
 
-    /// A block of C; what is named inside is unknown behind it.
-    fn scope(&mut self, head: &str, body: impl FnOnce(&mut Self)) {
-        self.line(&format!("{head}{{"));
-        self.depth += 1;
-        self.names.push(FxHashMap::default());
-        body(self);
-        self.names.pop();
-        self.depth -= 1;
-        self.line("}");
-    }
-
-    /// Has the values named so far in the innermost scope computed again.
-    fn forget(&mut self) {
-        self.names.last_mut().expect("a scope").clear();
-    }
-
-    /// Statements one after another. Stores that follow each other compute their values together, so that what they
-    /// share is computed once, as long as none of them reads what another one writes.
-    fn statements(&mut self, g: &mut Graph, list: &[Id]) {
-        let mut rest = list;
-        while let Some((&first, others)) = rest.split_first() {
-            let run = independent_stores(g, rest);
-            if run < 2 {
-                self.statement(g, first);
-                rest = others;
-                continue;
-            }
-            let (together, others) = rest.split_at(run);
-            self.scope("", |r| {
-                let stores: Vec<String> = together.iter().map(|&s| r.store(g, s)).collect();
-                stores.iter().for_each(|text| r.line(text));
-            });
-            rest = others;
+    /// Masks are vectors of signed integers.
+    fn type_of(g: &mut Graph, id: Id) -> String {
+        match g.ty(id) {
+            Type { base: DType::Bool, lanes } if lanes > 1 => format!("i{}x{lanes}", mask_bits(g, id)),
+            ty => ctype(ty),
         }
     }
 
-    /// The line that stores a value, which is computed before it.
-    fn store(&mut self, g: &mut Graph, id: Id) -> String {
-        let [buffer, index, value] = g.src(id)[..3] else { panic!("a store without a value") };
-        let at = self.value(g, index);
-        let v = self.value(g, value);
-        let b = self.buffer(g, buffer);
+    fn tag(ty: DType) -> String {
+        ty.to_string()
+    }
+
+    fn constant(c: Const, ty: DType) -> String {
+        constant(c, ty)
+    }
+
+    fn variable(_: &mut Graph, _: Id, number: usize) -> String {
+        format!("vars[{number}]")
+    }
+
+    fn define(r: &mut Renderer<'_, C>, g: &mut Graph, id: Id) -> String {
+        let text = r.expression(g, id);
+        r.hold(&C::type_of(g, id), &text)
+    }
+
+    fn store(r: &mut Renderer<'_, C>, g: &mut Graph, id: Id) -> String {
+        let [to, index, value] = g.src(id)[..3] else { panic!("a store without a value") };
+        if *g.op(value) == Op::Product {
+            return r.product(g, value);
+        }
+        let at = r.value(g, index);
+        let v = r.value(g, value);
+        let b = buffer::<C>(g, to);
         let ty = g.ty(value);
         match (ty.lanes, ty.base) {
             (1, _) => format!("{b}[{at}] = {v};"),
@@ -161,103 +147,39 @@ impl Renderer {
         }
     }
 
-    fn statement(&mut self, g: &mut Graph, id: Id) {
-        let src = g.src(id).to_vec();
-        match g.op(id).clone() {
-            Op::Block => self.statements(g, &src),
-            Op::Loop => {
-                let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
-                self.scope("", |r| {
-                    let extent = r.value(g, g.src(src[0])[0]);
-                    r.line(&format!("const int64_t n{n} = {extent};"));
-                    // The body may store to what the extent was loaded from.
-                    r.forget();
-                    r.scope(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) "), |r| r.statements(g, &src[1..]));
-                });
-            }
-            Op::If => self.scope("", |r| {
-                let c = r.value(g, src[0]);
-                r.forget();
-                r.scope(&format!("if ({c}) "), |r| r.statements(g, &src[1..]));
-            }),
-            Op::Set => self.scope("", |r| {
-                let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], r.value(g, p[1]))).collect();
-                // Accumulators that other values read are written last.
-                let held: Vec<(Id, String)> = values
-                    .into_iter()
-                    .map(|(a, v)| {
-                        let t = r.temp();
-                        let text = format!("const {} {t} = {v};", ctype(g.ty(a)));
-                        r.line(&text);
-                        (a, t)
-                    })
-                    .collect();
-                for (a, t) in held {
-                    let Op::Acc(n) = *g.op(a) else { panic!("set of no accumulator") };
-                    r.line(&format!("a{n} = {t};"));
-                }
-            }),
-            Op::Store if *g.op(src[2]) == Op::Product => self.scope("", |r| {
-                let sources = g.src(src[2]).to_vec();
-                let places: Vec<String> = sources
-                    .iter()
-                    .map(|&load| {
-                        let (buffer, at) = (g.src(load)[0], g.src(load)[1]);
-                        let at = r.value(g, at);
-                        format!("{} + {at}", r.buffer(g, buffer))
-                    })
-                    .collect();
-                let steps = usize::from(g.ty(sources[1]).lanes) / (PRODUCT * PRODUCT);
-                r.line(&format!("kl_product({}, {steps});", places.join(", ")));
-            }),
-            Op::Store => self.scope("", |r| {
-                let text = r.store(g, id);
-                r.line(&text);
-            }),
-            Op::Prefetch(level) => self.scope("", |r| {
-                let at = r.value(g, src[1]);
-                let b = r.buffer(g, src[0]);
+    fn statement(r: &mut Renderer<'_, C>, g: &mut Graph, id: Id) {
+        match *g.op(id) {
+            Op::Prefetch(level) => r.scope("", |r| {
+                let at = r.value(g, g.src(id)[1]);
+                let b = buffer::<C>(g, g.src(id)[0]);
                 // To read, with a locality of 3 for the nearest cache.
                 r.line(&format!("__builtin_prefetch({b} + {at}, 0, {});", 4 - level));
             }),
-            op => panic!("{op:?} is no statement"),
+            _ => drop(r.unknown(g, id)),
         }
     }
+}
 
-    fn buffer(&self, g: &Graph, id: Id) -> String {
-        let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
-        match space {
-            Space::Task | Space::Shared => format!("s{slot}"),
-            Space::Input | Space::Weight => format!("i{slot}_{}", g.dtype(id)),
-            Space::Output => format!("o{slot}_{}", g.dtype(id)),
-        }
+impl Renderer<'_, C> {
+    /// The call of a matrix unit.
+    fn product(&mut self, g: &mut Graph, id: Id) -> String {
+        let sources = g.src(id).to_vec();
+        let places: Vec<String> = sources
+            .iter()
+            .map(|&load| {
+                let at = self.value(g, g.src(load)[1]);
+                format!("{} + {at}", buffer::<C>(g, g.src(load)[0]))
+            })
+            .collect();
+        let steps = usize::from(g.ty(sources[1]).lanes) / (PRODUCT * PRODUCT);
+        format!("kl_product({}, {steps});", places.join(", "))
     }
 
-    fn temp(&mut self) -> String {
-        self.temps += 1;
-        format!("t{}", self.temps)
-    }
-
-    fn known(&self, id: Id) -> Option<String> {
-        self.names.iter().rev().find_map(|m| m.get(&id).cloned())
-    }
-
-    /// The C expression of a value; anything that is not a leaf becomes a named
-    /// temporary of the innermost scope, so that it is computed once.
-    fn value(&mut self, g: &mut Graph, id: Id) -> String {
-        if let Some(n) = self.known(id) {
-            return n;
-        }
+    /// The C expression of a value that is no leaf.
+    fn expression(&mut self, g: &mut Graph, id: Id) -> String {
         let ty = g.ty(id);
         let n = g.node(id).clone();
-        let text = match &n.op {
-            Op::Const(c) => return constant(*c, ty.base),
-            Op::Acc(k) => return format!("a{k}"),
-            Op::Var { name, .. } => {
-                let i = self.vars.iter().position(|v| v == name).expect("a declared variable");
-                return format!("vars[{i}]");
-            }
-            Op::Range(k, _) => return format!("r{k}"),
+        match &n.op {
             Op::Lanes(all) => {
                 let lane = |c: &Const| if ty.base == DType::Bool { Const::Int(-c.as_int()) } else { *c };
                 let v: Vec<String> = all.iter().map(|c| constant(lane(c), ty.base)).collect();
@@ -265,9 +187,9 @@ impl Renderer {
             }
             Op::Load => {
                 let at = self.value(g, n.src[1]);
-                let b = self.buffer(g, n.src[0]);
+                let b = buffer::<C>(g, n.src[0]);
                 if ty.base == DType::Bool && ty.lanes > 1 {
-                    return self.name(g, id, format!("-kl_load_i8x{}({b} + {at})", ty.lanes));
+                    return format!("-kl_load_i8x{}({b} + {at})", ty.lanes);
                 }
                 let raw = g.dtype(n.src[0]) != ty.base;
                 if ty.lanes == 1 && !raw { format!("{b}[{at}]") } else { format!("kl_load_{}({b} + {at})", loader(ty)) }
@@ -279,7 +201,7 @@ impl Renderer {
             Op::Binary(op) => {
                 let a = self.value(g, n.src[0]);
                 if let Some(text) = shifted_bytes(g, *op, &n, &a) {
-                    return self.name(g, id, text);
+                    return text;
                 }
                 let b = self.value(g, n.src[1]);
                 let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
@@ -357,12 +279,11 @@ impl Renderer {
                     format!("kl_lookup_{}((u8x16){{{}}}, {i})", ty.lanes, t.join(", "))
                 }
             }
-            op => panic!("{op:?} is no expression"),
-        };
-        self.name(g, id, text)
+            _ => self.unknown(g, id),
+        }
     }
 
-    /// As [`Renderer::value`], for lanes of a vector: truth values are 0 or -1, in bytes.
+    /// As `value`, for lanes of a vector: truth values are 0 or -1, in bytes.
     fn lane_value(&mut self, g: &mut Graph, id: Id) -> String {
         let v = self.value(g, id);
         match g.ty(id) {
@@ -370,15 +291,6 @@ impl Renderer {
             Type { base: DType::Bool, lanes } => widen_mask(&v, mask_bits(g, id), 8, lanes),
             _ => v,
         }
-    }
-
-    /// Gives an expression a name in the innermost scope.
-    fn name(&mut self, g: &Graph, id: Id, text: String) -> String {
-        let t = self.temp();
-        let line = format!("const {} {t} = {text};", ctype_of(g, id));
-        self.line(&line);
-        self.names.last_mut().unwrap().insert(id, t.clone());
-        t
     }
 
     fn shuffle(&mut self, g: &mut Graph, ty: Type, src: Id, map: &[u16]) -> String {
@@ -439,10 +351,8 @@ impl Renderer {
         while n < ty.lanes {
             n *= 2;
             let to = ctype(Type::vector(ty.base, n.into()));
-            let t = self.temp();
             let text = if copies { format!("kl_join_{to}({wide}, {wide})") } else { format!("kl_twice_{to}({wide})") };
-            self.line(&format!("const {to} {t} = {text};"));
-            wide = t;
+            wide = self.hold(&to, &text);
         }
         let own = |(i, m): (usize, &u16)| if copies { i as u16 / 16 * 16 + m } else { *m };
         let map: Vec<u16> = map.iter().enumerate().map(own).collect();
@@ -514,15 +424,6 @@ impl Renderer {
 /// Of whose lower half vectors of eight bytes are made.
 fn low_half_of(ty: Type) -> Type {
     Type::vector(ty.base, 16)
-}
-
-/// The C type of a value; masks are vectors of signed integers.
-fn ctype_of(g: &Graph, id: Id) -> String {
-    let ty = g.ty(id);
-    if ty.base == DType::Bool && ty.lanes > 1 {
-        return format!("i{}x{}", mask_bits(g, id), ty.lanes);
-    }
-    ctype(ty)
 }
 
 /// Width of the lanes of a vector of truth values.
@@ -624,17 +525,11 @@ fn shifted_bytes(g: &Graph, op: BinOp, n: &Node, a: &str) -> Option<String> {
 
 fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
     let float = ty.base.is_float();
-    let narrow = |s: String| {
-        if ty.lanes == 1 && ty.base.bytes() < 4 && ty.base != DType::Bool {
-            format!("({})({s})", ctype(ty))
-        } else {
-            format!("({s})")
-        }
-    };
+    if let Some(sign) = sign(op) {
+        let narrow = is_promoted(ty) && !matches!(op, BinOp::Lt | BinOp::Eq);
+        return if narrow { format!("({})({a} {sign} {b})", ctype(ty)) } else { format!("({a} {sign} {b})") };
+    }
     match op {
-        BinOp::Add => narrow(format!("{a} + {b}")),
-        BinOp::Sub => narrow(format!("{a} - {b}")),
-        BinOp::Mul => narrow(format!("{a} * {b}")),
         BinOp::Div if float => format!("({a} / {b})"),
         BinOp::Div | BinOp::Mod => {
             let name = if op == BinOp::Div { "div" } else { "mod" };
@@ -650,36 +545,8 @@ fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
                 (false, n) => format!("kl_{name}_{}x{n}({a}, {b})", ty.base),
             }
         }
-        BinOp::And => narrow(format!("{a} & {b}")),
-        BinOp::Or => narrow(format!("{a} | {b}")),
-        BinOp::Xor => narrow(format!("{a} ^ {b}")),
-        BinOp::Shl => narrow(format!("{a} << {b}")),
-        BinOp::Shr => narrow(format!("{a} >> {b}")),
-        BinOp::Lt => format!("({a} < {b})"),
-        BinOp::Eq => format!("({a} == {b})"),
+        _ => unreachable!("{op:?} has a sign"),
     }
-}
-
-/// How many of the first statements are stores that may compute their values together.
-fn independent_stores(g: &Graph, list: &[Id]) -> usize {
-    let place = |buffer: Id| match *g.op(buffer) {
-        Op::Buffer { slot, space, .. } => (slot, space),
-        _ => panic!("not a buffer"),
-    };
-    let mut written = vec![];
-    for (n, &s) in list.iter().enumerate() {
-        let src = g.src(s);
-        if *g.op(s) != Op::Store || *g.op(src[2]) == Op::Product {
-            return n;
-        }
-        let mut loads = vec![];
-        src[1..].iter().for_each(|&e| collect_loads(g, e, &mut loads));
-        if loads.iter().any(|&l| written.contains(&place(g.src(l)[0]))) {
-            return n;
-        }
-        written.push(place(src[0]));
-    }
-    list.len()
 }
 
 fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
