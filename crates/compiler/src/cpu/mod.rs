@@ -1,7 +1,7 @@
 //! Kernels for the cores of a CPU: which loops become lanes, which are unrolled, and how sums are accumulated.
 //!
 //! `cut` shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
-//! or a folder.
+//! or a folder. [`select`](mod@select) says which instructions compute what came out, and `render::c` writes them down.
 
 mod bf16_tile;
 pub(crate) mod cut;
@@ -10,6 +10,7 @@ mod hoisted_dequant;
 mod int_tile;
 mod panels;
 pub mod plan;
+pub(crate) mod select;
 pub mod tile;
 mod transposed_map;
 pub mod tuned;
@@ -79,7 +80,8 @@ impl Target for Cpu<'_> {
         _: usize,
         vars: &[String],
     ) -> Result<String, Unwritable> {
-        c::kernel(g, symbol, body, vars)
+        let selection = select::select(g, body.root, self.plan);
+        c::kernel(g, symbol, body, &selection, vars)
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
