@@ -25,17 +25,28 @@ use crate::target::Target;
 use cut::Cuts;
 use ir::{Graph, Space};
 use plan::Plan;
+use std::sync::Arc;
 use tuned::Tuned;
 
-/// The cores of a CPU.
-pub(crate) struct Cpu<'a> {
-    pub(crate) plan: &'a Plan,
+/// The cores of a CPU, and how they are used.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    /// Widths and unrolling.
+    pub plan: Plan,
     /// Kernels that have a plan of their own.
-    pub(crate) tuned: &'a Tuned,
-    pub(crate) cuts: Cuts,
+    pub tuned: Arc<Tuned>,
+    /// How the tasks of a kernel are cut.
+    pub cuts: Cuts,
 }
 
-impl Target for Cpu<'_> {
+impl Cpu {
+    /// With vectors of this many bytes.
+    pub fn of_vectors(bytes: usize) -> Cpu {
+        Cpu { plan: Plan::of_vectors(bytes), tuned: Arc::default(), cuts: Cuts::Sized }
+    }
+}
+
+impl Target for Cpu {
     fn prelude(&self) -> &'static str {
         c::PRELUDE
     }
@@ -54,7 +65,7 @@ impl Target for Cpu<'_> {
 
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         match self.cuts {
-            Cuts::Sized => cut::choose_cut(g, s, group, self.plan),
+            Cuts::Sized => cut::choose_cut(g, s, group, &self.plan),
             Cuts::Random(seed) => cut::random_cut(g, s, group, seed),
         }
     }
@@ -68,8 +79,8 @@ impl Target for Cpu<'_> {
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, _: i64) -> (Body, bool) {
-        let own = self.tuned.plan(g, nest, self.plan);
-        (tile::tile(g, nest, own.as_ref().unwrap_or(self.plan)), own.is_some())
+        let own = self.tuned.plan(g, nest, &self.plan);
+        (tile::tile(g, nest, own.as_ref().unwrap_or(&self.plan)), own.is_some())
     }
 
     fn render(
@@ -80,7 +91,7 @@ impl Target for Cpu<'_> {
         _: usize,
         vars: &[String],
     ) -> Result<String, Unwritable> {
-        let selection = select::select(g, body.root, self.plan);
+        let selection = select::select(g, body.root, &self.plan);
         c::kernel(g, symbol, body, &selection, vars)
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn assemble(
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
     let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
     let (bodies, nests, known) = Default::default();
-    let mut a = Assembly { target: &*target, program, bodies, nests, known, weights };
+    let mut a = Assembly { target, program, bodies, nests, known, weights };
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
