@@ -28,8 +28,8 @@ pub struct Compiled {
     pub bodies: Vec<Body>,
     /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
     pub nests: Vec<Option<Nest>>,
-    /// The plan of kernels that have none of their own.
-    pub plan: Plan,
+    /// The plan of kernels for a CPU that have none of their own.
+    pub plan: Option<Plan>,
     /// What was decided and why.
     pub log: Log,
 }
@@ -71,7 +71,7 @@ pub fn compile(
     // Groups to kernels: each is cut into tasks, lowered to loops, tiled, and written down, once for all that are equal.
     let (program, bodies, nests) = assemble(g, &schedule, name, layout, options, log)?;
     let log = std::mem::take(log);
-    Ok(Compiled { program, graph, bodies, nests, plan: options.plan.clone(), log })
+    Ok(Compiled { program, graph, bodies, nests, plan: options.plan().cloned(), log })
 }
 
 /// The roots, with a copy of each output that is a view of something else, or the same as another: the host reads an

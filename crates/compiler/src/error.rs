@@ -14,6 +14,9 @@ pub enum CompileError {
         /// The reason.
         why: String,
     },
+    /// A kernel that the language of the target cannot say.
+    #[error("{0}; this is a bug of the compiler")]
+    Unwritable(#[from] crate::render::Unwritable),
     /// A pass left something that is not well formed.
     #[error("pass {pass} broke a rule: {why}; this is a bug of the compiler")]
     Check {

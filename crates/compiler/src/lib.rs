@@ -36,6 +36,6 @@ pub use compile::{Compiled, compile};
 pub use cpu::tuned::{KernelKey, Setting, Tuned};
 pub use error::CompileError;
 pub use log::Log;
-pub use options::{Cuts, Numerics, Options};
+pub use options::{Cuts, Machine, Numerics, Options};
 pub use switches::{Switch, groups, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};

@@ -3,7 +3,6 @@
 use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
-use crate::cpu::tuned::Tuned;
 use crate::gpu::{self, Gpu};
 use crate::schedule::Prices;
 use crate::target::Target;
@@ -18,61 +17,88 @@ pub enum Numerics {
     Int8,
 }
 
+/// What kernels are made for, and how it is used.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    /// The cores of a CPU.
+    Cpu(Cpu),
+    /// Blocks of threads.
+    Gpu(Gpu),
+}
+
 /// What a compilation may do.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The numerics policy.
     pub numerics: Numerics,
-    /// Widths and unrolling.
-    pub plan: Plan,
-    /// Kernels of a CPU that have a plan of their own.
-    pub tuned: Arc<Tuned>,
-    /// Blocks of threads, if the target is a GPU; `plan` is for a CPU.
-    pub gpu: Option<gpu::Plan>,
+    /// What kernels are made for.
+    pub machine: Machine,
     /// Scheduling limits.
     pub prices: Prices,
     /// Names of what is skipped, see [`crate::switches()`].
     pub without: Vec<String>,
-    /// How the tasks of a kernel for a CPU are cut.
-    pub cuts: Cuts,
     /// Whether every pass is followed by a check of its grammar; the default in debug builds.
     pub check: bool,
 }
 
 impl Options {
     /// What kernels are made for.
-    pub(crate) fn target(&self) -> Box<dyn Target + '_> {
-        match &self.gpu {
-            Some(plan) => Box::new(Gpu(plan)),
-            None => Box::new(Cpu { plan: &self.plan, tuned: &self.tuned, cuts: self.cuts }),
+    pub(crate) fn target(&self) -> &dyn Target {
+        match &self.machine {
+            Machine::Cpu(cpu) => cpu,
+            Machine::Gpu(gpu) => gpu,
         }
+    }
+
+    fn on(numerics: Numerics, machine: Machine, prices: Prices) -> Options {
+        Options { numerics, machine, prices, without: vec![], check: cfg!(debug_assertions) }
     }
 
     /// The defaults for a CPU with vectors of this many bytes.
     pub fn cpu(numerics: Numerics, vector_bytes: usize) -> Options {
-        Options {
-            numerics,
-            plan: Plan::of_vectors(vector_bytes),
-            tuned: Arc::default(),
-            gpu: None,
-            prices: Prices::cpu(),
-            without: vec![],
-            cuts: Cuts::Sized,
-            check: cfg!(debug_assertions),
-        }
+        Options::on(numerics, Machine::Cpu(Cpu::of_vectors(vector_bytes)), Prices::cpu())
     }
 
     /// The defaults for a GPU.
     pub fn gpu(numerics: Numerics) -> Options {
-        Options { gpu: Some(gpu::Plan::default()), prices: Prices::gpu(), ..Options::cpu(numerics, 0) }
+        Options::on(numerics, Machine::Gpu(Gpu(gpu::Plan::default())), Prices::gpu())
+    }
+
+    /// Widths and unrolling, if kernels are for a CPU.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.machine {
+            Machine::Cpu(cpu) => Some(&cpu.plan),
+            Machine::Gpu(_) => None,
+        }
+    }
+
+    /// Changes how a CPU is used, if kernels are for one.
+    pub fn on_cpu(&mut self, change: impl FnOnce(&mut Cpu)) {
+        if let Machine::Cpu(cpu) = &mut self.machine {
+            change(cpu);
+        }
+    }
+
+    /// Changes how a GPU is used, if kernels are for one.
+    pub fn on_gpu(&mut self, change: impl FnOnce(&mut gpu::Plan)) {
+        if let Machine::Gpu(Gpu(plan)) = &mut self.machine {
+            change(plan);
+        }
+    }
+
+    /// These options for a CPU that is used in another way.
+    #[must_use]
+    pub fn with_cpu(mut self, change: impl FnOnce(&mut Cpu)) -> Options {
+        self.on_cpu(change);
+        self
     }
 
     /// These options for steps of many tokens: with a matrix unit, rows of block formats are multiplied with tokens
     /// in bf16, which needs no codes of the input.
     pub fn for_many_tokens(&self) -> Options {
-        let mut options = self.clone();
-        options.plan.matrix_unit &= self.numerics == Numerics::Int8 && self.allows("product");
-        if options.plan.matrix_unit {
+        let wanted = self.numerics == Numerics::Int8 && self.allows("product");
+        let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit &= wanted);
+        if options.target().has_matrix_unit() {
             options.numerics = Numerics::Exact;
         }
         options
@@ -81,17 +107,15 @@ impl Options {
     /// These options for steps in which each token has the same bits whatever is beside it: nothing is computed in
     /// another way for few tokens than for many, nor by plans that were measured for a number of tokens.
     pub fn batch_invariant(&self) -> Options {
-        let mut options = self.clone();
-        options.tuned = Arc::default();
-        options.plan.matrix_unit = false;
-        options.plan.stream_below = 0;
-        options
+        self.clone().with_cpu(|cpu| {
+            cpu.tuned = Arc::default();
+            cpu.plan.matrix_unit = false;
+            cpu.plan.stream_below = 0;
+        })
     }
 
     /// These options for steps of few tokens, which do without the matrix unit.
     pub fn for_few_tokens(&self) -> Options {
-        let mut options = self.clone();
-        options.plan.matrix_unit = false;
-        options
+        self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false)
     }
 }

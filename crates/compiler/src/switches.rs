@@ -58,46 +58,54 @@ static LATER: [Off; 31] = [
         o.prices.fusions.unpack_once = false;
     }),
     off("share", "equal layers share their kernels", |_| ()),
-    off("lanes", "kernels use vectors", |o| o.plan.vector_bytes = 0),
-    off("dot", "sums of products of codes are packed integer dots", |o| o.plan.dots = false),
-    off("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)", |o| o.plan.pairs = false),
-    off("hadd", "sums of several groups are added across lanes in 16 bits, then scaled as one vector (AVX2)", |o| {
-        o.plan.hadd = false;
+    off("lanes", "kernels use vectors", |o| o.on_cpu(|cpu| cpu.plan.vector_bytes = 0)),
+    off("dot", "sums of products of codes are packed integer dots", |o| o.on_cpu(|cpu| cpu.plan.dots = false)),
+    off("pairs", "products of codes are summed by twos in 16 bits while they fit (AVX2)", |o| {
+        o.on_cpu(|cpu| cpu.plan.pairs = false)
     }),
-    off("tile", "weights are unpacked once for many tokens, in register tiles", |o| o.plan.tokens = 1),
+    off("hadd", "sums of several groups are added across lanes in 16 bits, then scaled as one vector (AVX2)", |o| {
+        o.on_cpu(|cpu| cpu.plan.hadd = false);
+    }),
+    off("tile", "weights are unpacked once for many tokens, in register tiles", |o| {
+        o.on_cpu(|cpu| cpu.plan.tokens = 1)
+    }),
     off(
         "stream",
         "up to eight tokens share rows that are unpacked in registers; without, rows are laid out for them",
         |o| {
-            o.plan.stream_below = 0;
+            o.on_cpu(|cpu| cpu.plan.stream_below = 0);
         },
     ),
     off("panels", "sums over many elements are cut, so that what they read again stays in a near cache", |o| {
-        o.plan.panels = false;
+        o.on_cpu(|cpu| cpu.plan.panels = false);
     }),
     off("product", "prompts are multiplied by the matrix unit", |_| ()),
     off("prefetch", "weights are asked for ahead of their use", |o| {
-        (o.plan.prefetch_l1, o.plan.prefetch_l2) = (0, 0);
+        o.on_cpu(|cpu| (cpu.plan.prefetch_l1, cpu.plan.prefetch_l2) = (0, 0));
     }),
-    off("chains", "a sum has several accumulators", |o| o.plan.chains = 1),
+    off("chains", "a sum has several accumulators", |o| o.on_cpu(|cpu| cpu.plan.chains = 1)),
     off("packed-scales", "factors that are made of bits of several bytes stay bytes until they are whole", |o| {
-        o.plan.packed_scales = false;
+        o.on_cpu(|cpu| cpu.plan.packed_scales = false);
     }),
-    off("blends", "words that lie apart are blended from wide loads (AVX-512)", |o| o.plan.blends = false),
+    off("blends", "words that lie apart are blended from wide loads (AVX-512)", |o| {
+        o.on_cpu(|cpu| cpu.plan.blends = false)
+    }),
     off("interleave", "vectors of codes exchange halves of their groups, so that two of them share a factor", |o| {
-        o.plan.interleave = false;
+        o.on_cpu(|cpu| cpu.plan.interleave = false);
     }),
     off("transposed-map", "values along another dimension than their results are transposed in registers", |o| {
-        o.plan.transposed_map = false;
+        o.on_cpu(|cpu| cpu.plan.transposed_map = false);
     }),
     off("overlap", "launches begin before those before them are over, and load weights (GPUs)", |o| {
-        o.gpu.iter_mut().for_each(|plan| plan.overlap = false);
+        o.on_gpu(|gpu| gpu.overlap = false);
     }),
     off("split", "attention of one token is cut along the cache", |_| ()),
     off("slots", "each token may read the experts that it chose", |_| ()),
     off("by-expert", "tokens may be grouped by the experts that they chose", |_| ()),
     off("runs", "tokens of a prompt that follow each other read the cache together", |_| ()),
-    off("tuned", "kernels take the plans that a search has found on this machine", |o| o.tuned = Arc::default()),
+    off("tuned", "kernels take the plans that a search has found on this machine", |o| {
+        o.on_cpu(|cpu| cpu.tuned = Arc::default());
+    }),
 ];
 
 /// Everything that [`Options::without`] understands: rules in the order of their passes, then the rest.

@@ -3,6 +3,7 @@
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
+use crate::render::Unwritable;
 use crate::schedule::Schedule;
 use ir::Graph;
 
@@ -33,7 +34,17 @@ pub(crate) trait Target {
     fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool);
 
     /// The source of a kernel with `slots` buffers; `vars` names the variables in the order of its parameters.
-    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String;
+    ///
+    /// # Errors
+    /// What its language has no words for.
+    fn render(
+        &self,
+        g: &mut Graph,
+        symbol: &str,
+        body: &Body,
+        slots: usize,
+        vars: &[String],
+    ) -> Result<String, Unwritable>;
 
     /// What a launch of a kernel has to provide.
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry;

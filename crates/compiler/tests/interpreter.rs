@@ -2,6 +2,7 @@
 //! unfused graph, for scalar and vector plans and both numerics.
 
 use crate::support::{Case, Random, gpu_options, gpu_plans, options, plans, programs};
+use compiler::cpu::plan::Plan;
 use compiler::{Numerics, Options, Tensor, dims};
 use ir::DType;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ fn check(all: &[Options], most: f64) {
         for o in all {
             let run = || case.check(o, most).err();
             let problem = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Some("panicked".into()));
-            problems.extend(problem.map(|p| format!("{name}, {:?} {:?} without {:?}: {p}", o.gpu, o.plan, o.without)));
+            problems.extend(problem.map(|p| format!("{name}, {:?} without {:?}: {p}", o.machine, o.without)));
         }
     }
     assert!(problems.is_empty(), "{} failed:\n{}", problems.len(), problems.join("\n"));
@@ -90,7 +91,7 @@ fn every_block_format_is_multiplied_in_register_tiles() {
     let others = programs::all().into_iter().filter(|(name, _)| grouped.contains(&name.as_str()));
     for (name, case) in programs::products(256, |_| true).chain(others) {
         for vector_bytes in [16, 32, 64] {
-            let plan = Options::cpu(Numerics::Int8, vector_bytes).plan;
+            let plan = Plan::of_vectors(vector_bytes);
             let c = case.check(&options(Numerics::Int8, plan), INT8).unwrap_or_else(|e| panic!("{name}: {e}"));
             let tiles = c.bodies.iter().filter(|b| b.paths.contains(&"integer tile")).count();
             let want = if name.starts_with("experts") { 2 } else { 1 };

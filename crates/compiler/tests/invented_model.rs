@@ -151,7 +151,7 @@ fn compiled(layers: usize, numerics: Numerics) -> Compiled {
 fn agrees_with_its_definition() {
     let case = model(2);
     for (numerics, most) in [(Numerics::Exact, 1e-10), (Numerics::Int8, 1e-2)] {
-        for plan in [Plan::scalar(), Options::cpu(numerics, 32).plan, Options::cpu(numerics, 64).plan] {
+        for plan in [Plan::scalar(), Plan::of_vectors(32), Plan::of_vectors(64)] {
             case.check(&options(numerics, plan.clone()), most).unwrap_or_else(|e| panic!("{numerics:?} {plan:?}: {e}"));
         }
     }

@@ -12,7 +12,7 @@ const BF16: f64 = 1e-5;
 /// The options of steps of many tokens on a machine with a matrix unit.
 fn unit(vector_bytes: usize) -> Options {
     let mut options = Options::cpu(Numerics::Int8, vector_bytes);
-    options.plan.matrix_unit = true;
+    options.on_cpu(|cpu| cpu.plan.matrix_unit = true);
     options.for_many_tokens()
 }
 
@@ -60,7 +60,7 @@ fn any_number_of_tokens_and_any_length() {
 #[test]
 fn it_can_be_left_out() {
     let mut options = Options::cpu(Numerics::Int8, 64);
-    options.plan.matrix_unit = true;
+    options.on_cpu(|cpu| cpu.plan.matrix_unit = true);
     options.without.push("product".into());
     let c = case(programs::format("Q4_0"), 5, 256, 1).compile(&options.for_many_tokens()).expect("a program");
     assert!(c.bodies.iter().all(|b| !b.paths.contains(&"block product")));

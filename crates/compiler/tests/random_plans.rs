@@ -74,7 +74,8 @@ fn check(numerics: Numerics, most: f64, paths: &[&str]) {
     let tried = runner.run(&(0..all.len(), plan(), cuts()), |(program, plan, cuts)| {
         let (name, case) = &all[program];
         // The matrix unit takes the place of codes.
-        let options = Options { cuts, check: true, ..options(numerics, plan).for_many_tokens() };
+        let options = options(numerics, plan).for_many_tokens().with_cpu(|cpu| cpu.cuts = cuts);
+        let options = Options { check: true, ..options };
         let c = case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
         if cuts != Cuts::Sized {
             c.bodies.iter().flat_map(|b| &b.paths).for_each(|path| *items.borrow_mut().entry(path).or_default() += 1);

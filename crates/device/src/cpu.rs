@@ -220,7 +220,7 @@ impl Device for Cpu {
     }
 
     fn options(&self, numerics: Numerics) -> Options {
-        Options { tuned: self.tuned.clone(), ..self.target.options(numerics) }
+        self.target.options(numerics).with_cpu(|cpu| cpu.tuned = self.tuned.clone())
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {

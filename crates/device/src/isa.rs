@@ -311,11 +311,13 @@ impl Target {
     /// What the compiler of kernels does for this target by default.
     pub fn options(&self, numerics: Numerics) -> Options {
         let mut options = Options::cpu(numerics, self.isa.vector_bytes());
-        options.plan.pairs = matches!(self.isa, Isa::Avx2 | Isa::Avx512);
-        options.plan.matrix_unit = self.extras.contains(&Extra::AmxBf16);
-        if self.isa == Isa::Scalar {
-            options.plan = Plan::scalar();
-        }
+        options.on_cpu(|cpu| {
+            cpu.plan.pairs = matches!(self.isa, Isa::Avx2 | Isa::Avx512);
+            cpu.plan.matrix_unit = self.extras.contains(&Extra::AmxBf16);
+            if self.isa == Isa::Scalar {
+                cpu.plan = Plan::scalar();
+            }
+        });
         options
     }
 

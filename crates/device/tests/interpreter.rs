@@ -4,7 +4,7 @@
 use crate::run;
 use crate::support::{Builder, Folder, cpu};
 use compiler::program::{BufferKind, Count, Kernel, Program};
-use compiler::{Numerics, Options, Tensor, dims};
+use compiler::{Machine, Numerics, Options, Tensor, dims};
 use device::{Clock, Device, Error, Interpreter, Memory};
 use ir::{Axis, DType, Graph, Id, Op, Space};
 use std::sync::Arc;
@@ -65,9 +65,9 @@ fn weights_must_be_there_as_whole_rows() {
         let mut memory = Memory::new();
         memory.copy_weight("w", &case.data["w"][18..]).expect("memory");
         let error = refused(&program, &mut memory).to_string();
-        match options.gpu {
-            None => assert_eq!(error, "program test needs 288 bytes of weight w, memory holds 270"),
-            Some(_) => {
+        match options.machine {
+            Machine::Cpu(_) => assert_eq!(error, "program test needs 288 bytes of weight w, memory holds 270"),
+            Machine::Gpu(_) => {
                 assert!(error.starts_with("weight w cannot be repacked: 270 bytes"), "{error}");
                 let error = cpu(&Folder::new(), 1).load(program, &mut memory).err().expect("refused").to_string();
                 assert!(error.contains("w is to be repacked"), "{error}");

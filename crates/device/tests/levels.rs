@@ -44,7 +44,7 @@ fn programs_for(isa: Isa) -> Standalone {
             panels: true,
             transposed_map: true,
         };
-        options.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector };
+        options.on_cpu(|cpu| cpu.plan = if isa == Isa::Scalar { Plan::scalar() } else { vector });
         for (name, case) in programs::all() {
             let name = format!("{name}, {numerics:?}");
             let c = case.compile(&options).unwrap_or_else(|e| panic!("{name}: {e}"));

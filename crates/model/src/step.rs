@@ -681,7 +681,7 @@ mod tests {
 
     #[test]
     fn steps_of_few_tokens_are_those_that_rows_stream_past() {
-        let plan = compiler::Options::cpu(compiler::Numerics::Int8, 32).plan;
+        let plan = compiler::cpu::plan::Plan::of_vectors(32);
         assert_eq!(Class::Few.tokens(512).1 + 1, plan.stream_below);
         assert_eq!(Class::Many.tokens(512).0, plan.stream_below);
     }

@@ -185,15 +185,15 @@ fn kernels(compiled: &Compiled, launches: &[usize], times: &Times, known: &Tuned
     let whole: u64 = times.launches.iter().sum();
     let mut all: Vec<Tried> = vec![];
     for (number, kernel) in compiled.program.kernels.iter().enumerate() {
-        let Some(key) = compiled.key(number) else { continue };
+        let (Some(key), Some(plan)) = (compiled.key(number), &compiled.plan) else { continue };
         let ns = times.of(launches, number);
         if (ns as f64) < LEAST_SHARE * whole as f64 {
             continue;
         }
         let known = known.0.get(&key).copied();
-        let beam = Beam::new(&compiled.plan, known);
+        let beam = Beam::new(plan, known);
         let sources = HashSet::from([kernel.source.clone()]);
-        all.push(Tried { number, key, ns, known, beam, sources });
+        all.push(Tried { number, key, ns, default: Setting::of(plan), known, beam, sources });
     }
     all.sort_by_key(|kernel| std::cmp::Reverse(kernel.ns));
     all
@@ -206,6 +206,8 @@ struct Tried {
     key: KernelKey,
     /// Nanoseconds by the heuristics.
     ns: u64,
+    /// What the heuristics say.
+    default: Setting,
     /// What was found before.
     known: Option<Setting>,
     beam: Beam,
@@ -397,7 +399,7 @@ impl Tuner<'_, '_> {
                 share: kernel.ns as f64 / whole.max(1) as f64,
                 default_ns: kernel.ns,
                 tuned_ns: better.map_or(kernel.ns, |(_, ratio)| (kernel.ns as f64 * ratio) as u64),
-                default: Setting::of(&self.compiled.plan),
+                default: kernel.default,
                 setting: better.map(|(setting, _)| setting),
             }
         };

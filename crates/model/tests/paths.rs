@@ -46,7 +46,7 @@ impl Setup {
     /// Classes whose programs are not those of another setup.
     fn classes(&self) -> impl Iterator<Item = Class> + use<> {
         // Few tokens do without the matrix unit.
-        let unit = self.options().plan.matrix_unit;
+        let unit = self.options().plan().is_some_and(|plan| plan.matrix_unit);
         Class::ALL.into_iter().filter(move |class| !unit || class.many())
     }
 }
@@ -94,7 +94,8 @@ fn is_generic(file: &Gguf, setup: &Setup, product: &Product) -> bool {
         return !in_vectors;
     }
     // Rows that do not fill the last block of the matrix unit: 400 of them, in one tiny model.
-    let uneven = setup.options().plan.matrix_unit && all(&|t| t.shape()[1] % ir::PRODUCT as u64 != 0);
+    let uneven =
+        setup.options().plan().is_some_and(|plan| plan.matrix_unit) && all(&|t| t.shape()[1] % ir::PRODUCT as u64 != 0);
     let in_blocks = all(&|t| t.ty.block_len() > 1);
     let packed = PACKED.contains(&&*product.path);
     match setup.numerics {

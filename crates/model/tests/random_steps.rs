@@ -89,7 +89,7 @@ impl Case {
         // The interpreter takes half a minute for scalar kernels of a prompt.
         plan.vector_bytes = plan.vector_bytes.max(16);
         let cuts = if random.below(4) == 0 { Cuts::Sized } else { Cuts::Random(random.bits()) };
-        Options { plan, cuts, ..Options::cpu(self.numerics, 64) }
+        Options::cpu(self.numerics, 64).with_cpu(|cpu| (cpu.plan, cpu.cuts) = (plan, cuts))
     }
 }
 

@@ -58,20 +58,23 @@ impl Case {
             case("grouped, exact", &llama, exact, &|c| c.special = false),
             case("grouped, int8", &llama, int8, &|c| c.special = false),
             case("a cache of q8_0", &one_llama, int8, &|c| c.cache = CacheKind::Q8_0),
-            case("a matrix unit", &one_llama, int8, &|c| c.compiler.plan.matrix_unit = true),
+            case("a matrix unit", &one_llama, int8, &|c| c.compiler.on_cpu(|cpu| cpu.plan.matrix_unit = true)),
             case("products by twos", &one_llama, int8, &|c| {
-                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (32, true);
+                c.compiler.on_cpu(|cpu| (cpu.plan.vector_bytes, cpu.plan.pairs) = (32, true));
             }),
             case("vectors of 64 bytes", &one_llama, int8, &|c| {
-                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (64, false);
+                c.compiler.on_cpu(|cpu| (cpu.plan.vector_bytes, cpu.plan.pairs) = (64, false));
             }),
             case("vectors of 64 bytes and K formats", &llama, int8, &|c| {
-                (c.compiler.plan.vector_bytes, c.compiler.plan.pairs) = (64, false);
+                c.compiler.on_cpu(|cpu| (cpu.plan.vector_bytes, cpu.plan.pairs) = (64, false));
             }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
             case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
-            case("tuned", &one_llama, exact, &|c| c.compiler.tuned = Arc::new(c.other_plans())),
+            case("tuned", &one_llama, exact, &|c| {
+                let tuned = Arc::new(c.other_plans());
+                c.compiler.on_cpu(|cpu| cpu.tuned = tuned);
+            }),
         ]
     }
 
@@ -107,7 +110,7 @@ impl Case {
 
     /// Another plan for each kernel.
     fn other_plans(&self) -> Tuned {
-        let plan = &self.compiler.plan;
+        let plan = self.compiler.plan().expect("a CPU");
         let other = Setting::of(plan).neighbours(plan).into_iter().find(|s| s.on(plan).rows != plan.rows);
         let other = other.expect("another number of rows");
         Tuned(self.programs(&[]).1.into_iter().map(|key| (key, other)).collect())

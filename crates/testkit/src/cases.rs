@@ -5,8 +5,9 @@ pub mod graphs;
 pub mod programs;
 
 use compiler::cpu::plan::Plan;
+use compiler::gpu::Gpu;
 use compiler::program::BufferKind;
-use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, gpu};
+use compiler::{Builder, CompileError, Compiled, Machine, Numerics, Options, Tensor, compile, gpu};
 use ir::interp::kernel::{Buffers, Kernel};
 use ir::interp::{Bindings, Vars, evaluate};
 use ir::spec::check_kernel;
@@ -275,9 +276,9 @@ pub fn random_plan(r: &mut Random) -> Plan {
 }
 
 pub fn gpu_options(numerics: Numerics, plan: gpu::Plan) -> Options {
-    Options { gpu: Some(plan), ..Options::gpu(numerics) }
+    Options { machine: Machine::Gpu(Gpu(plan)), ..Options::gpu(numerics) }
 }
 
 pub fn options(numerics: Numerics, plan: Plan) -> Options {
-    Options { plan, ..Options::cpu(numerics, 64) }
+    Options::cpu(numerics, 64).with_cpu(|cpu| cpu.plan = plan)
 }

@@ -1,7 +1,7 @@
 //! Kernels for the cores of a CPU: which loops become lanes, which are unrolled, and how sums are accumulated.
 //!
 //! `cut` shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
-//! or a folder.
+//! or a folder. [`select`](mod@select) says which instructions compute what came out, and `render::c` writes them down.
 
 mod bf16_tile;
 pub(crate) mod cut;
@@ -10,6 +10,7 @@ mod hoisted_dequant;
 mod int_tile;
 mod panels;
 pub mod plan;
+pub(crate) mod select;
 pub mod tile;
 mod transposed_map;
 pub mod tuned;
@@ -18,23 +19,34 @@ mod vectors;
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
-use crate::render::c;
+use crate::render::{Unwritable, c};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use cut::Cuts;
 use ir::{Graph, Space};
 use plan::Plan;
+use std::sync::Arc;
 use tuned::Tuned;
 
-/// The cores of a CPU.
-pub(crate) struct Cpu<'a> {
-    pub(crate) plan: &'a Plan,
+/// The cores of a CPU, and how they are used.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    /// Widths and unrolling.
+    pub plan: Plan,
     /// Kernels that have a plan of their own.
-    pub(crate) tuned: &'a Tuned,
-    pub(crate) cuts: Cuts,
+    pub tuned: Arc<Tuned>,
+    /// How the tasks of a kernel are cut.
+    pub cuts: Cuts,
 }
 
-impl Target for Cpu<'_> {
+impl Cpu {
+    /// With vectors of this many bytes.
+    pub fn of_vectors(bytes: usize) -> Cpu {
+        Cpu { plan: Plan::of_vectors(bytes), tuned: Arc::default(), cuts: Cuts::Sized }
+    }
+}
+
+impl Target for Cpu {
     fn prelude(&self) -> &'static str {
         c::PRELUDE
     }
@@ -53,7 +65,7 @@ impl Target for Cpu<'_> {
 
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {
         match self.cuts {
-            Cuts::Sized => cut::choose_cut(g, s, group, self.plan),
+            Cuts::Sized => cut::choose_cut(g, s, group, &self.plan),
             Cuts::Random(seed) => cut::random_cut(g, s, group, seed),
         }
     }
@@ -67,12 +79,20 @@ impl Target for Cpu<'_> {
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, _: i64) -> (Body, bool) {
-        let own = self.tuned.plan(g, nest, self.plan);
-        (tile::tile(g, nest, own.as_ref().unwrap_or(self.plan)), own.is_some())
+        let own = self.tuned.plan(g, nest, &self.plan);
+        (tile::tile(g, nest, own.as_ref().unwrap_or(&self.plan)), own.is_some())
     }
 
-    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, _: usize, vars: &[String]) -> String {
-        c::kernel(g, symbol, body, vars)
+    fn render(
+        &self,
+        g: &mut Graph,
+        symbol: &str,
+        body: &Body,
+        _: usize,
+        vars: &[String],
+    ) -> Result<String, Unwritable> {
+        let selection = select::select(g, body.root, &self.plan);
+        c::kernel(g, symbol, body, &selection, vars)
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {

@@ -24,15 +24,16 @@ pub use plan::Plan;
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
-use crate::render::cuda;
+use crate::render::{Unwritable, cuda};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use ir::Graph;
 
 /// A GPU that is used by this plan.
-pub(crate) struct Gpu<'a>(pub(crate) &'a Plan);
+#[derive(Clone, Debug)]
+pub struct Gpu(pub Plan);
 
-impl Target for Gpu<'_> {
+impl Target for Gpu {
     fn prelude(&self) -> &'static str {
         cuda::PRELUDE
     }
@@ -50,7 +51,7 @@ impl Target for Gpu<'_> {
     }
 
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {
-        cut::cut(g, s, group, self.0)
+        cut::cut(g, s, group, &self.0)
     }
 
     fn joins_stages(&self) -> bool {
@@ -58,7 +59,7 @@ impl Target for Gpu<'_> {
     }
 
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64 {
-        nests.iter().map(|nest| threads::wanted(g, nest, self.0)).max().unwrap_or(1) * ir::WARP as i64
+        nests.iter().map(|nest| threads::wanted(g, nest, &self.0)).max().unwrap_or(1) * ir::WARP as i64
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {
@@ -66,7 +67,14 @@ impl Target for Gpu<'_> {
         (tile::tile(g, nest, &plan), false)
     }
 
-    fn render(&self, g: &mut Graph, symbol: &str, body: &Body, slots: usize, vars: &[String]) -> String {
+    fn render(
+        &self,
+        g: &mut Graph,
+        symbol: &str,
+        body: &Body,
+        slots: usize,
+        vars: &[String],
+    ) -> Result<String, Unwritable> {
         cuda::kernel(g, symbol, body, self.0.resident, slots, vars)
     }
 

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::program::memory::Layout;
 use crate::program::report::{origin, params, read_bytes, scope};
 use crate::program::{Count, Kernel, Launch, Program, Stage, Variable, products, reads};
+use crate::render::Unwritable;
 use crate::schedule::Schedule;
 use crate::schedule::roles::base;
 use crate::target::Target;
@@ -47,7 +48,7 @@ pub(crate) fn assemble(
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
     let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
     let (bodies, nests, known) = Default::default();
-    let mut a = Assembly { target: &*target, program, bodies, nests, known, weights };
+    let mut a = Assembly { target, program, bodies, nests, known, weights };
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
@@ -169,7 +170,7 @@ impl Assembly<'_> {
         }
         let number = self.bodies.len();
         let vars = &self.program.vars;
-        self.program.kernels.push(kernel_of(g, self.target, number, &nests, &body, tensors.len(), vars));
+        self.program.kernels.push(kernel_of(g, self.target, number, &nests, &body, tensors.len(), vars)?);
         self.bodies.push(body);
         self.nests.push((nests.len() == 1).then(|| nests[0].clone()));
         self.known.insert(key, number);
@@ -197,6 +198,9 @@ impl Assembly<'_> {
 }
 
 /// The kernel of this number in a program, with so many buffers.
+///
+/// # Errors
+/// What the language of the target has no words for.
 pub(crate) fn kernel_of(
     g: &mut Graph,
     target: &dyn Target,
@@ -205,11 +209,11 @@ pub(crate) fn kernel_of(
     body: &Body,
     slots: usize,
     vars: &[Variable],
-) -> Kernel {
+) -> Result<Kernel, Unwritable> {
     let symbol = symbol(g, number, nests, body);
     let vars: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
-    let source = target.render(g, &symbol, body, slots, &vars);
-    Kernel { symbol, source, geometry: target.geometry(g, body), ir: Some(Arc::new(g.extract(body.root))) }
+    let source = target.render(g, &symbol, body, slots, &vars)?;
+    Ok(Kernel { symbol, source, geometry: target.geometry(g, body), ir: Some(Arc::new(g.extract(body.root))) })
 }
 
 /// The name of a kernel: its number, and the path of the item that takes most of its work, a product if it has one.

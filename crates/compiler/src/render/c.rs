@@ -1,14 +1,14 @@
 //! C source of a kernel.
 //!
-//! One rule for each operation and for each instruction. Vectors are GCC/clang
-//! vector extensions; what those cannot say (integer dots, half floats, table
-//! look-ups) is a small inline function of the prelude with one body for each
-//! instruction set.
+//! Prints the instructions that were selected for each value. Vectors are
+//! GCC/clang vector extensions; what those cannot say (integer dots, half
+//! floats, table look-ups) is a small inline function of the prelude with one
+//! body for each instruction set.
 
+use crate::cpu::select::{Inst, Selection, register, type_name};
 use crate::kernel::body::Body;
-use crate::kernel::expression::collect_loads;
-use ir::{BinOp, Const, DType, Graph, Id, Node, Op, PRODUCT, ReduceOp, Space, Type, UnOp};
-use rustc_hash::FxHashMap;
+use crate::render::family::{Language, Renderer, Unwritable, buffer};
+use ir::{Const, DType, Graph, Id, Op, Space, Type};
 use std::fmt::Write;
 
 /// C text before every kernel.
@@ -19,9 +19,17 @@ pub(crate) const ALIGN: usize = 64;
 
 /// The function of a kernel. `vars` names the variables in the order of the
 /// `vars` argument.
-pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> String {
-    let mut r =
-        Renderer { vars: vars.to_vec(), out: String::new(), depth: 1, temps: 0, names: vec![FxHashMap::default()] };
+///
+/// # Errors
+/// What C has no words for.
+pub(crate) fn kernel(
+    g: &mut Graph,
+    symbol: &str,
+    body: &Body,
+    selection: &Selection,
+    vars: &[String],
+) -> Result<String, Unwritable> {
+    let mut r = Renderer::new(C { selection }, vars, 1);
     let mut head = String::new();
     let _ = writeln!(
         head,
@@ -31,7 +39,7 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     for s in &body.stashes {
         let Op::Buffer { slot, len, .. } = *g.op(*s) else { unreachable!() };
         let ty = g.dtype(*s);
-        let _ = writeln!(head, "  {0} *restrict s{slot} = ({0} *)((char *)scratch + {offset});", ctype(ty.into()));
+        let _ = writeln!(head, "  {0} *restrict s{slot} = ({0} *)((char *)scratch + {offset});", type_name(ty.into()));
         offset += (len * ty.bytes()).next_multiple_of(ALIGN);
     }
     let order = g.toposort(&[body.root]);
@@ -39,13 +47,16 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     for &id in &order {
         match *g.op(id) {
             Op::Acc(n) => {
-                let _ = writeln!(accs, "    {} a{n};", ctype(g.ty(id)));
+                let _ = writeln!(accs, "    {} a{n};", type_name(g.ty(id)));
             }
             Op::Buffer { slot, space, .. } if !space.is_scratch() => {
                 let (c, star) = if space.is_read_only() { ("const ", "i") } else { ("", "o") };
                 let ty = g.dtype(id);
-                let _ =
-                    writeln!(head, "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];", ctype(ty.into()));
+                let _ = writeln!(
+                    head,
+                    "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];",
+                    type_name(ty.into())
+                );
             }
             _ => {}
         }
@@ -56,498 +67,137 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, vars: &[String]) -> Stri
     }
     let task = order.iter().copied().find(|&id| matches!(g.op(id), Op::Range(_, ir::Axis::Task)));
     if let Some(t) = task {
-        r.names[0].insert(t, "task".into());
+        r.name(t, "task");
     }
-    r.statement(g, body.root);
+    r.statements(g, &[body.root]);
     let _ = writeln!(head, "  for (int64_t task = begin; task < end; task++) {{");
     head.push_str(&accs);
-    head.push_str(&r.out);
+    head.push_str(&r.finish()?);
     head.push_str("  }\n");
     if unit {
         head.push_str("  kl_product_end();\n");
     }
     head.push_str("  (void)vars; (void)scratch;\n}\n");
-    head
+    Ok(head)
 }
 
-fn ctype(t: Type) -> String {
-    let base = match t.base {
-        DType::Bool => "uint8_t",
-        DType::U8 => "uint8_t",
-        DType::I8 => "int8_t",
-        DType::U16 => "uint16_t",
-        DType::I16 => "int16_t",
-        DType::U32 => "uint32_t",
-        DType::I32 => "int32_t",
-        DType::Index => "int64_t",
-        DType::F16 => "kl_f16",
-        DType::BF16 => "kl_bf16",
-        DType::F32 => "float",
-    };
-    match (t.lanes, t.base) {
-        (1, _) => base.into(),
-        (n, DType::Bool) => format!("i8x{n}"),
-        (n, _) => format!("{}x{n}", t.base),
-    }
+/// C, and how the values of a kernel are computed in it.
+struct C<'s> {
+    selection: &'s Selection,
 }
 
-struct Renderer {
-    vars: Vec<String>,
-    out: String,
-    depth: usize,
-    temps: usize,
-    /// Names of values, one map for each open scope.
-    names: Vec<FxHashMap<Id, String>>,
-}
+impl Language for C<'_> {
+    const NAME: &'static str = "C";
+    const EXTENT: &'static str = "n";
+    const STORES_TOGETHER: bool = true;
+    const HOLDS_EACH: bool = false;
 
-impl Renderer {
-    fn line(&mut self, text: &str) {
-        for _ in 0..=self.depth {
-            self.out.push_str("  ");
-        }
-        self.out.push_str(text);
-        self.out.push('\n');
+    fn type_name(ty: Type) -> String {
+        type_name(ty)
     }
 
-    /// A block of C; what is named inside is unknown behind it.
-    fn scope(&mut self, head: &str, body: impl FnOnce(&mut Self)) {
-        self.line(&format!("{head}{{"));
-        self.depth += 1;
-        self.names.push(FxHashMap::default());
-        body(self);
-        self.names.pop();
-        self.depth -= 1;
-        self.line("}");
+    fn type_of(g: &mut Graph, id: Id) -> String {
+        type_name(register(g, id))
     }
 
-    /// Has the values named so far in the innermost scope computed again.
-    fn forget(&mut self) {
-        self.names.last_mut().expect("a scope").clear();
+    fn tag(ty: DType) -> String {
+        ty.to_string()
     }
 
-    /// Statements one after another. Stores that follow each other compute their values together, so that what they
-    /// share is computed once, as long as none of them reads what another one writes.
-    fn statements(&mut self, g: &mut Graph, list: &[Id]) {
-        let mut rest = list;
-        while let Some((&first, others)) = rest.split_first() {
-            let run = independent_stores(g, rest);
-            if run < 2 {
-                self.statement(g, first);
-                rest = others;
-                continue;
-            }
-            let (together, others) = rest.split_at(run);
-            self.scope("", |r| {
-                let stores: Vec<String> = together.iter().map(|&s| r.store(g, s)).collect();
-                stores.iter().for_each(|text| r.line(text));
-            });
-            rest = others;
-        }
+    fn constant(c: Const, ty: DType) -> String {
+        constant(c, ty)
     }
 
-    /// The line that stores a value, which is computed before it.
-    fn store(&mut self, g: &mut Graph, id: Id) -> String {
-        let [buffer, index, value] = g.src(id)[..3] else { panic!("a store without a value") };
-        let at = self.value(g, index);
-        let v = self.value(g, value);
-        let b = self.buffer(g, buffer);
-        let ty = g.ty(value);
-        match (ty.lanes, ty.base) {
-            (1, _) => format!("{b}[{at}] = {v};"),
-            (n, DType::Bool) => {
-                format!("kl_store_i8x{n}({b} + {at}, -{});", widen_mask(&v, mask_bits(g, value), 8, n))
-            }
-            _ => format!("kl_store_{}({b} + {at}, {v});", ctype(ty)),
-        }
+    fn variable(_: &mut Graph, _: Id, number: usize) -> String {
+        format!("vars[{number}]")
     }
 
-    fn statement(&mut self, g: &mut Graph, id: Id) {
-        let src = g.src(id).to_vec();
-        match g.op(id).clone() {
-            Op::Block => self.statements(g, &src),
-            Op::Loop => {
-                let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
-                self.scope("", |r| {
-                    let extent = r.value(g, g.src(src[0])[0]);
-                    r.line(&format!("const int64_t n{n} = {extent};"));
-                    // The body may store to what the extent was loaded from.
-                    r.forget();
-                    r.scope(&format!("for (int64_t r{n} = 0; r{n} < n{n}; r{n}++) "), |r| r.statements(g, &src[1..]));
-                });
-            }
-            Op::If => self.scope("", |r| {
-                let c = r.value(g, src[0]);
-                r.forget();
-                r.scope(&format!("if ({c}) "), |r| r.statements(g, &src[1..]));
-            }),
-            Op::Set => self.scope("", |r| {
-                let values: Vec<(Id, String)> = src.chunks(2).map(|p| (p[0], r.value(g, p[1]))).collect();
-                // Accumulators that other values read are written last.
-                let held: Vec<(Id, String)> = values
-                    .into_iter()
-                    .map(|(a, v)| {
-                        let t = r.temp();
-                        let text = format!("const {} {t} = {v};", ctype(g.ty(a)));
-                        r.line(&text);
-                        (a, t)
-                    })
-                    .collect();
-                for (a, t) in held {
-                    let Op::Acc(n) = *g.op(a) else { panic!("set of no accumulator") };
-                    r.line(&format!("a{n} = {t};"));
-                }
-            }),
-            Op::Store if *g.op(src[2]) == Op::Product => self.scope("", |r| {
-                let sources = g.src(src[2]).to_vec();
-                let places: Vec<String> = sources
-                    .iter()
-                    .map(|&load| {
-                        let (buffer, at) = (g.src(load)[0], g.src(load)[1]);
-                        let at = r.value(g, at);
-                        format!("{} + {at}", r.buffer(g, buffer))
-                    })
-                    .collect();
-                let steps = usize::from(g.ty(sources[1]).lanes) / (PRODUCT * PRODUCT);
-                r.line(&format!("kl_product({}, {steps});", places.join(", ")));
-            }),
-            Op::Store => self.scope("", |r| {
-                let text = r.store(g, id);
-                r.line(&text);
-            }),
-            Op::Prefetch(level) => self.scope("", |r| {
-                let at = r.value(g, src[1]);
-                let b = r.buffer(g, src[0]);
-                // To read, with a locality of 3 for the nearest cache.
-                r.line(&format!("__builtin_prefetch({b} + {at}, 0, {});", 4 - level));
-            }),
-            op => panic!("{op:?} is no statement"),
-        }
+    fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
+        let text = r.selected(g, id);
+        r.hold(&Self::type_of(g, id), &text)
     }
 
-    fn buffer(&self, g: &Graph, id: Id) -> String {
-        let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
-        match space {
-            Space::Task | Space::Shared => format!("s{slot}"),
-            Space::Input | Space::Weight => format!("i{slot}_{}", g.dtype(id)),
-            Space::Output => format!("o{slot}_{}", g.dtype(id)),
-        }
+    fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
+        format!("{};", r.selected(g, id))
     }
 
-    fn temp(&mut self) -> String {
-        self.temps += 1;
-        format!("t{}", self.temps)
-    }
-
-    fn known(&self, id: Id) -> Option<String> {
-        self.names.iter().rev().find_map(|m| m.get(&id).cloned())
-    }
-
-    /// The C expression of a value; anything that is not a leaf becomes a named
-    /// temporary of the innermost scope, so that it is computed once.
-    fn value(&mut self, g: &mut Graph, id: Id) -> String {
-        if let Some(n) = self.known(id) {
-            return n;
-        }
-        let ty = g.ty(id);
-        let n = g.node(id).clone();
-        let text = match &n.op {
-            Op::Const(c) => return constant(*c, ty.base),
-            Op::Acc(k) => return format!("a{k}"),
-            Op::Var { name, .. } => {
-                let i = self.vars.iter().position(|v| v == name).expect("a declared variable");
-                return format!("vars[{i}]");
-            }
-            Op::Range(k, _) => return format!("r{k}"),
-            Op::Lanes(all) => {
-                let lane = |c: &Const| if ty.base == DType::Bool { Const::Int(-c.as_int()) } else { *c };
-                let v: Vec<String> = all.iter().map(|c| constant(lane(c), ty.base)).collect();
-                format!("({}){{{}}}", ctype(ty), v.join(", "))
-            }
-            Op::Load => {
-                let at = self.value(g, n.src[1]);
-                let b = self.buffer(g, n.src[0]);
-                if ty.base == DType::Bool && ty.lanes > 1 {
-                    return self.name(g, id, format!("-kl_load_i8x{}({b} + {at})", ty.lanes));
-                }
-                let raw = g.dtype(n.src[0]) != ty.base;
-                if ty.lanes == 1 && !raw { format!("{b}[{at}]") } else { format!("kl_load_{}({b} + {at})", loader(ty)) }
-            }
-            Op::Unary(op) => {
-                let a = self.value(g, n.src[0]);
-                unary(*op, ty, &a, mask_bits(g, id))
-            }
-            Op::Binary(op) => {
-                let a = self.value(g, n.src[0]);
-                if let Some(text) = shifted_bytes(g, *op, &n, &a) {
-                    return self.name(g, id, text);
-                }
-                let b = self.value(g, n.src[1]);
-                let (ma, mb) = (mask_bits(g, n.src[0]), mask_bits(g, n.src[1]));
-                let b = if ma != mb { widen_mask(&b, mb, ma, ty.lanes) } else { b };
-                let natural =
-                    matches!(op, BinOp::Div | BinOp::Mod) && ty.base.is_int() && ir::index::bounds(g, n.src[0]).0 >= 0;
-                if natural {
-                    format!("({a} {} {b})", if *op == BinOp::Div { "/" } else { "%" })
-                } else {
-                    binary(*op, g.ty(n.src[0]), &a, &b)
-                }
-            }
-            Op::Where => {
-                let c = self.value(g, n.src[0]);
-                if ty.lanes == 1 {
-                    let a = self.value(g, n.src[1]);
-                    let b = self.value(g, n.src[2]);
-                    format!("({c} ? {a} : {b})")
-                } else {
-                    let a = self.lane_value(g, n.src[1]);
-                    let b = self.lane_value(g, n.src[2]);
-                    let bits = mask_bits(g, n.src[0]);
-                    let c = widen_mask(&c, bits, ty.base.bytes() * 8, ty.lanes);
-                    format!("kl_select_{}({c}, {a}, {b})", ctype(ty))
-                }
-            }
-            Op::Cast => {
-                let from = g.ty(n.src[0]);
-                if ty.base == DType::I32
-                    && let Some(wide) = self.low_half(g, n.src[0])
-                {
-                    format!("kl_words_low_{}({wide})", ctype(low_half_of(from)))
-                } else {
-                    let a = self.value(g, n.src[0]);
-                    cast(from, ty, &a, mask_bits(g, n.src[0]))
-                }
-            }
-            Op::Splat => {
-                let of_half = |g: &Graph, id: Id| *g.op(id) == Op::Cast && g.ty(g.src(id)[0]) == DType::F16.into();
-                if ty == Type::vector(DType::F32, 8) && of_half(g, n.src[0]) {
-                    let half = self.value(g, g.src(n.src[0])[0]);
-                    format!("kl_splat_from_f16_8({half})")
-                } else {
-                    let a = self.value(g, n.src[0]);
-                    match ty.base {
-                        DType::Bool => format!("kl_splat_i8x{}(-{a})", ty.lanes),
-                        _ => format!("kl_splat_{}({a})", ctype(ty)),
-                    }
-                }
-            }
-            Op::Shuffle(map) => self.shuffle(g, ty, n.src[0], map),
-            Op::Join => self.join(g, ty, &n.src),
-            Op::Dot4 => {
-                let s = self.value(g, n.src[0]);
-                let a = self.value(g, n.src[1]);
-                let b = self.value(g, n.src[2]);
-                format!("kl_dot_{}({s}, {a}, {b})", ty.lanes)
-            }
-            Op::Dot2 => {
-                let [s, a, b] = [0, 1, 2].map(|i| self.value(g, n.src[i]));
-                format!("kl_dot2_{}({s}, {a}, {b})", ctype(ty))
-            }
-            Op::Across(op) => {
-                let a = self.value(g, n.src[0]);
-                let name = if *op == ReduceOp::Sum { "sum" } else { "max" };
-                format!("kl_{name}_{}({a})", ctype(g.ty(n.src[0])))
-            }
-            Op::Lookup => {
-                let Op::Lanes(table) = g.op(n.src[0]).clone() else { panic!("a constant table") };
-                let i = self.value(g, n.src[1]);
-                let t: Vec<String> = table.iter().map(|c| constant(*c, ty.base)).collect();
-                if ty.lanes == 1 {
-                    format!("((const uint8_t[16]){{{}}})[{i}]", t.join(", "))
-                } else {
-                    format!("kl_lookup_{}((u8x16){{{}}}, {i})", ty.lanes, t.join(", "))
-                }
-            }
-            op => panic!("{op:?} is no expression"),
-        };
-        self.name(g, id, text)
-    }
-
-    /// As [`Renderer::value`], for lanes of a vector: truth values are 0 or -1, in bytes.
-    fn lane_value(&mut self, g: &mut Graph, id: Id) -> String {
-        let v = self.value(g, id);
-        match g.ty(id) {
-            Type { base: DType::Bool, lanes: 1 } => format!("-{v}"),
-            Type { base: DType::Bool, lanes } => widen_mask(&v, mask_bits(g, id), 8, lanes),
-            _ => v,
-        }
-    }
-
-    /// Gives an expression a name in the innermost scope.
-    fn name(&mut self, g: &Graph, id: Id, text: String) -> String {
-        let t = self.temp();
-        let line = format!("const {} {t} = {text};", ctype_of(g, id));
-        self.line(&line);
-        self.names.last_mut().unwrap().insert(id, t.clone());
-        t
-    }
-
-    fn shuffle(&mut self, g: &mut Graph, ty: Type, src: Id, map: &[u16]) -> String {
-        // One instruction takes lanes of two vectors.
-        let halves = match g.op(src) {
-            Op::Join if g.src(src).len() == 2 && g.ty(g.src(src)[0]) == ty && g.ty(g.src(src)[1]) == ty => {
-                g.src(src).to_vec()
-            }
-            _ => vec![src; 2],
-        };
-        let (a, b) = (self.value(g, halves[0]), self.value(g, halves[1]));
-        let lanes = g.ty(halves[0]).lanes;
-        // Bytes that stay together by fours are words, and so are halves that do by twos.
-        let per = 4 / ty.base.bytes().min(4) as u16;
-        let together =
-            |c: &[u16]| c.len() == per.into() && c[0].is_multiple_of(per) && c.windows(2).all(|w| w[1] == w[0] + 1);
-        if per == 1 || !map.chunks(per.into()).all(together) {
-            return self.permute(ty, [a, b], lanes, map);
-        }
-        let words = Type::vector(DType::U32, usize::from(ty.lanes / per));
-        if lanes == per {
-            return format!("(({})kl_splat_{}(kl_load_u32(&{a})))", ctype(ty), ctype(words));
-        }
-        let map: Vec<u16> = map.iter().step_by(per.into()).map(|m| m / per).collect();
-        // Two words of one vector and two of the other are one instruction, which gcc knows of floats only.
-        let two_of_each =
-            |(i, m): (usize, &u16)| (m / (lanes / per), m % (lanes / per) / 4) == (i as u16 % 4 / 2, i as u16 / 4);
-        let word = if map.iter().enumerate().all(two_of_each) { "f32" } else { "u32" };
-        let sources = [a, b].map(|v| format!("({word}x{}){v}", lanes / per));
-        format!("(({}){})", ctype(ty), self.permute(words, sources, lanes / per, &map))
-    }
-
-    /// Eight bytes that are shuffled, as the lower half of sixteen: a compiler clears what lies above eight.
-    fn low_half(&mut self, g: &mut Graph, id: Id) -> Option<String> {
-        let ty = g.ty(id);
-        match g.op(id).clone() {
-            Op::Shuffle(map) if ty.base.bytes() == 1 && ty.lanes == 8 => {
-                let src = g.src(id)[0];
-                if g.ty(src) == low_half_of(ty) && map.iter().enumerate().all(|(i, m)| i == usize::from(*m)) {
-                    return Some(self.value(g, src));
-                }
-                Some(self.shuffle(g, low_half_of(ty), src, &[&map[..], &map[..]].concat()))
-            }
-            _ => None,
-        }
-    }
-
-    /// Lanes of two vectors of `lanes` each. A compiler goes through memory where the result is wider than they are, so
-    /// the source is widened first.
-    fn permute(&mut self, ty: Type, [a, b]: [String; 2], lanes: u16, map: &[u16]) -> String {
-        if lanes >= ty.lanes {
-            return shuffle(&a, &b, map);
-        }
-        // Bytes find a copy of a source of 16 in their own part of a register.
-        let copies = ty.base.bytes() == 1 && lanes == 16;
-        let mut wide = a;
-        let mut n = lanes;
-        while n < ty.lanes {
-            n *= 2;
-            let to = ctype(Type::vector(ty.base, n.into()));
-            let t = self.temp();
-            let text = if copies { format!("kl_join_{to}({wide}, {wide})") } else { format!("kl_twice_{to}({wide})") };
-            self.line(&format!("const {to} {t} = {text};"));
-            wide = t;
-        }
-        let own = |(i, m): (usize, &u16)| if copies { i as u16 / 16 * 16 + m } else { *m };
-        let map: Vec<u16> = map.iter().enumerate().map(own).collect();
-        shuffle(&wide, &wide, &map)
-    }
-
-    fn join(&mut self, g: &mut Graph, ty: Type, src: &[Id]) -> String {
-        if let [a, b] = *src
-            && ty == Type::vector(DType::BF16, 32)
-            && [a, b].iter().all(|&s| *g.op(s) == Op::Cast && g.ty(g.src(s)[0]) == Type::vector(DType::F32, 16))
-        {
-            // One instruction rounds both halves.
-            let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
-            return format!("kl_round_bf16x32({low}, {high})");
-        }
-        if let [a, b] = *src
-            && g.ty(a) == g.ty(b)
-        {
-            if let (Some(low), Some(high)) = (self.low_half(g, a), self.low_half(g, b)) {
-                return format!("kl_join_low_{}({low}, {high})", ctype(ty));
-            }
-            if *g.op(a) == Op::Splat && *g.op(b) == Op::Splat && ty == Type::vector(DType::F16, 16) {
-                let (low, high) = (self.value(g, g.src(a)[0]), self.value(g, g.src(b)[0]));
-                return format!("kl_splats_{}({low}, {high})", ctype(ty));
-            }
-        }
-        let parts: Vec<(Type, String)> = src.iter().map(|&s| (g.ty(s), self.lane_value(g, s))).collect();
-        if parts.iter().all(|p| p.0.lanes == 1) {
-            let v: Vec<String> = parts.into_iter().map(|p| p.1).collect();
-            return format!("({}){{{}}}", ctype(ty), v.join(", "));
-        }
-        // Pairs of equal width, then pairs of those.
-        let mut level = parts;
-        while level.len() > 1 {
-            let mut next = vec![];
-            let mut it = level.into_iter().peekable();
-            while let Some(a) = it.next() {
-                match it.peek() {
-                    Some(b) if b.0 == a.0 => {
-                        let b = it.next().unwrap();
-                        let wide = Type::vector(ty.base, 2 * a.0.lanes as usize);
-                        let text = if a.0.lanes == 1 {
-                            format!("({}){{{}, {}}}", ctype(wide), a.1, b.1)
-                        } else {
-                            format!("kl_join_{}({}, {})", ctype(wide), a.1, b.1)
-                        };
-                        next.push((wide, text));
-                    }
-                    _ => next.push(a),
-                }
-            }
-            if next.len() > 1 && next.windows(2).all(|w| w[0].0 != w[1].0) {
-                // Unequal widths: through memory.
-                let mut s = format!("({{ {} v; ", ctype(ty));
-                let mut off = 0;
-                for (t, text) in &next {
-                    let _ = write!(s, "{{ {} p = {text}; memcpy((char *)&v + {off}, &p, sizeof p); }} ", ctype(*t));
-                    off += t.bytes();
-                }
-                s.push_str("v; })");
-                return s;
-            }
-            level = next;
-        }
-        level.pop().unwrap().1
+    fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) {
+        r.scope("", |r| {
+            let text = r.selected(g, id);
+            r.line(&format!("{text};"));
+        });
     }
 }
 
-/// Of whose lower half vectors of eight bytes are made.
-fn low_half_of(ty: Type) -> Type {
-    Type::vector(ty.base, 16)
-}
-
-/// The C type of a value; masks are vectors of signed integers.
-fn ctype_of(g: &Graph, id: Id) -> String {
-    let ty = g.ty(id);
-    if ty.base == DType::Bool && ty.lanes > 1 {
-        return format!("i{}x{}", mask_bits(g, id), ty.lanes);
+impl Renderer<'_, C<'_>> {
+    fn selected(&mut self, g: &mut Graph, id: Id) -> String {
+        match self.language.selection.get(&id) {
+            Some(inst) => self.inst(g, inst),
+            None => self.unknown(g, id),
+        }
     }
-    ctype(ty)
-}
 
-/// Width of the lanes of a vector of truth values.
-fn mask_bits(g: &Graph, id: Id) -> usize {
-    if g.dtype(id) != DType::Bool || g.ty(id).lanes == 1 {
-        return 8;
+    fn inst(&mut self, g: &mut Graph, inst: &Inst) -> String {
+        match inst {
+            Inst::Value(id) => self.value(g, *id),
+            Inst::Number(c, ty) => constant(*c, *ty),
+            Inst::Call(name, operands) => format!("{name}({})", self.list(g, operands)),
+            Inst::Prefix(sign, a) => format!("{sign}{}", self.inst(g, a)),
+            Inst::Infix(a, sign, b) => {
+                let a = self.inst(g, a);
+                format!("{a} {sign} {}", self.inst(g, b))
+            }
+            Inst::Grouped(a) => format!("({})", self.inst(g, a)),
+            Inst::Pick(operands) => {
+                let [c, a, b] = operands.each_ref().map(|inst| self.inst(g, inst));
+                format!("({c} ? {a} : {b})")
+            }
+            Inst::Cast(ty, a) => format!("({}){}", type_name(*ty), self.inst(g, a)),
+            Inst::Convert(ty, a) => format!("__builtin_convertvector({}, {})", self.inst(g, a), type_name(*ty)),
+            Inst::Shuffle(sources, map) => {
+                let map: Vec<String> = map.iter().map(u16::to_string).collect();
+                format!("__builtin_shufflevector({}, {})", self.list(g, &**sources), map.join(", "))
+            }
+            Inst::Lanes(ty, lanes) => format!("({}){{{}}}", type_name(*ty), self.list(g, lanes)),
+            Inst::Parts(ty, parts) => {
+                let mut text = format!("({{ {} v; ", type_name(*ty));
+                let mut at = 0;
+                for (ty, part) in parts {
+                    let (name, part) = (type_name(*ty), self.inst(g, part));
+                    let _ = write!(text, "{{ {name} p = {part}; memcpy((char *)&v + {at}, &p, sizeof p); }} ");
+                    at += ty.bytes();
+                }
+                text + "v; })"
+            }
+            Inst::Entry(table, at) => {
+                let table: Vec<String> = table.iter().map(|c| constant(*c, DType::U8)).collect();
+                format!("((const uint8_t[16]){{{}}})[{}]", table.join(", "), self.inst(g, at))
+            }
+            Inst::Element(of, at) => {
+                let at = self.value(g, *at);
+                format!("{}[{at}]", buffer::<C>(g, *of))
+            }
+            Inst::Address(of, at) => {
+                let at = self.value(g, *at);
+                format!("{} + {at}", buffer::<C>(g, *of))
+            }
+            Inst::Held(ty, a) => {
+                let text = self.inst(g, a);
+                self.hold(&type_name(*ty), &text)
+            }
+        }
     }
-    match g.op(id) {
-        Op::Binary(BinOp::Lt | BinOp::Eq) => g.dtype(g.src(id)[0]).bytes() * 8,
-        Op::Binary(_) | Op::Unary(_) => mask_bits(g, g.src(id)[0]),
-        _ => 8,
-    }
-}
 
-fn widen_mask(text: &str, from: usize, to: usize, lanes: u16) -> String {
-    match (from, to) {
-        _ if from == to => text.into(),
-        (8, 32) => format!("kl_words_i8x{lanes}({text})"),
-        (32, 8) => format!("kl_bytes_i8x{lanes}({text})"),
-        _ => format!("__builtin_convertvector({text}, i{to}x{lanes})"),
+    /// Operands one after another; one that is there twice is computed once.
+    fn list(&mut self, g: &mut Graph, operands: &[Inst]) -> String {
+        let mut texts: Vec<String> = vec![];
+        for (i, operand) in operands.iter().enumerate() {
+            let before = operands[..i].iter().position(|other| matches!(other, Inst::Held(..)) && other == operand);
+            let text = before.map_or_else(|| self.inst(g, operand), |at| texts[at].clone());
+            texts.push(text);
+        }
+        texts.join(", ")
     }
-}
-
-fn loader(t: Type) -> String {
-    if t.lanes == 1 { format!("{}", t.base) } else { ctype(t) }
 }
 
 fn constant(c: Const, ty: DType) -> String {
@@ -569,158 +219,4 @@ fn constant(c: Const, ty: DType) -> String {
         }
         (c, false) => format!("{}", c.as_int()),
     }
-}
-
-fn unary(op: UnOp, ty: Type, a: &str, mask: usize) -> String {
-    let suffix = if ty.lanes == 1 { String::new() } else { format!("_{}", ty.lanes) };
-    match op {
-        UnOp::Neg => format!("(-{a})"),
-        UnOp::Not if ty.lanes == 1 => format!("(!{a})"),
-        UnOp::Not => {
-            let _ = mask;
-            format!("(~{a})")
-        }
-        UnOp::Recip => format!("(1.0f / {a})"),
-        UnOp::Exp => format!("kl_exp{suffix}({a})"),
-        UnOp::Exp2 => format!("kl_exp2{suffix}({a})"),
-        UnOp::Sqrt => format!("kl_sqrt{suffix}({a})"),
-        UnOp::Rsqrt => format!("(1.0f / kl_sqrt{suffix}({a}))"),
-        UnOp::Sin => format!("kl_sin{suffix}({a})"),
-        UnOp::Cos => format!("kl_cos{suffix}({a})"),
-        UnOp::Abs => format!("kl_abs{suffix}({a})"),
-        UnOp::Round => format!("kl_round{suffix}({a})"),
-    }
-}
-
-/// A vector of bytes `a` with each of them shifted by the same known amount.
-fn shifted_bytes(g: &Graph, op: BinOp, n: &Node, a: &str) -> Option<String> {
-    let name = match op {
-        BinOp::Shl => "shl",
-        BinOp::Shr => "shr",
-        _ => return None,
-    };
-    if n.ty.base != DType::U8 || n.ty.lanes < 4 {
-        return None;
-    }
-    if let Some(by) = g.every_lane(n.src[1]) {
-        return (1..8).contains(&by).then(|| format!("kl_{name}_{}({a}, {by})", ctype(n.ty)));
-    }
-    // Other amounts in each four: words are shifted, and what comes from the next byte is cut off.
-    let Op::Lanes(amounts) = g.op(n.src[1]) else { return None };
-    let amounts: Vec<i64> = amounts.iter().map(|c| c.as_int()).collect();
-    let fours = amounts.chunks(4).all(|four| four.len() == 4 && four.iter().all(|by| *by == four[0]));
-    if !fours || !amounts.iter().all(|by| (0..8).contains(by)) {
-        return None;
-    }
-    let list = |values: &mut dyn Iterator<Item = i64>| values.map(|v| v.to_string()).collect::<Vec<_>>().join(", ");
-    let words = ctype(Type::vector(DType::U32, usize::from(n.ty.lanes / 4)));
-    let (sign, cut): (_, fn(&i64) -> i64) =
-        if op == BinOp::Shl { ("<<", |by| 255 << by & 255) } else { (">>", |by| 255 >> by) };
-    let by = list(&mut amounts.iter().step_by(4).copied());
-    let mask = list(&mut amounts.iter().map(cut));
-    let ty = ctype(n.ty);
-    Some(format!("(({ty})(({words}){a} {sign} ({words}){{{by}}}) & ({ty}){{{mask}}})"))
-}
-
-fn binary(op: BinOp, ty: Type, a: &str, b: &str) -> String {
-    let float = ty.base.is_float();
-    let narrow = |s: String| {
-        if ty.lanes == 1 && ty.base.bytes() < 4 && ty.base != DType::Bool {
-            format!("({})({s})", ctype(ty))
-        } else {
-            format!("({s})")
-        }
-    };
-    match op {
-        BinOp::Add => narrow(format!("{a} + {b}")),
-        BinOp::Sub => narrow(format!("{a} - {b}")),
-        BinOp::Mul => narrow(format!("{a} * {b}")),
-        BinOp::Div if float => format!("({a} / {b})"),
-        BinOp::Div | BinOp::Mod => {
-            let name = if op == BinOp::Div { "div" } else { "mod" };
-            let suffix = if ty.lanes == 1 { String::new() } else { format!("_{}", ctype(ty)) };
-            format!("kl_{name}{suffix}({a}, {b})")
-        }
-        BinOp::Min | BinOp::Max => {
-            let name = if op == BinOp::Min { "min" } else { "max" };
-            match (float, ty.lanes) {
-                (true, 1) => format!("kl_{name}({a}, {b})"),
-                (true, n) => format!("kl_{name}_f32_{n}({a}, {b})"),
-                (false, 1) => format!("({a} {} {b} ? {a} : {b})", if op == BinOp::Min { "<" } else { ">" }),
-                (false, n) => format!("kl_{name}_{}x{n}({a}, {b})", ty.base),
-            }
-        }
-        BinOp::And => narrow(format!("{a} & {b}")),
-        BinOp::Or => narrow(format!("{a} | {b}")),
-        BinOp::Xor => narrow(format!("{a} ^ {b}")),
-        BinOp::Shl => narrow(format!("{a} << {b}")),
-        BinOp::Shr => narrow(format!("{a} >> {b}")),
-        BinOp::Lt => format!("({a} < {b})"),
-        BinOp::Eq => format!("({a} == {b})"),
-    }
-}
-
-/// How many of the first statements are stores that may compute their values together.
-fn independent_stores(g: &Graph, list: &[Id]) -> usize {
-    let place = |buffer: Id| match *g.op(buffer) {
-        Op::Buffer { slot, space, .. } => (slot, space),
-        _ => panic!("not a buffer"),
-    };
-    let mut written = vec![];
-    for (n, &s) in list.iter().enumerate() {
-        let src = g.src(s);
-        if *g.op(s) != Op::Store || *g.op(src[2]) == Op::Product {
-            return n;
-        }
-        let mut loads = vec![];
-        src[1..].iter().for_each(|&e| collect_loads(g, e, &mut loads));
-        if loads.iter().any(|&l| written.contains(&place(g.src(l)[0]))) {
-            return n;
-        }
-        written.push(place(src[0]));
-    }
-    list.len()
-}
-
-fn cast(from: Type, to: Type, a: &str, mask: usize) -> String {
-    let half = |d: DType| matches!(d, DType::F16 | DType::BF16);
-    let byte = |d: DType| matches!(d, DType::U8 | DType::I8);
-    if to.lanes == 1 {
-        return match (from.base, to.base) {
-            (f, DType::F32) if half(f) => format!("kl_from_{f}({a})"),
-            (DType::F32, t) if half(t) => format!("kl_to_{t}({a})"),
-            (DType::F32, t) if t.is_int() => format!("({})kl_to_int({a})", ctype(to)),
-            _ => format!("({}){a}", ctype(to)),
-        };
-    }
-    let n = to.lanes;
-    match (from.base, to.base) {
-        (DType::Bool, t) => {
-            let bits = t.bytes() * 8;
-            let m = widen_mask(a, mask, bits, n);
-            if t.is_float() {
-                format!("__builtin_convertvector(-{m}, f32x{n})")
-            } else {
-                format!("(({})(-{m}))", ctype(to))
-            }
-        }
-        (f, DType::F32) if half(f) => format!("kl_from_{f}_{n}({a})"),
-        (DType::F32, t) if half(t) => format!("kl_to_{t}_{n}({a})"),
-        (DType::F32, t) if byte(t) => format!("kl_bytes_{}(kl_to_int_{n}({a}))", ctype(to)),
-        (DType::F32, t) if t.bytes() < 4 => format!("__builtin_convertvector(kl_to_int_{n}({a}), {})", ctype(to)),
-        (f, DType::F32) if byte(f) => format!("__builtin_convertvector(kl_words_{f}x{n}({a}), f32x{n})"),
-        (f, DType::I32) if byte(f) => format!("kl_words_{f}x{n}({a})"),
-        (DType::I32, t) if byte(t) => format!("kl_bytes_{}({a})", ctype(to)),
-        (DType::F32, DType::I32) => format!("kl_to_int_{n}({a})"),
-        // In one step, gcc converts lane by lane.
-        (t, DType::F32) if t.is_int() && t.bytes() < 4 => {
-            format!("__builtin_convertvector(__builtin_convertvector({a}, i32x{n}), f32x{n})")
-        }
-        _ => format!("__builtin_convertvector({a}, {})", ctype(to)),
-    }
-}
-
-fn shuffle(a: &str, b: &str, map: &[u16]) -> String {
-    let list: Vec<String> = map.iter().map(|m| m.to_string()).collect();
-    format!("__builtin_shufflevector({a}, {b}, {})", list.join(", "))
 }

@@ -7,8 +7,9 @@
 use crate::gpu::align::alignment;
 use crate::kernel::body::Body;
 use crate::program::Geometry;
+use crate::render::family::{Language, Renderer, Unwritable, buffer, is_promoted, sign};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, WARP, index};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::fmt::Write;
 
 /// Text before every kernel.
@@ -36,7 +37,17 @@ fn waits(g: &Graph, body: &Body) -> bool {
 
 /// The function of a kernel with `slots` buffers, of which `resident` blocks share a multiprocessor. `vars` names the
 /// variables in the order of the parameters.
-pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, resident: usize, slots: usize, vars: &[String]) -> String {
+///
+/// # Errors
+/// What CUDA has no words for.
+pub fn kernel(
+    g: &mut Graph,
+    symbol: &str,
+    body: &Body,
+    resident: usize,
+    slots: usize,
+    vars: &[String],
+) -> Result<String, Unwritable> {
     let size = geometry(g, body);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {resident}) {symbol}(", size.threads);
     // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
@@ -48,22 +59,21 @@ pub fn kernel(g: &mut Graph, symbol: &str, body: &Body, resident: usize, slots: 
     if size.shared_bytes > 0 {
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
-    let mut r = Renderer { vars, out: head, depth: 0, temps: 0, names: vec![FxHashMap::default()] };
+    let mut r = Renderer::new(Cuda, vars, 0);
     r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};"));
     let parts = body.parts(g);
-    let Some(((last, of_last), before)) = parts.split_last() else { return r.out };
+    let Some(((last, of_last), before)) = parts.split_last() else { return r.finish() };
     for (i, (part, stashes)) in before.iter().enumerate() {
         let tasks = task_range(g, *part).map(|range| g.src(range)[0]);
         let n = tasks.map_or("1".into(), |n| r.value(g, n));
         r.line(&format!("const int end{i} = {}{n};", if i > 0 { format!("end{} + ", i - 1) } else { String::new() }));
-        r.open(&format!("if (block < end{i}) {{"));
-        r.part(g, *part, stashes, size.scratch_bytes, alone, i);
-        r.line("return;");
-        r.close();
+        r.scope(&format!("if (block < end{i}) "), |r| {
+            r.part(g, *part, stashes, size.scratch_bytes, alone, i);
+            r.line("return;");
+        });
     }
     r.part(g, *last, of_last, size.scratch_bytes, alone, before.len());
-    r.out.push_str("}\n");
-    r.out
+    Ok(format!("{head}{}}}\n", r.finish()?))
 }
 
 fn task_range(g: &Graph, root: Id) -> Option<Id> {
@@ -101,32 +111,86 @@ fn words(values: &[Const]) -> Vec<String> {
     values.chunks(4).map(|four| format!("{:#010x}u", word(four))).collect()
 }
 
-struct Renderer<'a> {
-    vars: &'a [String],
-    out: String,
-    depth: usize,
-    temps: usize,
-    /// Names of values, one map for each open scope.
-    names: Vec<FxHashMap<Id, String>>,
+struct Cuda;
+
+impl Language for Cuda {
+    const NAME: &'static str = "CUDA";
+    const EXTENT: &'static str = "e";
+    const STORES_TOGETHER: bool = false;
+    const HOLDS_EACH: bool = true;
+
+    fn type_name(ty: Type) -> String {
+        ctype(ty)
+    }
+
+    /// An index is narrow if its bounds are.
+    fn type_of(g: &mut Graph, id: Id) -> String {
+        match g.ty(id) {
+            Type { base: DType::Index, lanes: 1 } => if narrow(g, id) { "int" } else { "i64" }.into(),
+            Type { base: DType::Bool, lanes: 1 } => "bool".into(),
+            ty => ctype(ty),
+        }
+    }
+
+    fn tag(ty: DType) -> String {
+        scalar(ty).into()
+    }
+
+    fn constant(c: Const, ty: DType) -> String {
+        constant(c, ty)
+    }
+
+    fn variable(g: &mut Graph, id: Id, number: usize) -> String {
+        if narrow(g, id) { format!("(int)n{number}") } else { format!("n{number}") }
+    }
+
+    fn define(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) -> String {
+        let n = g.node(id).clone();
+        if let Op::Fragment { transposed } = n.op {
+            return r.fragment(g, id, transposed);
+        }
+        let from = if n.op == Op::Load { 1 } else { 0 };
+        let src: Vec<String> = n.src.iter().skip(from).map(|&s| r.value(g, s)).collect();
+        let ty = Cuda::type_of(g, id);
+        if n.ty.lanes == 1 || matches!(n.op, Op::Load) {
+            let text = r.scalar_text(g, id, &src);
+            return r.hold(&ty, &text);
+        }
+        let name = r.temp();
+        r.vector(g, id, &src, &name, &ty);
+        name
+    }
+
+    fn store(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) -> String {
+        let src = g.src(id).to_vec();
+        let at = r.value(g, src[1]);
+        let v = r.value(g, src[2]);
+        let only = src.get(3).map(|&c| r.value(g, c));
+        let only = only.map_or(String::new(), |c| format!("if ({c}) "));
+        let (b, ty) = (buffer::<Cuda>(g, src[0]), g.ty(src[2]));
+        if ty.lanes == 1 && g.dtype(src[0]) == ty.base {
+            format!("{only}{b}[{at}] = {v};")
+        } else {
+            format!("{only}kl_store<{}>({b} + {at}, {v});", ctype(ty))
+        }
+    }
+
+    fn statement(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) {
+        match g.op(id) {
+            Op::Barrier => r.line("__syncthreads();"),
+            Op::Wait => r.line("kl_wait();"),
+            Op::Trigger => r.line("kl_trigger();"),
+            _ => drop(r.unknown(g, id)),
+        }
+    }
+
+    fn condition(r: &mut Renderer<'_, Cuda>, id: Id, value: String) -> String {
+        r.line(&format!("const bool c{} = {value};", id.0));
+        format!("c{}", id.0)
+    }
 }
 
-impl Renderer<'_> {
-    fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "{:1$}{text}", "", 2 * self.depth + 2);
-    }
-
-    fn open(&mut self, text: &str) {
-        self.line(text);
-        self.depth += 1;
-        self.names.push(FxHashMap::default());
-    }
-
-    fn close(&mut self) {
-        self.names.pop();
-        self.depth -= 1;
-        self.line("}");
-    }
-
+impl Renderer<'_, Cuda> {
     /// The kernel of this number among those side by side: its scratch, accumulators and buffers, then its statements.
     fn part(&mut self, g: &mut Graph, root: Id, stashes: &[Id], scratch: usize, alone: &str, number: usize) {
         let first = if number > 0 { format!(" - end{}", number - 1) } else { String::new() };
@@ -157,7 +221,7 @@ impl Renderer<'_> {
                         Axis::Lane => "lane",
                         Axis::Loop => continue,
                     };
-                    self.names.last_mut().map(|m| m.insert(id, name.into()));
+                    self.name(id, name);
                     continue;
                 }
                 _ => continue,
@@ -166,141 +230,22 @@ impl Renderer<'_> {
                 self.line(&line);
             }
         }
-        for s in g.src(root).to_vec() {
-            self.statement(g, s);
-        }
+        self.statements(g, &[root]);
     }
 
-    fn temp(&mut self) -> String {
-        self.temps += 1;
-        format!("t{}", self.temps)
+    /// The load and the exchange are one instruction.
+    fn fragment(&mut self, g: &mut Graph, id: Id, transposed: bool) -> String {
+        let (load, ty) = (g.src(g.src(id)[0]).to_vec(), g.ty(id));
+        let at = self.value(g, load[1]);
+        let text = format!("kl_fragment<{}, {transposed}>({} + {at})", ty.lanes / 2, buffer::<Cuda>(g, load[0]));
+        self.hold(&ctype(ty), &text)
     }
 
-    fn statement(&mut self, g: &mut Graph, id: Id) {
-        let src = g.src(id).to_vec();
-        match g.op(id).clone() {
-            Op::Block => src.iter().for_each(|&s| self.statement(g, s)),
-            Op::Barrier => self.line("__syncthreads();"),
-            Op::Wait => self.line("kl_wait();"),
-            Op::Trigger => self.line("kl_trigger();"),
-            Op::Loop => {
-                let Op::Range(n, _) = *g.op(src[0]) else { panic!("loop without a range") };
-                self.open("{");
-                let extent = g.src(src[0])[0];
-                let end = self.value(g, extent);
-                let ty = self.type_of(g, src[0]);
-                self.line(&format!("const {ty} e{n} = {end};"));
-                // The body may store to what the extent was loaded from.
-                if let Some(names) = self.names.last_mut() {
-                    names.clear();
-                }
-                self.open(&format!("for ({ty} r{n} = 0; r{n} < e{n}; r{n}++) {{"));
-                self.names.last_mut().map(|m| m.insert(src[0], format!("r{n}")));
-                src[1..].iter().for_each(|&s| self.statement(g, s));
-                self.close();
-                self.close();
-            }
-            Op::If => {
-                self.open("{");
-                let c = self.value(g, src[0]);
-                self.line(&format!("const bool c{} = {c};", id.0));
-                if let Some(names) = self.names.last_mut() {
-                    names.clear();
-                }
-                self.open(&format!("if (c{}) {{", id.0));
-                src[1..].iter().for_each(|&s| self.statement(g, s));
-                self.close();
-                self.close();
-            }
-            Op::Set => {
-                self.open("{");
-                let mut held = vec![];
-                for pair in src.chunks_exact(2) {
-                    let (v, t) = (self.value(g, pair[1]), self.temp());
-                    self.line(&format!("const {} {t} = {v};", ctype(g.ty(pair[0]))));
-                    held.push((pair[0], t));
-                }
-                for (acc, t) in held {
-                    if let Op::Acc(n) = *g.op(acc) {
-                        self.line(&format!("a{n} = {t};"));
-                    }
-                }
-                self.close();
-            }
-            Op::Store => {
-                self.open("{");
-                let at = self.value(g, src[1]);
-                let v = self.value(g, src[2]);
-                let only = src.get(3).map(|&c| self.value(g, c));
-                let only = only.map_or(String::new(), |c| format!("if ({c}) "));
-                let (b, ty) = (buffer(g, src[0]), g.ty(src[2]));
-                if ty.lanes == 1 && g.dtype(src[0]) == ty.base {
-                    self.line(&format!("{only}{b}[{at}] = {v};"));
-                } else {
-                    self.line(&format!("{only}kl_store<{}>({b} + {at}, {v});", ctype(ty)));
-                }
-                self.close();
-            }
-            op => panic!("{op:?} is no statement"),
-        }
-    }
-
-    /// The C type of a value; an index is narrow if its bounds are.
-    fn type_of(&self, g: &mut Graph, id: Id) -> String {
-        let ty = g.ty(id);
-        match ty {
-            Type { base: DType::Index, lanes: 1 } => if narrow(g, id) { "int" } else { "i64" }.into(),
-            Type { base: DType::Bool, lanes: 1 } => "bool".into(),
-            _ => ctype(ty),
-        }
-    }
-
-    /// The expression of a value; what is no leaf gets a name in the innermost scope, so that it is computed once.
-    fn value(&mut self, g: &mut Graph, id: Id) -> String {
-        if let Some(n) = self.names.iter().rev().find_map(|m| m.get(&id).cloned()) {
-            return n;
-        }
-        let n = g.node(id).clone();
-        match &n.op {
-            Op::Const(c) => return constant(*c, n.ty.base),
-            Op::Acc(k) => return format!("a{k}"),
-            Op::Var { name, .. } => {
-                let i = self.vars.iter().position(|v| v == name).expect("a declared variable");
-                return if narrow(g, id) { format!("(int)n{i}") } else { format!("n{i}") };
-            }
-            Op::Range(k, _) => return format!("r{k}"),
-            _ => {}
-        }
-        let name;
-        if let Op::Fragment { transposed } = n.op {
-            // The load and the exchange are one instruction.
-            let load = g.src(n.src[0]).to_vec();
-            let at = self.value(g, load[1]);
-            name = self.temp();
-            let (ty, from) = (ctype(n.ty), buffer(g, load[0]));
-            self.line(&format!("const {ty} {name} = kl_fragment<{}, {transposed}>({from} + {at});", n.ty.lanes / 2));
-            self.names.last_mut().map(|m| m.insert(id, name.clone()));
-            return name;
-        }
-        let from = if *g.op(id) == Op::Load { 1 } else { 0 };
-        let src: Vec<String> = n.src.iter().skip(from).map(|&s| self.value(g, s)).collect();
-        name = self.temp();
-        let ty = self.type_of(g, id);
-        if n.ty.lanes == 1 || matches!(n.op, Op::Load) {
-            let text = self.scalar_text(g, id, &src);
-            self.line(&format!("const {ty} {name} = {text};"));
-        } else {
-            self.vector(g, id, &src, &name, &ty);
-        }
-        self.names.last_mut().map(|m| m.insert(id, name.clone()));
-        name
-    }
-
-    fn scalar_text(&self, g: &mut Graph, id: Id, src: &[String]) -> String {
+    fn scalar_text(&mut self, g: &mut Graph, id: Id, src: &[String]) -> String {
         let n = g.node(id).clone();
         match &n.op {
             Op::Load => {
-                let (b, at, ty) = (buffer(g, n.src[0]), &src[0], n.ty);
+                let (b, at, ty) = (buffer::<Cuda>(g, n.src[0]), &src[0], n.ty);
                 let raw = g.dtype(n.src[0]) != ty.base;
                 if ty.lanes == 1 && !raw {
                     format!("{b}[{at}]")
@@ -328,7 +273,7 @@ impl Renderer<'_> {
                     Some(&a) if n.ty.base.is_int() => index::bounds(g, a).0 >= 0,
                     _ => false,
                 };
-                each(&n.op, n.ty.base, &types, src, wide, natural)
+                each(&n.op, n.ty.base, &types, src, wide, natural).unwrap_or_else(|| self.unknown(g, id))
             }
         }
     }
@@ -425,7 +370,7 @@ impl Renderer<'_> {
                     .zip(&n.src)
                     .map(|(s, &id)| if g.ty(id).lanes == 1 { s.clone() } else { format!("{s}.get(i)") })
                     .collect();
-                let text = each(op, n.ty.base, &types, &one, false, false);
+                let text = each(op, n.ty.base, &types, &one, false, false).unwrap_or_else(|| self.unknown(g, id));
                 format!("KL_EACH(i, {lanes}) {name}.set(i, {text});")
             }
         };
@@ -437,15 +382,6 @@ impl Renderer<'_> {
 fn narrow(g: &mut Graph, id: Id) -> bool {
     let (lo, hi) = index::bounds(g, id);
     lo >= i64::from(i32::MIN) && hi <= i64::from(i32::MAX)
-}
-
-fn buffer(g: &Graph, id: Id) -> String {
-    let Op::Buffer { slot, space, .. } = *g.op(id) else { panic!("not a buffer") };
-    match space {
-        Space::Task | Space::Shared => format!("s{slot}"),
-        Space::Input | Space::Weight => format!("i{slot}_{}", scalar(g.dtype(id))),
-        Space::Output => format!("o{slot}_{}", scalar(g.dtype(id))),
-    }
 }
 
 fn constant(c: Const, ty: DType) -> String {
@@ -464,17 +400,13 @@ fn constant(c: Const, ty: DType) -> String {
 
 /// An elementwise operation on scalars. `wide` is for indices that need 64 bits, `natural` says that the first operand
 /// is not negative.
-fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural: bool) -> String {
-    let cast = |s: String| match ty {
-        DType::F32 | DType::I32 | DType::U32 | DType::Index => s,
-        DType::Bool => s,
-        _ => format!("({})({s})", scalar(ty)),
-    };
-    match op {
+fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural: bool) -> Option<String> {
+    let narrowed = |s: String| if is_promoted(ty.into()) { format!("({})({s})", scalar(ty)) } else { s };
+    Some(match op {
         Op::Unary(op) => {
             let a = &src[0];
             let f = |name: &str| format!("{name}({a})");
-            cast(match op {
+            narrowed(match op {
                 UnOp::Neg => format!("-{a}"),
                 UnOp::Not => format!("!{a}"),
                 UnOp::Exp => f("expf"),
@@ -493,27 +425,17 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
             let (a, b) = (&src[0], &src[1]);
             let c = scalar(ty);
             let a = if wide { format!("(i64){a}") } else { a.clone() };
-            let sign = |s: &str| format!("{a} {s} {b}");
             let common = if ty == DType::Index { if wide { "i64" } else { "int" } } else { c };
-            cast(match op {
-                BinOp::Add => sign("+"),
-                BinOp::Sub => sign("-"),
-                BinOp::Mul => sign("*"),
-                BinOp::Div if ty.is_float() || natural => sign("/"),
-                BinOp::Mod if natural => sign("%"),
+            narrowed(match op {
+                BinOp::Div if ty.is_float() || natural => format!("{a} / {b}"),
+                BinOp::Mod if natural => format!("{a} % {b}"),
                 BinOp::Div => format!("kl_floor_div<{common}>({a}, {b})"),
                 BinOp::Mod => format!("kl_floor_mod<{common}>({a}, {b})"),
                 BinOp::Min if ty == DType::Index => format!("kl_min<i64>({a}, {b})"),
                 BinOp::Max if ty == DType::Index => format!("kl_max<i64>({a}, {b})"),
                 BinOp::Min => format!("kl_min<{c}>({a}, {b})"),
                 BinOp::Max => format!("kl_max<{c}>({a}, {b})"),
-                BinOp::And => sign("&"),
-                BinOp::Or => sign("|"),
-                BinOp::Xor => sign("^"),
-                BinOp::Shl => sign("<<"),
-                BinOp::Shr => sign(">>"),
-                BinOp::Lt => format!("{a} < {b}"),
-                BinOp::Eq => format!("{a} == {b}"),
+                _ => format!("{a} {} {b}", sign(*op)?),
             })
         }
         Op::Where => format!("{} ? {} : {}", src[0], src[1], src[2]),
@@ -526,6 +448,6 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
                 (_, t) => format!("({}){a}", scalar(t)),
             }
         }
-        op => panic!("{op:?} is no expression"),
-    }
+        _ => return None,
+    })
 }

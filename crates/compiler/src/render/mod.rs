@@ -1,4 +1,9 @@
 //! Source text of kernels.
+//!
+//! [`family`] is what languages that look like C share; a language is a file beside it.
 
 pub mod c;
 pub mod cuda;
+pub(crate) mod family;
+
+pub use family::Unwritable;

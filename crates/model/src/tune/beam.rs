@@ -66,10 +66,9 @@ impl Beam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::{Numerics, Options};
 
     fn plan() -> Plan {
-        Options::cpu(Numerics::Int8, 64).plan
+        Plan::of_vectors(64)
     }
 
     /// Searches with a price; what was tried.

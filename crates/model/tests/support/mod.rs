@@ -24,7 +24,7 @@ pub fn cpu(threads: usize) -> Arc<Cpu> {
 /// What the compiler does for this machine, without its matrix unit.
 pub fn options(numerics: Numerics) -> Options {
     let mut options = Target::detect(None).expect("a target").options(numerics);
-    options.plan.matrix_unit = false;
+    options.on_cpu(|cpu| cpu.plan.matrix_unit = false);
     options
 }
 
