@@ -8,7 +8,7 @@
 use crate::cpu::select::{Inst, Selection, register, type_name};
 use crate::kernel::body::Body;
 use crate::render::family::{Language, Renderer, Unwritable, buffer};
-use ir::{Const, DType, Graph, Id, Op, Space, Type};
+use ir::{Const, DType, Graph, Id, Op, Type};
 use std::fmt::Write;
 
 /// C text before every kernel.
