@@ -228,7 +228,7 @@ impl Gguf {
     }
 
     /// Reads all of a tensor's data and checks that no scale (no element, for plain floats) is NaN or infinite.
-    /// Types without a [`format`](GgmlType::format) pass.
+    /// Types without a [`format`](crate::GgmlType::format) pass.
     ///
     /// # Errors
     /// [`Error::BadScale`] with the first such block.
