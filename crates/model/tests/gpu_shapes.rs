@@ -1,5 +1,6 @@
-//! Kernels of blocks for the real shapes, without any data: as many stages as on a CPU, packed dots, no more shared
-//! memory than a multiprocessor has; and of each kernel of a step of one token, what decides how long it takes.
+//! Kernels of blocks for the real shapes, without any data: hardly more stages than on a CPU, and one launch in each; no
+//! more shared memory than a multiprocessor has; and of each kernel of a step of one token, what decides how long it
+//! takes.
 
 use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
@@ -19,10 +20,14 @@ fn one_token(shape: &str, layers: u32) -> Compiled {
 
 #[test]
 fn real_shapes_become_blocks() {
+    let layers = 3;
     for shape in ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"] {
-        let cpu = Hollow::new(shape, 3).compile();
-        let c = one_token(shape, 3);
-        assert_eq!(c.program.stages.len(), cpu.program.stages.len(), "{shape}");
+        let cpu = Hollow::new(shape, layers).compile();
+        let c = one_token(shape, layers);
+        // Many parts of the cache are merged by a kernel of their own.
+        let most = cpu.program.stages.len() + layers as usize;
+        assert!(c.program.stages.len() <= most, "{shape}: {} stages", c.program.stages.len());
+        assert!(c.program.stages.iter().all(|stage| stage.launches.len() == 1), "{shape}: launches beside each other");
         for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
             let kernel = &c.program.kernels[launch.kernel];
             let (symbol, block) = (&kernel.symbol, kernel.geometry);

@@ -43,7 +43,7 @@ pub(super) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
         }
     }
     let (_, steps) = best?;
-    Some(across_lanes(t, g, item, &steps))
+    Some(across_lanes(t, g, item, &steps, false))
 }
 
 /// What a step adds, with a lane for each group; and the widest load of its codes.

@@ -20,8 +20,13 @@ pub(super) fn loads_first(t: &mut Tiler, g: &mut Graph, statements: Vec<Id>) -> 
     let mut h =
         Hoist { t, written, of: Of::Weights, left: weights, known: Default::default(), early: vec![], late: vec![] };
     let rest: Vec<Id> = statements.into_iter().flat_map(|s| h.statement(g, s, &[])).collect();
-    (h.of, h.left) = (Of::All, others);
-    let rest: Vec<Id> = rest.into_iter().flat_map(|s| h.statement(g, s, &[])).collect();
+    h.left = others;
+    // Values of epilogues before vectors, which come in turn.
+    let mut rest = rest;
+    for of in [Of::Scalars, Of::All] {
+        h.of = of;
+        rest = rest.into_iter().flat_map(|s| h.statement(g, s, &[])).collect();
+    }
     let Hoist { t, early, late, .. } = h;
     let overlap = t.target.plan.overlap;
     let mut first = if overlap { vec![g.make(Op::Trigger, DType::Index, vec![], vec![])] } else { vec![] };
@@ -65,6 +70,8 @@ fn sets(t: &Tiler, g: &mut Graph, firsts: &[First]) -> Vec<Id> {
 enum Of {
     /// Weights, and what their addresses need.
     Weights,
+    /// Scalars that are read only.
+    Scalars,
     /// All that is read only.
     All,
 }
@@ -100,7 +107,12 @@ impl Hoist<'_> {
                 loads.sort_unstable();
                 let mut map = FxHashMap::default();
                 for load in loads {
-                    if self.of == Of::All || space(g, load) == Space::Weight {
+                    let goes = match self.of {
+                        Of::Weights => space(g, load) == Space::Weight,
+                        Of::Scalars => g.ty(load).lanes == 1,
+                        Of::All => true,
+                    };
+                    if goes {
                         self.first(g, load, conditions, &mut map);
                     }
                 }
@@ -115,7 +127,7 @@ impl Hoist<'_> {
         let src = g.src(id).to_vec();
         let (range, body) = (src[0], &src[1..]);
         let (Some(n), each) = (g.as_int(g.src(range)[0]), self.weight_bytes(g, body)) else { return vec![id] };
-        let taken = if each == 0 || self.of == Of::All { 0 } else { n.min((self.left / each) as i64) };
+        let taken = if each == 0 || self.of != Of::Weights { 0 } else { n.min((self.left / each) as i64) };
         let mut all = vec![];
         for i in 0..taken {
             let i = g.int(i);

@@ -3,8 +3,9 @@
 //! A task is a block; what a task keeps (its stashes) lies in shared memory, and the threads of the block divide the
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
-//! and warps, `fold` keeps the carriers of a loop in registers, `dot` finds packed integer dots, [`align`] makes loads that a thread can do, `early` puts loads first, `sync` adds barriers, and
-//! [`planes`] makes weights lie so that a lane can read 16 bytes of them at once. What comes before (the rewrites, the
+//! and warps, `fold` keeps the carriers of a loop in registers, `dot` finds packed integer dots, [`align`] makes loads
+//! that a thread can do, `registers` keeps small stashes in the threads that need them, `early` puts loads first, `sync`
+//! adds barriers, and [`planes`] makes weights lie so that a lane can read 16 bytes of them at once. What comes before (the rewrites, the
 //! schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
@@ -15,6 +16,7 @@ mod fold;
 pub mod plan;
 pub mod planes;
 mod reduce;
+mod registers;
 mod sync;
 mod threads;
 pub mod tile;

@@ -29,7 +29,14 @@ pub(super) struct Steps {
 }
 
 /// A reduction whose length is known, one or a few elements a step.
-pub(super) fn lane_reduction(t: &mut Tiler, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+/// `everywhere`: by each warp, for all of its lanes.
+pub(super) fn lane_reduction(
+    t: &mut Tiler,
+    g: &mut Graph,
+    item: &Item,
+    op: ReduceOp,
+    everywhere: bool,
+) -> Option<Vec<Id>> {
     let src = g.src(item.value).to_vec();
     let (body, ranges) = (src[0], &src[1..]);
     if has_reduction(g, body) {
@@ -53,7 +60,7 @@ pub(super) fn lane_reduction(t: &mut Tiler, g: &mut Graph, item: &Item, op: Redu
         let step = t.counted(g, total);
         (step, total, at_element(g, body, ranges, &extents, step, 1, 0))
     });
-    Some(across_lanes(t, g, item, &Steps { step, count, value, op }))
+    Some(across_lanes(t, g, item, &Steps { step, count, value, op }, everywhere))
 }
 
 /// Element `i` of the `v` of a step.
@@ -107,17 +114,23 @@ impl Deal {
     }
 }
 
-/// Statements that compute all outputs of an item, the steps of each dealt to lanes.
-pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &Steps) -> Vec<Id> {
+/// Statements that compute all outputs of an item, the steps of each dealt to lanes; `everywhere`, the one output, by
+/// each warp for all of its lanes.
+pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &Steps, everywhere: bool) -> Vec<Id> {
     // Dimensions of unknown length are loops of all threads.
     let (rows, outer): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| g.as_int(g.src(d)[0]).is_some());
     let extents: Vec<Id> = rows.iter().map(|&d| g.src(d)[0]).collect();
     let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
     let lanes = WARP as i64;
     // Lanes and warps along the sum, and what is left for other outputs.
-    let Deal { lanes_k, warps_k, side } = Deal::best(steps.count, n, &t.target.plan);
+    let (warps, warp) = if everywhere { (1, g.int(0)) } else { (t.target.plan.warps, t.target.warp) };
+    let deal = match everywhere {
+        true => Deal { lanes_k: lanes, warps_k: 1, side: 1 },
+        false => Deal::best(steps.count, n, &t.target.plan),
+    };
+    let Deal { lanes_k, warps_k, side } = deal;
     let slices = (steps.count + lanes_k - 1) / lanes_k;
-    let (lanes_n, warps_n) = (lanes / lanes_k, t.target.plan.warps / warps_k);
+    let (lanes_n, warps_n) = (lanes / lanes_k, warps / warps_k);
     let beside = lanes_n * warps_n;
     let rounds = (n + beside * side - 1) / (beside * side);
     let part = |g: &mut Graph, op: BinOp, id: Id, by: i64| {
@@ -125,7 +138,7 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
         g.binary(op, id, by)
     };
     let (lane_k, lane_n) = (part(g, BinOp::Mod, t.target.lane, lanes_k), part(g, BinOp::Div, t.target.lane, lanes_k));
-    let (warp_k, warp_n) = (part(g, BinOp::Mod, t.target.warp, warps_k), part(g, BinOp::Div, t.target.warp, warps_k));
+    let (warp_k, warp_n) = (part(g, BinOp::Mod, warp, warps_k), part(g, BinOp::Div, warp, warps_k));
     // The first output of this thread.
     let mut loops = vec![];
     let mut first = part(g, BinOp::Mul, warp_n, lanes_n);
@@ -171,7 +184,8 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
         None => leader,
     };
     let leader = (g.as_int(leader) != Some(1)).then_some(leader);
-    let partials = (warps_k > 1).then(|| t.stash(g, ty.base, (n * warps_k) as usize));
+    let partials = (warps_k > 1 || t.holds(item)) && !everywhere;
+    let partials = partials.then(|| t.stash(g, ty.base, (n * warps_k) as usize));
     let (mut begin, mut update, mut end) = (vec![], vec![], vec![]);
     for u in 0..side {
         let offset = g.int(u);
@@ -197,17 +211,16 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
             sum = combine(g, steps.op, sum, other);
             mask /= 2;
         }
-        end.push(match partials {
+        let index = g.substitute(item.index, &mut map.clone());
+        match partials {
             Some(p) => {
                 let k = part(g, BinOp::Mul, row, warps_k);
                 let k = g.add(k, warp_k);
-                t.store_if(g, p, k, sum, leader)
+                end.push(t.store_if(g, p, k, sum, leader));
             }
-            None => {
-                let index = g.substitute(item.index, &mut map.clone());
-                t.store_if(g, item.buffer, index, sum, leader)
-            }
-        });
+            None if everywhere => end.extend(t.put(g, item, index, sum, None)),
+            None => end.push(t.store_if(g, item.buffer, index, sum, leader)),
+        }
     }
     let mut stmts = vec![];
     if !begin.is_empty() {
@@ -219,7 +232,11 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     stmts.extend(end);
     let mut stmts = t.nest(g, &loops, stmts);
     if let Some(p) = partials {
-        stmts.extend(across_warps(t, g, item, &rows, &extents, p, warps_k, steps.op));
+        let whole = across_warps(t, g, item, &rows, &extents, p, warps_k, steps.op);
+        match outer.is_empty() {
+            true => t.target.pending.push((item.buffer, whole)),
+            false => stmts.extend(whole),
+        }
     }
     t.nest(g, &outer, stmts)
 }
@@ -236,7 +253,7 @@ fn across_warps(
     warps: i64,
     op: ReduceOp,
 ) -> Vec<Id> {
-    let shares = t.share(g, rows);
+    let shares = t.shares_of(g, item, rows);
     let at: Vec<Id> = rows.iter().map(|r| shares.at[r]).collect();
     let row = index::flatten(g, extents, &at);
     let mut total: Option<Id> = None;
@@ -249,7 +266,7 @@ fn across_warps(
     }
     let Some(total) = total else { return vec![] };
     let index = g.substitute(item.index, &mut shares.at.clone());
-    let store = t.store(g, item.buffer, index, total);
-    let body = t.only(g, shares.has, vec![store]);
+    let body = t.put(g, item, index, total, None);
+    let body = t.only(g, shares.has, body);
     t.nest(g, &shares.outer, body)
 }

@@ -1,6 +1,7 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
 use crate::gpu::plan::Plan;
+use crate::gpu::registers::Held;
 use crate::kernel::emitter::Emitter;
 use crate::lower::{Item, Nest, Phase};
 use ir::index::{self, bounds};
@@ -21,6 +22,11 @@ pub(super) struct Threads {
     placed: FxHashMap<Id, Id>,
     /// Bytes of shared memory that are left.
     free: usize,
+    /// Stashes that lie in registers.
+    pub(super) held: FxHashMap<Id, Held>,
+    /// Stashes whose parts are still to be put together, and the statements that do so: after those of other items, so
+    /// that one barrier serves all.
+    pub(super) pending: Vec<(Id, Vec<Id>)>,
 }
 
 /// Elements that threads take in turns.
@@ -59,7 +65,8 @@ impl Emitter<Threads> {
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let free = plan.shared;
-        let mut threads = Threads { plan, warp, lane, placed: FxHashMap::default(), free };
+        let (placed, held, pending) = Default::default();
+        let mut threads = Threads { plan, warp, lane, placed, free, held, pending };
         // The smallest first, so that what is read most is near.
         let mut order: Vec<(usize, Id)> = vec![];
         for &s in &nest.stashes {
@@ -115,8 +122,15 @@ impl Emitter<Threads> {
             let at = g.mul(j, by);
             e = g.add(at, e);
         }
-        let full = g.as_int(total).is_some_and(|n| n % threads == 0);
-        let has = (!full).then(|| g.binary(BinOp::Lt, e, total));
+        let known = g.as_int(total);
+        let has = (known.is_none_or(|n| n % threads != 0)).then(|| match known {
+            // Whole warps.
+            Some(n) if n < threads && n % WARP as i64 == 0 => {
+                let warps = g.int(n / WARP as i64);
+                g.binary(BinOp::Lt, self.target.warp, warps)
+            }
+            _ => g.binary(BinOp::Lt, e, total),
+        });
         let at = index::unflatten(g, &extents[first..], e);
         Shares { outer, has, at: dims[first..].iter().copied().zip(at).collect() }
     }

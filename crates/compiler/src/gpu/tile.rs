@@ -5,50 +5,114 @@
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
-//! | thread map | no sum: one thread an element |
+//! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
+//! | thread map | no sum: one thread an element, or several that all have it |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::plan::Plan;
+use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{dot, early, fold, reduce, sync};
+use crate::gpu::{dot, early, fold, reduce, registers, sync};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, outside, replace};
 use crate::lower::{Item, Nest, Phase, identity};
 use ir::index::{Linear, bounds};
-use ir::{Graph, Id, Op, ReduceOp};
+use ir::{Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let mut t = Tiler::of_blocks(g, nest, plan);
-    let mut ways = vec![];
-    let mut root = vec![];
-    for (n, phase) in nest.phases.iter().enumerate() {
+    let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
+    for phase in &nest.phases {
+        phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
+    }
+    let mut forms = registers::plan(&mut t, g, &phases).into_iter();
+    let (mut ways, mut all) = (vec![], vec![]);
+    for (n, (serial, items)) in phases.iter().enumerate() {
+        let forms: Vec<Form> = forms.by_ref().take(items.len()).collect();
         let elsewhere = read_outside(&t, g, nest, n);
-        if let Some(stmts) = fold::in_registers(&mut t, g, phase, &elsewhere) {
-            ways.extend(phase.items.iter().map(|_| Way { path: "fold in registers", no_dot: None }));
-            root.extend(stmts);
+        if let Some(stmts) = fold::in_registers(&mut t, g, &nest.phases[n], &elsewhere) {
+            ways.extend(items.iter().map(|_| Way { path: "fold in registers", no_dot: None }));
+            all.extend(stmts);
             continue;
         }
-        let mut body = vec![];
-        for item in &phase.items {
-            let item = t.in_shared(g, item);
-            let (path, stmts) = statements(&mut t, g, &item);
-            ways.push(Way { path, no_dot: None });
+        let (mut body, before) = (vec![], ways.len());
+        ways.resize(before + items.len(), Way { path: "", no_dot: None });
+        for i in weights_first(g, items) {
+            body.extend(t.due(g, Some(&items[i])));
+            let (path, stmts) = statements(&mut t, g, &items[i], forms[i]);
+            ways[before + i].path = path;
             body.extend(stmts);
         }
-        match phase.serial {
-            Some(r) => root.push(make_loop(g, r, body)),
-            None => root.extend(body),
+        body.extend(t.due(g, None));
+        match *serial {
+            Some(range) => all.push(make_loop(g, range, body)),
+            None => all.extend(body),
         }
     }
-    let (mut all, rest) = early::loads_first(&mut t, g, root);
+    let (mut first, rest) = early::loads_first(&mut t, g, all);
     let rest = sync::synchronise(g, rest);
-    all.extend(t.only(g, nest.wanted, rest));
-    let root = block(g, all);
+    let rest = branches_together(g, rest);
+    first.extend(t.only(g, nest.wanted, rest));
+    let root = block(g, first);
     let paths = ways.iter().map(|way| way.path).collect();
-    Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }
+    let used = g.toposort(&[root]);
+    let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
+    Body { root, stashes, tasks: nest.tasks, paths, ways }
+}
+
+/// The order in which items are computed: sums over weights before what they do not need, so that what they exchange
+/// between warps goes through one barrier.
+fn weights_first(g: &Graph, items: &[Item]) -> Vec<usize> {
+    let mut order: Vec<usize> = vec![];
+    for (i, item) in items.iter().enumerate() {
+        let mut loads = vec![];
+        [item.value, item.index].iter().for_each(|&e| collect_loads(g, e, &mut loads));
+        let weight = |&l: &Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Weight, .. });
+        let sums = matches!(g.op(item.value), Op::Reduce(..)) && loads.iter().any(weight);
+        // Scratch may be written again after it was read.
+        let touches = |other: &Item| {
+            other.buffer == item.buffer
+                || loads.iter().any(|&l| g.src(l)[0] == other.buffer)
+                || depends_on(g, other, item.buffer)
+        };
+        let after = order.iter().rposition(|&o| touches(&items[o])).map_or(0, |at| at + 1);
+        let moves = sums && items[i].dims.iter().all(|&d| g.as_int(g.src(d)[0]).is_some());
+        order.insert(if moves { after } else { order.len() }, i);
+    }
+    order
+}
+
+/// Whether an item reads a buffer.
+fn depends_on(g: &Graph, item: &Item, buffer: Id) -> bool {
+    let mut loads = vec![];
+    [item.value, item.index].iter().for_each(|&e| collect_loads(g, e, &mut loads));
+    loads.iter().any(|&l| g.src(l)[0] == buffer)
+}
+
+/// Statements with neighbours under one condition in one branch.
+fn branches_together(g: &mut Graph, statements: Vec<Id>) -> Vec<Id> {
+    let mut all: Vec<Id> = vec![];
+    for s in statements {
+        let same = |g: &Graph, &last: &Id| {
+            *g.op(last) == Op::If && *g.op(s) == Op::If && g.src(last)[0] == g.src(s)[0] && reads_no_acc(g, g.src(s)[0])
+        };
+        match all.last().copied().filter(|last| same(g, last)) {
+            Some(last) => {
+                let body = g.src(last).iter().chain(&g.src(s)[1..]).copied().collect();
+                *all.last_mut().expect("a branch") = g.with_src(last, body);
+            }
+            None => all.push(s),
+        }
+    }
+    all
+}
+
+/// Whether a condition is the same before and after any statement.
+fn reads_no_acc(g: &Graph, condition: Id) -> bool {
+    !g.toposort(&[condition]).iter().any(|&n| matches!(g.op(n), Op::Load | Op::Acc(_) | Op::LaneXor(_)))
 }
 
 /// The scratch that all phases but one read, where it lies here.
@@ -61,13 +125,23 @@ fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSe
 }
 
 /// The path that an item takes, and its statements.
-fn statements(t: &mut Tiler, g: &mut Graph, item: &Item) -> (&'static str, Vec<Id>) {
+fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form) -> (&'static str, Vec<Id>) {
+    if let Form::Map(spread) = form
+        && let Some(s) = t.mapped(g, item, spread)
+    {
+        return ("thread map", s);
+    }
     let Op::Reduce(op, _) = *g.op(item.value) else { return ("thread map", by_thread(t, g, item)) };
+    if let Form::Butterfly(len) = form
+        && let Some(s) = t.butterfly(g, item, op, len)
+    {
+        return ("butterfly", s);
+    }
     if let Some(s) = dot::integer_dot(t, g, item) {
         return ("integer dot", s);
     }
-    if neighbours_along_sum(g, item)
-        && let Some(s) = reduce::lane_reduction(t, g, item, op)
+    if (form == Form::Everywhere || neighbours_along_sum(g, item))
+        && let Some(s) = reduce::lane_reduction(t, g, item, op, form == Form::Everywhere)
     {
         return ("lane reduction", s);
     }
@@ -81,11 +155,11 @@ fn by_thread(t: &mut Tiler, g: &mut Graph, item: &Item) -> Vec<Id> {
     {
         return sums_beside(t, g, item, op, dim, side);
     }
-    let shares = t.share(g, &item.dims);
+    let shares = t.shares_of(g, item, &item.dims);
     let value = g.substitute(item.value, &mut shares.at.clone());
     let index = g.substitute(item.index, &mut shares.at.clone());
     let (value, mut body) = t.sums(g, value);
-    body.push(t.store(g, item.buffer, index, value));
+    body.extend(t.put(g, item, index, value, None));
     let body = t.only(g, shares.has, body);
     t.nest(g, &shares.outer, body)
 }
