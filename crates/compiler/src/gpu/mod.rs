@@ -11,6 +11,8 @@ pub mod align;
 mod cut;
 mod dot;
 mod fold;
+mod gathered;
+mod matrix;
 pub mod plan;
 pub mod planes;
 mod reduce;

@@ -120,11 +120,9 @@ fn varies(g: &Graph, expr: Id) -> (bool, bool) {
             continue;
         }
         match g.op(e) {
-            Op::Range(_, Axis::Lane)
-            | Op::Acc(_)
-            | Op::LaneXor(_)
-            | Op::Fragment { .. }
-            | Op::WarpProduct => (lanes, threads) = (true, true),
+            Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct => {
+                (lanes, threads) = (true, true)
+            }
             Op::Range(_, Axis::Warp) => threads = true,
             _ => stack.extend_from_slice(g.src(e)),
         }

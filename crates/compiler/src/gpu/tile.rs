@@ -3,11 +3,14 @@
 //! | path | for |
 //! |---|---|
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
+//! | warp product | sums over rows of halves that several columns share |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | thread map | no sum: one thread an element |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
+use crate::gpu::gathered::{Gathered, gathered};
+use crate::gpu::matrix::{self, Staged};
 use crate::gpu::plan::Plan;
 use crate::gpu::threads::Tiler;
 use crate::gpu::{dot, fold, reduce, sync};
@@ -21,6 +24,8 @@ use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
+    let Gathered { nest, into } = gathered(g, nest);
+    let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut ways = vec![];
     let mut root = vec![];
@@ -31,6 +36,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
             root.extend(stmts);
             continue;
         }
+        t.target.staged = Staged::of(phase.serial);
         let mut body = vec![];
         for item in &phase.items {
             let item = t.in_shared(g, item);
@@ -38,6 +44,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
             ways.push(Way { path, no_dot: None });
             body.extend(stmts);
         }
+        root.append(&mut t.target.staged.before);
         match phase.serial {
             Some(r) => root.push(make_loop(g, r, body)),
             None => root.extend(body),
@@ -46,6 +53,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let root = sync::synchronise(g, root);
     let root = t.only(g, nest.wanted, root);
     let root = block(g, root);
+    let ways: Vec<Way> = into.into_iter().map(|n| ways[n]).collect();
     let paths = ways.iter().map(|way| way.path).collect();
     Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }
 }
@@ -61,6 +69,9 @@ fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSe
 
 /// The path that an item takes, and its statements.
 fn statements(t: &mut Tiler, g: &mut Graph, item: &Item) -> (&'static str, Vec<Id>) {
+    if let Some(s) = matrix::products(t, g, item) {
+        return ("warp product", s);
+    }
     let Op::Reduce(op, _) = *g.op(item.value) else { return ("thread map", by_thread(t, g, item)) };
     if let Some(s) = dot::integer_dot(t, g, item) {
         return ("integer dot", s);
