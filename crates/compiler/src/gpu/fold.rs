@@ -12,11 +12,11 @@ use ir::index::{self, Linear};
 use ir::{BinOp, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What a stash holds after a round of the loop.
-struct Kept {
-    dims: Vec<Id>,
-    index: Id,
-    value: Id,
+/// What a stash holds, by the dimensions of the item that wrote it.
+pub(super) struct Kept {
+    pub(super) dims: Vec<Id>,
+    pub(super) index: Id,
+    pub(super) value: Id,
 }
 
 /// A value that goes from round to round.
@@ -41,11 +41,9 @@ pub(super) fn in_registers(t: &mut Tiler, g: &mut Graph, phase: &Phase, elsewher
     let kept = after_a_round(g, &items)?;
     let widest = items.iter().filter(|i| elsewhere.contains(&i.buffer)).max_by_key(|i| length(g, &i.dims))?;
     let dims = widest.dims.clone();
-    let carriers = carriers(g, &kept, widest, serial)?;
-    let lost = |b: &&Id| elsewhere.contains(b) && carriers.iter().all(|c| c.buffer != **b);
-    if kept.keys().any(|b| lost(&b)) {
-        return None;
-    }
+    let mut wanted: Vec<Id> = kept.keys().copied().filter(|b| elsewhere.contains(b)).collect();
+    wanted.sort_unstable();
+    let carriers = carriers(g, &kept, widest, &wanted, serial)?;
     Some(statements(t, g, serial, &dims, &carriers))
 }
 
@@ -82,7 +80,7 @@ fn resolved(g: &mut Graph, kept: &FxHashMap<Id, Kept>, value: Id, dims: &[Id]) -
 }
 
 /// What a stash holds at an index, which is an expression of `dims`.
-fn held(g: &mut Graph, kept: &Kept, at: Id, dims: &[Id]) -> Option<Id> {
+pub(super) fn held(g: &mut Graph, kept: &Kept, at: Id, dims: &[Id]) -> Option<Id> {
     let mut map: FxHashMap<Id, Id> = match kept.dims[..] {
         [] => return Some(kept.value),
         [one] if one == kept.index => FxHashMap::from_iter([(one, at)]),
@@ -93,7 +91,7 @@ fn held(g: &mut Graph, kept: &Kept, at: Id, dims: &[Id]) -> Option<Id> {
     same_index(g, index, at).then(|| g.substitute(kept.value, &mut map))
 }
 
-fn same_index(g: &Graph, a: Id, b: Id) -> bool {
+pub(super) fn same_index(g: &Graph, a: Id, b: Id) -> bool {
     let sorted = |id: Id| {
         let Linear { mut terms, constant } = Linear::of(g, id);
         terms.sort_unstable();
@@ -102,9 +100,26 @@ fn same_index(g: &Graph, a: Id, b: Id) -> bool {
     sorted(a) == sorted(b)
 }
 
-/// The carriers that the widest one needs, itself first: every one at one index, and each with a part of its own.
-fn carriers(g: &mut Graph, kept: &FxHashMap<Id, Kept>, widest: &Item, serial: Id) -> Option<Vec<Carrier>> {
+/// The carriers that are wanted and those that they need, the widest first: every one at one index, and each with a part
+/// of its own.
+fn carriers(
+    g: &mut Graph,
+    kept: &FxHashMap<Id, Kept>,
+    widest: &Item,
+    wanted: &[Id],
+    serial: Id,
+) -> Option<Vec<Carrier>> {
     let mut found: Vec<(Id, Id, Id)> = vec![(widest.buffer, widest.index, kept[&widest.buffer].value)];
+    for &buffer in wanted.iter().filter(|&&b| b != widest.buffer) {
+        let k = &kept[&buffer];
+        let at = match k.dims[..] {
+            [] => k.index,
+            [one] => widest.dims.iter().copied().find(|&d| g.src(d)[0] == g.src(one)[0])?,
+            _ => return None,
+        };
+        let value = held(g, k, at, &widest.dims)?;
+        found.push((buffer, at, value));
+    }
     let mut next = 0;
     while next < found.len() {
         let mut loads = vec![];

@@ -13,6 +13,8 @@ mod cut;
 mod dot;
 mod early;
 mod fold;
+mod gathered;
+mod matrix;
 pub mod plan;
 pub mod planes;
 mod reduce;

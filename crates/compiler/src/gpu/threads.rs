@@ -1,5 +1,6 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
+use crate::gpu::matrix::Staged;
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Held;
 use crate::kernel::emitter::Emitter;
@@ -20,6 +21,8 @@ pub(super) struct Threads {
     pub(super) lane: Id,
     /// Scratch of the nest, and what stands for it here.
     placed: FxHashMap<Id, Id>,
+    /// What paths keep in shared memory for the present phase.
+    pub(super) staged: Staged,
     /// Bytes of shared memory that are left.
     free: usize,
     /// Stashes that lie in registers.
@@ -49,6 +52,11 @@ impl Threads {
         Space::Shared
     }
 
+    /// Bytes of shared memory that are left.
+    pub(super) fn room(&self) -> usize {
+        self.free
+    }
+
     /// Number of this thread in its block.
     pub(super) fn number(&self, g: &mut Graph) -> Id {
         let lanes = g.int(WARP as i64);
@@ -65,8 +73,8 @@ impl Emitter<Threads> {
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let free = plan.shared;
-        let (placed, held, pending) = Default::default();
-        let mut threads = Threads { plan, warp, lane, placed, free, held, pending };
+        let (placed, staged, held, pending) = Default::default();
+        let mut threads = Threads { plan, warp, lane, placed, staged, free, held, pending };
         // The smallest first, so that what is read most is near.
         let mut order: Vec<(usize, Id)> = vec![];
         for &s in &nest.stashes {

@@ -3,12 +3,15 @@
 //! | path | for |
 //! |---|---|
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
+//! | warp product | sums over rows of halves that several columns share |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
 //! | thread map | no sum: one thread an element, or several that all have it |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
+use crate::gpu::gathered::{Gathered, gathered};
+use crate::gpu::matrix::{self, Staged};
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
@@ -23,6 +26,8 @@ use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
+    let Gathered { nest, into } = gathered(g, nest);
+    let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
@@ -38,6 +43,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
             all.extend(stmts);
             continue;
         }
+        t.target.staged = Staged::of(*serial);
         let (mut body, before) = (vec![], ways.len());
         ways.resize(before + items.len(), Way { path: "", no_dot: None });
         for i in weights_first(g, items) {
@@ -47,6 +53,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
             body.extend(stmts);
         }
         body.extend(t.due(g, None));
+        all.append(&mut t.target.staged.before);
         match *serial {
             Some(range) => all.push(make_loop(g, range, body)),
             None => all.extend(body),
@@ -57,6 +64,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let rest = branches_together(g, rest);
     first.extend(t.only(g, nest.wanted, rest));
     let root = block(g, first);
+    let ways: Vec<Way> = into.into_iter().map(|n| ways[n]).collect();
     let paths = ways.iter().map(|way| way.path).collect();
     let used = g.toposort(&[root]);
     let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
@@ -130,6 +138,11 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form) -> (&'stati
         && let Some(s) = t.mapped(g, item, spread)
     {
         return ("thread map", s);
+    }
+    if !matches!(form, Form::Butterfly(_))
+        && let Some(s) = matrix::products(t, g, item)
+    {
+        return ("warp product", s);
     }
     let Op::Reduce(op, _) = *g.op(item.value) else { return ("thread map", by_thread(t, g, item)) };
     if let Form::Butterfly(len) = form

@@ -1,0 +1,125 @@
+//! Items that take in those whose results they alone read: a product of matrices goes into the item that computes with
+//! its elements, and a copy into what it copies. What is left has no scratch between a product and what follows it.
+
+use crate::gpu::fold::{Kept, held, same_index};
+use crate::gpu::matrix::is_product;
+use crate::kernel::expression::collect_loads;
+use crate::lower::{Item, Nest};
+use ir::{Graph, Id, Op};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// A nest with fewer items.
+pub(super) struct Gathered {
+    pub(super) nest: Nest,
+    /// For each item of the nest before, which item has it now.
+    pub(super) into: Vec<usize>,
+}
+
+/// An item, the phase that it is in, and the items before that it has taken in.
+struct Entry {
+    phase: usize,
+    item: Item,
+    of: Vec<usize>,
+}
+
+/// Gathers the items of a nest.
+pub(super) fn gathered(g: &mut Graph, nest: &Nest) -> Gathered {
+    let mut all: Vec<Entry> = vec![];
+    for (phase, p) in nest.phases.iter().enumerate() {
+        all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));
+    }
+    let count = all.len();
+    all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
+    if all.iter().any(|e| is_product(g, &e.item)) {
+        while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all)) {
+            let taken = all[with].of.clone();
+            all[at].of.extend(taken);
+            all[at].item = item;
+            all.remove(with);
+        }
+    }
+    let mut into = vec![0; count];
+    for (now, e) in all.iter().enumerate() {
+        e.of.iter().for_each(|&before| into[before] = now);
+    }
+    let mut nest = nest.clone();
+    nest.phases.iter_mut().for_each(|p| p.items.clear());
+    let mut used = FxHashSet::default();
+    for e in all {
+        used.insert(e.item.buffer);
+        used.extend(read_by(g, &e.item));
+        nest.phases[e.phase].items.push(e.item);
+    }
+    nest.stashes.retain(|s| used.contains(s));
+    Gathered { nest, into }
+}
+
+/// The scratch and parameters that an item reads.
+fn read_by(g: &Graph, item: &Item) -> FxHashSet<Id> {
+    loads_of(g, item).into_iter().map(|l| g.src(l)[0]).collect()
+}
+
+fn loads_of(g: &Graph, item: &Item) -> Vec<Id> {
+    let mut loads = vec![];
+    [item.value, item.index].iter().chain(&item.dims).for_each(|&e| collect_loads(g, e, &mut loads));
+    loads
+}
+
+/// The only item that reads what another one writes, where no other one writes it.
+fn reader(g: &Graph, all: &[Entry], writer: usize) -> Option<usize> {
+    let buffer = all[writer].item.buffer;
+    if !matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch()) {
+        return None;
+    }
+    let alone = all.iter().filter(|e| e.item.buffer == buffer).count() == 1;
+    let mut readers = (0..all.len()).filter(|&i| read_by(g, &all[i].item).contains(&buffer));
+    let (one, None) = (readers.next()?, readers.next()) else { return None };
+    (alone && one > writer && all[one].phase == all[writer].phase).then_some(one)
+}
+
+/// An item whose result is copied, the item that copies it, and the first writing where the second does.
+fn copy_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
+    (0..all.len()).find_map(|i| {
+        let j = reader(g, all, i)?;
+        let (from, copy) = (&all[i].item, &all[j].item);
+        let to = copy.buffer;
+        if *g.op(copy.value) != Op::Load || from.dims.len() != copy.dims.len() {
+            return None;
+        }
+        let touches = |e: &Entry| e.item.buffer == to || read_by(g, &e.item).contains(&to);
+        if g.dtype(to) != g.dtype(from.buffer) || all[i + 1..j].iter().any(touches) {
+            return None;
+        }
+        let same_extents = from.dims.iter().zip(&copy.dims).all(|(&a, &b)| g.src(a)[0] == g.src(b)[0]);
+        let mut map: FxHashMap<Id, Id> = copy.dims.iter().copied().zip(from.dims.iter().copied()).collect();
+        let read = g.substitute(g.src(copy.value)[1], &mut map);
+        let index = g.substitute(copy.index, &mut map);
+        let own = loads_of(g, from).into_iter().all(|l| g.src(l)[0] != to || same_index(g, g.src(l)[1], index));
+        let fits = same_extents && own && same_index(g, read, from.index);
+        fits.then(|| (i, j, Item { buffer: to, index, ..from.clone() }))
+    })
+}
+
+/// An item that reads elements of a product, the product, and the first with the product in it.
+fn product_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
+    (0..all.len()).find_map(|i| {
+        let j = reader(g, all, i)?;
+        let (product, user) = (all[i].item.clone(), all[j].item.clone());
+        if !is_product(g, &product) {
+            return None;
+        }
+        let reads = read_by(g, &product);
+        if all[i + 1..j].iter().any(|e| reads.contains(&e.item.buffer)) {
+            return None;
+        }
+        let kept = Kept { dims: product.dims, index: product.index, value: product.value };
+        let mut map = FxHashMap::default();
+        let mut loads = loads_of(g, &user);
+        loads.retain(|&l| g.src(l)[0] == product.buffer);
+        for load in loads {
+            map.insert(load, held(g, &kept, g.src(load)[1], &user.dims)?);
+        }
+        let item = Item { value: g.substitute(user.value, &mut map), ..user };
+        is_product(g, &item).then_some((j, i, item))
+    })
+}

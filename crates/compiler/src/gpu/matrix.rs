@@ -1,0 +1,401 @@
+//! Products of matrices by the tensor cores of a warp: sums over rows of halves that lie in memory, which several columns
+//! of floats share.
+//!
+//! The rows are those of a tile that all threads copy to shared memory, 16 bytes each; they are the long side (`m`), of
+//! 16, and columns the short one (`n`), of 8. A tile serves sums along its rows and, transposed as it is read, sums across
+//! them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded to halves. Elements of
+//! the result are computed from the fragments that a lane holds. What this path cannot do: more than one product of two
+//! factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an item that reads
+//! what it writes.
+
+use crate::gpu::align::{align, alignment};
+use crate::gpu::threads::Tiler;
+use crate::kernel::expression::{collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
+use crate::kernel::superword::Packer;
+use crate::lower::Item;
+use ir::index::Linear;
+use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
+use rustc_hash::FxHashMap;
+
+/// Rows, columns and elements of the sum that one product of a warp has.
+const M: i64 = 16;
+const N: i64 = 8;
+const K: i64 = 16;
+
+/// Halves that a thread copies at once, and by which rows in shared memory are longer, so that eight of them lie in
+/// different banks.
+const WIDE: i64 = 8;
+
+/// Copies of a thread that are in flight together.
+const BATCH: usize = 8;
+
+/// Rows of halves in memory, a fixed distance apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Rows {
+    buffer: Id,
+    first: Id,
+    rows: i64,
+    columns: i64,
+    stride: i64,
+}
+
+/// A sum of products.
+struct Sum {
+    reduce: Id,
+    k: Id,
+    rows: Rows,
+    /// Whether the sum runs across the rows.
+    across: bool,
+    /// The other factor.
+    column: Id,
+}
+
+/// All sums of an item, and its dimensions.
+struct Product {
+    m: Id,
+    n: Id,
+    sums: Vec<Sum>,
+}
+
+/// What lies in shared memory while a phase runs.
+#[derive(Default)]
+pub(super) struct Staged {
+    /// The loop of the phase.
+    serial: Option<Id>,
+    /// Statements before it.
+    pub(super) before: Vec<Id>,
+    tiles: FxHashMap<Rows, Id>,
+}
+
+impl Staged {
+    /// Nothing, for a phase with this loop.
+    pub(super) fn of(serial: Option<Id>) -> Staged {
+        Staged { serial, ..Staged::default() }
+    }
+}
+
+/// Whether an item is made of products that this path takes.
+pub(super) fn is_product(g: &mut Graph, item: &Item) -> bool {
+    product(g, item).is_some()
+}
+
+fn extent(g: &Graph, range: Id) -> Option<i64> {
+    g.as_int(g.src(range)[0])
+}
+
+fn product(g: &mut Graph, item: &Item) -> Option<Product> {
+    let [a, b] = item.dims[..] else { return None };
+    let mut reduces = vec![];
+    find_reductions(g, item.value, &mut reduces);
+    if reduces.is_empty() {
+        return None;
+    }
+    // A lane has several elements, and writes one before it comes to the next.
+    let mut loads = vec![];
+    collect_loads(g, item.value, &mut loads);
+    if loads.iter().any(|&l| g.src(l)[0] == item.buffer) {
+        return None;
+    }
+    [(a, b), (b, a)].into_iter().find_map(|(m, n)| {
+        extent(g, m).filter(|m| m % M == 0)?;
+        extent(g, n)?;
+        let sums = reduces.iter().map(|&r| sum(g, r, m, n)).collect::<Option<Vec<Sum>>>()?;
+        Some(Product { m, n, sums })
+    })
+}
+
+/// A sum as rows times columns.
+fn sum(g: &mut Graph, reduce: Id, m: Id, n: Id) -> Option<Sum> {
+    let (Op::Reduce(ReduceOp::Sum, _), &[body, k]) = (g.op(reduce).clone(), g.src(reduce)) else { return None };
+    let (Op::Binary(BinOp::Mul), &[x, y]) = (g.op(body).clone(), g.src(body)) else { return None };
+    let length = extent(g, k).filter(|k| k % K == 0)?;
+    if g.dtype(reduce) != DType::F32 {
+        return None;
+    }
+    [(x, y), (y, x)].into_iter().find_map(|(row, column)| {
+        let fits = depends(g, column, n) && !depends(g, column, m) && !has_reduction(g, column);
+        if !fits || depends(g, row, n) || *g.op(row) != Op::Cast {
+            return None;
+        }
+        let load = g.src(row)[0];
+        if *g.op(load) != Op::Load || g.ty(load) != Type::from(DType::F16) || !outside(g, load) {
+            return None;
+        }
+        let (buffer, index) = (g.src(load)[0], g.src(load)[1]);
+        let linear = Linear::of(g, index);
+        let (by_m, by_k) = (linear.coefficient(m), linear.coefficient(k));
+        let hidden = |r: Id| linear.terms.iter().any(|t| t.0 != r && depends(g, t.0, r));
+        if g.dtype(buffer) != DType::F16 || hidden(m) || hidden(k) {
+            return None;
+        }
+        let (across, stride) = match (by_m, by_k) {
+            (stride, 1) => (false, stride),
+            (1, stride) => (true, stride),
+            _ => return None,
+        };
+        let long = extent(g, m)?;
+        let (rows, columns) = if across { (length, long) } else { (long, length) };
+        let zero = g.int(0);
+        let first = replace(g, index, m, zero);
+        let first = replace(g, first, k, zero);
+        let aligned = alignment(g, buffer, first) >= 16 && stride % WIDE == 0 && stride > 0 && columns % WIDE == 0;
+        let rows = Rows { buffer, first, rows, columns, stride };
+        aligned.then_some(Sum { reduce, k, rows, across, column })
+    })
+}
+
+/// Bytes of shared memory that are needed beyond what is staged.
+fn needed(t: &Tiler, p: &Product, columns: i64) -> usize {
+    let mut halves = 0;
+    for s in &p.sums {
+        if !t.target.staged.tiles.contains_key(&s.rows) {
+            halves += s.rows.rows * (s.rows.columns + WIDE);
+        }
+        let length = if s.across { s.rows.rows } else { s.rows.columns };
+        halves += columns * (length + WIDE);
+    }
+    halves as usize * DType::F16.bytes()
+}
+
+/// Statements of an item that is made of products, if it is and there is room.
+pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+    let p = product(g, item)?;
+    let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
+    let columns = (short + N - 1) / N * N;
+    if needed(t, &p, columns) > t.target.room() {
+        return None;
+    }
+    let mut all = vec![];
+    let staged: Vec<(Id, Id)> = p
+        .sums
+        .iter()
+        .map(|s| {
+            let tile = staged_rows(t, g, &s.rows, &mut all);
+            (tile, staged_columns(t, g, s, p.n, columns, &mut all))
+        })
+        .collect();
+    // Tiles of the result that a warp has side by side: as many as share rows, if there is work for all warps.
+    let (tiles_m, tiles_n) = (long / M, columns / N);
+    let warps = t.target.plan.warps;
+    let side = (1..=tiles_n).rev().find(|s| tiles_n % s == 0 && tiles_m * tiles_n / s >= warps).unwrap_or(1);
+    let units = tiles_m * tiles_n / side;
+    let rounds = (units + warps - 1) / warps;
+    let mut loops = vec![];
+    let mut unit = t.target.warp;
+    if rounds > 1 {
+        let r = t.counted(g, rounds);
+        loops.push(r);
+        let first = by(g, BinOp::Mul, r, warps);
+        unit = g.add(first, unit);
+    }
+    let some = (units % warps != 0).then(|| by(g, BinOp::Lt, unit, units));
+    let m = by(g, BinOp::Div, unit, tiles_n / side);
+    let m = by(g, BinOp::Mul, m, M);
+    let n = by(g, BinOp::Mod, unit, tiles_n / side);
+    let n = by(g, BinOp::Mul, n, side * N);
+    let mut body = vec![];
+    let mut results = vec![];
+    for (s, &(tile, column)) in p.sums.iter().zip(&staged) {
+        results.push(summed(t, g, s, tile, column, (m, n, side), &mut body));
+    }
+    for part in 0..side {
+        let first = by(g, BinOp::Add, n, part * N);
+        let sums: Vec<&[Id]> = results.iter().map(|r| &r[part as usize][..]).collect();
+        body.extend(elements(t, g, item, &p, &sums, (m, first), short));
+    }
+    let body = t.only(g, some, body);
+    all.extend(t.nest(g, &loops, body));
+    Some(all)
+}
+
+fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
+    let n = g.int(n);
+    g.binary(op, a, n)
+}
+
+/// Distance of rows in shared memory.
+fn pitch(columns: i64) -> i64 {
+    columns + WIDE
+}
+
+/// The tile of some rows in shared memory; the statements that copy it, unless it is there.
+fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Vec<Id>) -> Id {
+    if let Some(&tile) = t.target.staged.tiles.get(rows) {
+        return tile;
+    }
+    let tile = t.stash(g, DType::F16, (rows.rows * pitch(rows.columns)) as usize);
+    let across = rows.columns / WIDE;
+    let copies = copied(t, g, rows.rows * across, tile, |g, at| {
+        let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+        let column = by(g, BinOp::Mul, column, WIDE);
+        let (from, to) = (by(g, BinOp::Mul, row, rows.stride), by(g, BinOp::Mul, row, pitch(rows.columns)));
+        let from = g.add(from, column);
+        let from = g.add(rows.first, from);
+        (g.load(rows.buffer, from, WIDE as usize), g.add(to, column))
+    });
+    all.extend(copies);
+    t.target.staged.tiles.insert(rows.clone(), tile);
+    tile
+}
+
+/// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
+/// where that changes nothing.
+fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Vec<Id>) -> Id {
+    let length = if s.across { s.rows.rows } else { s.rows.columns };
+    let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
+    let short = extent(g, n).unwrap_or(columns);
+    let across = length / WIDE;
+    let copies = copied(t, g, short * across, place, |g, at| {
+        let (column, part) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+        let part = by(g, BinOp::Mul, part, WIDE);
+        let to = by(g, BinOp::Mul, column, pitch(length));
+        (wide(g, s, n, column, part), g.add(to, part))
+    });
+    let mut loads = vec![];
+    collect_loads(g, s.column, &mut loads);
+    let early = loads.iter().all(|&l| outside(g, l));
+    match t.target.staged.serial {
+        Some(r) if early && !depends(g, s.column, r) => t.target.staged.before.extend(copies),
+        _ => all.extend(copies),
+    }
+    place
+}
+
+/// Neighbours of a column as halves.
+fn wide(g: &mut Graph, s: &Sum, n: Id, column: Id, part: Id) -> Id {
+    let lanes: Vec<Id> = (0..WIDE)
+        .map(|i| {
+            let k = by(g, BinOp::Add, part, i);
+            let mut map = FxHashMap::from_iter([(n, column), (s.k, k)]);
+            let value = g.substitute(s.column, &mut map);
+            g.cast(value, DType::F16)
+        })
+        .collect();
+    let mut packer = Packer::shifting();
+    match packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0) {
+        Some(packed) => align(g, packed),
+        None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),
+    }
+}
+
+/// Statements in which all threads copy `count` wide values; `each` gives a value and its place.
+fn copied(
+    t: &mut Tiler,
+    g: &mut Graph,
+    count: i64,
+    to: Id,
+    mut each: impl FnMut(&mut Graph, Id) -> (Id, Id),
+) -> Vec<Id> {
+    let threads = t.target.plan.threads();
+    let number = t.target.number(g);
+    let rounds: Vec<i64> = (0..(count + threads - 1) / threads).collect();
+    let mut all = vec![];
+    for batch in rounds.chunks(BATCH) {
+        let mut stores = vec![];
+        for &round in batch {
+            let at = by(g, BinOp::Add, number, round * threads);
+            let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+            let (value, place) = each(g, at);
+            let acc = t.acc(g, g.ty(value));
+            let set = t.set(g, vec![(acc, value)]);
+            all.extend(t.only(g, some, vec![set]));
+            let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
+            stores.extend(t.only(g, some, vec![store]));
+        }
+        all.extend(stores);
+    }
+    all
+}
+
+/// The sums of some tiles of the result: for each, fragments to be added.
+fn summed(
+    t: &mut Tiler,
+    g: &mut Graph,
+    s: &Sum,
+    tile: Id,
+    column: Id,
+    (m, n, side): (Id, Id, i64),
+    body: &mut Vec<Id>,
+) -> Vec<Vec<Id>> {
+    let length = if s.across { s.rows.rows } else { s.rows.columns };
+    let steps = length / K;
+    // Two chains of products hide what one waits for.
+    let chains = if steps % 2 == 0 { 2 } else { 1 };
+    let ty = Type::vector(DType::F32, 4);
+    let none = zero(g, ty);
+    let accs: Vec<Vec<Id>> = (0..side).map(|_| (0..chains).map(|_| t.acc(g, ty)).collect()).collect();
+    let begin = accs.iter().flatten().map(|&a| (a, none)).collect();
+    body.push(t.set(g, begin));
+    let r = (steps > chains).then(|| t.counted(g, steps / chains));
+    let step = match r {
+        Some(r) => by(g, BinOp::Mul, r, chains * K),
+        None => g.int(0),
+    };
+    let lane = t.target.lane;
+    let (upper, half) = (by(g, BinOp::Div, lane, 16), by(g, BinOp::Div, lane, 8));
+    let (low8, low16) = (by(g, BinOp::Mod, lane, 8), by(g, BinOp::Mod, lane, 16));
+    let (upper, half) = (by(g, BinOp::Mul, upper, WIDE), by(g, BinOp::Mod, half, 2));
+    let half = by(g, BinOp::Mul, half, WIDE);
+    let mut pairs = vec![];
+    for chain in 0..chains {
+        let k = by(g, BinOp::Add, step, chain * K);
+        let (row, at) = match s.across {
+            false => (g.add(m, low16), g.add(k, upper)),
+            true => {
+                let row = g.add(k, low8);
+                (g.add(row, upper), g.add(m, half))
+            }
+        };
+        let rows = fragment(g, tile, row, at, pitch(s.rows.columns), 8, s.across);
+        for part in 0..side {
+            let first = by(g, BinOp::Add, n, part * N);
+            let (row, at) = (g.add(first, low8), g.add(k, half));
+            let columns = fragment(g, column, row, at, pitch(length), 4, false);
+            let acc = accs[part as usize][chain as usize];
+            pairs.push((acc, g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, columns])));
+        }
+    }
+    let round = t.set(g, pairs);
+    body.extend(t.nest(g, r.as_slice(), vec![round]));
+    accs
+}
+
+/// A fragment of a matrix in shared memory.
+fn fragment(g: &mut Graph, buffer: Id, row: Id, at: Id, pitch: i64, halves: usize, transposed: bool) -> Id {
+    let row = by(g, BinOp::Mul, row, pitch);
+    let index = g.add(row, at);
+    let load = g.load(buffer, index, WIDE as usize);
+    g.make(Op::Fragment { transposed }, Type::vector(DType::F16, halves), vec![], vec![load])
+}
+
+/// Statements that compute the elements of a tile that a lane has sums of.
+fn elements(
+    t: &mut Tiler,
+    g: &mut Graph,
+    item: &Item,
+    p: &Product,
+    sums: &[&[Id]],
+    (m, n): (Id, Id),
+    short: i64,
+) -> Vec<Id> {
+    let (row, column) = (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mod, t.target.lane, 4));
+    let column = by(g, BinOp::Mul, column, 2);
+    let (m, n) = (g.add(m, row), g.add(n, column));
+    let mut all = vec![];
+    for i in 0..4i64 {
+        let (at_m, at_n) = (by(g, BinOp::Add, m, i / 2 * 8), by(g, BinOp::Add, n, i % 2));
+        let mut map = FxHashMap::from_iter([(p.m, at_m), (p.n, at_n)]);
+        for (s, chains) in p.sums.iter().zip(sums) {
+            let each: Vec<Id> =
+                chains.iter().map(|&acc| g.make(Op::Extract(i as u16), DType::F32, vec![], vec![acc])).collect();
+            if let Some(total) = each.into_iter().reduce(|a, b| g.add(a, b)) {
+                map.insert(s.reduce, total);
+            }
+        }
+        let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
+        let store = t.store(g, item.buffer, index, value);
+        let some = (short % N != 0).then(|| by(g, BinOp::Lt, at_n, short));
+        all.extend(t.only(g, some, vec![store]));
+    }
+    all
+}
