@@ -11,7 +11,7 @@ use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
 use compiler::Options;
-use cuda::ahead::is_architecture;
+use cuda::architecture::Architecture;
 use cuda::cubins::Compiling;
 use device::{Ahead, Progress, Target, Toolchain, ToolchainConfig, bandwidth};
 use model::cache::PAGE;
@@ -84,8 +84,13 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
         );
     }
     let toolchain = args.kernels.toolchain();
-    let (cards, processors): (Vec<&String>, Vec<&String>) = args.target.iter().partition(|name| is_architecture(name));
-    let targets: Vec<Target> = processors.iter().map(|name| target(name, &toolchain)).collect::<anyhow::Result<_>>()?;
+    let (mut cards, mut targets) = (vec![], vec![]);
+    for name in &args.target {
+        match Architecture::named(name) {
+            Some(architecture) => cards.push(architecture),
+            None => targets.push(target(name, &toolchain)?),
+        }
+    }
     let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(&path)?;
     let config = open::config(&file, &path)?;
@@ -109,13 +114,13 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
         let start = Instant::now();
         let compiling = Compiling { nvrtc: args.nvrtc.clone(), jobs, progress: Some(progress()), stop: None };
         let ahead = cuda::ahead::Ahead::new(architecture, &args.out, compiling)?;
-        let options = open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?;
+        let options = open::leave_out(&args.kernels, architecture.options(open::numerics(&args.kernels)))?;
         let mut built = 0;
         for (sizes, options) in programs(args, &config, &options)? {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
             built += ahead.build(&program)?;
         }
-        say_built(args, built, architecture, start)?;
+        say_built(args, built, &architecture.name(), start)?;
     }
     Ok(())
 }

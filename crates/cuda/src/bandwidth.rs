@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(512) read_all(const uint4 *from, lo
 
 /// Bytes a second.
 pub fn measure(context: &Arc<Context>, nvrtc: &Nvrtc) -> Result<f64> {
-    let architecture = format!("--gpu-architecture={}", context.card.architecture());
+    let architecture = format!("--gpu-architecture={}", context.card.architecture().name());
     let code = nvrtc.compile(SOURCE, &[architecture]).map_err(|message| unusable(format!("measuring: {message}")))?;
     let module = context.module(&code)?;
     let function = module.function(c"read_all", 0)?;

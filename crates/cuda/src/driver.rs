@@ -1,5 +1,6 @@
 //! NVIDIA's driver: a card, its context and its stream, with errors as lines.
 
+use crate::architecture::Architecture;
 use cudarc::driver::sys::{self, CUresult};
 use device::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -8,9 +9,6 @@ use std::sync::Arc;
 
 /// The oldest driver that all functions are there in, as CUDA counts: 12.3 has graphs with programmatic edges.
 const OLDEST: i32 = 12_030;
-
-/// The oldest generation that kernels are made for: 8.0 copies without registers.
-const LEAST: (i32, i32) = (8, 0);
 
 /// A driver that can be used, and its CUDA version (major, minor).
 #[derive(Clone, Copy, Debug)]
@@ -118,30 +116,9 @@ impl Card {
         })
     }
 
-    /// The architecture that kernels are compiled for. From 9.0 on it is the one with features of its own.
-    pub fn architecture(&self) -> String {
-        let (major, minor) = self.capability;
-        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
-    }
-
-    /// Whether kernels may begin before those that they wait for have ended.
-    pub fn launches_early(&self) -> bool {
-        self.capability >= (9, 0)
-    }
-
-    /// Whether kernels can be made for it.
-    ///
-    /// # Errors
-    /// [`Error::Unusable`].
-    pub fn check(&self) -> Result<()> {
-        if self.capability < LEAST {
-            let (major, minor) = self.capability;
-            let (name, (least, _)) = (&self.name, LEAST);
-            return Err(unusable(format!(
-                "{name} has compute capability {major}.{minor}, and kernels need {least}.0 (Ampere) or newer; use --device cpu"
-            )));
-        }
-        Ok(())
+    /// The generation that kernels are compiled for.
+    pub fn architecture(&self) -> Architecture {
+        Architecture { capability: self.capability }
     }
 }
 
@@ -165,7 +142,7 @@ impl Context {
     /// # Errors
     /// [`Error::Unusable`], and of the driver.
     pub fn new(card: Card) -> Result<Arc<Context>> {
-        card.check()?;
+        card.architecture().check(&card.name)?;
         let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the handle is of this driver; the context is released and the stream destroyed once, when this is
         // dropped.

@@ -5,6 +5,7 @@
 //! business; what is here is memory ([`memory`]), code ([`nvrtc`], [`cubins`], [`kernels`]) and launches ([`replay`]).
 
 pub mod ahead;
+pub mod architecture;
 mod bandwidth;
 pub mod cubins;
 pub mod driver;
@@ -79,8 +80,8 @@ impl Cuda {
             return Err(unusable(format!("there is no cuda:{wanted}; there are: {there}")));
         }
         let context = Context::new(cards.swap_remove(config.ordinal))?;
-        let blobs = Blobs::open(&config.cache, &context.card.architecture());
-        let (architecture, driver) = (context.card.architecture(), Some(driver.version));
+        let blobs = Blobs::open(&config.cache, &context.card.architecture().name());
+        let (architecture, driver) = (context.card.architecture().name(), Some(driver.version));
         let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
         Ok(Cuda { context, heap, cubins, sending: config.sending })
@@ -125,11 +126,11 @@ impl Device for Cuda {
     fn name(&self) -> String {
         let card = self.card();
         let gib = card.memory as f64 / f64::from(1 << 30);
-        format!("{}, {}, {gib:.0} GiB, {}", self.context.name(), card.name, card.architecture())
+        format!("{}, {}, {gib:.0} GiB, {}", self.context.name(), card.name, card.architecture().name())
     }
 
     fn options(&self, numerics: Numerics) -> Options {
-        Options::gpu(numerics)
+        self.card().architecture().options(numerics)
     }
 
     fn memory(&self) -> Memory {

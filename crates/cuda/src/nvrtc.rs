@@ -39,8 +39,8 @@ pub struct Nvrtc {
     code_size: Size,
     code: Text,
     destroy: Destroy,
-    /// The code of the functions above.
-    _library: Library,
+    /// The code of the functions above, and what it looks for by name only.
+    _library: (Library, Option<Library>),
 }
 
 impl Nvrtc {
@@ -81,6 +81,7 @@ impl Nvrtc {
         // the signatures of nvrtc.h of CUDA 12 and 13.
         unsafe {
             let library = Library::new(path).map_err(|error| error.to_string())?;
+            let builtins = builtins(path).and_then(|path| Library::new(path).ok());
             macro_rules! function {
                 ($name:literal: $type:ty) => {
                     *library.get::<$type>($name).map_err(|error| error.to_string())?
@@ -107,7 +108,7 @@ impl Nvrtc {
                 code_size: function!(b"nvrtcGetCUBINSize": Size),
                 code: function!(b"nvrtcGetCUBIN": Text),
                 destroy: function!(b"nvrtcDestroyProgram": Destroy),
-                _library: library,
+                _library: (library, builtins),
             })
         }
     }
@@ -152,11 +153,18 @@ impl Nvrtc {
     }
 }
 
+/// What lies beside the library in a Python package, where it would not find it.
+fn builtins(library: &Path) -> Option<PathBuf> {
+    let beside = std::fs::read_dir(library.parent().filter(|folder| folder.is_absolute())?).ok()?;
+    let mut paths = beside.flatten().map(|entry| entry.path());
+    paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so")))
+}
+
 /// Where it may be, the likeliest first.
 fn candidates(newest: i32) -> Vec<PathBuf> {
     let names: Vec<String> = (OLDEST..=newest).rev().map(|major| format!("libnvrtc.so.{major}")).collect();
     let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)).map(PathBuf::from);
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     for toolkit in toolkits.chain([PathBuf::from("/usr/local/cuda")]) {
         for folder in ["lib64", "lib", "targets/x86_64-linux/lib"] {
             paths.extend(names.iter().map(|name| toolkit.join(folder).join(name)));
@@ -175,8 +183,7 @@ fn candidates(newest: i32) -> Vec<PathBuf> {
 /// Folders of Python's packages: of an environment that is active, of the user, of the system.
 fn python_packages() -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local"));
-    let environments =
-        ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| std::env::var_os(name)).map(PathBuf::from);
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let roots = environments.chain(home).chain(["/usr/local", "/usr"].map(PathBuf::from));
     let mut folders = vec![];
     for root in roots {

@@ -204,7 +204,7 @@ impl Replay {
     }
 
     fn add_nodes<'a>(&self, graph: sys::CUgraph, stages: impl Iterator<Item = &'a [(usize, Call)]>) -> Result<()> {
-        let early = self.sending == Sending::Graph && self.context.card.launches_early();
+        let early = self.sending == Sending::Graph && self.context.card.architecture().launches_early();
         let mut before: Vec<(sys::CUgraphNode, bool)> = vec![];
         for stage in stages {
             let mut nodes = vec![];

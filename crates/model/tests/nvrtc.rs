@@ -1,9 +1,12 @@
-//! Every kernel that the GPU-like target makes of tiny models is CUDA that NVRTC compiles to code of an H200.
+//! Every kernel that the GPU-like target makes of tiny models is CUDA that NVRTC compiles: to code of an H200, and those of
+//! some files to code of an A100 and of an RTX 50.
 //!
 //! `KERNLOOM_NVRTC` names the library (`libnvrtc.so.13`, from the wheel `nvidia-cuda-nvrtc`; `.ci/run` fetches it). It
 //! needs no GPU. Without it the test says that it was skipped.
 
-use compiler::{Compiled, Numerics, Options};
+use compiler::program::Kernel;
+use compiler::{Compiled, Numerics};
+use cuda::architecture::Architecture;
 use gguf::Gguf;
 use model::cache::{CacheKind, PAGE};
 use model::config::Config;
@@ -14,7 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// The architecture of an H200.
-const ARCHITECTURE: &CStr = c"--gpu-architecture=sm_90";
+const MAIN: &str = "sm_90a";
+
+/// Others, for which the first of the files are compiled too.
+const OTHERS: [&str; 2] = ["sm_80", "sm_120a"];
+
+/// Files that those take.
+const OF_OTHERS: usize = 2;
 
 /// Files that every run takes, spread over the list; `.ci/run --full` takes all.
 const SOME: usize = 5;
@@ -26,7 +35,8 @@ struct Nvrtc(libloading::Library);
 
 impl Nvrtc {
     /// Compiles a translation unit; the size of the code.
-    fn compile(&self, source: &str) -> Result<usize, String> {
+    fn compile(&self, source: &str, architecture: &str) -> Result<usize, String> {
+        let architecture = CString::new(format!("--gpu-architecture={architecture}")).map_err(|e| e.to_string())?;
         let source = CString::new(source).map_err(|e| e.to_string())?;
         // SAFETY: the signatures are those of nvrtc.h of CUDA 12 and 13; pointers are to live memory of the stated
         // size, and the program is destroyed once.
@@ -59,7 +69,7 @@ impl Nvrtc {
             if create(&mut program, source.as_ptr(), c"kernels.cu".as_ptr(), 0, none, none) != 0 {
                 return Err("nvrtcCreateProgram failed".into());
             }
-            let options = [ARCHITECTURE.as_ptr(), c"--std=c++17".as_ptr()];
+            let options = [architecture.as_ptr(), c"--std=c++17".as_ptr()];
             let failed = compile(program, options.len() as c_int, options.as_ptr()) != 0;
             let (mut size, mut code) = (0usize, 0usize);
             log_size(program, &mut size);
@@ -80,9 +90,10 @@ fn folder() -> PathBuf {
 }
 
 /// The program of a file for a class of steps.
-fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
+fn program(path: &Path, numerics: Numerics, class: Class, architecture: &str) -> Compiled {
     let file = Gguf::open(path).expect("a model file");
     let config = Config::read(&file).expect("a model");
+    let options = Architecture::named(architecture).expect("an architecture").options(numerics);
     let cache = CacheKind::of(numerics);
     let pages = 256 / PAGE;
     let sizes = Sizes {
@@ -95,12 +106,13 @@ fn program(path: &Path, numerics: Numerics, class: Class) -> Compiled {
         row_pages: pages,
         cache,
     };
-    build(&file, &config, &sizes, &Options::gpu(numerics)).expect("a program")
+    build(&file, &config, &sizes, &options).expect("a program")
 }
 
 /// Distinct kernels of one program, with what precedes them.
 struct Unit {
     name: String,
+    architecture: &'static str,
     kernels: usize,
     source: String,
 }
@@ -116,20 +128,27 @@ fn units(every: bool) -> Vec<Unit> {
     let apart = if every { 1 } else { files.len().div_ceil(SOME) };
     let mut seen = HashSet::new();
     let mut units = vec![];
-    for path in files.iter().step_by(apart.max(1)) {
+    let mut add = |path: &Path, architecture: &'static str| {
         let file = path.file_stem().map_or(String::new(), |n| n.to_string_lossy().into_owned());
         let jobs = match every {
             true => vec![(Numerics::Int8, 1), (Numerics::Exact, 1), (Numerics::Int8, 4), (Numerics::Int8, 64)],
             false => vec![(Numerics::Int8, 1)],
         };
         for (numerics, tokens) in jobs {
-            let program = program(path, numerics, Class::of(tokens)).program;
+            let program = program(path, numerics, Class::of(tokens), architecture).program;
             // Kernels that another program had, under another name, need not be compiled again.
-            let new = program.kernels.iter().filter(|k| seen.insert(k.source.replace(&k.symbol, "kernel")));
+            let of = |k: &Kernel| format!("{architecture} {}", k.source.replace(&k.symbol, "kernel"));
+            let new = program.kernels.iter().filter(|k| seen.insert(of(k)));
             let new: Vec<&str> = new.map(|k| k.source.as_str()).collect();
             let source = format!("{}\n{}", program.prelude, new.join("\n"));
-            units.push(Unit { name: format!("{file} {numerics:?} {tokens}"), kernels: new.len(), source });
+            let name = format!("{file} {numerics:?} {tokens} for {architecture}");
+            units.push(Unit { name, architecture, kernels: new.len(), source });
         }
+    };
+    let files: Vec<&PathBuf> = files.iter().step_by(apart.max(1)).collect();
+    files.iter().for_each(|path| add(path, MAIN));
+    for architecture in OTHERS {
+        files.iter().take(OF_OTHERS).for_each(|path| add(path, architecture));
     }
     units
 }
@@ -162,7 +181,7 @@ fn check(every: bool) {
             scope.spawn(|| {
                 loop {
                     let Some(unit) = left.lock().expect("no panic").pop() else { break };
-                    match nvrtc.compile(&unit.source) {
+                    match nvrtc.compile(&unit.source, unit.architecture) {
                         Ok(size) if size > 0 || unit.kernels == 0 => {}
                         Ok(_) => problems.lock().expect("no panic").push(format!("{}: no code", unit.name)),
                         Err(e) => problems.lock().expect("no panic").push(format!("{}: {e}", unit.name)),
@@ -173,7 +192,7 @@ fn check(every: bool) {
     });
     let problems = problems.into_inner().expect("no panic");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    println!("nvrtc: {kernels} kernels compiled for sm_90");
+    println!("nvrtc: {kernels} kernels compiled for {MAIN}, {}", OTHERS.join(", "));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Kernels for the cores of a CPU: which loops become lanes, which are unrolled, and how sums are accumulated.
 //!
 //! `cut` shares out tasks by a [`plan`]; [`tile`](mod@tile) takes the first path that fits each item, and a path is a file
-//! or a folder. [`select`](mod@select) says which instructions compute what came out, and `render::c` writes them down.
+//! or a folder. `select` says which instructions compute what came out, and `render::c` writes them down.
 
 mod bf16_tile;
 pub(crate) mod cut;

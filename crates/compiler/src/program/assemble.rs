@@ -18,6 +18,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What equal kernels have in common: nests with the slots of their buffers, and threads of a block.
+type Structure = (Vec<(Nest, Vec<u32>)>, i64);
+
 /// A program in the making.
 struct Assembly<'a> {
     target: &'a dyn Target,
@@ -26,7 +29,7 @@ struct Assembly<'a> {
     /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
     nests: Vec<Option<Nest>>,
     /// Kernels by what they were made of: nests with the parameters of each, and the threads of a task.
-    known: FxHashMap<(Vec<(Nest, Vec<u32>)>, i64), usize>,
+    known: FxHashMap<Structure, usize>,
     /// Tensors that do not change while a step runs, if the target wants to know.
     weights: FxHashSet<Id>,
 }

@@ -1,6 +1,6 @@
 //! Source text of kernels.
 //!
-//! [`family`] is what languages that look like C share; a language is a file beside it.
+//! `family` is what languages that look like C share; a language is a file beside it.
 
 pub mod c;
 pub mod cuda;

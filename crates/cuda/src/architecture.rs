@@ -1,0 +1,105 @@
+//! Generations of cards: what kernels may use, known from the name alone, so that kernels built ahead are those that a card
+//! asks for.
+
+use compiler::{Numerics, Options};
+use device::Result;
+
+use crate::driver::unusable;
+
+/// Shared memory of a multiprocessor that the driver keeps for each block.
+const RESERVED: usize = 1 << 10;
+
+/// The oldest generation that kernels are made for: 8.0 multiplies by warps what `ldmatrix` has loaded, and copies without registers.
+const LEAST: (i32, i32) = (8, 0);
+
+/// The first generation whose kernels may begin before those that they wait for have ended.
+const EARLY: (i32, i32) = (9, 0);
+
+/// A generation, by its compute capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Architecture {
+    /// Compute capability.
+    pub capability: (i32, i32),
+}
+
+impl Architecture {
+    /// Of a name as compilers have it: `sm_80`, `sm_90a`.
+    pub fn named(name: &str) -> Option<Architecture> {
+        let digits = name.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
+        let number: i32 = digits.parse().ok().filter(|number| (10..1000).contains(number))?;
+        let capability = (number / 10, number % 10);
+        (name == Architecture { capability }.name() || name == format!("sm_{number}"))
+            .then_some(Architecture { capability })
+    }
+
+    /// Its name for compilers. From 9.0 on it is the one with features of its own.
+    pub fn name(&self) -> String {
+        let (major, minor) = self.capability;
+        format!("sm_{major}{minor}{}", if self.capability >= EARLY { "a" } else { "" })
+    }
+
+    /// Whether kernels may begin before those that they wait for have ended.
+    pub fn launches_early(&self) -> bool {
+        self.capability >= EARLY
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub fn shared_bytes(&self) -> usize {
+        let all = match self.capability {
+            (8, 0 | 7) => 164 << 10,
+            (8, _) | (12, _) => 100 << 10,
+            _ => 228 << 10,
+        };
+        all - RESERVED
+    }
+
+    /// Whether kernels can be made for it.
+    ///
+    /// # Errors
+    /// [`device::Error::Unusable`] for one that is too old.
+    pub fn check(&self, card: &str) -> Result<()> {
+        if self.capability >= LEAST {
+            return Ok(());
+        }
+        let ((major, minor), (least, _)) = (self.capability, LEAST);
+        Err(unusable(format!(
+            "{card} has compute capability {major}.{minor}, and kernels need {least}.0 (Ampere) or newer; use --device cpu"
+        )))
+    }
+
+    /// What the compiler of kernels does for it by default.
+    pub fn options(&self, numerics: Numerics) -> Options {
+        let mut options = Options::gpu(numerics);
+        options.on_gpu(|plan| {
+            plan.overlap &= self.launches_early();
+            plan.shared = plan.shared.min(self.shared_bytes());
+        });
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_have_names() {
+        for name in ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"] {
+            assert_eq!(Architecture::named(name).expect(name).name(), name);
+        }
+        assert_eq!(Architecture::named("sm_90"), Architecture::named("sm_90a"));
+        for wrong in ["sm_", "sm_9", "sm_a", "sm_9x", "sm_80a", "cuda", "compute_90", "sm_-80", "sm_99999"] {
+            assert_eq!(Architecture::named(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn older_ones_have_less() {
+        let of = |name| Architecture::named(name).expect(name);
+        assert!(of("sm_75").check("a card").is_err() && of("sm_80").check("a card").is_ok());
+        assert!(!of("sm_89").launches_early() && of("sm_90a").launches_early());
+        assert!(of("sm_86").shared_bytes() < of("sm_80").shared_bytes());
+        let source = |name| format!("{:?}", of(name).options(Numerics::Int8));
+        assert!(source("sm_80") != source("sm_86") && source("sm_80") != source("sm_90a"));
+    }
+}
