@@ -2,19 +2,28 @@
 """A GPU beside the references: golden logits on it, and the same bits however a step is sent.
 
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N]
+    bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--depths 0,4000] [--rounds 3]
+    bench/gpu.py faults PROGRAM MODEL
 
 FOLDER holds manifest.json, models and logits as tests/golden does. `exact` must agree with the reference (NMSE at most
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
-and 64 tokens; one of the sizes also kernel after kernel (--sending one-by-one), which must give the same bits.
+and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (--sending), which must give the same bits.
+
+`speed` decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with flash attention.
+`faults` tries what goes wrong: each must be one line and an exit code, soon, and leave the card usable.
 """
 import argparse
 import array
 import json
 import math
+import os
 import pathlib
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
@@ -98,6 +107,83 @@ def golden(args):
     return 1 if wrong or not runs else 0
 
 
+def decoded(command, key):
+    """Tokens a second by depth, from the JSON of a bench."""
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{' '.join(command)}: {ran.stderr.strip()[-400:]}")
+    rows = [row for row in json.loads(ran.stdout) if row["n_gen"]]
+    return {row.get("n_depth", 0): row[key] for row in rows}
+
+
+def speed(args):
+    depths = args.depths
+    print("| model | depth | kernloom tok/s | llama.cpp tok/s | ratio |")
+    print("|---|---|---|---|---|")
+    for model in args.models:
+        ours, theirs = {}, {}
+        for _ in range(args.rounds):
+            command = [args.program, "bench", "-m", model, "--device", args.device, "-p", "0", "-n", "128"]
+            for depth, value in decoded([*command, "-d", depths, "-r", "2", "-o", "json"], "avg_ts").items():
+                ours.setdefault(depth, []).append(value)
+            if args.peer:
+                command = [args.peer, "-m", model, "-p", "0", "-n", "128", "-d", depths, "-r", "2", "-fa", "1"]
+                for depth, value in decoded([*command, "-ngl", "99", "-o", "json"], "avg_ts").items():
+                    theirs.setdefault(depth, []).append(value)
+        for depth in map(int, depths.split(",")):
+            mine = statistics.median(ours[depth])
+            peer = statistics.median(theirs[depth]) if depth in theirs else None
+            other = f"{peer:.0f} | {mine / peer:.2f}" if peer else "- | -"
+            print(f"| {pathlib.Path(model).stem} | {depth} | {mine:.0f} | {other} |", flush=True)
+    return 0
+
+
+def faults(args):
+    """Runs that must fail in a line; and ones that must not."""
+    run = [args.program, "run", "-m", args.model, "--no-template", "-p", "a", "-n", "8", "--temp", "0"]
+    cuda = [*run, "--device", "cuda"]
+    wrong = 0
+
+    def tried(what, command, good, expected, env=None, seconds=60, interrupt=None):
+        nonlocal wrong
+        environment = dict(os.environ, **(env or {}))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        started = time.monotonic()
+        try:
+            if interrupt is not None:
+                time.sleep(interrupt)
+                process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            err = process.communicate()[1] + "\nhangs"
+        errors = [line for line in err.splitlines() if line.startswith("error: ") or line == "hangs"]
+        fine = (process.returncode == 0) == good and len(errors) <= 1 and "panicked" not in err and "hangs" not in errors
+        fine = fine and (expected in err)
+        wrong += not fine
+        took = time.monotonic() - started
+        line = (errors or [err.strip().splitlines()[-1] if err.strip() else ""])[0]
+        print(f"{'ok   ' if fine else 'WRONG'} {what} ({took:.1f} s, exit {process.returncode}): {line[:300]}", flush=True)
+
+    with tempfile.TemporaryDirectory() as empty:
+        tried("as it should be", cuda, True, "")
+        tried("no such card", [*run, "--device", "cuda:99"], False, "there is no cuda:99")
+        tried("cards hidden", cuda, False, "CUDA_VISIBLE_DEVICES", {"CUDA_VISIBLE_DEVICES": ""})
+        tried("cards hidden, auto", [*run, "--device", "auto"], True, "device: cpu", {"CUDA_VISIBLE_DEVICES": ""})
+        tried("no compiler", [*cuda, "--nvrtc", "/nonexistent.so"], False, "/nonexistent.so", {"XDG_CACHE_HOME": empty})
+        tried("no compiler, kernels kept", [*cuda, "--nvrtc", "/nonexistent.so"], True, "")
+        tried("too long a context", [*cuda, "-c", "2000000000"], False, "not enough memory")
+        tried("Ctrl-C while it starts", [*cuda, "-n", "100000", "-c", "100000"], False, "", interrupt=0.3)
+        tried("Ctrl-C while it decodes", [*cuda, "-n", "100000", "-c", "100000", "--ignore-eos"], False, "", interrupt=4)
+        beside = subprocess.Popen([*cuda, "-n", "3000", "-c", "4000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        tried("two processes", cuda, True, "")
+        beside.kill()
+        beside.wait()
+        tried("after a process that was killed", cuda, True, "")
+    print(f"faults: {wrong} wrong")
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -106,8 +192,18 @@ def main():
     of_golden.add_argument("folder")
     of_golden.add_argument("--device", default="cuda")
     of_golden.add_argument("--files", type=int)
+    of_speed = commands.add_parser("speed")
+    of_speed.add_argument("program")
+    of_speed.add_argument("models", nargs="+")
+    of_speed.add_argument("--peer")
+    of_speed.add_argument("--device", default="cuda")
+    of_speed.add_argument("--depths", default="0,4000")
+    of_speed.add_argument("--rounds", type=int, default=3)
+    of_faults = commands.add_parser("faults")
+    of_faults.add_argument("program")
+    of_faults.add_argument("model")
     args = parser.parse_args()
-    return {"golden": golden}[args.command](args)
+    return {"golden": golden, "speed": speed, "faults": faults}[args.command](args)
 
 
 if __name__ == "__main__":
