@@ -53,6 +53,9 @@ pub struct Arguments {
     /// Form of the result
     #[arg(short, long, value_enum, default_value = "md")]
     output: Format,
+    /// What the cache holds before a test at a depth: of tokens that are computed, or random numbers, which takes no time
+    #[arg(long, value_enum, default_value = "computed")]
+    fill: Fill,
     /// Do not run each test once before it is timed
     #[arg(long)]
     no_warmup: bool,
@@ -195,7 +198,7 @@ fn classes(tests: &[Test], engine: &Engine) -> Vec<Class> {
 /// Nanoseconds of every repetition.
 fn times(opened: &mut Opened, test: Test, args: &Arguments, watch: &Watch) -> anyhow::Result<Vec<u64>> {
     terminal::progress(&format!("{}: filling the cache and warming up", report::name(test)));
-    let mut running = Running::new(opened, test, watch, !args.no_warmup)?;
+    let mut running = Running::new(opened, test, watch, args.fill, !args.no_warmup)?;
     let mut times = vec![];
     for repetition in 1..=args.repetitions {
         terminal::progress(&format!("{}: {repetition} of {}", report::name(test), args.repetitions));
@@ -203,6 +206,15 @@ fn times(opened: &mut Opened, test: Test, args: &Arguments, watch: &Watch) -> an
     }
     terminal::wipe();
     Ok(times)
+}
+
+/// What the cache holds before a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fill {
+    /// What tokens gave
+    Computed,
+    /// Numbers that no tokens gave
+    Random,
 }
 
 /// A test on an engine whose cache is filled to its depth.
@@ -214,9 +226,22 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(opened: &'a mut Opened, test: Test, watch: &'a Watch, warm: bool) -> anyhow::Result<Running<'a>> {
+    fn new(
+        opened: &'a mut Opened,
+        test: Test,
+        watch: &'a Watch,
+        fill: Fill,
+        warm: bool,
+    ) -> anyhow::Result<Running<'a>> {
         let mut running = Running { opened, test, random: Random(1), watch };
-        running.prompt(test.depth, 0)?;
+        match fill {
+            Fill::Computed => running.prompt(test.depth, 0)?,
+            Fill::Random => {
+                let Running { opened, random, .. } = &mut running;
+                opened.engine.fill_cache(test.depth, || random.below(1 << 31) << 1)?;
+                terminal::line(&format!("{}: the cache holds random numbers", report::name(test)));
+            }
+        }
         if warm {
             running.prompt(test.prompt, test.depth)?;
             running.decode(test.generated.min(1), test.depth + test.prompt)?;

@@ -1,7 +1,7 @@
 //! A step on the card: a graph that is replayed.
 //!
 //! Everything that changes from step to step lies in memory, so a graph is made once for each combination of the values of
-//! the program's variables, when it is first needed, and replayed from then on. Launching one takes the driver a third of a
+//! the program's variables, when it is first needed, and replayed from then on. Launching one takes the driver up to a
 //! microsecond for each kernel, so a step is a few graphs in a row, the first of them small: the card works on one while the
 //! next is launched. Launches of a stage depend on those of the
 //! stage before, and on nothing else. Where the card can, kernels that wait themselves begin before those that they depend
@@ -24,8 +24,9 @@ use std::sync::Arc;
 /// Steps whose graphs a program keeps at most; others are made anew.
 const MOST_STEPS: usize = 64;
 
-/// Stages of the first graphs of a step; the last one has the rest.
-const PIECES: [usize; 2] = [16, 64];
+/// Stages of the first graphs of a step, each three times the one before, as launching a kernel takes a part of its time; the
+/// last one has the rest.
+const PIECES: [usize; 4] = [8, 24, 72, 216];
 
 /// How a step is sent to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

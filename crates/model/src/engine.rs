@@ -431,6 +431,36 @@ impl Engine {
         self.output(batch.output(), batch.rows())
     }
 
+    /// Fills the cache of the only sequence up to a position with small numbers that no tokens gave, to measure at a depth
+    /// that was not computed. A program must have been prepared.
+    ///
+    /// # Errors
+    /// A cache of [`CacheKind::Q8_0`], whose rows are not floats; a failure of the device.
+    pub fn fill_cache(&mut self, positions: usize, mut random: impl FnMut() -> u32) -> Result<(), EngineError> {
+        // Magnitudes from 1/8 to 1/2, with either sign.
+        let mut number: Box<dyn FnMut() -> Vec<u8>> = match self.options.cache {
+            CacheKind::F32 => Box::new(|| {
+                let bits = random();
+                (bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23).to_le_bytes().to_vec()
+            }),
+            CacheKind::F16 => Box::new(|| {
+                let bits = random();
+                ((bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10) as u16).to_le_bytes().to_vec()
+            }),
+            CacheKind::Q8_0 => return Err(EngineError::Batch("random rows of a cache of q8_0".into())),
+        };
+        let rows = self.limits().pages * PAGE as usize;
+        for name in &self.caches {
+            let bytes = self.memory.state_bytes(name)? / rows * positions.min(rows);
+            let mut filled: Vec<u8> = vec![];
+            while filled.len() < bytes {
+                filled.extend(number());
+            }
+            self.memory.write_state(name, 0, &filled[..bytes])?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
         Ok(self.memory.output_start::<f32>(output.name(), rows * output.width(&self.config))?)
     }

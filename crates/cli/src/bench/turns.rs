@@ -117,8 +117,8 @@ impl Turns {
 /// Runs a test A, B, A, B and so on, after both have filled their caches and, if wanted, warmed up.
 pub fn take([a, b]: [&mut Opened; 2], test: Test, rounds: u32, warm: bool, watch: &Watch) -> anyhow::Result<Turns> {
     terminal::progress(&format!("{}: warming up", name(test)));
-    let mut a = super::Running::new(a, test, watch, warm)?;
-    let mut b = super::Running::new(b, test, watch, warm)?;
+    let mut a = super::Running::new(a, test, watch, super::Fill::Computed, warm)?;
+    let mut b = super::Running::new(b, test, watch, super::Fill::Computed, warm)?;
     let mut turns = Turns::default();
     let speed = |ns: u64| test.tokens() as f64 * 1e9 / ns.max(1) as f64;
     for round in 1..=rounds {
