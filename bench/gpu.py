@@ -140,8 +140,9 @@ def speed(args):
 
 def faults(args):
     """Runs that must fail in a line; and ones that must not."""
-    run = [args.program, "run", "-m", args.model, "--no-template", "-p", "a", "-n", "8", "--temp", "0"]
-    cuda = [*run, "--device", "cuda"]
+    run = [args.program, "run", "-m", args.model, "--no-template", "-p", "a", "--temp", "0"]
+    cuda = [*run, "-n", "8", "--device", "cuda"]
+    long = [*run, "-n", "100000", "-c", "100000", "--ignore-eos", "--device", "cuda"]
     wrong = 0
 
     def tried(what, command, good, expected, env=None, seconds=60, interrupt=None):
@@ -167,15 +168,15 @@ def faults(args):
 
     with tempfile.TemporaryDirectory() as empty:
         tried("as it should be", cuda, True, "")
-        tried("no such card", [*run, "--device", "cuda:99"], False, "there is no cuda:99")
+        tried("no such card", [*run, "-n", "8", "--device", "cuda:99"], False, "there is no cuda:99")
         tried("cards hidden", cuda, False, "CUDA_VISIBLE_DEVICES", {"CUDA_VISIBLE_DEVICES": ""})
-        tried("cards hidden, auto", [*run, "--device", "auto"], True, "device: cpu", {"CUDA_VISIBLE_DEVICES": ""})
+        tried("cards hidden, auto", [*run, "-n", "8", "--device", "auto"], True, "device: cpu", {"CUDA_VISIBLE_DEVICES": ""})
         tried("no compiler", [*cuda, "--nvrtc", "/nonexistent.so"], False, "/nonexistent.so", {"XDG_CACHE_HOME": empty})
         tried("no compiler, kernels kept", [*cuda, "--nvrtc", "/nonexistent.so"], True, "")
         tried("too long a context", [*cuda, "-c", "2000000000"], False, "not enough memory")
-        tried("Ctrl-C while it starts", [*cuda, "-n", "100000", "-c", "100000"], False, "", interrupt=0.3)
-        tried("Ctrl-C while it decodes", [*cuda, "-n", "100000", "-c", "100000", "--ignore-eos"], False, "", interrupt=4)
-        beside = subprocess.Popen([*cuda, "-n", "3000", "-c", "4000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        tried("Ctrl-C while it starts", long, False, "", interrupt=0.3)
+        tried("Ctrl-C while it decodes", long, False, "", interrupt=4)
+        beside = subprocess.Popen(long, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         tried("two processes", cuda, True, "")
         beside.kill()
         beside.wait()
