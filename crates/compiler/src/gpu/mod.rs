@@ -31,7 +31,7 @@ use crate::program::Geometry;
 use crate::render::{Unwritable, cuda};
 use crate::schedule::Schedule;
 use crate::target::Target;
-use ir::Graph;
+use ir::{Graph, index};
 
 /// A GPU that is used by this plan.
 #[derive(Clone, Debug)]
@@ -79,7 +79,9 @@ impl Target for Gpu {
         slots: usize,
         vars: &[String],
     ) -> Result<String, Unwritable> {
-        cuda::kernel(g, symbol, body, self.0.resident, slots, vars)
+        let blocks = index::bounds(g, body.tasks).0;
+        let beside = self.0.blocks_beside(blocks, cuda::geometry(g, body).threads);
+        cuda::kernel(g, symbol, body, beside, slots, vars)
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {

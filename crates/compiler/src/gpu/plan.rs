@@ -13,9 +13,11 @@ pub struct Plan {
     pub rows: i64,
     /// Blocks that a kernel should have at least, so that every multiprocessor has some.
     pub blocks: i64,
-    /// Blocks of one kernel that the registers of a multiprocessor are divided among. With more of them a thread has
-    /// fewer registers, and its loads wait for each other.
-    pub resident: usize,
+    /// Multiprocessors of the GPU.
+    pub processors: i64,
+    /// Threads that the registers of a multiprocessor are divided among at most. With more of them a thread has fewer
+    /// registers, and its loads wait for each other.
+    pub resident: i64,
     /// Whether the kernels of a stage are one launch, so that launches follow each other in a chain.
     pub join: bool,
     /// Whether a launch begins before those before it are over, and waits for them itself.
@@ -37,7 +39,8 @@ impl Default for Plan {
             all_warps: 132 * 16,
             rows: 4,
             blocks: 264,
-            resident: 1,
+            processors: 132,
+            resident: 512,
             join: true,
             overlap: true,
             early: 256,
@@ -61,6 +64,13 @@ impl Plan {
         let worth = elements / (WORTH * ir::WARP as i64);
         let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
         Plan { warps: pow2(self.warps).max(wanted), ..self.clone() }
+    }
+
+    /// Blocks that a multiprocessor has registers for: all blocks of a kernel should run at once, as those of a second
+    /// round would start when the first are over.
+    pub(crate) fn blocks_beside(&self, blocks: i64, threads: usize) -> i64 {
+        let all = (blocks + self.processors - 1) / self.processors.max(1);
+        all.min(self.resident / threads.max(1) as i64).max(1)
     }
 
     /// Bytes of registers for loads that go first: of weights at most half of what a thread has, and of the rest half

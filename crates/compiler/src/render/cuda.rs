@@ -35,7 +35,7 @@ fn waits(g: &Graph, body: &Body) -> bool {
     body.parts(g).iter().all(|(part, _)| g.src(*part).iter().any(|&s| *g.op(s) == Op::Wait))
 }
 
-/// The function of a kernel with `slots` buffers, of which `resident` blocks share a multiprocessor. `vars` names the
+/// The function of a kernel with `slots` buffers, of which `beside` blocks share a multiprocessor. `vars` names the
 /// variables in the order of the parameters.
 ///
 /// # Errors
@@ -44,12 +44,12 @@ pub fn kernel(
     g: &mut Graph,
     symbol: &str,
     body: &Body,
-    resident: usize,
+    beside: i64,
     slots: usize,
     vars: &[String],
 ) -> Result<String, Unwritable> {
     let size = geometry(g, body);
-    let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {resident}) {symbol}(", size.threads);
+    let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {beside}) {symbol}(", size.threads);
     // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
     let alone = if size.waits { "" } else { "__restrict__ " };
     let buffers = (0..slots).map(|s| format!("void *{alone}p{s}"));
