@@ -6,9 +6,10 @@
 //! them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded to halves. Elements of
 //! the result are computed from the fragments that a lane holds. What this path cannot do: more than one product of two
 //! factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an item that reads
-//! what it writes.
+//! other elements of what it writes.
 
 use crate::gpu::align::{align, alignment};
+use crate::gpu::fold::same_index;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
 use crate::kernel::superword::Packer;
@@ -93,7 +94,7 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     // A lane has several elements, and writes one before it comes to the next.
     let mut loads = vec![];
     collect_loads(g, item.value, &mut loads);
-    if loads.iter().any(|&l| g.src(l)[0] == item.buffer) {
+    if loads.iter().any(|&l| g.src(l)[0] == item.buffer && !same_index(g, g.src(l)[1], item.index)) {
         return None;
     }
     [(a, b), (b, a)].into_iter().find_map(|(m, n)| {
