@@ -25,13 +25,18 @@ pub(super) struct Carrier {
     rows_first: bool,
 }
 
-/// Puts carriers of loops into fragments where that is possible.
-pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)]) {
-    for item in phases.iter().filter(|p| p.0.is_some()).flat_map(|p| &p.1) {
-        if let Some(carrier) = carrier(t, g, phases, item) {
+/// Puts what products update into fragments; whether that is possible.
+pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)]) -> bool {
+    for (serial, items) in phases {
+        for item in items {
+            if matrix::updates(g, item).is_none() {
+                continue;
+            }
+            let Some(carrier) = carrier(t, g, phases, item).filter(|_| serial.is_some()) else { return false };
             t.carry(g, item.buffer, carrier);
         }
     }
+    true
 }
 
 fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], item: &Item) -> Option<Carrier> {

@@ -6,7 +6,7 @@
 //! them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded to halves. Elements of
 //! the result are computed from the fragments that a lane holds. What this path cannot do: more than one product of two
 //! factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an item that reads
-//! other elements of what it writes.
+//! what it writes, unless each element only reads itself and lies in a fragment.
 
 use crate::gpu::align::{align, alignment};
 use crate::gpu::fold::same_index;
@@ -28,7 +28,10 @@ const K: i64 = 16;
 const WIDE: i64 = 8;
 
 /// Copies of a thread that are in flight together.
-const BATCH: usize = 8;
+const BATCH: usize = 20;
+
+/// What a thread copies: statements that load into registers, and those that store from them.
+type Copies = Vec<(Vec<Id>, Vec<Id>)>;
 
 /// Rows of halves in memory, a fixed distance apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,8 +66,8 @@ struct Product {
 pub(super) struct Staged {
     /// The loop of the phase.
     serial: Option<Id>,
-    /// Statements before it.
-    pub(super) before: Vec<Id>,
+    /// What is copied before it.
+    before: Copies,
     tiles: FxHashMap<Rows, Id>,
 }
 
@@ -73,18 +76,24 @@ impl Staged {
     pub(super) fn of(serial: Option<Id>) -> Staged {
         Staged { serial, ..Staged::default() }
     }
+
+    /// Statements before the loop.
+    pub(super) fn before(&mut self) -> Vec<Id> {
+        in_batches(std::mem::take(&mut self.before))
+    }
 }
 
-/// Whether an item is made of products that this path takes.
-pub(super) fn is_product(g: &mut Graph, item: &Item) -> bool {
-    product(g, item).is_some()
+/// Whether an item is made of products that this path takes; `updates` says whether it may read the elements that it
+/// writes.
+pub(super) fn is_product(g: &mut Graph, item: &Item, updates: bool) -> bool {
+    product(g, item, updates).is_some()
 }
 
 fn extent(g: &Graph, range: Id) -> Option<i64> {
     g.as_int(g.src(range)[0])
 }
 
-fn product(g: &mut Graph, item: &Item) -> Option<Product> {
+fn product(g: &mut Graph, item: &Item, updates: bool) -> Option<Product> {
     let [a, b] = item.dims[..] else { return None };
     let mut reduces = vec![];
     find_reductions(g, item.value, &mut reduces);
@@ -94,7 +103,8 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     // A lane has several elements, and writes one before it comes to the next.
     let mut loads = vec![];
     collect_loads(g, item.value, &mut loads);
-    if loads.iter().any(|&l| g.src(l)[0] == item.buffer && !same_index(g, g.src(l)[1], item.index)) {
+    loads.retain(|&l| g.src(l)[0] == item.buffer);
+    if loads.iter().any(|&l| !updates || !same_index(g, g.src(l)[1], item.index)) {
         return None;
     }
     [(a, b), (b, a)].into_iter().find_map(|(m, n)| {
@@ -160,21 +170,23 @@ fn needed(t: &Tiler, p: &Product, columns: i64) -> usize {
 
 /// Statements of an item that is made of products, if it is and there is room.
 pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    let p = product(g, item)?;
+    let updates = t.target.carried.contains_key(&item.buffer);
+    let p = product(g, item, updates)?;
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let columns = (short + N - 1) / N * N;
     if needed(t, &p, columns) > t.target.room() {
         return None;
     }
-    let mut all = vec![];
+    let mut copies = vec![];
     let staged: Vec<(Id, Id)> = p
         .sums
         .iter()
         .map(|s| {
-            let tile = staged_rows(t, g, &s.rows, &mut all);
-            (tile, staged_columns(t, g, s, p.n, columns, &mut all))
+            let tile = staged_rows(t, g, &s.rows, &mut copies);
+            (tile, staged_columns(t, g, s, p.n, columns, &mut copies))
         })
         .collect();
+    let mut all = in_batches(copies);
     let layout = Layout::of(t, long, short);
     let work = Work { item, p: &p, staged: &staged };
     if let Some(accs) = t.target.carried.get(&item.buffer).map(|c| c.accs.clone()) {
@@ -285,7 +297,7 @@ impl Layout {
 
 /// Whether an item is a product into its own elements: the dimensions of its rows and columns.
 pub(super) fn updates(g: &mut Graph, item: &Item) -> Option<(Id, Id)> {
-    let p = product(g, item)?;
+    let p = product(g, item, true)?;
     let mut loads = vec![];
     collect_loads(g, item.value, &mut loads);
     loads.iter().any(|&l| g.src(l)[0] == item.buffer).then_some((p.m, p.n))
@@ -318,7 +330,7 @@ fn pitch(columns: i64) -> i64 {
 }
 
 /// The tile of some rows in shared memory; the statements that copy it, unless it is there.
-fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Vec<Id>) -> Id {
+fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
     if let Some(&tile) = t.target.staged.tiles.get(rows) {
         return tile;
     }
@@ -339,7 +351,7 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Vec<Id>) -> 
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
 /// where that changes nothing.
-fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Vec<Id>) -> Id {
+fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Copies) -> Id {
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
@@ -377,31 +389,34 @@ fn wide(g: &mut Graph, s: &Sum, n: Id, column: Id, part: Id) -> Id {
     }
 }
 
-/// Statements in which all threads copy `count` wide values; `each` gives a value and its place.
+/// What threads copy if they take `count` wide values in turns; `each` gives a value and its place.
 fn copied(
     t: &mut Tiler,
     g: &mut Graph,
     count: i64,
     to: Id,
     mut each: impl FnMut(&mut Graph, Id) -> (Id, Id),
-) -> Vec<Id> {
+) -> Copies {
     let threads = t.target.plan.threads();
     let number = t.target.number(g);
-    let rounds: Vec<i64> = (0..(count + threads - 1) / threads).collect();
+    let one = |round: i64| {
+        let at = by(g, BinOp::Add, number, round * threads);
+        let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+        let (value, place) = each(g, at);
+        let acc = t.acc(g, g.ty(value));
+        let set = t.set(g, vec![(acc, value)]);
+        let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
+        (t.only(g, some, vec![set]), t.only(g, some, vec![store]))
+    };
+    (0..(count + threads - 1) / threads).map(one).collect()
+}
+
+/// Statements that copy: the loads of a batch before its stores.
+fn in_batches(copies: Copies) -> Vec<Id> {
     let mut all = vec![];
-    for batch in rounds.chunks(BATCH) {
-        let mut stores = vec![];
-        for &round in batch {
-            let at = by(g, BinOp::Add, number, round * threads);
-            let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
-            let (value, place) = each(g, at);
-            let acc = t.acc(g, g.ty(value));
-            let set = t.set(g, vec![(acc, value)]);
-            all.extend(t.only(g, some, vec![set]));
-            let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
-            stores.extend(t.only(g, some, vec![store]));
-        }
-        all.extend(stores);
+    for batch in copies.chunks(BATCH) {
+        all.extend(batch.iter().flat_map(|c| &c.0));
+        all.extend(batch.iter().flat_map(|c| &c.1));
     }
     all
 }
@@ -418,8 +433,8 @@ fn summed(
 ) -> Vec<Vec<Id>> {
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let steps = length / K;
-    // Two chains of products hide what one waits for.
-    let chains = if steps % 2 == 0 { 2 } else { 1 };
+    // Two chains of products hide what one waits for; tiles side by side are chains as well.
+    let chains = if side == 1 && steps % 2 == 0 { 2 } else { 1 };
     let ty = Type::vector(DType::F32, 4);
     let none = zero(g, ty);
     let accs: Vec<Vec<Id>> = (0..side).map(|_| (0..chains).map(|_| t.acc(g, ty)).collect()).collect();

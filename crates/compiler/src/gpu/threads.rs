@@ -1,7 +1,7 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
 use crate::gpu::carried::Carrier;
-use crate::gpu::matrix::Staged;
+use crate::gpu::matrix::{Staged, is_product};
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Held;
 use crate::kernel::emitter::Emitter;
@@ -158,7 +158,9 @@ impl Emitter<Threads> {
 pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
     let tasks = bounds(g, nest.tasks).0;
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
-    plan.for_blocks(tasks, most).warps
+    let warps = plan.for_blocks(tasks, most).warps;
+    let multiplies = nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
+    if multiplies { warps.min(plan.product_warps) } else { warps }
 }
 
 /// Elements that the largest item of a phase computes with, at most.

@@ -27,20 +27,21 @@ use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let gathered = gathered(g, nest);
-    let body = tiled(g, &gathered, plan, true).or_else(|| tiled(g, &gathered, plan, false));
+    let body = tiled(g, nest, plan, true).or_else(|| tiled(g, nest, plan, false));
     body.expect("every item has a path if no stash lies in fragments")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there.
-fn tiled(g: &mut Graph, Gathered { nest, into }: &Gathered, plan: &Plan, fragments: bool) -> Option<Body> {
+fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Body> {
+    let Gathered { nest, into } = gathered(g, nest, fragments);
+    let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
     }
-    if fragments {
-        carried::plan(&mut t, g, &phases);
+    if fragments && !carried::plan(&mut t, g, &phases) {
+        return None;
     }
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
@@ -65,7 +66,7 @@ fn tiled(g: &mut Graph, Gathered { nest, into }: &Gathered, plan: &Plan, fragmen
             body.extend(stmts);
         }
         body.extend(t.due(g, None));
-        all.append(&mut t.target.staged.before);
+        all.extend(t.target.staged.before());
         match *serial {
             Some(range) => all.push(make_loop(g, range, body)),
             None => all.extend(body),
