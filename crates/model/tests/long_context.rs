@@ -7,6 +7,7 @@ use crate::support::{cpu, nmse, synth, tokens, weights};
 use compiler::Numerics;
 use model::cache::CacheKind;
 use model::cache::PAGE;
+use model::step::Class;
 
 const POSITIONS: usize = 5000;
 
@@ -82,6 +83,43 @@ fn check(shape: &str, queries: &str) {
         compare(&again[4..], &[0, 1, 2, 3, 4, 5, 6, 7]);
         compare(&again, &[11, 3, 7]);
     }
+}
+
+/// NMSE of logits of blocks of threads from those of the CPU: queries and exponentials are halves there.
+const HALVES: f64 = 1e-5;
+
+/// Steps of one token in blocks of threads, over the cache that the CPU has written.
+fn check_blocks(shape: &str) {
+    let (file, cpu) = (synth(shape, "f32", Some(1)), cpu(2));
+    let pages = POSITIONS.div_ceil(PAGE as usize);
+    let all = sequence(&tokens(POSITIONS, 512, 3), 0, 0);
+    let (numerics, cache) = (Numerics::Int8, CacheKind::F16);
+    let setup = Setup { numerics, cache, chunk: CHUNK as i64, pages, table: (1, pages) };
+    let (mut machine, mut blocks) = (Machine::new(&file, &cpu, setup), Machine::of_blocks(&file, setup));
+    for machine in [&mut machine, &mut blocks] {
+        machine.set_pages(0, (0..pages).map(|page| page * 29 % pages));
+    }
+    all.chunks(CHUNK).for_each(|step| drop(machine.run(step, &[0])));
+    blocks.prepare(Class::One);
+    for part in ["", ".k", ".v"] {
+        let name = format!("cache.0{part}");
+        if let Ok(state) = machine.memory.state::<u8>(&name) {
+            blocks.memory.write_state(&name, 0, &state.to_vec()).expect("the same cache");
+        }
+    }
+    for at in CHECKED {
+        let [want, got] = [&mut machine, &mut blocks].map(|m| m.run(&[all[at]], &[0]));
+        let error = nmse(&got, &want);
+        println!("{shape}, blocks, position {at}: NMSE {error:.1e}");
+        // Written so that NaN fails.
+        assert!(error <= HALVES, "{shape}, blocks, position {at}: NMSE {error:e}");
+    }
+}
+
+#[test]
+fn one_token_in_blocks_of_threads() {
+    check_blocks("tiny-llama");
+    check_blocks("tiny-mla-dense");
 }
 
 #[test]

@@ -19,6 +19,9 @@ const VOCAB: usize = 512;
 /// Positions of the two sequences that the steps end at: long ones, a few tokens, one token of each, and one of one.
 const ENDS: [[usize; 2]; 7] = [[0, 0], [100, 10], [145, 66], [148, 68], [149, 69], [150, 69], [150, 70]];
 
+/// The same for blocks of threads, which are interpreted: as few of each as there can be, over the end of a page.
+const ENDS_OF_BLOCKS: [[usize; 2]; 5] = [[0, 0], [62, 3], [65, 5], [66, 6], [67, 6]];
+
 /// Takes from two lists by turns as long as both have something.
 fn interleave(a: Vec<Token>, b: Vec<Token>) -> Vec<Token> {
     let (mut a, mut b) = (a.into_iter(), b.into_iter());
@@ -33,25 +36,34 @@ fn interleave(a: Vec<Token>, b: Vec<Token>) -> Vec<Token> {
 
 /// Logits of both sequences in steps that they share, and of each alone.
 fn logits(shape: &str, numerics: Numerics, cache: CacheKind) -> [[Vec<f32>; 2]; 2] {
-    let file = synth(shape, "q4_0", None);
-    let cpu = cpu(2);
+    let (file, cpu) = (synth(shape, "q4_0", None), cpu(2));
+    logits_of(numerics, cache, &ENDS, |setup| Machine::new(&file, &cpu, setup))
+}
+
+/// The same on any machine, in steps with these ends.
+fn logits_of(
+    numerics: Numerics,
+    cache: CacheKind,
+    ends: &[[usize; 2]],
+    machine: impl Fn(Setup) -> Machine,
+) -> [[Vec<f32>; 2]; 2] {
     let setup = Setup { numerics, cache, chunk: 128, pages: 7, table: (2, 3) };
-    let ids = [tokens(150, VOCAB as u32, 1), tokens(70, VOCAB as u32, 2)];
+    let ids: [Vec<u32>; 2] = [(0, 1), (1, 2)].map(|(s, seed)| tokens(ends[ends.len() - 1][s], VOCAB as u32, seed));
     let of_step = |s: usize, w: &[[usize; 2]]| sequence(&ids[s][w[0][s]..w[1][s]], w[0][s], s);
 
-    let mut both = Machine::new(&file, &cpu, setup);
+    let mut both = machine(setup);
     both.set_pages(0, [5, 0, 3]);
     both.set_pages(1, [1, 6, 2]);
     let mut got = [vec![], vec![]];
-    for window in ENDS.windows(2) {
+    for window in ends.windows(2) {
         let step = interleave(of_step(0, window), of_step(1, window));
         let logits = both.run_all(&step);
         step.iter().zip(logits.chunks(VOCAB)).for_each(|(token, row)| got[token.segment].extend_from_slice(row));
     }
     let alone = |s: usize| {
-        let mut alone = Machine::new(&file, &cpu, setup);
+        let mut alone = machine(setup);
         alone.set_pages(s, [0, 1, 2]);
-        let steps = ENDS.windows(2).map(|window| of_step(s, window)).filter(|step| !step.is_empty());
+        let steps = ends.windows(2).map(|window| of_step(s, window)).filter(|step| !step.is_empty());
         steps.flat_map(|step| alone.run_all(&step)).collect()
     };
     let want: [Vec<f32>; 2] = [0, 1].map(alone);
@@ -78,6 +90,25 @@ fn check_int8(shape: &str, most: f64) {
         // Written so that NaN fails.
         assert!(kl <= most, "{shape}, int8, sequence {s}: mean KL {kl:e}");
     }
+}
+
+/// The same in blocks of threads.
+fn check_blocks(shape: &str, most: f64) {
+    let file = synth(shape, "q4_0", None);
+    let machine = |setup| Machine::of_blocks(&file, setup);
+    let [got, want] = logits_of(Numerics::Int8, CacheKind::F16, &ENDS_OF_BLOCKS, machine);
+    for (s, (got, want)) in got.iter().zip(&want).enumerate() {
+        let kl = mean_kl(got, want, VOCAB);
+        println!("{shape}, blocks, sequence {s}: mean KL {kl:.1e}");
+        // Written so that NaN fails.
+        assert!(kl <= most, "{shape}, blocks, sequence {s}: mean KL {kl:e}");
+    }
+}
+
+#[test]
+fn attention_in_blocks_of_threads() {
+    check_blocks("tiny-llama", INT8_KL);
+    check_blocks("tiny-mla-dense", INT8_KL);
 }
 
 #[test]

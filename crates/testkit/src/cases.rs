@@ -235,6 +235,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
     gpu::Plan {
         warps: 1 << r.below(6),
         most_warps: 1 << r.below(6),
+        product_warps: 1 << r.below(6),
         all_warps: 1 << r.below(12),
         rows: 1 + r.below(6) as i64,
         blocks: 1 + r.below(512) as i64,

@@ -12,6 +12,9 @@ use ir::index::{self, Linear};
 use ir::{BinOp, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// Steps of a thread whose loads are in flight together.
+const SIDE: i64 = 8;
+
 /// What a stash holds, by the dimensions of the item that wrote it.
 pub(super) struct Kept {
     pub(super) dims: Vec<Id>,
@@ -235,29 +238,47 @@ fn merged(
     let begin = begin.collect();
     let mut all = vec![t.set(g, begin)];
     let steps = g.src(serial)[0];
-    let (range, here) = match group {
-        None => (serial, serial),
-        Some((group, groups)) => {
-            let one = g.int(1);
-            let up = g.sub(groups, one);
-            let n = g.add(steps, up);
-            let n = g.sub(n, group);
-            let n = g.binary(BinOp::Div, n, groups);
-            let r = t.range(g, n);
-            let first = g.mul(r, groups);
-            (r, g.add(first, group))
-        }
+    let (group, groups) = group.unwrap_or_else(|| (g.int(0), g.int(1)));
+    let own = {
+        let last = g.sub(groups, group);
+        let one = g.int(1);
+        let up = g.sub(last, one);
+        let n = g.add(steps, up);
+        g.binary(BinOp::Div, n, groups)
     };
-    let next: Vec<Id> = carriers
-        .iter()
-        .map(|c| {
+    let side = g.as_int(own).map_or(SIDE, |n| n.clamp(1, SIDE));
+    let of = g.int(side);
+    let range = {
+        let up = g.int(side - 1);
+        let n = g.add(own, up);
+        let n = g.binary(BinOp::Div, n, of);
+        t.range(g, n)
+    };
+    let first = g.mul(range, of);
+    let (mut loads, mut merges) = (vec![], vec![]);
+    for i in 0..side {
+        let number = g.int(i);
+        let number = g.add(first, number);
+        let here = g.mul(number, groups);
+        let here = g.add(here, group);
+        let some = (i > 0).then(|| g.binary(BinOp::Lt, here, steps));
+        let mut next = vec![];
+        let mut sets = vec![];
+        for c in carriers {
             let mut map = at.clone();
             map.insert(serial, here);
-            g.substitute(c.part, &mut map)
-        })
-        .collect();
-    let round = step(t, g, carriers, at, &accs, |_, i| next[i]);
-    all.extend(t.nest(g, &[range], vec![round]));
+            let part = g.substitute(c.part, &mut map);
+            let acc = t.acc(g, g.ty(part));
+            sets.push((acc, part));
+            next.push(acc);
+        }
+        let set = t.set(g, sets);
+        loads.extend(t.only(g, some, vec![set]));
+        let merge = step(t, g, carriers, at, &accs, |_, i| next[i]);
+        merges.extend(t.only(g, some, vec![merge]));
+    }
+    loads.extend(merges);
+    all.extend(t.nest(g, &[range], loads));
     (accs, all)
 }
 

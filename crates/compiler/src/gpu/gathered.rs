@@ -22,16 +22,16 @@ struct Entry {
     of: Vec<usize>,
 }
 
-/// Gathers the items of a nest.
-pub(super) fn gathered(g: &mut Graph, nest: &Nest) -> Gathered {
+/// Gathers the items of a nest; `updates` says whether a product may go into an item that reads what it writes.
+pub(super) fn gathered(g: &mut Graph, nest: &Nest, updates: bool) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {
         all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));
     }
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
-    if all.iter().any(|e| is_product(g, &e.item)) {
-        while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all)) {
+    if all.iter().any(|e| is_product(g, &e.item, updates)) {
+        while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, updates)) {
             let taken = all[with].of.clone();
             all[at].of.extend(taken);
             all[at].item = item;
@@ -101,11 +101,11 @@ fn copy_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
 }
 
 /// An item that reads elements of a product, the product, and the first with the product in it.
-fn product_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
+fn product_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usize, Item)> {
     (0..all.len()).find_map(|i| {
         let j = reader(g, all, i)?;
         let (product, user) = (all[i].item.clone(), all[j].item.clone());
-        if !is_product(g, &product) {
+        if !is_product(g, &product, updates) {
             return None;
         }
         let reads = read_by(g, &product);
@@ -120,6 +120,6 @@ fn product_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
             map.insert(load, held(g, &kept, g.src(load)[1], &user.dims)?);
         }
         let item = Item { value: g.substitute(user.value, &mut map), ..user };
-        is_product(g, &item).then_some((j, i, item))
+        is_product(g, &item, updates).then_some((j, i, item))
     })
 }

@@ -6,9 +6,10 @@
 //! them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded to halves. Elements of
 //! the result are computed from the fragments that a lane holds. What this path cannot do: more than one product of two
 //! factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an item that reads
-//! what it writes.
+//! what it writes, unless each element only reads itself and lies in a fragment.
 
 use crate::gpu::align::{align, alignment};
+use crate::gpu::fold::same_index;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
 use crate::kernel::superword::Packer;
@@ -27,7 +28,10 @@ const K: i64 = 16;
 const WIDE: i64 = 8;
 
 /// Copies of a thread that are in flight together.
-const BATCH: usize = 8;
+const BATCH: usize = 20;
+
+/// What a thread copies: statements that load into registers, and those that store from them.
+type Copies = Vec<(Vec<Id>, Vec<Id>)>;
 
 /// Rows of halves in memory, a fixed distance apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +66,8 @@ struct Product {
 pub(super) struct Staged {
     /// The loop of the phase.
     serial: Option<Id>,
-    /// Statements before it.
-    pub(super) before: Vec<Id>,
+    /// What is copied before it.
+    before: Copies,
     tiles: FxHashMap<Rows, Id>,
 }
 
@@ -72,18 +76,24 @@ impl Staged {
     pub(super) fn of(serial: Option<Id>) -> Staged {
         Staged { serial, ..Staged::default() }
     }
+
+    /// Statements before the loop.
+    pub(super) fn before(&mut self) -> Vec<Id> {
+        in_batches(std::mem::take(&mut self.before))
+    }
 }
 
-/// Whether an item is made of products that this path takes.
-pub(super) fn is_product(g: &mut Graph, item: &Item) -> bool {
-    product(g, item).is_some()
+/// Whether an item is made of products that this path takes; `updates` says whether it may read the elements that it
+/// writes.
+pub(super) fn is_product(g: &mut Graph, item: &Item, updates: bool) -> bool {
+    product(g, item, updates).is_some()
 }
 
 fn extent(g: &Graph, range: Id) -> Option<i64> {
     g.as_int(g.src(range)[0])
 }
 
-fn product(g: &mut Graph, item: &Item) -> Option<Product> {
+fn product(g: &mut Graph, item: &Item, updates: bool) -> Option<Product> {
     let [a, b] = item.dims[..] else { return None };
     let mut reduces = vec![];
     find_reductions(g, item.value, &mut reduces);
@@ -93,7 +103,8 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     // A lane has several elements, and writes one before it comes to the next.
     let mut loads = vec![];
     collect_loads(g, item.value, &mut loads);
-    if loads.iter().any(|&l| g.src(l)[0] == item.buffer) {
+    loads.retain(|&l| g.src(l)[0] == item.buffer);
+    if loads.iter().any(|&l| !updates || !same_index(g, g.src(l)[1], item.index)) {
         return None;
     }
     [(a, b), (b, a)].into_iter().find_map(|(m, n)| {
@@ -159,53 +170,153 @@ fn needed(t: &Tiler, p: &Product, columns: i64) -> usize {
 
 /// Statements of an item that is made of products, if it is and there is room.
 pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    let p = product(g, item)?;
+    let updates = t.target.carried.contains_key(&item.buffer);
+    let p = product(g, item, updates)?;
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let columns = (short + N - 1) / N * N;
     if needed(t, &p, columns) > t.target.room() {
         return None;
     }
-    let mut all = vec![];
+    let mut copies = vec![];
     let staged: Vec<(Id, Id)> = p
         .sums
         .iter()
         .map(|s| {
-            let tile = staged_rows(t, g, &s.rows, &mut all);
-            (tile, staged_columns(t, g, s, p.n, columns, &mut all))
+            let tile = staged_rows(t, g, &s.rows, &mut copies);
+            (tile, staged_columns(t, g, s, p.n, columns, &mut copies))
         })
         .collect();
-    // Tiles of the result that a warp has side by side: as many as share rows, if there is work for all warps.
-    let (tiles_m, tiles_n) = (long / M, columns / N);
-    let warps = t.target.plan.warps;
-    let side = (1..=tiles_n).rev().find(|s| tiles_n % s == 0 && tiles_m * tiles_n / s >= warps).unwrap_or(1);
-    let units = tiles_m * tiles_n / side;
-    let rounds = (units + warps - 1) / warps;
-    let mut loops = vec![];
-    let mut unit = t.target.warp;
-    if rounds > 1 {
-        let r = t.counted(g, rounds);
-        loops.push(r);
-        let first = by(g, BinOp::Mul, r, warps);
-        unit = g.add(first, unit);
+    let mut all = in_batches(copies);
+    let layout = Layout::of(t, long, short);
+    let work = Work { item, p: &p, staged: &staged };
+    if let Some(accs) = t.target.carried.get(&item.buffer).map(|c| c.accs.clone()) {
+        for (round, accs) in accs.chunks(layout.elements()).enumerate() {
+            let round = g.int(round as i64);
+            all.extend(one_round(t, g, &work, &layout, round, accs));
+        }
+        return Some(all);
     }
-    let some = (units % warps != 0).then(|| by(g, BinOp::Lt, unit, units));
-    let m = by(g, BinOp::Div, unit, tiles_n / side);
-    let m = by(g, BinOp::Mul, m, M);
-    let n = by(g, BinOp::Mod, unit, tiles_n / side);
-    let n = by(g, BinOp::Mul, n, side * N);
+    let r = (layout.rounds > 1).then(|| t.counted(g, layout.rounds));
+    let round = r.unwrap_or_else(|| g.int(0));
+    let body = one_round(t, g, &work, &layout, round, &[]);
+    all.extend(t.nest(g, r.as_slice(), body));
+    Some(all)
+}
+
+/// An item that is to be computed, and where its factors lie.
+struct Work<'w> {
+    item: &'w Item,
+    p: &'w Product,
+    staged: &'w [(Id, Id)],
+}
+
+/// Which tiles of a result a warp has.
+pub(super) struct Layout {
+    short: i64,
+    /// Tiles that a warp has side by side: as many as share rows, if there is work for all warps.
+    side: i64,
+    /// Such groups along a row of tiles, and in all.
+    across: i64,
+    units: i64,
+    rounds: i64,
+}
+
+/// One of the elements that a lane has of a tile.
+struct Spot {
+    m: Id,
+    n: Id,
+    /// Whether there is such a column, if some are too many.
+    has: Option<Id>,
+}
+
+impl Layout {
+    /// For so many rows and columns.
+    pub(super) fn of(t: &Tiler, long: i64, short: i64) -> Layout {
+        let (tiles_m, tiles_n) = (long / M, (short + N - 1) / N);
+        let warps = t.target.plan.warps;
+        let side = (1..=tiles_n).rev().find(|s| tiles_n % s == 0 && tiles_m * tiles_n / s >= warps).unwrap_or(1);
+        let units = tiles_m * tiles_n / side;
+        Layout { short, side, across: tiles_n / side, units, rounds: (units + warps - 1) / warps }
+    }
+
+    /// Elements that a lane has in a round.
+    fn elements(&self) -> usize {
+        4 * self.side as usize
+    }
+
+    /// Elements that a lane has in all.
+    pub(super) fn all_elements(&self) -> usize {
+        self.rounds as usize * self.elements()
+    }
+
+    /// First row and column of what a warp has in a round, and whether it has something, if some have nothing.
+    fn place(&self, t: &Tiler, g: &mut Graph, round: Id) -> (Id, Id, Option<Id>) {
+        let warps = t.target.plan.warps;
+        let first = by(g, BinOp::Mul, round, warps);
+        let unit = g.add(first, t.target.warp);
+        let some = (self.units % warps != 0).then(|| by(g, BinOp::Lt, unit, self.units));
+        let m = by(g, BinOp::Div, unit, self.across);
+        let n = by(g, BinOp::Mod, unit, self.across);
+        (by(g, BinOp::Mul, m, M), by(g, BinOp::Mul, n, self.side * N), some)
+    }
+
+    /// The elements that a lane has of the tiles that begin there.
+    fn spots(&self, t: &Tiler, g: &mut Graph, m: Id, n: Id) -> Vec<Spot> {
+        let (row, column) = (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mod, t.target.lane, 4));
+        let column = by(g, BinOp::Mul, column, 2);
+        let (m, n) = (g.add(m, row), g.add(n, column));
+        let spot = |i: i64| {
+            let (m, n) = (by(g, BinOp::Add, m, i % 4 / 2 * 8), by(g, BinOp::Add, n, i / 4 * N + i % 2));
+            Spot { m, n, has: (self.short % N != 0).then(|| by(g, BinOp::Lt, n, self.short)) }
+        };
+        (0..4 * self.side).map(spot).collect()
+    }
+
+    /// Statements for each element of a lane, in the order of the registers that keep them.
+    pub(super) fn each(
+        &self,
+        t: &Tiler,
+        g: &mut Graph,
+        mut statement: impl FnMut(&mut Graph, Id, Id, usize) -> Id,
+    ) -> Vec<Id> {
+        let (mut all, mut number) = (vec![], 0);
+        for round in 0..self.rounds {
+            let round = g.int(round);
+            let (m, n, some) = self.place(t, g, round);
+            let mut body = vec![];
+            for spot in self.spots(t, g, m, n) {
+                let one = statement(g, spot.m, spot.n, number);
+                body.extend(t.only(g, spot.has, vec![one]));
+                number += 1;
+            }
+            all.extend(t.only(g, some, body));
+        }
+        all
+    }
+}
+
+/// Whether an item is a product into its own elements: the dimensions of its rows and columns.
+pub(super) fn updates(g: &mut Graph, item: &Item) -> Option<(Id, Id)> {
+    let p = product(g, item, true)?;
+    let mut loads = vec![];
+    collect_loads(g, item.value, &mut loads);
+    loads.iter().any(|&l| g.src(l)[0] == item.buffer).then_some((p.m, p.n))
+}
+
+/// Statements for the tiles that a warp has in a round; the elements go to registers, if there are some for them.
+fn one_round(t: &mut Tiler, g: &mut Graph, w: &Work, layout: &Layout, round: Id, accs: &[Id]) -> Vec<Id> {
+    let (m, n, some) = layout.place(t, g, round);
     let mut body = vec![];
     let mut results = vec![];
-    for (s, &(tile, column)) in p.sums.iter().zip(&staged) {
-        results.push(summed(t, g, s, tile, column, (m, n, side), &mut body));
+    for (s, &(tile, column)) in w.p.sums.iter().zip(w.staged) {
+        results.push(summed(t, g, s, tile, column, (m, n, layout.side), &mut body));
     }
-    for part in 0..side {
-        let first = by(g, BinOp::Add, n, part * N);
-        let sums: Vec<&[Id]> = results.iter().map(|r| &r[part as usize][..]).collect();
-        body.extend(elements(t, g, item, &p, &sums, (m, first), short));
+    for (i, spot) in layout.spots(t, g, m, n).into_iter().enumerate() {
+        let sums: Vec<&[Id]> = results.iter().map(|r| &r[i / 4][..]).collect();
+        let one = element(t, g, w, &sums, i % 4, &spot, accs.get(i).copied());
+        body.extend(t.only(g, spot.has, vec![one]));
     }
-    let body = t.only(g, some, body);
-    all.extend(t.nest(g, &loops, body));
-    Some(all)
+    t.only(g, some, body)
 }
 
 fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
@@ -219,7 +330,7 @@ fn pitch(columns: i64) -> i64 {
 }
 
 /// The tile of some rows in shared memory; the statements that copy it, unless it is there.
-fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Vec<Id>) -> Id {
+fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
     if let Some(&tile) = t.target.staged.tiles.get(rows) {
         return tile;
     }
@@ -240,7 +351,7 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Vec<Id>) -> 
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
 /// where that changes nothing.
-fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Vec<Id>) -> Id {
+fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Copies) -> Id {
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
@@ -278,31 +389,34 @@ fn wide(g: &mut Graph, s: &Sum, n: Id, column: Id, part: Id) -> Id {
     }
 }
 
-/// Statements in which all threads copy `count` wide values; `each` gives a value and its place.
+/// What threads copy if they take `count` wide values in turns; `each` gives a value and its place.
 fn copied(
     t: &mut Tiler,
     g: &mut Graph,
     count: i64,
     to: Id,
     mut each: impl FnMut(&mut Graph, Id) -> (Id, Id),
-) -> Vec<Id> {
+) -> Copies {
     let threads = t.target.plan.threads();
     let number = t.target.number(g);
-    let rounds: Vec<i64> = (0..(count + threads - 1) / threads).collect();
+    let one = |round: i64| {
+        let at = by(g, BinOp::Add, number, round * threads);
+        let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+        let (value, place) = each(g, at);
+        let acc = t.acc(g, g.ty(value));
+        let set = t.set(g, vec![(acc, value)]);
+        let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
+        (t.only(g, some, vec![set]), t.only(g, some, vec![store]))
+    };
+    (0..(count + threads - 1) / threads).map(one).collect()
+}
+
+/// Statements that copy: the loads of a batch before its stores.
+fn in_batches(copies: Copies) -> Vec<Id> {
     let mut all = vec![];
-    for batch in rounds.chunks(BATCH) {
-        let mut stores = vec![];
-        for &round in batch {
-            let at = by(g, BinOp::Add, number, round * threads);
-            let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
-            let (value, place) = each(g, at);
-            let acc = t.acc(g, g.ty(value));
-            let set = t.set(g, vec![(acc, value)]);
-            all.extend(t.only(g, some, vec![set]));
-            let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
-            stores.extend(t.only(g, some, vec![store]));
-        }
-        all.extend(stores);
+    for batch in copies.chunks(BATCH) {
+        all.extend(batch.iter().flat_map(|c| &c.0));
+        all.extend(batch.iter().flat_map(|c| &c.1));
     }
     all
 }
@@ -319,8 +433,8 @@ fn summed(
 ) -> Vec<Vec<Id>> {
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let steps = length / K;
-    // Two chains of products hide what one waits for.
-    let chains = if steps % 2 == 0 { 2 } else { 1 };
+    // Two chains of products hide what one waits for; tiles side by side are chains as well.
+    let chains = if side == 1 && steps % 2 == 0 { 2 } else { 1 };
     let ty = Type::vector(DType::F32, 4);
     let none = zero(g, ty);
     let accs: Vec<Vec<Id>> = (0..side).map(|_| (0..chains).map(|_| t.acc(g, ty)).collect()).collect();
@@ -368,34 +482,29 @@ fn fragment(g: &mut Graph, buffer: Id, row: Id, at: Id, pitch: i64, halves: usiz
     g.make(Op::Fragment { transposed }, Type::vector(DType::F16, halves), vec![], vec![load])
 }
 
-/// Statements that compute the elements of a tile that a lane has sums of.
-fn elements(
-    t: &mut Tiler,
-    g: &mut Graph,
-    item: &Item,
-    p: &Product,
-    sums: &[&[Id]],
-    (m, n): (Id, Id),
-    short: i64,
-) -> Vec<Id> {
-    let (row, column) = (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mod, t.target.lane, 4));
-    let column = by(g, BinOp::Mul, column, 2);
-    let (m, n) = (g.add(m, row), g.add(n, column));
-    let mut all = vec![];
-    for i in 0..4i64 {
-        let (at_m, at_n) = (by(g, BinOp::Add, m, i / 2 * 8), by(g, BinOp::Add, n, i % 2));
-        let mut map = FxHashMap::from_iter([(p.m, at_m), (p.n, at_n)]);
-        for (s, chains) in p.sums.iter().zip(sums) {
-            let each: Vec<Id> =
-                chains.iter().map(|&acc| g.make(Op::Extract(i as u16), DType::F32, vec![], vec![acc])).collect();
-            if let Some(total) = each.into_iter().reduce(|a, b| g.add(a, b)) {
-                map.insert(s.reduce, total);
-            }
+/// A statement that computes an element of a tile that a lane has sums of: the one of this number.
+fn element(t: &mut Tiler, g: &mut Graph, w: &Work, sums: &[&[Id]], number: usize, spot: &Spot, acc: Option<Id>) -> Id {
+    let (item, p) = (w.item, w.p);
+    let mut map = FxHashMap::from_iter([(p.m, spot.m), (p.n, spot.n)]);
+    for (s, chains) in p.sums.iter().zip(sums) {
+        let each: Vec<Id> =
+            chains.iter().map(|&acc| g.make(Op::Extract(number as u16), DType::F32, vec![], vec![acc])).collect();
+        if let Some(total) = each.into_iter().reduce(|a, b| g.add(a, b)) {
+            map.insert(s.reduce, total);
         }
-        let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
-        let store = t.store(g, item.buffer, index, value);
-        let some = (short % N != 0).then(|| by(g, BinOp::Lt, at_n, short));
-        all.extend(t.only(g, some, vec![store]));
     }
-    all
+    if let Some(acc) = acc {
+        return set_element(t, g, item, acc, map);
+    }
+    let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
+    t.store(g, item.buffer, index, value)
+}
+
+/// A statement that leaves an element of an item in a register, which stands for what the item reads of it.
+pub(super) fn set_element(t: &Tiler, g: &mut Graph, item: &Item, acc: Id, mut map: FxHashMap<Id, Id>) -> Id {
+    let mut loads = vec![];
+    collect_loads(g, item.value, &mut loads);
+    map.extend(loads.into_iter().filter(|&l| g.src(l)[0] == item.buffer).map(|l| (l, acc)));
+    let value = g.substitute(item.value, &mut map);
+    t.set(g, vec![(acc, value)])
 }

@@ -9,6 +9,7 @@
 //! schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
+mod carried;
 mod cut;
 mod dot;
 mod early;

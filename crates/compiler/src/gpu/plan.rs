@@ -7,6 +7,8 @@ pub struct Plan {
     pub warps: i64,
     /// Warps of a block at most, so that blocks of the next kernel fit beside it.
     pub most_warps: i64,
+    /// Warps at most of a block that multiplies matrices, whose lanes keep many elements in registers.
+    pub product_warps: i64,
     /// Warps that the whole GPU should have: a kernel of few blocks has more in each.
     pub all_warps: i64,
     /// Sums that a thread keeps side by side, so that as many loads are in flight.
@@ -36,6 +38,7 @@ impl Default for Plan {
         Plan {
             warps: 4,
             most_warps: 16,
+            product_warps: 8,
             all_warps: 132 * 16,
             rows: 4,
             blocks: 264,

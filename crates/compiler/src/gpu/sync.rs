@@ -45,27 +45,61 @@ fn insert(g: &mut Graph, statements: &[Id], mut since: Touched) -> (Vec<Id>, Tou
     let mut out = vec![];
     for &s in statements {
         let all = touched(g, s);
-        if since.forbids(&all) {
+        let clashes = since.forbids(&all);
+        let exchanges = *g.op(s) == Op::Loop && all.forbids(&all) && !varies(g, g.src(g.src(s)[0])[0]).1;
+        if exchanges && clashes && !since.forbids(&extent(g, s)) {
+            // A barrier inside may serve what was before.
+            let (inside, end) = rounds(g, s, &since);
+            let (after, _) = rounds(g, s, &Touched::default());
+            if barriers(g, inside) == barriers(g, after) {
+                since.add(&end);
+                out.push(inside);
+                continue;
+            }
+        }
+        if clashes {
             out.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
             since = Touched::default();
         }
-        let src = g.src(s).to_vec();
-        if *g.op(s) == Op::Loop && !varies(g, g.src(src[0])[0]).1 && all.forbids(&all) {
-            // What one round leaves to the next.
-            let (_, end) = insert(g, &src[1..], since.clone());
-            let mut around = since.clone();
-            around.add(&end);
-            let (body, end) = insert(g, &src[1..], around);
+        if exchanges {
+            let (all, end) = rounds(g, s, &since);
             since.add(&end);
-            let mut src = vec![src[0]];
-            src.extend(body);
-            out.push(g.with_src(s, src));
+            out.push(all);
         } else {
             since.add(&all);
             out.push(s);
         }
     }
     (out, since)
+}
+
+/// A loop with the barriers that it needs inside if that much was touched before it, and what it leaves.
+fn rounds(g: &mut Graph, statement: Id, since: &Touched) -> (Id, Touched) {
+    let src = g.src(statement).to_vec();
+    // What one round leaves to the next.
+    let (_, end) = insert(g, &src[1..], since.clone());
+    let mut around = since.clone();
+    around.add(&end);
+    let (body, end) = insert(g, &src[1..], around);
+    let src = std::iter::once(src[0]).chain(body).collect();
+    (g.with_src(statement, src), end)
+}
+
+/// Barriers in the text of a statement.
+fn barriers(g: &Graph, statement: Id) -> usize {
+    match g.op(statement) {
+        Op::Barrier => 1,
+        Op::Block => g.src(statement).iter().map(|&s| barriers(g, s)).sum(),
+        Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(g, s)).sum(),
+        _ => 0,
+    }
+}
+
+/// What the number of rounds of a loop reads.
+fn extent(g: &Graph, statement: Id) -> Touched {
+    let mut t = Touched::default();
+    reads(g, &[g.src(g.src(statement)[0])[0]], None, &mut t);
+    t
 }
 
 /// Everything that a statement touches, its own parts included.

@@ -1,6 +1,7 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
-use crate::gpu::matrix::Staged;
+use crate::gpu::carried::Carrier;
+use crate::gpu::matrix::{Staged, is_product};
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Held;
 use crate::kernel::emitter::Emitter;
@@ -27,6 +28,8 @@ pub(super) struct Threads {
     free: usize,
     /// Stashes that lie in registers.
     pub(super) held: FxHashMap<Id, Held>,
+    /// Stashes that lie in fragments.
+    pub(super) carried: FxHashMap<Id, Carrier>,
     /// Stashes whose parts are still to be put together, and the statements that do so: after those of other items, so
     /// that one barrier serves all.
     pub(super) pending: Vec<(Id, Vec<Id>)>,
@@ -52,6 +55,13 @@ impl Threads {
         Space::Shared
     }
 
+    /// Makes room where a stash lay that lies in shared memory no longer.
+    pub(super) fn give_back(&mut self, g: &Graph, stash: Id, len: usize) {
+        if let Op::Buffer { space: Space::Shared, .. } = *g.op(stash) {
+            self.free += (len * g.dtype(stash).bytes()).next_multiple_of(16);
+        }
+    }
+
     /// Bytes of shared memory that are left.
     pub(super) fn room(&self) -> usize {
         self.free
@@ -73,8 +83,8 @@ impl Emitter<Threads> {
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let free = plan.shared;
-        let (placed, staged, held, pending) = Default::default();
-        let mut threads = Threads { plan, warp, lane, placed, staged, free, held, pending };
+        let (placed, staged, held, carried, pending) = Default::default();
+        let mut threads = Threads { plan, warp, lane, placed, staged, free, held, carried, pending };
         // The smallest first, so that what is read most is near.
         let mut order: Vec<(usize, Id)> = vec![];
         for &s in &nest.stashes {
@@ -148,7 +158,9 @@ impl Emitter<Threads> {
 pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
     let tasks = bounds(g, nest.tasks).0;
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
-    plan.for_blocks(tasks, most).warps
+    let warps = plan.for_blocks(tasks, most).warps;
+    let multiplies = nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
+    if multiplies { warps.min(plan.product_warps) } else { warps }
 }
 
 /// Elements that the largest item of a phase computes with, at most.

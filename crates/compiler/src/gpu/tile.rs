@@ -4,6 +4,7 @@
 //! |---|---|
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | warp product | sums over rows of halves that several columns share |
+//! | fragments | what sets or reads what a loop adds warp products to |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
@@ -15,7 +16,7 @@ use crate::gpu::matrix::{self, Staged};
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{dot, early, fold, reduce, registers, sync};
+use crate::gpu::{carried, dot, early, fold, reduce, registers, sync};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, outside, replace};
@@ -26,12 +27,21 @@ use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let Gathered { nest, into } = gathered(g, nest);
+    let body = tiled(g, nest, plan, true).or_else(|| tiled(g, nest, plan, false));
+    body.expect("every item has a path if no stash lies in fragments")
+}
+
+/// The body of a kernel, if what shall lie in fragments can lie there.
+fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Body> {
+    let Gathered { nest, into } = gathered(g, nest, fragments);
     let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
+    }
+    if fragments && !carried::plan(&mut t, g, &phases) {
+        return None;
     }
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
@@ -48,12 +58,15 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
         ways.resize(before + items.len(), Way { path: "", no_dot: None });
         for i in weights_first(g, items) {
             body.extend(t.due(g, Some(&items[i])));
-            let (path, stmts) = statements(&mut t, g, &items[i], forms[i]);
+            let (path, stmts) = statements(&mut t, g, &items[i], forms[i], serial.is_none());
+            if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {
+                return None;
+            }
             ways[before + i].path = path;
             body.extend(stmts);
         }
         body.extend(t.due(g, None));
-        all.append(&mut t.target.staged.before);
+        all.extend(t.target.staged.before());
         match *serial {
             Some(range) => all.push(make_loop(g, range, body)),
             None => all.extend(body),
@@ -64,11 +77,11 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let rest = branches_together(g, rest);
     first.extend(t.only(g, nest.wanted, rest));
     let root = block(g, first);
-    let ways: Vec<Way> = into.into_iter().map(|n| ways[n]).collect();
+    let ways: Vec<Way> = into.iter().map(|&n| ways[n]).collect();
     let paths = ways.iter().map(|way| way.path).collect();
     let used = g.toposort(&[root]);
     let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
-    Body { root, stashes, tasks: nest.tasks, paths, ways }
+    Some(Body { root, stashes, tasks: nest.tasks, paths, ways })
 }
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange
@@ -133,7 +146,10 @@ fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSe
 }
 
 /// The path that an item takes, and its statements.
-fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form) -> (&'static str, Vec<Id>) {
+fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form, plain: bool) -> (&'static str, Vec<Id>) {
+    if plain && let Some(s) = t.by_fragments(g, item) {
+        return ("fragments", s);
+    }
     if let Form::Map(spread) = form
         && let Some(s) = t.mapped(g, item, spread)
     {

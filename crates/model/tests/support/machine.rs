@@ -1,8 +1,8 @@
 //! The programs of a model, driven by hand: any tokens of any sequences at any pages in one step.
 
-use compiler::Numerics;
 use compiler::program::Program;
-use device::{Cpu, Device, Executable, Memory};
+use compiler::{Numerics, Options};
+use device::{Cpu, Device, Executable, Interpreter, Memory};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
@@ -43,7 +43,8 @@ pub struct Machine {
     pub config: Config,
     pub memory: Memory,
     file: Arc<Gguf>,
-    cpu: Arc<Cpu>,
+    device: Arc<dyn Device>,
+    options: fn(Numerics) -> Options,
     setup: Setup,
     programs: HashMap<Class, Arc<Program>>,
     loaded: HashMap<Class, Box<dyn Executable>>,
@@ -59,19 +60,28 @@ fn memory_of(file: &Arc<Gguf>) -> Memory {
 impl Machine {
     /// A model whose page table is zero.
     pub fn new(file: &Arc<Gguf>, cpu: &Arc<Cpu>, setup: Setup) -> Machine {
+        Machine::on(file, cpu.clone(), super::options, setup)
+    }
+
+    /// The same with kernels of blocks of threads, in the interpreter.
+    pub fn of_blocks(file: &Arc<Gguf>, setup: Setup) -> Machine {
+        Machine::on(file, Arc::new(Interpreter::of_blocks()), Options::gpu, setup)
+    }
+
+    fn on(file: &Arc<Gguf>, device: Arc<dyn Device>, options: fn(Numerics) -> Options, setup: Setup) -> Machine {
         let config = Config::read(file).expect("a known model");
         let table = vec![0; setup.table.0 * setup.table.1];
         let memory = memory_of(file);
         let (programs, loaded) = (HashMap::new(), HashMap::new());
-        Machine { config, memory, file: file.clone(), cpu: cpu.clone(), setup, programs, loaded, table }
+        Machine { config, memory, file: file.clone(), device, options, setup, programs, loaded, table }
     }
 
     /// The programs and pages of this one over the weights of another file of the same model. The cache is empty.
     pub fn with_weights(&self, file: &Arc<Gguf>) -> Machine {
         let (config, programs, table) = (self.config.clone(), self.programs.clone(), self.table.clone());
-        let (cpu, setup) = (self.cpu.clone(), self.setup);
+        let (device, options, setup) = (self.device.clone(), self.options, self.setup);
         let (memory, loaded) = (memory_of(file), HashMap::new());
-        Machine { config, memory, file: file.clone(), cpu, setup, programs, loaded, table }
+        Machine { config, memory, file: file.clone(), device, options, setup, programs, loaded, table }
     }
 
     /// Gives a sequence pages, the first for its first positions.
@@ -86,7 +96,7 @@ impl Machine {
             return;
         }
         let program = self.program(class);
-        let loaded = self.cpu.load(program, &mut self.memory).expect("a loaded program");
+        let loaded = self.device.load(program, &mut self.memory).expect("a loaded program");
         self.loaded.insert(class, loaded);
     }
 
@@ -107,7 +117,7 @@ impl Machine {
             row_pages,
             cache,
         };
-        let options = super::options(numerics);
+        let options = (self.options)(numerics);
         let program = Arc::new(build(&self.file, &self.config, &sizes, &options).expect("a program").program);
         self.programs.insert(class, program.clone());
         program

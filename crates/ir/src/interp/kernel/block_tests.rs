@@ -2,7 +2,7 @@
 
 use super::{Buffers, Kernel, KernelError};
 use crate::interp::Vars;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, Type, WARP};
 
 /// A block of some warps: the number of a thread in it, and the pieces that kernels are made of.
 struct Block {
@@ -272,4 +272,98 @@ fn a_kernel_waits_once_and_with_all_threads() {
 
 fn bytes_of_floats(n: usize) -> Vec<u8> {
     (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect()
+}
+
+/// A warp that multiplies 16 rows of halves by 8 columns of as many: the first 16 rows of shared memory, 8 halves apart
+/// for each half of the sum, are what a lane reads of the rows; columns follow.
+fn product(transposed: bool) -> Block {
+    let mut b = Block::new(1);
+    let (lane, out) = (b.lane, b.output());
+    let shared = b.g.buffer(0, Space::Shared, DType::F16, 16 * 16 + 8 * 16);
+    // Element i of the rows is i % 7, and of the columns i % 5: sums of halves are exact.
+    let set = |b: &mut Block, first: i64, count: i64, modulus: i64| {
+        for round in 0..count / 32 {
+            let (at, modulus) = (b.g.int(32 * round), b.g.int(modulus));
+            let i = b.g.add(lane, at);
+            let value = b.g.binary(BinOp::Mod, i, modulus);
+            let value = b.g.cast(value, DType::F16);
+            let first = b.g.int(first);
+            let to = b.g.add(first, i);
+            b.store(shared, to, value);
+        }
+    };
+    set(&mut b, 0, 256, 7);
+    set(&mut b, 256, 128, 5);
+    b.barrier();
+    let by = |b: &mut Block, op: BinOp, x: Id, n: i64| {
+        let n = b.g.int(n);
+        b.g.binary(op, x, n)
+    };
+    let (upper, low16, low8) =
+        (by(&mut b, BinOp::Div, lane, 16), by(&mut b, BinOp::Mod, lane, 16), by(&mut b, BinOp::Mod, lane, 8));
+    let middle = by(&mut b, BinOp::Div, lane, 8);
+    let middle = by(&mut b, BinOp::Mod, middle, 2);
+    // Rows of the matrix lie in rows of 16; or, transposed, the sum's elements do.
+    let (row, at) = match transposed {
+        false => (low16, upper),
+        true => {
+            let up = by(&mut b, BinOp::Mul, upper, 8);
+            (b.g.add(low8, up), middle)
+        }
+    };
+    let mut fragment = |row: Id, at: Id, first: i64, halves: usize, transposed: bool| {
+        let (row, at) = (by(&mut b, BinOp::Mul, row, 16), by(&mut b, BinOp::Mul, at, 8));
+        let (index, first) = (b.g.add(row, at), b.g.int(first));
+        let index = b.g.add(index, first);
+        let load = b.g.load(shared, index, 8);
+        b.g.make(Op::Fragment { transposed }, Type::vector(DType::F16, halves), vec![], vec![load])
+    };
+    let rows = fragment(row, at, 0, 8, transposed);
+    let columns = fragment(low8, middle, 256, 4, false);
+    let sums = Type::vector(DType::F32, 4);
+    let one = b.g.float(1.0);
+    let begin = b.g.make(Op::Splat, sums, vec![], vec![one]);
+    let product = b.g.make(Op::WarpProduct, sums, vec![], vec![begin, rows, columns]);
+    for i in 0..4u16 {
+        let element = b.g.make(Op::Extract(i), DType::F32, vec![], vec![product]);
+        let first = by(&mut b, BinOp::Mul, lane, 4);
+        let to = by(&mut b, BinOp::Add, first, i64::from(i));
+        b.store(out, to, element);
+    }
+    b
+}
+
+#[test]
+fn a_warp_multiplies_matrices() {
+    for transposed in [false, true] {
+        let got = product(transposed).run(128).unwrap();
+        let of_rows = |row: usize, k: usize| {
+            let i = if transposed { k * 16 + row } else { row * 16 + k };
+            (i % 7) as f32
+        };
+        for (at, &sum) in got.iter().enumerate() {
+            let (lane, i) = (at / 4, at % 4);
+            let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+            let want: f32 = (0..16).map(|k| of_rows(row, k) * ((column * 16 + k) % 5) as f32).sum();
+            assert_eq!(sum, want + 1.0, "row {row}, column {column}, transposed: {transposed}");
+        }
+    }
+}
+
+#[test]
+fn all_lanes_of_a_warp_multiply_together() {
+    let mut b = product(false);
+    let (lane, one) = (b.lane, b.g.int(1));
+    let store = b.body.pop().expect("a store");
+    let some = b.g.binary(BinOp::Lt, lane, one);
+    let branch = b.statement(Op::If, vec![some, store]);
+    b.body.push(branch);
+    assert!(b.broken().contains("not all lanes of the warp"));
+}
+
+#[test]
+fn matrices_are_read_after_a_barrier() {
+    let mut b = product(true);
+    b.body.retain(|&s| *b.g.op(s) != Op::Barrier);
+    assert!(b.broken().contains("written since the last barrier"));
 }
