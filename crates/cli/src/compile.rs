@@ -80,7 +80,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 fn objects(args: &Arguments) -> anyhow::Result<()> {
     if args.target.iter().any(|name| name == CUDA) {
         return Err(
-            Usage(format!("objects for {CUDA} are for an architecture: sm_80, sm_86, sm_89, sm_90a, sm_120")).into()
+            Usage(format!("objects for {CUDA} are for an architecture: sm_80, sm_86, sm_89, sm_90a, sm_120; --emit source writes kernels of {CUDA}")).into()
         );
     }
     let toolchain = args.kernels.toolchain();

@@ -189,8 +189,8 @@ fn memory() -> Finding {
 fn gpu(device: Listed) -> Finding {
     let card = format!("{}: {}", device.name, device.text);
     match device.problem {
-        None => Finding::good("gpu", card),
-        Some(problem) if device.name == "cuda" => Finding::good("gpu", problem.to_string()),
-        Some(problem) => Finding::poor("gpu", card, problem.to_string()),
+        None => Finding::good("devices", card),
+        Some(problem) if device.name == "cuda" => Finding::good("devices", problem.to_string()),
+        Some(problem) => Finding::poor("devices", card, problem.to_string()),
     }
 }

@@ -104,7 +104,7 @@ fn check_blocks(shape: &str) {
     for part in ["", ".k", ".v"] {
         let name = format!("cache.0{part}");
         if let Ok(state) = machine.memory.state::<u8>(&name) {
-            blocks.memory.write_state(&name, 0, &state.to_vec()).expect("the same cache");
+            blocks.memory.write_state(&name, 0, state).expect("the same cache");
         }
     }
     for at in CHECKED {
