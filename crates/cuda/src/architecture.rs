@@ -2,9 +2,7 @@
 //! asks for.
 
 use compiler::{Numerics, Options};
-use device::Result;
-
-use crate::driver::unusable;
+use device::{Error, Result};
 
 /// Shared memory of a multiprocessor that the driver keeps for each block.
 const RESERVED: usize = 1 << 10;
@@ -56,13 +54,13 @@ impl Architecture {
     /// Whether kernels can be made for it.
     ///
     /// # Errors
-    /// [`device::Error::Unusable`] for one that is too old.
+    /// [`Error::Unusable`] for one that is too old.
     pub fn check(&self, card: &str) -> Result<()> {
         if self.capability >= LEAST {
             return Ok(());
         }
         let ((major, minor), (least, _)) = (self.capability, LEAST);
-        Err(unusable(format!(
+        Err(Error::Unusable(format!(
             "{card} has compute capability {major}.{minor}, and kernels need {least}.0 (Ampere) or newer; use --device cpu"
         )))
     }

@@ -6,7 +6,8 @@
 //! in the loop, readers that combine its elements, and more elements than a thread has registers for.
 
 use crate::gpu::fold::same_index;
-use crate::gpu::matrix::{self, Layout};
+use crate::gpu::matrix;
+use crate::gpu::places::{Carrier, Layout};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{collect_loads, has_reduction, outside};
 use crate::lower::Item;
@@ -15,15 +16,6 @@ use rustc_hash::FxHashMap;
 
 /// Registers of a thread that may be carriers.
 const MOST: usize = 64;
-
-/// A stash that lies in fragments.
-pub(super) struct Carrier {
-    /// Registers of a lane, in the order of [`Layout::each`].
-    pub(super) accs: Vec<Id>,
-    layout: Layout,
-    /// Whether the rows of the product are the first dimension.
-    rows_first: bool,
-}
 
 /// Puts what products update into fragments; whether that is possible.
 pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)]) -> bool {

@@ -10,6 +10,7 @@
 
 use crate::gpu::align::{align, alignment};
 use crate::gpu::fold::same_index;
+use crate::gpu::places::{Copies, Layout, Rows, Staged};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
 use crate::kernel::superword::Packer;
@@ -30,19 +31,6 @@ const WIDE: i64 = 8;
 /// Copies of a thread that are in flight together.
 const BATCH: usize = 20;
 
-/// What a thread copies: statements that load into registers, and those that store from them.
-type Copies = Vec<(Vec<Id>, Vec<Id>)>;
-
-/// Rows of halves in memory, a fixed distance apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Rows {
-    buffer: Id,
-    first: Id,
-    rows: i64,
-    columns: i64,
-    stride: i64,
-}
-
 /// A sum of products.
 struct Sum {
     reduce: Id,
@@ -59,16 +47,6 @@ struct Product {
     m: Id,
     n: Id,
     sums: Vec<Sum>,
-}
-
-/// What lies in shared memory while a phase runs.
-#[derive(Default)]
-pub(super) struct Staged {
-    /// The loop of the phase.
-    serial: Option<Id>,
-    /// What is copied before it.
-    before: Copies,
-    tiles: FxHashMap<Rows, Id>,
 }
 
 impl Staged {
@@ -208,17 +186,6 @@ struct Work<'w> {
     item: &'w Item,
     p: &'w Product,
     staged: &'w [(Id, Id)],
-}
-
-/// Which tiles of a result a warp has.
-pub(super) struct Layout {
-    short: i64,
-    /// Tiles that a warp has side by side: as many as share rows, if there is work for all warps.
-    side: i64,
-    /// Such groups along a row of tiles, and in all.
-    across: i64,
-    units: i64,
-    rounds: i64,
 }
 
 /// One of the elements that a lane has of a tile.

@@ -16,6 +16,7 @@ mod early;
 mod fold;
 mod gathered;
 mod matrix;
+mod places;
 pub mod plan;
 pub mod planes;
 mod reduce;
@@ -23,6 +24,7 @@ mod registers;
 mod sync;
 mod threads;
 pub mod tile;
+mod warps;
 
 pub use plan::Plan;
 
@@ -64,7 +66,7 @@ impl Target for Gpu {
     }
 
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64 {
-        nests.iter().map(|nest| threads::wanted(g, nest, &self.0)).max().unwrap_or(1) * ir::WARP as i64
+        nests.iter().map(|nest| warps::wanted(g, nest, &self.0)).max().unwrap_or(1) * ir::WARP as i64
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {

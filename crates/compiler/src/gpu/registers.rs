@@ -6,29 +6,13 @@
 //! short sum that all threads need is computed by each warp for itself. What some reader needs from another thread lies
 //! in shared memory as well. Items in serial loops do without.
 
+use crate::gpu::places::{Held, Spread};
 use crate::gpu::threads::{Shares, Tiler};
 use crate::kernel::expression::{collect_loads, combine, has_reduction, outside, replace};
 use crate::lower::Item;
 use ir::index::{Linear, unflatten};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space, WARP};
 use rustc_hash::FxHashMap;
-
-/// Which threads have an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spread {
-    /// So many threads in a row have the same one.
-    Every(i64),
-    /// All threads of the block have the only one.
-    All,
-}
-
-/// A stash that lies in registers.
-pub(super) struct Held {
-    acc: Id,
-    spread: Spread,
-    /// Whether it lies in shared memory as well.
-    shared: bool,
-}
 
 /// How an item is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

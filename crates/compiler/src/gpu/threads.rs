@@ -1,12 +1,10 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
-use crate::gpu::carried::Carrier;
-use crate::gpu::matrix::{Staged, is_product};
+use crate::gpu::places::{Carrier, Held, Staged};
 use crate::gpu::plan::Plan;
-use crate::gpu::registers::Held;
 use crate::kernel::emitter::Emitter;
-use crate::lower::{Item, Nest, Phase};
-use ir::index::{self, bounds};
+use crate::lower::{Item, Nest};
+use ir::index;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
 use rustc_hash::FxHashMap;
 
@@ -152,38 +150,4 @@ impl Emitter<Threads> {
         let at = index::unflatten(g, &extents[first..], e);
         Shares { outer, has, at: dims[first..].iter().copied().zip(at).collect() }
     }
-}
-
-/// Warps that a block of a nest has work for.
-pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
-    let tasks = bounds(g, nest.tasks).0;
-    let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
-    let warps = plan.for_blocks(tasks, most).warps;
-    let multiplies = nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
-    if multiplies { warps.min(plan.product_warps) } else { warps }
-}
-
-/// Elements that the largest item of a phase computes with, at most.
-fn work(g: &mut Graph, phase: &Phase) -> i64 {
-    let steps = phase.serial.map_or(1, |r| {
-        let extent = g.src(r)[0];
-        bounds(g, extent).1
-    });
-    phase.items.iter().map(|i| elements(g, i)).max().unwrap_or(0).saturating_mul(steps)
-}
-
-/// Elements that an item computes with, at most.
-fn elements(g: &mut Graph, item: &Item) -> i64 {
-    let mut ranges = item.dims.clone();
-    for r in g.toposort(&[item.value]) {
-        if matches!(g.op(r), Op::Reduce(..)) {
-            ranges.extend_from_slice(&g.src(r)[1..]);
-        }
-    }
-    ranges.sort_unstable();
-    ranges.dedup();
-    ranges.iter().fold(1i64, |n, &r| {
-        let extent = g.src(r)[0];
-        n.saturating_mul(bounds(g, extent).1)
-    })
 }

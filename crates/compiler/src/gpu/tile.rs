@@ -12,7 +12,8 @@
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::gathered::{Gathered, gathered};
-use crate::gpu::matrix::{self, Staged};
+use crate::gpu::matrix;
+use crate::gpu::places::Staged;
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;

@@ -1,0 +1,65 @@
+//! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
+//! halves in shared memory.
+
+use ir::Id;
+use rustc_hash::FxHashMap;
+
+/// Which threads have an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// So many threads in a row have the same one.
+    Every(i64),
+    /// All threads of the block have the only one.
+    All,
+}
+
+/// A stash that lies in registers.
+pub(super) struct Held {
+    pub(super) acc: Id,
+    pub(super) spread: Spread,
+    /// Whether it lies in shared memory as well.
+    pub(super) shared: bool,
+}
+
+/// A stash that lies in fragments.
+pub(super) struct Carrier {
+    /// Registers of a lane, in the order of `Layout::each`.
+    pub(super) accs: Vec<Id>,
+    pub(super) layout: Layout,
+    /// Whether the rows of the product are the first dimension.
+    pub(super) rows_first: bool,
+}
+
+/// Which tiles of a result a warp has.
+pub(super) struct Layout {
+    pub(super) short: i64,
+    /// Tiles that a warp has side by side: as many as share rows, if there is work for all warps.
+    pub(super) side: i64,
+    /// Such groups along a row of tiles, and in all.
+    pub(super) across: i64,
+    pub(super) units: i64,
+    pub(super) rounds: i64,
+}
+
+/// Rows of halves in memory, a fixed distance apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Rows {
+    pub(super) buffer: Id,
+    pub(super) first: Id,
+    pub(super) rows: i64,
+    pub(super) columns: i64,
+    pub(super) stride: i64,
+}
+
+/// What a thread copies: statements that load into registers, and those that store from them.
+pub(super) type Copies = Vec<(Vec<Id>, Vec<Id>)>;
+
+/// What lies in shared memory while a phase runs.
+#[derive(Default)]
+pub(super) struct Staged {
+    /// The loop of the phase.
+    pub(super) serial: Option<Id>,
+    /// What is copied before it.
+    pub(super) before: Copies,
+    pub(super) tiles: FxHashMap<Rows, Id>,
+}
