@@ -414,32 +414,6 @@ fn broken_kernels() {
             let l = node(g, Op::Loop, F32, &[], &[n]);
             block(g, &[l])
         }),
-        ("rows of a matrix are loaded from shared memory", |g| {
-            let (b, zero) = (g.buffer(0, Space::Input, DType::F16, 0), g.int(0));
-            let row = g.load(b, zero, 8);
-            let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
-            stored(g, v)
-        }),
-        ("a row of a matrix is f16x8, not f16x4", |g| {
-            let (b, zero) = (g.buffer(0, Space::Shared, DType::F16, 8), g.int(0));
-            let row = g.load(b, zero, 4);
-            let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
-            stored(g, v)
-        }),
-        ("f16x2 is no fragment of two or four matrices", |g| {
-            let (b, zero) = (g.buffer(0, Space::Shared, DType::F16, 8), g.int(0));
-            let row = g.load(b, zero, 8);
-            let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 2), vec![], vec![row]);
-            stored(g, v)
-        }),
-        ("its source 2 is f16x8, not f16x4", |g| {
-            let (b, zero) = (g.buffer(0, Space::Shared, DType::F16, 8), g.int(0));
-            let row = g.load(b, zero, 8);
-            let rows = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
-            let sums = vector(g, F32, 4);
-            let v = g.make(Op::WarpProduct, Type::vector(F32, 4), vec![], vec![sums, rows, rows]);
-            stored(g, v)
-        }),
         ("scratch must have a length", |g| {
             let (b, zero) = (g.buffer(0, Space::Task, F32, 0), g.int(0));
             let v = g.load(b, zero, 1);
