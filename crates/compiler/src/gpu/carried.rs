@@ -9,7 +9,7 @@ use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
 use crate::gpu::places::{Carrier, Layout};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{collect_loads, has_reduction, outside};
+use crate::kernel::expression::{has_reduction, loads_of, outside, reads};
 use crate::lower::Item;
 use ir::{DType, Graph, Id, Op};
 use rustc_hash::FxHashMap;
@@ -54,14 +54,8 @@ fn outside_of(g: &Graph, buffer: Id) -> bool {
     !matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
-fn loads_of(g: &Graph, item: &Item) -> Vec<Id> {
-    let mut loads = vec![];
-    [item.value, item.index].iter().chain(&item.dims).for_each(|&e| collect_loads(g, e, &mut loads));
-    loads
-}
-
 fn touches(g: &Graph, item: &Item, stash: Id) -> bool {
-    item.buffer == stash || loads_of(g, item).iter().any(|&l| g.src(l)[0] == stash)
+    item.buffer == stash || reads(g, item, stash)
 }
 
 /// Whether an item needs of the stash that another one updates, and of all scratch, only the element of its own.

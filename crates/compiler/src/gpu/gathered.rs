@@ -3,7 +3,7 @@
 
 use crate::gpu::fold::{Kept, held, same_index};
 use crate::gpu::matrix::is_product;
-use crate::kernel::expression::collect_loads;
+use crate::kernel::expression::loads_of;
 use crate::lower::{Item, Nest};
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,12 +57,6 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, updates: bool) -> Gathered {
 /// The scratch and parameters that an item reads.
 fn read_by(g: &Graph, item: &Item) -> FxHashSet<Id> {
     loads_of(g, item).into_iter().map(|l| g.src(l)[0]).collect()
-}
-
-fn loads_of(g: &Graph, item: &Item) -> Vec<Id> {
-    let mut loads = vec![];
-    [item.value, item.index].iter().chain(&item.dims).for_each(|&e| collect_loads(g, e, &mut loads));
-    loads
 }
 
 /// The only item that reads what another one writes, where no other one writes it.

@@ -8,7 +8,7 @@
 
 use crate::gpu::places::{Held, Spread};
 use crate::gpu::threads::{Shares, Tiler};
-use crate::kernel::expression::{collect_loads, combine, has_reduction, outside, replace};
+use crate::kernel::expression::{collect_loads, combine, has_reduction, outside, reads, replace};
 use crate::lower::Item;
 use ir::index::{Linear, unflatten};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space, WARP};
@@ -276,15 +276,9 @@ impl Tiler {
 
     /// Statements that are due before an item, or all.
     pub(super) fn due(&mut self, g: &Graph, before: Option<&Item>) -> Vec<Id> {
-        let reads = before.map(|item| {
-            let mut loads = vec![];
-            let extents = item.dims.iter().map(|&d| g.src(d)[0]);
-            extents.chain([item.value, item.index]).for_each(|e| collect_loads(g, e, &mut loads));
-            loads.iter().map(|&l| g.src(l)[0]).collect::<Vec<_>>()
-        });
         let pending = &mut self.target.pending;
-        match reads {
-            Some(reads) if pending.iter().all(|p| !reads.contains(&p.0)) => vec![],
+        match before {
+            Some(item) if pending.iter().all(|p| !reads(g, item, p.0)) => vec![],
             _ => std::mem::take(pending).into_iter().flat_map(|p| p.1).collect(),
         }
     }

@@ -20,7 +20,7 @@ use crate::gpu::threads::Tiler;
 use crate::gpu::{carried, dot, early, fold, reduce, registers, sync};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
-use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, outside, replace};
+use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
 use crate::lower::{Item, Nest, Phase, identity};
 use ir::index::{Linear, bounds};
 use ir::{Graph, Id, Op, ReduceOp, Space};
@@ -90,28 +90,20 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
 fn weights_first(g: &Graph, items: &[Item]) -> Vec<usize> {
     let mut order: Vec<usize> = vec![];
     for (i, item) in items.iter().enumerate() {
-        let mut loads = vec![];
-        [item.value, item.index].iter().for_each(|&e| collect_loads(g, e, &mut loads));
+        let loads = loads_of(g, item);
         let weight = |&l: &Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Weight, .. });
         let sums = matches!(g.op(item.value), Op::Reduce(..)) && loads.iter().any(weight);
         // Scratch may be written again after it was read.
         let touches = |other: &Item| {
             other.buffer == item.buffer
                 || loads.iter().any(|&l| g.src(l)[0] == other.buffer)
-                || depends_on(g, other, item.buffer)
+                || reads(g, other, item.buffer)
         };
         let after = order.iter().rposition(|&o| touches(&items[o])).map_or(0, |at| at + 1);
         let moves = sums && items[i].dims.iter().all(|&d| g.as_int(g.src(d)[0]).is_some());
         order.insert(if moves { after } else { order.len() }, i);
     }
     order
-}
-
-/// Whether an item reads a buffer.
-fn depends_on(g: &Graph, item: &Item, buffer: Id) -> bool {
-    let mut loads = vec![];
-    [item.value, item.index].iter().for_each(|&e| collect_loads(g, e, &mut loads));
-    loads.iter().any(|&l| g.src(l)[0] == buffer)
 }
 
 /// Statements with neighbours under one condition in one branch.

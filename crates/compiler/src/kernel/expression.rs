@@ -1,6 +1,7 @@
 //! Questions about expressions of a kernel, and small expressions that several paths need.
 
 use crate::kernel::superword::splat;
+use crate::lower::Item;
 use ir::index::Linear;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,6 +39,18 @@ pub(crate) fn collect_loads(g: &Graph, expr: Id, out: &mut Vec<Id>) {
             stack.extend_from_slice(g.src(e));
         }
     }
+}
+
+/// What an item loads: for its value, its index and the extents of its dimensions.
+pub(crate) fn loads_of(g: &Graph, item: &Item) -> Vec<Id> {
+    let mut loads = vec![];
+    [item.value, item.index].iter().chain(&item.dims).for_each(|&e| collect_loads(g, e, &mut loads));
+    loads
+}
+
+/// Whether an item reads a buffer.
+pub(crate) fn reads(g: &Graph, item: &Item, buffer: Id) -> bool {
+    loads_of(g, item).iter().any(|&load| g.src(load)[0] == buffer)
 }
 
 pub(crate) fn find_reductions(g: &Graph, expr: Id, out: &mut Vec<Id>) {
