@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use crate::cache::CacheConfig;
-use crate::digest::{self, DIGITS};
+use crate::digest;
 use crate::programs;
 use crate::publish::{self, PRIVATE, PUBLIC};
 use crate::trust::Trust;
@@ -74,12 +74,7 @@ impl Blobs {
             let opened = self.trust.lock().ok()?.open(&folder.join(key)).ok()?;
             let (mut file, mut bytes) = (opened.file, vec![]);
             file.read_to_end(&mut bytes).ok()?;
-            let (proof, blob) = bytes.split_at_checked(DIGITS)?;
-            if digest::of_bytes(blob).as_bytes() != proof {
-                return None;
-            }
-            bytes.drain(..DIGITS);
-            Some(bytes)
+            digest::unsealed(bytes)
         })
     }
 
@@ -87,8 +82,7 @@ impl Blobs {
     pub fn keep(&self, key: &str, bytes: &[u8]) -> bool {
         let Some(own) = &self.own else { return false };
         let folder = if own.is_dir() { Ok(()) } else { publish::folder(own, self.mode) };
-        let bytes = [digest::of_bytes(bytes).as_bytes(), bytes].concat();
-        let kept = folder.and_then(|()| publish::file(&own.join(key), &bytes));
+        let kept = folder.and_then(|()| publish::file(&own.join(key), &digest::sealed(bytes)));
         if let Err(error) = &kept {
             let text = format!("cannot write to {}: {error}", own.display());
             *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);

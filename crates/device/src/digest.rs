@@ -25,6 +25,21 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> Digest {
     hex(&Sha256::digest(bytes))
 }
 
+/// Bytes behind their digest: what [`unsealed`] takes.
+pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
+    [of_bytes(bytes).as_bytes(), bytes].concat()
+}
+
+/// What was sealed, if it is whole.
+pub(crate) fn unsealed(mut sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let (proof, bytes) = sealed.split_at_checked(DIGITS)?;
+    if of_bytes(bytes).as_bytes() != proof {
+        return None;
+    }
+    sealed.drain(..DIGITS);
+    Some(sealed)
+}
+
 fn hex(bytes: &[u8]) -> Digest {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
