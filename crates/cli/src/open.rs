@@ -11,7 +11,7 @@ use compiler::Options;
 use cuda::CudaConfig;
 use cuda::cubins::Compiling;
 use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Isa, Progress, Stop, Target, Warning};
-use devices::{Choice, Machine};
+use devices::Machine;
 use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
@@ -146,19 +146,20 @@ enum Ends {
 
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    let flags = EngineFlags { device: Choice::Cpu, ..flags.clone() };
-    let machine = machine(&devices_config(&flags, Ends::Nothing)?, 0, talk)?;
-    machine.cpu().cloned().context("another device than the processor was opened")
+    cpu_by(&devices_config(flags, Ends::Nothing)?.cpu, talk)
 }
 
 /// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
 pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
-    let flags = EngineFlags { device: Choice::Cpu, ..flags.clone() };
-    let mut config = devices_config(&flags, Ends::Compilers)?;
-    let cache = &mut config.cpu.cache;
-    cache.ready.splice(0..0, cache.folder.take());
-    let machine = machine(&config, 0, true)?;
-    machine.cpu().cloned().context("another device than the processor was opened")
+    let mut config = devices_config(flags, Ends::Compilers)?.cpu;
+    config.cache.ready.splice(0..0, config.cache.folder.take());
+    cpu_by(&config, true)
+}
+
+fn cpu_by(config: &CpuConfig, talk: bool) -> anyhow::Result<Arc<Cpu>> {
+    let cpu = Arc::new(Cpu::new(config)?);
+    introduce(&Machine::Cpu(cpu.clone()), talk);
+    Ok(cpu)
 }
 
 /// How devices are used, as the flags say.
@@ -189,15 +190,20 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
     Ok(devices::Config { choice: flags.device, cpu, cuda })
 }
 
-/// Opens a device for a model that takes so many bytes where weights are copied.
-fn machine(config: &devices::Config, needed: u64, talk: bool) -> anyhow::Result<Machine> {
-    let machine = devices::open(config, needed, |line| terminal::line(&line))?;
-    if let Machine::Cpu(cpu) = &machine {
+/// Says what the user should know of a device that was opened.
+fn introduce(machine: &Machine, talk: bool) {
+    if let Machine::Cpu(cpu) = machine {
         cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
     }
     if talk {
         terminal::line(&format!("device: {}", machine.device().name()));
     }
+}
+
+/// Opens a device for a model that takes so many bytes where weights are copied.
+fn machine(config: &devices::Config, needed: u64, talk: bool) -> anyhow::Result<Machine> {
+    let machine = devices::open(config, needed, |line| terminal::line(&line))?;
+    introduce(&machine, talk);
     Ok(machine)
 }
 

@@ -1,9 +1,8 @@
 //! What a card reads at most, by a kernel that does nothing else.
 
-use crate::driver::{Context, pointer, unusable};
+use crate::driver::{Context, Shape, unusable};
 use crate::memory::CardHeap;
-use crate::nvrtc::Nvrtc;
-use cudarc::driver::sys;
+use crate::nvrtc::{self, Nvrtc};
 use device::Result;
 use device::heap::Heap;
 use std::sync::Arc;
@@ -35,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(512) read_all(const uint4 *from, lo
 
 /// Bytes a second.
 pub fn measure(context: &Arc<Context>, nvrtc: &Nvrtc) -> Result<f64> {
-    let architecture = format!("--gpu-architecture={}", context.card.architecture().name());
-    let code = nvrtc.compile(SOURCE, &[architecture]).map_err(|message| unusable(format!("measuring: {message}")))?;
+    let options = nvrtc::options(&context.card.architecture().name());
+    let code = nvrtc.compile(SOURCE, &options).map_err(|message| unusable(format!("measuring: {message}")))?;
     let module = context.module(&code)?;
     let function = module.function(c"read_all", 0)?;
     let (blocks, unit) = (context.card.multiprocessors as u32 * 4, 16);
@@ -49,14 +48,8 @@ pub fn measure(context: &Arc<Context>, nvrtc: &Nvrtc) -> Result<f64> {
     for _ in 0..TIMES {
         let (start, end) = (context.event()?, context.event()?);
         start.record()?;
-        let mut pointers: Vec<_> = arguments.iter().map(pointer).collect();
-        context.call("cuLaunchKernel", |stream| {
-            // SAFETY: the kernel has these parameters and reads within the block.
-            unsafe {
-                let extra = std::ptr::null_mut();
-                sys::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, pointers.as_mut_ptr(), extra)
-            }
-        })?;
+        // SAFETY: the kernel has these parameters and reads within the block.
+        unsafe { context.launch(function, Shape { blocks, threads: THREADS, shared: 0 }, &arguments)? };
         end.record()?;
         end.wait()?;
         least = least.min(end.since(&start)?);

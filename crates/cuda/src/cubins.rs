@@ -1,13 +1,13 @@
 //! Kernels compiled to machine code for an architecture, and kept.
 
 use crate::driver::unusable;
-use crate::nvrtc::{NEWEST, Nvrtc};
+use crate::nvrtc::{self, NEWEST, Nvrtc};
 use compiler::program::{Kernel, Program};
 use device::blobs::Blobs;
-use device::{Error, Progress, Result, Stop};
+use device::{Error, Progress, Result, Stop, jobs};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 /// Part of every key; changes when the way kernels are compiled changes.
@@ -52,19 +52,9 @@ impl Cubins {
         Cubins { architecture, config, driver, nvrtc: OnceLock::new(), blobs }
     }
 
-    /// What it is for.
-    pub fn architecture(&self) -> &str {
-        &self.architecture
-    }
-
     /// Where code is kept.
     pub fn blobs(&self) -> &Blobs {
         &self.blobs
-    }
-
-    /// The newest CUDA that the driver runs.
-    pub fn driver(&self) -> (i32, i32) {
-        self.driver
     }
 
     /// The compiler.
@@ -84,14 +74,9 @@ impl Cubins {
         self.nvrtc.get().map(Nvrtc::identity)
     }
 
-    /// What the compiler is told.
-    fn options(&self) -> Vec<String> {
-        vec![format!("--gpu-architecture={}", self.architecture), "--std=c++17".into()]
-    }
-
     /// The code of a kernel, from the disk or from the compiler, and whether it was compiled now.
     fn code(&self, prelude: &str, kernel: &Kernel) -> Result<(Vec<u8>, bool)> {
-        let (options, source) = (self.options(), format!("{prelude}\n{}", kernel.source));
+        let (options, source) = (nvrtc::options(&self.architecture), format!("{prelude}\n{}", kernel.source));
         let key = Blobs::key([VERSION, &options.join(" "), &source].map(str::as_bytes));
         if let Some(code) = self.blobs.get(&key) {
             return Ok((code, false));
@@ -110,38 +95,19 @@ impl Cubins {
     /// [`Error::Stopped`].
     pub fn codes(&self, program: &Program) -> Result<(Vec<Vec<u8>>, usize)> {
         let all = program.kernels.len();
-        let (next, done, fresh) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        let codes: Mutex<Vec<Option<Result<Vec<u8>>>>> = Mutex::new((0..all).map(|_| None).collect());
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(kernel) = program.kernels.get(index) else { return };
-                let stopped = self.config.stop.as_ref().is_some_and(|stop| stop());
-                let code = if stopped { Err(Error::Stopped) } else { self.code(&program.prelude, kernel) };
-                let failed = code.is_err();
-                let code = code.map(|(code, compiled)| {
-                    let fresh = fresh.fetch_add(compiled.into(), Ordering::Relaxed) + usize::from(compiled);
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if let Some(progress) = self.config.progress.as_ref().filter(|_| fresh > 0) {
-                        progress(done, all);
-                    }
-                    code
-                });
-                codes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(code);
-                if failed {
-                    next.store(all, Ordering::Relaxed);
-                }
+        let (done, fresh) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let codes = jobs::all(self.config.jobs, all, |index| {
+            if self.config.stop.as_ref().is_some_and(|stop| stop()) {
+                return Err(Error::Stopped);
             }
-        };
-        thread::scope(|scope| {
-            (1..self.config.jobs.max(1).min(all)).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
-        let codes = codes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut whole = Vec::with_capacity(all);
-        for code in codes.into_iter().flatten() {
-            whole.push(code?);
-        }
-        Ok((whole, fresh.into_inner()))
+            let (code, compiled) = self.code(&program.prelude, &program.kernels[index])?;
+            let fresh = fresh.fetch_add(compiled.into(), Ordering::Relaxed) + usize::from(compiled);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Some(progress) = self.config.progress.as_ref().filter(|_| fresh > 0) {
+                progress(done, all);
+            }
+            Ok(code)
+        })?;
+        Ok((codes, fresh.into_inner()))
     }
 }

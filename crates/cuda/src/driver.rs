@@ -60,7 +60,7 @@ impl Driver {
         let mut count = 0;
         // SAFETY: the driver is initialised; one integer is written.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
-        (0..count).map(Card::read).collect()
+        (0..count).map(|ordinal| Card::read(ordinal, *self)).collect()
     }
 }
 
@@ -70,6 +70,8 @@ pub struct Card {
     /// Its number among those that can be seen.
     pub ordinal: i32,
     handle: sys::CUdevice,
+    /// What drives it.
+    pub driver: Driver,
     /// Its name.
     pub name: String,
     /// Compute capability.
@@ -78,14 +80,10 @@ pub struct Card {
     pub multiprocessors: i32,
     /// Bytes of memory.
     pub memory: usize,
-    /// Bytes of the second cache.
-    pub cache: i32,
-    /// Bytes of shared memory that a block may have.
-    pub shared: i32,
 }
 
 impl Card {
-    fn read(ordinal: i32) -> Result<Card> {
+    fn read(ordinal: i32, driver: Driver) -> Result<Card> {
         use sys::CUdevice_attribute as Is;
         let (mut handle, mut name, mut memory) = (0, [0u8; 128], 0);
         // SAFETY: the ordinal is below the count; each call writes what it is given room for.
@@ -104,6 +102,7 @@ impl Card {
         Ok(Card {
             ordinal,
             handle,
+            driver,
             name,
             capability: (
                 of(Is::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -111,8 +110,6 @@ impl Card {
             ),
             multiprocessors: of(Is::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             memory,
-            cache: of(Is::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            shared: of(Is::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         })
     }
 
@@ -165,11 +162,11 @@ impl Context {
     /// # Errors
     /// [`Error::Failed`] if the call says so.
     pub fn call(&self, name: &str, call: impl FnOnce(sys::CUstream) -> CUresult) -> Result<()> {
-        self.result(name, call).map_err(|result| self.failed(name, result))
+        self.result(call).map_err(|result| self.failed(name, result))
     }
 
     /// As [`Context::call`], with the driver's own result.
-    pub fn result(&self, _: &str, call: impl FnOnce(sys::CUstream) -> CUresult) -> Result<(), CUresult> {
+    pub fn result(&self, call: impl FnOnce(sys::CUstream) -> CUresult) -> Result<(), CUresult> {
         // SAFETY: the context lives as long as `self`.
         let mut result = unsafe { sys::cuCtxSetCurrent(self.context) };
         if result == CUresult::CUDA_SUCCESS {
@@ -191,6 +188,25 @@ impl Context {
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream is alive.
         self.call("cuStreamSynchronize", |stream| unsafe { sys::cuStreamSynchronize(stream) })
+    }
+
+    /// Launches a kernel, whose arguments are numbers of 64 bits.
+    ///
+    /// # Safety
+    /// The kernel has these parameters, and what it reads and writes through them lives until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Failed`].
+    pub unsafe fn launch(&self, kernel: sys::CUfunction, shape: Shape, arguments: &[u64]) -> Result<()> {
+        let mut arguments = pointers(arguments);
+        let (none, Shape { blocks, threads, shared }) = (std::ptr::null_mut(), shape);
+        self.call("cuLaunchKernel", |stream| {
+            // SAFETY: the driver copies the arguments before it returns; the rest is the caller's promise.
+            unsafe {
+                let arguments = arguments.as_mut_ptr();
+                sys::cuLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, none)
+            }
+        })
     }
 
     /// Bytes that are free, and all.
@@ -362,7 +378,18 @@ fn text(result: CUresult) -> String {
     of(sys::cuGetErrorString).map_or(name.clone(), |text| format!("{text} ({name})"))
 }
 
-/// A pointer that the driver takes as an argument.
-pub fn pointer<T>(value: &T) -> *mut c_void {
-    std::ptr::from_ref(value).cast_mut().cast()
+/// How many blocks of how many threads a kernel is launched in, and the bytes of shared memory of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory of a block.
+    pub shared: u32,
+}
+
+/// Pointers to arguments, as the driver takes them.
+pub fn pointers(arguments: &[u64]) -> Vec<*mut c_void> {
+    arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect()
 }

@@ -72,16 +72,24 @@ impl Cuda {
     /// # Errors
     /// [`device::Error::Unusable`] with what is missing and what to do, and of the driver.
     pub fn new(config: &CudaConfig) -> Result<Cuda> {
-        let driver = Driver::load()?;
-        let mut cards = driver.cards()?;
+        let mut cards = cards()?;
         if config.ordinal >= cards.len() {
             let names: Vec<String> = cards.iter().map(|card| format!("cuda:{} {}", card.ordinal, card.name)).collect();
             let (wanted, there) = (config.ordinal, names.join(", "));
             return Err(unusable(format!("there is no cuda:{wanted}; there are: {there}")));
         }
-        let context = Context::new(cards.swap_remove(config.ordinal))?;
-        let blobs = Blobs::open(&config.cache, &context.card.architecture().name());
-        let (architecture, driver) = (context.card.architecture().name(), Some(driver.version));
+        Cuda::of(cards.swap_remove(config.ordinal), config)
+    }
+
+    /// As [`Cuda::new`], for a card of [`cards`], whatever number the configuration has.
+    ///
+    /// # Errors
+    /// As [`Cuda::new`].
+    pub fn of(card: Card, config: &CudaConfig) -> Result<Cuda> {
+        let context = Context::new(card)?;
+        let architecture = context.card.architecture().name();
+        let blobs = Blobs::open(&config.cache, &architecture);
+        let driver = Some(context.card.driver.version);
         let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
         Ok(Cuda { context, heap, cubins, sending: config.sending })
@@ -98,11 +106,6 @@ impl Cuda {
     /// [`device::Error::Unusable`] without either.
     pub fn check_compiler(&self) -> Result<()> {
         if self.cubins.blobs().count() > 0 { Ok(()) } else { self.cubins.nvrtc().map(drop) }
-    }
-
-    /// The newest CUDA that the driver runs.
-    pub fn driver(&self) -> (i32, i32) {
-        self.cubins.driver()
     }
 
     /// Bytes a second that a kernel reads which does nothing else.

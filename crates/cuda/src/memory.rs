@@ -51,7 +51,7 @@ impl Allocation {
         };
         let Some(all) = bytes.checked_add(Program::WEIGHT_SLACK) else { return Err(exhausted(context.memory()?.0)) };
         // SAFETY: it is freed once, when this is dropped.
-        match context.result("cuMemAlloc", |_| unsafe { sys::cuMemAlloc_v2(&mut start, all) }) {
+        match context.result(|_| unsafe { sys::cuMemAlloc_v2(&mut start, all) }) {
             Ok(()) => Ok(Allocation { context: context.clone(), start, bytes }),
             Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => Err(exhausted(context.memory()?.0)),
             Err(result) => Err(context.failed("cuMemAlloc", result)),
@@ -114,7 +114,7 @@ impl Pinned {
         let mut start: *mut c_void = std::ptr::null_mut();
         let bytes = bytes.max(1);
         // SAFETY: it is freed once, when this is dropped.
-        match context.result("cuMemHostAlloc", |_| unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) }) {
+        match context.result(|_| unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) }) {
             Ok(()) => {}
             Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
                 return Err(Error::OutOfMemory { purpose: purpose.into(), bytes });

@@ -160,6 +160,11 @@ fn builtins(library: &Path) -> Option<PathBuf> {
     paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so")))
 }
 
+/// What it is told to make code for an architecture.
+pub fn options(architecture: &str) -> Vec<String> {
+    vec![format!("--gpu-architecture={architecture}"), "--std=c++17".into()]
+}
+
 /// Where it may be, the likeliest first.
 fn candidates(newest: i32) -> Vec<PathBuf> {
     let names: Vec<String> = (OLDEST..=newest).rev().map(|major| format!("libnvrtc.so.{major}")).collect();

@@ -8,7 +8,7 @@
 //! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
 //! every other, so whatever came earlier is over too.
 
-use crate::driver::{Context, Event, pointer};
+use crate::driver::{Context, Event, Shape, pointers};
 use crate::kernels::Loaded;
 use crate::memory::send_inputs;
 use compiler::program::{BufferKind, Count, Kernel, Launch, Program};
@@ -17,7 +17,6 @@ use device::{
     Clock, CompileReport, Error, Executable, LaunchTime, Memory, Place, Profile, Result, StageTime, validate,
 };
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,17 +67,8 @@ struct Call {
     function: sys::CUfunction,
     /// Whether it waits itself for what it depends on.
     waits: bool,
-    blocks: u32,
-    threads: u32,
-    shared: u32,
+    shape: Shape,
     arguments: Vec<u64>,
-}
-
-impl Call {
-    /// Pointers to the arguments, as the driver wants them.
-    fn pointers(&self) -> Vec<*mut c_void> {
-        self.arguments.iter().map(pointer).collect()
-    }
 }
 
 /// A step with these values of the variables.
@@ -180,9 +170,11 @@ impl Replay {
         Ok(Call {
             function: self.loaded.functions[launch.kernel],
             waits: geometry.waits,
-            blocks: i32::try_from(blocks).map_err(too_many)? as u32,
-            threads: geometry.threads as u32,
-            shared: geometry.shared_bytes as u32,
+            shape: Shape {
+                blocks: i32::try_from(blocks).map_err(too_many)? as u32,
+                threads: geometry.threads as u32,
+                shared: geometry.shared_bytes as u32,
+            },
             arguments: addresses.chain(vars).chain([scratch]).collect(),
         })
     }
@@ -211,16 +203,16 @@ impl Replay {
             let mut nodes = vec![];
             for (_, call) in stage {
                 let mut node = std::ptr::null_mut();
-                let mut arguments = call.pointers();
+                let mut arguments = pointers(&call.arguments);
                 let params = sys::CUDA_KERNEL_NODE_PARAMS {
                     func: call.function,
-                    gridDimX: call.blocks,
+                    gridDimX: call.shape.blocks,
                     gridDimY: 1,
                     gridDimZ: 1,
-                    blockDimX: call.threads,
+                    blockDimX: call.shape.threads,
                     blockDimY: 1,
                     blockDimZ: 1,
-                    sharedMemBytes: call.shared,
+                    sharedMemBytes: call.shape.shared,
                     kernelParams: arguments.as_mut_ptr(),
                     extra: std::ptr::null_mut(),
                     kern: std::ptr::null_mut(),
@@ -267,26 +259,9 @@ impl Replay {
     }
 
     fn launch(&self, call: &Call) -> Result<()> {
-        let mut arguments = call.pointers();
-        self.context.call("cuLaunchKernel", |stream| {
-            // SAFETY: the function has the parameters that it was generated with, by the contract of `Program`; the
-            // buffers live in the memory that is lent to the step.
-            unsafe {
-                sys::cuLaunchKernel(
-                    call.function,
-                    call.blocks,
-                    1,
-                    1,
-                    call.threads,
-                    1,
-                    1,
-                    call.shared,
-                    stream,
-                    arguments.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                )
-            }
-        })
+        // SAFETY: the function has the parameters that it was generated with, by the contract of `Program`; the buffers
+        // live in the memory that is lent to the step.
+        unsafe { self.context.launch(call.function, call.shape, &call.arguments) }
     }
 
     /// Nanoseconds of graphs in a row, the second time that they run.

@@ -66,6 +66,7 @@ pub mod folder;
 pub mod heap;
 pub mod interpreter;
 pub mod isa;
+pub mod jobs;
 pub mod lock;
 mod mapped;
 pub mod memory;

@@ -10,8 +10,8 @@ use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
@@ -23,7 +23,7 @@ use crate::folder::BuildFolder;
 use crate::isa::Target;
 use crate::shared_object::SharedObject;
 use crate::toolchain::{FLAGS, Lazy, Toolchain, Untranslated};
-use crate::{Stop, publish};
+use crate::{Stop, jobs, publish};
 
 /// Part of every key; changes when the way kernels are compiled changes.
 const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 2");
@@ -279,38 +279,12 @@ impl Job<'_> {
                 progress(done, all);
             }
         };
-        let next = AtomicUsize::new(0);
-        let built = Mutex::new(Vec::new());
-        let failed = Mutex::new(None);
-        let lock_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = || {
-            while lock_failed().is_none() {
-                let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                    break;
-                };
-                match self.build_unit(unit) {
-                    Ok(mut objects) => {
-                        let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
-                        built.append(&mut objects);
-                        drop(built);
-                        tell(unit.len());
-                    }
-                    Err(error) => {
-                        lock_failed().get_or_insert(error);
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..self.objects.jobs.min(units.len()) {
-                scope.spawn(job);
-            }
-            job();
-        });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(built.into_inner().unwrap_or_else(PoisonError::into_inner)),
-        }
+        let built = jobs::all(self.objects.jobs, units.len(), |index| {
+            let objects = self.build_unit(&units[index])?;
+            tell(units[index].len());
+            Ok(objects)
+        })?;
+        Ok(built.into_iter().flatten().collect())
     }
 
     /// Compiles one unit; if it fails, its kernels one by one, to find the

@@ -1,5 +1,6 @@
 //! Which devices this machine has, and one place that opens them.
 
+use cuda::driver::Card;
 use cuda::{Cuda, CudaConfig};
 use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target};
 use std::fmt;
@@ -125,7 +126,10 @@ impl Machine {
 pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Result<Machine> {
     match config.choice {
         Choice::Cpu => Ok(Machine::Cpu(Arc::new(Cpu::new(&config.cpu)?))),
-        Choice::Cuda(ordinal) => Ok(Machine::Cuda(Arc::new(card(config, ordinal)?))),
+        Choice::Cuda(ordinal) => {
+            let config = CudaConfig { ordinal, ..config.cuda.clone() };
+            Ok(Machine::Cuda(Arc::new(Cuda::new(&config)?)))
+        }
         Choice::Interpreter => {
             let isa = config.cpu.target.as_ref().map_or_else(Isa::detect, |target| target.isa);
             Ok(Machine::Interpreter(Arc::new(Interpreter::of(Target { isa, extras: vec![] }))))
@@ -139,8 +143,17 @@ pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Resul
     }
 }
 
-fn card(config: &Config, ordinal: usize) -> Result<Cuda> {
-    Cuda::new(&CudaConfig { ordinal, ..config.cuda.clone() })
+/// A card on which programs can be made to run, and bytes of its memory that are free.
+fn usable(card: Card, config: &CudaConfig) -> Result<(Cuda, usize)> {
+    let cuda = Cuda::of(card, config)?;
+    cuda.check_compiler()?;
+    let (free, _) = cuda.free_memory()?;
+    Ok((cuda, free))
+}
+
+/// Bytes in GiB.
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// The first card that has room. Without any, nothing is said: most machines have none.
@@ -148,15 +161,9 @@ fn fitting(config: &Config, needed: u64, tell: &mut impl FnMut(String)) -> Optio
     let cards = cuda::cards().ok()?;
     for at in cards {
         let name = format!("cuda:{} ({})", at.ordinal, at.name);
-        let opened = card(config, at.ordinal as usize).and_then(|cuda| {
-            cuda.check_compiler()?;
-            let free = cuda.free_memory()?.0;
-            Ok((cuda, free))
-        });
-        match opened {
+        match usable(at, &config.cuda) {
             Ok((cuda, free)) if free as u64 >= needed => return Some(cuda),
             Ok((_, free)) => {
-                let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
                 let (needed, free) = (gib(needed), gib(free as u64));
                 tell(format!("{name} is not used: the model needs {needed:.1} GiB there, and {free:.1} GiB are free"));
             }
@@ -174,21 +181,16 @@ pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
     match cuda::cards() {
         Ok(cards) => {
             for at in cards {
-                let at_config = CudaConfig { ordinal: at.ordinal as usize, ..config.clone() };
-                let opened = Cuda::new(&at_config).and_then(|cuda| {
-                    cuda.check_compiler()?;
-                    cuda.free_memory()
-                });
+                let opened = usable(at.clone(), &config).map(|(_, free)| free);
                 let (major, minor) = at.capability;
-                let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
                 let mut text = format!(
                     "{}, compute capability {major}.{minor}, {} multiprocessors, {:.1} GiB",
                     at.name,
                     at.multiprocessors,
-                    gib(at.memory)
+                    gib(at.memory as u64)
                 );
-                if let Ok((free, _)) = &opened {
-                    text += &format!(", {:.1} GiB free", gib(*free));
+                if let Ok(free) = &opened {
+                    text += &format!(", {:.1} GiB free", gib(*free as u64));
                 }
                 all.push(Listed { name: format!("cuda:{}", at.ordinal), text, problem: opened.err() });
             }

@@ -438,15 +438,9 @@ impl Engine {
     /// A cache of [`CacheKind::Q8_0`], whose rows are not floats; a failure of the device.
     pub fn fill_cache(&mut self, positions: usize, mut random: impl FnMut() -> u32) -> Result<(), EngineError> {
         // Magnitudes from 1/8 to 1/2, with either sign.
-        let mut number: Box<dyn FnMut() -> Vec<u8>> = match self.options.cache {
-            CacheKind::F32 => Box::new(|| {
-                let bits = random();
-                (bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23).to_le_bytes().to_vec()
-            }),
-            CacheKind::F16 => Box::new(|| {
-                let bits = random();
-                ((bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10) as u16).to_le_bytes().to_vec()
-            }),
+        let (width, number): (usize, fn(u32) -> u32) = match self.options.cache {
+            CacheKind::F32 => (4, |bits| bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23),
+            CacheKind::F16 => (2, |bits| bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10),
             CacheKind::Q8_0 => return Err(EngineError::Batch("random rows of a cache of q8_0".into())),
         };
         let rows = self.limits().pages * PAGE as usize;
@@ -454,7 +448,7 @@ impl Engine {
             let bytes = self.memory.state_bytes(name)? / rows * positions.min(rows);
             let mut filled: Vec<u8> = vec![];
             while filled.len() < bytes {
-                filled.extend(number());
+                filled.extend_from_slice(&number(random()).to_le_bytes()[..width]);
             }
             self.memory.write_state(name, 0, &filled[..bytes])?;
         }

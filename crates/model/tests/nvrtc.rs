@@ -7,12 +7,12 @@
 use compiler::program::Kernel;
 use compiler::{Compiled, Numerics};
 use cuda::architecture::Architecture;
+use cuda::nvrtc::{NEWEST, Nvrtc, options};
 use gguf::Gguf;
 use model::cache::{CacheKind, PAGE};
 use model::config::Config;
 use model::step::{Class, Sizes, build};
 use std::collections::HashSet;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -27,61 +27,6 @@ const OF_OTHERS: usize = 2;
 
 /// Files that every run takes, spread over the list; `.ci/run --full` takes all.
 const SOME: usize = 5;
-
-type Program = *mut c_void;
-
-/// The functions of NVRTC that are used.
-struct Nvrtc(libloading::Library);
-
-impl Nvrtc {
-    /// Compiles a translation unit; the size of the code.
-    fn compile(&self, source: &str, architecture: &str) -> Result<usize, String> {
-        let architecture = CString::new(format!("--gpu-architecture={architecture}")).map_err(|e| e.to_string())?;
-        let source = CString::new(source).map_err(|e| e.to_string())?;
-        // SAFETY: the signatures are those of nvrtc.h of CUDA 12 and 13; pointers are to live memory of the stated
-        // size, and the program is destroyed once.
-        unsafe {
-            let symbol = |e: libloading::Error| e.to_string();
-            type Create = unsafe extern "C" fn(
-                *mut Program,
-                *const c_char,
-                *const c_char,
-                c_int,
-                *const *const c_char,
-                *const *const c_char,
-            ) -> c_int;
-            let create = self.0.get::<Create>(b"nvrtcCreateProgram").map_err(symbol)?;
-            let compile = self
-                .0
-                .get::<unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int>(b"nvrtcCompileProgram");
-            let compile = compile.map_err(symbol)?;
-            type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
-            let log_size = self.0.get::<Size>(b"nvrtcGetProgramLogSize").map_err(symbol)?;
-            let log = self
-                .0
-                .get::<unsafe extern "C" fn(Program, *mut c_char) -> c_int>(b"nvrtcGetProgramLog")
-                .map_err(symbol)?;
-            let code_size = self.0.get::<Size>(b"nvrtcGetCUBINSize").map_err(symbol)?;
-            let destroy =
-                self.0.get::<unsafe extern "C" fn(*mut Program) -> c_int>(b"nvrtcDestroyProgram").map_err(symbol)?;
-            let mut program: Program = std::ptr::null_mut();
-            let none = std::ptr::null();
-            if create(&mut program, source.as_ptr(), c"kernels.cu".as_ptr(), 0, none, none) != 0 {
-                return Err("nvrtcCreateProgram failed".into());
-            }
-            let options = [architecture.as_ptr(), c"--std=c++17".as_ptr()];
-            let failed = compile(program, options.len() as c_int, options.as_ptr()) != 0;
-            let (mut size, mut code) = (0usize, 0usize);
-            log_size(program, &mut size);
-            let mut text = vec![0u8; size.max(1)];
-            log(program, text.as_mut_ptr().cast());
-            code_size(program, &mut code);
-            destroy(&mut program);
-            let text = CStr::from_bytes_until_nul(&text).map_or(String::new(), |t| t.to_string_lossy().into_owned());
-            if failed { Err(text) } else { Ok(code) }
-        }
-    }
-}
 
 fn folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -153,25 +98,17 @@ fn units(every: bool) -> Vec<Unit> {
     units
 }
 
-/// The library, and what it needs.
-fn library() -> Option<(Nvrtc, Option<libloading::Library>)> {
+/// The compiler that a setting names.
+fn library() -> Option<Nvrtc> {
     let Ok(path) = std::env::var("KERNLOOM_NVRTC") else {
         println!("nvrtc: skipped, KERNLOOM_NVRTC does not name the library");
         return None;
     };
-    // NVRTC looks for this one by name only: it must be there already.
-    let beside = std::fs::read_dir(Path::new(&path).parent().expect("a folder")).expect("the folder of the library");
-    let builtins = |p: &PathBuf| p.to_string_lossy().contains("libnvrtc-builtins.so");
-    let builtins = beside.filter_map(|e| Some(e.ok()?.path())).find(builtins);
-    // SAFETY: loading these runs their initialisers, as any user of them does.
-    let builtins = builtins.map(|p| unsafe { libloading::Library::new(p) }.expect("the builtins of NVRTC"));
-    // SAFETY: as above.
-    let nvrtc = unsafe { libloading::Library::new(&path) }.expect("the library that KERNLOOM_NVRTC names");
-    Some((Nvrtc(nvrtc), builtins))
+    Some(Nvrtc::find(Some(Path::new(&path)), (NEWEST, 0)).expect("the library that KERNLOOM_NVRTC names"))
 }
 
 fn check(every: bool) {
-    let Some((nvrtc, _builtins)) = library() else { return };
+    let Some(nvrtc) = library() else { return };
     let units = units(every);
     let kernels: usize = units.iter().map(|u| u.kernels).sum();
     assert!(kernels > 0, "no kernels in {}", folder().display());
@@ -181,8 +118,8 @@ fn check(every: bool) {
             scope.spawn(|| {
                 loop {
                     let Some(unit) = left.lock().expect("no panic").pop() else { break };
-                    match nvrtc.compile(&unit.source, unit.architecture) {
-                        Ok(size) if size > 0 || unit.kernels == 0 => {}
+                    match nvrtc.compile(&unit.source, &options(unit.architecture)) {
+                        Ok(code) if !code.is_empty() || unit.kernels == 0 => {}
                         Ok(_) => problems.lock().expect("no panic").push(format!("{}: no code", unit.name)),
                         Err(e) => problems.lock().expect("no panic").push(format!("{}: {e}", unit.name)),
                     }
