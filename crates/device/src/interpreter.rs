@@ -113,7 +113,8 @@ fn compile(program: &Program, index: usize) -> Result<Kernel> {
     let kernel = &program.kernels[index];
     let Some(ir) = &kernel.ir else { return Err(Error::NoIr { kernel: kernel.symbol.clone() }) };
     let (graph, block) = &**ir;
-    Kernel::compile(graph, *block).map_err(|problem| {
+    let compiled = Kernel::compile(graph, *block).map(|compiled| compiled.with_widest(kernel.geometry.widest));
+    compiled.map_err(|problem| {
         let origin = launches(program).find(|launch| launch.kernel == index).map_or("", |launch| &launch.origin);
         failed(program, index, origin, problem)
     })

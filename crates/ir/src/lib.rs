@@ -21,4 +21,4 @@ pub mod spec;
 
 pub use dtype::{DType, Type};
 pub use graph::{FormatId, Graph, Id, Node, Scope};
-pub use op::{Axis, BinOp, Const, Op, PRODUCT, Part, ReduceOp, Space, UnOp, WARP};
+pub use op::{Axis, BinOp, Const, FRAGMENT_LANES, Op, PRODUCT, Part, ReduceOp, Space, UnOp};

@@ -127,12 +127,12 @@ pub enum Axis {
     Loop,
     /// The warps of a block of threads, which run one task together. Has no loop: each thread knows its number.
     Warp,
-    /// The [`WARP`] lanes of a warp, which run in step and can read each other's registers. Has no loop.
+    /// The lanes of a warp, as many as its extent says, which run in step and can read each other's registers. Has no loop.
     Lane,
 }
 
-/// Lanes of a warp.
-pub const WARP: usize = 32;
+/// Lanes of a warp whose registers hold a matrix together ([`Op::Fragment`]).
+pub const FRAGMENT_LANES: usize = 32;
 
 /// Where a buffer of a kernel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

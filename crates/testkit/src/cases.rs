@@ -128,6 +128,7 @@ impl Case {
             let explain = |e: String| format!("{e}\n{}", print::kernel(&c.graph, root));
             check_kernel(&c.graph, root).map_err(|e| explain(e.to_string()))?;
             let kernel = Kernel::compile(&c.graph, root).map_err(|e| explain(e.to_string()))?;
+            let kernel = kernel.with_widest(p.kernels[l.kernel].geometry.widest);
             let mut taken: Vec<(usize, Vec<u8>)> = vec![];
             for &a in &l.args {
                 if taken.iter().any(|t| t.0 == a) {
@@ -227,12 +228,22 @@ pub fn plans() -> Vec<Plan> {
 pub fn gpu_plans() -> Vec<gpu::Plan> {
     let plan =
         |warps, rows, blocks, shared| gpu::Plan { warps, all_warps: 1, rows, blocks, shared, ..gpu::Plan::default() };
-    vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0)]
+    vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0), odd_gpu_plan()]
+}
+
+/// A GPU unlike others: few lanes, narrow loads, little shared memory, and no products of matrices.
+pub fn odd_gpu_plan() -> gpu::Plan {
+    gpu::Plan { lanes: 8, widest: 8, multiplies: false, shared: 16 << 10, all_warps: 16, ..gpu::Plan::default() }
 }
 
 /// Any plan for a GPU that is legal.
 pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
+    let odd = r.below(4) == 0;
     gpu::Plan {
+        lanes: if odd { 1 << (1 + r.below(6)) } else { 32 },
+        widest: if odd { 4 << r.below(3) } else { 16 },
+        multiplies: !odd,
+        registers: 256 << 10,
         warps: 1 << r.below(6),
         most_warps: 1 << r.below(6),
         product_warps: 1 << r.below(6),

@@ -96,6 +96,12 @@ impl Target for Cpu {
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
-        Geometry { threads: 1, shared_bytes: 0, scratch_bytes: body.bytes_in(g, Space::Task, c::ALIGN), waits: false }
+        Geometry {
+            threads: 1,
+            widest: None,
+            shared_bytes: 0,
+            scratch_bytes: body.bytes_in(g, Space::Task, c::ALIGN),
+            waits: false,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Loads as a thread of a GPU can do them: at most 16 bytes, at a multiple of their size.
+//! Loads as a thread of a GPU can do them: no wider than its machine has them, at a multiple of their size.
 //!
 //! The alignment of an address is what its index expression proves: the greatest power of two that divides every
 //! coefficient. Wider loads are split, and loads of which only the first lanes are used become narrower.
@@ -6,21 +6,22 @@
 use crate::kernel::expression::{collect_loads, outside};
 use crate::kernel::superword::{join, splat};
 use ir::index::Linear;
-use ir::interp::kernel::WIDEST;
 use ir::{Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
 
-/// `expr` with loads that are aligned.
-pub fn align(g: &mut Graph, expr: Id) -> Id {
+/// `expr` with loads that are aligned, and have at most `widest` bytes.
+pub fn align(g: &mut Graph, expr: Id, widest: usize) -> Id {
     let mut map: FxHashMap<Id, Id> = FxHashMap::default();
     for id in g.toposort(&[expr]) {
         let src: Vec<Id> = g.src(id).iter().map(|s| map.get(s).copied().unwrap_or(*s)).collect();
         let new = match g.op(id).clone() {
-            Op::Load if g.ty(id).lanes > 1 => split(g, id),
-            Op::Shuffle(lanes) if *g.op(g.src(id)[0]) == Op::Load => narrow(g, id, &lanes).unwrap_or_else(|| {
-                let src = src.clone();
-                g.with_src(id, src)
-            }),
+            Op::Load if g.ty(id).lanes > 1 => split(g, id, widest),
+            Op::Shuffle(lanes) if *g.op(g.src(id)[0]) == Op::Load => {
+                narrow(g, id, &lanes, widest).unwrap_or_else(|| {
+                    let src = src.clone();
+                    g.with_src(id, src)
+                })
+            }
             _ if src == g.src(id) => id,
             _ => g.rebuild(id, src),
         };
@@ -37,9 +38,9 @@ pub fn alignment(g: &Graph, buffer: Id, index: Id) -> usize {
     g.dtype(buffer).bytes() << zeros.min(16)
 }
 
-fn split(g: &mut Graph, load: Id) -> Id {
+fn split(g: &mut Graph, load: Id, widest: usize) -> Id {
     let (buffer, index, ty) = (g.src(load)[0], g.src(load)[1], g.ty(load));
-    let most = alignment(g, buffer, index).min(WIDEST);
+    let most = alignment(g, buffer, index).min(widest);
     if ty.bytes() <= most {
         return load;
     }
@@ -56,7 +57,7 @@ fn split(g: &mut Graph, load: Id) -> Id {
 }
 
 /// A shuffle that takes only the first lanes of a load.
-fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16]) -> Option<Id> {
+fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16], widest: usize) -> Option<Id> {
     let load = g.src(shuffle)[0];
     let (src, ty) = (g.src(load).to_vec(), g.ty(load));
     let need = (lanes.iter().max().copied().unwrap_or(0) + 1).next_power_of_two();
@@ -64,7 +65,7 @@ fn narrow(g: &mut Graph, shuffle: Id, lanes: &[u16]) -> Option<Id> {
     if need == 1 {
         return Some(splat(g, few, lanes.len()));
     }
-    let few = split(g, few);
+    let few = split(g, few, widest);
     Some(g.with_src(shuffle, vec![few]))
 }
 

@@ -1,4 +1,4 @@
-//! Packed integer dots: a step of a lane is 16 bytes of codes.
+//! Packed integer dots: a step of a lane is the widest load of codes.
 //!
 //! The pattern is that of the CPU ([`crate::cpu::dot`]). A step covers as many groups as fill the widest load of weights; its
 //! codes and inputs are packed to vectors in the order in which their bits lie, multiplied by fours, summed as integers
@@ -12,7 +12,6 @@ use crate::kernel::expression::{combined, replace, zero};
 use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, join};
 use crate::lower::Item;
-use ir::interp::kernel::WIDEST;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
@@ -27,6 +26,7 @@ pub(super) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     if width % 4 != 0 {
         return None;
     }
+    let most = t.target.plan.widest;
     let mut best: Option<(usize, Steps)> = None;
     for elements in STEPS.iter().map(|&e| if e < width { width } else { e }) {
         if elements % width != 0 || total % (elements / width) != 0 {
@@ -34,11 +34,11 @@ pub(super) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
         }
         let groups = elements / width;
         let step = t.counted(g, total / groups);
-        let Some((value, bytes)) = step_value(g, &p, step, groups, width) else { continue };
+        let Some((value, bytes)) = step_value(g, &p, step, (groups, width), most) else { continue };
         if best.as_ref().is_none_or(|b| b.0 < bytes) {
             best = Some((bytes, Steps { step, count: total / groups, value, op: ReduceOp::Sum }));
         }
-        if bytes == WIDEST {
+        if bytes == most {
             break;
         }
     }
@@ -46,8 +46,8 @@ pub(super) fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<V
     Some(across_lanes(t, g, item, &steps, false))
 }
 
-/// What a step adds, with a lane for each group; and the widest load of its codes.
-fn step_value(g: &mut Graph, p: &Pattern, step: Id, groups: i64, width: i64) -> Option<(Id, usize)> {
+/// What a step of so many groups of this width adds, with a lane for each group; and the widest load of its codes.
+fn step_value(g: &mut Graph, p: &Pattern, step: Id, (groups, width): (i64, i64), most: usize) -> Option<(Id, usize)> {
     let group_at = |g: &mut Graph, i: i64| {
         let (k, i) = (g.int(groups), g.int(i));
         let at = g.mul(step, k);
@@ -77,7 +77,7 @@ fn step_value(g: &mut Graph, p: &Pattern, step: Id, groups: i64, width: i64) -> 
         let code = packer.pack_vector(g, &lanes)?;
         let lanes: Vec<Id> = chunk.iter().map(|&u| xs[u]).collect();
         let x = packer.pack_vector(g, &lanes)?;
-        let (code, x) = (align(g, code), align(g, x));
+        let (code, x) = (align(g, code, most), align(g, x, most));
         widest = widest.max(widths(g, code).0);
         let one = of.iter().all(|&n| n == of[0]);
         let none = zero(g, ity);
@@ -115,7 +115,7 @@ fn step_value(g: &mut Graph, p: &Pattern, step: Id, groups: i64, width: i64) -> 
         let mut packer = Packer::shifting();
         let packed = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0);
         let packed = packed.unwrap_or_else(|| vector(g, lanes));
-        align(g, packed)
+        align(g, packed, most)
     };
     if let Some(f) = combined(g, BinOp::Mul, &p.factors) {
         let f = by_group(g, f);

@@ -3,6 +3,7 @@
 
 use crate::gpu::fold::{Kept, held, same_index};
 use crate::gpu::matrix::is_product;
+use crate::gpu::plan::Plan;
 use crate::kernel::expression::loads_of;
 use crate::lower::{Item, Nest};
 use ir::{Graph, Id, Op};
@@ -23,14 +24,14 @@ struct Entry {
 }
 
 /// Gathers the items of a nest; `updates` says whether a product may go into an item that reads what it writes.
-pub(super) fn gathered(g: &mut Graph, nest: &Nest, updates: bool) -> Gathered {
+pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &Plan, updates: bool) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {
         all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));
     }
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
-    if all.iter().any(|e| is_product(g, &e.item, updates)) {
+    if plan.multiplies && all.iter().any(|e| is_product(g, &e.item, updates)) {
         while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, updates)) {
             let taken = all[with].of.clone();
             all[at].of.extend(taken);

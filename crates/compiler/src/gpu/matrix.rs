@@ -149,7 +149,7 @@ fn needed(t: &Tiler, p: &Product, columns: i64) -> usize {
 /// Statements of an item that is made of products, if it is and there is room.
 pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
     let updates = t.target.carried.contains_key(&item.buffer);
-    let p = product(g, item, updates)?;
+    let p = product(g, item, updates).filter(|_| t.target.plan.multiplies)?;
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let columns = (short + N - 1) / N * N;
     if needed(t, &p, columns) > t.target.room() {
@@ -322,12 +322,12 @@ fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, al
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
-    let across = length / WIDE;
+    let (across, widest) = (length / WIDE, t.target.plan.widest);
     let copies = copied(t, g, short * across, place, |g, at| {
         let (column, part) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
         let part = by(g, BinOp::Mul, part, WIDE);
         let to = by(g, BinOp::Mul, column, pitch(length));
-        (wide(g, s, n, column, part), g.add(to, part))
+        (wide(g, s, n, (column, part), widest), g.add(to, part))
     });
     let mut loads = vec![];
     collect_loads(g, s.column, &mut loads);
@@ -340,7 +340,7 @@ fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, al
 }
 
 /// Neighbours of a column as halves.
-fn wide(g: &mut Graph, s: &Sum, n: Id, column: Id, part: Id) -> Id {
+fn wide(g: &mut Graph, s: &Sum, n: Id, (column, part): (Id, Id), widest: usize) -> Id {
     let lanes: Vec<Id> = (0..WIDE)
         .map(|i| {
             let k = by(g, BinOp::Add, part, i);
@@ -351,7 +351,7 @@ fn wide(g: &mut Graph, s: &Sum, n: Id, column: Id, part: Id) -> Id {
         .collect();
     let mut packer = Packer::shifting();
     match packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0) {
-        Some(packed) => align(g, packed),
+        Some(packed) => align(g, packed, widest),
         None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),
     }
 }

@@ -34,7 +34,7 @@ use crate::program::Geometry;
 use crate::render::{Unwritable, cuda};
 use crate::schedule::Schedule;
 use crate::target::Target;
-use ir::{Graph, index};
+use ir::Graph;
 
 /// A GPU that is used by this plan.
 #[derive(Clone, Debug)]
@@ -66,11 +66,11 @@ impl Target for Gpu {
     }
 
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64 {
-        nests.iter().map(|nest| warps::wanted(g, nest, &self.0)).max().unwrap_or(1) * ir::WARP as i64
+        nests.iter().map(|nest| warps::wanted(g, nest, &self.0)).max().unwrap_or(1) * self.0.lanes
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {
-        let plan = Plan { warps: threads / ir::WARP as i64, ..self.0.clone() };
+        let plan = Plan { warps: threads / self.0.lanes, ..self.0.clone() };
         (tile::tile(g, nest, &plan), false)
     }
 
@@ -82,12 +82,10 @@ impl Target for Gpu {
         slots: usize,
         vars: &[String],
     ) -> Result<String, Unwritable> {
-        let blocks = index::bounds(g, body.tasks).0;
-        let beside = self.0.blocks_beside(blocks, cuda::geometry(g, body).threads);
-        cuda::kernel(g, symbol, body, beside, slots, vars)
+        cuda::kernel(g, symbol, body, &self.0, slots, vars)
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
-        cuda::geometry(g, body)
+        cuda::geometry(g, body, &self.0)
     }
 }

@@ -1,8 +1,14 @@
 //! How many warps, blocks and rows a kernel of blocks has.
 
-/// How a GPU is used.
+/// How a GPU is used, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
+    /// Lanes of a warp: a power of two.
+    pub lanes: i64,
+    /// Most bytes that a thread loads or stores at once: a power of two.
+    pub widest: usize,
+    /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
+    pub multiplies: bool,
     /// Warps of a block at least: a power of two, at most 32.
     pub warps: i64,
     /// Warps of a block at most, so that blocks of the next kernel fit beside it.
@@ -17,6 +23,8 @@ pub struct Plan {
     pub blocks: i64,
     /// Multiprocessors of the GPU.
     pub processors: i64,
+    /// Bytes of registers of a multiprocessor.
+    pub registers: usize,
     /// Threads that the registers of a multiprocessor are divided among at most. With more of them a thread has fewer
     /// registers, and its loads wait for each other.
     pub resident: i64,
@@ -36,6 +44,9 @@ impl Default for Plan {
     /// For an H200: 132 multiprocessors, on each two blocks or more, and 16 warps.
     fn default() -> Plan {
         Plan {
+            lanes: 32,
+            widest: 16,
+            multiplies: true,
             warps: 4,
             most_warps: 16,
             product_warps: 8,
@@ -43,6 +54,7 @@ impl Default for Plan {
             rows: 4,
             blocks: 264,
             processors: 132,
+            registers: 256 << 10,
             resident: 512,
             join: true,
             overlap: true,
@@ -53,9 +65,6 @@ impl Default for Plan {
     }
 }
 
-/// Bytes of registers of a multiprocessor.
-const REGISTER_BYTES: usize = 256 << 10;
-
 /// Elements of the largest item of a block that are worth a thread.
 const WORTH: i64 = 16;
 
@@ -64,7 +73,7 @@ impl Plan {
     pub fn for_blocks(&self, tasks: i64, elements: i64) -> Plan {
         let most = self.most_warps.clamp(1, 32);
         let pow2 = |n: i64| (n.clamp(1, most) as u64 + 1).next_power_of_two() as i64 / 2;
-        let worth = elements / (WORTH * ir::WARP as i64);
+        let worth = elements / (WORTH * self.lanes);
         let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
         Plan { warps: pow2(self.warps).max(wanted), ..self.clone() }
     }
@@ -79,12 +88,12 @@ impl Plan {
     /// Bytes of registers for loads that go first: of weights at most half of what a thread has, and of the rest half
     /// as much.
     pub(crate) fn first_bytes(&self) -> (usize, usize) {
-        let weights = self.early.min(REGISTER_BYTES / 2 / self.threads() as usize);
+        let weights = self.early.min(self.registers / 2 / self.threads() as usize);
         (weights, weights / 2)
     }
 
     /// Threads of a block.
     pub fn threads(&self) -> i64 {
-        self.warps * ir::WARP as i64
+        self.warps * self.lanes
     }
 }

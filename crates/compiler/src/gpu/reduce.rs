@@ -12,8 +12,7 @@ use crate::kernel::expression::{combine, has_reduction, replace};
 use crate::kernel::superword::{Packer, splat};
 use crate::lower::{Item, identity};
 use ir::index;
-use ir::interp::kernel::WIDEST;
-use ir::{BinOp, Graph, Id, Op, ReduceOp, Type, WARP};
+use ir::{BinOp, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
 /// What one step adds to each output.
@@ -46,14 +45,15 @@ pub(super) fn lane_reduction(
     let lens: Vec<i64> = extents.iter().map(|&e| g.as_int(e)).collect::<Option<_>>()?;
     let total: i64 = lens.iter().product();
     let last = *lens.last()?;
+    let widest = t.target.plan.widest;
     // As many elements as make the widest load.
     let wide = [8, 4, 2].into_iter().filter(|v| last % v == 0).find_map(|v| {
         let step = t.counted(g, total / v);
         let values: Vec<Id> = (0..v).map(|i| at_element(g, body, ranges, &extents, step, v, i)).collect();
         let mut packer = Packer::shifting();
         let packed = packer.pack_vector(g, &values)?;
-        let aligned = align(g, packed);
-        let fits = packer.gathered == 0 && aligned == packed && widths(g, packed).0 <= WIDEST;
+        let aligned = align(g, packed, widest);
+        let fits = packer.gathered == 0 && aligned == packed && widths(g, packed).0 <= widest;
         fits.then_some((step, total / v, packed))
     });
     let (step, count, value) = wide.unwrap_or_else(|| {
@@ -90,11 +90,11 @@ const LANES: i64 = 8;
 impl Deal {
     /// The deal by which a thread has least to do, for `n` sums of `count` steps.
     fn best(count: i64, n: i64, plan: &Plan) -> Deal {
-        let most = (WARP as i64).min((count as u64).next_power_of_two() as i64);
-        let powers = |from: i64, to: i64| (0..6).map(|i| 1 << i).filter(move |p| (from..=to).contains(p));
+        let most = plan.lanes.min((count as u64).next_power_of_two() as i64);
+        let powers = |from: i64, to: i64| (0..8).map(|i| 1 << i).filter(move |p| (from..=to).contains(p));
         let pairs = powers(LANES.min(most), most).flat_map(|l| powers(1, plan.warps).map(move |w| (l, w)));
         let deals = pairs.filter(|(l, w)| *w == 1 || (w - 1) * l < count).map(|(lanes_k, warps_k)| {
-            let beside = WARP as i64 / lanes_k * (plan.warps / warps_k);
+            let beside = plan.lanes / lanes_k * (plan.warps / warps_k);
             let side = (1..=plan.rows.max(1)).rev().find(|u| n % (beside * u) == 0).unwrap_or(1);
             let rounds = (n + beside * side - 1) / (beside * side);
             let deal = Deal { lanes_k, warps_k, side };
@@ -121,7 +121,7 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     let (rows, outer): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| g.as_int(g.src(d)[0]).is_some());
     let extents: Vec<Id> = rows.iter().map(|&d| g.src(d)[0]).collect();
     let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
-    let lanes = WARP as i64;
+    let lanes = t.target.plan.lanes;
     // Lanes and warps along the sum, and what is left for other outputs.
     let (warps, warp) = if everywhere { (1, g.int(0)) } else { (t.target.plan.warps, t.target.warp) };
     let deal = match everywhere {

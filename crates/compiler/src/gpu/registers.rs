@@ -11,7 +11,7 @@ use crate::gpu::threads::{Shares, Tiler};
 use crate::kernel::expression::{collect_loads, combine, has_reduction, outside, reads, replace};
 use crate::lower::Item;
 use ir::index::{Linear, unflatten};
-use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space, WARP};
+use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::FxHashMap;
 
 /// How an item is computed.
@@ -114,11 +114,11 @@ impl Tiler {
         if n == 1 && total <= SHORT && !outside_of(g, item.buffer) && reads_inputs_only(g, src[0]) {
             return Form::Everywhere;
         }
-        let form = Form::Butterfly(total);
-        let fits = lens.len() == 1 && (2..=WARP as i64).contains(&total) && (total as u64).is_power_of_two();
+        let (form, lanes) = (Form::Butterfly(total), self.target.plan.lanes);
+        let fits = lens.len() == 1 && (2..=lanes).contains(&total) && (total as u64).is_power_of_two();
         if scratch
             && fits
-            && n * total % WARP as i64 == 0
+            && n * total % lanes == 0
             && let Some(places) = self.places(g, item, form)
         {
             let body = self.at(g, src[0], &places);
@@ -153,7 +153,7 @@ impl Tiler {
     fn element(&self, g: &mut Graph, spread: Spread) -> Id {
         match spread {
             Spread::All => g.int(0),
-            Spread::Every(n) if n == WARP as i64 => self.target.warp,
+            Spread::Every(n) if n == self.target.plan.lanes => self.target.warp,
             Spread::Every(n) => {
                 let (number, n) = (self.target.number(g), g.int(n));
                 g.binary(BinOp::Div, number, n)
@@ -194,7 +194,7 @@ impl Tiler {
                 zero: vec![],
             });
         };
-        let (active, warp) = (n * each, WARP as i64);
+        let (active, warp) = (n * each, self.target.plan.lanes);
         if active > self.target.plan.threads() {
             return None;
         }

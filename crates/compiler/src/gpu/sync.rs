@@ -19,6 +19,8 @@ pub fn synchronise(g: &mut Graph, statements: Vec<Id>) -> Vec<Id> {
 struct Touched {
     read: FxHashMap<Id, Option<Id>>,
     written: FxHashMap<Id, Option<Id>>,
+    /// What is read only to be written anew.
+    updated: FxHashMap<Id, Option<Id>>,
 }
 
 fn note(map: &mut FxHashMap<Id, Option<Id>>, buffer: Id, index: Option<Id>) {
@@ -33,11 +35,12 @@ impl Touched {
     fn add(&mut self, other: &Touched) {
         other.read.iter().for_each(|(b, i)| note(&mut self.read, *b, *i));
         other.written.iter().for_each(|(b, i)| note(&mut self.written, *b, *i));
+        other.updated.iter().for_each(|(b, i)| note(&mut self.updated, *b, *i));
     }
 
     /// Whether `next` may not follow without a barrier.
     fn forbids(&self, next: &Touched) -> bool {
-        clash(&self.written, &next.read) || clash(&self.read, &next.written)
+        clash(&self.written, &next.read) || clash(&self.written, &next.updated) || clash(&self.read, &next.written)
     }
 }
 
@@ -136,8 +139,9 @@ fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
     values.iter().for_each(|&v| collect_loads(g, v, &mut loads));
     for l in loads {
         let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
-        if is_scratch(g, buffer) && own != Some((buffer, index)) {
-            note(&mut t.read, buffer, varies(g, index).0.then_some(index));
+        if is_scratch(g, buffer) {
+            let to = if own == Some((buffer, index)) { &mut t.updated } else { &mut t.read };
+            note(to, buffer, varies(g, index).0.then_some(index));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::gpu::plan::Plan;
 use crate::kernel::emitter::Emitter;
 use crate::lower::{Item, Nest};
 use ir::index;
-use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, WARP};
+use ir::{Axis, BinOp, DType, Graph, Id, Op, Space};
 use rustc_hash::FxHashMap;
 
 /// Writes a kernel for blocks of threads.
@@ -67,7 +67,7 @@ impl Threads {
 
     /// Number of this thread in its block.
     pub(super) fn number(&self, g: &mut Graph) -> Id {
-        let lanes = g.int(WARP as i64);
+        let lanes = g.int(self.plan.lanes);
         let at = g.mul(self.warp, lanes);
         g.add(at, self.lane)
     }
@@ -77,7 +77,7 @@ impl Emitter<Threads> {
     /// For a nest, in blocks of the warps of the plan.
     pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan) -> Tiler {
         let plan = plan.clone();
-        let (warps, lanes) = (g.int(plan.warps), g.int(WARP as i64));
+        let (warps, lanes) = (g.int(plan.warps), g.int(plan.lanes));
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let free = plan.shared;
@@ -123,7 +123,7 @@ impl Emitter<Threads> {
         for &e in &extents[first..] {
             total = g.mul(total, e);
         }
-        let threads = self.target.plan.threads();
+        let (threads, lanes) = (self.target.plan.threads(), self.target.plan.lanes);
         let rounds = {
             let (up, by) = (g.int(threads - 1), g.int(threads));
             let n = g.add(total, up);
@@ -141,8 +141,8 @@ impl Emitter<Threads> {
         let known = g.as_int(total);
         let has = (known.is_none_or(|n| n % threads != 0)).then(|| match known {
             // Whole warps.
-            Some(n) if n < threads && n % WARP as i64 == 0 => {
-                let warps = g.int(n / WARP as i64);
+            Some(n) if n < threads && n % lanes == 0 => {
+                let warps = g.int(n / lanes);
                 g.binary(BinOp::Lt, self.target.warp, warps)
             }
             _ => g.binary(BinOp::Lt, e, total),

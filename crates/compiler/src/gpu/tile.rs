@@ -28,13 +28,13 @@ use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let body = tiled(g, nest, plan, true).or_else(|| tiled(g, nest, plan, false));
+    let body = plan.multiplies.then(|| tiled(g, nest, plan, true)).flatten().or_else(|| tiled(g, nest, plan, false));
     body.expect("every item has a path if no stash lies in fragments")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there.
 fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Body> {
-    let Gathered { nest, into } = gathered(g, nest, fragments);
+    let Gathered { nest, into } = gathered(g, nest, plan, fragments);
     let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];

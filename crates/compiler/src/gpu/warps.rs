@@ -11,7 +11,7 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
     let tasks = bounds(g, nest.tasks).0;
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
     let warps = plan.for_blocks(tasks, most).warps;
-    let multiplies = nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
+    let multiplies = plan.multiplies && nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
     if multiplies { warps.min(plan.product_warps) } else { warps }
 }
 

@@ -138,6 +138,8 @@ pub struct Buffer {
 pub struct Geometry {
     /// Threads that run a task together: 1 on a CPU, those of a block on a GPU.
     pub threads: usize,
+    /// Most bytes that a thread of a block loads or stores at once; vectors of a CPU have no such limit.
+    pub widest: Option<usize>,
     /// Bytes of memory that the threads of a task share, near to them; dynamic shared memory of a GPU.
     pub shared_bytes: usize,
     /// Bytes of memory for each task that runs, 64-byte aligned on a CPU: each worker has them, or each block.
@@ -164,7 +166,7 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel of single threads that is nothing but its source.
     pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
-        let geometry = Geometry { threads: 1, shared_bytes: 0, scratch_bytes, waits: false };
+        let geometry = Geometry { threads: 1, widest: None, shared_bytes: 0, scratch_bytes, waits: false };
         Kernel { symbol: symbol.into(), source: source.into(), geometry, ir: None }
     }
 }

@@ -5,10 +5,11 @@
 //! its bounds allow. Vectors are small structs of the prelude, which needs no header of the toolkit.
 
 use crate::gpu::align::alignment;
+use crate::gpu::plan::Plan;
 use crate::kernel::body::Body;
 use crate::program::Geometry;
 use crate::render::family::{Language, Renderer, Unwritable, buffer, is_promoted, sign};
-use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, WARP, index};
+use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, index};
 use rustc_hash::FxHashSet;
 use std::fmt::Write;
 
@@ -19,11 +20,12 @@ pub const PRELUDE: &str = include_str!("prelude.cuh");
 const ALIGN: usize = 16;
 
 /// What a launch of a kernel has to provide.
-pub(crate) fn geometry(g: &Graph, body: &Body) -> Geometry {
+pub(crate) fn geometry(g: &Graph, body: &Body, plan: &Plan) -> Geometry {
     let warps = g.toposort(&[body.root]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Warp)));
     let warps = warps.and_then(|id| g.as_int(g.src(id)[0])).unwrap_or(1);
     Geometry {
-        threads: warps as usize * WARP,
+        threads: (warps * plan.lanes) as usize,
+        widest: Some(plan.widest),
         waits: waits(g, body),
         shared_bytes: body.bytes_in(g, Space::Shared, ALIGN),
         scratch_bytes: body.bytes_in(g, Space::Task, ALIGN),
@@ -35,8 +37,8 @@ fn waits(g: &Graph, body: &Body) -> bool {
     body.parts(g).iter().all(|(part, _)| g.src(*part).iter().any(|&s| *g.op(s) == Op::Wait))
 }
 
-/// The function of a kernel with `slots` buffers, of which `beside` blocks share a multiprocessor. `vars` names the
-/// variables in the order of the parameters.
+/// The function of a kernel with `slots` buffers, for a GPU that is used by this plan. `vars` names the variables in
+/// the order of the parameters.
 ///
 /// # Errors
 /// What CUDA has no words for.
@@ -44,11 +46,13 @@ pub fn kernel(
     g: &mut Graph,
     symbol: &str,
     body: &Body,
-    beside: i64,
+    plan: &Plan,
     slots: usize,
     vars: &[String],
 ) -> Result<String, Unwritable> {
-    let size = geometry(g, body);
+    let size = geometry(g, body, plan);
+    let blocks = index::bounds(g, body.tasks).0;
+    let beside = plan.blocks_beside(blocks, size.threads);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {beside}) {symbol}(", size.threads);
     // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
     let alone = if size.waits { "" } else { "__restrict__ " };
@@ -60,7 +64,8 @@ pub fn kernel(
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
     let mut r = Renderer::new(Cuda, vars, 0);
-    r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};"));
+    let lanes = plan.lanes;
+    r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {lanes}, lane = threadIdx.x % {lanes};"));
     let parts = body.parts(g);
     let Some(((last, of_last), before)) = parts.split_last() else { return r.finish() };
     for (i, (part, stashes)) in before.iter().enumerate() {

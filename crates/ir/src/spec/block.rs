@@ -9,8 +9,8 @@
 //! A kernel that waits for the launches before it does so once, with all threads, outside of loops and branches; what
 //! comes before that in the text touches weights and scratch only.
 
-use super::{SpecError, describe, require};
-use crate::{Axis, Graph, Id, Op};
+use super::{SpecError, describe, extent_of, require};
+use crate::{Axis, FRAGMENT_LANES, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Who agrees on a value.
@@ -48,7 +48,27 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
     }
     let mut walk = Walk { g, same, shuffles, since: Touched::default() };
     walk.statements(g.src(root), Same::Block)?;
-    check_waits(g, root, order)
+    check_waits(g, root, order)?;
+    check_lanes(g, order)
+}
+
+/// Checks that a warp has the lanes that exchange what they hold.
+fn check_lanes(g: &Graph, order: &[Id]) -> Result<(), SpecError> {
+    let known = extent_of(g, order, Axis::Lane);
+    let lanes = known.unwrap_or(1);
+    order.iter().try_for_each(|&id| {
+        let rule = match *g.op(id) {
+            Op::Range(_, Axis::Warp) => require(known.is_some(), || "nothing says how many lanes a warp has".into()),
+            Op::LaneXor(mask) => {
+                require(i64::from(mask) < lanes, || format!("no two of {lanes} lanes differ in the bits {mask}"))
+            }
+            Op::Fragment { .. } | Op::WarpProduct => require(lanes == FRAGMENT_LANES as i64, || {
+                format!("{FRAGMENT_LANES} lanes hold a matrix together, not {lanes}")
+            }),
+            _ => Ok(()),
+        };
+        rule.map_err(|rule| SpecError { node: describe(g, id), rule })
+    })
 }
 
 /// Checks what comes before a kernel waits, if it does.

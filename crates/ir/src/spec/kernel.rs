@@ -1,7 +1,7 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type, WARP};
+use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
     if *g.op(root) == Op::Parts {
         let parts = g.src(root);
         parts.iter().try_for_each(|&part| check_kernel(g, part))?;
-        let equal = parts.windows(2).all(|pair| warps(g, pair[0]) == warps(g, pair[1]));
-        return require(equal && parts.len() > 1, || "its parts are several, with equally many warps".into())
+        let equal = parts.windows(2).all(|pair| threads(g, pair[0]) == threads(g, pair[1]));
+        return require(equal && parts.len() > 1, || "its parts are several, with equally many warps and lanes".into())
             .map_err(broken(root));
     }
     let order = g.toposort(&[root]);
@@ -46,11 +46,10 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
     super::block::check_block(g, root, &order)
 }
 
-/// The warps of a block of a kernel.
-fn warps(g: &Graph, root: Id) -> Option<i64> {
+/// The warps of a block of a kernel, and the lanes of a warp.
+fn threads(g: &Graph, root: Id) -> [Option<i64>; 2] {
     let all = g.toposort(&[root]);
-    let range = all.into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Warp)))?;
-    g.as_int(g.src(range)[0])
+    [Axis::Warp, Axis::Lane].map(|axis| super::extent_of(g, &all, axis))
 }
 
 /// Checks the scalar expressions of a kernel before it has statements: the
@@ -176,7 +175,10 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             scalar(0, DType::Index, "the extent")?;
             let count = g.as_int(n.src[0]);
             match axis {
-                Axis::Lane => require(count == Some(WARP as i64), || format!("a warp has {WARP} lanes")),
+                Axis::Lane => {
+                    let some = count.is_some_and(|n| (1..=128).contains(&n) && n & (n - 1) == 0);
+                    require(some, || "a warp has a power of two of lanes, at most 128".into())
+                }
                 Axis::Warp => {
                     require(count.is_some_and(|n| (1..=32).contains(&n)), || "a block has 1 to 32 warps".into())
                 }
@@ -242,7 +244,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         Op::LaneXor(mask) => {
             require_sources(g, id, 1)?;
             require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;
-            require((1..WARP as u16).contains(mask), || format!("no two lanes differ in the bits {mask}"))
+            require(*mask > 0, || format!("no two lanes differ in the bits {mask}"))
         }
         Op::Fragment { .. } => {
             require_sources(g, id, 1)?;

@@ -15,7 +15,7 @@ pub(crate) use kernel::ranges_of;
 pub use kernel::{check_kernel, check_scalars};
 pub use tensor::check_tensor;
 
-use crate::{BinOp, DType, Graph, Id, Op, Type, UnOp};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, Type, UnOp};
 
 /// A node that breaks a rule of its vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,12 @@ fn require(holds: bool, rule: impl FnOnce() -> String) -> Rule {
 fn require_sources(g: &Graph, id: Id, n: usize) -> Rule {
     let found = g.src(id).len();
     require(found == n, || format!("it must have {n} sources, not {found}"))
+}
+
+/// The known extent of the only range of an axis among these nodes.
+pub(crate) fn extent_of(g: &Graph, nodes: &[Id], axis: Axis) -> Option<i64> {
+    let range = nodes.iter().find(|&&id| matches!(g.op(id), Op::Range(_, a) if *a == axis))?;
+    g.as_int(g.src(*range)[0])
 }
 
 /// Rules of the operations that tensors and kernels share: types only.

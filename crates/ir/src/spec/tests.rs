@@ -333,8 +333,8 @@ fn broken_kernels() {
             let v = g.range(0, Axis::Task, n);
             stored(g, v)
         }),
-        ("a warp has 32 lanes", |g| {
-            let n = g.int(4);
+        ("a warp has a power of two of lanes", |g| {
+            let n = g.int(6);
             let v = g.range(0, Axis::Lane, n);
             stored(g, v)
         }),
@@ -349,9 +349,31 @@ fn broken_kernels() {
             let v = g.add(a, b);
             stored(g, v)
         }),
-        ("no two lanes differ in the bits 32", |g| {
+        ("no two lanes differ in the bits 0", |g| {
             let x = g.float(1.0);
-            let v = node(g, Op::LaneXor(32), F32, &[], &[x]);
+            let v = node(g, Op::LaneXor(0), F32, &[], &[x]);
+            stored(g, v)
+        }),
+        ("no two of 8 lanes differ in the bits 8", |g| {
+            let n = g.int(8);
+            let lane = g.range(0, Axis::Lane, n);
+            let x = g.cast(lane, F32);
+            let v = node(g, Op::LaneXor(8), F32, &[], &[x]);
+            stored(g, v)
+        }),
+        ("nothing says how many lanes a warp has", |g| {
+            let n = g.int(4);
+            let v = g.range(0, Axis::Warp, n);
+            stored(g, v)
+        }),
+        ("32 lanes hold a matrix together, not 16", |g| {
+            let (b, n) = (g.buffer(0, Space::Shared, DType::F16, 128), g.int(16));
+            let (lane, eight) = (g.range(0, Axis::Lane, n), g.int(8));
+            let at = g.mul(lane, eight);
+            let row = g.load(b, at, 8);
+            let fragment = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
+            let v = g.make(Op::Extract(0), DType::F16, vec![], vec![fragment]);
+            let v = g.cast(v, F32);
             stored(g, v)
         }),
         ("rows of a matrix are loaded from shared memory", |g| {

@@ -2,7 +2,7 @@
 
 use super::{Buffers, Kernel, KernelError};
 use crate::interp::Vars;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, Type, WARP};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, Type};
 
 /// A block of some warps: the number of a thread in it, and the pieces that kernels are made of.
 struct Block {
@@ -15,8 +15,12 @@ struct Block {
 
 impl Block {
     fn new(warps: i64) -> Block {
+        Block::with_lanes(warps, 32)
+    }
+
+    fn with_lanes(warps: i64, lanes: i64) -> Block {
         let mut g = Graph::new();
-        let (w, n) = (g.int(warps), g.int(WARP as i64));
+        let (w, n) = (g.int(warps), g.int(lanes));
         let (warp, lane) = (g.range(1, Axis::Warp, w), g.range(2, Axis::Lane, n));
         let at = g.mul(warp, n);
         let thread = g.add(at, lane);
@@ -73,9 +77,13 @@ impl Block {
 
 #[test]
 fn a_sum_over_lanes_and_warps() {
-    let mut b = Block::new(4);
+    [2, 8, 32, 64].into_iter().for_each(sum_over_lanes);
+}
+
+fn sum_over_lanes(lanes: i64) {
+    let mut b = Block::with_lanes(4, lanes);
     let mut sum = b.float(b.thread);
-    for mask in [16, 8, 4, 2, 1] {
+    for mask in (0..lanes.ilog2()).rev().map(|bit| 1 << bit) {
         let other = b.g.make(Op::LaneXor(mask), DType::F32, vec![], vec![sum]);
         sum = b.g.add(sum, other);
     }
@@ -93,7 +101,8 @@ fn a_sum_over_lanes_and_warps() {
         .collect();
     let total = parts.into_iter().reduce(|x, y| b.g.add(x, y)).unwrap();
     b.store(out, to, total);
-    assert_eq!(b.run(128), Ok(vec![(127 * 128 / 2) as f32; 128]));
+    let n = 4 * lanes;
+    assert_eq!(b.run(n as usize), Ok(vec![(n * (n - 1) / 2) as f32; n as usize]));
 }
 
 #[test]
@@ -152,6 +161,22 @@ fn wide_loads_are_aligned() {
         let sum = b.g.make(Op::Across(crate::ReduceOp::Sum), DType::F32, vec![], vec![four]);
         b.store(out, thread, sum);
         let got = b.run(32);
+        assert_eq!(matches!(got, Err(KernelError::Misaligned { bytes: 16, .. })), !fits, "{got:?}");
+    }
+}
+
+#[test]
+fn loads_are_no_wider_than_those_of_the_machine() {
+    for (most, fits) in [(None, true), (Some(16), true), (Some(8), false)] {
+        let mut b = Block::with_lanes(1, 8);
+        let (input, out, thread, four) = (b.g.buffer(0, Space::Input, DType::F32, 0), b.output(), b.thread, b.g.int(4));
+        let at = b.g.mul(thread, four);
+        let loaded = b.g.load(input, at, 4);
+        let sum = b.g.make(Op::Across(crate::ReduceOp::Sum), DType::F32, vec![], vec![loaded]);
+        b.store(out, thread, sum);
+        let kernel = b.kernel().unwrap().with_widest(most);
+        let (floats, mut sums) = (bytes_of_floats(32), vec![0; 32]);
+        let got = kernel.run(&mut Buffers::new().read(0, &floats).write(1, &mut sums), &Vars::new(), 0..1);
         assert_eq!(matches!(got, Err(KernelError::Misaligned { bytes: 16, .. })), !fits, "{got:?}");
     }
 }

@@ -33,6 +33,10 @@ pub(super) struct Code {
     pub lane: Option<Reg>,
     /// Threads that run a task together; 1 if there are neither warps nor lanes.
     pub threads: usize,
+    /// Lanes of a warp; 1 if there are none.
+    pub lanes: usize,
+    /// Most bytes that a thread of a block loads or stores at once, if there is such a limit.
+    pub widest: Option<usize>,
     /// Whether the launches before it are waited for.
     pub waits: bool,
     /// Computes the number of tasks.

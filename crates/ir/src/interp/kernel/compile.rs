@@ -5,7 +5,7 @@ use super::code::{Access, Bases, Buffer, Code, Inst, LOCAL, Move, Reg, Site, Stm
 use crate::interp::lanes::{self, Class};
 use crate::print::{buffer_name, describe};
 use crate::spec::ranges_of;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT, WARP};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use std::rc::Rc;
 pub(super) fn compile(g: &Graph, root: Id) -> Result<Code, KernelError> {
     let mut c = Compiler {
         g,
-        code: Code { threads: 1, ..Code::default() },
+        code: Code { threads: 1, lanes: 1, ..Code::default() },
         ranges: FxHashMap::default(),
         pinned: FxHashSet::default(),
         buffers: FxHashMap::default(),
@@ -141,10 +141,11 @@ impl Compiler<'_> {
                 }
                 Op::Range(_, axis @ (Axis::Warp | Axis::Lane)) => {
                     let reg = self.keep(Class::Index, 1);
-                    let warps = g.as_int(g.src(id)[0]).unwrap_or(1) as usize;
+                    let count = g.as_int(g.src(id)[0]).unwrap_or(1) as usize;
+                    self.code.threads *= count;
                     match axis {
-                        Axis::Warp => (self.code.warp, self.code.threads) = (Some(reg), warps * WARP),
-                        _ => (self.code.lane, self.code.threads) = (Some(reg), self.code.threads.max(WARP)),
+                        Axis::Warp => self.code.warp = Some(reg),
+                        _ => (self.code.lane, self.code.lanes) = (Some(reg), count),
                     }
                     self.scopes[0].values.insert(id, reg);
                 }

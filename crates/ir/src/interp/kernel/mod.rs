@@ -60,9 +60,6 @@ use std::ops::Range;
 /// Bytes behind the end of an input that may be read: they are poison.
 pub const SLACK: usize = 64;
 
-/// Most bytes that a thread of a block loads or stores at once.
-pub const WIDEST: usize = 16;
-
 /// Why a kernel cannot be run, or stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
@@ -124,7 +121,7 @@ pub enum KernelError {
         /// The barrier or shuffle.
         node: String,
     },
-    /// A load or store of a thread of a block that is not at a multiple of its size, or wider than [`WIDEST`].
+    /// A load or store of a thread of a block that is not at a multiple of its size, or wider than any may be.
     #[error("task {task}: {node}: {bytes} bytes at index {index} are not aligned, or too many")]
     Misaligned {
         /// The task that was running.
@@ -215,6 +212,12 @@ impl Kernel {
         check_kernel(g, root)?;
         let parts = if *g.op(root) == Op::Parts { g.src(root) } else { &[root] };
         Ok(Kernel { parts: parts.iter().map(|&part| compile::compile(g, part)).collect::<Result<_, _>>()? })
+    }
+
+    /// The same, on a machine whose threads load and store at most so many bytes at once.
+    pub fn with_widest(mut self, bytes: Option<usize>) -> Kernel {
+        self.parts.iter_mut().for_each(|code| code.widest = bytes);
+        self
     }
 
     /// Runs some of the tasks, in ascending order.

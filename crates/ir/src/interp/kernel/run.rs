@@ -2,10 +2,10 @@
 
 use super::code::{Access, Buffer, Code, Inst, Reg, Site, Stmt};
 use super::races::Races;
-use super::{Buffers, KernelError, SLACK, Slot, WIDEST, memory, warp};
+use super::{Buffers, KernelError, SLACK, Slot, memory, warp};
 use crate::interp::Vars;
 use crate::interp::lanes::{self, Class, Fault};
-use crate::{DType, PRODUCT, ReduceOp, Space, WARP};
+use crate::{DType, FRAGMENT_LANES, PRODUCT, ReduceOp, Space};
 use std::ops::Range;
 
 /// The number of tasks of a kernel.
@@ -140,8 +140,8 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     m.indices[r as usize * width + thread] = v as i64;
                 }
             };
-            put(code.warp, thread / WARP);
-            put(code.lane, thread % WARP);
+            put(code.warp, thread / code.lanes);
+            put(code.lane, thread % code.lanes);
         }
         m.instructions(&code.once)?;
         Ok(m)
@@ -477,8 +477,8 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                 let rows = lanes_of(file, w, a, 8);
                 for (i, o) in out.iter_mut().enumerate() {
                     let (lane, thread) = (i / w, i % w);
-                    let (row, column) = warp::fragment(thread % WARP, lane % 2, transposed);
-                    *o = rows[column * w + thread / WARP * WARP + lane / 2 * 8 + row];
+                    let (row, column) = warp::fragment(thread % FRAGMENT_LANES, lane % 2, transposed);
+                    *o = rows[column * w + thread / FRAGMENT_LANES * FRAGMENT_LANES + lane / 2 * 8 + row];
                 }
             }
             Inst::WarpProduct { dst, sums, rows, columns, site } => {
@@ -486,7 +486,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                 let (file, out) = split(&mut self.floats, w, dst, 4);
                 out.copy_from_slice(lanes_of(file, w, sums, 4));
                 let (rows, columns) = (lanes_of(file, w, rows, 8), lanes_of(file, w, columns, 4));
-                for first in (0..w).step_by(WARP) {
+                for first in (0..w).step_by(FRAGMENT_LANES) {
                     warp::add_product(out, rows, columns, |lane, i| i * w + first + lane);
                 }
             }
@@ -502,7 +502,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
 
     /// All lanes of a warp run the present statement, or none.
     fn whole_warps(&self, site: Site) -> Result<(), KernelError> {
-        let whole = self.active.chunks(WARP).all(|warp| warp.iter().all(|&lane| lane == warp[0]));
+        let whole = self.active.chunks(self.code.lanes).all(|warp| warp.iter().all(|&lane| lane == warp[0]));
         if whole { Ok(()) } else { Err(KernelError::Divergent { task: self.task, node: self.text(site) }) }
     }
 
@@ -666,7 +666,9 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
 
     /// Threads of a block load and store whole words at multiples of their size.
     fn check_alignment(&self, access: &Access, index: i64, range: &Range<usize>) -> Result<(), KernelError> {
-        if self.width() == 1 || range.start.is_multiple_of(range.len()) && range.len() <= WIDEST {
+        if self.width() == 1
+            || range.start.is_multiple_of(range.len()) && self.code.widest.is_none_or(|most| range.len() <= most)
+        {
             return Ok(());
         }
         let (node, bytes) = (self.text(access.site), range.len());
