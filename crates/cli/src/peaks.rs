@@ -3,8 +3,10 @@
 use crate::arguments::MeasureFlags;
 use crate::terminal;
 use anyhow::bail;
-use device::bandwidth::{self, Peaks, READ_BYTES};
-use device::{CacheConfig, Cpu, MachineLock, processor, publish};
+use device::cpu::bandwidth::{self, Peaks, READ_BYTES};
+use device::host::processor;
+use device::store::publish;
+use device::{CacheConfig, Cpu, MachineLock};
 use devices::Machine;
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -91,7 +91,7 @@ fn problem(file: &Golden, isa: Isa, numerics: Numerics, compiler: &Path, emulato
     let folder = folder(&format!("{}-{numerics:?}-{isa}", file.name));
     let (source, data) = program(file, isa, numerics);
     std::fs::write(folder.join("data"), data).expect("data");
-    builder.build(&folder, &[&device::toolchain::FLAGS[..], isa.flags()].concat(), &source);
+    builder.build(&folder, &[&device::cpu::toolchain::FLAGS[..], isa.flags()].concat(), &source);
     let ran = builder.run(&folder, &["data", "logits"]);
     std::fs::remove_file(folder.join("data")).expect("the data");
     if !ran.status.success() {

@@ -4,7 +4,7 @@ use crate::architecture::Architecture;
 use crate::cubins::{Compiling, Cubins};
 use crate::driver::unusable;
 use compiler::program::Program;
-use device::blobs::Blobs;
+use device::store::blobs::Blobs;
 use device::{CacheConfig, Result};
 use std::path::Path;
 

@@ -3,8 +3,9 @@
 use crate::driver::unusable;
 use crate::nvrtc::{self, NEWEST, Nvrtc};
 use compiler::program::{Kernel, Program};
-use device::blobs::Blobs;
-use device::{Error, Progress, Result, Stop, jobs};
+use device::host::jobs;
+use device::store::blobs::Blobs;
+use device::{Error, Progress, Result, Stop};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

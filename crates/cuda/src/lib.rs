@@ -17,7 +17,7 @@ pub mod replay;
 use compiler::program::Program;
 use compiler::{Numerics, Options};
 use cubins::{Compiling, Cubins};
-use device::blobs::Blobs;
+use device::store::blobs::Blobs;
 use device::{CacheConfig, Device, Executable, Memory, Result, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use compiler::program::{Buffer, BufferKind, Count, Kernel, Launch, Program, Stage};
-use device::{Cpu, CpuConfig, Device, MachineLock, Memory, bandwidth, default_threads};
+use device::cpu::bandwidth;
+use device::{Cpu, CpuConfig, Device, MachineLock, Memory, default_threads};
 
 /// Bytes that a step reads.
 const TOTAL: usize = 1 << 30;

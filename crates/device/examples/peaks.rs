@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release --example peaks`
 
-use device::{Cpu, CpuConfig, Isa, MachineLock, Target, bandwidth, default_threads};
+use device::cpu::bandwidth;
+use device::{Cpu, CpuConfig, Isa, MachineLock, Target, default_threads};
 
 fn main() -> device::Result<()> {
     let _alone = MachineLock::acquire(&MachineLock::default_path(), |holder| {

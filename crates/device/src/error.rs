@@ -7,7 +7,7 @@ use std::time::Duration;
 use gguf::dequant::DequantError;
 use ir::interp::kernel::KernelError;
 
-use crate::trust::{Refusal, Unopened};
+use crate::store::trust::{Refusal, Unopened};
 
 /// The result of anything that a device does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -20,11 +20,11 @@ use compiler::{Numerics, Options};
 use ir::interp::Vars;
 use ir::interp::kernel::{Buffers, Kernel, KernelError};
 
+use crate::cpu::isa::{Isa, Target};
+use crate::cpu::objects::CompileReport;
 use crate::error::{Error, Result};
 use crate::heap::{Apart, Host};
-use crate::isa::{Isa, Target};
 use crate::memory::{Lent, Memory, Place};
-use crate::objects::CompileReport;
 use crate::profile::{Clock, Profile, Stopwatch};
 use crate::{Device, Executable, validate};
 

@@ -10,7 +10,8 @@
 //! - [`interpreter`]: the compiler's IR, every access checked, no C compiler needed;
 //! - [`null`]: runs nothing.
 //!
-//! Kernels can also be built without a device, for this machine or another: [`ahead`].
+//! Kernels can also be built without a device, for this machine or another: [`cpu::ahead`]. What lies on disk is in
+//! [`store`], what the system gives in [`host`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -51,69 +52,39 @@
 //! # Ok::<(), device::Error>(())
 //! ```
 
-pub mod ahead;
-pub mod available;
-pub mod bandwidth;
-pub mod blobs;
-pub mod cache;
-#[cfg(target_os = "linux")]
-mod cgroup;
-mod child;
 pub mod cpu;
-mod digest;
 pub mod error;
-pub mod folder;
 pub mod heap;
+pub mod host;
 pub mod interpreter;
-pub mod isa;
-pub mod jobs;
-pub mod lock;
-mod mapped;
 pub mod memory;
 pub mod null;
-pub mod objects;
-mod pool;
-pub mod processor;
 pub mod profile;
-mod programs;
-pub mod publish;
-mod region;
-mod shared_object;
-pub mod threads;
-pub mod toolchain;
-pub mod trust;
-pub mod tuned;
-mod units;
+pub mod store;
 pub mod validate;
-mod walk;
-
-/// The atomics of [`walk`], which tests replace by those of a model checker.
-mod atomic {
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
-}
 
 use std::sync::Arc;
 
 use compiler::program::Program;
 use compiler::{Numerics, Options};
 
-pub use ahead::Ahead;
-pub use available::{available_memory, memory_limit, total_memory};
-pub use cache::{CacheConfig, Warning};
+pub use cpu::ahead::Ahead;
+pub use cpu::isa::{Extra, Isa, Target};
+pub use cpu::objects::{CompileReport, Progress};
+pub use cpu::threads::default_threads;
+pub use cpu::toolchain::{Toolchain, ToolchainConfig};
 pub use cpu::{Cpu, CpuConfig, Stop};
 pub use error::{Error, Result};
 pub use heap::{Block, Heap, Port};
+pub use host::available::{available_memory, memory_limit, total_memory};
+pub use host::lock::{Holder, MachineLock};
 pub use interpreter::Interpreter;
-pub use isa::{Extra, Isa, Target};
-pub use lock::{Holder, MachineLock};
 pub use memory::{Element, Memory, MemoryPlan, Place};
 pub use null::Null;
-pub use objects::{CompileReport, Progress};
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
-pub use threads::default_threads;
-pub use toolchain::{Toolchain, ToolchainConfig};
-pub use trust::Refusal;
-pub use tuned::TunedPlans;
+pub use store::cache::{CacheConfig, Warning};
+pub use store::trust::Refusal;
+pub use store::tuned::TunedPlans;
 
 /// Something that can run programs.
 pub trait Device: Send + Sync {
@@ -132,7 +103,7 @@ pub trait Device: Send + Sync {
 
     /// Bytes that programs, and weights if it keeps them, may take; `None` if the system does not say.
     fn available_memory(&self) -> Option<u64> {
-        available::available_memory()
+        host::available::available_memory()
     }
 
     /// Whether weights are copied into memory of its own. Otherwise they are read where they are, in a mapped file.

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use compiler::program::{Buffer, BufferKind, Program};
 use gguf::format::Planes;
 
-use crate::digest::{self, Digest};
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap, Host, Port};
-use crate::region::Region;
+use crate::host::region::Region;
+use crate::store::digest::{self, Digest};
 
 /// Bytes that somebody else owns, for example a mapped file.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;

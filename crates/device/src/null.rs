@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use compiler::program::Program;
 
+use crate::cpu::objects::CompileReport;
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::objects::CompileReport;
 use crate::profile::{Clock, Profile, Stopwatch};
 use crate::{Device, Executable, validate};
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use compiler::program::{Buffer, BufferKind, Count, Launch, Program};
 
+use crate::cpu::stage_queue::MAX_UNITS;
 use crate::error::{Error, Result};
-use crate::walk::MAX_UNITS;
 
 /// The value of a count, `None` where it would overflow. Allocates nothing.
 pub fn eval(count: &Count, vars: &[i64]) -> Option<i64> {

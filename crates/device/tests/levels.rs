@@ -6,7 +6,7 @@
 use compiler::cpu::plan::Plan;
 use compiler::{Numerics, Options};
 use device::Isa;
-use device::toolchain::FLAGS;
+use device::cpu::toolchain::FLAGS;
 use std::path::Path;
 use testkit::cases::programs;
 use testkit::standalone::Standalone;

@@ -197,7 +197,7 @@ pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
         }
         Err(error) => all.push(Listed { name: "cuda".into(), text: "NVIDIA cards".into(), problem: Some(error) }),
     }
-    let text = format!("{}, {}", device::processor::name(), Isa::detect().name());
+    let text = format!("{}, {}", device::host::processor::name(), Isa::detect().name());
     all.push(Listed { name: "cpu".into(), text, problem: None });
     all
 }

@@ -220,7 +220,7 @@ impl Outcome<'_> {
             }
             let _ = write!(out, " ({model}); ");
         }
-        let _ = write!(out, "{}", device::processor::name());
+        let _ = write!(out, "{}", device::host::processor::name());
         if !self.tests.is_empty() {
             let _ =
                 write!(out, "; medians of {} turns, in brackets the ratio to everything and its spread", self.rounds);
@@ -257,7 +257,7 @@ impl Outcome<'_> {
         let base = |(name, counts): &(String, Counts)| json!({ "model": name, "kernels": counts.kernels, "stages": counts.stages });
         json!({
             "with_everything": self.bases.iter().map(base).collect::<Vec<_>>(),
-            "cpu_info": device::processor::name(),
+            "cpu_info": device::host::processor::name(),
             "rounds": self.rounds,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
         })

@@ -23,7 +23,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     ];
     match args.output {
         Format::Md => {
-            writeln!(out, "{}, {} threads, {target}", device::processor::name(), peaks.workers)?;
+            writeln!(out, "{}, {} threads, {target}", device::host::processor::name(), peaks.workers)?;
             for (what, _, value, unit) in rows {
                 let value = value.map_or("none".into(), |value| format!("{value:.1} {unit}"));
                 writeln!(out, "{what:<24} {value}")?;
@@ -31,7 +31,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         }
         _ => {
             let mut object =
-                json!({ "cpu_info": device::processor::name(), "n_threads": peaks.workers, "target": target });
+                json!({ "cpu_info": device::host::processor::name(), "n_threads": peaks.workers, "target": target });
             rows.iter().for_each(|(_, key, value, _)| object[*key] = json!(value));
             writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
         }

@@ -97,7 +97,7 @@ impl Report {
         let fixed = json!({
             "build_commit": option_env!("KERNLOOM_COMMIT").unwrap_or("unknown"),
             "build_number": 0,
-            "cpu_info": device::processor::name(),
+            "cpu_info": device::host::processor::name(),
             "gpu_info": opened.machine.card().unwrap_or_default(),
             "backends": opened.machine.backend(),
             "model_filename": path.display().to_string(),

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use anyhow::Context;
-use device::publish;
+use device::store::publish;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

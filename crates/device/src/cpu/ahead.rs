@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use compiler::program::Program;
 
-use crate::cache::Cache;
+use crate::cpu::isa::Target;
+use crate::cpu::objects::{CompileReport, Objects, Progress};
+use crate::cpu::toolchain::{Lazy, Toolchain, ToolchainConfig};
 use crate::error::Result;
-use crate::isa::Target;
-use crate::objects::{CompileReport, Objects, Progress};
-use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
+use crate::store::cache::Cache;
 
 /// Builds kernels into a folder that [`crate::CacheConfig`] can name; runs nothing.
 ///

@@ -1,4 +1,4 @@
-//! The walk through the stages under a model checker, which tries the orders
+//! The queue of stages under a model checker, which tries the orders
 //! in which two or three workers can meet (within a bound on preemptions) and
 //! the stale values that each may read.
 
@@ -8,23 +8,23 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-#[path = "../src/walk.rs"]
+#[path = "../src/cpu/stage_queue.rs"]
 #[allow(dead_code)]
-mod walk;
+mod stage_queue;
 
-/// The walk's atomics are loom's here.
+/// The queue's atomics are loom's here.
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-use walk::{Shares, Walk};
+use stage_queue::{Shares, StageQueue};
 
 /// The steps of a model: the units of each stage of each step.
 type Plan = &'static [&'static [u32]];
 
 /// What a pool would share, with data that must never be touched by two.
 struct Model {
-    walk: Walk,
+    queue: StageQueue,
     workers: usize,
     base: AtomicU64,
     units: Vec<AtomicU32>,
@@ -43,11 +43,11 @@ impl Model {
     fn new(plan: Plan, workers: usize, group: usize) -> Model {
         let stages = plan[0].len();
         let widest = *plan.iter().flat_map(|step| *step).max().unwrap();
-        let walk = Walk::new(workers, group);
+        let queue = StageQueue::new(workers, group);
         Model {
             // Every step is announced by one epoch of its own.
-            last: walk.epoch() + (plan.len() * (stages + 1)) as u64,
-            walk,
+            last: queue.epoch() + (plan.len() * (stages + 1)) as u64,
+            queue,
             workers,
             base: AtomicU64::new(u64::MAX),
             units: (0..stages).map(|_| AtomicU32::new(0)).collect(),
@@ -82,14 +82,14 @@ impl Model {
         for i in 0..shares.count() {
             let share = (worker + i) % shares.count();
             let mut done = 0;
-            while let Some(units) = self.walk.claim(epoch, shares, share) {
+            while let Some(units) = self.queue.claim(epoch, shares, share) {
                 done += units.end - units.start;
                 self.run(stage, units);
             }
-            if done > 0 && self.walk.finish(epoch, shares, share, done, || epoch + 1) {
+            if done > 0 && self.queue.finish(epoch, shares, share, done, || epoch + 1) {
                 return;
             }
-            if self.walk.epoch() != epoch {
+            if self.queue.epoch() != epoch {
                 return;
             }
         }
@@ -100,14 +100,14 @@ impl Model {
     fn serve(&self, worker: usize) {
         let mut patience = 3;
         while patience > 0 {
-            let epoch = self.walk.epoch();
+            let epoch = self.queue.epoch();
             if epoch >= self.last {
                 return;
             }
             if let Some(stage) = self.stage(epoch) {
                 self.take_part(worker, epoch, stage);
             }
-            if self.walk.epoch() == epoch {
+            if self.queue.epoch() == epoch {
                 patience -= 1;
                 loom::thread::yield_now();
             }
@@ -117,19 +117,19 @@ impl Model {
     fn call(&self, plan: Plan) {
         let mut due = vec![vec![0; self.cells[0].len()]; self.cells.len()];
         for step in plan {
-            let idle = self.walk.epoch();
+            let idle = self.queue.epoch();
             for (units, now) in self.units.iter().zip(*step) {
                 units.store(*now, Ordering::Release);
             }
             self.base.store(idle + 1, Ordering::Release);
-            self.walk.open(idle + 1);
+            self.queue.open(idle + 1);
             loop {
-                let epoch = self.walk.epoch();
+                let epoch = self.queue.epoch();
                 let Some(stage) = self.stage(epoch) else {
                     break;
                 };
                 self.take_part(0, epoch, stage);
-                if self.walk.epoch() == epoch {
+                if self.queue.epoch() == epoch {
                     loom::thread::yield_now();
                 }
             }

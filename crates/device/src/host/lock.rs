@@ -11,7 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::publish;
+use crate::store::publish;
 
 /// Who holds a lock, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::Stop;
-use crate::child::{self, Ended, Limits};
+use crate::host::child::{self, Ended, Limits};
 use gguf::plain;
 
+use crate::cpu::isa::{Isa, Target};
 use crate::error::{Error, Result};
-use crate::isa::{Isa, Target};
 
 /// Flags that every kernel is compiled with.
 ///

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use compiler::{KernelKey, Setting, Tuned};
 
-use crate::cache::{CacheConfig, Warning};
-use crate::digest;
+use crate::cpu::isa::Target;
 use crate::error::{Error, Result};
-use crate::folder;
-use crate::isa::Target;
-use crate::processor;
-use crate::publish::{self, FRESH, PRIVATE};
-use crate::trust::{Trust, Unopened};
+use crate::host::processor;
+use crate::store::cache::{CacheConfig, Warning};
+use crate::store::digest;
+use crate::store::folder;
+use crate::store::publish::{self, FRESH, PRIVATE};
+use crate::store::trust::{Trust, Unopened};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "tuned-2";
@@ -134,8 +134,8 @@ impl TunedPlans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
-    use crate::isa::Isa;
+    use crate::cpu::isa::Isa;
+    use crate::store::folder::BuildFolder;
     use compiler::cpu::plan::Plan;
     use std::fs;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::publish::{self, PRIVATE, unique_name};
-use crate::trust::{Trust, Unopened};
+use crate::store::publish::{self, PRIVATE, unique_name};
+use crate::store::trust::{Trust, Unopened};
 
 /// What was made for a moment and is older belongs to nobody.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(24 * 3600);

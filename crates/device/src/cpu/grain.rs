@@ -3,9 +3,9 @@
 //!
 //! Small units balance better; each costs a call of the kernel, which may
 //! begin by preparing its activations, and an atomic operation. Workers take
-//! several units at once while there are many (see [`crate::walk`]).
+//! several units at once while there are many (see [`crate::cpu::stage_queue`]).
 
-use crate::walk::MAX_UNITS;
+use crate::cpu::stage_queue::MAX_UNITS;
 
 /// Units per worker and launch that are aimed at.
 const PER_WORKER: i64 = 64;

@@ -16,14 +16,16 @@ use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
 
-use crate::cache::{Cache, Found, Output, Warning};
-use crate::digest::{self, Digest};
+use crate::Stop;
+use crate::cpu::isa::Target;
+use crate::cpu::toolchain::{FLAGS, Lazy, Toolchain, Untranslated};
 use crate::error::{Error, Result};
-use crate::folder::BuildFolder;
-use crate::isa::Target;
-use crate::shared_object::SharedObject;
-use crate::toolchain::{FLAGS, Lazy, Toolchain, Untranslated};
-use crate::{Stop, jobs, publish};
+use crate::host::jobs;
+use crate::store::cache::{Cache, Found, Output, Warning};
+use crate::store::digest::{self, Digest};
+use crate::store::folder::BuildFolder;
+use crate::store::publish;
+use crate::store::shared_object::SharedObject;
 
 /// Part of every key; changes when the way kernels are compiled changes.
 const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 2");

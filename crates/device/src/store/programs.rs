@@ -2,7 +2,7 @@
 //!
 //! What a program follows from is known before it is compiled: the model, the sizes, the options, and the compiler, which
 //! is this executable. Its name on disk is the digest of all of that, and its file begins with the digest of what
-//! follows: a damaged one is as good as none. So is one that others may have changed ([`crate::trust`]): what it says of
+//! follows: a damaged one is as good as none. So is one that others may have changed ([`crate::store::trust`]): what it says of
 //! buffers and launches is what kernels believe. The last [`MOST`] that were used stay.
 
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::digest::{self, Digest};
-use crate::publish;
-use crate::trust::Trust;
+use crate::store::digest::{self, Digest};
+use crate::store::publish;
+use crate::store::trust::Trust;
 
 /// Files in a folder at most: every context and every build of the executable has files of its own.
 const MOST: usize = 32;
@@ -72,7 +72,7 @@ fn drop_oldest(folder: &Path) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
+    use crate::store::folder::BuildFolder;
 
     fn folder() -> BuildFolder {
         BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap()

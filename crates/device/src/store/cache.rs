@@ -8,7 +8,7 @@
 //! rename: a reader sees all of it or nothing.
 //!
 //! Code is taken only from where none but root and the user can have changed it: a folder that others can change is an
-//! error, and so is a file ([`crate::trust`]). What is read is the descriptor that was checked.
+//! error, and so is a file ([`crate::store::trust`]). What is read is the descriptor that was checked.
 //!
 //! Nothing is written before a kernel was compiled, so that a folder with all
 //! that a model needs may lie on a read-only file system. Programs are kept where
@@ -20,14 +20,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::digest::{self, DIGITS, Digest};
+use crate::cpu::isa::Target;
 use crate::error::{Error, Result};
-use crate::folder::{self, BuildFolder};
-use crate::isa::Target;
-use crate::programs;
-use crate::publish::{self, FRESH, PRIVATE, PUBLIC};
-use crate::shared_object::SharedObject;
-use crate::trust::{Trust, Trusted, Unopened};
+use crate::store::digest::{self, DIGITS, Digest};
+use crate::store::folder::{self, BuildFolder};
+use crate::store::programs;
+use crate::store::publish::{self, FRESH, PRIVATE, PUBLIC};
+use crate::store::shared_object::SharedObject;
+use crate::store::trust::{Trust, Trusted, Unopened};
 
 /// Changes whenever files of older versions would be misread.
 const LAYOUT: &str = "kernels-3";
@@ -401,7 +401,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Isa;
+    use crate::cpu::isa::Isa;
 
     fn here(name: &str) -> (BuildFolder, CacheConfig) {
         let folder = BuildFolder::new(&std::env::temp_dir(), "kernloom-test").unwrap();

@@ -1,7 +1,7 @@
 //! The worker threads of a device, and how they wait.
 //!
 //! One parallel region per step: workers go through all stages by themselves
-//! (see [`crate::walk`]). Who has nothing to do spins for a few tens of
+//! (see [`crate::cpu::stage_queue`]). Who has nothing to do spins for a few tens of
 //! microseconds, as most stages are shorter than a wake-up, and then sleeps,
 //! as a spinning thread may be what keeps the working one off its core.
 
@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::cpu::stage_queue::{GROUP, Shares, StageQueue};
 use crate::error::{Error, Result};
-use crate::walk::{GROUP, Shares, Walk};
 
 /// How long a worker spins before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(30);
@@ -81,7 +81,7 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
-    walk: Walk,
+    queue: StageQueue,
     workers: usize,
     spin: Duration,
     /// The step that runs, or the last one that did.
@@ -115,7 +115,7 @@ impl Pool {
     pub(crate) fn new(workers: usize, spin: Duration) -> Result<Pool> {
         let workers = workers.max(1);
         let shared = Arc::new(Shared {
-            walk: Walk::new(workers, GROUP),
+            queue: StageQueue::new(workers, GROUP),
             workers,
             spin,
             stages: Mutex::new(None),
@@ -176,7 +176,7 @@ impl Pool {
             return shared.verdict();
         }
         shared.announce(stages);
-        let idle = shared.walk.epoch();
+        let idle = shared.queue.epoch();
         stages.base.store(idle + 1, Ordering::Release);
         let first = stages.next_with_work(idle + 1);
         // SAFETY: no stage is open, so no worker reads the cell. The lifetime
@@ -185,10 +185,10 @@ impl Pool {
         unsafe {
             *shared.work.get() = Some(std::mem::transmute::<*const (dyn Work + '_), *const (dyn Work + 'static)>(work));
         }
-        shared.walk.open(first);
+        shared.queue.open(first);
         shared.ring(stages, first);
         loop {
-            let epoch = shared.walk.epoch();
+            let epoch = shared.queue.epoch();
             let Some(stage) = stages.stage(epoch) else {
                 break;
             };
@@ -217,7 +217,7 @@ impl Shared {
         let mut stages: Option<Arc<Stages>> = None;
         let mut known = 0;
         while !self.stop.load(Ordering::Relaxed) {
-            let epoch = self.walk.epoch();
+            let epoch = self.queue.epoch();
             // Read after the epoch: an open stage is of this step or an older
             // one, and of an older one nothing can be claimed.
             let step = self.step.load(Ordering::Acquire);
@@ -251,7 +251,7 @@ impl Shared {
         for i in 0..shares.count() {
             let share = (worker + i) % shares.count();
             let mut done = 0;
-            while let Some(units) = self.walk.claim(epoch, shares, share) {
+            while let Some(units) = self.queue.claim(epoch, shares, share) {
                 done += units.end - units.start;
                 // SAFETY: units in hand keep the stage open, and with it the
                 // caller of `run`, who has lent the work for the step.
@@ -262,7 +262,7 @@ impl Shared {
             }
             if done > 0 {
                 let mut opened = epoch;
-                let over = self.walk.finish(epoch, shares, share, done, || {
+                let over = self.queue.finish(epoch, shares, share, done, || {
                     opened = stages.next_with_work(epoch + 1);
                     opened
                 });
@@ -271,7 +271,7 @@ impl Shared {
                     return true;
                 }
             }
-            if self.walk.epoch() != epoch {
+            if self.queue.epoch() != epoch {
                 return true;
             }
         }
@@ -297,7 +297,7 @@ impl Shared {
 
     /// Returns when the epoch is over, or the pool.
     fn wait(&self, worker: usize, epoch: u64) {
-        let over = || self.walk.epoch() != epoch || self.stop.load(Ordering::Relaxed);
+        let over = || self.queue.epoch() != epoch || self.stop.load(Ordering::Relaxed);
         let poll = || {
             (0..POLLS).any(|_| {
                 std::hint::spin_loop();

@@ -23,7 +23,7 @@ pub fn memory_limit() -> Option<u64> {
 mod system {
     use std::fs;
 
-    use crate::cgroup;
+    use crate::host::cgroup;
 
     pub(super) fn total() -> Option<u64> {
         line_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")

@@ -14,11 +14,11 @@
 //! stage was still open after it was made.
 //!
 //! This file knows nothing of threads: how to wait and what a unit does are
-//! [`crate::pool`]'s.
+//! [`crate::cpu::pool`]'s.
 
 use std::ops::Range;
 
-use crate::atomic::{AtomicU64, Ordering};
+use super::atomic::{AtomicU64, Ordering};
 
 /// Bits of a shared word below its epoch. At a million stages a second the
 /// epoch above them lasts nine years.
@@ -70,7 +70,7 @@ impl Shares {
 }
 
 /// The shared state of all workers.
-pub(crate) struct Walk {
+pub(crate) struct StageQueue {
     /// Epoch of the open stage and how many shares (or groups) are done.
     front: Padded<AtomicU64>,
     slots: Box<[Padded<Slot>]>,
@@ -91,12 +91,12 @@ fn count_of(word: u64) -> u32 {
     (word & COUNT_MASK) as u32
 }
 
-impl Walk {
+impl StageQueue {
     /// `group` is [`GROUP`] but in tests.
-    pub(crate) fn new(workers: usize, group: usize) -> Walk {
+    pub(crate) fn new(workers: usize, group: usize) -> StageQueue {
         let slot = |_| Padded(Slot { cursor: AtomicU64::new(0), done: AtomicU64::new(0) });
         let groups = if workers > group { workers.div_ceil(group) } else { 0 };
-        Walk {
+        StageQueue {
             front: Padded(AtomicU64::new(pack(1, 0))),
             slots: (0..workers).map(slot).collect(),
             groups: (0..groups).map(|_| Padded(AtomicU64::new(0))).collect(),

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use libloading::Library;
 
 use crate::error::{Error, Result};
-use crate::folder;
-use crate::trust::Trusted;
+use crate::store::folder;
+use crate::store::trust::Trusted;
 
 /// Shared code on disk that may be loaded.
 #[derive(Debug)]
@@ -87,10 +87,10 @@ unsafe fn open(object: &Path) -> std::result::Result<Library, libloading::Error>
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
-    use crate::publish;
-    use crate::toolchain::{FLAGS, Toolchain, ToolchainConfig};
-    use crate::trust::Trust;
+    use crate::cpu::toolchain::{FLAGS, Toolchain, ToolchainConfig};
+    use crate::store::folder::BuildFolder;
+    use crate::store::publish;
+    use crate::store::trust::Trust;
 
     /// Code that answers with a number.
     fn answering(number: i32) -> Vec<u8> {

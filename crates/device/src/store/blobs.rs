@@ -1,7 +1,7 @@
 //! Compiled code of devices other than the processor, kept by key.
 //!
 //! What a file holds follows from its key, and it begins with the digest of what follows, so a damaged one is as good as
-//! none; so is one that others may have changed ([`crate::trust`]). A folder that cannot be written costs time at the next
+//! none; so is one that others may have changed ([`crate::store::trust`]). A folder that cannot be written costs time at the next
 //! start, and nothing now.
 
 use std::fs;
@@ -9,11 +9,11 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::cache::CacheConfig;
-use crate::digest;
-use crate::programs;
-use crate::publish::{self, PRIVATE, PUBLIC};
-use crate::trust::Trust;
+use crate::store::cache::CacheConfig;
+use crate::store::digest;
+use crate::store::programs;
+use crate::store::publish::{self, PRIVATE, PUBLIC};
+use crate::store::trust::Trust;
 
 /// Files of one kind, for example the kernels of an architecture.
 pub struct Blobs {
@@ -99,7 +99,7 @@ impl Blobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
+    use crate::store::folder::BuildFolder;
 
     #[test]
     fn what_is_damaged_is_as_good_as_none() {

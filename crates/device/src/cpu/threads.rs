@@ -11,7 +11,7 @@ mod system {
     use std::collections::HashSet;
     use std::fs;
 
-    use crate::cgroup;
+    use crate::host::cgroup;
 
     /// Distinct physical cores in the affinity mask.
     pub(super) fn cores() -> usize {

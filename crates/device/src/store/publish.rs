@@ -2,7 +2,7 @@
 //!
 //! They are made under a name of their own, exclusively, and appear by a rename. Modes are given where a file or a folder
 //! is made, so that no umask, and no default access list of a folder, makes them wider. What is there already keeps its
-//! mode; whether it may be loaded is for [`crate::trust`] to say.
+//! mode; whether it may be loaded is for [`crate::store::trust`] to say.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -79,7 +79,7 @@ pub(crate) fn unique_name(prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
+    use crate::store::folder::BuildFolder;
 
     #[test]
     fn a_file_takes_the_place_of_another_and_nothing_else_is_left() {

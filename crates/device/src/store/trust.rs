@@ -272,7 +272,7 @@ impl Trust {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::folder::BuildFolder;
+    use crate::store::folder::BuildFolder;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 

@@ -1,5 +1,25 @@
 //! The processor as a device: kernels compiled by the system's C compiler,
 //! run by a pool of threads over the stages of a program.
+//!
+//! [`isa`] says what the machine can run, [`toolchain`] finds and calls the compiler, [`objects`] makes functions of
+//! kernels, and [`ahead`] builds them without running them. `pool` has the workers, which take units of work from a
+//! `stage_queue`; `grain` says how large those are, [`threads`] how many workers are worth it. [`bandwidth`] measures
+//! what all that can reach at most.
+
+pub mod ahead;
+pub mod bandwidth;
+mod grain;
+pub mod isa;
+pub mod objects;
+mod pool;
+pub(crate) mod stage_queue;
+pub mod threads;
+pub mod toolchain;
+
+/// The atomics of [`stage_queue`], which tests replace by those of a model checker.
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -9,19 +29,19 @@ use std::time::Instant;
 use compiler::program::Program;
 use compiler::{Numerics, Options, Tuned};
 
-use crate::cache::{Cache, CacheConfig, Warning};
+use crate::cpu::isa::{Isa, Target};
+use crate::cpu::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
+use crate::cpu::pool::{Pool, SPIN, Stages, Work};
+use crate::cpu::stage_queue::MAX_UNITS;
+use crate::cpu::threads::default_threads;
+use crate::cpu::toolchain::{Lazy, Toolchain, ToolchainConfig};
 use crate::error::{Error, Result};
 use crate::heap::Host;
-use crate::isa::{Isa, Target};
 use crate::memory::{Memory, Place};
-use crate::objects::{CompileReport, KernelFunction, Loaded, Objects, Progress};
-use crate::pool::{Pool, SPIN, Stages, Work};
 use crate::profile::{Clock, Profile, Stopwatch};
-use crate::threads::default_threads;
-use crate::toolchain::{Lazy, Toolchain, ToolchainConfig};
-use crate::tuned::TunedPlans;
-use crate::walk::MAX_UNITS;
-use crate::{Device, Executable, units, validate};
+use crate::store::cache::{Cache, CacheConfig, Warning};
+use crate::store::tuned::TunedPlans;
+use crate::{Device, Executable, validate};
 
 /// How to use the processor.
 #[derive(Clone)]
@@ -470,8 +490,8 @@ impl CpuExecutable {
             for (launch, bound) in stage.launches.iter().zip(bound) {
                 bound.tasks = validate::tasks(&self.program, launch, vars)?;
                 let bytes = validate::eval(&launch.bytes, vars).unwrap_or(0);
-                bound.grain = units::grain(bound.tasks, bytes, stage.launches.len(), workers);
-                bound.units = first..first + units::count(bound.tasks, bound.grain);
+                bound.grain = grain::grain(bound.tasks, bytes, stage.launches.len(), workers);
+                bound.units = first..first + grain::count(bound.tasks, bound.grain);
                 first = bound.units.end;
             }
             self.stages.set(index, first);
