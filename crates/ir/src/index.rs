@@ -248,7 +248,8 @@ pub(crate) fn binary(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
     }
 }
 
-pub(crate) fn gcd(a: i64, b: i64) -> i64 {
+/// The greatest common divisor.
+pub fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
 }
 

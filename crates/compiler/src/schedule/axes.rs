@@ -6,6 +6,7 @@
 //! task holds all of it. Following these maps through movement operations is
 //! what tells whether a consumer can live in the kernel of its producer.
 
+use ir::index::gcd;
 use ir::{Graph, Id, Op};
 
 /// Where a dimension lies.
@@ -200,8 +201,4 @@ fn reshape(g: &mut Graph, from: &[Id], to: &[Id], map: &[Along]) -> Result<Vec<A
         }
     }
     Ok(out)
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

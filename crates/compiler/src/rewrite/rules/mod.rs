@@ -1,0 +1,19 @@
+//! Rewrite rules on tensors, as data: what they match and what they make.
+//!
+//! Rules marked [`Kind::Reassociating`](ir::rewrite::Kind) are equal in real arithmetic only. `movement` looks through
+//! reshapes and repetitions for all of them.
+
+mod algebra;
+mod codes;
+mod int8;
+mod integer_dots;
+mod movement;
+mod scan;
+mod topk;
+
+pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
+pub use codes::CODES;
+pub use int8::{INT8, code_bias};
+pub use integer_dots::ACTIVATION_BLOCK;
+pub use scan::SCAN;
+pub use topk::TOPK;
