@@ -1,5 +1,6 @@
 //! What of a graph is inside of a fold: its merge reads placeholders, and is evaluated once for each step.
 
+use crate::walk;
 use crate::{Graph, Id, Op};
 use rustc_hash::FxHashSet;
 
@@ -25,19 +26,18 @@ pub(crate) fn open_nodes(g: &Graph, order: &[Id]) -> FxHashSet<Id> {
 
 /// The open nodes that the merge of a fold needs, in order.
 pub(crate) fn body(g: &Graph, open: &FxHashSet<Id>, merge: &[Id]) -> Vec<Id> {
-    let mut seen = FxHashSet::default();
-    let mut stack: Vec<Id> = merge.to_vec();
-    while let Some(id) = stack.pop() {
-        if !open.contains(&id) || !seen.insert(id) {
-            continue;
+    let mut body = vec![];
+    walk::reach(merge.iter().copied(), |id, more| {
+        if !open.contains(&id) {
+            return;
         }
+        body.push(id);
         let src = g.src(id);
         match g.op(id) {
-            Op::Fold { parts, .. } => stack.extend(src[..*parts].iter().chain(&src[2 * parts..])),
-            _ => stack.extend(src),
+            Op::Fold { parts, .. } => more.extend(src[..*parts].iter().chain(&src[2 * parts..])),
+            _ => more.extend(src),
         }
-    }
-    let mut body: Vec<Id> = seen.into_iter().collect();
+    });
     body.sort_unstable();
     body
 }

@@ -1,9 +1,10 @@
 //! The arena of hash-consed nodes and the constructors that infer types.
 
 use crate::op::binary_type;
+use crate::walk;
 use crate::{Axis, BinOp, Const, DType, Op, Part, ReduceOp, Space, Type, UnOp};
 use gguf::format::Format;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -496,14 +497,11 @@ impl Graph {
 
     /// What `root` needs as a graph of its own, in the same order, and the root in it. Takes time by its size alone.
     pub fn extract(&self, root: Id) -> (Graph, Id) {
-        let mut needed = FxHashSet::default();
-        let mut stack = vec![root];
-        while let Some(id) = stack.pop() {
-            if needed.insert(id) {
-                stack.extend(self.src(id).iter().chain(self.shape(id)));
-            }
-        }
-        let mut needed: Vec<Id> = needed.into_iter().collect();
+        let mut needed = vec![];
+        walk::reach([root], |id, more| {
+            needed.push(id);
+            more.extend(self.src(id).iter().chain(self.shape(id)));
+        });
         needed.sort_unstable();
         let mut graph = Graph { formats: self.formats.clone(), ..Graph::default() };
         let mut moved: FxHashMap<Id, Id> = FxHashMap::default();

@@ -18,6 +18,7 @@ mod op;
 pub mod print;
 pub mod rewrite;
 pub mod spec;
+pub mod walk;
 
 pub use dtype::{DType, Type};
 pub use graph::{FormatId, Graph, Id, Node, Scope};

@@ -2,9 +2,11 @@
 
 use crate::kernel::superword::splat;
 use crate::lower::Item;
+pub(crate) use ir::walk::terms;
+
 use ir::index::Linear;
-use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type};
-use rustc_hash::{FxHashMap, FxHashSet};
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Type, walk};
+use rustc_hash::FxHashMap;
 
 /// `expr` with one range replaced.
 pub(crate) fn replace(g: &mut Graph, expr: Id, range: Id, by: Id) -> Id {
@@ -15,30 +17,20 @@ pub(crate) fn replace(g: &mut Graph, expr: Id, range: Id, by: Id) -> Id {
 
 /// Whether an expression changes with a range.
 pub(crate) fn depends(g: &Graph, expr: Id, range: Id) -> bool {
-    let mut stack = vec![expr];
-    let mut seen = FxHashSet::default();
-    while let Some(e) = stack.pop() {
-        if e == range {
-            return true;
-        }
-        if e.0 > range.0 && seen.insert(e) {
-            stack.extend_from_slice(g.src(e));
-        }
-    }
-    false
+    // What is older than the range cannot need it.
+    walk::any([expr], |e, more| {
+        more.extend(g.src(e).iter().filter(|s| s.0 >= range.0));
+        e == range
+    })
 }
 
 pub(crate) fn collect_loads(g: &Graph, expr: Id, out: &mut Vec<Id>) {
-    let mut stack = vec![expr];
-    let mut seen = FxHashSet::default();
-    while let Some(e) = stack.pop() {
-        if seen.insert(e) {
-            if *g.op(e) == Op::Load {
-                out.push(e);
-            }
-            stack.extend_from_slice(g.src(e));
+    walk::reach([expr], |e, more| {
+        if *g.op(e) == Op::Load {
+            out.push(e);
         }
-    }
+        more.extend(g.src(e));
+    });
 }
 
 /// What an item loads: for its value, its index and the extents of its dimensions.
@@ -54,18 +46,10 @@ pub(crate) fn reads(g: &Graph, item: &Item, buffer: Id) -> bool {
 }
 
 pub(crate) fn find_reductions(g: &Graph, expr: Id, out: &mut Vec<Id>) {
-    let mut stack = vec![expr];
-    let mut seen = FxHashSet::default();
-    while let Some(e) = stack.pop() {
-        if !seen.insert(e) {
-            continue;
-        }
-        if matches!(g.op(e), Op::Reduce(..)) {
-            out.push(e);
-        } else {
-            stack.extend_from_slice(g.src(e));
-        }
-    }
+    walk::reach([expr], |e, more| match g.op(e) {
+        Op::Reduce(..) => out.push(e),
+        _ => more.extend(g.src(e)),
+    });
     out.sort_unstable();
 }
 
@@ -107,33 +91,19 @@ pub(crate) fn first_lane(g: &mut Graph, index: Id, range: Id, r: Id, n: i64) -> 
 /// Whether an expression divides or takes the remainder of a loop counter, so
 /// that its addresses are not steps of it.
 pub(crate) fn divides(g: &Graph, e: Id, range: Id) -> bool {
-    let mut stack = vec![e];
-    let mut seen = FxHashSet::default();
-    while let Some(e) = stack.pop() {
-        if !seen.insert(e) || !depends(g, e, range) {
-            continue;
+    walk::any([e], |e, more| {
+        let moves = depends(g, e, range);
+        if moves {
+            more.extend(g.src(e));
         }
-        if matches!(g.op(e), Op::Binary(BinOp::Div | BinOp::Mod)) && g.dtype(e) == DType::Index {
-            return true;
-        }
-        stack.extend_from_slice(g.src(e));
-    }
-    false
+        moves && matches!(g.op(e), Op::Binary(BinOp::Div | BinOp::Mod)) && g.dtype(e) == DType::Index
+    })
 }
 
 /// All of `id` combined by `op`; `None` of nothing.
 pub(crate) fn combined(g: &mut Graph, op: BinOp, all: &[Id]) -> Option<Id> {
     let (&first, others) = all.split_first()?;
     Some(others.iter().fold(first, |a, &b| g.binary(op, a, b)))
-}
-
-pub(crate) fn terms(g: &Graph, op: BinOp, id: Id, out: &mut Vec<Id>) {
-    if *g.op(id) == Op::Binary(op) {
-        terms(g, op, g.src(id)[0], out);
-        terms(g, op, g.src(id)[1], out);
-    } else {
-        out.push(id);
-    }
 }
 
 /// Whether a load is not of scratch.

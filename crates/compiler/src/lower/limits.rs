@@ -2,8 +2,8 @@
 
 use crate::schedule::Schedule;
 use crate::schedule::axes::{Along, backward};
-use ir::{Graph, Id, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use ir::{Graph, Id, Op, walk};
+use rustc_hash::FxHashMap;
 
 /// Only the first steps of an axis are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,32 +25,36 @@ pub fn limits(g: &mut Graph, s: &Schedule, group: usize) -> FxHashMap<Id, Limit>
     for m in members {
         let own = s.maps[&(group, m)].clone();
         let has = |axis: usize| own.iter().any(|a| matches!(a, Along::Axis { axis: x, .. } if *x == axis));
-        let mut stack: Vec<(Id, usize, Vec<Along>)> = (0..g.src(m).len()).map(|i| (m, i, own.clone())).collect();
-        let mut seen = FxHashSet::default();
-        while let Some((at, operand, map)) = stack.pop() {
-            let src = g.src(at)[operand];
-            let Some(map) = backward(g, at, operand, &map) else { continue };
-            if !seen.insert((src, operand)) {
-                continue;
-            }
-            if s.maps.contains_key(&(group, src)) {
-                if let Some(limit) = found.get(&src).filter(|l| has(l.axis)).cloned() {
-                    found.insert(m, limit);
+        let first = below(g, m, &own);
+        walk::reach_by(
+            first,
+            |at| (at.0, at.1),
+            |(src, _, map), more| {
+                if s.maps.contains_key(&(group, src)) {
+                    if let Some(limit) = found.get(&src).filter(|l| has(l.axis)).cloned() {
+                        found.insert(m, limit);
+                    }
+                    return;
                 }
-                continue;
-            }
-            if s.home.contains_key(&src) {
-                continue;
-            }
-            if let Op::Prefix(d) = *g.op(src)
-                && let Along::Axis { axis, unit: 1 } = map[d]
-                && has(axis)
-            {
-                found.insert(m, Limit { axis, counts: g.src(src)[1], lead: map[..d].to_vec() });
-                continue;
-            }
-            stack.extend((0..g.src(src).len()).map(|i| (src, i, map.clone())));
-        }
+                if s.home.contains_key(&src) {
+                    return;
+                }
+                if let Op::Prefix(d) = *g.op(src)
+                    && let Along::Axis { axis, unit: 1 } = map[d]
+                    && has(axis)
+                {
+                    found.insert(m, Limit { axis, counts: g.src(src)[1], lead: map[..d].to_vec() });
+                    return;
+                }
+                more.extend(below(g, src, &map));
+            },
+        );
     }
     found
+}
+
+/// What a node reads, as which of its operands, and where the dimensions of that lie; not what has no such place.
+fn below(g: &mut Graph, id: Id, map: &[Along]) -> Vec<(Id, usize, Vec<Along>)> {
+    let operands = 0..g.src(id).len();
+    operands.filter_map(|i| Some((g.src(id)[i], i, backward(g, id, i, map)?))).collect()
 }

@@ -3,8 +3,8 @@
 use super::Lowering;
 use crate::schedule::axes::Along;
 use crate::schedule::roles::is_view;
-use ir::{Graph, Id, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use ir::{Graph, Id, Op, walk};
+use rustc_hash::FxHashMap;
 
 impl Lowering<'_> {
     /// Odd phases are serial loops, even ones what comes between.
@@ -75,19 +75,14 @@ impl Lowering<'_> {
     pub(super) fn choose_kept(&mut self, g: &Graph, members: &[Id]) {
         let mut uses: FxHashMap<Id, usize> = FxHashMap::default();
         for &m in members {
-            let mut stack: Vec<(Id, bool)> = g.src(m).iter().map(|&s| (s, false)).collect();
-            let mut seen = FxHashSet::default();
-            while let Some((s, grown)) = stack.pop() {
-                if !seen.insert((s, grown)) {
-                    continue;
-                }
+            walk::reach(g.src(m).iter().map(|&s| (s, false)), |(s, grown), more| {
                 if self.is_member(s) {
                     *uses.entry(s).or_default() += if grown { 2 } else { 1 };
                 } else if !self.s.home.contains_key(&s) && !self.s.roles.free.contains(&s) {
                     let grows = *g.op(s) == Op::Expand;
-                    stack.extend(g.src(s).iter().map(|&t| (t, grown || grows)));
+                    more.extend(g.src(s).iter().map(|&t| (t, grown || grows)));
                 }
-            }
+            });
         }
         for &m in members {
             let n = uses.get(&m).copied().unwrap_or(0);

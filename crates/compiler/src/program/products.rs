@@ -7,7 +7,7 @@
 use crate::kernel::body::Way;
 use crate::schedule::Schedule;
 use crate::schedule::roles::{is_view, summed_below};
-use ir::{BinOp, DType, Graph, Id, Op, ReduceOp};
+use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, walk};
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -101,12 +101,7 @@ struct Operands {
 impl Operands {
     fn of(g: &Graph, body: Id, inputs: &BTreeSet<String>) -> Operands {
         let mut found = Operands::default();
-        let mut stack = vec![body];
-        let mut seen = FxHashSet::default();
-        while let Some(id) = stack.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
+        walk::reach([body], |id, more| {
             let sources = g.src(id);
             match g.op(id) {
                 Op::Param { name } | Op::State { name } if g.shape(id).len() > 1 && !inputs.contains(name) => {
@@ -114,18 +109,18 @@ impl Operands {
                     found.codes |= !g.dtype(id).is_float();
                 }
                 // Rows of a matrix are data; matrices of a stack and pages of a cache are operands.
-                Op::Gather if g.shape(sources[0]).len() > 2 => stack.push(sources[0]),
+                Op::Gather if g.shape(sources[0]).len() > 2 => more.push(sources[0]),
                 Op::Gather => {}
                 Op::Reduce(ReduceOp::Sum, _) if g.dtype(id) == DType::I32 => {
                     found.dots = true;
-                    stack.push(sources[0]);
+                    more.push(sources[0]);
                 }
-                Op::Dequant(..) | Op::Cast | Op::Scatter => stack.push(sources[0]),
-                Op::Binary(_) => stack.extend(sources),
-                _ if is_view(g, id) => stack.push(sources[0]),
+                Op::Dequant(..) | Op::Cast | Op::Scatter => more.push(sources[0]),
+                Op::Binary(_) => more.extend(sources),
+                _ if is_view(g, id) => more.push(sources[0]),
                 _ => {}
             }
-        }
+        });
         // Sums of codes of the input alone are no dots.
         found.dots &= found.codes;
         found
@@ -135,22 +130,15 @@ impl Operands {
 /// The operands of the products whose results a sum reads.
 fn behind(g: &Graph, s: &Schedule, sum: Id, inputs: &BTreeSet<String>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut stack = g.src(sum).to_vec();
-    let mut seen = FxHashSet::default();
-    while let Some(id) = stack.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
-        match g.op(id) {
-            Op::Reduce(..) => match product(g, s, id, inputs) {
-                Some(read) if read.names.is_empty() => stack.extend(g.src(id)),
-                Some(read) => names.extend(read.names),
-                None => {}
-            },
-            Op::Gather => stack.push(g.src(id)[0]),
-            _ => stack.extend(g.src(id)),
-        }
-    }
+    walk::reach(g.src(sum).iter().copied(), |id, more| match g.op(id) {
+        Op::Reduce(..) => match product(g, s, id, inputs) {
+            Some(read) if read.names.is_empty() => more.extend(g.src(id)),
+            Some(read) => names.extend(read.names),
+            None => {}
+        },
+        Op::Gather => more.push(g.src(id)[0]),
+        _ => more.extend(g.src(id)),
+    });
     names
 }
 
@@ -159,31 +147,29 @@ pub(crate) fn goes_across(g: &mut Graph, sum: Id) -> bool {
     let Op::Reduce(_, axes) = g.op(sum).clone() else { return false };
     let body = g.src(sum)[0];
     let summed: Vec<bool> = (0..g.shape(body).len()).map(|d| axes.contains(&d)).collect();
-    let mut stack = vec![(body, summed)];
-    let mut seen = FxHashSet::default();
-    while let Some((id, summed)) = stack.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
+    let mut across = false;
+    let each = |(id, summed): (Id, Vec<bool>), more: &mut Vec<_>| {
         let coded = match g.op(id) {
             Op::Dequant(..) => true,
             Op::Cast => !g.dtype(g.src(id)[0]).is_float(),
             _ => false,
         };
         if coded && summed.last() == Some(&false) {
-            return true;
+            across = true;
+            return;
         }
         match summed_below(g, id, &summed) {
-            Some(below) => stack.extend(below),
+            Some(below) => more.extend(below),
             // Part of a dimension: what counts is the last one.
             None if *g.op(id) == Op::Reshape && g.shape(id).last() == g.shape(g.src(id)[0]).last() => {
                 let source = g.src(id)[0];
                 let mut below = vec![false; g.shape(source).len()];
                 below.last_mut().zip(summed.last()).into_iter().for_each(|(b, s)| *b = *s);
-                stack.push((source, below));
+                more.push((source, below));
             }
             None => {}
         }
-    }
-    false
+    };
+    walk::reach_by([(body, summed)], |at| at.0, each);
+    across
 }

@@ -1,7 +1,7 @@
 //! What reports say of a kernel: where it comes from, and how many bytes it reads.
 
 use crate::schedule::Schedule;
-use ir::{Graph, Id, Op, index};
+use ir::{Graph, Id, Op, index, walk};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
@@ -32,16 +32,17 @@ pub(crate) fn origin(g: &Graph, s: &Schedule, group: usize) -> String {
 pub(crate) fn params(g: &Graph, s: &Schedule, group: usize) -> (Vec<Id>, FxHashSet<Id>) {
     let mut out = vec![];
     let mut seen = FxHashSet::default();
-    let mut stack: Vec<Id> = s.groups[group].members.iter().flat_map(|&m| g.src(m).to_vec()).collect();
-    while let Some(id) = stack.pop() {
-        if s.home.contains_key(&id) || !seen.insert(id) {
-            continue;
+    let read = s.groups[group].members.iter().flat_map(|&m| g.src(m)).copied();
+    walk::reach(read, |id, more| {
+        if s.home.contains_key(&id) {
+            return;
         }
+        seen.insert(id);
         if matches!(g.op(id), Op::Param { .. } | Op::State { .. }) {
             out.push(id);
         }
-        stack.extend_from_slice(g.src(id));
-    }
+        more.extend(g.src(id));
+    });
     out.sort_unstable();
     seen.extend(&s.groups[group].members);
     (out, seen)

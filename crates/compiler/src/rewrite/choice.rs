@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::rewrite::passes::{LAYOUT, applied, rewritten};
 use crate::rewrite::price::price;
 use crate::schedule::schedule;
-use ir::{Graph, Id, Op, ReduceOp, Type};
+use ir::{Graph, Id, Op, ReduceOp, Type, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -335,20 +335,13 @@ fn multiplies(g: &Graph, context: &Context, id: Id) -> bool {
     if !matches!(g.op(id), Op::Reduce(ReduceOp::Sum, _)) {
         return false;
     }
-    let mut stack = vec![g.src(id)[0]];
-    let mut seen = FxHashSet::default();
-    while let Some(id) = stack.pop() {
+    walk::any([g.src(id)[0]], |id, more| {
         let op = g.op(id);
-        let tensor = matches!(op, Op::Param { .. } | Op::State { .. } | Op::Scatter);
-        if tensor && g.shape(id).len() > 1 {
-            return true;
+        if context.closed.contains(&id) || op.is_elementwise() || op.is_movement() || *op == Op::Gather {
+            more.extend(if *op == Op::Gather { &g.src(id)[..1] } else { g.src(id) });
         }
-        let through = context.closed.contains(&id) || op.is_elementwise() || op.is_movement() || *op == Op::Gather;
-        if through && seen.insert(id) {
-            stack.extend_from_slice(if *op == Op::Gather { &g.src(id)[..1] } else { g.src(id) });
-        }
-    }
-    false
+        matches!(op, Op::Param { .. } | Op::State { .. } | Op::Scatter) && g.shape(id).len() > 1
+    })
 }
 
 /// Some nodes of a program as a program of their own.
@@ -530,15 +523,13 @@ fn price_of(cut: &Cut, decisions: &FxHashMap<Id, usize>, options: &Options) -> f
 /// The nodes under the roots with these alternatives.
 fn needed(g: &Graph, roots: &[Id], decisions: &FxHashMap<Id, usize>) -> FxHashSet<Id> {
     let mut needed = FxHashSet::default();
-    let mut stack = roots.to_vec();
-    while let Some(id) = stack.pop() {
-        if needed.insert(id) {
-            match decisions.get(&id) {
-                Some(&i) => stack.push(g.src(id)[i]),
-                None => stack.extend_from_slice(g.src(id)),
-            }
+    walk::reach(roots.iter().copied(), |id, more| {
+        needed.insert(id);
+        match decisions.get(&id) {
+            Some(&i) => more.push(g.src(id)[i]),
+            None => more.extend(g.src(id)),
         }
-    }
+    });
     needed
 }
 

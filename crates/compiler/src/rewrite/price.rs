@@ -8,7 +8,7 @@
 use crate::lower::limits;
 use crate::schedule::roles::{base, is_view, volume};
 use crate::schedule::{Profile, Schedule};
-use ir::{DType, Graph, Id, Op, UnOp};
+use ir::{DType, Graph, Id, Op, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Microseconds of a step that is scheduled so. `unit`: whether a matrix unit multiplies rows of block formats.
@@ -166,18 +166,16 @@ impl Pricing<'_> {
     /// The body of the integer dot inside a sum over blocks, if there is one, and whether weights are packed.
     fn under(&self, g: &Graph, body: Id) -> (Option<Id>, bool) {
         let (mut dot, mut packed) = (None, false);
-        let mut stack = vec![body];
-        let mut seen = FxHashSet::default();
-        while let Some(id) = stack.pop() {
-            if self.s.home.contains_key(&id) || !seen.insert(id) {
-                continue;
+        walk::reach([body], |id, more| {
+            if self.s.home.contains_key(&id) {
+                return;
             }
             packed |= matches!(g.op(id), Op::Dequant(..));
             if matches!(g.op(id), Op::Reduce(..)) && g.dtype(id) == DType::I32 {
                 dot = Some(g.src(id)[0]);
             }
-            stack.extend_from_slice(g.src(id));
-        }
+            more.extend(g.src(id));
+        });
         (dot, packed)
     }
 
@@ -185,18 +183,15 @@ impl Pricing<'_> {
     fn operations(&self, g: &mut Graph, body: Id) -> f64 {
         let full = volume(g, body);
         let mut count = 0.0;
-        let mut stack = vec![body];
-        let mut seen = FxHashSet::default();
-        while let Some(id) = stack.pop() {
-            let known = self.s.home.contains_key(&id) || !seen.insert(id);
-            if known || volume(g, id) < full || !(g.op(id).is_elementwise() || is_view(g, id)) {
-                continue;
+        walk::reach([body], |id, more| {
+            if self.s.home.contains_key(&id) || volume(g, id) < full || !(g.op(id).is_elementwise() || is_view(g, id)) {
+                return;
             }
             if g.op(id).is_elementwise() {
                 count += each(g, id);
             }
-            stack.extend_from_slice(g.src(id));
-        }
+            more.extend(g.src(id));
+        });
         f64::max(count, 1.0)
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::schedule::axes::{Along, Obstacle, backward, forward, unify};
 use crate::schedule::roles::{Roles, base, is_view};
-use ir::{Graph, Id, Op};
+use ir::{Graph, Id, Op, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -131,18 +131,10 @@ impl Schedule {
     /// The computed nodes that a node reads, through views and inlined bodies.
     pub fn reads(&self, g: &Graph, id: Id) -> Vec<Id> {
         let mut out = vec![];
-        let mut stack: Vec<Id> = g.src(id).to_vec();
-        let mut seen = FxHashSet::default();
-        while let Some(s) = stack.pop() {
-            if !seen.insert(s) {
-                continue;
-            }
-            if self.home.contains_key(&s) {
-                out.push(s);
-            } else {
-                stack.extend_from_slice(g.src(s));
-            }
-        }
+        walk::reach(g.src(id).iter().copied(), |s, more| match self.home.contains_key(&s) {
+            true => out.push(s),
+            false => more.extend(g.src(s)),
+        });
         out.sort_unstable();
         out
     }
@@ -224,18 +216,13 @@ impl Scheduler {
     /// Whether group `from` needs group `on`, directly or not.
     fn needs(&self, from: usize, on: usize) -> bool {
         let depth = self.depth(on);
-        let mut stack = vec![from];
-        let mut seen = FxHashSet::default();
-        while let Some(x) = stack.pop() {
-            if x == on {
-                return true;
-            }
+        walk::any([from], |x, more| {
             // All that a group needs lies before it.
-            if self.depth(x) > depth && seen.insert(x) {
-                stack.extend(self.out.groups[x].deps.iter().copied());
+            if self.depth(x) > depth {
+                more.extend(self.out.groups[x].deps.iter().copied());
             }
-        }
-        false
+            x == on
+        })
     }
 
     /// Every fold and what is computed inside its loop.
@@ -667,23 +654,22 @@ impl Scheduler {
         let mut writers: Vec<(usize, Id)> = vec![];
         for (i, gr) in self.out.groups.iter().enumerate() {
             for &m in &gr.members {
-                let mut stack: Vec<Id> = match g.op(m) {
+                let read = match g.op(m) {
                     Op::Scatter => {
                         writers.push((i, base(g, g.src(m)[0])));
-                        g.src(m)[1..].to_vec()
+                        &g.src(m)[1..]
                     }
-                    _ => g.src(m).to_vec(),
+                    _ => g.src(m),
                 };
-                let mut seen = FxHashSet::default();
-                while let Some(s) = stack.pop() {
-                    if self.out.home.contains_key(&s) || !seen.insert(s) {
-                        continue;
+                walk::reach(read.iter().copied(), |s, more| {
+                    if self.out.home.contains_key(&s) {
+                        return;
                     }
                     if matches!(g.op(s), Op::State { .. }) {
                         readers.push((i, s));
                     }
-                    stack.extend_from_slice(g.src(s));
-                }
+                    more.extend(g.src(s));
+                });
             }
         }
         for (writer, state) in writers {

@@ -1,8 +1,7 @@
 //! Names for the decision log: nodes and kernels by the tensors of the file and by the part of the program.
 
 use super::Scheduler;
-use ir::{Graph, Id, Op};
-use rustc_hash::FxHashSet;
+use ir::{Graph, Id, Op, walk};
 
 /// Tensors that a name lists at most.
 const MOST: usize = 4;
@@ -31,17 +30,15 @@ impl Scheduler {
     /// Weights, states and inputs that a node reads without other kernels between.
     fn tensors(&self, g: &Graph, id: Id) -> String {
         let mut names: Vec<&str> = vec![];
-        let mut seen = FxHashSet::default();
-        let mut stack = g.src(id).to_vec();
-        while let Some(s) = stack.pop().filter(|_| names.len() < MOST) {
-            if self.out.home.contains_key(&s) || !seen.insert(s) {
-                continue;
+        walk::reach(g.src(id).iter().copied(), |s, more| {
+            if names.len() == MOST || self.out.home.contains_key(&s) {
+                return;
             }
             if let Op::Param { name } | Op::State { name } = g.op(s) {
                 names.push(name.strip_suffix(".weight").unwrap_or(name));
             }
-            stack.extend_from_slice(g.src(s));
-        }
+            more.extend(g.src(s));
+        });
         names.join(" ")
     }
 }

@@ -2,7 +2,7 @@
 //! reduction, a contraction, or ordinary work.
 
 use crate::schedule::Fusions;
-use ir::{BinOp, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
+use ir::{BinOp, DType, Graph, Id, Op, Part, ReduceOp, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The roles of nodes.
@@ -137,15 +137,10 @@ impl Roles {
         let full = volume(g, body);
         let (mut cone, mut grows, mut weights, mut nested): (Vec<Id>, bool, bool, Vec<Id>) =
             (vec![], false, false, vec![]);
-        let mut stack = vec![body];
-        let mut seen = FxHashSet::default();
-        while let Some(id) = stack.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
+        let inlined = walk::try_reach([body], |id, more| {
             if self.free.contains(&id) {
                 weights |= reads_tensor(g, id) && volume(g, id) >= 256;
-                continue;
+                return Ok(());
             }
             let op = g.op(id).clone();
             if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
@@ -153,7 +148,7 @@ impl Roles {
                 grows = true;
                 weights |= self.unpacked.contains(&base(g, id));
                 if self.chooses_rows(g, base(g, id)) {
-                    stack.push(g.src(id)[0]);
+                    more.push(g.src(id)[0]);
                 }
             } else if self.chooses_rows(g, id) {
                 // Read in place.
@@ -161,7 +156,7 @@ impl Roles {
                 weights = true;
             } else if (op.is_elementwise() || is_view(g, id)) && !self.unpacked.contains(&id) {
                 cone.push(id);
-                stack.extend_from_slice(g.src(id));
+                more.extend(g.src(id));
             } else if matches!(op, Op::Reduce(..))
                 && g.dtype(id) == DType::I32
                 && self.heavy.contains(&id)
@@ -169,8 +164,12 @@ impl Roles {
             {
                 nested.push(id);
             } else if volume(g, id) >= full {
-                return; // reads a value of its own size: nothing to inline
+                return Err(()); // reads a value of its own size: nothing to inline
             }
+            Ok(())
+        });
+        if inlined.is_err() {
+            return;
         }
         if !nested.is_empty() {
             // An integer dot inside a sum over blocks: one contraction.

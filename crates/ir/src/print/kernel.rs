@@ -5,6 +5,7 @@
 //! only, since the next statement would read anew.
 
 use super::{buffer_name, extent, infix, space_name};
+use crate::walk::post_order;
 use crate::{Axis, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
@@ -166,20 +167,16 @@ impl Printer<'_> {
         let g = self.g;
         let mut local: FxHashMap<Id, usize> = FxHashMap::default();
         values.iter().for_each(|&v| *local.entry(v).or_default() += 1);
-        let mut order = vec![];
-        let mut seen = FxHashSet::default();
-        let mut stack: Vec<(Id, bool)> = values.iter().rev().map(|&v| (v, false)).collect();
-        while let Some((id, done)) = stack.pop() {
-            if done {
-                order.push(id);
-            } else if self.name(id).is_none() && seen.insert(id) {
-                stack.push((id, true));
-                if !matches!(g.op(id), Op::Range(..)) {
-                    stack.extend(g.src(id).iter().rev().map(|&s| (s, false)));
-                    count_uses(g, id, &mut local);
-                }
+        let order = post_order(values, |id| {
+            if self.name(id).is_some() {
+                return None;
             }
-        }
+            if matches!(g.op(id), Op::Range(..)) {
+                return Some(&[][..]);
+            }
+            count_uses(g, id, &mut local);
+            Some(g.src(id))
+        });
         let mut ending = vec![];
         for id in order {
             if let Op::Acc(_) = g.op(id) {

@@ -10,8 +10,9 @@ mod tests;
 
 pub use kernel::kernel;
 
+use crate::walk::post_order;
 use crate::{Axis, BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Space, UnOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
 /// What a function of one value is called.
@@ -270,16 +271,5 @@ pub fn tensor(g: &Graph, roots: &[Id]) -> String {
 
 /// Nodes before their users, in the order in which the roots reach them.
 fn depth_first(g: &Graph, roots: &[Id]) -> Vec<Id> {
-    let mut order = vec![];
-    let mut seen = FxHashSet::default();
-    let mut stack: Vec<(Id, bool)> = roots.iter().rev().map(|&r| (r, false)).collect();
-    while let Some((id, ready)) = stack.pop() {
-        if ready {
-            order.push(id);
-        } else if seen.insert(id) {
-            stack.push((id, true));
-            stack.extend(g.src(id).iter().rev().map(|&s| (s, false)));
-        }
-    }
-    order
+    post_order(roots, |id| Some(g.src(id)))
 }

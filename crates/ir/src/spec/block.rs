@@ -10,6 +10,7 @@
 //! comes before that in the text touches weights and scratch only.
 
 use super::{SpecError, describe, extent_of, require};
+use crate::walk;
 use crate::{Axis, FRAGMENT_LANES, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -182,11 +183,9 @@ impl Walk<'_> {
         let g = self.g;
         let shuffle = values.iter().any(|v| self.shuffles.contains(v));
         self.require(id, !shuffle || flow <= Same::Warp, || "not all lanes of the warp come to its shuffle".into())?;
-        let mut stack = values.to_vec();
-        let mut seen = FxHashSet::default();
-        while let Some(v) = stack.pop() {
-            if matches!(g.op(v), Op::Range(..)) || !seen.insert(v) {
-                continue;
+        walk::try_reach(values.iter().copied(), |v, more| {
+            if matches!(g.op(v), Op::Range(..)) {
+                return Ok(());
             }
             if *g.op(v) == Op::Load && is_scratch(g, g.src(v)[0]) {
                 let (buffer, index) = (g.src(v)[0], g.src(v)[1]);
@@ -197,8 +196,9 @@ impl Walk<'_> {
                     note(&mut self.since.read, buffer, own);
                 }
             }
-            stack.extend(g.src(v));
-        }
+            more.extend(g.src(v));
+            Ok(())
+        })?;
         if let Some((buffer, index, alone)) = stored.filter(|s| is_scratch(g, s.0)) {
             let own = self.own(index).filter(|_| alone);
             let text = || format!("it writes {}, which was read since the last barrier", describe(g, buffer));

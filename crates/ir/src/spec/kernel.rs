@@ -1,6 +1,7 @@
 //! The grammar of kernels.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
+use crate::walk;
 use crate::{Axis, DType, Graph, Id, Op, PRODUCT, Space, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
@@ -391,18 +392,15 @@ impl Walk<'_> {
         if let Some(&r) = self.ranges[&value].iter().find(|r| !self.scope.contains(r)) {
             return Err(self.broken(statement, format!("it uses {} outside of its loop", describe(g, r))));
         }
-        let mut stack = vec![value];
-        let mut seen = FxHashSet::default();
-        while let Some(id) = stack.pop() {
-            if matches!(g.op(id), Op::Range(..)) || !seen.insert(id) {
-                continue;
-            }
+        walk::try_reach([value], |id, more| {
             if matches!(g.op(id), Op::Acc(_)) && !self.set.contains(&id) {
                 return Err(self.broken(statement, format!("it reads {} before it is set", describe(g, id))));
             }
-            stack.extend(g.src(id));
-        }
-        Ok(())
+            if !matches!(g.op(id), Op::Range(..)) {
+                more.extend(g.src(id));
+            }
+            Ok(())
+        })
     }
 
     fn broken(&self, id: Id, rule: String) -> SpecError {

@@ -3,6 +3,7 @@
 use crate::rewrite::rules::integer_dots::ACTIVATION_BLOCK;
 use crate::rewrite::rules::movement::{constant_along_last, replay, under_movement};
 use ir::rewrite::{Kind, Rule};
+use ir::walk::terms;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
 
 /// Removes arithmetic with neutral elements.
@@ -39,16 +40,6 @@ fn neutral(g: &mut Graph, id: Id) -> Option<Id> {
     }
 }
 
-/// The factors of a product.
-fn factors(g: &Graph, id: Id, out: &mut Vec<Id>) {
-    if *g.op(id) == Op::Binary(BinOp::Mul) {
-        factors(g, g.src(id)[0], out);
-        factors(g, g.src(id)[1], out);
-    } else {
-        out.push(id);
-    }
-}
-
 fn product(g: &mut Graph, all: &[Id]) -> Option<Id> {
     let mut it = all.iter();
     let mut acc = *it.next()?;
@@ -66,14 +57,14 @@ fn factor(g: &mut Graph, id: Id) -> Option<Id> {
     }
     let axes = axes.clone();
     let mut all = vec![];
-    factors(g, x, &mut all);
+    terms(g, BinOp::Mul, x, &mut all);
     for (i, &f) in all.iter().enumerate() {
         let (chain, leaf) = under_movement(g, f);
         if chain.is_empty() {
             continue;
         }
         let mut inner = vec![];
-        factors(g, leaf, &mut inner);
+        terms(g, BinOp::Mul, leaf, &mut inner);
         let Some(at) = inner.iter().position(|&u| constant_along_last(g, u).is_some()) else { continue };
         if inner.len() == 1 {
             continue;
