@@ -44,7 +44,7 @@ pub fn text(class: Class, compiled: &Compiled, level: u8) -> String {
     }
     if level >= 2 {
         for (kernel, body) in program.kernels.iter().zip(&compiled.bodies) {
-            let paths = body.paths.join(", ");
+            let paths = body.paths().join(", ");
             let _ = writeln!(out, "kernel {}: {paths}; {}", kernel.symbol, geometry(kernel.geometry));
         }
     }

@@ -86,7 +86,7 @@ fn blocks_of_threads_read_it_in_planes() {
             let c = c.unwrap_or_else(|e| panic!("{numerics:?} {plan:?}: {e}"));
             let planes = |b: &Buffer| matches!(&b.kind, BufferKind::Planes { name, .. } if name == "w");
             assert!(c.program.buffers.iter().any(planes), "{:?}", c.program.buffers);
-            let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths.iter().copied()).collect();
+            let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
             assert_eq!(paths.contains(&"integer dot"), numerics == Numerics::Int8, "{plan:?}: {paths:?}");
         }
     }
@@ -96,7 +96,7 @@ fn blocks_of_threads_read_it_in_planes() {
 fn int8_takes_the_packed_dot_product() {
     for plan in plans().into_iter().filter(|p| p.vector_bytes > 0) {
         let c = case().compile(&options(Numerics::Int8, plan.clone())).expect("a program");
-        let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths.iter().copied()).collect();
+        let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
         assert!(paths.contains(&"integer dot"), "{plan:?}: {paths:?}");
     }
 }

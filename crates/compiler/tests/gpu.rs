@@ -75,7 +75,7 @@ fn packed(c: &Compiled) -> Vec<&Body> {
         assert!(loads.iter().all(|&l| g.ty(l).bytes() > 1), "a byte is loaded by itself:\n{text}");
         let shuffles = nodes(c, body).iter().filter(|&&n| matches!(g.op(n), Op::LaneXor(_))).count();
         assert!(shuffles >= 2, "{shuffles} shuffles:\n{text}");
-        assert!(body.paths.contains(&"integer dot"), "{:?}", body.paths);
+        assert!(body.paths().contains(&"integer dot"), "{:?}", body.paths());
     }
     all
 }
@@ -173,7 +173,7 @@ fn norms() {
     case.output("y", &x.rms_norm(&norm, 1e-5));
     for numerics in [Numerics::Exact, Numerics::Int8] {
         let c = check(&case, numerics, 1e-11);
-        let body = c.bodies.iter().find(|b| b.paths.contains(&"lane reduction")).expect("a sum over lanes");
+        let body = c.bodies.iter().find(|b| b.paths().contains(&"lane reduction")).expect("a sum over lanes");
         let g = &c.graph;
         assert!(shares(&c, body), "{}", text(&c, body));
         let wide = |&n: &Id| *g.op(n) == Op::Load && g.ty(n).bytes() == 16;
@@ -217,7 +217,7 @@ fn latent_attention_by_online_softmax() {
         let folded = |b: &&Body| nodes(&c, b).iter().any(|&n| *g.op(n) == Op::Unary(ir::UnOp::Exp)) && shares(&c, b);
         let body = c.bodies.iter().find(folded).expect("one kernel for scores and values");
         let shuffles = nodes(&c, body).iter().any(|&n| matches!(g.op(n), Op::LaneXor(_)));
-        assert!(shuffles && body.paths.contains(&"lane reduction"), "{:?}\n{}", body.paths, text(&c, body));
+        assert!(shuffles && body.paths().contains(&"lane reduction"), "{:?}\n{}", body.paths(), text(&c, body));
         // A latent that was read is used for several heads.
         let folds = |&n: &Id| *g.op(n) == Op::Set && g.src(n).len() == 8 && g.ty(g.src(n)[0]).lanes == 1;
         let shared = |&n: &Id| {

@@ -93,7 +93,7 @@ fn every_block_format_is_multiplied_in_register_tiles() {
         for vector_bytes in [16, 32, 64] {
             let plan = Plan::of_vectors(vector_bytes);
             let c = case.check(&options(Numerics::Int8, plan), INT8).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let tiles = c.bodies.iter().filter(|b| b.paths.contains(&"integer tile")).count();
+            let tiles = c.bodies.iter().filter(|b| b.paths().contains(&"integer tile")).count();
             let want = if name.starts_with("experts") { 2 } else { 1 };
             assert_eq!(tiles, want, "{name} with vectors of {vector_bytes} bytes");
         }

@@ -178,7 +178,7 @@ fn every_matrix_of_codes_is_read_by_integer_dots() {
     for launch in c.program.stages.iter().flat_map(|s| &s.launches) {
         let matrices = ["q", "kv", "k_b", "v_b", "o", "up", "down", "up_shared", "down_shared"];
         let reads = |name: &str| launch.origin.split(' ').any(|read| read.split_once('.').is_some_and(|r| r.1 == name));
-        let paths = &c.bodies[launch.kernel].paths;
+        let paths = c.bodies[launch.kernel].paths();
         let count = matrices.iter().filter(|m| reads(m)).count();
         let dots = paths.iter().filter(|p| **p == "integer dot").count();
         assert!(dots >= count, "{}: {paths:?}", launch.origin);

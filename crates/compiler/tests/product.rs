@@ -33,7 +33,7 @@ fn case(format: &Format, tokens: usize, k: usize, heads: usize) -> Case {
 
 fn check(name: &str, case: &Case, vector_bytes: usize) {
     let c = case.check(&unit(vector_bytes), BF16).unwrap_or_else(|e| panic!("{name}, {vector_bytes} bytes: {e}"));
-    let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths.iter().copied()).collect();
+    let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
     assert!(paths.contains(&"block product"), "{name}, {vector_bytes} bytes: {paths:?}");
 }
 
@@ -63,5 +63,5 @@ fn it_can_be_left_out() {
     options.on_cpu(|cpu| cpu.plan.matrix_unit = true);
     options.without.push("product".into());
     let c = case(programs::format("Q4_0"), 5, 256, 1).compile(&options.for_many_tokens()).expect("a program");
-    assert!(c.bodies.iter().all(|b| !b.paths.contains(&"block product")));
+    assert!(c.bodies.iter().all(|b| !b.paths().contains(&"block product")));
 }

@@ -78,7 +78,7 @@ fn check(numerics: Numerics, most: f64, paths: &[&str]) {
         let options = Options { check: true, ..options };
         let c = case.check(&options, most).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
         if cuts != Cuts::Sized {
-            c.bodies.iter().flat_map(|b| &b.paths).for_each(|path| *items.borrow_mut().entry(path).or_default() += 1);
+            c.bodies.iter().flat_map(|b| b.paths()).for_each(|path| *items.borrow_mut().entry(path).or_default() += 1);
         }
         Ok(())
     });

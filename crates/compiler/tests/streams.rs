@@ -26,7 +26,7 @@ fn case(format: &Format, tokens: usize, most: i64, rows: i64, k: usize) -> Case 
 fn check(name: &str, case: &Case, vector_bytes: usize) -> String {
     let options = Options::cpu(Numerics::Int8, vector_bytes);
     let c = case.check(&options, INT8).unwrap_or_else(|e| panic!("{name}, {vector_bytes} bytes: {e}"));
-    assert!(c.bodies.iter().any(|b| b.paths.contains(&"integer tile")), "{name}, {vector_bytes} bytes");
+    assert!(c.bodies.iter().any(|b| b.paths().contains(&"integer tile")), "{name}, {vector_bytes} bytes");
     c.program.kernels.iter().map(|k| k.source.as_str()).collect()
 }
 

@@ -301,7 +301,7 @@ impl Batch {
     }
 }
 
-/// Runs steps of many sequences.
+/// Runs steps of many sequences. [`Steps`](crate::steps::Steps) is the same for one, which needs no pages.
 pub trait Batches {
     /// What a step can take.
     fn limits(&self) -> Limits;

@@ -4,7 +4,7 @@
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
 use crate::error::EngineError;
-use crate::sequence::{Event, Finish, Request, Sequence};
+use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
 use crate::steps::Steps;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -19,20 +19,15 @@ pub enum GenerateError {
     /// The sampler, for example when every logit is NaN.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
-    /// Nothing to continue.
-    #[error("the prompt is empty; a model needs at least one token to continue from")]
-    Empty,
-    /// A prompt that leaves no room for an answer.
-    #[error("the prompt has {tokens} tokens, the context holds {context}; raise it with -c, or shorten the prompt")]
-    TooLong {
-        /// Tokens of the prompt.
-        tokens: usize,
-        /// Positions of the cache.
-        context: usize,
-    },
+    /// The prompt.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
 }
 
-/// What was done, and how long the steps took; sampling and the caller are not in the times.
+/// What an engine did, and how long the steps took; sampling and the caller are not in the times.
+///
+/// It counts for whoever has the engine alone, perhaps over several replies. What one request took among others, with
+/// its time in the queue, is [`Spent`](crate::scheduler::Spent).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
     /// Tokens of the prompt that were computed.
@@ -176,16 +171,9 @@ impl Generator {
 /// Checks that there is something to continue, and room for it.
 ///
 /// # Errors
-/// A prompt that is empty or too long.
+/// As [`check_prompt`].
 pub fn check(engine: &dyn Steps, prompt: &[u32]) -> Result<(), GenerateError> {
-    let (tokens, context) = (prompt.len(), engine.context());
-    if tokens == 0 {
-        return Err(GenerateError::Empty);
-    }
-    if tokens > context {
-        return Err(GenerateError::TooLong { tokens, context });
-    }
-    Ok(())
+    Ok(check_prompt(prompt, engine.vocab(), engine.context())?)
 }
 
 impl Timing {
@@ -244,7 +232,7 @@ mod tests {
         let full = &mut Counting::new(100, 5, 4);
         let (out, finish) = run(full, &mut Generator::new(), &[20, 21, 22], None, 99);
         assert_eq!((out, finish.unwrap()), (vec![23, 24, 25], Finish::ContextFull));
-        assert!(matches!(run(full, generator, &[], None, 99).1, Err(GenerateError::Empty)));
+        assert!(matches!(run(full, generator, &[], None, 99).1, Err(GenerateError::Prompt(PromptError::Empty))));
         let long = run(full, generator, &[1; 6], None, 99).1.unwrap_err();
         assert!(long.to_string().contains("6 tokens, the context holds 5"), "{long}");
         assert_eq!(run(model, generator, &[1], Some(0), 99).1.unwrap(), Finish::Limit);

@@ -10,10 +10,10 @@ pub fn of(compiled: &Compiled) -> Vec<Vec<&'static str>> {
         if loads_bytes(&compiled.graph, body.root) {
             marks.push("byte loads");
         }
-        if body.paths.contains(&"scalar reduction") {
+        if body.paths().contains(&"scalar reduction") {
             marks.push("serial");
         }
-        if body.paths.iter().all(|path| path.starts_with("scalar")) {
+        if body.paths().iter().all(|path| path.starts_with("scalar")) {
             marks.push("generic");
         }
         marks

@@ -21,6 +21,45 @@ pub struct Request {
     pub ends: Arc<[u32]>,
 }
 
+/// Why a prompt cannot be continued.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// Nothing to continue.
+    #[error("the prompt is empty; a model needs at least one token to continue from")]
+    Empty,
+    /// A token that the vocabulary lacks.
+    #[error("the prompt has token {token}, the vocabulary has {vocab}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// A prompt that leaves no room for an answer.
+    #[error("the prompt has {tokens} tokens, the context holds {context}; raise it with -c, or shorten the prompt")]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Positions of a sequence.
+        context: usize,
+    },
+}
+
+/// Checks that there is something to continue, and room for it.
+///
+/// # Errors
+/// A prompt that is empty or too long, or has tokens that are none.
+pub fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), PromptError> {
+    let tokens = prompt.len();
+    if tokens == 0 {
+        return Err(PromptError::Empty);
+    }
+    if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
+        return Err(PromptError::Token { token, vocab });
+    }
+    if tokens > context { Err(PromptError::TooLong { tokens, context }) } else { Ok(()) }
+}
+
 /// What happens to a sequence, in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {

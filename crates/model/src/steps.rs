@@ -5,6 +5,10 @@ use crate::error::EngineError;
 use std::ops::Range;
 
 /// Runs steps of one sequence.
+///
+/// [`Batches`](crate::batch::Batches) is the same for many: there, who has which pages of the cache and which rows are
+/// wanted is part of a batch. A single text needs none of that, only where it goes on, so what reads one (generation,
+/// perplexity) asks for this, and its tests run on a model of thirty lines.
 pub trait Steps {
     /// Length of a row of logits.
     fn vocab(&self) -> usize;

@@ -110,10 +110,10 @@ fn kernels_of_youtu_are_as_they_were() {
 fn attention_multiplies_matrices() {
     for shape in ["glm-4.7-flash", "deepseek-v2-lite", "youtu-llm-2b", "llama-3.2-1b"] {
         let c = one_token(shape, 2);
-        let body = c.bodies.iter().find(|b| b.paths.contains(&"warp product")).unwrap_or_else(|| panic!("{shape}"));
-        let count = |path: &str| body.paths.iter().filter(|p| **p == path).count();
+        let body = c.bodies.iter().find(|b| b.paths().contains(&"warp product")).unwrap_or_else(|| panic!("{shape}"));
+        let count = |path: &str| body.paths().iter().filter(|p| **p == path).count();
         // Scores, with what takes elements of them, and weighted sums; the sums lie in registers from begin to end.
-        assert!(count("warp product") >= 3, "{shape}: {:?}", body.paths);
-        assert_eq!(count("fragments"), 2, "{shape}: {:?}", body.paths);
+        assert!(count("warp product") >= 3, "{shape}: {:?}", body.paths());
+        assert_eq!(count("fragments"), 2, "{shape}: {:?}", body.paths());
     }
 }

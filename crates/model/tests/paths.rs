@@ -167,7 +167,7 @@ fn of_the_cache(shape: &str, numerics: Numerics) -> Vec<Vec<&'static str>> {
         // What else asks for pages writes to them before.
         let pages = |launch: &&Launch| launch.origin.split(' ').any(|name| name == "page_table");
         let launch = launches.rfind(pages).expect("attention");
-        compiled.bodies[launch.kernel].paths.clone()
+        compiled.bodies[launch.kernel].paths()
     };
     [Class::One, Class::Few].map(paths).to_vec()
 }
@@ -192,8 +192,8 @@ fn prompts_over_a_cache_of_8_bits_take_no_scalar_sums() {
         let hollow = Hollow { cache: Some(CacheKind::Q8_0), numerics: Numerics::Int8, ..Hollow::new(shape, 1) };
         for class in [Class::Many, Class::Prompt] {
             let compiled = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64)).expect("a program");
-            let products = compiled.bodies.iter().filter(|body| body.paths.contains(&"integer tile")).count();
-            let scalar = compiled.bodies.iter().filter(|body| body.paths.contains(&"scalar reduction")).count();
+            let products = compiled.bodies.iter().filter(|body| body.paths().contains(&"integer tile")).count();
+            let scalar = compiled.bodies.iter().filter(|body| body.paths().contains(&"scalar reduction")).count();
             assert!(products > 3 && scalar == 0, "{shape} {class:?}: {scalar} kernels beside {products} of products");
         }
     }

@@ -76,7 +76,7 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
         }
     }
     let mut paths: Vec<String> = vec![];
-    for run in body.paths.chunk_by(|a, b| a == b) {
+    for run in body.paths().chunk_by(|a, b| a == b) {
         paths.push(if run.len() == 1 { run[0].into() } else { format!("{} {}", run.len(), run[0]) });
     }
     let join = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(" ");

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gguf::plain;
 use model::scheduler::{Failure, Rejected};
+use model::sequence::PromptError;
 use serde_json::{Map, Value, json};
 use text::chat::ChatError;
 use text::sampler::SamplerError;
@@ -151,11 +152,11 @@ impl IntoResponse for ApiError {
 impl From<Rejected> for ApiError {
     fn from(rejected: Rejected) -> ApiError {
         match rejected {
-            Rejected::TooLong { tokens, context } => ApiError::context(tokens, context),
+            Rejected::Prompt(PromptError::TooLong { tokens, context }) => ApiError::context(tokens, context),
             Rejected::Full(_) => ApiError::busy(rejected.to_string()),
             Rejected::ShuttingDown => ApiError::unavailable(rejected.to_string()),
             Rejected::Sampling(error) => error.into(),
-            Rejected::Empty | Rejected::Token { .. } => ApiError::invalid(rejected.to_string()),
+            Rejected::Prompt(error) => ApiError::invalid(error.to_string()),
         }
     }
 }
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!((full.status().as_u16(), full.headers()["retry-after"].to_str().unwrap()), (429, "1"));
         let own = ApiError::from(Failure::Engine("x".into())).into_response();
         assert_eq!((own.status().as_u16(), own.headers()["x-should-retry"].to_str().unwrap()), (500, "false"));
-        assert_eq!(ApiError::from(Rejected::Empty).status.as_u16(), 400);
+        assert_eq!(ApiError::from(Rejected::from(PromptError::Empty)).status.as_u16(), 400);
         assert_eq!(ApiError::from(Failure::ShuttingDown).status.as_u16(), 503);
     }
 }

@@ -23,18 +23,14 @@ use ir::{Graph, Id, Op};
 /// Tiles a nest. Every plan gives the same result up to the order of sums.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let mut t = Tiler::new(plan.clone(), nest, nest.stashes.clone());
-    let (mut paths, mut ways) = (vec![], vec![]);
-    let root = phases(g, nest, |g, item, out| {
-        let way = statements(&mut t, g, item, &mut paths, out);
-        paths.push(way.path);
-        ways.push(way);
-    });
+    let mut ways = vec![];
+    let root = phases(g, nest, |g, item, out| ways.push(statements(&mut t, g, item, out)));
     let root = block(g, root);
-    Body { root, stashes: t.into_stashes(), tasks: nest.tasks, paths, ways }
+    Body { root, stashes: t.into_stashes(), tasks: nest.tasks, ways }
 }
 
-/// The statements of an item, and the path that it took. What is made for it before goes to `paths`.
-fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, paths: &mut Vec<&'static str>, out: &mut Vec<Id>) -> Way {
+/// The statements of an item, and the path that it took.
+fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, out: &mut Vec<Id>) -> Way {
     let mut no_dot = None;
     let (path, stmts) = match *g.op(item.value) {
         Op::Reduce(op, _) => {
@@ -45,9 +41,8 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, paths: &mut Vec<&'stati
             } else if let Ok(s) = integer_dot(t, g, item).map_err(|why| no_dot = Some(why)) {
                 ("integer dot", s)
             } else if let Some((write, item)) = t.attempt(|t| hoisted_dequant::converted_once(t, g, item)) {
-                paths.push("vector map");
                 out.extend(write);
-                return statements(t, g, &item, paths, out);
+                return Way { before: Some("vector map"), ..statements(t, g, &item, out) };
             } else if let Some(s) = t.lanes_along_reduction(g, item, op) {
                 ("vector reduction", s)
             } else if let Some(s) = t.lanes_along_output(g, item, op) {
@@ -67,7 +62,7 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, paths: &mut Vec<&'stati
         }
     };
     out.extend(stmts);
-    Way { path, no_dot }
+    Way { no_dot, ..Way::by(path) }
 }
 
 fn integer_dot(t: &mut Tiler, g: &mut Graph, item: &Item) -> Result<Vec<Id>, &'static str> {

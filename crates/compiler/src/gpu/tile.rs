@@ -50,13 +50,13 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
         let forms: Vec<Form> = forms.by_ref().take(items.len()).collect();
         let elsewhere = read_outside(&t, g, nest, n);
         if let Some(stmts) = fold::in_registers(&mut t, g, &nest.phases[n], &elsewhere) {
-            ways.extend(items.iter().map(|_| Way { path: "fold in registers", no_dot: None }));
+            ways.extend(items.iter().map(|_| Way::by("fold in registers")));
             all.extend(stmts);
             continue;
         }
         t.target.staged = Staged::of(*serial);
         let (mut body, before) = (vec![], ways.len());
-        ways.resize(before + items.len(), Way { path: "", no_dot: None });
+        ways.resize(before + items.len(), Way::by(""));
         for i in weights_first(g, items) {
             body.extend(t.due(g, Some(&items[i])));
             let (path, stmts) = statements(&mut t, g, &items[i], forms[i], serial.is_none());
@@ -79,10 +79,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
     first.extend(t.only(g, nest.wanted, rest));
     let root = block(g, first);
     let ways: Vec<Way> = into.iter().map(|&n| ways[n]).collect();
-    let paths = ways.iter().map(|way| way.path).collect();
     let used = g.toposort(&[root]);
     let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
-    Some(Body { root, stashes, tasks: nest.tasks, paths, ways })
+    Some(Body { root, stashes, tasks: nest.tasks, ways })
 }
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange

@@ -12,13 +12,16 @@ pub struct Body {
     pub stashes: Vec<Id>,
     /// Number of tasks.
     pub tasks: Id,
-    /// How each item was computed, and what was made for it before.
-    pub paths: Vec<&'static str>,
-    /// The same, one for each item of the nest, in its order.
+    /// How each item of the nest was computed, in its order.
     pub ways: Vec<Way>,
 }
 
 impl Body {
+    /// The paths by which its items were computed, those of what was made for an item before it among them.
+    pub fn paths(&self) -> Vec<&'static str> {
+        self.ways.iter().flat_map(|way| way.before.into_iter().chain([way.path])).collect()
+    }
+
     /// Bytes of its scratch in a space, where each buffer begins at a multiple of `align`. Parts of a kernel take turns
     /// with theirs.
     pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
@@ -62,13 +65,7 @@ impl Body {
         let mut stashes: Vec<Id> = bodies.iter().flat_map(|body| body.stashes.clone()).collect();
         stashes.sort_unstable();
         stashes.dedup();
-        Body {
-            root,
-            stashes,
-            tasks,
-            paths: bodies.iter().flat_map(|body| body.paths.clone()).collect(),
-            ways: bodies.iter().flat_map(|body| body.ways.clone()).collect(),
-        }
+        Body { root, stashes, tasks, ways: bodies.iter().flat_map(|body| body.ways.clone()).collect() }
     }
 }
 
@@ -77,6 +74,15 @@ impl Body {
 pub struct Way {
     /// The path that it took.
     pub path: &'static str,
+    /// The path of what was made for it before.
+    pub before: Option<&'static str>,
     /// Why it is no integer dot, where that was tried.
     pub no_dot: Option<&'static str>,
+}
+
+impl Way {
+    /// By this path.
+    pub(crate) fn by(path: &'static str) -> Way {
+        Way { path, before: None, no_dot: None }
+    }
 }

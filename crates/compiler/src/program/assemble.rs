@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::error::CompileError;
-use crate::kernel::body::Body;
+use crate::kernel::body::{Body, Way};
 use crate::log::Log;
 use crate::lower::{Item, Lowered, Nest, lower};
 use crate::options::Options;
@@ -188,7 +188,7 @@ impl Assembly<'_> {
         let kernel = known.unwrap_or_else(|| {
             self.program.kernels.push(Kernel::of_source(symbol, source, 0));
             let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
-            self.bodies.push(Body { root, stashes: vec![], tasks, paths: vec!["custom"], ways: vec![] });
+            self.bodies.push(Body { root, stashes: vec![], tasks, ways: vec![Way::by("custom")] });
             self.nests.push(None);
             self.bodies.len() - 1
         });

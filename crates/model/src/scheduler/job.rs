@@ -2,7 +2,7 @@
 
 use crate::batch::Limits;
 use crate::pages::Lease;
-use crate::sequence::{Event, Finish, Request, Sequence};
+use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
 use crate::step::Output;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -66,7 +66,8 @@ pub trait Constraint: Send {
     fn accept(&mut self, token: u32) -> Result<(), String>;
 }
 
-/// What a request took.
+/// What a request took, by the clock: steps are shared with other requests, so there is no time of its own as there is
+/// in [`Timing`](crate::generate::Timing).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// Tokens of the prompt.
@@ -103,25 +104,9 @@ pub enum Failure {
 /// Why a request was not taken.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejected {
-    /// Nothing to continue.
-    #[error("the prompt is empty; a model needs at least one token to continue from")]
-    Empty,
-    /// A token that the vocabulary lacks.
-    #[error("the prompt has token {token}, the vocabulary has {vocab}")]
-    Token {
-        /// The token.
-        token: u32,
-        /// Size of the vocabulary.
-        vocab: usize,
-    },
-    /// A prompt that leaves no room for an answer.
-    #[error("the prompt has {tokens} tokens, the context holds {context}")]
-    TooLong {
-        /// Tokens of the prompt.
-        tokens: usize,
-        /// Positions of a sequence.
-        context: usize,
-    },
+    /// The prompt.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
     /// A setting of the sampler.
     #[error(transparent)]
     Sampling(#[from] SamplerError),
@@ -137,17 +122,8 @@ impl Job {
     /// Whether it can run at all.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Rejected> {
         let Request { prompt, sampling, .. } = &self.request;
-        let (tokens, context, vocab) = (prompt.len(), limits.context, limits.vocab);
-        if tokens == 0 {
-            return Err(Rejected::Empty);
-        }
-        if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
-            return Err(Rejected::Token { token, vocab });
-        }
-        if tokens > context {
-            return Err(Rejected::TooLong { tokens, context });
-        }
-        Ok(sampling.check(vocab)?)
+        check_prompt(prompt, limits.vocab, limits.context)?;
+        Ok(sampling.check(limits.vocab)?)
     }
 }
 

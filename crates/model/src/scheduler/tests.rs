@@ -4,7 +4,7 @@
 use super::*;
 use crate::cache::PAGE;
 use crate::error::EngineError;
-use crate::sequence::{Event, Request};
+use crate::sequence::{Event, PromptError, Request};
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
@@ -343,9 +343,12 @@ fn the_context_ends_a_text_with_a_word() {
     assert_eq!((ear.tokens().len(), ear.finish()), (11, Some(Finish::ContextFull)));
     let ear = Ear::default();
     let refused = bench.scheduler.submit(job(&prompt(1, 71), 1, &ear));
-    assert_eq!(refused, Err(Rejected::TooLong { tokens: 71, context: 70 }));
-    assert_eq!(bench.scheduler.submit(job(&[], 1, &ear)), Err(Rejected::Empty));
-    assert!(matches!(bench.scheduler.submit(job(&[97], 1, &ear)), Err(Rejected::Token { token: 97, .. })));
+    assert_eq!(refused, Err(PromptError::TooLong { tokens: 71, context: 70 }.into()));
+    assert_eq!(bench.scheduler.submit(job(&[], 1, &ear)), Err(PromptError::Empty.into()));
+    assert!(matches!(
+        bench.scheduler.submit(job(&[97], 1, &ear)),
+        Err(Rejected::Prompt(PromptError::Token { token: 97, .. }))
+    ));
 }
 
 #[test]
