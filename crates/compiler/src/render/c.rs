@@ -89,8 +89,6 @@ struct C<'s> {
 impl Language for C<'_> {
     const NAME: &'static str = "C";
     const EXTENT: &'static str = "n";
-    const STORES_TOGETHER: bool = true;
-    const HOLDS_EACH: bool = false;
 
     fn type_name(ty: Type) -> String {
         type_name(ty)

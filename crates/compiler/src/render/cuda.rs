@@ -121,8 +121,6 @@ struct Cuda;
 impl Language for Cuda {
     const NAME: &'static str = "CUDA";
     const EXTENT: &'static str = "e";
-    const STORES_TOGETHER: bool = false;
-    const HOLDS_EACH: bool = true;
 
     fn type_name(ty: Type) -> String {
         ctype(ty)
@@ -187,11 +185,6 @@ impl Language for Cuda {
             Op::Trigger => r.line("kl_trigger();"),
             _ => drop(r.unknown(g, id)),
         }
-    }
-
-    fn condition(r: &mut Renderer<'_, Cuda>, id: Id, value: String) -> String {
-        r.line(&format!("const bool c{} = {value};", id.0));
-        format!("c{}", id.0)
     }
 }
 

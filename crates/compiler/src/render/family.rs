@@ -25,12 +25,6 @@ pub(crate) trait Language: Sized {
     /// What the extent of a loop is called, before its number.
     const EXTENT: &'static str;
 
-    /// Whether stores that follow each other compute their values together.
-    const STORES_TOGETHER: bool;
-
-    /// Whether the values of a set are held one by one, each after what it is computed from, or all at its end.
-    const HOLDS_EACH: bool;
-
     /// The type of a register or of an element in memory.
     fn type_name(ty: Type) -> String;
 
@@ -54,11 +48,6 @@ pub(crate) trait Language: Sized {
 
     /// Writes a statement that not all languages have.
     fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id);
-
-    /// The condition of the statement `id`, once its value is known.
-    fn condition(_: &mut Renderer<'_, Self>, _id: Id, value: String) -> String {
-        value
-    }
 }
 
 /// The text of a function in the making.
@@ -168,7 +157,7 @@ impl<'a, L: Language> Renderer<'a, L> {
     pub(crate) fn statements(&mut self, g: &mut Graph, list: &[Id]) {
         let mut rest = list;
         while let Some((&first, others)) = rest.split_first() {
-            let run = if L::STORES_TOGETHER { independent_stores(g, rest) } else { 0 };
+            let run = independent_stores(g, rest);
             if run < 2 {
                 self.statement(g, first);
                 rest = others;
@@ -189,8 +178,7 @@ impl<'a, L: Language> Renderer<'a, L> {
             Op::Block => self.statements(g, &src),
             Op::Loop => self.counted(g, src[0], &src[1..]),
             Op::If => self.scope("", |r| {
-                let value = r.value(g, src[0]);
-                let condition = L::condition(r, id, value);
+                let condition = r.value(g, src[0]);
                 r.forget();
                 r.scope(&format!("if ({condition}) "), |r| r.statements(g, &src[1..]));
             }),
@@ -217,16 +205,9 @@ impl<'a, L: Language> Renderer<'a, L> {
 
     /// Computes all values before it writes any of them: the others may read it.
     fn set(&mut self, g: &mut Graph, pairs: &[Id]) {
-        let mut held = vec![];
-        for pair in pairs.chunks_exact(2) {
-            let value = self.value(g, pair[1]);
-            let ty = L::type_name(g.ty(pair[0]));
-            held.push((pair[0], if L::HOLDS_EACH { self.hold(&ty, &value) } else { value }));
-        }
-        if !L::HOLDS_EACH {
-            for (acc, value) in &mut held {
-                *value = self.hold(&L::type_name(g.ty(*acc)), value);
-            }
+        let mut held: Vec<(Id, String)> = pairs.chunks_exact(2).map(|p| (p[0], self.value(g, p[1]))).collect();
+        for (acc, value) in &mut held {
+            *value = self.hold(&L::type_name(g.ty(*acc)), value);
         }
         for (acc, value) in held {
             let Op::Acc(n) = *g.op(acc) else { panic!("set of no accumulator") };
