@@ -1,14 +1,12 @@
 //! Models by name: downloaded from a hub on this machine, listed, used, removed.
 
-#[path = "../../hub/tests/support/mod.rs"]
-mod local;
 mod support;
 
-use local::{Faults, LocalHub};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Run, finished, folder, text, tiny};
+use testkit::local_hub::{Faults, LocalHub};
 
 /// A hub, and the cache of one test.
 struct Place {

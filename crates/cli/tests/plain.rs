@@ -2,12 +2,9 @@
 
 #![cfg(unix)]
 
-#[path = "../../hub/tests/support/mod.rs"]
-mod local;
 mod support;
 
 use gguf::{Gguf, ValueBuf, Writer};
-use local::LocalHub;
 use rexpect::process::PtyProcess;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Run, command, finished, folder, text, tiny};
+use testkit::local_hub::LocalHub;
 
 /// What colours, titles, clears, turns and hides.
 const HOSTILE: &str = "\x1b[31mE\x1b]0;T\x07\u{9b}2J\u{202e}\u{2066}\u{2028}\u{85}\x7f\x08\r";

@@ -2,7 +2,7 @@
 
 use crate::driver::{Context, Event};
 use cudarc::driver::sys::{self, CUresult};
-use device::heap::{Block, Heap, Port, not_packed};
+use device::heap::{Block, Copied, Heap, HostBytes, Port, not_packed};
 use device::{Error, Result};
 use gguf::dequant::DequantError;
 use gguf::format::{Planes, Repack};
@@ -125,6 +125,12 @@ impl Pinned {
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
         Ok(Pinned { context: context.clone(), start: start.cast(), bytes })
     }
+}
+
+impl HostBytes for Pinned {
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
 
     fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: it is borrowed alone, and was initialised.
@@ -174,42 +180,6 @@ impl Block for Far {
     fn clear(&mut self, range: Range<usize>) -> Result<()> {
         assert!(range.end <= self.0.bytes, "{range:?} of {} bytes", self.0.bytes);
         self.0.clear(range)
-    }
-}
-
-/// An output: on the card, and a copy of what was fetched.
-struct Output {
-    far: Far,
-    copy: Pinned,
-}
-
-impl Block for Output {
-    fn address(&self) -> *mut u8 {
-        self.far.address()
-    }
-
-    fn bytes(&self) -> usize {
-        self.far.bytes()
-    }
-
-    fn host(&self) -> Option<*mut u8> {
-        Some(self.copy.start)
-    }
-
-    fn fetch(&mut self, bytes: usize) -> Result<()> {
-        self.far.0.bring(0, self.copy.start, bytes)
-    }
-
-    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        self.far.write(at, bytes)
-    }
-
-    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
-        self.far.read(at, to)
-    }
-
-    fn clear(&mut self, range: Range<usize>) -> Result<()> {
-        self.far.clear(range)
     }
 }
 
@@ -347,7 +317,7 @@ impl Heap for CardHeap {
     fn port(&self, way: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
         if way == Port::Output {
             let far = Far(Allocation::new(&self.context, bytes, purpose)?);
-            return Ok(Box::new(Output { far, copy: Pinned::new(&self.context, bytes, purpose)? }));
+            return Ok(Box::new(Copied { far, copy: Pinned::new(&self.context, bytes, purpose)? }));
         }
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let room = |(of, used): &(Arc<Inputs>, usize)| of.far.bytes >= used + bytes;

@@ -84,6 +84,63 @@ pub trait Block: Send + Sync {
     fn clear(&mut self, range: Range<usize>) -> Result<()>;
 }
 
+/// Bytes of the host that a port is copied to.
+pub trait HostBytes: Send + Sync {
+    /// Where they lie; they do not move.
+    fn start(&self) -> *mut u8;
+
+    /// All of them.
+    fn as_mut_slice(&mut self) -> &mut [u8];
+}
+
+/// A port of a device: a block that the host does not reach, and a copy of it that it does.
+pub struct Copied<B, C> {
+    /// The block.
+    pub far: B,
+    /// Room for all of it.
+    pub copy: C,
+}
+
+impl<B: Block, C: HostBytes> Block for Copied<B, C> {
+    fn address(&self) -> *mut u8 {
+        self.far.address()
+    }
+
+    fn bytes(&self) -> usize {
+        self.far.bytes()
+    }
+
+    fn host(&self) -> Option<*mut u8> {
+        Some(self.copy.start())
+    }
+
+    fn fetch(&mut self, bytes: usize) -> Result<()> {
+        self.far.read(0, &mut self.copy.as_mut_slice()[..bytes])
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.far.write(at, bytes)
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
+        self.far.read(at, to)
+    }
+
+    fn clear(&mut self, range: Range<usize>) -> Result<()> {
+        self.far.clear(range)
+    }
+}
+
+impl HostBytes for Region {
+    fn start(&self) -> *mut u8 {
+        Region::start(self)
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        Region::as_mut_slice(self)
+    }
+}
+
 /// Rows in planes are not whole.
 pub fn not_packed(weight: &str, problem: DequantError) -> Error {
     Error::Repack { weight: weight.into(), problem }
@@ -169,11 +226,11 @@ impl Heap for Apart {
     }
 
     fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
-        Ok(Box::new(BlockApart { far: Region::new(bytes, purpose)?, near: None }))
+        Ok(Box::new(Unreached(Region::new(bytes, purpose)?)))
     }
 
     fn port(&self, _: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
-        Ok(Box::new(BlockApart { far: Region::new(bytes, purpose)?, near: Some(Region::new(bytes, purpose)?) }))
+        Ok(Box::new(Copied { far: Unreached(Region::new(bytes, purpose)?), copy: Region::new(bytes, purpose)? }))
     }
 
     fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
@@ -182,45 +239,39 @@ impl Heap for Apart {
         }
         let mut far = Region::new(source.len(), &format!("weight {name}"))?;
         far.as_mut_slice().copy_from_slice(source);
-        Ok(Some(Box::new(BlockApart { far, near: None })))
+        Ok(Some(Box::new(Unreached(far))))
     }
 }
 
-/// Bytes, and the host's copy if it is a port.
-struct BlockApart {
-    far: Region,
-    near: Option<Region>,
-}
+/// Bytes that the host does not reach.
+struct Unreached(Region);
 
-impl Block for BlockApart {
+impl Block for Unreached {
     fn address(&self) -> *mut u8 {
-        self.far.start()
+        self.0.start()
     }
 
     fn bytes(&self) -> usize {
-        self.far.bytes()
+        self.0.bytes()
     }
 
     fn host(&self) -> Option<*mut u8> {
-        self.near.as_ref().map(Region::start)
+        None
     }
 
-    fn fetch(&mut self, bytes: usize) -> Result<()> {
-        if let Some(near) = &mut self.near {
-            near.as_mut_slice()[..bytes].copy_from_slice(&self.far.as_slice()[..bytes]);
-        }
+    fn fetch(&mut self, _: usize) -> Result<()> {
         Ok(())
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        self.far.write(at, bytes)
+        self.0.write(at, bytes)
     }
 
     fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
-        self.far.read(at, to)
+        self.0.read(at, to)
     }
 
     fn clear(&mut self, range: Range<usize>) -> Result<()> {
-        self.far.clear(range)
+        self.0.clear(range)
     }
 }

@@ -1,46 +1,13 @@
-//! The interpreter as a device: programs of the compiler beside the cpu and
-//! against what their operations mean, and what it refuses.
+//! The interpreter as a device: what it refuses, and what it does to values that nobody has written.
 
-use crate::run;
 use crate::support::{Builder, Folder, cpu};
 use compiler::program::{BufferKind, Count, Kernel, Program};
 use compiler::{Machine, Numerics, Options, Tensor, dims};
 use device::{Clock, Device, Error, Interpreter, Memory};
 use ir::{Axis, DType, Graph, Id, Op, Space};
 use std::sync::Arc;
-use testkit::cases::programs::{self, format, input, weights};
+use testkit::cases::programs::{format, input, weights};
 use testkit::cases::{Case, Random};
-
-/// NMSE of another order of sums.
-const EXACT: f64 = 1e-11;
-
-/// NMSE of activations of 8 bits.
-const INT8: f64 = 1e-3;
-
-fn check(device: &dyn Device, name: &str, case: &Case, options: &Options, most: f64) {
-    let compiled = case.compile(options).expect("a program");
-    run::check(device, case, &compiled, most).unwrap_or_else(|e| panic!("{name} on {}: {e}", device.name()));
-}
-
-#[test]
-fn programs_for_cpus_and_gpus_mean_what_their_operations_do() {
-    for (name, case) in programs::all() {
-        for (numerics, most) in [(Numerics::Exact, EXACT), (Numerics::Int8, INT8)] {
-            for options in [Options::cpu(numerics, 32), Options::gpu(numerics)] {
-                check(&Interpreter::default(), &name, &case, &options, most);
-            }
-        }
-    }
-}
-
-#[test]
-fn the_cpu_agrees() {
-    let folder = Folder::new();
-    let cpu = cpu(&folder, 2);
-    for (name, case) in programs::all().into_iter().filter(|(name, _)| !name.starts_with("a product")) {
-        check(&cpu, &name, &case, &Options::cpu(Numerics::Exact, 0), EXACT);
-    }
-}
 
 /// A product with a matrix of 8 rows.
 fn product(options: &Options) -> (Case, Arc<Program>) {

@@ -4,6 +4,7 @@
 mod run;
 mod support;
 
+mod every_device;
 mod examples;
 mod functions;
 mod graphs;

@@ -3,11 +3,8 @@
 //! `local_hub FOLDER [CUT]` prints its address and serves until it is stopped. With CUT, each body of a large file breaks
 //! off after so many bytes, three times in all.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::path::Path;
-use support::{Faults, LocalHub};
+use testkit::local_hub::{Faults, LocalHub};
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -1,15 +1,13 @@
 //! Downloads from a hub on this machine that misbehaves: what ends under a final name is right to the last bit, and
 //! everything else is one clear error.
 
-mod support;
-
 use hub::settings::{Patience, Token};
 use hub::{Error, Event, Hub, Settings, Silent, Watch};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{Faults, LocalHub, Seen};
+use testkit::local_hub::{Faults, LocalHub, Seen};
 
 /// A folder of a test, removed at its end.
 struct Folder(PathBuf);
@@ -114,7 +112,7 @@ fn the_layout_of_the_cache() {
     let tiny = hub.pull("user/model-GGUF:f32").expect("downloaded").path;
     assert_eq!(std::fs::read(&tiny).expect("the model"), b"few bytes");
     let link = std::fs::read_link(&tiny).expect("a link");
-    assert_eq!(link, Path::new("../../../blobs").join(support::git(b"few bytes")));
+    assert_eq!(link, Path::new("../../../blobs").join(testkit::local_hub::git(b"few bytes")));
 
     local.seen();
     assert_eq!(hub.locate("user/model-GGUF:Q4_K_M").expect("here"), Some(pulled.path.clone()));

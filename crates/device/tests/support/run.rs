@@ -2,15 +2,15 @@
 
 use compiler::Compiled;
 use compiler::program::BufferKind;
-use device::{Device, Memory, Result};
+use device::{Device, Result};
 use ir::DType;
 use std::sync::Arc;
 use testkit::cases::{Case, nmse};
 
 /// A step of a case on a device: the values of its outputs and states.
-fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {
+pub fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<f32>>> {
     let program = Arc::new(compiled.program.clone());
-    let mut memory = Memory::new();
+    let mut memory = device.memory();
     for buffer in &program.buffers {
         if let BufferKind::Weight(name) | BufferKind::Planes { name, .. } = &buffer.kind {
             memory.copy_weight(name.as_str(), &case.data[name])?;
@@ -18,12 +18,14 @@ fn run(device: &dyn Device, case: &Case, compiled: &Compiled) -> Result<Vec<Vec<
     }
     let mut step = device.load(program.clone(), &mut memory)?;
     for buffer in &program.buffers {
-        let (name, bytes) = match &buffer.kind {
-            BufferKind::Input(name) => (name, memory.input_mut::<u8>(name)?),
-            BufferKind::State(name) => (name, memory.state_mut::<u8>(name)?),
-            _ => continue,
-        };
-        bytes[..case.data[name].len()].copy_from_slice(&case.data[name]);
+        match &buffer.kind {
+            BufferKind::Input(name) => {
+                let data = &case.data[name];
+                memory.input_mut::<u8>(name)?[..data.len()].copy_from_slice(data);
+            }
+            BufferKind::State(name) => memory.write_state(name, 0, &case.data[name])?,
+            _ => {}
+        }
     }
     let value = |name: &str| case.vars.iter().find(|var| var.0 == name).map_or(1, |var| var.1);
     let vars: Vec<i64> = program.vars.iter().map(|var| value(&var.name)).collect();

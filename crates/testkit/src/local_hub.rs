@@ -1,7 +1,5 @@
 //! A hub on this machine, with a second server for the bytes of large files, which can be told to misbehave.
 
-#![allow(dead_code)]
-
 use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
