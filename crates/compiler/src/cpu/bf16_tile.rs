@@ -6,6 +6,10 @@
 //! panel of the inner dimension is added, and are then turned into rows of the result.
 //!
 //! Against integer dots of eight-bit codes this rounds less: a bf16 number has eight bits as well, and its own exponent.
+//!
+//! One or two tokens (the head of a prompt has one) take the vector reduction: the choice is an `If` in the kernel. A matrix
+//! whose rows or elements do not come in thirty-twos takes it too. Weights are the unit's left side, so that they are unpacked
+//! in the order in which they lie.
 
 use crate::cpu::panels::BLOCK;
 use crate::cpu::vectors::Tiler;

@@ -8,6 +8,11 @@
 //! groups then keeps the sums of all these rows and tokens in registers, and
 //! knows nothing of the format. Long sums are cut into panels, so that the values
 //! of all tokens of a task and the codes of a block of rows stay in a near cache.
+//!
+//! Both changes of order are exchanges of bits between lanes and vectors ([`crate::kernel::transpose`]). A vector of codes serves
+//! all tokens before the next one is loaded; a group of 32 costs eight dots, a conversion, a product and a multiply-add. Sums
+//! longer than 2048 elements are cut, so that the values of 128 tokens stay in the second cache. Tokens past the last one
+//! repeat it: nothing is padded in memory, and there is no other path for the rest.
 
 use crate::cpu::dot::integer_dot;
 use crate::cpu::dot::packed_dots::Dots;

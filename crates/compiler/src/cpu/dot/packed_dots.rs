@@ -1,4 +1,10 @@
 //! Integer dots in the lanes of vectors, and how several of them come to one.
+//!
+//! Where a machine adds products of bytes by twos, in 16 bits, bounds of the index algebra say how large a code can be: eight
+//! vectors of codes of 4 bits fit into 16 bits, four of 5 bits, two of 6, and only then a second instruction widens the sums.
+//! Codes of 8 bits take the dot of four, where such a processor multiplies the top bit apart, since a pair of products may leave
+//! 16 bits. While sums fit, neighbouring lanes of two vectors are added into one: four groups of codes of 4 or 5 bits, or two
+//! of 6, are widened, converted and scaled as one vector.
 
 use crate::cpu::vectors::Tiler;
 use crate::kernel::expression::zero;

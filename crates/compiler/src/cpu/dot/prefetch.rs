@@ -1,4 +1,9 @@
 //! Asking for weights ahead of their use.
+//!
+//! Weights stream past once, so every line is asked for twice: 9216 bytes ahead into the second cache, which takes many
+//! requests at a time, and 2304 bytes ahead into the first, which takes few. The lines of a pass are those from the first
+//! to the last byte that any of its loads touches. With one in nine left out, a kernel of Q4_K that asks for the second
+//! cache alone reads 18 instead of 29 GB/s.
 
 use ir::index::Linear;
 use ir::{DType, Graph, Id, Op};

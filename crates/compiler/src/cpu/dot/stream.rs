@@ -1,4 +1,11 @@
 //! Few tokens beside each other, with rows as they come from memory.
+//!
+//! Up to eight tokens do not pay for rows that are laid out. One, two, four or eight of them side by side, as far as there can
+//! be so few, share what is unpacked of a row in registers, and the loop over tokens is inside of the one over blocks. Their
+//! codes stay in the nearest cache: sums whose values would not, 16 KiB for all of them, are cut into panels. The number of
+//! tokens may be data, as it is for the tiles of an expert, so a kernel can hold this form beside the integer tile. A product
+//! of fewer groups than a vector has lanes is laid out from three tokens on, since a sum across lanes for each row and token
+//! would cost more than it.
 
 use crate::cpu::vectors::Tiler;
 use crate::kernel::expression::or_last;
