@@ -7,6 +7,7 @@ use crate::program::report::params;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
 use crate::schedule::cuts::{before_fold, widest_unit};
+use crate::schedule::limits::limits;
 use ir::{Graph, Id, PRODUCT, index};
 
 /// Who decides how many steps of each axis a task takes, and how loops lie in each other.
@@ -48,7 +49,7 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
     let units: Vec<i64> = (0..gr.axes.len()).map(|a| widest_unit(s, group, a)).collect();
     let mut steps = vec![1; gr.axes.len()];
     // Each step of what counts the steps of another axis has a task of its own.
-    let limits = lower::limits(g, s, group);
+    let limits = limits(g, s, group);
     let counted: Vec<usize> = limits
         .values()
         .flat_map(|l| l.lead.clone())

@@ -1,8 +1,8 @@
 //! The elements that a task has of a member: loops over them, and where they lie in its scratch.
 
 use super::Lowering;
-use super::limits::Limit;
 use crate::schedule::axes::Along;
+use crate::schedule::limits::Limit;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, index};
 
 impl Lowering<'_> {

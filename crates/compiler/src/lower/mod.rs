@@ -10,6 +10,7 @@
 
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
+use crate::schedule::limits::{Limit, limits};
 use ir::{Axis, BinOp, Graph, Id, Op, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,7 +18,6 @@ mod cut;
 mod elements;
 mod fold;
 mod items;
-mod limits;
 mod nest;
 mod phases;
 mod unpack;
@@ -26,7 +26,7 @@ mod wanted;
 
 pub use cut::Cut;
 pub(crate) use cut::chance;
-pub(crate) use limits::{Limit, limits};
+
 pub use nest::{Item, Nest, Phase, identity};
 
 /// A nest and the tensors that its buffer slots stand for.

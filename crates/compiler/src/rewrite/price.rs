@@ -5,7 +5,7 @@
 //! which it is data how much is wanted, as much counts as its readers gather. These are prices for telling alternatives
 //! apart, not times: how a kernel is tiled is not known yet.
 
-use crate::lower::limits;
+use crate::schedule::limits::limits;
 use crate::schedule::roles::{base, is_view, volume};
 use crate::schedule::{Profile, Schedule};
 use ir::{DType, Graph, Id, Op, UnOp, walk};

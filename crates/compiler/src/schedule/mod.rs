@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 mod absorb;
 pub mod axes;
 pub(crate) mod cuts;
+pub(crate) mod limits;
 mod notes;
 mod prices;
 pub mod roles;

@@ -1,7 +1,7 @@
 //! How much of an axis a task really has: extents that are data.
 
-use crate::schedule::Schedule;
-use crate::schedule::axes::{Along, backward};
+use super::Schedule;
+use super::axes::{Along, backward};
 use ir::{Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
 
