@@ -1,6 +1,7 @@
 //! `bench`: prompt and decoding speed, with the tests and columns of llama-bench.
 //!
-//! Only steps are timed: no tokenizer, no sampler. Tokens are random, from a fixed seed. Depth is filled once a test;
+//! Only steps are timed: no tokenizer, no sampler but that of a device which chooses tokens itself. Tokens are random, from a
+//! fixed seed. Depth is filled once a test;
 //! each repetition overwrites what the one before wrote behind it.
 
 mod batched;
@@ -22,10 +23,13 @@ use crate::tune::TuneFlag;
 use model::engine::Engine;
 use model::random::Random;
 use model::step::Class;
+use model::steps::{Arriving, Steps};
 use report::{Format, Report, Row};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
+use text::sampler::Draw;
 
 /// What to measure.
 #[derive(clap::Args, Debug)]
@@ -269,13 +273,24 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Computes `n` tokens one by one.
+    /// Computes `n` tokens one by one; where the device chooses tokens itself, those that follow from a random one.
     fn decode(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
+        let engine = &mut self.opened.engine;
+        let ahead = engine.ahead();
+        let mut flight = VecDeque::new();
         for at in 0..n {
             self.watch.check()?;
-            let token = [self.random.token(self.opened.engine.config())];
-            self.opened.engine.step(&token, start + at, 0..1)?;
+            let token = self.random.token(engine.config());
+            if ahead == 0 {
+                engine.step(&[token], start + at, 0..1)?;
+                continue;
+            }
+            flight.push_back(engine.send_token((at == 0).then_some(token), start + at, Draw::GREEDY)?);
+            if flight.len() > ahead {
+                flight.pop_front().map(Arriving::token).transpose()?;
+            }
         }
+        flight.into_iter().try_for_each(|last| last.token().map(drop))?;
         Ok(())
     }
 

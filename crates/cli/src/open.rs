@@ -186,7 +186,7 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
     };
     let nvrtc = flags.nvrtc.clone();
     let compiling = Compiling { nvrtc, progress, stop: stop_compiling, ..Compiling::default() };
-    let cuda = CudaConfig { ordinal: 0, cache, compiling, sending };
+    let cuda = CudaConfig { ordinal: 0, cache, compiling, sending, ahead: flags.ahead.into() };
     Ok(devices::Config { choice: flags.device, cpu, cuda })
 }
 

@@ -21,9 +21,13 @@ use device::store::blobs::Blobs;
 use device::{CacheConfig, Device, Executable, Memory, Result, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;
-use replay::{Replay, Sending};
+use replay::{Replay, SENT, Sending};
 use std::sync::Arc;
 use std::thread;
+
+/// Steps that are sent before the result of one is known, if nothing else is said: the card has the next step while the
+/// host looks at a token. More of them only are for nothing when a text ends.
+pub const AHEAD: usize = 1;
 
 /// How to use a card.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct CudaConfig {
     pub compiling: Compiling,
     /// How steps are sent to the card.
     pub sending: Sending,
+    /// Steps that are sent before the result of one is known.
+    pub ahead: usize,
 }
 
 impl CudaConfig {
@@ -46,6 +52,7 @@ impl CudaConfig {
             cache: CacheConfig::from_environment(),
             compiling: Compiling::default(),
             sending: Sending::default(),
+            ahead: AHEAD,
         }
     }
 }
@@ -64,6 +71,7 @@ pub struct Cuda {
     heap: Arc<CardHeap>,
     cubins: Cubins,
     sending: Sending,
+    ahead: usize,
 }
 
 impl Cuda {
@@ -92,7 +100,7 @@ impl Cuda {
         let driver = Some(context.card.driver.version);
         let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
-        Ok(Cuda { context, heap, cubins, sending: config.sending })
+        Ok(Cuda { context, heap, cubins, sending: config.sending, ahead: config.ahead })
     }
 
     /// The card.
@@ -138,6 +146,10 @@ impl Device for Cuda {
 
     fn memory(&self) -> Memory {
         Memory::on(self.heap.clone())
+    }
+
+    fn steps_ahead(&self) -> usize {
+        self.ahead.min(SENT - 1)
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {

@@ -2,7 +2,7 @@
 
 use crate::driver::{Context, Event};
 use cudarc::driver::sys::{self, CUresult};
-use device::heap::{Block, Copied, Heap, HostBytes, Port, not_packed};
+use device::heap::{Block, Copied, Heap, HostBytes, Port, Requested, not_packed};
 use device::{Error, Result};
 use gguf::dequant::DequantError;
 use gguf::format::{Planes, Repack};
@@ -81,12 +81,17 @@ impl Allocation {
 
     /// Brings bytes, and waits for them.
     fn bring(&self, at: usize, to: *mut u8, bytes: usize) -> Result<()> {
+        self.begin_to_bring(at, to, bytes)?;
+        self.context.wait()
+    }
+
+    /// Brings bytes after whatever was sent to the card before.
+    fn begin_to_bring(&self, at: usize, to: *mut u8, bytes: usize) -> Result<()> {
         assert!(at + bytes <= self.bytes, "{at} + {bytes} of {} bytes", self.bytes);
         self.context.call("cuMemcpyDtoHAsync", |stream| {
             // SAFETY: the source is within the allocation, and the caller has room for so many bytes.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), self.start + at as u64, bytes, stream) }
-        })?;
-        self.context.wait()
+        })
     }
 }
 
@@ -149,15 +154,25 @@ impl Drop for Pinned {
 }
 
 /// Bytes that the host does not reach.
-struct Far(Allocation);
+struct Far {
+    all: Allocation,
+    /// Memory of requests that nobody waits for any more.
+    idle: Arc<Mutex<Vec<Stage>>>,
+}
+
+impl Far {
+    fn new(all: Allocation) -> Far {
+        Far { all, idle: Arc::default() }
+    }
+}
 
 impl Block for Far {
     fn address(&self) -> *mut u8 {
-        self.0.start as *mut u8
+        self.all.start as *mut u8
     }
 
     fn bytes(&self) -> usize {
-        self.0.bytes
+        self.all.bytes
     }
 
     fn host(&self) -> Option<*mut u8> {
@@ -168,18 +183,52 @@ impl Block for Far {
         Ok(())
     }
 
+    fn request(&mut self, bytes: usize) -> Result<Box<dyn Requested>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let stage = match idle {
+            Some(stage) => stage,
+            None => Stage::new(&self.all.context, self.all.bytes, "an output")?,
+        };
+        self.all.begin_to_bring(0, stage.buffer.start, bytes)?;
+        stage.taken.record()?;
+        Ok(Box::new(Letter { stage: Some(stage), bytes, idle: self.idle.clone() }))
+    }
+
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        self.0.send(at, bytes)?;
-        self.0.context.wait()
+        self.all.send(at, bytes)?;
+        self.all.context.wait()
     }
 
     fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
-        self.0.bring(at, to.as_mut_ptr(), to.len())
+        self.all.bring(at, to.as_mut_ptr(), to.len())
     }
 
     fn clear(&mut self, range: Range<usize>) -> Result<()> {
-        assert!(range.end <= self.0.bytes, "{range:?} of {} bytes", self.0.bytes);
-        self.0.clear(range)
+        assert!(range.end <= self.all.bytes, "{range:?} of {} bytes", self.all.bytes);
+        self.all.clear(range)
+    }
+}
+
+/// What was asked for of a block.
+struct Letter {
+    stage: Option<Stage>,
+    bytes: usize,
+    idle: Arc<Mutex<Vec<Stage>>>,
+}
+
+impl Requested for Letter {
+    fn wait(mut self: Box<Self>) -> Result<Vec<u8>> {
+        let bytes = self.bytes;
+        let stage = self.stage.as_mut().expect("given back when this is dropped");
+        stage.taken.wait()?;
+        Ok(stage.buffer.as_mut_slice()[..bytes].to_vec())
+    }
+}
+
+impl Drop for Letter {
+    fn drop(&mut self) {
+        // Whatever still comes is overwritten by what is asked for next, in the order of the stream.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.stage.take());
     }
 }
 
@@ -232,22 +281,40 @@ impl Block for Input {
     }
 }
 
-/// Sends what the host has written to inputs, with as few copies as they lie in pieces of memory.
-pub fn send_inputs(context: &Context, blocks: &[(u64, *mut u8, usize)]) -> Result<()> {
+/// Sends what the host has written to inputs, with as few copies as they lie in pieces of memory. When this returns, they
+/// may be written again: `stage` holds a copy until the card has taken it.
+pub fn send_inputs(context: &Context, blocks: &[(u64, *mut u8, usize)], stage: &mut Stage) -> Result<()> {
+    // An event that was never recorded has passed.
+    stage.taken.wait()?;
+    let mut rest = stage.buffer.as_mut_slice();
     for &(address, host, bytes) in blocks {
+        let (part, after) = std::mem::take(&mut rest).split_at_mut(bytes);
+        // SAFETY: these are inputs of a memory that is lent to the step.
+        part.copy_from_slice(unsafe { std::slice::from_raw_parts(host, bytes) });
         context.call("cuMemcpyHtoDAsync", |stream| {
-            // SAFETY: the ranges are those of inputs of a memory that is lent to the step.
-            unsafe { sys::cuMemcpyHtoDAsync_v2(address, host.cast(), bytes, stream) }
+            // SAFETY: the target is an input of that memory, and the copy stays until it was taken.
+            unsafe { sys::cuMemcpyHtoDAsync_v2(address, part.as_ptr().cast(), bytes, stream) }
         })?;
+        rest = after;
     }
-    Ok(())
+    stage.taken.record()
 }
 
-/// Bytes on their way to the card.
-struct Stage {
+/// Bytes on their way to the card, or from it.
+pub struct Stage {
     buffer: Pinned,
-    /// When the card has taken what was in it.
+    /// When they have been copied.
     taken: Event,
+}
+
+impl Stage {
+    /// Room for so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], and of the driver.
+    pub fn new(context: &Arc<Context>, bytes: usize, purpose: &str) -> Result<Stage> {
+        Ok(Stage { buffer: Pinned::new(context, bytes, purpose)?, taken: context.event()? })
+    }
 }
 
 /// Makes blocks on a card.
@@ -274,8 +341,7 @@ impl CardHeap {
             stages.clear();
         }
         while stages.len() < 2 {
-            let buffer = Pinned::new(&self.context, piece.max(STAGE), "sending weights to the card")?;
-            stages.push(Stage { buffer, taken: self.context.event()? });
+            stages.push(Stage::new(&self.context, piece.max(STAGE), "sending weights to the card")?);
         }
         for (start, which) in (0..to.bytes).step_by(piece).zip([0, 1].into_iter().cycle()) {
             let (range, stage) = (start..(start + piece).min(to.bytes), &mut stages[which]);
@@ -311,12 +377,12 @@ impl Heap for CardHeap {
     }
 
     fn allocate(&self, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
-        Ok(Box::new(Far(Allocation::new(&self.context, bytes, purpose)?)))
+        Ok(Box::new(Far::new(Allocation::new(&self.context, bytes, purpose)?)))
     }
 
     fn port(&self, way: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>> {
         if way == Port::Output {
-            let far = Far(Allocation::new(&self.context, bytes, purpose)?);
+            let far = Far::new(Allocation::new(&self.context, bytes, purpose)?);
             return Ok(Box::new(Copied { far, copy: Pinned::new(&self.context, bytes, purpose)? }));
         }
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -342,7 +408,7 @@ impl Heap for CardHeap {
                     part.copy_from_slice(&source[from..from + part.len()]);
                 });
             })?;
-            return Ok(Some(Box::new(Far(to))));
+            return Ok(Some(Box::new(Far::new(to))));
         };
         let (from_row, to_row) = planes.row_bytes();
         let Some(packed) = planes.packed_bytes(source.len()) else {
@@ -357,6 +423,6 @@ impl Heap for CardHeap {
                 repack.run(&source[row * from_row..][..part.len() / to_row * from_row], part);
             });
         })?;
-        Ok(Some(Box::new(Far(to))))
+        Ok(Some(Box::new(Far::new(to))))
     }
 }

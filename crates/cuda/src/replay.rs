@@ -8,15 +8,15 @@
 //! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
 //! every other, so whatever came earlier is over too.
 
-use crate::driver::{Context, Event, Shape, pointers};
+use crate::driver::{Context, Shape, pointers};
 use crate::kernels::Loaded;
-use crate::memory::send_inputs;
+use crate::memory::{Stage, send_inputs};
 use compiler::program::{BufferKind, Count, Kernel, Launch, Program};
 use cudarc::driver::sys;
 use device::{
     Clock, CompileReport, Error, Executable, LaunchTime, Memory, Place, Profile, Result, StageTime, validate,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +26,9 @@ const MOST_STEPS: usize = 64;
 /// Stages of the first graphs of a step, each three times the one before, as launching a kernel takes a part of its time; the
 /// last one has the rest.
 const PIECES: [usize; 4] = [8, 24, 72, 216];
+
+/// Steps at most whose inputs the card has not taken yet; another waits for the first of them.
+pub const SENT: usize = 5;
 
 /// How a step is sent to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,10 +56,10 @@ pub struct Replay {
     /// Of each buffer.
     addresses: Vec<u64>,
     inputs: Vec<(u64, *mut u8, usize)>,
+    /// Copies of the inputs of the last steps, until the card has taken them.
+    sent: VecDeque<Stage>,
     /// The graphs of a step by the values of its variables.
     steps: HashMap<Vec<i64>, Vec<Graph>>,
-    /// When the inputs of a step have been taken.
-    taken: Event,
 }
 
 // SAFETY: the pointers lead to inputs of the memory that a step borrows.
@@ -97,7 +100,7 @@ impl Replay {
         memory: u64,
         sending: Sending,
     ) -> Result<Replay> {
-        let (addresses, inputs, steps, taken) = (vec![], vec![], HashMap::new(), context.event()?);
+        let (addresses, inputs, sent, steps) = (vec![], vec![], VecDeque::new(), HashMap::new());
         Ok(Replay {
             context,
             program,
@@ -108,8 +111,8 @@ impl Replay {
             bound_at: None,
             addresses,
             inputs,
+            sent,
             steps,
-            taken,
         })
     }
 
@@ -124,10 +127,19 @@ impl Replay {
             self.addresses.clear();
             self.addresses.extend(self.places.iter().map(|place| memory.address(*place) as u64));
             self.inputs = inputs(&self.program, &self.places, memory);
+            self.sent.clear();
             self.bound_at = Some(memory.moves());
         }
-        send_inputs(&self.context, &self.inputs)?;
-        self.taken.record()
+        let mut stage = match self.sent.len() {
+            SENT.. => self.sent.pop_front().expect("some are there"),
+            _ => {
+                let bytes = self.inputs.iter().map(|(_, _, bytes)| bytes).sum();
+                Stage::new(&self.context, bytes, "the inputs of a step")?
+            }
+        };
+        send_inputs(&self.context, &self.inputs, &mut stage)?;
+        self.sent.push_back(stage);
+        Ok(())
     }
 
     /// Scratch of all blocks of the launch that needs most.
@@ -368,9 +380,8 @@ impl Executable for Replay {
     }
 
     fn run(&mut self, memory: &mut Memory, vars: &[i64]) -> Result<()> {
-        self.send(memory, vars)?;
         // What comes out is waited for where it is read.
-        self.taken.wait()
+        self.send(memory, vars)
     }
 
     /// Takes the time of every kernel apart: all its launches one after another, so that each reads its own weights, as

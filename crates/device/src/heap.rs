@@ -65,6 +65,17 @@ pub trait Block: Send + Sync {
     /// Of the device.
     fn fetch(&mut self, bytes: usize) -> Result<()>;
 
+    /// Asks for the first bytes as they are when all that was sent to the device so far is over. Where the device works
+    /// beside the host, this does not wait.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn request(&mut self, bytes: usize) -> Result<Box<dyn Requested>> {
+        let mut copy = vec![0; bytes];
+        self.read(0, &mut copy)?;
+        Ok(Box::new(copy))
+    }
+
     /// Replaces bytes from `at` on.
     ///
     /// # Errors
@@ -118,6 +129,10 @@ impl<B: Block, C: HostBytes> Block for Copied<B, C> {
         self.far.read(0, &mut self.copy.as_mut_slice()[..bytes])
     }
 
+    fn request(&mut self, bytes: usize) -> Result<Box<dyn Requested>> {
+        self.far.request(bytes)
+    }
+
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         self.far.write(at, bytes)
     }
@@ -138,6 +153,21 @@ impl HostBytes for Region {
 
     fn as_mut_slice(&mut self) -> &mut [u8] {
         Region::as_mut_slice(self)
+    }
+}
+
+/// Bytes that are on their way to the host.
+pub trait Requested: Send {
+    /// Waits for them.
+    ///
+    /// # Errors
+    /// Of the device, whose steps may have failed meanwhile.
+    fn wait(self: Box<Self>) -> Result<Vec<u8>>;
+}
+
+impl Requested for Vec<u8> {
+    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+        Ok(*self)
     }
 }
 

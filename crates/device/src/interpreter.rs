@@ -87,6 +87,10 @@ impl Device for Interpreter {
         self.apart
     }
 
+    fn steps_ahead(&self) -> usize {
+        usize::from(self.apart)
+    }
+
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
         let start = Instant::now();
         validate::program(&program)?;

@@ -75,11 +75,11 @@ pub use cpu::threads::default_threads;
 pub use cpu::toolchain::{Toolchain, ToolchainConfig};
 pub use cpu::{Cpu, CpuConfig, Stop};
 pub use error::{Error, Result};
-pub use heap::{Block, Heap, Port};
+pub use heap::{Block, Heap, Port, Requested};
 pub use host::available::{available_memory, memory_limit, total_memory};
 pub use host::lock::{Holder, MachineLock};
 pub use interpreter::Interpreter;
-pub use memory::{Element, Memory, MemoryPlan, Place};
+pub use memory::{Element, Memory, MemoryPlan, Pending, Place};
 pub use null::Null;
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
 pub use store::cache::{CacheConfig, Warning};
@@ -109,6 +109,12 @@ pub trait Device: Send + Sync {
     /// Whether weights are copied into memory of its own. Otherwise they are read where they are, in a mapped file.
     fn keeps_weights(&self) -> bool {
         false
+    }
+
+    /// How many steps more are worth sending before the result of one is known. None, where a step is over when
+    /// [`Executable::run`] returns.
+    fn steps_ahead(&self) -> usize {
+        0
     }
 
     /// Makes a program ready to run: checks it, compiles its kernels, and

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +20,31 @@ use compiler::program::{Buffer, BufferKind, Program};
 use gguf::format::Planes;
 
 use crate::error::{Error, Result};
-use crate::heap::{Block, Heap, Host, Port};
+use crate::heap::{Block, Heap, Host, Port, Requested};
 use crate::host::region::Region;
 use crate::store::digest::{self, Digest};
 
 /// Bytes that somebody else owns, for example a mapped file.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Elements of an output that are on their way to the host.
+pub struct Pending<T> {
+    bytes: Box<dyn Requested>,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Pending<T> {
+    /// Waits for them.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn wait(self) -> Result<Vec<T>> {
+        let bytes = self.bytes.wait()?;
+        // SAFETY: every bit pattern is an `Element`.
+        let read = |part: &[u8]| unsafe { part.as_ptr().cast::<T>().read_unaligned() };
+        Ok(bytes.chunks_exact(size_of::<T>()).map(read).collect())
+    }
+}
 
 /// What identifies a region.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -260,6 +280,16 @@ impl Memory {
         let start = block.host().ok_or_else(|| unknown("output", name))?;
         // SAFETY: as in `input_mut`; steps borrow the memory alone.
         Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
+    }
+
+    /// Asks for the first elements of an output as the steps that were sent so far leave them, without waiting for these.
+    ///
+    /// # Errors
+    /// As [`Memory::output`].
+    pub fn request<T: Element>(&mut self, name: &str, elements: usize) -> Result<Pending<T>> {
+        let (index, length) = self.view::<T>(self.keys.outputs.get(name).copied(), "output", name)?;
+        let bytes = self.regions[index].1.request(length.min(elements) * size_of::<T>())?;
+        Ok(Pending { bytes, element: PhantomData })
     }
 
     /// A state where it lies, as the last step left it.

@@ -11,6 +11,7 @@ use crate::step::{Class, Output, Variant};
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
+use text::sampler::Draw;
 
 /// What a step can take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +46,7 @@ impl Limits {
         match output {
             Output::Logits => self.rows,
             Output::Hidden => self.tokens,
+            Output::Likeliest | Output::Drawn => self.segments.min(self.tokens),
         }
     }
 
@@ -76,6 +78,8 @@ pub struct Batch {
     position: Vec<i32>,
     segment: Vec<i32>,
     rows: Vec<i32>,
+    /// How the token of each row is drawn, the bits of [`Draw::numbers`].
+    draws: Vec<i32>,
     /// Page table, `[segments, row_pages]`.
     table: Vec<i32>,
     /// Positions of the tokens of each segment.
@@ -132,6 +136,7 @@ impl Batch {
             position: Vec::with_capacity(limits.tokens),
             segment: Vec::with_capacity(limits.tokens),
             rows: Vec::with_capacity(limits.tokens),
+            draws: vec![],
             table: vec![0; limits.segments * limits.row_pages()],
             segments: Vec::with_capacity(limits.segments),
             output: Output::Logits,
@@ -151,6 +156,7 @@ impl Batch {
         self.position.clear();
         self.segment.clear();
         self.rows.clear();
+        self.draws.clear();
         self.runs.clear();
         self.segments.clear();
         self.output = Output::Logits;
@@ -177,11 +183,29 @@ impl Batch {
     /// # Errors
     /// What does not fit: tokens, segments, positions, pages. The batch is then as before.
     pub fn add(&mut self, tokens: &[u32], start: usize, pages: &[u32]) -> Result<(), EngineError> {
-        let Limits { vocab, context, .. } = self.limits;
-        let end = start + tokens.len();
+        let vocab = self.limits.vocab;
         if let Some(&bad) = tokens.iter().find(|&&token| token as usize >= vocab) {
             return Err(EngineError::Token(bad, vocab as i64));
         }
+        self.place(start..start + tokens.len(), pages)?;
+        self.token.extend(tokens.iter().map(|&token| token as i32));
+        Ok(())
+    }
+
+    /// As [`Batch::add`], a token that the host does not know: what the last step that chose tokens chose in a row.
+    ///
+    /// # Errors
+    /// As [`Batch::add`].
+    pub fn add_chosen(&mut self, row: usize, position: usize, pages: &[u32]) -> Result<(), EngineError> {
+        self.place(position..position + 1, pages)?;
+        self.token.push(-1 - row as i32);
+        Ok(())
+    }
+
+    /// Makes room for tokens at these positions, which are added next.
+    fn place(&mut self, positions: Range<usize>, pages: &[u32]) -> Result<(), EngineError> {
+        let context = self.limits.context;
+        let Range { start, end } = positions;
         if end > context {
             return Err(EngineError::Context(end - 1, context as i64));
         }
@@ -192,13 +216,13 @@ impl Batch {
         if let Some(page) = pages.iter().find(|&&page| page as usize >= self.limits.pages) {
             return Err(EngineError::Batch(format!("page {page} of {}", self.limits.pages)));
         }
-        if tokens.is_empty() {
+        if start == end {
             return Err(EngineError::Batch("a segment without tokens".into()));
         }
-        if self.token.len() + tokens.len() > self.limits.tokens || self.segments.len() == self.limits.segments {
+        let tokens = self.token.len() + end - start;
+        if tokens > self.limits.tokens || self.segments.len() == self.limits.segments {
             return Err(EngineError::Batch(format!(
-                "{} tokens of {} sequences (at most {} of {})",
-                self.token.len() + tokens.len(),
+                "{tokens} tokens of {} sequences (at most {} of {})",
                 self.segments.len() + 1,
                 self.limits.tokens,
                 self.limits.segments
@@ -207,9 +231,8 @@ impl Batch {
         let (segment, row) = (self.segments.len(), self.limits.row_pages());
         self.segments.push(start..end);
         self.runs.add(segment, self.token.len(), start..end, pages);
-        self.token.extend(tokens.iter().map(|&token| token as i32));
         self.position.extend((start..end).map(|position| position as i32));
-        self.segment.extend(std::iter::repeat_n(segment as i32, tokens.len()));
+        self.segment.extend(std::iter::repeat_n(segment as i32, end - start));
         let table = &mut self.table[segment * row..][..needed];
         table.iter_mut().zip(pages).for_each(|(entry, &page)| *entry = page as i32);
         Ok(())
@@ -218,6 +241,12 @@ impl Batch {
     /// Asks for the logits of the token added last.
     pub fn want_last(&mut self) {
         self.want(self.token.len().saturating_sub(1)..self.token.len());
+    }
+
+    /// Asks for the token after the one added last, drawn so: for a batch whose output is tokens.
+    pub fn draw(&mut self, draw: Draw) {
+        self.want_last();
+        self.draws.extend(draw.numbers().map(|number| number.to_bits() as i32));
     }
 
     /// Asks for the logits of tokens, by their places in the batch. Rows come in the order in which they are asked for. A
@@ -263,7 +292,7 @@ impl Batch {
     pub fn inputs(class: Class) -> impl Iterator<Item = &'static str> {
         let runs = ["run_token", "run_position", "run_segment", "run_slot", "run_pages", "run_place", "slot_page"];
         let by_runs = runs.into_iter().filter(move |_| class == Class::Prompt);
-        ["token", "position", "segment", "rows", "page_table"].into_iter().chain(by_runs)
+        ["token", "position", "segment", "rows", "draws", "page_table"].into_iter().chain(by_runs)
     }
 
     /// An input of the step program by its name, as far as this step uses it.
@@ -273,6 +302,7 @@ impl Batch {
             "position" => &self.position,
             "segment" => &self.segment,
             "rows" => &self.rows,
+            "draws" => &self.draws,
             "page_table" => &self.table[..self.segments.len() * self.limits.row_pages()],
             "run_token" => &self.runs.token,
             "run_position" => &self.runs.position,

@@ -7,17 +7,19 @@ use crate::error::EngineError;
 use crate::prefault::Prefault;
 use crate::prefill_attention::Reach;
 use crate::program_cache::{self, Kept};
+use crate::sampling::CHOSEN;
 use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
-use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
+use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Pending, Profile};
 use gguf::Gguf;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use text::sampler::Draw;
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
@@ -62,7 +64,11 @@ impl Sharing {
         let row_pages = pages_of(options.context);
         // A step has room for a token of each sequence.
         let most_tokens = options.chunk.max(self.sequences);
-        let rows = self.rows.filter(|_| variant.output == Output::Logits).unwrap_or(i64::MAX);
+        let rows = match variant.output {
+            Output::Logits => self.rows.unwrap_or(i64::MAX),
+            Output::Hidden => i64::MAX,
+            Output::Likeliest | Output::Drawn => self.sequences,
+        };
         Sizes {
             class: variant.class,
             output: variant.output,
@@ -111,6 +117,19 @@ pub struct Engine {
     batch_invariant: bool,
     /// Brings in the weights.
     _warming: Option<Prefault>,
+}
+
+/// Tokens that a step chooses, one for each row that was asked for.
+pub struct Sent(Pending<i32>);
+
+impl Sent {
+    /// Waits for them; there is none where no logit is above minus infinity.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn tokens(self) -> Result<Vec<Option<u32>>, EngineError> {
+        Ok(self.0.wait()?.into_iter().map(|id| u32::try_from(id).ok()).collect())
+    }
 }
 
 /// A program before it is on the device.
@@ -431,6 +450,16 @@ impl Engine {
         self.output(batch.output(), batch.rows())
     }
 
+    /// As [`Engine::run`] for a batch whose output is tokens, and does not wait for them if the device works beside the host.
+    /// The next step may be sent before; it can have these tokens ([`Batch::add_chosen`]).
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn send(&mut self, batch: &Batch) -> Result<Sent, EngineError> {
+        self.run_batch(batch, None)?;
+        Ok(Sent(self.memory.request(CHOSEN, batch.rows())?))
+    }
+
     /// Fills the cache of the only sequence up to a position with small numbers that no tokens gave, to measure at a depth
     /// that was not computed. A program must have been prepared.
     ///
@@ -457,6 +486,21 @@ impl Engine {
 
     pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
         Ok(self.memory.output_start::<f32>(output.name(), rows * output.width(&self.config))?)
+    }
+
+    /// Sends a step of the only sequence with one token, at a position: this token, or what the last step chose.
+    pub(crate) fn send_single(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Sent, EngineError> {
+        let mut batch = std::mem::replace(&mut self.single, Batch::none());
+        batch.clear();
+        batch.set_output(Output::of(draw));
+        let added = match token {
+            Some(token) => batch.add(&[token], at, &self.single_pages),
+            None => batch.add_chosen(0, at, &self.single_pages),
+        };
+        batch.draw(draw);
+        let sent = added.and_then(|()| self.send(&batch));
+        self.single = batch;
+        sent
     }
 
     fn run_single(
@@ -512,10 +556,10 @@ impl Engine {
     }
 }
 
-/// Names of what lives from step to step.
+/// Names of the states that hold positions.
 pub(crate) fn states(program: &Program) -> Vec<String> {
     let state = |buffer: &Buffer| match &buffer.kind {
-        BufferKind::State(name) => Some(name.clone()),
+        BufferKind::State(name) if name != CHOSEN => Some(name.clone()),
         _ => None,
     };
     program.buffers.iter().filter_map(state).collect()

@@ -5,10 +5,11 @@
 
 use crate::error::EngineError;
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
-use crate::steps::Steps;
+use crate::steps::{Arriving, Steps};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use text::sampler::{Sampled, SamplerError};
+use text::sampler::{Draw, Sampled, SamplerError};
 
 /// Why there are no tokens.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +46,13 @@ pub struct Timing {
 }
 
 /// Runs one sequence after the other, and knows the tokens that the cache holds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Generator {
     cached: Vec<u32>,
+    /// Steps of the sequence that were sent, and whose tokens are not known.
+    flight: VecDeque<Box<dyn Arriving>>,
+    /// When the token before theirs was known.
+    since: Option<Instant>,
 }
 
 impl Generator {
@@ -111,6 +116,9 @@ impl Generator {
         mut on: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Sampled>, GenerateError> {
         check(engine, sequence.tokens())?;
+        // What the last sequence sent for nothing has written behind what is cached, where this one writes later.
+        self.flight.clear();
+        self.since = None;
         let total = sequence.tokens().len();
         // The last token is computed in any case: its logits are wanted.
         let cached = sequence.tokens().iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(total - 1);
@@ -140,8 +148,16 @@ impl Generator {
         if on(Event::Prompt { cached, done: total, total }).is_break() {
             return Ok(None);
         }
-        engine.prepare(1)?;
+        match self.ahead(engine, sequence) {
+            Some(draw) => engine.prepare_to_send(draw)?,
+            None => engine.prepare(1)?,
+        }
         Ok(next)
+    }
+
+    /// How the next token is drawn, if steps are sent ahead.
+    fn ahead(&self, engine: &dyn Steps, sequence: &Sequence) -> Option<Draw> {
+        sequence.draw(self.flight.len()).filter(|_| engine.ahead() > 0)
     }
 
     /// Computes the token that a sequence took last and chooses the next; `None` if the context is full.
@@ -158,6 +174,9 @@ impl Generator {
         if done >= engine.context() {
             return Ok(None);
         }
+        if let Some(sampled) = self.advance_ahead(engine, sequence, timing)? {
+            return Ok(Some(sampled));
+        }
         let token = &sequence.tokens()[done..];
         let clock = Instant::now();
         let logits = engine.step(token, done, 0..1)?;
@@ -165,6 +184,36 @@ impl Generator {
         timing.steps += 1;
         self.cached.extend_from_slice(token);
         Ok(Some(sequence.choose(logits)?))
+    }
+}
+
+impl Generator {
+    /// As [`Generator::advance`], with steps in flight that choose tokens by themselves. `None` if there are none: then the
+    /// device cannot, or the sequence does not let it.
+    fn advance_ahead(
+        &mut self,
+        engine: &mut dyn Steps,
+        sequence: &Sequence,
+        timing: &mut Timing,
+    ) -> Result<Option<Sampled>, GenerateError> {
+        let (done, sent) = (self.cached.len(), Instant::now());
+        let most = (engine.ahead() + 1).min(engine.context() - done);
+        while self.flight.len() < most
+            && let Some(draw) = self.ahead(engine, sequence)
+        {
+            let known = self.flight.is_empty().then(|| sequence.tokens()[done]);
+            let arriving = engine.send_token(known, done + self.flight.len(), draw)?;
+            self.flight.push_back(arriving);
+        }
+        let Some(first) = self.flight.pop_front() else { return Ok(None) };
+        let id = first.token()?.ok_or(SamplerError::NoCandidate)?;
+        let now = Instant::now();
+        // While a step is in flight, the time of the next one begins when this one is over.
+        timing.step_time += now - self.since.take().unwrap_or(sent);
+        timing.steps += 1;
+        self.since = (!self.flight.is_empty()).then_some(now);
+        self.cached.push(sequence.tokens()[done]);
+        Ok(Some(Sampled { id, logprob: None }))
     }
 }
 

@@ -18,6 +18,7 @@ pub mod prefill_attention;
 mod program_cache;
 pub mod quantize;
 pub mod random;
+pub mod sampling;
 pub mod scheduler;
 pub mod sequence;
 pub mod step;

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use text::sampler::{Logprob, Sampled, Sampler, SamplerConfig, SamplerError};
+use text::sampler::{Draw, Logprob, Sampled, Sampler, SamplerConfig, SamplerError};
 
 /// What is to be generated.
 #[derive(Clone, Debug)]
@@ -146,7 +146,15 @@ impl Sequence {
                 sampler
             }
         };
+        sampler.set_step((self.tokens.len() - self.prompt) as u64);
         sampler.sample(logits)
+    }
+
+    /// How a device may choose the token that comes after so many that it has not told yet; `None` if it cannot, or if
+    /// that token is one too many.
+    pub fn draw(&self, untold: usize) -> Option<Draw> {
+        let step = self.generated() + untold;
+        self.sampling.draw(step as u64).filter(|_| self.limit.is_none_or(|limit| step < limit))
     }
 
     /// Takes the token that was chosen last: `hear` is told of it, unless it ends the text or is one too many. Says why the

@@ -8,6 +8,7 @@ use crate::cache::{Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
 use crate::expert_tiles::Tiles;
 use crate::prefill_attention::Runs;
+use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
@@ -15,6 +16,7 @@ use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id, UnOp};
 use std::collections::HashSet;
+use text::sampler::Draw;
 
 /// Rows of logits of a step that has as many sequences or fewer, and is asked for the last token of each. It is one number,
 /// as a kernel of the head that is made for another one is another kernel.
@@ -107,6 +109,10 @@ pub enum Output {
     Logits,
     /// What the head would read: the hidden state after the last norm, `[rows, hidden]`.
     Hidden,
+    /// The likeliest token, `[rows]`.
+    Likeliest,
+    /// A token drawn from the likeliest, `[rows]`.
+    Drawn,
 }
 
 impl Output {
@@ -115,7 +121,18 @@ impl Output {
         match self {
             Output::Logits => "logits",
             Output::Hidden => "hidden",
+            Output::Likeliest | Output::Drawn => CHOSEN,
         }
+    }
+
+    /// What a step gives that draws a token so.
+    pub fn of(draw: Draw) -> Output {
+        if draw.is_greedy() { Output::Likeliest } else { Output::Drawn }
+    }
+
+    /// Whether it is tokens, one a row, that the next step may read.
+    pub fn chooses(self) -> bool {
+        matches!(self, Output::Likeliest | Output::Drawn)
     }
 
     /// Length of a row.
@@ -123,6 +140,7 @@ impl Output {
         let width = match self {
             Output::Logits => config.vocab,
             Output::Hidden => config.hidden,
+            Output::Likeliest | Output::Drawn => 1,
         };
         width as usize
     }
@@ -164,6 +182,13 @@ pub struct Sizes {
     pub cache: CacheKind,
 }
 
+impl Sizes {
+    /// Rows whose tokens are kept for the next step.
+    fn kept_rows(&self) -> i64 {
+        self.segments.max(ROWS)
+    }
+}
+
 /// Errors of building a step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
@@ -184,10 +209,11 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     let builder = Builder::new();
     let step = Step::new(file, config, sizes, &builder, options);
     let (out, caches) = step.forward(sizes.output)?;
-    let effects: Vec<&Tensor> = caches.iter().flat_map(Cache::states).collect();
+    let kept = sizes.output.chooses().then(|| sampling::keep(&builder, &out, sizes.kept_rows()));
+    let effects: Vec<&Tensor> = caches.iter().flat_map(Cache::states).chain(&kept).collect();
     let mut name = format!("{:?}", sizes.class).to_lowercase();
-    if sizes.output == Output::Hidden {
-        name.push_str("_hidden");
+    if sizes.output != Output::Logits {
+        name.push_str(&format!("_{:?}", sizes.output).to_lowercase());
     }
     let options = match sizes.class.many() {
         false => options.for_few_tokens(),
@@ -262,7 +288,10 @@ impl<'a> Step<'a> {
             Class::Many => split.many,
             Class::Prompt | Class::Any => 1,
         };
-        let token = b.input("token", DType::I32, &[t]);
+        let mut token = b.input("token", DType::I32, &[t]);
+        if sizes.output.chooses() {
+            token = sampling::given(b, &token, sizes.kept_rows());
+        }
         let position = b.input("position", DType::I32, &[t]);
         let segment = b.input("segment", DType::I32, &[t]);
         // Row after row. As their number is not part of any kernel, all numbers of segments share kernels.
@@ -347,7 +376,16 @@ impl<'a> Step<'a> {
             Some(h) => h,
             None => embed,
         };
-        Ok((x.linear(&head), caches))
+        let logits = x.linear(&head);
+        let chosen = match output {
+            Output::Likeliest => sampling::likeliest(&logits),
+            Output::Drawn => {
+                let draws = self.b.input("draws", DType::F32, &[logits.shape()[0], Draw::LEN.into()]);
+                sampling::drawn(&logits, &draws)
+            }
+            Output::Logits | Output::Hidden => logits,
+        };
+        Ok((chosen, caches))
     }
 
     /// `x + attention(norm(x))`.

@@ -1,8 +1,10 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Sent};
 use crate::error::EngineError;
+use crate::step::{Output, Variant};
 use std::ops::Range;
+use text::sampler::Draw;
 
 /// Runs steps of one sequence.
 ///
@@ -30,6 +32,44 @@ pub trait Steps {
     /// # Errors
     /// As [`Engine::step`].
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError>;
+
+    /// How many steps may be sent before the token of one is known. Without any, every token waits for its logits.
+    fn ahead(&self) -> usize {
+        0
+    }
+
+    /// As [`Steps::prepare`], for steps that are sent.
+    ///
+    /// # Errors
+    /// As [`Steps::prepare`].
+    fn prepare_to_send(&mut self, draw: Draw) -> Result<(), EngineError> {
+        let _ = draw;
+        Ok(())
+    }
+
+    /// Sends a step of one token that chooses the next: of this token, or of the one that the step before chooses.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    fn send_token(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Box<dyn Arriving>, EngineError> {
+        let _ = (token, at, draw);
+        unreachable!("no steps ahead")
+    }
+}
+
+/// A token that was sent for.
+pub trait Arriving {
+    /// Waits for it; `None` if no logit is above minus infinity.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn token(self: Box<Self>) -> Result<Option<u32>, EngineError>;
+}
+
+impl Arriving for Sent {
+    fn token(self: Box<Self>) -> Result<Option<u32>, EngineError> {
+        Ok(self.tokens()?.pop().flatten())
+    }
 }
 
 impl Steps for Engine {
@@ -51,6 +91,19 @@ impl Steps for Engine {
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
         Engine::step(self, tokens, start, rows)
+    }
+
+    fn ahead(&self) -> usize {
+        self.device().steps_ahead()
+    }
+
+    fn prepare_to_send(&mut self, draw: Draw) -> Result<(), EngineError> {
+        let class = self.class_of(1, 0);
+        Engine::prepare(self, Variant { class, output: Output::of(draw) })
+    }
+
+    fn send_token(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Box<dyn Arriving>, EngineError> {
+        Ok(Box::new(self.send_single(token, at, draw)?))
     }
 }
 

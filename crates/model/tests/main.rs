@@ -21,6 +21,7 @@ mod prefill_attention;
 mod program_cache;
 mod ragged;
 mod random_steps;
+mod sampling;
 mod snapshots;
 mod stages;
 mod switches;

@@ -63,6 +63,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         device: if given("device") { new.device } else { flags.device },
         nvrtc: if given("nvrtc") { new.nvrtc } else { flags.nvrtc.clone() },
         sending: if given("sending") { new.sending } else { flags.sending },
+        ahead: if given("ahead") { new.ahead } else { flags.ahead },
         debug: if given("debug") { new.debug } else { flags.debug },
         kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
         isa: if given("isa") { new.isa } else { flags.isa.clone() },

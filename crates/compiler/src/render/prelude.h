@@ -384,12 +384,14 @@ KL_FUNCTIONS_BY_HALVES(32, 16) KL_FUNCTIONS_BY_HALVES(64, 32)
 
 /* Reductions of all lanes, by halves. */
 KL float kl_sum_f32x2(f32x2 v) { return v[0] + v[1]; }
-KL float kl_max_f32x2(f32x2 v) { return kl_max(v[0], v[1]); }
+KL float kl_most_f32x2(f32x2 v) { return kl_max(v[0], v[1]); }
 KL int32_t kl_sum_i32x2(i32x2 v) { return v[0] + v[1]; }
+KL int32_t kl_most_i32x2(i32x2 v) { return v[0] > v[1] ? v[0] : v[1]; }
 #define KL_ACROSS(n, m) \
   KL float kl_sum_f32x##n(f32x##n v) { return kl_sum_f32x##m(kl_low_f32x##n(v) + kl_high_f32x##n(v)); } \
   KL int32_t kl_sum_i32x##n(i32x##n v) { return kl_sum_i32x##m(kl_low_i32x##n(v) + kl_high_i32x##n(v)); } \
-  KL float kl_max_f32x##n(f32x##n v) { return kl_max_f32x##m(kl_max_f32_##m(kl_low_f32x##n(v), kl_high_f32x##n(v))); }
+  KL float kl_most_f32x##n(f32x##n v) { return kl_most_f32x##m(kl_max_f32_##m(kl_low_f32x##n(v), kl_high_f32x##n(v))); } \
+  KL int32_t kl_most_i32x##n(i32x##n v) { return kl_most_i32x##m(kl_max_i32x##m(kl_low_i32x##n(v), kl_high_i32x##n(v))); }
 KL_ACROSS(4, 2) KL_ACROSS(8, 4) KL_ACROSS(16, 8) KL_ACROSS(32, 16) KL_ACROSS(64, 32)
 
 /* Table look-ups of 16 entries. */

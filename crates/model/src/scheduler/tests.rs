@@ -77,6 +77,7 @@ impl Batches for Paged {
                     self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }))
                 }
                 Output::Hidden => self.logits.extend([likely as f32, position[row] as f32]),
+                Output::Likeliest | Output::Drawn => unreachable!("nobody asks for tokens"),
             }
         }
         Ok(&self.logits)

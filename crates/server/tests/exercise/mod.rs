@@ -76,6 +76,7 @@ impl Batches for Turns {
             let token = tokens[row as usize] as usize;
             match batch.output() {
                 Output::Hidden => self.out.extend([token as f32, 1.0, -2.0]),
+                Output::Likeliest | Output::Drawn => unreachable!("nobody asks for tokens"),
                 Output::Logits => {
                     let next = (token * 7 + 3) % self.limits.vocab;
                     self.out.extend((0..self.limits.vocab).map(|id| if id == next { 5.0 } else { (id % 3) as f32 }));

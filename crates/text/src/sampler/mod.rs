@@ -5,11 +5,13 @@
 
 mod candidates;
 mod config;
+mod draw;
 mod penalties;
 mod philox;
 mod stop;
 
 pub use config::{SamplerConfig, SamplerError};
+pub use draw::{Draw, RANKED};
 pub use stop::{StopStrings, Stopped};
 
 use candidates::Candidate;

@@ -16,7 +16,7 @@ pub(super) fn dot2(g: &mut Graph, id: Id) -> Option<Inst> {
 /// All lanes as one scalar.
 pub(super) fn across(g: &mut Graph, id: Id) -> Option<Inst> {
     let Op::Across(op) = *g.op(id) else { return None };
-    let name = if op == ReduceOp::Sum { "sum" } else { "max" };
+    let name = if op == ReduceOp::Sum { "sum" } else { "most" };
     Some(call(format!("kl_{name}_{}", type_name(g.ty(g.src(id)[0]))), operands(g, id)))
 }
 

@@ -1,0 +1,139 @@
+//! Tokens that a step chooses: as the sampler of the host chooses them, and what comes of steps that are sent ahead.
+
+use compiler::{Builder, Numerics, compile, dims};
+use device::{Cpu, CpuConfig, Device, Interpreter};
+use gguf::Gguf;
+use ir::DType;
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use model::generate::{Generator, Timing};
+use model::sampling::{drawn, likeliest};
+use model::sequence::{Event, Request};
+use model::synth::{SynthOptions, SynthPlan};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use testkit::cases::Random;
+use text::sampler::{Draw, Sampler, SamplerConfig};
+
+/// Logits with ties, NaN and infinities among them.
+fn odd(random: &mut Random, n: usize) -> Vec<f32> {
+    let one = |random: &mut Random| match random.below(400) {
+        0 => f32::NAN,
+        1 => f32::NEG_INFINITY,
+        2 => -0.0,
+        3..80 => random.below(40) as f32 / 4.0 - 5.0,
+        _ => 6.0 * random.float(),
+    };
+    (0..n).map(|_| one(random)).collect()
+}
+
+fn settings(random: &mut Random) -> SamplerConfig {
+    let pick = |random: &mut Random, of: &[f32]| of[random.below(of.len())];
+    SamplerConfig {
+        temperature: pick(random, &[0.0, 0.3, 0.8, 1.0, 2.0]),
+        top_k: 1 + random.below(64),
+        top_p: pick(random, &[0.0, 0.5, 0.95, 1.0]),
+        min_p: pick(random, &[0.0, 0.05, 0.5, 1.0]),
+        seed: random.bits(),
+        ..SamplerConfig::default()
+    }
+}
+
+/// Chooses tokens by both programs and by the sampler; how many of the drawn ones differ.
+fn differing(device: &dyn Device, vocab: usize, rows: usize, rounds: usize) -> usize {
+    let b = Builder::new();
+    let logits = b.input("logits", DType::F32, dims![rows, vocab]);
+    let draws = b.input("draws", DType::F32, dims![rows, Draw::LEN]);
+    let outputs = [("likeliest", &likeliest(&logits)), ("drawn", &drawn(&logits, &draws))];
+    let program = compile(&b, "choose", &outputs, &[], &device.options(Numerics::Exact)).expect("a program").program;
+    let mut memory = device.memory();
+    let mut step = device.load(Arc::new(program), &mut memory).expect("a loaded program");
+    let (mut random, mut differing) = (Random(vocab as u64), 0);
+    for round in 0..rounds {
+        let configs: Vec<SamplerConfig> = (0..rows).map(|_| settings(&mut random)).collect();
+        let mut given = odd(&mut random, rows * vocab);
+        match round {
+            0 => given[..vocab].fill(f32::NAN),
+            1 => given[vocab / 2] = f32::INFINITY,
+            2 => given[..vocab].fill(1.5),
+            _ => {}
+        }
+        let numbers: Vec<f32> =
+            configs.iter().flat_map(|config| config.draw(round as u64).expect("a draw").numbers()).collect();
+        memory.input_mut::<f32>("logits").expect("an input").copy_from_slice(&given);
+        memory.input_mut::<f32>("draws").expect("an input").copy_from_slice(&numbers);
+        step.run(&mut memory, &[]).expect("a step");
+        let likeliest = memory.output::<i32>("likeliest").expect("an output").to_vec();
+        let drawn = memory.output::<i32>("drawn").expect("an output").to_vec();
+        for (row, config) in configs.into_iter().enumerate() {
+            let own = &given[row * vocab..][..vocab];
+            let choose = |config: SamplerConfig| {
+                let mut sampler = Sampler::new(config, vocab).expect("a sampler");
+                sampler.set_step(round as u64);
+                sampler.sample(own).map_or(-1, |sampled| sampled.id as i32)
+            };
+            assert_eq!(likeliest[row], choose(SamplerConfig::greedy()), "{vocab} tokens, round {round}, row {row}");
+            differing += usize::from(drawn[row] != choose(config));
+        }
+    }
+    differing
+}
+
+#[test]
+fn steps_choose_as_the_sampler_does() {
+    let cpu = Cpu::new(&CpuConfig::from_environment()).expect("a C compiler");
+    // Sums are rounded otherwise, so a number that falls between two tokens may fall to the other.
+    for (vocab, rows) in [(331, 1), (64, 3), (2048, 2), (4640, 2), (2 * 2311, 1)] {
+        let differing = differing(&cpu, vocab, rows, 100);
+        assert!(differing <= rows, "{differing} of {} differ, {vocab} tokens", 100 * rows);
+    }
+}
+
+#[test]
+fn blocks_of_threads_choose_as_the_sampler_does() {
+    let blocks = Interpreter::of_blocks().apart();
+    for (vocab, rows) in [(331, 2), (2240, 1)] {
+        assert_eq!(differing(&blocks, vocab, rows, 3), 0, "{vocab} tokens");
+    }
+}
+
+fn generated(device: Arc<dyn Device>, sampling: &SamplerConfig, ends: &[u32]) -> (Vec<u32>, String, usize) {
+    let plan = SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).expect("a shape");
+    let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file"));
+    let compiler = device.options(Numerics::Exact);
+    let options = EngineOptions { compiler, context: 12, chunk: 8, cache: CacheKind::F32 };
+    let mut engine = Engine::new(file, device, options).expect("a model");
+    let (mut generator, mut timing, mut out) = (Generator::new(), Timing::default(), vec![]);
+    let mut finish = String::new();
+    // The second text goes on where the first left steps in flight.
+    for prompt in [&[5, 6, 7][..], &[5, 6, 7, 8]] {
+        let request =
+            Request { prompt: prompt.to_vec(), sampling: sampling.clone(), limit: Some(7), ends: Arc::from(ends) };
+        let ended = generator.generate(&mut engine, request, &mut timing, |event| {
+            if let Event::Token { sampled, .. } = event {
+                out.push(sampled.id);
+            }
+            ControlFlow::Continue(())
+        });
+        finish += &format!("{:?} ", ended.expect("a text"));
+    }
+    (out, finish, timing.steps)
+}
+
+#[test]
+fn texts_are_the_same_with_steps_in_flight() {
+    let draws = SamplerConfig { top_k: 40, top_p: 0.95, seed: 3, ..SamplerConfig::default() };
+    for sampling in [SamplerConfig::greedy(), draws] {
+        let here = generated(Arc::new(Interpreter::of_blocks()), &sampling, &[]);
+        let ahead = generated(Arc::new(Interpreter::of_blocks().apart()), &sampling, &[]);
+        assert_eq!(here, ahead);
+        assert_eq!((here.0.len(), here.2), (14, 12));
+        // One of its own tokens ends the text, so a step is in flight for nothing.
+        let ends = [here.0[3]];
+        let (here, ahead) = (
+            generated(Arc::new(Interpreter::of_blocks()), &sampling, &ends),
+            generated(Arc::new(Interpreter::of_blocks().apart()), &sampling, &ends),
+        );
+        assert_eq!(here, ahead);
+    }
+}

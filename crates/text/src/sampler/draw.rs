@@ -1,0 +1,88 @@
+//! One choice of a token in numbers, for a device that makes it itself.
+
+use super::{SamplerConfig, candidates, philox};
+
+/// Tokens at most that a [`Draw`] chooses from.
+pub const RANKED: i64 = 64;
+
+/// How one token is drawn from the likeliest [`RANKED`]: the stages of a [`Sampler`](super::Sampler) that look at nothing
+/// else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// How many of the likeliest stay.
+    pub top_k: f32,
+    /// The sum that their probabilities reach.
+    pub top_p: f32,
+    /// By how much a logit may lie below the best; at most zero.
+    pub floor: f32,
+    /// What differences of logits are multiplied by.
+    pub warmth: f32,
+    /// The random number, in [0, 1).
+    pub uniform: f32,
+}
+
+impl Draw {
+    /// Numbers of a draw.
+    pub const LEN: usize = 5;
+
+    /// The likeliest token.
+    pub const GREEDY: Draw = Draw { top_k: 1.0, top_p: 1.0, floor: f32::NEG_INFINITY, warmth: 1.0, uniform: 0.0 };
+
+    /// Whether it takes the likeliest token whatever the random number is.
+    pub fn is_greedy(&self) -> bool {
+        self.top_k == 1.0
+    }
+
+    /// In the order of its fields.
+    pub fn numbers(&self) -> [f32; Draw::LEN] {
+        [self.top_k, self.top_p, self.floor, self.warmth, self.uniform]
+    }
+}
+
+impl SamplerConfig {
+    /// The choice of a step, whose random number is that of the seed and the step. `None` if it needs more than the
+    /// likeliest [`RANKED`] logits: bias, penalties, probabilities, or a cut that keeps more.
+    pub fn draw(&self, step: u64) -> Option<Draw> {
+        if !self.logit_bias.is_empty() || self.penalises() || self.logprobs.is_some() {
+            return None;
+        }
+        if self.temperature == 0.0 || self.top_k == 1 {
+            return Some(Draw::GREEDY);
+        }
+        if self.top_k == 0 || self.top_k > RANKED as usize {
+            return None;
+        }
+        // The largest number below one that an f32 holds.
+        const LAST: f32 = 1.0 - f32::EPSILON / 2.0;
+        Some(Draw {
+            top_k: self.top_k as f32,
+            top_p: if self.top_p < 1.0 { self.top_p } else { f32::INFINITY },
+            floor: candidates::min_p_floor(0.0, self.min_p),
+            warmth: (1.0 / self.temperature).min(f32::MAX),
+            uniform: (philox::uniform(self.seed, step) as f32).min(LAST),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_all_logits_is_no_draw() {
+        let config = SamplerConfig { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.8, ..SamplerConfig::default() };
+        let draw = config.draw(7).expect("a draw");
+        assert_eq!((draw.top_k, draw.top_p, draw.warmth), (40.0, 0.95, 1.25));
+        assert!((draw.floor - 0.05f32.ln()).abs() < 1e-6 && (0.0..1.0).contains(&draw.uniform));
+        assert_ne!(config.draw(8).expect("a draw").uniform, draw.uniform);
+        assert!(SamplerConfig::greedy().draw(0).expect("a draw").is_greedy());
+        let refused = [
+            SamplerConfig { top_k: 0, ..config.clone() },
+            SamplerConfig { top_k: 65, ..config.clone() },
+            SamplerConfig { logprobs: Some(0), ..config.clone() },
+            SamplerConfig { logit_bias: vec![(1, 1.0)], ..config.clone() },
+            SamplerConfig { presence_penalty: 0.5, ..config.clone() },
+        ];
+        refused.iter().for_each(|config| assert_eq!(config.draw(0), None, "{config:?}"));
+    }
+}
