@@ -7,7 +7,7 @@ use crate::support::hollow::Hollow;
 use compiler::program::{Launch, Stage};
 use compiler::{Compiled, Options};
 use ir::Op;
-use model::step::Class;
+use model::step::{Class, Output};
 use std::fmt::Write;
 
 /// Bytes of shared memory that one block may have on an H200.
@@ -104,6 +104,24 @@ fn kernels_of_deepseek_lite_are_as_they_were() {
 #[test]
 fn kernels_of_youtu_are_as_they_were() {
     check("gpu_youtu", "youtu-llm-2b");
+}
+
+/// The kernels behind the last layer of a step that gives this.
+fn choosing(output: Output) -> String {
+    let hollow = Hollow { output, ..Hollow::new("youtu-llm-2b", 1) };
+    let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
+    let mut text = format!("\n{output:?}\n");
+    let head = |stage: &&Stage| stage.launches.iter().all(|launch| !reads(launch).contains("token_embd"));
+    let behind = c.program.stages.iter().rev().take_while(head).collect::<Vec<_>>();
+    behind.iter().rev().flat_map(|stage| &stage.launches).for_each(|launch| kernel(&c, launch, &mut text));
+    if std::env::var_os("KL_SRC").is_some() { for l in behind.iter().rev().flat_map(|s| &s.launches) { eprintln!("{}\n{}", l.origin, c.program.kernels[l.kernel].source); } }
+    text
+}
+
+#[test]
+fn kernels_that_choose_tokens_are_as_they_were() {
+    let text = [Output::Likeliest, Output::Drawn].map(choosing).concat();
+    compare("gpu_sampling", &format!("Behind the head of youtu-llm-2b, one token, blocks of threads\n{text}"));
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Scheduler {
             match demote {
                 Some(axis) => {
                     let heavy = std::mem::replace(&mut self.out.groups[small].heavy, false);
-                    let r = self.demote(g, small, axis);
+                    let r = self.demote(g, None, small, axis);
                     self.out.groups[small].heavy = heavy;
                     r?;
                 }
@@ -206,7 +206,7 @@ impl Scheduler {
             .filter(|i| !self.out.groups[reader].axes[*i].inner && !used.contains(i))
             .collect();
         for axis in repeated {
-            self.demote(g, reader, axis)?;
+            self.demote(g, None, reader, axis)?;
         }
         self.move_into(small, reader, &to);
         Ok(())

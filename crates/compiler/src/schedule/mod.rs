@@ -439,8 +439,8 @@ impl Scheduler {
             match self.map_in(g, id, group) {
                 Ok(map) => return Ok(map),
                 Err(Obstacle::Never) => return Err(CUT_ANOTHER_WAY.into()),
-                Err(Obstacle::Rescale(axis, by)) => self.rescale(g, group, axis, by)?,
-                Err(Obstacle::Demote(axis)) => self.demote(g, group, axis)?,
+                Err(Obstacle::Rescale(axis, by)) => self.rescale(g, Some(id), group, (axis, by))?,
+                Err(Obstacle::Demote(axis)) => self.demote(g, Some(id), group, axis)?,
             }
         }
         Err("no common cut found".into())
@@ -490,14 +490,14 @@ impl Scheduler {
         Ok(all)
     }
 
-    fn rescale(&mut self, g: &mut Graph, group: usize, axis: usize, by: i64) -> Result<(), String> {
+    fn rescale(&mut self, g: &mut Graph, id: Option<Id>, group: usize, (axis, by): (usize, i64)) -> Result<(), String> {
         let info = &self.out.groups[group].axes[axis];
         let Some(n) = g.as_int(info.count) else { return Err("a symbolic axis cannot be cut in blocks".into()) };
         if info.serial || n % by != 0 {
             return Err(format!("{n} steps cannot be cut in blocks of {by}"));
         }
         let tasks = self.tasks(g, group, Some((axis, n / by)));
-        self.leaves_enough(g, group, tasks)?;
+        self.leaves_enough(g, id, group, tasks)?;
         self.out.groups[group].axes[axis].count = g.int(n / by);
         for &m in &self.out.groups[group].members {
             for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {
@@ -511,14 +511,32 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a kernel that reads weights may be left with so many tasks.
-    fn leaves_enough(&self, g: &Graph, group: usize, tasks: i64) -> Result<(), String> {
+    /// Whether a kernel may be left with so many tasks, for a node that it takes: one that reads weights with a minimum, another unless each
+    /// has much to do.
+    fn leaves_enough(&self, g: &Graph, id: Option<Id>, group: usize, tasks: i64) -> Result<(), String> {
+        let now = self.tasks(g, group, None);
+        if !self.out.groups[group].heavy {
+            let most = self.prices.task_elements;
+            let each = self.elements(g, id, group) / tasks.max(1);
+            return match each > most && tasks < now {
+                true => Err(format!("each of {tasks} tasks would have {each} elements, and {most} are the most")),
+                false => Ok(()),
+            };
+        }
         let least = self.prices.min_tasks;
-        if !self.out.groups[group].heavy || tasks >= least {
+        if tasks >= least {
             return Ok(());
         }
-        let now = self.tasks(g, group, None);
         Err(format!("{tasks} of its {now} tasks would be left, and {least} are the least"))
+    }
+
+    /// Elements that the largest reduction of a group with a node reads, symbolic dimensions counted once.
+    fn elements(&self, g: &Graph, id: Option<Id>, group: usize) -> i64 {
+        let of = |&m: &Id| {
+            let read = if matches!(g.op(m), Op::Reduce(..)) { g.src(m)[0] } else { m };
+            g.shape(read).iter().map(|&d| g.as_int(d).unwrap_or(1)).product()
+        };
+        self.out.groups[group].members.iter().chain(&id).map(of).max().unwrap_or(0)
     }
 
     /// Tasks of a group, symbolic axes counted once; one axis may be replaced.
@@ -535,7 +553,7 @@ impl Scheduler {
             .product()
     }
 
-    fn demote(&mut self, g: &mut Graph, group: usize, axis: usize) -> Result<(), String> {
+    fn demote(&mut self, g: &mut Graph, id: Option<Id>, group: usize, axis: usize) -> Result<(), String> {
         let info = &self.out.groups[group].axes[axis];
         if g.as_int(info.count).is_none() {
             return Err("a symbolic axis cannot be held by one task".into());
@@ -544,7 +562,7 @@ impl Scheduler {
             return Err("it reads all steps of a serial loop".into());
         }
         let tasks = self.tasks(g, group, Some((axis, 1)));
-        self.leaves_enough(g, group, tasks)?;
+        self.leaves_enough(g, id, group, tasks)?;
         self.out.groups[group].axes[axis].inner = true;
         for &m in &self.out.groups[group].members {
             for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {

@@ -6,6 +6,8 @@ pub struct Prices {
     /// A kernel keeps at least this many tasks (for one token) when it gives up
     /// an axis.
     pub min_tasks: i64,
+    /// Elements (for one token) that a task of a kernel without weights computes at most when that gives up an axis.
+    pub task_elements: i64,
     /// Elements that each task of a reader may compute again rather than read.
     pub repeat: i64,
     /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
@@ -89,6 +91,8 @@ impl Prices {
     pub fn cpu() -> Prices {
         Prices {
             min_tasks: 2,
+            // Some ten microseconds of one core, or two of a multiprocessor.
+            task_elements: 1 << 18,
             repeat: 512,
             moved_steps: i64::MAX,
             // Tasks for the cores of a desktop.

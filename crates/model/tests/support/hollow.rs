@@ -5,7 +5,7 @@ use compiler::{Numerics, Options};
 use gguf::{Gguf, Writer};
 use model::cache::{CacheKind, PAGE};
 use model::config::{Attention, Config, Gating};
-use model::step::{Class, Sizes, build};
+use model::step::{Output, Class, Sizes, build};
 use model::synth::{Shape, SynthOptions, SynthPlan};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -121,13 +121,25 @@ pub struct Hollow<'a> {
     pub most_rows: i64,
     /// How it is kept, if not as the policy has it.
     pub cache: Option<CacheKind>,
+    /// What its steps give.
+    pub output: Output,
 }
 
 impl<'a> Hollow<'a> {
     /// With a context of 4096 and steps of up to 64 tokens, under `int8`.
     pub fn new(shape: &'a str, layers: u32) -> Hollow<'a> {
         let (numerics, most) = (Numerics::Int8, 64);
-        Hollow { shape, layers, mixed: false, numerics, context: 4096, most_tokens: most, most_rows: most, cache: None }
+        Hollow {
+            shape,
+            layers,
+            mixed: false,
+            numerics,
+            context: 4096,
+            most_tokens: most,
+            most_rows: most,
+            cache: None,
+            output: Output::Logits,
+        }
     }
 
     /// The program of one token.
@@ -160,7 +172,7 @@ impl<'a> Hollow<'a> {
         let pages = self.context / PAGE;
         Sizes {
             class,
-            output: model::step::Output::Logits,
+            output: self.output,
             most_tokens: self.most_tokens,
             most_rows: self.most_rows,
             segments: 1,
