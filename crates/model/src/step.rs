@@ -4,7 +4,7 @@
 //! of each, a page table, and the rows whose logits are wanted. The cache is
 //! addressed in pages of [`PAGE`] positions.
 
-use crate::cache::{Cache, CacheKind, PAGE, Uneven};
+use crate::cache::{BLOCK, Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError, Experts, Gating, Rope};
 use crate::expert_tiles::Tiles;
 use crate::prefill_attention::Runs;
@@ -567,16 +567,24 @@ impl<'a> Step<'a> {
         let Attention::Latent { q_rank, kv_rank, nope, rope, value } = c.attention else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
         let (t, heads, one) = (self.t, c.heads, Dim::Const(1));
-        let q = match q_rank {
+        let (a, q_b) = match q_rank {
             Some(r) => {
                 let a = x.linear(&self.w.get(&name("q_a"), &[r, c.hidden])?);
                 let a = a.rms_norm(&self.w.get(&name("q_a_norm"), &[r])?, c.eps);
-                a.linear(&self.w.get(&name("q_b"), &[heads * (nope + rope), r])?)
+                (a, self.w.get(&name("q_b"), &[heads * (nope + rope), r])?)
             }
-            None => x.linear(&self.w.get(&name("q"), &[heads * (nope + rope), c.hidden])?),
+            None => (x.clone(), self.w.get(&name("q"), &[heads * (nope + rope), c.hidden])?),
         };
-        let q = q.reshape(&[t, heads.into(), (nope + rope).into()]);
-        let q_pe = self.rotate(&q.slice(2, nope, rope));
+        let whole = a.linear(&q_b).reshape(&[t, heads.into(), (nope + rope).into()]);
+        // What is rotated holds a head together; the rest need not.
+        let rank = a.len(1);
+        let q_b = q_b.reshape(dims![heads, nope + rope, rank]);
+        let part = |what: &str, start: i64, len: i64| {
+            let apart = a.unsqueeze(1).linear(&q_b.slice(1, start, len));
+            let name = format!("blk.{layer}.{what}");
+            Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
+        };
+        let (q, q_pe) = (part("q", 0, nope), self.rotate(&part("q_pe", nope, rope)));
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
         let k_pe = self.rotate(&kv.slice(1, kv_rank, rope));
@@ -601,12 +609,12 @@ impl<'a> Step<'a> {
             let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
             let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
             let k_pe = runs.pages_of(&cache, 1, kv_rank, rope);
-            let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q.slice(2, 0, nope), nope))
+            let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
             caches.push(cache);
             return Ok(runs.attend(&scores, &runs.slots_of(&v, heads, value)).linear(&w));
         }
-        let q_latent = q.slice(2, 0, nope).linear(&k_b);
+        let q_latent = q.linear(&k_b);
         let rows = cache.tiles_of(&self.page);
         caches.push(cache);
         let rows =
@@ -618,6 +626,17 @@ impl<'a> Step<'a> {
         let mixed = self.attend(scores * c.scale, 1, |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
         let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
+        let out = match value % BLOCK {
+            0 => {
+                // A task need not have a whole head to quantise blocks of it.
+                let (each, blocks) = (value / BLOCK, heads * value / BLOCK);
+                let inputs = mixed.unsqueeze(2).expand(&[t, heads.into(), each.into(), kv_rank.into()]);
+                let inputs = inputs.reshape(&[t, blocks.into(), kv_rank.into()]);
+                let apart = inputs.linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
+                Tensor::choice(&format!("blk.{layer}.v_b"), &[("heads", out), ("apart", apart)])
+            }
+            _ => out,
+        };
         Ok(out.linear(&w))
     }
 

@@ -99,7 +99,14 @@ impl Pricing<'_> {
             }
         }
         bytes += read.values().sum::<f64>();
-        (bytes / self.profile.bytes).max(work).max(serial)
+        (bytes / self.profile.bytes).max(work).max(serial) / self.reached(g)
+    }
+
+    /// Part of the machine that the tasks of the kernel keep busy.
+    fn reached(&self, g: &mut Graph) -> f64 {
+        let axes = self.s.groups[self.group].axes.iter().filter(|axis| !axis.serial && !axis.inner);
+        let tasks = axes.fold(1i64, |tasks, axis| tasks.saturating_mul(ir::index::bounds(g, axis.count).1));
+        (tasks as f64 / self.profile.tasks).min(1.0)
     }
 
     /// Adds the bytes that are read under a value: of a tensor, or of what another kernel stored. Of these `part` is read.

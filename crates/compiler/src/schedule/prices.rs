@@ -34,13 +34,15 @@ pub struct Splits {
 }
 
 /// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
-/// program does not depend on the machine that compiles it. All but the first two are per microsecond.
+/// program does not depend on the machine that compiles it. All but the first three are per microsecond.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// Microseconds of a stage that waits for the one before it.
     pub stage: f64,
     /// Microseconds of a step of a serial loop that waits for the one before it.
     pub step: f64,
+    /// Tasks that a kernel must have to reach what follows; one with fewer reaches as much less.
+    pub tasks: f64,
     /// Bytes of weights, states and values between kernels.
     pub bytes: f64,
     /// Products of 8-bit codes, with scales and unpacking.
@@ -104,6 +106,7 @@ impl Prices {
                 stage: 0.25,
                 // Five cycles from a store to the load of the same place, an addition and the loop, at 3 GHz.
                 step: 0.003,
+                tasks: 1.0,
                 // Read by two threads: 25 to 28 GB/s on Sapphire Rapids, 41 to 68 on Zen 5 (bench/JOURNAL.md).
                 bytes: 45e3,
                 // Integer tiles, both threads: 337 to 364 billion a second on Zen 5, 166 to 360 on Xeons (the same).
@@ -130,6 +133,8 @@ impl Prices {
                 stage: 1.35,
                 // A load of shared memory, an addition and a store, some 60 cycles at 1.75 GHz.
                 step: 0.035,
+                // Multiprocessors.
+                tasks: 132.0,
                 // A read-only stream of 8 GiB on an H200: 4528 GB/s.
                 bytes: 4528e3,
                 // 132 multiprocessors, 64 dots of four a cycle, 1.75 GHz.
