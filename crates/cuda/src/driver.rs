@@ -284,6 +284,19 @@ impl Event {
         self.context.call("cuEventSynchronize", |_| unsafe { sys::cuEventSynchronize(self.event) })
     }
 
+    /// Whether it is over, or was never recorded.
+    ///
+    /// # Errors
+    /// [`Error::Failed`].
+    pub fn passed(&self) -> Result<bool> {
+        // SAFETY: as above.
+        match self.context.result(|_| unsafe { sys::cuEventQuery(self.event) }) {
+            Ok(()) => Ok(true),
+            Err(sys::CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+            Err(result) => Err(self.context.failed("cuEventQuery", result)),
+        }
+    }
+
     /// Nanoseconds from another event to this one; both have passed.
     ///
     /// # Errors

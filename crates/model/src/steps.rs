@@ -58,7 +58,7 @@ pub trait Steps {
 }
 
 /// A token that was sent for.
-pub trait Arriving {
+pub trait Arriving: Send {
     /// Waits for it; `None` if no logit is above minus infinity.
     ///
     /// # Errors
