@@ -287,10 +287,10 @@ impl<'a> Running<'a> {
             }
             flight.push_back(engine.send_token((at == 0).then_some(token), start + at, Draw::GREEDY)?);
             if flight.len() > ahead {
-                flight.pop_front().map(Arriving::token).transpose()?;
+                flight.pop_front().map(Arriving::tokens).transpose()?;
             }
         }
-        flight.into_iter().try_for_each(|last| last.token().map(drop))?;
+        flight.into_iter().try_for_each(|last| last.tokens().map(drop))?;
         Ok(())
     }
 

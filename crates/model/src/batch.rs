@@ -8,6 +8,7 @@ use crate::cache::PAGE;
 use crate::error::EngineError;
 use crate::prefill_attention::{RUN, Reach};
 use crate::step::{Class, Output, Variant};
+use crate::steps::Arriving;
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
@@ -348,6 +349,21 @@ pub trait Batches {
     /// # Errors
     /// An empty batch, one that wants more rows than there is room for, or a failure of the device.
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError>;
+
+    /// How many steps may be sent before the tokens of one are known.
+    fn ahead(&self) -> usize {
+        0
+    }
+
+    /// As [`Batches::run`] for a batch whose output is tokens, and does not wait for them. The next step may be sent before,
+    /// and have these tokens ([`Batch::add_chosen`]).
+    ///
+    /// # Errors
+    /// As [`Batches::run`].
+    fn send(&mut self, batch: &Batch) -> Result<Box<dyn Arriving>, EngineError> {
+        let _ = batch;
+        unreachable!("no steps ahead")
+    }
 
     /// Whose threads are free between steps ([`Device::parallel_for`]); if nobody's are, the calling thread is alone.
     fn device(&self) -> Arc<dyn Device> {

@@ -9,6 +9,7 @@ use crate::prefill_attention::Reach;
 use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
+use crate::steps::Arriving;
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use compiler::program::{Buffer, BufferKind, Program};
@@ -576,6 +577,14 @@ impl Batches for Engine {
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         Engine::run(self, batch)
+    }
+
+    fn ahead(&self) -> usize {
+        self.device.steps_ahead()
+    }
+
+    fn send(&mut self, batch: &Batch) -> Result<Box<dyn Arriving>, EngineError> {
+        Ok(Box::new(Engine::send(self, batch)?))
     }
 
     fn device(&self) -> Arc<dyn Device> {

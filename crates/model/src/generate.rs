@@ -206,7 +206,7 @@ impl Generator {
             self.flight.push_back(arriving);
         }
         let Some(first) = self.flight.pop_front() else { return Ok(None) };
-        let id = first.token()?.ok_or(SamplerError::NoCandidate)?;
+        let id = first.tokens()?.pop().flatten().ok_or(SamplerError::NoCandidate)?;
         let now = Instant::now();
         // While a step is in flight, the time of the next one begins when this one is over.
         timing.step_time += now - self.since.take().unwrap_or(sent);

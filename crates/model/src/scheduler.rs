@@ -10,9 +10,14 @@
 //! with all its tokens: no request fails for want of memory, and none is cut short silently. A request whose
 //! [`Sink`] is closed is gone before the next step, wherever it is.
 //!
+//! A device that works beside the host has one step in flight, whose tokens it chooses itself, as long as nothing that only
+//! the host knows has a say in them: the next step is sent before these tokens are known. A sequence that ends has then one
+//! token more in that step, which nobody reads.
+//!
 //! This is plain code that does one step when told to: [`worker`] gives it a thread. Text, stop strings and transport
 //! are the sink's business.
 
+mod flight;
 mod job;
 pub mod worker;
 
@@ -24,10 +29,12 @@ use crate::pages::{Lease, Pages};
 use crate::sequence::Finish;
 use crate::step::Output;
 use device::Device;
+use flight::Flight;
 use job::Task;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use text::sampler::Draw;
 
 const BLOCK: usize = PAGE as usize;
 
@@ -105,6 +112,10 @@ pub struct Scheduler {
     /// For each sequence of the batch, the tokens it has there.
     parts: Vec<(usize, usize)>,
     stats: Stats,
+    /// A step whose tokens are not known yet.
+    flight: Option<Flight>,
+    /// Places that were given so far.
+    tickets: u64,
     /// Sequences that are over and were not told yet.
     ended: Vec<(Task, Result<Finish, Failure>)>,
 }
@@ -134,6 +145,8 @@ impl Scheduler {
             engine,
             limits,
             options,
+            flight: None,
+            tickets: 0,
             ended: vec![],
         }
     }
@@ -185,9 +198,22 @@ impl Scheduler {
     fn work(&mut self) -> bool {
         self.drop_closed();
         self.admit();
-        let worked = self.fill() && self.run();
+        let worked = self.advance();
         self.note();
         worked
+    }
+
+    /// Runs a step, or sends one and then takes the tokens of the one before.
+    fn advance(&mut self) -> bool {
+        let sends = self.sends();
+        if !sends && let Some(flight) = self.flight.take() {
+            return self.land(flight);
+        }
+        match (self.fill(sends), sends) {
+            (true, true) => self.send(),
+            (true, false) => self.run(),
+            (false, _) => self.flight.take().is_some_and(|flight| self.land(flight)),
+        }
     }
 
     /// Tells those that are over.
@@ -256,8 +282,8 @@ impl Scheduler {
             }
             let Some(mut task) = self.queue.remove(at) else { break };
             task.lease = lease;
-            task.computed = cached;
-            task.begin(cached);
+            self.tickets += 1;
+            task.place(self.tickets, cached);
             let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
             let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
             self.stats.cached_tokens += if task.spent.generated == 0 { cached as u64 } else { 0 };
@@ -278,22 +304,24 @@ impl Scheduler {
         })
     }
 
-    /// Chooses the tokens of the next step; `false` if there are none.
-    fn fill(&mut self) -> bool {
+    /// Chooses the tokens of the next step, which chooses those after them itself if it is `sent`; `false` if there are none.
+    fn fill(&mut self, sent: bool) -> bool {
         self.make_room();
         let output = self.turn();
         self.batch.clear();
         self.batch.set_output(output);
         self.parts.clear();
-        let room = self.limits.tokens;
-        let taking_part = || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output);
-        let decoding = taking_part().filter(|(_, (_, s))| s.pending() == 1).count();
+        let (room, context) = (self.limits.tokens, self.limits.context);
+        let ready = |task: &Task| task.ready(context);
+        let taking_part =
+            || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output && ready(s) > 0);
+        let decoding = taking_part().filter(|(_, (_, s))| ready(s) == 1).count();
         let prompts = taking_part().count() - decoding;
         let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };
         let mut others = prompts;
         for (at, (_, s)) in taking_part() {
-            let pending = s.pending();
-            let share = match pending {
+            let ready = ready(s);
+            let share = match ready {
                 1 => 1,
                 // The eldest prompt.
                 _ if others == prompts => {
@@ -305,22 +333,30 @@ impl Scheduler {
                 }
                 _ => left.div_ceil(others),
             };
-            let count = share.min(pending);
-            if pending > 1 {
+            let count = share.min(ready);
+            if ready > 1 {
                 others -= 1;
                 left -= count;
             }
-            let tokens = &s.tokens()[s.computed..s.computed + count];
-            if count == 0 || self.batch.add(tokens, s.computed, s.lease.pages()).is_err() {
+            let (start, pages) = (s.behind(), s.lease.pages());
+            let added = match (s.row, s.pending()) {
+                (Some(row), 0) => self.batch.add_chosen(row, start, pages),
+                _ if count == 0 => continue,
+                _ => self.batch.add(&s.tokens()[start..start + count], start, pages),
+            };
+            if added.is_err() {
                 // No room in this step.
                 continue;
             }
-            self.batch.want(self.batch.tokens() - s.rows(count)..self.batch.tokens());
+            match (sent, s.rows(count)) {
+                (true, 1) => self.batch.draw(s.draw().unwrap_or(Draw::GREEDY)),
+                (_, rows) => self.batch.want(self.batch.tokens() - rows..self.batch.tokens()),
+            }
             self.parts.push((at, count));
         }
         if self.batch.tokens() > 0 && self.batch.rows() == 0 {
             // A step has at least one row; nobody reads this one.
-            self.batch.want_last();
+            if sent { self.batch.draw(Draw::GREEDY) } else { self.batch.want_last() }
         }
         self.batch.tokens() > 0
     }
@@ -340,7 +376,8 @@ impl Scheduler {
         let mut at = 0;
         while at < self.running.len() {
             let task = &mut self.running[at].1;
-            if self.pages.grow(&mut task.lease, task.sequence.tokens().len()) {
+            let tokens = (task.tokens().len() + usize::from(task.row.is_some())).min(self.limits.context);
+            if self.pages.grow(&mut task.lease, tokens) {
                 at += 1;
                 continue;
             }
@@ -393,10 +430,7 @@ impl Scheduler {
         self.stats.sequences += self.parts.len() as u64;
         self.stats.prompt_tokens += prompt_tokens as u64;
         *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += elapsed;
-        for (at, finish) in ended.into_iter().rev() {
-            let (_, task) = self.running.remove(at);
-            self.end(task, finish);
-        }
+        self.leave(ended);
         true
     }
 
@@ -407,6 +441,7 @@ impl Scheduler {
             self.ended.push((task, Err(Failure::Engine(problem.into()))));
         }
         self.pages.clear();
+        self.flight = None;
         true
     }
 

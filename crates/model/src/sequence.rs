@@ -150,6 +150,11 @@ impl Sequence {
         sampler.sample(logits)
     }
 
+    /// Whether a device may choose its tokens.
+    pub fn is_drawn(&self) -> bool {
+        self.sampling.draw(0).is_some()
+    }
+
     /// How a device may choose the token that comes after so many that it has not told yet; `None` if it cannot, or if
     /// that token is one too many.
     pub fn draw(&self, untold: usize) -> Option<Draw> {

@@ -57,18 +57,18 @@ pub trait Steps {
     }
 }
 
-/// A token that was sent for.
+/// Tokens that were sent for.
 pub trait Arriving: Send {
-    /// Waits for it; `None` if no logit is above minus infinity.
+    /// Waits for them, one for each row that was asked for; there is none where no logit is above minus infinity.
     ///
     /// # Errors
     /// Of the device.
-    fn token(self: Box<Self>) -> Result<Option<u32>, EngineError>;
+    fn tokens(self: Box<Self>) -> Result<Vec<Option<u32>>, EngineError>;
 }
 
 impl Arriving for Sent {
-    fn token(self: Box<Self>) -> Result<Option<u32>, EngineError> {
-        Ok(self.tokens()?.pop().flatten())
+    fn tokens(self: Box<Self>) -> Result<Vec<Option<u32>>, EngineError> {
+        Sent::tokens(*self)
     }
 }
 

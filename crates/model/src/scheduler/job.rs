@@ -6,7 +6,7 @@ use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_promp
 use crate::step::Output;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use text::sampler::{Sampled, SamplerError};
+use text::sampler::{Draw, Sampled, SamplerError};
 
 /// A request, what it wants beside text, and who hears of it.
 pub struct Job {
@@ -136,6 +136,12 @@ pub(super) struct Task {
     sink: Box<dyn Sink>,
     /// Tokens whose positions in the cache are written.
     pub computed: usize,
+    /// Tokens behind these that steps in flight compute.
+    pub sent: usize,
+    /// The row of the step in flight that chooses its next token.
+    pub row: Option<usize>,
+    /// Tells its time in a place from earlier ones and from those of others.
+    pub ticket: u64,
     pub lease: Lease,
     pub spent: Spent,
     masked: Vec<f32>,
@@ -157,6 +163,9 @@ impl Task {
             pooling,
             sink,
             computed: 0,
+            sent: 0,
+            row: None,
+            ticket: 0,
             lease: Lease::default(),
             spent: Spent::default(),
             masked: vec![],
@@ -181,13 +190,40 @@ impl Task {
         self.sequence.prompt()
     }
 
-    /// Tokens that are not computed yet.
+    /// Tokens that are known and in no step yet.
     pub fn pending(&self) -> usize {
-        self.tokens().len() - self.computed
+        self.tokens().len() - self.behind()
     }
 
-    /// It has a place; so many tokens were in the cache.
-    pub fn begin(&mut self, cached: usize) {
+    /// Where the next step goes on.
+    pub fn behind(&self) -> usize {
+        self.computed + self.sent
+    }
+
+    /// Tokens that the next step can take: those that are pending, or the one that a step in flight chooses.
+    pub fn ready(&self, context: usize) -> usize {
+        let chosen = self.row.is_some() && self.behind() < context && self.draw().is_some();
+        self.pending().max(usize::from(chosen))
+    }
+
+    /// How a device may choose the token after its last, known or in flight; `None` if it cannot.
+    pub fn draw(&self) -> Option<Draw> {
+        self.sequence.draw(usize::from(self.row.is_some())).filter(|_| self.is_drawn())
+    }
+
+    /// Whether nothing that the host knows restricts its tokens.
+    pub fn is_drawn(&self) -> bool {
+        self.constraint.is_none() && self.pooling.is_none() && self.sequence.is_drawn()
+    }
+
+    /// It has a place, with so many of its tokens computed.
+    pub fn place(&mut self, ticket: u64, cached: usize) {
+        (self.ticket, self.computed, self.sent, self.row) = (ticket, cached, 0, None);
+        self.begin(cached);
+    }
+
+    /// So many tokens were in the cache.
+    fn begin(&mut self, cached: usize) {
         self.pooled.clear();
         if self.started.is_some() {
             // It had to make room and comes back.
@@ -228,7 +264,7 @@ impl Task {
     pub fn rows(&self, count: usize) -> usize {
         match self.pooling {
             Some(Pooling::Mean | Pooling::Each) => count,
-            _ => usize::from(self.computed + count == self.tokens().len()),
+            _ => usize::from(self.behind() + count >= self.tokens().len()),
         }
     }
 
@@ -269,6 +305,18 @@ impl Task {
         match self.choose(rows) {
             Err(failure) => Some(Err(failure)),
             Ok(sampled) => self.go_on(sampled, context).map(Ok),
+        }
+    }
+
+    /// Takes what a step that was sent computed for it: the next token if it chose one, and none if that was impossible. Says
+    /// how it ended, if it did.
+    pub fn land(&mut self, token: Option<Option<u32>>, context: usize) -> Option<Result<Finish, Failure>> {
+        if self.report_progress().is_break() {
+            return Some(Ok(Finish::Stopped));
+        }
+        match token? {
+            None => Some(Err(Failure::Sampler(SamplerError::NoCandidate.to_string()))),
+            Some(id) => self.go_on(Sampled { id, logprob: None }, context).map(Ok),
         }
     }
 

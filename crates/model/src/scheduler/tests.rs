@@ -5,6 +5,7 @@ use super::*;
 use crate::cache::PAGE;
 use crate::error::EngineError;
 use crate::sequence::{Event, PromptError, Request};
+use crate::steps::Arriving;
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
@@ -23,6 +24,19 @@ struct Paged {
     /// Tokens and sequences of every step.
     steps: Arc<Mutex<Vec<(usize, usize)>>>,
     fail: Arc<AtomicBool>,
+    /// Steps that may be sent ahead.
+    ahead: usize,
+    /// What the last step chose.
+    chosen: Vec<u32>,
+}
+
+/// Tokens that arrive at once.
+struct Chosen(Vec<u32>);
+
+impl Arriving for Chosen {
+    fn tokens(self: Box<Self>) -> Result<Vec<Option<u32>>, EngineError> {
+        Ok(self.0.into_iter().map(Some).collect())
+    }
 }
 
 /// The token after these.
@@ -66,9 +80,11 @@ impl Batches for Paged {
         };
         let (token, position, segment) = (input("token"), input("position"), input("segment"));
         for i in 0..token.len() {
-            self.cache[place(segment[i], position[i])] = token[i];
+            let chosen = |row: i32| self.chosen[row as usize] as i32;
+            self.cache[place(segment[i], position[i])] = if token[i] < 0 { chosen(-1 - token[i]) } else { token[i] };
         }
         self.logits.clear();
+        self.chosen.clear();
         for &row in input("rows") {
             let row = row as usize;
             let likely = next((0..=position[row]).map(|at| self.cache[place(segment[row], at)] as u32));
@@ -77,10 +93,19 @@ impl Batches for Paged {
                     self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }))
                 }
                 Output::Hidden => self.logits.extend([likely as f32, position[row] as f32]),
-                Output::Likeliest | Output::Drawn => unreachable!("nobody asks for tokens"),
+                Output::Likeliest | Output::Drawn => self.chosen.push(likely),
             }
         }
         Ok(&self.logits)
+    }
+
+    fn ahead(&self) -> usize {
+        self.ahead
+    }
+
+    fn send(&mut self, batch: &Batch) -> Result<Box<dyn Arriving>, EngineError> {
+        self.run(batch)?;
+        Ok(Box::new(Chosen(self.chosen.clone())))
     }
 
     fn device(&self) -> Arc<dyn Device> {
@@ -185,11 +210,24 @@ struct Bench {
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
+    bench_ahead(0, tokens, segments, context, pages, options)
+}
+
+/// Over an engine that takes so many steps before the tokens of one are known.
+fn bench_ahead(
+    ahead: usize,
+    tokens: usize,
+    segments: usize,
+    context: usize,
+    pages: usize,
+    options: Options,
+) -> Bench {
     let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
-    let engine = Paged { limits, cache, logits: vec![], steps: Arc::clone(&steps), fail: Arc::clone(&fail) };
+    let (steps_of, fail_of) = (Arc::clone(&steps), Arc::clone(&fail));
+    let engine = Paged { limits, cache, logits: vec![], steps: steps_of, fail: fail_of, ahead, chosen: vec![] };
     Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail }
 }
 
@@ -243,6 +281,40 @@ fn sequences_join_and_leave_and_read_what_is_theirs() {
         assert_eq!(ear.tokens(), alone(p, 5 + i * 3, 512), "request {i}");
     }
     assert!(bench.steps().iter().all(|&(tokens, sequences)| tokens <= 32 && sequences <= 3));
+}
+
+#[test]
+fn a_step_flies_while_the_tokens_before_it_are_taken() {
+    let mut bench = bench_ahead(1, 32, 3, 512, 32, Options::default());
+    let ear = bench.add(&prompt(1, 5), 6);
+    bench.scheduler.step();
+    assert_eq!((ear.tokens().len(), bench.steps()), (0, vec![(5, 1)]), "nothing is known yet");
+    bench.scheduler.step();
+    assert_eq!((ear.tokens().len(), bench.steps()), (1, vec![(1, 1)]), "the next step is sent");
+    bench.finish();
+    assert_eq!((ear.tokens(), bench.steps().len()), (alone(&prompt(1, 5), 6, 512), 4), "no token is one too many");
+    // Who wants what the host alone knows waits, and so does everybody beside it.
+    let (ear, other) = (bench.add(&prompt(2, 9), 9), Ear::default());
+    let mut watched = job(&prompt(3, 4), 3, &other);
+    watched.request.sampling.logprobs = Some(0);
+    bench.scheduler.step();
+    bench.scheduler.submit(watched).unwrap();
+    bench.finish();
+    assert_eq!(ear.tokens(), alone(&prompt(2, 9), 9, 512));
+    assert_eq!(other.tokens(), alone(&prompt(3, 4), 3, 512));
+}
+
+#[test]
+fn a_step_in_flight_that_fails_ends_its_requests() {
+    let mut bench = bench_ahead(1, 32, 3, 512, 32, Options::default());
+    let first = bench.add(&prompt(1, 5), 60);
+    (0..4).for_each(|_| assert!(bench.scheduler.step()));
+    bench.fail.store(true, Ordering::SeqCst);
+    assert!(bench.scheduler.step());
+    assert!(matches!(first.heard.lock().unwrap().end, Some(Err(Failure::Engine(_)))));
+    let second = bench.add(&prompt(1, 5), 4);
+    bench.finish();
+    assert_eq!(second.tokens(), alone(&prompt(1, 5), 4, 512));
 }
 
 #[test]
@@ -608,8 +680,10 @@ proptest! {
         pages in 4usize..14,
         beside in 1usize..40,
         reuse in any::<bool>(),
+        ahead in 0usize..2,
     ) {
-        let mut bench = bench(tokens.max(segments), segments, 250, pages, Options { queue: 99, beside, reuse });
+        let options = Options { queue: 99, beside, reuse };
+        let mut bench = bench_ahead(ahead, tokens.max(segments), segments, 250, pages, options);
         let mut ears = vec![];
         for (seed, len, limit, wait) in jobs {
             for _ in 0..wait {
@@ -618,7 +692,12 @@ proptest! {
             // Prompts that begin alike, and differ after a while.
             let text: Vec<u32> = prompt(0, len).iter().enumerate()
                 .map(|(i, &t)| if i < 100 { t } else { 1 + (t + seed) % (VOCAB as u32 - 1) }).collect();
-            ears.push((bench.add(&text, limit), alone(&text, limit, 250)));
+            let ear = Ear::default();
+            let mut job = job(&text, limit, &ear);
+            // Some want what only the host can tell.
+            job.request.sampling.logprobs = (seed == 3).then_some(0);
+            bench.scheduler.submit(job).unwrap();
+            ears.push((ear, alone(&text, limit, 250)));
         }
         bench.finish();
         for (ear, expected) in ears {

@@ -1,0 +1,108 @@
+//! Steps that are sent before the tokens of the one before are known.
+
+use super::{Failure, Scheduler};
+use crate::sequence::Finish;
+use crate::step::Output;
+use crate::steps::Arriving;
+use std::time::Instant;
+
+/// A step whose tokens are not known yet.
+pub(super) struct Flight {
+    arriving: Box<dyn Arriving>,
+    parts: Vec<Part>,
+    /// When nothing was left but to wait for it.
+    began: Instant,
+}
+
+/// What a sequence has in it.
+struct Part {
+    /// Of the sequence.
+    ticket: u64,
+    /// Tokens.
+    count: usize,
+    /// The row that chooses its next token.
+    row: Option<usize>,
+}
+
+impl Scheduler {
+    /// Whether the next step may be sent before the tokens of this one are known: nothing but the device chooses any.
+    pub(super) fn sends(&self) -> bool {
+        self.engine.ahead() > 0 && !self.running.is_empty() && self.running.iter().all(|(_, task)| task.is_drawn())
+    }
+
+    /// Sends the batch, and takes the tokens of the step before.
+    pub(super) fn send(&mut self) -> bool {
+        let (mut rows, mut parts, mut greedy) = (0, vec![], true);
+        for &(at, count) in &self.parts {
+            let task = &self.running[at].1;
+            let row = (task.rows(count) == 1).then_some(rows);
+            rows += task.rows(count);
+            greedy &= row.is_none() || task.draw().is_none_or(|draw| draw.is_greedy());
+            parts.push((at, Part { ticket: task.ticket, count, row }));
+        }
+        self.batch.set_output(if greedy { Output::Likeliest } else { Output::Drawn });
+        let began = Instant::now();
+        let arriving = match self.engine.send(&self.batch) {
+            Ok(arriving) => arriving,
+            Err(error) => return self.fail(&error.to_string()),
+        };
+        for (at, part) in &parts {
+            let task = &mut self.running[*at].1;
+            task.sent += part.count;
+            task.row = part.row;
+        }
+        let parts = parts.into_iter().map(|(_, part)| part).collect();
+        match self.flight.replace(Flight { arriving, parts, began }) {
+            Some(before) => self.land(before),
+            None => true,
+        }
+    }
+
+    /// Waits for the tokens of a step that was sent and gives each sequence its own.
+    pub(super) fn land(&mut self, flight: Flight) -> bool {
+        let Flight { arriving, parts, began } = flight;
+        let tokens = match arriving.tokens() {
+            Ok(tokens) => tokens,
+            Err(error) => return self.fail(&error.to_string()),
+        };
+        let (now, context) = (Instant::now(), self.limits.context);
+        let (mut prompt_tokens, mut ended) = (0, vec![]);
+        for part in &parts {
+            // Who is gone, or had to make room, has no use for its token.
+            let Some(at) = self.running.iter().position(|(_, task)| task.ticket == part.ticket) else { continue };
+            let task = &mut self.running[at].1;
+            task.sent -= part.count;
+            prompt_tokens += task.advance(part.count);
+            self.pages.computed(&mut task.lease, &task.sequence.tokens()[..task.computed]);
+            self.stats.longest = self.stats.longest.max(task.computed as u64);
+            let flies_on = |next: &Flight| next.parts.iter().any(|other| other.ticket == part.ticket);
+            if !self.flight.as_ref().is_some_and(flies_on) {
+                task.row = None;
+            }
+            if let Some(finish) = task.land(part.row.map(|row| tokens[row]), context) {
+                ended.push((at, finish));
+            }
+        }
+        self.stats.steps += 1;
+        self.stats.sequences += parts.len() as u64;
+        self.stats.prompt_tokens += prompt_tokens as u64;
+        *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += now - began;
+        // The step in flight was waited for from now on.
+        self.flight.iter_mut().for_each(|next| next.began = next.began.max(now));
+        self.leave(ended);
+        true
+    }
+
+    /// Takes sequences that are over from their places.
+    pub(super) fn leave(&mut self, mut ended: Vec<(usize, Result<Finish, Failure>)>) {
+        ended.sort_unstable_by_key(|(at, _)| *at);
+        for (at, finish) in ended.into_iter().rev() {
+            let (_, task) = self.running.remove(at);
+            self.end(task, finish);
+        }
+        if self.running.is_empty() {
+            // Nobody reads what is still in flight.
+            self.flight = None;
+        }
+    }
+}
