@@ -22,14 +22,14 @@ use crate::terminal;
 use crate::tune::TuneFlag;
 use model::engine::Engine;
 use model::random::Random;
-use model::step::Class;
+use model::step::{Class, Variant};
 use model::steps::{Arriving, Steps};
 use report::{Format, Report, Row};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
-use text::sampler::Draw;
+use text::sampler::{Draw, SamplerConfig};
 
 /// What to measure.
 #[derive(clap::Args, Debug)]
@@ -185,18 +185,22 @@ fn ready(path: &Path, flags: &EngineFlags, tests: &[Test], talk: bool) -> anyhow
     let positions = tests.iter().map(|t| t.depth + t.tokens()).max().unwrap_or(1);
     let mut opened = open::engine(path, flags, Positions::Needed(positions), talk)?;
     opened.measurable()?;
-    let classes = classes(tests, &opened.engine);
-    opened.prepare(&classes)?;
+    let variants = variants(tests, &opened.engine);
+    opened.prepare(&variants)?;
     Ok(opened)
 }
 
-/// The programs that tests need, and that of one token.
-fn classes(tests: &[Test], engine: &Engine) -> Vec<Class> {
-    let mut classes = vec![Class::One];
-    classes.extend(tests.iter().flat_map(|t| t.classes(engine)));
+/// The program that decodes.
+fn decoding(engine: &Engine) -> Variant {
+    engine.decoding(&SamplerConfig::greedy())
+}
+
+/// The programs that tests need, and the one that decodes.
+fn variants(tests: &[Test], engine: &Engine) -> Vec<Variant> {
+    let mut classes: Vec<Class> = tests.iter().flat_map(|t| t.classes(engine)).collect();
     classes.sort_unstable();
     classes.dedup();
-    classes
+    [decoding(engine)].into_iter().chain(classes.into_iter().map(Variant::from)).collect()
 }
 
 /// Nanoseconds of every repetition.

@@ -10,7 +10,7 @@ use crate::output::Stdout;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
-use compiler::Options;
+use compiler::{Machine, Options};
 use cuda::architecture::Architecture;
 use cuda::cubins::Compiling;
 use device::cpu::bandwidth;
@@ -200,7 +200,11 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let cache = open::cache_kind(&args.kernels)?;
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
-    for (output, rows) in [(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)] {
+    let mut outputs = vec![(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)];
+    if matches!(options.machine, Machine::Gpu(_)) {
+        outputs.extend([(Output::Likeliest, Some(ROWS)), (Output::Drawn, Some(ROWS))]);
+    }
+    for (output, rows) in outputs {
         for class in [Class::Prompt, Class::Many, Class::Few, Class::One, Class::Any] {
             for &most_tokens in &steps {
                 let most_rows = rows.unwrap_or(most_tokens);

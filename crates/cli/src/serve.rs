@@ -332,8 +332,11 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         opened.engine.make_batch_invariant();
         classes = &[Class::Any];
     }
-    let outputs = [Output::Logits, Output::Hidden];
-    let outputs = &outputs[..if args.embeddings { 2 } else { 1 }];
+    let mut outputs = vec![Output::Logits];
+    outputs.extend(args.embeddings.then_some(Output::Hidden));
+    if opened.engine.device().steps_ahead() > 0 {
+        outputs.extend([Output::Likeliest, Output::Drawn]);
+    }
     let variants = outputs.iter().flat_map(|&output| classes.iter().map(move |&class| Variant { class, output }));
     opened.prepare(&variants.collect::<Vec<_>>())?;
     let facts = Facts {

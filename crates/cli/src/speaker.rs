@@ -143,7 +143,7 @@ impl Speaker {
 
     /// Compiles what answers need.
     pub fn prepare(&mut self) -> anyhow::Result<()> {
-        self.opened.prepare(&[Class::Many, Class::One])
+        self.opened.prepare(&[Class::Many.into(), self.opened.engine.decoding(&self.sampling)])
     }
 
     /// The prompt of one question, which must fit into the context.
@@ -288,7 +288,8 @@ impl Speaker {
         if let Some(first) = self.first_token {
             line += &format!("; first token after {:.2} s", first.as_secs_f64());
         }
-        if let Some((program, _)) = self.opened.engine.program(Class::One) {
+        let engine = &self.opened.engine;
+        if let Some((program, _)) = engine.program(engine.decoding(&self.sampling)) {
             line += &format!("; {} kernels in {} stages a token", program.launches(), program.stages.len());
         }
         if t.steps > 0 {

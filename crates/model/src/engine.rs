@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use text::sampler::Draw;
+use text::sampler::{Draw, SamplerConfig};
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
@@ -406,9 +406,15 @@ impl Engine {
         Ok((profile?, self.output(Output::Logits, 1)?))
     }
 
-    /// The program of a class, if it was compiled.
-    pub fn program(&self, class: Class) -> Option<(&Program, &Log)> {
-        self.programs.get(&class.into()).map(|p| (p.exe.program(), &p.log))
+    /// A program, by its class if it is for logits, if it was compiled.
+    pub fn program(&self, variant: impl Into<Variant>) -> Option<(&Program, &Log)> {
+        self.programs.get(&variant.into()).map(|p| (p.exe.program(), &p.log))
+    }
+
+    /// The program of the steps of one token whose next is chosen so: by the device itself, where it can.
+    pub fn decoding(&self, sampling: &SamplerConfig) -> Variant {
+        let draw = sampling.draw(0).filter(|_| self.device.steps_ahead() > 0);
+        Variant { class: self.class_of(1, 0), output: draw.map_or(Output::Logits, Output::of) }
     }
 
     /// Runs tokens of the only sequence from position `start` on, and returns the

@@ -3,7 +3,7 @@
 use crate::cache::{CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
-use crate::step::Class;
+use crate::step::{Class, Output, Variant};
 use device::Device;
 use std::fmt;
 
@@ -132,7 +132,8 @@ impl fmt::Display for ModelMemory {
 
 /// Bytes of weights that decoding one token reads, as its program says; `None` before that is compiled.
 pub fn step_bytes(engine: &Engine) -> Option<u64> {
-    let (program, _) = engine.program(Class::One)?;
+    let of = |output| engine.program(Variant { class: Class::One, output });
+    let (program, _) = [Output::Logits, Output::Likeliest, Output::Drawn].into_iter().find_map(of)?;
     let vars: Vec<i64> = program.vars.iter().map(|v| v.min).collect();
     let launches = program.stages.iter().flat_map(|s| &s.launches);
     Some(launches.map(|l| l.bytes.eval(&vars).max(0) as u64).sum())

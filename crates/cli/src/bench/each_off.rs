@@ -7,7 +7,7 @@
 
 use super::report::{Format, name};
 use super::turns::{self, Turns};
-use super::{Arguments, Test, classes, ready};
+use super::{Arguments, Test, ready, variants};
 use crate::arguments::EngineFlags;
 use crate::failure::Usage;
 use crate::open::{self, Opened};
@@ -16,7 +16,7 @@ use crate::{interrupt, models, peaks, terminal};
 use anyhow::{Context, bail};
 use compiler::Switch;
 use model::median::median;
-use model::step::Class;
+use model::step::Variant;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -101,7 +101,7 @@ struct Counts {
 
 impl Counts {
     fn of(opened: &Opened) -> Counts {
-        let program = opened.engine.program(Class::One).map(|(program, _)| program);
+        let program = opened.engine.program(super::decoding(&opened.engine)).map(|(program, _)| program);
         Counts { kernels: program.map_or(0, |p| p.launches()), stages: program.map_or(0, |p| p.stages.len()) }
     }
 }
@@ -162,14 +162,14 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 /// Whether two engines run the same kernels in the same stages.
 fn same(a: &Opened, b: &Opened, tests: &[Test]) -> bool {
-    let of = |opened: &Opened, class: Class| {
-        let (program, _) = opened.engine.program(class)?;
+    let of = |opened: &Opened, variant: Variant| {
+        let (program, _) = opened.engine.program(variant)?;
         let sources: Vec<String> = program.kernels.iter().map(|kernel| kernel.source.clone()).collect();
         let stages: Vec<Vec<usize>> =
             program.stages.iter().map(|s| s.launches.iter().map(|launch| launch.kernel).collect()).collect();
         Some((sources, stages))
     };
-    classes(tests, &a.engine).into_iter().all(|class| of(a, class) == of(b, class))
+    variants(tests, &a.engine).into_iter().all(|variant| of(a, variant) == of(b, variant))
 }
 
 struct Outcome<'a> {

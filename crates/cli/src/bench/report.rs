@@ -5,7 +5,6 @@ use crate::arguments::{EngineFlags, Numerics};
 use crate::open::{self, Opened};
 use crate::output::Stdout;
 use clap::ValueEnum;
-use model::step::Class;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -39,7 +38,7 @@ pub struct Row {
 impl Row {
     /// A row for the repetitions' times in nanoseconds.
     pub fn new(opened: &Opened, test: Test, times: Vec<u64>) -> Row {
-        let program = opened.engine.program(Class::One).map(|(program, _)| program);
+        let program = opened.engine.program(super::decoding(&opened.engine)).map(|(program, _)| program);
         let positions = test.depth as f64 + test.prompt as f64 + test.generated as f64 / 2.0;
         Row {
             test,
