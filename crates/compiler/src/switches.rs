@@ -40,7 +40,7 @@ const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> O
 }
 
 /// What comes after the rules.
-static LATER: [Off; 33] = [
+static LATER: [Off; 32] = [
     off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
     off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
     off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
@@ -102,7 +102,6 @@ static LATER: [Off; 33] = [
     off("split", "attention of one token is cut along the cache", |_| ()),
     off("slots", "each token may read the experts that it chose", |_| ()),
     off("by-expert", "tokens may be grouped by the experts that they chose", |_| ()),
-    off("heads", "a task may take all rows of a head", |_| ()),
     off("apart", "rows of a head that nothing holds together may be products of their own", |_| ()),
     off("runs", "tokens of a prompt that follow each other read the cache together", |_| ()),
     off("tuned", "kernels take the plans that a search has found on this machine", |o| {
