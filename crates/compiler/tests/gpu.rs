@@ -1,7 +1,7 @@
 //! The GPU-like target: kernels of blocks, warps and lanes, run in the interpreter, against the definition of each
 //! operation and against the CPU's kernels; and the form of the kernels, which is what makes them fast.
 
-use crate::support::programs::{format, input, weights};
+use crate::support::programs::{format, input, input_of, weights};
 use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, int_bytes, nmse, options, random_gpu_plan};
 use compiler::cpu::plan::Plan;
 use compiler::kernel::body::Body;
@@ -161,6 +161,22 @@ fn experts_with_gate_and_up_are_one_kernel() {
     let address =
         |&n: &Id| *g.op(n) == Op::Load && g.ty(n).bytes() == 16 && g.toposort(&[g.src(n)[1]]).into_iter().any(ids);
     assert!(nodes(&c, both).iter().any(address), "{}", text(&c, both));
+}
+
+#[test]
+fn many_tokens_are_multiplied_in_tiles() {
+    let mut r = Random(6);
+    for f in rows().iter().filter(|f| f.as_blocks().is_some()) {
+        let mut case = Case::default();
+        let x = input_of(&mut case, "x", 19, (9, 40), 512, &mut r);
+        let w = weights(&mut case, "w", f, &[48, 512], &mut r);
+        case.output("y", &x.silu().linear(&w));
+        for plan in [gpu::Plan::default(), gpu::Plan { product_warps: 2, tile_tokens: 16, ..gpu::Plan::default() }] {
+            let c = case.check(&gpu_options(Numerics::Int8, plan), 1e-3).unwrap_or_else(|e| panic!("{}: {e}", f.name));
+            let tile = c.bodies.iter().any(|b| b.paths().contains(&"integer tile"));
+            assert!(tile, "{}: {:?}", f.name, c.bodies.iter().map(|b| b.paths()).collect::<Vec<_>>());
+        }
+    }
 }
 
 #[test]

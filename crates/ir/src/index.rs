@@ -370,6 +370,12 @@ pub fn reshape(g: &mut Graph, from: &[Id], to: &[Id], index: &[Id]) -> Vec<Id> {
     out
 }
 
+/// Whether a number is so many times another one, whatever its variables are.
+pub fn is_multiple(g: &Graph, number: Id, of: i64) -> bool {
+    let Linear { terms, constant, .. } = Linear::of(g, number);
+    constant % of == 0 && terms.iter().all(|t| t.1 % of == 0)
+}
+
 /// The smallest groups of adjacent dimensions with equal products.
 pub fn reshape_groups(g: &mut Graph, from: &[Id], to: &[Id]) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     let mut groups = vec![];

@@ -305,18 +305,20 @@ pub enum Op {
     Barrier,
     /// `(value)` of the lane whose number differs in these bits. All lanes of the warp take part.
     LaneXor(u16),
-    /// `(f16 rows)`: matrices of 8 by 8 as a warp multiplies them, one for every two lanes of the result. Lane `l` gives
-    /// row `l % 8` of matrix `l / 8` as 8 elements, and gets of each matrix two elements of row `l / 4`, from column
-    /// `l % 4 * 2` on; transposed, of column `l / 4`, from that row on. All lanes of the warp take part.
+    /// `(rows)`: one, two or four matrices of 8 rows of 16 bytes, as a warp multiplies them: halves, or bytes. Lane `l`
+    /// gives row `l % 8` of matrix `l / 8`, and gets of each matrix, one after another, the `e` elements that four bytes
+    /// have of row `l / 4`, from column `l % 4 * e` on; transposed, which halves can be, of column `l / 4`, from that row
+    /// on. All lanes of the warp take part.
     Fragment {
         /// Whether rows are exchanged with columns.
         transposed: bool,
     },
-    /// `(f32 sums, f16 rows, f16 columns)`: the sums of 16 rows by 8 columns, each plus an inner product of 16 elements,
-    /// which the lanes of a warp hold as fragments. Element `i` of the 4 sums of lane `l` is of row `l / 4 + i / 2 * 8`
-    /// and column `l % 4 * 2 + i % 2`; of its 8 elements of rows, of row `l / 4 + i / 2 % 2 * 8`, at
-    /// `l % 4 * 2 + i % 2 + i / 4 * 8` of the sum; of its 4 elements of columns, of column `l / 4`, at
-    /// `l % 4 * 2 + i % 2 + i / 2 * 8`. All lanes of the warp take part.
+    /// `(f32 sums, f16 rows, f16 columns)` or `(i32 sums, u8 rows, i8 columns)`: the sums of 16 rows by 8 columns, each
+    /// plus an inner product, which the lanes of a warp hold as fragments: of 16 halves, or of 16 or 32 bytes. Element `i`
+    /// of the 4 sums of lane `l` is of row `l / 4 + i / 2 * 8` and column `l % 4 * 2 + i % 2`. With `e` elements in four
+    /// bytes, element `i` of those of rows is of row `l / 4 + i / e % 2 * 8`, at `l % 4 * e + i % e + i / (2 * e) * 4 * e`
+    /// of the sum, and of those of columns of column `l / 4`, at `l % 4 * e + i % e + i / e * 4 * e`. All lanes of the
+    /// warp take part.
     WarpProduct,
 
     // ---- vectors ----

@@ -58,10 +58,18 @@ impl Tiles {
         let left = sub(&taken.gather(&owner), &mul(&within, &int(TILE)));
         let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
 
-        // Places of choices: those of an expert are counted from its first tile on.
+        // Places of choices: those of an expert are counted from its first tile on. Either all choices are gone through
+        // once, or each is compared with all others, which many threads do at once.
+        let begin = mul(&first, &int(TILE));
         let flat = hot.reshape(&[choices, experts.into()]);
-        let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&mul(&first, &int(TILE)), &int(0));
-        let place = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1)).reshape(&[tokens, used.into()]);
+        let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
+        let counted = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1));
+        let (id, number) = (ids.reshape(&[choices]), b.iota(choices));
+        let before = number.unsqueeze(0).lt(&number.unsqueeze(1));
+        let same = before.select(&id.unsqueeze(0).equal(&id.unsqueeze(1)).cast(DType::I32), &int(0));
+        let compared = add(&same.sum(1), &begin.gather(&id));
+        let place = Tensor::choice("places", &[("counted", counted), ("compared", compared)]);
+        let place = place.reshape(&[tokens, used.into()]);
 
         // The choice of each place.
         let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));

@@ -313,8 +313,7 @@ impl Scheduler {
         self.parts.clear();
         let (room, context) = (self.limits.tokens, self.limits.context);
         let ready = |task: &Task| task.ready(context);
-        let taking_part =
-            || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output && ready(s) > 0);
+        let taking_part = || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output && ready(s) > 0);
         let decoding = taking_part().filter(|(_, (_, s))| ready(s) == 1).count();
         let prompts = taking_part().count() - decoding;
         let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };

@@ -114,7 +114,11 @@ fn choosing(output: Output) -> String {
     let head = |stage: &&Stage| stage.launches.iter().all(|launch| !reads(launch).contains("token_embd"));
     let behind = c.program.stages.iter().rev().take_while(head).collect::<Vec<_>>();
     behind.iter().rev().flat_map(|stage| &stage.launches).for_each(|launch| kernel(&c, launch, &mut text));
-    if std::env::var_os("KL_SRC").is_some() { for l in behind.iter().rev().flat_map(|s| &s.launches) { eprintln!("{}\n{}", l.origin, c.program.kernels[l.kernel].source); } }
+    if std::env::var_os("KL_SRC").is_some() {
+        for l in behind.iter().rev().flat_map(|s| &s.launches) {
+            eprintln!("{}\n{}", l.origin, c.program.kernels[l.kernel].source);
+        }
+    }
     text
 }
 

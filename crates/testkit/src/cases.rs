@@ -256,6 +256,8 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
         overlap: r.below(2) == 0,
         early: [0, 16, 100, 256][r.below(4)],
         block_rows: 1 << r.below(8),
+        tile_tokens: 1 << r.below(8),
+        tile_rows: 16 << r.below(4),
         shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
     }
 }

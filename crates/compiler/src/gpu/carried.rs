@@ -9,7 +9,7 @@ use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
 use crate::gpu::places::{Carrier, Layout};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{has_reduction, loads_of, outside, reads};
+use crate::kernel::expression::{has_reduction, loads_of, reads};
 use crate::lower::Item;
 use ir::{DType, Graph, Id, Op};
 use rustc_hash::FxHashMap;
@@ -40,11 +40,15 @@ fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], ite
     let others = phases.iter().flat_map(|(serial, items)| items.iter().map(move |i| (serial.is_none(), i)));
     let others: Vec<(bool, &Item)> = others.filter(|(_, i)| touches(g, i, stash)).collect();
     let alone = others.iter().filter(|(plain, _)| !plain).count() == 1;
+    let whole = others.iter().all(|(_, other)| {
+        let loads = loads_of(g, other);
+        loads.iter().all(|&l| g.src(l)[0] == stash || !t.target.carried.contains_key(&g.src(l)[0]))
+    });
     let by_element = others.iter().filter(|(plain, _)| *plain).all(|(_, other)| follows(g, other, item));
     let [long, short] = [m, n].map(|d| g.as_int(g.src(d)[0]));
     let layout = Layout::of(t, long?, short?);
     let count = layout.all_elements();
-    (alone && by_element && count <= MOST).then(|| {
+    (alone && whole && by_element && count <= MOST).then(|| {
         let accs = (0..count).map(|_| t.acc(g, DType::F32)).collect();
         Carrier { accs, layout, rows_first: item.dims[0] == m }
     })
@@ -58,7 +62,7 @@ fn touches(g: &Graph, item: &Item, stash: Id) -> bool {
     item.buffer == stash || reads(g, item, stash)
 }
 
-/// Whether an item needs of the stash that another one updates, and of all scratch, only the element of its own.
+/// Whether an item needs of the stash that another one updates only the element of its own.
 fn follows(g: &mut Graph, item: &Item, update: &Item) -> bool {
     let stash = update.buffer;
     let same_extents = item.dims.iter().map(|&d| g.src(d)[0]).eq(update.dims.iter().map(|&d| g.src(d)[0]));
@@ -73,9 +77,9 @@ fn follows(g: &mut Graph, item: &Item, update: &Item) -> bool {
     let loads = loads_of(g, item);
     let reads = loads.into_iter().all(|l| match g.src(l)[0] == stash {
         true => own(g, g.src(l)[1]),
-        false => outside(g, l),
+        false => true,
     });
-    reads && if item.buffer == stash { own(g, item.index) } else { outside_of(g, item.buffer) }
+    reads && (item.buffer != stash || own(g, item.index))
 }
 
 impl Tiler {

@@ -1,14 +1,21 @@
 //! How the tasks of a kernel are cut into blocks of threads.
 
+use crate::gpu::int_tile;
 use crate::gpu::plan::Plan;
+use crate::gpu::tokens::{halves_axes, token_axes};
 use crate::lower::Cut;
+use crate::schedule::axes::Along;
 use crate::schedule::cuts::{before_fold, widest_unit};
+use crate::schedule::limits::limits;
 use crate::schedule::{Group, Schedule};
 use ir::{Graph, index};
 
 /// How many steps of each axis a block takes: as many blocks as the GPU can run, each large enough for its threads. A
 /// kernel beside another whose blocks are large has blocks that are as large, as both have as many threads.
 pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
+    if let Some(cut) = tiles(g, s, group, plan).or_else(|| halves(g, s, group, plan)) {
+        return cut;
+    }
     let gr = &s.groups[group];
     let mut total = least_tasks(g, gr);
     let mut steps = vec![1; gr.axes.len()];
@@ -25,7 +32,7 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut
         if a.serial || a.inner || before_fold(g, s, group, i) {
             continue;
         }
-        // Tokens stay apart: their number is not known here, and weights come from the cache the second time.
+        // Few tokens stay apart: their number is not known here, and weights come from the cache the second time.
         let Some(n) = g.as_int(a.count) else { continue };
         let unit = widest_unit(s, group, i);
         let best = (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * unit <= most).unwrap_or(1);
@@ -33,6 +40,66 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut
         total /= best;
     }
     Cut { steps, order: None }
+}
+
+/// Tiles of several tokens and rows, where there are many tokens and sums by integer dots.
+fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> {
+    let gr = &s.groups[group];
+    let (tokens, sums) = token_axes(g, s, group);
+    if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+        return None;
+    }
+    // Each step of what counts the steps of another axis has a task of its own.
+    let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
+    let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
+    let mut steps = vec![1; gr.axes.len()];
+    // Tasks there are of half as many tokens as there may be.
+    let (mut tokens_left, mut tasks) = (plan.tile_tokens, 1);
+    for &i in tokens.iter().rev().filter(|&&i| !counting(i)) {
+        let most = index::bounds(g, gr.axes[i].count).1;
+        steps[i] = match g.as_int(gr.axes[i].count) {
+            Some(n) => (1..=n.min(tokens_left)).rev().find(|d| n % d == 0).unwrap_or(1),
+            None => most.min(tokens_left),
+        };
+        tokens_left /= steps[i];
+        tasks *= (most / steps[i] / if g.as_int(gr.axes[i].count).is_some() { 1 } else { 2 }).max(1);
+    }
+    if plan.tile_tokens / tokens_left.max(1) <= int_tile::FEW {
+        return None;
+    }
+    let rows = |i: &usize| !gr.axes[*i].inner && !tokens.contains(i) && !counting(*i);
+    let rows: Vec<usize> = (0..gr.axes.len()).filter(rows).collect();
+    for i in (0..gr.axes.len()).filter(|&i| !gr.axes[i].inner && !tokens.contains(&i)) {
+        let most = index::bounds(g, gr.axes[i].count).1;
+        tasks *= if g.as_int(gr.axes[i].count).is_some() { most } else { (most / 2).max(1) };
+    }
+    for i in rows.into_iter().rev() {
+        let Some(n) = g.as_int(gr.axes[i].count) else { continue };
+        let unit = widest_unit(s, group, i);
+        // Whole tiles, as many rows for all sums together as a block takes, and a task for each multiprocessor if there are as many.
+        let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
+        let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
+        steps[i] = *whole.iter().rev().find(fits).or(whole.first()).unwrap_or(&1);
+        tasks /= steps[i];
+    }
+    Some(Cut { steps, order: None })
+}
+
+/// Tiles of products of halves: some rows of a cache and some columns.
+fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> {
+    let gr = &s.groups[group];
+    if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+        return None;
+    }
+    let (rows, columns) = halves_axes(g, s, group)?;
+    let mut steps = vec![1; gr.axes.len()];
+    for mut of in [rows, columns] {
+        let i = of.pop()?;
+        let count = gr.axes[i].count;
+        let whole = |n: &i64| index::is_multiple(g, count, *n) && widest_unit(s, group, i) == 1;
+        steps[i] = [plan.tile_tokens, 16].into_iter().find(whole)?;
+    }
+    Some(Cut { steps, order: None })
 }
 
 /// Blocks of another kernel of the stage that reads weights and takes several rows at once in any case.

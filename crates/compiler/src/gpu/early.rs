@@ -9,7 +9,7 @@
 
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::{make_if, make_loop};
-use crate::kernel::expression::{collect_loads, replace};
+use crate::kernel::expression::{collect_loads, loads_in, loops_of, replace};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -102,10 +102,10 @@ impl Hoist<'_> {
                 vec![make_if(g, src[0], body)]
             }
             Op::Set | Op::Store => {
-                let mut loads = vec![];
-                src.iter().for_each(|&s| collect_loads(g, s, &mut loads));
+                let mut loads: Vec<Id> = src.iter().flat_map(|&s| loads_in(g, s)).collect();
                 loads.sort_unstable();
-                let mut map = FxHashMap::default();
+                loads.dedup();
+                let mut map = loops_of(g, id);
                 for load in loads {
                     let goes = match self.of {
                         Of::Weights => space(g, load) == Space::Weight,
@@ -127,7 +127,8 @@ impl Hoist<'_> {
         let src = g.src(id).to_vec();
         let (range, body) = (src[0], &src[1..]);
         let (Some(n), each) = (g.as_int(g.src(range)[0]), self.weight_bytes(g, body)) else { return vec![id] };
-        let taken = if each == 0 || self.of != Of::Weights { 0 } else { n.min((self.left / each) as i64) };
+        let taken =
+            if each == 0 || self.of != Of::Weights || multiplies(g, id) { 0 } else { n.min((self.left / each) as i64) };
         let mut all = vec![];
         for i in 0..taken {
             let i = g.int(i);
@@ -237,6 +238,11 @@ fn space(g: &Graph, load: Id) -> Space {
         Op::Buffer { space, .. } => space,
         _ => Space::Task,
     }
+}
+
+/// Whether a loop multiplies matrices: its text is long, and it loads ahead itself.
+fn multiplies(g: &Graph, statement: Id) -> bool {
+    g.toposort(&[statement]).iter().any(|&n| *g.op(n) == Op::WarpProduct)
 }
 
 /// Bytes of registers that hold a value.

@@ -4,8 +4,9 @@
 use crate::gpu::fold::{Kept, held, same_index};
 use crate::gpu::matrix::is_product;
 use crate::gpu::plan::Plan;
-use crate::kernel::expression::loads_of;
+use crate::kernel::expression::{loads_of, outside};
 use crate::lower::{Item, Nest};
+use ir::index::Linear;
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -31,6 +32,16 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &Plan, updates: bool) -
     }
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
+    if plan.multiplies {
+        while let Some((at, with, item)) = cast_of(g, &all, updates) {
+            all[at].item = item;
+            let buffer = all[with].item.buffer;
+            if !all.iter().any(|e| read_by(g, &e.item).contains(&buffer)) {
+                let taken = all.remove(with).of;
+                all[at - 1].of.extend(taken);
+            }
+        }
+    }
     if plan.multiplies && all.iter().any(|e| is_product(g, &e.item, updates)) {
         while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, updates)) {
             let taken = all[with].of.clone();
@@ -63,13 +74,65 @@ fn read_by(g: &Graph, item: &Item) -> FxHashSet<Id> {
 /// The only item that reads what another one writes, where no other one writes it.
 fn reader(g: &Graph, all: &[Entry], writer: usize) -> Option<usize> {
     let buffer = all[writer].item.buffer;
-    if !matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch()) {
+    if !is_scratch(g, buffer) {
         return None;
     }
     let alone = all.iter().filter(|e| e.item.buffer == buffer).count() == 1;
     let mut readers = (0..all.len()).filter(|&i| read_by(g, &all[i].item).contains(&buffer));
     let (one, None) = (readers.next()?, readers.next()) else { return None };
     (alone && one > writer && all[one].phase == all[writer].phase).then_some(one)
+}
+
+/// A product of halves that another item converts for it, that item, and the product with the halves as they lie in
+/// memory.
+fn cast_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usize, Item)> {
+    (0..all.len()).find_map(|i| {
+        let cast = &all[i].item;
+        let (value, buffer) = (cast.value, cast.buffer);
+        let halves = *g.op(value) == Op::Cast && *g.op(g.src(value)[0]) == Op::Load && outside(g, g.src(value)[0]);
+        let alone = all.iter().filter(|e| e.item.buffer == buffer).count() == 1;
+        if !halves || !alone || !is_scratch(g, buffer) {
+            return None;
+        }
+        (i + 1..all.len()).find_map(|j| {
+            let user = all[j].item.clone();
+            let kept = Kept { dims: cast.dims.clone(), index: cast.index, value };
+            let mut loads = loads_of(g, &user);
+            loads.retain(|&l| g.src(l)[0] == buffer);
+            if loads.is_empty() || all[j].phase != all[i].phase {
+                return None;
+            }
+            let mut map = FxHashMap::default();
+            for load in loads {
+                map.insert(load, held_anywhere(g, &kept, g.src(load)[1])?);
+            }
+            let item = Item { value: g.substitute(user.value, &mut map), ..user };
+            is_product(g, &item, updates).then_some((j, i, item))
+        })
+    })
+}
+
+/// What a stash holds at an index whose loops run along its dimensions, in any order.
+fn held_anywhere(g: &mut Graph, kept: &Kept, at: Id) -> Option<Id> {
+    let (index, at) = (Linear::of(g, kept.index), Linear::of(g, at));
+    if index.constant != at.constant || index.terms.len() != kept.dims.len() || at.terms.len() != kept.dims.len() {
+        return None;
+    }
+    let mut map = FxHashMap::default();
+    for &dim in &kept.dims {
+        let stride = index.coefficient(dim);
+        let mut along = at.terms.iter().filter(|t| t.1 == stride);
+        let (Some(&(range, _)), None) = (along.next(), along.next()) else { return None };
+        if !matches!(g.op(range), Op::Range(..)) || g.src(range)[0] != g.src(dim)[0] {
+            return None;
+        }
+        map.insert(dim, range);
+    }
+    Some(g.substitute(kept.value, &mut map))
+}
+
+fn is_scratch(g: &Graph, buffer: Id) -> bool {
+    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
 /// An item whose result is copied, the item that copies it, and the first writing where the second does.

@@ -153,6 +153,7 @@ pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let columns = (short + N - 1) / N * N;
     if needed(t, &p, columns) > t.target.room() {
+        t.target.crowded = true;
         return None;
     }
     let mut copies = vec![];

@@ -15,6 +15,7 @@ mod dot;
 mod early;
 mod fold;
 mod gathered;
+mod int_tile;
 mod matrix;
 mod places;
 pub mod plan;
@@ -24,6 +25,7 @@ mod registers;
 mod sync;
 mod threads;
 pub mod tile;
+mod tokens;
 mod warps;
 
 pub use plan::Plan;

@@ -36,6 +36,10 @@ pub struct Plan {
     pub early: usize,
     /// Rows of a matrix that a block takes at most.
     pub block_rows: i64,
+    /// Tokens at most of a block that multiplies rows of weights with several of them.
+    pub tile_tokens: i64,
+    /// Rows at most of such a block.
+    pub tile_rows: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
     pub shared: usize,
 }
@@ -60,6 +64,8 @@ impl Default for Plan {
             overlap: true,
             early: 256,
             block_rows: 32,
+            tile_tokens: 64,
+            tile_rows: 128,
             shared: 200 << 10,
         }
     }

@@ -8,7 +8,7 @@
 use crate::gpu::align::{align, widths};
 use crate::gpu::plan::Plan;
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{combine, has_reduction, replace};
+use crate::kernel::expression::{combine, has_reduction, or_last, replace};
 use crate::kernel::superword::{Packer, splat};
 use crate::lower::{Item, identity};
 use ir::index;
@@ -117,9 +117,11 @@ impl Deal {
 /// Statements that compute all outputs of an item, the steps of each dealt to lanes; `everywhere`, the one output, by
 /// each warp for all of its lanes.
 pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &Steps, everywhere: bool) -> Vec<Id> {
-    // Dimensions of unknown length are loops of all threads.
-    let (rows, outer): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| g.as_int(g.src(d)[0]).is_some());
-    let extents: Vec<Id> = rows.iter().map(|&d| g.src(d)[0]).collect();
+    // Dimensions that may be long are loops of all threads; of others, threads have as many as there may be.
+    let near = |g: &mut Graph, d: Id| is_known(g, d) || t.most(g, d) <= FEW_ROWS;
+    let (rows, outer): (Vec<Id>, Vec<Id>) = item.dims.iter().partition(|&&d| near(g, d));
+    let extents: Vec<Id> = rows.iter().map(|&d| if is_known(g, d) { g.src(d)[0] } else { at_most(t, g, d) }).collect();
+    let ragged: Vec<Id> = rows.iter().copied().filter(|&d| !is_known(g, d)).collect();
     let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
     let lanes = t.target.plan.lanes;
     // Lanes and warps along the sum, and what is left for other outputs.
@@ -166,10 +168,7 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     at = g.add(at, lane_k);
     let steps_left = g.int(steps.count);
     let inside = (per_warp * warps_k * lanes_k != steps.count).then(|| g.binary(BinOp::Lt, at, steps_left));
-    let both = match (has, inside) {
-        (Some(a), Some(b)) => Some(g.binary(BinOp::And, a, b)),
-        (a, b) => a.or(b),
-    };
+    let both = all_of(g, has.into_iter().chain(inside));
     let stepped = replace(g, steps.value, steps.step, at);
     let ty = g.ty(stepped);
     let start = g.constant(identity(steps.op, ty.base), ty.base);
@@ -192,7 +191,17 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
         let row = g.add(first, offset);
         let at = index::unflatten(g, &extents, row);
         let map: FxHashMap<Id, Id> = rows.iter().copied().zip(at).collect();
-        let value = g.substitute(stepped, &mut map.clone());
+        // Rows past the last one are those of the last one, and go nowhere.
+        let mut within = map.clone();
+        let mut stored: Vec<Id> = leader.into_iter().collect();
+        for d in &ragged {
+            stored.push(g.binary(BinOp::Lt, map[d], g.src(*d)[0]));
+            let last = or_last(g, map[d], *d);
+            let none = g.int(0);
+            within.insert(*d, g.binary(BinOp::Max, last, none));
+        }
+        let stored = all_of(g, stored);
+        let value = g.substitute(stepped, &mut within);
         let acc = t.acc(g, ty);
         let once = per_warp == 1 && both.is_none();
         if once {
@@ -219,7 +228,7 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
                 end.push(t.store_if(g, p, k, sum, leader));
             }
             None if everywhere => end.extend(t.put(g, item, index, sum, None)),
-            None => end.push(t.store_if(g, item.buffer, index, sum, leader)),
+            None => end.push(t.store_if(g, item.buffer, index, sum, stored)),
         }
     }
     let mut stmts = vec![];
@@ -239,6 +248,24 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
         }
     }
     t.nest(g, &outer, stmts)
+}
+
+/// Rows at most that are known by their greatest number alone.
+const FEW_ROWS: i64 = 256;
+
+fn is_known(g: &Graph, dim: Id) -> bool {
+    g.as_int(g.src(dim)[0]).is_some()
+}
+
+/// The greatest number of steps of a dimension.
+fn at_most(t: &Tiler, g: &mut Graph, dim: Id) -> Id {
+    let most = t.most(g, dim);
+    g.int(most)
+}
+
+/// All conditions together; none of none.
+fn all_of(g: &mut Graph, conditions: impl IntoIterator<Item = Id>) -> Option<Id> {
+    conditions.into_iter().reduce(|a, b| g.binary(BinOp::And, a, b))
 }
 
 /// Puts the parts of several warps together, one thread an output.

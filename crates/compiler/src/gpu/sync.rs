@@ -47,6 +47,11 @@ impl Touched {
 fn insert(g: &mut Graph, statements: &[Id], mut since: Touched) -> (Vec<Id>, Touched) {
     let mut out = vec![];
     for &s in statements {
+        if *g.op(s) == Op::Barrier {
+            out.push(s);
+            since = Touched::default();
+            continue;
+        }
         let all = touched(g, s);
         let clashes = since.forbids(&all);
         let exchanges = *g.op(s) == Op::Loop && all.forbids(&all) && !varies(g, g.src(g.src(s)[0])[0]).1;

@@ -3,10 +3,12 @@
 use crate::gpu::places::{Carrier, Held, Staged};
 use crate::gpu::plan::Plan;
 use crate::kernel::emitter::Emitter;
-use crate::lower::{Item, Nest};
+use crate::kernel::expression::reads;
+use crate::lower::{Item, Nest, Phase};
 use ir::index;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space};
 use rustc_hash::FxHashMap;
+use std::ops::RangeInclusive;
 
 /// Writes a kernel for blocks of threads.
 pub(super) type Tiler = Emitter<Threads>;
@@ -22,12 +24,21 @@ pub(super) struct Threads {
     placed: FxHashMap<Id, Id>,
     /// What paths keep in shared memory for the present phase.
     pub(super) staged: Staged,
-    /// Bytes of shared memory that are left.
-    free: usize,
+    /// Bytes of shared memory that are left in each phase; in all of them, if phases do not take turns with it.
+    free: Vec<usize>,
+    /// The present phase, and those in which each stash of the nest is used.
+    phase: usize,
+    spans: FxHashMap<Id, RangeInclusive<usize>>,
+    /// Whether something found no room.
+    pub(super) crowded: bool,
     /// Stashes that lie in registers.
     pub(super) held: FxHashMap<Id, Held>,
     /// Stashes that lie in fragments.
     pub(super) carried: FxHashMap<Id, Carrier>,
+    /// Shared memory that items take turns with, by what they ask for and how much they have asked for before.
+    lent: FxHashMap<(usize, DType, i64), Id>,
+    /// How often the present item has asked for some.
+    near: usize,
     /// Stashes whose parts are still to be put together, and the statements that do so: after those of other items, so
     /// that one barrier serves all.
     pub(super) pending: Vec<(Id, Vec<Id>)>,
@@ -44,25 +55,36 @@ pub(super) struct Shares {
 }
 
 impl Threads {
-    fn space(&mut self, bytes: usize) -> Space {
+    fn space(&mut self, bytes: usize, phases: RangeInclusive<usize>) -> Space {
         let bytes = bytes.next_multiple_of(16);
-        if bytes > self.free {
+        if self.free[phases.clone()].iter().any(|&free| bytes > free) {
+            self.crowded = true;
             return Space::Task;
         }
-        self.free -= bytes;
+        self.free[phases].iter_mut().for_each(|free| *free -= bytes);
         Space::Shared
+    }
+
+    /// Goes on to a phase: what others keep for themselves is not there.
+    pub(super) fn enter(&mut self, phase: usize, staged: Staged) {
+        self.staged = staged;
+        if self.free.len() > 1 {
+            self.phase = phase;
+            self.lent.clear();
+        }
     }
 
     /// Makes room where a stash lay that lies in shared memory no longer.
     pub(super) fn give_back(&mut self, g: &Graph, stash: Id, len: usize) {
         if let Op::Buffer { space: Space::Shared, .. } = *g.op(stash) {
-            self.free += (len * g.dtype(stash).bytes()).next_multiple_of(16);
+            let bytes = (len * g.dtype(stash).bytes()).next_multiple_of(16);
+            self.free[self.spans[&stash].clone()].iter_mut().for_each(|free| *free += bytes);
         }
     }
 
     /// Bytes of shared memory that are left.
     pub(super) fn room(&self) -> usize {
-        self.free
+        self.free[self.phase]
     }
 
     /// Number of this thread in its block.
@@ -73,16 +95,46 @@ impl Threads {
     }
 }
 
+/// The phases from the first to the last one that touches a stash.
+fn span(g: &Graph, nest: &Nest, stash: Id) -> RangeInclusive<usize> {
+    let touches = |phase: &Phase| {
+        let counted = phase.serial.is_some_and(|r| g.toposort(&[g.src(r)[0]]).contains(&stash));
+        counted || phase.items.iter().any(|i| i.buffer == stash || reads(g, i, stash))
+    };
+    let wanted = nest.wanted.is_some_and(|w| g.toposort(&[w]).contains(&stash));
+    let all: Vec<usize> = (0..nest.phases.len()).filter(|&i| touches(&nest.phases[i])).collect();
+    match all[..] {
+        [one] if !wanted => one..=one,
+        [first, .., last] if !wanted => first..=last,
+        _ => 0..=nest.phases.len().max(1) - 1,
+    }
+}
+
 impl Emitter<Threads> {
-    /// For a nest, in blocks of the warps of the plan.
-    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan) -> Tiler {
+    /// For a nest, in blocks of the warps of the plan; `turns` says whether phases take turns with shared memory.
+    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan, turns: bool) -> Tiler {
         let plan = plan.clone();
         let (warps, lanes) = (g.int(plan.warps), g.int(plan.lanes));
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
-        let free = plan.shared;
-        let (placed, staged, held, carried, pending) = Default::default();
-        let mut threads = Threads { plan, warp, lane, placed, staged, free, held, carried, pending };
+        let free = vec![plan.shared; if turns { nest.phases.len().max(1) } else { 1 }];
+        let (placed, staged, held, carried, lent, pending) = Default::default();
+        let mut threads = Threads {
+            plan,
+            warp,
+            lane,
+            placed,
+            staged,
+            free,
+            phase: 0,
+            spans: FxHashMap::default(),
+            crowded: false,
+            held,
+            carried,
+            lent,
+            near: 0,
+            pending,
+        };
         // The smallest first, so that what is read most is near.
         let mut order: Vec<(usize, Id)> = vec![];
         for &s in &nest.stashes {
@@ -90,18 +142,57 @@ impl Emitter<Threads> {
             order.push((len * g.dtype(s).bytes(), s));
         }
         order.sort_unstable();
-        let place: FxHashMap<Id, Space> = order.into_iter().map(|(bytes, s)| (s, threads.space(bytes))).collect();
+        let mut place: FxHashMap<Id, Space> = FxHashMap::default();
+        for (bytes, s) in order {
+            let span = if turns { span(g, nest, s) } else { 0..=0 };
+            place.insert(s, threads.space(bytes, span.clone()));
+            threads.spans.insert(s, span);
+        }
         for &s in &nest.stashes {
             let Op::Buffer { len, .. } = *g.op(s) else { continue };
-            threads.placed.insert(s, t.scratch(g, place[&s], g.dtype(s), len));
+            let here = t.scratch(g, place[&s], g.dtype(s), len);
+            threads.placed.insert(s, here);
+            let span = threads.spans[&s].clone();
+            threads.spans.insert(here, span);
         }
         t.with(threads)
     }
 
     /// Scratch that the threads of a block share.
     pub(super) fn stash(&mut self, g: &mut Graph, ty: DType, len: usize) -> Id {
-        let space = self.target.space(len * ty.bytes());
+        let phase = self.target.phase;
+        let space = self.target.space(len * ty.bytes(), phase..=phase);
         self.scratch(g, space, ty, len)
+    }
+
+    /// What `f` makes with shared memory of its own, or all as it was before.
+    pub(super) fn attempt_near<M>(&mut self, f: impl FnOnce(&mut Self) -> Option<M>) -> Option<M> {
+        let (free, lent) = (self.target.free.clone(), self.target.lent.clone());
+        self.target.near = 0;
+        let made = self.attempt(f);
+        if made.is_none() {
+            (self.target.free, self.target.lent) = (free, lent);
+        }
+        made
+    }
+
+    /// Shared memory for what an item needs while it is computed; items take turns with it.
+    pub(super) fn near(&mut self, g: &mut Graph, ty: DType, len: i64) -> Option<Id> {
+        let key = (self.target.near, ty, len);
+        self.target.near += 1;
+        if let Some(&known) = self.target.lent.get(&key) {
+            return Some(known);
+        }
+        let bytes = (len as usize * ty.bytes()).next_multiple_of(16);
+        if bytes > self.target.room() {
+            self.target.crowded = true;
+            return None;
+        }
+        let phase = self.target.phase;
+        self.target.free[phase] -= bytes;
+        let buffer = self.scratch(g, Space::Shared, ty, len as usize);
+        self.target.lent.insert(key, buffer);
+        Some(buffer)
     }
 
     /// An item with its scratch where it lies here.

@@ -2,6 +2,7 @@
 //!
 //! | path | for |
 //! |---|---|
+//! | integer tile | the same sums as the next path, where a task has several tokens |
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | warp product | sums over rows of halves that several columns share |
 //! | fragments | what sets or reads what a loop adds warp products to |
@@ -17,26 +18,40 @@ use crate::gpu::places::Staged;
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{carried, dot, early, fold, reduce, registers, sync};
+use crate::gpu::{carried, dot, early, fold, int_tile, reduce, registers, sync};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
 use crate::lower::{Item, Nest, Phase, identity};
 use ir::index::{Linear, bounds};
-use ir::{Graph, Id, Op, ReduceOp, Space};
+use ir::{DType, Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
-    let body = plan.multiplies.then(|| tiled(g, nest, plan, true)).flatten().or_else(|| tiled(g, nest, plan, false));
-    body.expect("every item has a path if no stash lies in fragments")
+    let (body, crowded) = best(g, nest, plan, false);
+    if crowded && plan.multiplies && nest.phases.len() > 1 {
+        // What a phase no longer needs is room for the next one.
+        let (turns, _) = best(g, nest, plan, true);
+        if turns.bytes_in(g, Space::Shared, plan.widest) <= plan.shared {
+            return turns;
+        }
+    }
+    body
 }
 
-/// The body of a kernel, if what shall lie in fragments can lie there.
-fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Body> {
+/// The body of a kernel, with stashes in fragments if they can lie there; and whether something found no room.
+fn best(g: &mut Graph, nest: &Nest, plan: &Plan, turns: bool) -> (Body, bool) {
+    let with = plan.multiplies.then(|| tiled(g, nest, plan, true, turns)).flatten();
+    with.or_else(|| tiled(g, nest, plan, false, turns)).expect("every item has a path if no stash lies in fragments")
+}
+
+/// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room; `turns` says
+/// whether phases take turns with shared memory.
+fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool, turns: bool) -> Option<(Body, bool)> {
     let Gathered { nest, into } = gathered(g, nest, plan, fragments);
     let nest = &nest;
-    let mut t = Tiler::of_blocks(g, nest, plan);
+    let mut t = Tiler::of_blocks(g, nest, plan, turns);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
@@ -47,6 +62,10 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
     for (n, (serial, items)) in phases.iter().enumerate() {
+        if turns && n > 0 {
+            all.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+        }
+        t.target.enter(n, Staged::of(*serial));
         let forms: Vec<Form> = forms.by_ref().take(items.len()).collect();
         let elsewhere = read_outside(&t, g, nest, n);
         if let Some(stmts) = fold::in_registers(&mut t, g, &nest.phases[n], &elsewhere) {
@@ -54,7 +73,6 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
             all.extend(stmts);
             continue;
         }
-        t.target.staged = Staged::of(*serial);
         let (mut body, before) = (vec![], ways.len());
         ways.resize(before + items.len(), Way::by(""));
         for i in weights_first(g, items) {
@@ -80,8 +98,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool) -> Option<Bod
     let root = block(g, first);
     let ways: Vec<Way> = into.iter().map(|&n| ways[n]).collect();
     let used = g.toposort(&[root]);
+    let crowded = t.target.crowded;
     let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
-    Some(Body { root, stashes, tasks: nest.tasks, ways })
+    Some((Body { root, stashes, tasks: nest.tasks, ways }, crowded))
 }
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange
@@ -157,6 +176,9 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form, plain: bool
         && let Some(s) = t.butterfly(g, item, op, len)
     {
         return ("butterfly", s);
+    }
+    if let Some(s) = int_tile::int_tile(t, g, item) {
+        return ("integer tile", s);
     }
     if let Some(s) = dot::integer_dot(t, g, item) {
         return ("integer dot", s);

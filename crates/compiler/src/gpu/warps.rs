@@ -1,5 +1,6 @@
 //! How many warps a block of a nest has work for.
 
+use crate::gpu::int_tile::is_tile;
 use crate::gpu::matrix::is_product;
 use crate::gpu::plan::Plan;
 use crate::lower::{Item, Nest, Phase};
@@ -11,7 +12,11 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
     let tasks = bounds(g, nest.tasks).0;
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
     let warps = plan.for_blocks(tasks, most).warps;
-    let multiplies = plan.multiplies && nest.phases.iter().flat_map(|p| &p.items).any(|i| is_product(g, i, false));
+    let items: Vec<&Item> = nest.phases.iter().flat_map(|p| &p.items).collect();
+    if plan.multiplies && items.iter().any(|i| is_tile(g, i)) {
+        return plan.product_warps;
+    }
+    let multiplies = plan.multiplies && items.iter().any(|i| is_product(g, i, false));
     if multiplies { warps.min(plan.product_warps) } else { warps }
 }
 

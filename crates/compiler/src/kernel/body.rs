@@ -1,5 +1,6 @@
 //! A kernel after tiling.
 
+use crate::kernel::places::places;
 use ir::{DType, Graph, Id, Op, Space};
 use rustc_hash::FxHashMap;
 
@@ -25,6 +26,9 @@ impl Body {
     /// Bytes of its scratch in a space, where each buffer begins at a multiple of `align`. Parts of a kernel take turns
     /// with theirs.
     pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
+        if space == Space::Shared {
+            return self.parts(g).iter().map(|(part, stashes)| shared(g, *part, stashes, align).1).max().unwrap_or(0);
+        }
         let bytes = |stash: Id| match *g.op(stash) {
             Op::Buffer { space: of, len, .. } if of == space => (len * g.dtype(stash).bytes()).next_multiple_of(align),
             _ => 0,
@@ -67,6 +71,16 @@ impl Body {
         stashes.dedup();
         Body { root, stashes, tasks, ways: bodies.iter().flat_map(|body| body.ways.clone()).collect() }
     }
+}
+
+/// The place of each stash of a part in the memory that the threads of a block share, and its bytes.
+pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHashMap<Id, usize>, usize) {
+    let bytes = |&stash: &Id| match *g.op(stash) {
+        Op::Buffer { space: Space::Shared, len, .. } => Some((stash, len * g.dtype(stash).bytes())),
+        _ => None,
+    };
+    let sizes: Vec<(Id, usize)> = stashes.iter().filter_map(bytes).collect();
+    places(g, part, &sizes, align)
 }
 
 /// How an item was computed.

@@ -33,6 +33,26 @@ pub(crate) fn collect_loads(g: &Graph, expr: Id, out: &mut Vec<Id>) {
     });
 }
 
+/// What an expression loads by itself, and not for the extents of the loops that it is in.
+pub(crate) fn loads_in(g: &Graph, expr: Id) -> Vec<Id> {
+    let mut all = vec![];
+    walk::reach([expr], |e, more| {
+        if matches!(g.op(e), Op::Range(..)) {
+            return;
+        }
+        if *g.op(e) == Op::Load {
+            all.push(e);
+        }
+        more.extend(g.src(e));
+    });
+    all
+}
+
+/// The loops that an expression is in, each as what stands for itself: what else is replaced leaves them alone.
+pub(crate) fn loops_of(g: &Graph, expr: Id) -> FxHashMap<Id, Id> {
+    g.toposort(&[expr]).into_iter().filter(|&e| matches!(g.op(e), Op::Range(..))).map(|e| (e, e)).collect()
+}
+
 /// What an item loads: for its value, its index and the extents of its dimensions.
 pub(crate) fn loads_of(g: &Graph, item: &Item) -> Vec<Id> {
     let mut loads = vec![];

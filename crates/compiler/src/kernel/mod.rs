@@ -2,13 +2,14 @@
 //!
 //! `emitter` writes statements, `sums` loops that sum up, `expression` asks and answers about expressions,
 //! [`superword`] makes vectors of equal expressions in a `lane_order`, `transpose` turns squares of them,
-//! `dot_pattern` finds what block formats come to, and a [`body`] is what comes out.
+//! `dot_pattern` finds what block formats come to, `places` says where scratch lies, and a [`body`] is what comes out.
 
 pub mod body;
 pub(crate) mod dot_pattern;
 pub(crate) mod emitter;
 pub(crate) mod expression;
 pub(crate) mod lane_order;
+pub(crate) mod places;
 mod sums;
 pub mod superword;
 pub(crate) mod transpose;

@@ -19,6 +19,7 @@ impl Lowering<'_> {
                     let full = g.int(steps);
                     let n = match g.as_int(count) {
                         Some(c) if c % steps == 0 => full,
+                        None if index::is_multiple(g, count, steps) => full,
                         _ => {
                             let left = g.sub(count, self.base[axis]);
                             g.binary(BinOp::Min, full, left)

@@ -88,6 +88,11 @@ fn product(g: &Graph, s: &Schedule, id: Id, inputs: &BTreeSet<String>) -> Option
     (read.dots || *g.op(body) == Op::Binary(BinOp::Mul)).then_some(read)
 }
 
+/// Whether a sum is one of products of codes, which are summed as integers.
+pub(crate) fn is_dot(g: &Graph, s: &Schedule, sum: Id) -> bool {
+    product(g, s, sum, &BTreeSet::new()).is_some_and(|read| read.dots)
+}
+
 /// What factors are made of by renaming, choosing and converting alone.
 #[derive(Default)]
 struct Operands {

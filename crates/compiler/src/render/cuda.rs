@@ -6,7 +6,7 @@
 
 use crate::gpu::align::alignment;
 use crate::gpu::plan::Plan;
-use crate::kernel::body::Body;
+use crate::kernel::body::{Body, shared};
 use crate::program::Geometry;
 use crate::render::family::{Language, Renderer, Unwritable, buffer, is_promoted, sign};
 use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, index};
@@ -193,15 +193,15 @@ impl Renderer<'_, Cuda> {
     fn part(&mut self, g: &mut Graph, root: Id, stashes: &[Id], scratch: usize, alone: &str, number: usize) {
         let first = if number > 0 { format!(" - end{}", number - 1) } else { String::new() };
         self.line(&format!("const int task = block{first};"));
-        let (mut near, mut far) = (0, 0);
+        let (near, mut far) = (shared(g, root, stashes, ALIGN).0, 0);
         for &s in stashes {
             let Op::Buffer { slot, space, len } = *g.op(s) else { continue };
             let (ty, bytes) = (scalar(g.dtype(s)), (len * g.dtype(s).bytes()).next_multiple_of(ALIGN));
             self.line(&match space {
-                Space::Shared => format!("{ty} *s{slot} = ({ty} *)(shared + {near});"),
+                Space::Shared => format!("{ty} *s{slot} = ({ty} *)(shared + {});", near[&s]),
                 _ => format!("{ty} *s{slot} = ({ty} *)(scratch + (i64)block * {scratch} + {far});"),
             });
-            *(if space == Space::Shared { &mut near } else { &mut far }) += bytes;
+            far += if space == Space::Shared { 0 } else { bytes };
         }
         let mut declared = FxHashSet::default();
         for id in g.toposort(&[root]) {
@@ -235,7 +235,7 @@ impl Renderer<'_, Cuda> {
     fn fragment(&mut self, g: &mut Graph, id: Id, transposed: bool) -> String {
         let (load, ty) = (g.src(g.src(id)[0]).to_vec(), g.ty(id));
         let at = self.value(g, load[1]);
-        let text = format!("kl_fragment<{}, {transposed}>({} + {at})", ty.lanes / 2, buffer::<Cuda>(g, load[0]));
+        let text = format!("kl_fragment<{}, {transposed}>({} + {at})", ty.bytes() / 4, buffer::<Cuda>(g, load[0]));
         self.hold(&ctype(ty), &text)
     }
 

@@ -76,23 +76,29 @@ KL_FN int kl_dot4(int sum, u32 codes, u32 values) {
   return d;
 }
 
-// Fragments of matrices of 8 by 8 halves: each thread gives the address of a row in shared memory.
-template <int MATRICES, bool TRANSPOSED> KL_FN vec<f16, 2 * MATRICES> kl_fragment(const f16 *row) {
-  static_assert(MATRICES == 2 || MATRICES == 4);
-  vec<f16, 2 * MATRICES> out;
+// Fragments of matrices of 8 rows of 16 bytes: each thread gives the address of a row in shared memory.
+template <int MATRICES, bool TRANSPOSED, class T> KL_FN vec<T, 4 / sizeof(T) * MATRICES> kl_fragment(const T *row) {
+  static_assert(MATRICES == 1 || MATRICES == 2 || MATRICES == 4);
+  vec<T, 4 / sizeof(T) * MATRICES> out;
   u32 at = (u32)__cvta_generic_to_shared(row), *w = (u32 *)&out;
 #define KL_FOUR "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory"
 #define KL_TWO "=r"(w[0]), "=r"(w[1]) : "r"(at) : "memory"
+#define KL_ONE "=r"(w[0]) : "r"(at) : "memory"
   if constexpr (MATRICES == 4 && TRANSPOSED)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : KL_FOUR);
   else if constexpr (MATRICES == 4)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : KL_FOUR);
-  else if constexpr (TRANSPOSED)
+  else if constexpr (MATRICES == 2 && TRANSPOSED)
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : KL_TWO);
-  else
+  else if constexpr (MATRICES == 2)
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : KL_TWO);
+  else if constexpr (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : KL_ONE);
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : KL_ONE);
 #undef KL_FOUR
 #undef KL_TWO
+#undef KL_ONE
   return out;
 }
 
@@ -103,6 +109,18 @@ KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<f16, 8
       : "=f"(d.v[0]), "=f"(d.v[1]), "=f"(d.v[2]), "=f"(d.v[3])
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]),
         "f"(c.v[0]), "f"(c.v[1]), "f"(c.v[2]), "f"(c.v[3]));
+}
+// The same of bytes: products of 32 and 16 elements.
+KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<u8, 16> &a, const vec<i8, 8> &b) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+      : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]),
+        "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3]));
+}
+KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<u8, 8> &a, const vec<i8, 4> &b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3},{%4,%5},{%6},{%7,%8,%9,%10};"
+      : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(b.w[0]), "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3]));
 }
 
 // The upper half of the lanes onto the lower, until one is left.

@@ -553,6 +553,17 @@ impl Scheduler {
             .product()
     }
 
+    /// Indices of prefixes that are no tasks of a group, along its other axes than this one.
+    fn prefixes(&self, g: &mut Graph, group: usize, axis: usize) -> i64 {
+        if self.prices.prefix_tasks || !self.out.groups[group].heavy {
+            return 1;
+        }
+        let limited: BTreeSet<usize> = limits::limits(g, &self.out, group).into_values().map(|l| l.axis).collect();
+        let axes = &self.out.groups[group].axes;
+        let other = |&i: &usize| i != axis && !axes[i].inner;
+        limited.into_iter().filter(other).filter_map(|i| g.as_int(axes[i].count)).product()
+    }
+
     fn demote(&mut self, g: &mut Graph, id: Option<Id>, group: usize, axis: usize) -> Result<(), String> {
         let info = &self.out.groups[group].axes[axis];
         if g.as_int(info.count).is_none() {
@@ -561,7 +572,7 @@ impl Scheduler {
         if info.serial {
             return Err("it reads all steps of a serial loop".into());
         }
-        let tasks = self.tasks(g, group, Some((axis, 1)));
+        let tasks = self.tasks(g, group, Some((axis, 1))) / self.prefixes(g, group, axis);
         self.leaves_enough(g, id, group, tasks)?;
         self.out.groups[group].axes[axis].inner = true;
         for &m in &self.out.groups[group].members {

@@ -12,6 +12,8 @@ pub struct Prices {
     pub repeat: i64,
     /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
     pub moved_steps: i64,
+    /// Whether the indices of a prefix, whose number is data, count as tasks.
+    pub prefix_tasks: bool,
     /// Into how many parts a fold over a cache is split.
     pub splits: Splits,
     /// One kernel for each operation: no fusion.
@@ -72,6 +74,8 @@ pub struct Fusions {
     pub tables: bool,
     /// Operands that are read many times over are converted once.
     pub unpack_once: bool,
+    /// Halves of a cache are no such operands: they are multiplied as they are.
+    pub halves_in_place: bool,
 }
 
 impl Default for Fusions {
@@ -84,6 +88,7 @@ impl Default for Fusions {
             in_place: true,
             tables: true,
             unpack_once: true,
+            halves_in_place: false,
         }
     }
 }
@@ -97,6 +102,7 @@ impl Prices {
             task_elements: 1 << 18,
             repeat: 512,
             moved_steps: i64::MAX,
+            prefix_tasks: true,
             // Tasks for the cores of a desktop.
             splits: Splits { one: 8, few: 2, many: 1 },
             unfused: false,
@@ -126,6 +132,9 @@ impl Prices {
         Prices {
             // More steps are merged by more blocks than a product of heads has.
             moved_steps: 8,
+            // A block multiplies all choices of a tile.
+            prefix_tasks: false,
+            fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // A multiprocessor each, on some 132.
             splits: Splits { one: 128, few: 16, many: 1 },
             profile: Profile {

@@ -210,6 +210,7 @@ impl Roles {
                     || *g.op(id) == Op::Expand && volume(g, id) >= REPEATS.saturating_mul(volume(g, g.src(id)[0]));
                 if repeated && self.free.contains(&id) {
                     let convert = match g.op(id) {
+                        Op::Cast if self.fusions.halves_in_place && g.dtype(g.src(id)[0]) == DType::F16 => false,
                         Op::Cast => g.dtype(id) == DType::F32 && reads_state(g, id),
                         Op::Dequant(_, Part::Value) => summed.last() == Some(&false),
                         _ => false,
@@ -273,7 +274,7 @@ impl Roles {
 const REPEATS: i64 = 32;
 
 /// Whether a node is rows of a state under views, gathers and casts.
-fn reads_state(g: &Graph, id: Id) -> bool {
+pub(crate) fn reads_state(g: &Graph, id: Id) -> bool {
     match g.op(id) {
         Op::State { .. } | Op::Scatter => true,
         Op::Gather | Op::Cast => reads_state(g, g.src(id)[0]),

@@ -247,19 +247,26 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;
             require(*mask > 0, || format!("no two lanes differ in the bits {mask}"))
         }
-        Op::Fragment { .. } => {
+        Op::Fragment { transposed } => {
             require_sources(g, id, 1)?;
             let loads = *g.op(n.src[0]) == Op::Load
                 && matches!(g.op(g.src(n.src[0])[0]), Op::Buffer { space: Space::Shared, .. });
             require(loads, || "rows of a matrix are loaded from shared memory".into())?;
-            let row = Type::vector(DType::F16, 8);
-            require(ty_of(0) == row, || format!("a row of a matrix is {row}, not {}", ty_of(0)))?;
-            let fits = n.ty.base == DType::F16 && matches!(n.ty.lanes, 4 | 8);
-            require(fits, || format!("{} is no fragment of two or four matrices", n.ty))
+            let row = ty_of(0);
+            let rows = [(DType::F16, 8), (DType::U8, 16), (DType::I8, 16)].map(|(ty, n)| Type::vector(ty, n));
+            require(rows.contains(&row), || format!("a row of a matrix is 8 halves or 16 bytes, not {row}"))?;
+            let fits = n.ty.base == row.base && matches!(n.ty.bytes(), 4 | 8 | 16);
+            require(fits, || format!("{} is no fragment of one, two or four matrices", n.ty))?;
+            require(!transposed || row.base == DType::F16, || "bytes cannot be transposed".into())
         }
         Op::WarpProduct => {
             require_sources(g, id, 3)?;
-            let expected = [(DType::F32, 4), (DType::F16, 8), (DType::F16, 4)].map(|(ty, n)| Type::vector(ty, n));
+            let expected = match (n.ty.base, ty_of(1).lanes) {
+                (DType::I32, 8) => [(DType::I32, 4), (DType::U8, 8), (DType::I8, 4)],
+                (DType::I32, _) => [(DType::I32, 4), (DType::U8, 16), (DType::I8, 8)],
+                _ => [(DType::F32, 4), (DType::F16, 8), (DType::F16, 4)],
+            };
+            let expected = expected.map(|(ty, n)| Type::vector(ty, n));
             require(n.ty == expected[0], || format!("its sums are {}, not {}", expected[0], n.ty))?;
             for (i, want) in expected.iter().enumerate() {
                 require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;

@@ -382,16 +382,30 @@ fn broken_kernels() {
             let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
             stored(g, v)
         }),
-        ("a row of a matrix is f16x8, not f16x4", |g| {
+        ("a row of a matrix is 8 halves or 16 bytes, not f16x4", |g| {
             let (b, zero) = (g.buffer(0, Space::Shared, DType::F16, 8), g.int(0));
             let row = g.load(b, zero, 4);
             let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
             stored(g, v)
         }),
-        ("f16x2 is no fragment of two or four matrices", |g| {
+        ("f16x6 is no fragment of one, two or four matrices", |g| {
             let (b, zero) = (g.buffer(0, Space::Shared, DType::F16, 8), g.int(0));
             let row = g.load(b, zero, 8);
-            let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 2), vec![], vec![row]);
+            let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 6), vec![], vec![row]);
+            stored(g, v)
+        }),
+        ("bytes cannot be transposed", |g| {
+            let (b, zero) = (g.buffer(0, Space::Shared, DType::U8, 16), g.int(0));
+            let row = g.load(b, zero, 16);
+            let v = g.make(Op::Fragment { transposed: true }, Type::vector(DType::U8, 8), vec![], vec![row]);
+            stored(g, v)
+        }),
+        ("its source 2 is u8x16, not i8x8", |g| {
+            let (b, zero) = (g.buffer(0, Space::Shared, DType::U8, 16), g.int(0));
+            let row = g.load(b, zero, 16);
+            let rows = g.make(Op::Fragment { transposed: false }, Type::vector(DType::U8, 16), vec![], vec![row]);
+            let sums = vector(g, I32, 4);
+            let v = g.make(Op::WarpProduct, Type::vector(I32, 4), vec![], vec![sums, rows, rows]);
             stored(g, v)
         }),
         ("its source 2 is f16x8, not f16x4", |g| {

@@ -214,14 +214,7 @@ fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: 
 }
 
 /// Over an engine that takes so many steps before the tokens of one are known.
-fn bench_ahead(
-    ahead: usize,
-    tokens: usize,
-    segments: usize,
-    context: usize,
-    pages: usize,
-    options: Options,
-) -> Bench {
+fn bench_ahead(ahead: usize, tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
     let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());

@@ -5,7 +5,7 @@ use compiler::{Numerics, Options};
 use gguf::{Gguf, Writer};
 use model::cache::{CacheKind, PAGE};
 use model::config::{Attention, Config, Gating};
-use model::step::{Output, Class, Sizes, build};
+use model::step::{Class, Output, Sizes, build};
 use model::synth::{Shape, SynthOptions, SynthPlan};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};

@@ -69,8 +69,20 @@ pub fn format(name: &str) -> &'static Format {
 
 /// An input of `rows` rows, of which up to 8 are possible.
 pub fn input(case: &mut Case, name: &str, rows: i64, n: i64, random: &mut Random) -> Tensor {
+    input_of(case, name, rows, (1, 8), n, random)
+}
+
+/// Rows of an input, of which there can be as many as the limits say.
+pub fn input_of(
+    case: &mut Case,
+    name: &str,
+    rows: i64,
+    (least, most): (i64, i64),
+    n: i64,
+    random: &mut Random,
+) -> Tensor {
     case.bind(name, bytes(&random.floats((rows * n) as usize)));
-    let t = case.b.var("t", 1, 8);
+    let t = case.b.var("t", least, most);
     case.vars = vec![("t", rows)];
     case.b.input(name, DType::F32, dims![t, n])
 }

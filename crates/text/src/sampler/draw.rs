@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn what_needs_all_logits_is_no_draw() {
-        let config = SamplerConfig { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.8, ..SamplerConfig::default() };
+        let config =
+            SamplerConfig { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.8, ..SamplerConfig::default() };
         let draw = config.draw(7).expect("a draw");
         assert_eq!((draw.top_k, draw.top_p, draw.warmth), (40.0, 0.95, 1.25));
         assert!((draw.floor - 0.05f32.ln()).abs() < 1e-6 && (0.0..1.0).contains(&draw.uniform));

@@ -2,7 +2,7 @@
 
 use super::{Buffers, Kernel, KernelError};
 use crate::interp::Vars;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, Space, Type};
+use crate::{Axis, BinOp, Const, DType, Graph, Id, Op, Space, Type};
 
 /// A block of some warps: the number of a thread in it, and the pieces that kernels are made of.
 struct Block {
@@ -371,6 +371,69 @@ fn a_warp_multiplies_matrices() {
             let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
             let want: f32 = (0..16).map(|k| of_rows(row, k) * ((column * 16 + k) % 5) as f32).sum();
             assert_eq!(sum, want + 1.0, "row {row}, column {column}, transposed: {transposed}");
+        }
+    }
+}
+
+/// A warp that multiplies 16 rows of so many codes by 8 columns, both 32 bytes apart in shared memory.
+fn integer_product(length: i64) -> Block {
+    let mut b = Block::new(1);
+    let (lane, out) = (b.lane, b.output());
+    let rows = b.g.buffer(0, Space::Shared, DType::U8, 16 * 32);
+    let columns = b.g.buffer(1, Space::Shared, DType::I8, 8 * 32);
+    let by = |b: &mut Block, op: BinOp, x: Id, n: i64| {
+        let n = b.g.int(n);
+        b.g.binary(op, x, n)
+    };
+    // Element i of the rows is i % 251, and of the columns i % 101 - 50.
+    for (buffer, count, modulus, less) in [(rows, 16, 251, 0), (columns, 8, 101, 50)] {
+        for round in 0..count {
+            let at = by(&mut b, BinOp::Add, lane, 32 * round);
+            let value = by(&mut b, BinOp::Mod, at, modulus);
+            let value = by(&mut b, BinOp::Sub, value, less);
+            let ty = b.g.dtype(buffer);
+            let value = b.g.cast(value, ty);
+            b.store(buffer, at, value);
+        }
+    }
+    b.barrier();
+    let (low16, upper) = (by(&mut b, BinOp::Mod, lane, 16), by(&mut b, BinOp::Div, lane, 16));
+    let (low8, middle) = (by(&mut b, BinOp::Mod, lane, 8), by(&mut b, BinOp::Div, lane, 8));
+    let middle = by(&mut b, BinOp::Mod, middle, 2);
+    let halves = length / 16;
+    let mut fragment = |buffer: Id, row: Id, half: Id, matrices: i64| {
+        let (row, half) = (by(&mut b, BinOp::Mul, row, 32), by(&mut b, BinOp::Mul, half, 16));
+        let index = b.g.add(row, half);
+        let load = b.g.load(buffer, index, 16);
+        let ty = Type::vector(b.g.dtype(buffer), 4 * matrices as usize);
+        b.g.make(Op::Fragment { transposed: false }, ty, vec![], vec![load])
+    };
+    let rows = fragment(rows, low16, upper, 2 * halves);
+    let columns = fragment(columns, low8, middle, halves);
+    let sums = Type::vector(DType::I32, 4);
+    let one = b.g.constant(Const::Int(1), DType::I32);
+    let begin = b.g.make(Op::Splat, sums, vec![], vec![one]);
+    let product = b.g.make(Op::WarpProduct, sums, vec![], vec![begin, rows, columns]);
+    for i in 0..4u16 {
+        let element = b.g.make(Op::Extract(i), DType::I32, vec![], vec![product]);
+        let element = b.g.cast(element, DType::F32);
+        let first = by(&mut b, BinOp::Mul, lane, 4);
+        let to = by(&mut b, BinOp::Add, first, i64::from(i));
+        b.store(out, to, element);
+    }
+    b
+}
+
+#[test]
+fn a_warp_multiplies_matrices_of_codes() {
+    for length in [16, 32] {
+        let got = integer_product(length).run(128).unwrap();
+        for (at, &sum) in got.iter().enumerate() {
+            let (lane, i) = (at as i64 / 4, at as i64 % 4);
+            let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+            let product = |k: i64| (row * 32 + k) % 251 * ((column * 32 + k) % 101 - 50);
+            let want: i64 = (0..length).map(product).sum();
+            assert_eq!(sum, (want + 1) as f32, "row {row}, column {column}, of {length}");
         }
     }
 }

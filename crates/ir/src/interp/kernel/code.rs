@@ -228,14 +228,19 @@ pub(super) enum Inst {
     },
     /// Fragments of matrices from their rows.
     Fragment {
+        class: Class,
         dst: Reg,
         a: Reg,
         matrices: u32,
+        /// Elements that four bytes have.
+        each: u32,
         transposed: bool,
         site: Site,
     },
-    /// Fragments of sums, plus those of a product.
+    /// Fragments of sums, plus those of a product of so many elements.
     WarpProduct {
+        class: Class,
+        length: u32,
         dst: Reg,
         sums: Reg,
         rows: Reg,
@@ -356,14 +361,14 @@ impl Inst {
                 }
                 bases.place(Class::Int, index);
             }
-            Inst::Fragment { dst, a, .. } => {
+            Inst::Fragment { class, dst, a, .. } => {
                 for r in [dst, a] {
-                    bases.place(Class::Float, r);
+                    bases.place(*class, r);
                 }
             }
-            Inst::WarpProduct { dst, sums, rows, columns, .. } => {
+            Inst::WarpProduct { class, dst, sums, rows, columns, .. } => {
                 for r in [dst, sums, rows, columns] {
-                    bases.place(Class::Float, r);
+                    bases.place(*class, r);
                 }
             }
             Inst::Check { .. } => {}

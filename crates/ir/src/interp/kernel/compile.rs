@@ -309,10 +309,21 @@ impl Compiler<'_> {
             Op::Across(op) => Inst::Across { op: *op, ty, dst, a: src[0], n: source_lanes(0) },
             Op::LaneXor(mask) => Inst::LaneXor { class, dst, a: src[0], mask: *mask, n, site: self.site(id) },
             Op::Fragment { transposed } => {
-                Inst::Fragment { dst, a: src[0], matrices: n / 2, transposed: *transposed, site: self.site(id) }
+                // Rows are of 16 bytes.
+                let (each, transposed) = (source_lanes(0) / 4, *transposed);
+                Inst::Fragment { class, dst, a: src[0], matrices: n / each, each, transposed, site: self.site(id) }
             }
             Op::WarpProduct => {
-                Inst::WarpProduct { dst, sums: src[0], rows: src[1], columns: src[2], site: self.site(id) }
+                let length = 2 * source_lanes(1);
+                Inst::WarpProduct {
+                    class,
+                    length,
+                    dst,
+                    sums: src[0],
+                    rows: src[1],
+                    columns: src[2],
+                    site: self.site(id),
+                }
             }
             Op::Lookup => {
                 let entries = source_lanes(0);

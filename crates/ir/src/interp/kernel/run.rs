@@ -471,24 +471,30 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     out.iter_mut().enumerate().for_each(|(i, o)| *o = from[i ^ usize::from(mask)]);
                 });
             }
-            Inst::Fragment { dst, a, matrices, transposed, site } => {
+            Inst::Fragment { class, dst, a, matrices, each, transposed, site } => {
                 self.whole_warps(site)?;
-                let (file, out) = split(&mut self.floats, w, dst, 2 * matrices);
-                let rows = lanes_of(file, w, a, 8);
-                for (i, o) in out.iter_mut().enumerate() {
-                    let (lane, thread) = (i / w, i % w);
-                    let (row, column) = warp::fragment(thread % FRAGMENT_LANES, lane % 2, transposed);
-                    *o = rows[column * w + thread / FRAGMENT_LANES * FRAGMENT_LANES + lane / 2 * 8 + row];
-                }
+                on_file!(self, class, |file| {
+                    let (file, out) = split(file, w, dst, each * matrices);
+                    let (rows, each) = (lanes_of(file, w, a, 4 * each), each as usize);
+                    for (i, o) in out.iter_mut().enumerate() {
+                        let (lane, thread) = (i / w, i % w);
+                        let (row, column) = warp::fragment(thread % FRAGMENT_LANES, lane % each, each, transposed);
+                        *o = rows[column * w + thread / FRAGMENT_LANES * FRAGMENT_LANES + lane / each * 8 + row];
+                    }
+                });
             }
-            Inst::WarpProduct { dst, sums, rows, columns, site } => {
+            Inst::WarpProduct { class, length, dst, sums, rows, columns, site } => {
                 self.whole_warps(site)?;
-                let (file, out) = split(&mut self.floats, w, dst, 4);
-                out.copy_from_slice(lanes_of(file, w, sums, 4));
-                let (rows, columns) = (lanes_of(file, w, rows, 8), lanes_of(file, w, columns, 4));
-                for first in (0..w).step_by(FRAGMENT_LANES) {
-                    warp::add_product(out, rows, columns, |lane, i| i * w + first + lane);
-                }
+                let each = if class == Class::Float { 2 } else { 4 };
+                on_file!(self, class, |file| {
+                    let (file, out) = split(file, w, dst, 4);
+                    out.copy_from_slice(lanes_of(file, w, sums, 4));
+                    let (rows, columns) = (lanes_of(file, w, rows, length / 2), lanes_of(file, w, columns, length / 4));
+                    for first in (0..w).step_by(FRAGMENT_LANES) {
+                        let at = |lane: usize, i: usize| i * w + first + lane;
+                        warp::products(length as usize, each, at, |sum, a, b| out[sum] += rows[a] * columns[b]);
+                    }
+                });
             }
             Inst::Check { acc, site } => {
                 let set = &self.set[acc as usize * w..][..w];

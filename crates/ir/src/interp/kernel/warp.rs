@@ -1,21 +1,26 @@
-//! Which lane of a warp holds what of the matrices that it multiplies together.
+//! Which lane of a warp holds what of the matrices that it multiplies together. Four bytes of a row have `e` elements.
 
-/// Row and column of element `i` of two that a lane holds of a matrix of 8 by 8.
-pub(super) fn fragment(lane: usize, i: usize, transposed: bool) -> (usize, usize) {
-    let (row, column) = (lane / 4, lane % 4 * 2 + i);
+/// Row and column of element `i` of those that a lane holds of a matrix of 8 rows.
+pub(super) fn fragment(lane: usize, i: usize, e: usize, transposed: bool) -> (usize, usize) {
+    let (row, column) = (lane / 4, lane % 4 * e + i);
     if transposed { (column, row) } else { (row, column) }
 }
 
-/// Adds the products of an [`Op::WarpProduct`](crate::Op::WarpProduct) to the sums of a warp; `at` finds an element of a
-/// lane.
-pub(super) fn add_product(sums: &mut [f32], rows: &[f32], columns: &[f32], at: impl Fn(usize, usize) -> usize) {
+/// For each sum of an [`Op::WarpProduct`](crate::Op::WarpProduct) of `length` elements, where it is among the elements
+/// of a warp, and where the factors of its products are; `at` finds an element of a lane.
+pub(super) fn products(
+    length: usize,
+    e: usize,
+    at: impl Fn(usize, usize) -> usize,
+    mut add: impl FnMut(usize, usize, usize),
+) {
     for (row, column) in (0..16).flat_map(|row| (0..8).map(move |column| (row, column))) {
-        let sum = &mut sums[at(row % 8 * 4 + column / 2, row / 8 * 2 + column % 2)];
-        for k in 0..16 {
-            let (lane, i) = (k % 8 / 2, k % 2);
-            let a = rows[at(row % 8 * 4 + lane, k / 8 * 4 + row / 8 * 2 + i)];
-            let b = columns[at(column * 4 + lane, k / 8 * 2 + i)];
-            *sum += a * b;
+        let sum = at(row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
+        for k in 0..length {
+            let (lane, word, i) = (k / e % 4, k / (4 * e), k % e);
+            let a = at(row % 8 * 4 + lane, (word * 2 + row / 8) * e + i);
+            let b = at(column * 4 + lane, word * e + i);
+            add(sum, a, b);
         }
     }
 }

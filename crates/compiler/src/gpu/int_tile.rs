@@ -1,0 +1,585 @@
+//! Sums over blocks of weights for several tokens: tiles of rows and tokens by the tensor cores of a warp.
+//!
+//! What the integer tile of a CPU does ([`crate::cpu`]), for a block of threads. A sum is cut into panels of a few groups.
+//! The codes of a panel are unpacked once, to bytes in shared memory, and those of the tokens copied beside them; factors
+//! and added terms lie there group by group. A warp has some tiles of 16 rows by 8 tokens: for each group it multiplies
+//! codes to integers, which are scaled into sums that stay in its registers for all panels. What the next panel loads is
+//! on its way meanwhile. Nothing is known of a format: what a row says of its bits is packed as for other paths.
+//!
+//! Tokens past the last one repeat it, and are not stored. What this path cannot do: groups of other lengths than 16 and
+//! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
+
+use crate::gpu::align::align;
+use crate::gpu::places::Copies;
+use crate::gpu::threads::Tiler;
+use crate::kernel::dot_pattern::{Pattern, matches};
+use crate::kernel::emitter::make_loop;
+use crate::kernel::expression::{
+    combined, depends, divides, loads_in, loops_of, or_last, outside, replace, terms, zero,
+};
+use crate::kernel::superword::{Packer, join};
+use crate::lower::Item;
+use ir::index::bounds;
+use ir::{BinOp, DType, Graph, Id, Op, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Rows and columns of a tile, and bytes of a row of a fragment.
+pub(super) const M: i64 = 16;
+const N: i64 = 8;
+const ROW: i64 = 16;
+
+/// Sums that a thread keeps at most.
+const MOST: i64 = 64;
+
+/// Tokens of a task at most that are multiplied as they come.
+pub(super) const FEW: i64 = 8;
+
+/// Elements of a panel at most.
+const PANEL: i64 = 128;
+
+/// A sum for several tokens and rows.
+struct Product<'a> {
+    item: &'a Item,
+    p: Pattern,
+    token: Id,
+    row: Id,
+    rows: i64,
+    /// Tokens at most, rounded up to whole tiles.
+    tokens: i64,
+    /// Elements of a group.
+    width: i64,
+    /// Groups of a panel, and the number of panels.
+    groups: i64,
+    panels: i64,
+    /// Factor and added term of a group, each as a part of the row and one of the token.
+    factor: Parts,
+    rest: Option<Parts>,
+}
+
+/// A product in which the row and the token were told apart.
+struct Parts {
+    row: Option<Id>,
+    token: Option<Id>,
+}
+
+/// What lies in shared memory of a panel.
+struct Panel {
+    codes: Id,
+    values: Id,
+    factor: [Option<Id>; 2],
+    rest: [Option<Id>; 2],
+}
+
+/// Which tiles a warp has: `m` by `n` of them, as many as `down` and `across` say to a warp.
+struct Grid {
+    m: Id,
+    n: Id,
+    down: i64,
+    across: i64,
+}
+
+/// The codes of a row in stretches whose bits lie alike.
+struct Stretches {
+    step: Id,
+    span: i64,
+    /// Vectors of neighbours, with the first element of each.
+    chunks: Vec<(i64, Id)>,
+}
+
+/// Statements of an item that is an integer dot for several tokens, if its tiles fit into a block.
+pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+    let product = product(g, item).filter(|_| t.target.plan.multiplies)?;
+    t.attempt_near(|t| product.statements(t, g))
+}
+
+/// Whether an item is made of such tiles.
+pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
+    product(g, item).is_some()
+}
+
+fn product<'a>(g: &mut Graph, item: &'a Item) -> Option<Product<'a>> {
+    let p = matches(g, item.value)?;
+    let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
+    if !matches!(width, 16 | 32) || g.dtype(item.buffer) != DType::F32 {
+        return None;
+    }
+    // Each dimension moves the values, the codes, both or neither.
+    let moves = |g: &Graph, d: Id| (depends(g, p.x, d), depends(g, p.code, d));
+    let of_tokens: Vec<Id> = item.dims.iter().copied().filter(|&d| moves(g, d) == (true, false)).collect();
+    let most = |g: &mut Graph, d: Id| bounds(g, g.src(d)[0]).1;
+    let token = of_tokens.into_iter().max_by_key(|&d| most(g, d))?;
+    let row = item.dims.iter().copied().rfind(|&d| moves(g, d) == (false, true))?;
+    let (rows, tokens) = (g.as_int(g.src(row)[0])?, most(g, token));
+    if rows % M != 0 || tokens <= FEW {
+        return None;
+    }
+    let factor = split(g, &p.factors, token, row)?;
+    let rest = match p.rests[..] {
+        [] => None,
+        [one] => {
+            let mut product = vec![];
+            terms(g, BinOp::Mul, one, &mut product);
+            Some(split(g, &product, token, row)?)
+        }
+        _ => return None,
+    };
+    let of_panel = (1..=PANEL / width).rev().find(|n| groups % n == 0)?;
+    let tokens = (tokens + N - 1) / N * N;
+    Some(Product {
+        item,
+        p,
+        token,
+        row,
+        rows,
+        tokens,
+        width,
+        groups: of_panel,
+        panels: groups / of_panel,
+        factor,
+        rest,
+    })
+}
+
+/// The factors that move with the row and those that move with the token.
+fn split(g: &mut Graph, factors: &[Id], token: Id, row: Id) -> Option<Parts> {
+    let (of_token, of_row): (Vec<Id>, Vec<Id>) = factors.iter().partition(|&&f| depends(g, f, token));
+    if of_token.iter().any(|&f| depends(g, f, row)) {
+        return None;
+    }
+    let (row, token) = (combined(g, BinOp::Mul, &of_row), combined(g, BinOp::Mul, &of_token));
+    Some(Parts { row, token })
+}
+
+fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
+    let n = g.int(n);
+    g.binary(op, a, n)
+}
+
+/// `a`, or `most` where it is greater.
+fn at_most(g: &mut Graph, a: Id, most: i64) -> Id {
+    if bounds(g, a).1 <= most { a } else { by(g, BinOp::Min, a, most) }
+}
+
+/// Lets threads take units in turns; `each` says what is stored of one, as buffers, indices and values. What is loaded
+/// from memory goes to registers first.
+fn deal(
+    t: &mut Tiler,
+    g: &mut Graph,
+    count: i64,
+    all: &mut Copies,
+    mut each: impl FnMut(&mut Graph, Id) -> Vec<(Id, Id, Id)>,
+) {
+    let threads = t.target.plan.threads();
+    let number = t.target.number(g);
+    for round in 0..(count + threads - 1) / threads {
+        let at = by(g, BinOp::Add, number, round * threads);
+        let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+        let stored = each(g, at);
+        let mut loaded: FxHashMap<Id, Id> = stored.iter().flat_map(|s| loops_of(g, s.2)).collect();
+        let mut loads: Vec<Id> = stored.iter().flat_map(|s| from_memory(g, s.2)).collect();
+        loads.sort_unstable();
+        loads.dedup();
+        let pairs: Vec<(Id, Id)> = loads.into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
+        loaded.extend(pairs.iter().map(|&(acc, load)| (load, acc)));
+        let sets = pairs.into_iter().map(|pair| t.set(g, vec![pair])).collect();
+        let stores = stored
+            .into_iter()
+            .map(|(buffer, index, value)| {
+                let value = g.substitute(value, &mut loaded);
+                g.make(Op::Store, DType::Index, vec![], vec![buffer, index, value])
+            })
+            .collect();
+        all.push((t.only(g, some, sets), t.only(g, some, stores)));
+    }
+}
+
+/// What an expression loads from memory, without what addresses are made of.
+fn from_memory(g: &Graph, value: Id) -> Vec<Id> {
+    let all: Vec<Id> = loads_in(g, value).into_iter().filter(|&l| outside(g, l)).collect();
+    let inner: FxHashSet<Id> = all.iter().flat_map(|&l| loads_in(g, g.src(l)[1])).collect();
+    all.into_iter().filter(|l| !inner.contains(l)).collect()
+}
+
+impl Product<'_> {
+    /// Elements of a panel.
+    fn length(&self) -> i64 {
+        self.groups * self.width
+    }
+
+    /// Distance of rows in shared memory, so that eight of them lie in different banks.
+    fn pitch(&self) -> i64 {
+        self.length() + ROW
+    }
+
+    fn statements(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
+        let grid = self.grid(t, g)?;
+        // A task without tokens has no panels: all threads have to agree on what they wait in.
+        let some = self.at_least(g, g.src(self.token)[0]);
+        let count = by(g, BinOp::Mul, some, self.panels);
+        let panel = t.range(g, count);
+        let (place, copies) = self.copies(t, g, panel)?;
+        let around: Vec<Id> = self.item.dims.iter().copied().filter(|&d| d != self.token && d != self.row).collect();
+        let ty = Type::vector(DType::F32, 4);
+        let accs: Vec<Id> = (0..grid.down * grid.across).map(|_| t.acc(g, ty)).collect();
+        let none = zero(g, ty);
+        let mut all = vec![t.set(g, accs.iter().map(|&acc| (acc, none)).collect())];
+        let (mut loads, mut stores) = (vec![], vec![]);
+        for (load, store) in copies {
+            loads.extend(load);
+            stores.extend(store);
+        }
+        let first = g.int(0);
+        all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
+        let mut body = stores;
+        if self.panels > 1 {
+            let next = by(g, BinOp::Add, panel, 1);
+            let some = by(g, BinOp::Lt, next, self.panels);
+            let loads = loads.iter().map(|&s| replace(g, s, panel, next)).collect();
+            body.extend(t.only(g, Some(some), loads));
+        }
+        let first = self.tile_token(g, &grid, 0);
+        let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
+        let products = self.multiply(t, g, &grid, &place, &accs);
+        body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), products));
+        all.push(make_loop(g, panel, body));
+        all.extend(self.results(t, g, &grid, &accs));
+        Some(t.nest(g, &around, all))
+    }
+
+    /// The tiles of each warp: the division that has the least work in the end.
+    fn grid(&self, t: &Tiler, g: &mut Graph) -> Option<Grid> {
+        let (tall, wide, warps) = (self.rows / M, self.tokens / N, t.target.plan.warps);
+        let shares = |n: i64, of: i64| (n + of - 1) / of;
+        let of = |beside: i64| (shares(tall, warps / beside), shares(wide, beside));
+        let beside = (0..=warps.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
+        let beside = beside.min_by_key(|&beside| {
+            let (down, across) = of(beside);
+            (down * across, down + across)
+        })?;
+        let (down, across) = of(beside);
+        if 4 * down * across > MOST {
+            return None;
+        }
+        let m = by(g, BinOp::Div, t.target.warp, beside);
+        let n = by(g, BinOp::Mod, t.target.warp, beside);
+        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across })
+    }
+
+    /// One, or nothing where a number is zero.
+    fn at_least(&self, g: &mut Graph, number: Id) -> Id {
+        if bounds(g, number).0 > 0 { g.int(1) } else { by(g, BinOp::Min, number, 1) }
+    }
+
+    /// A token; past the last one, the last one, and the first where there is none.
+    fn token_at(&self, g: &mut Graph, token: Id) -> Id {
+        let last = or_last(g, token, self.token);
+        by(g, BinOp::Max, last, 0)
+    }
+
+    /// `e` for the group and element of this offset in a stretch of `span` of the panel.
+    fn at_element(&self, g: &mut Graph, e: Id, (panel, stretch): (Id, Id), span: i64, offset: i64) -> Id {
+        let group = self.group_at(g, panel, stretch, span / self.width, offset / self.width);
+        let element = g.int(offset % self.width);
+        let mut m = FxHashMap::from_iter([(self.p.group, group), (self.p.element, element)]);
+        g.substitute(e, &mut m)
+    }
+
+    /// Group `step * n + i` of a panel.
+    fn group_at(&self, g: &mut Graph, panel: Id, step: Id, n: i64, i: i64) -> Id {
+        let first = by(g, BinOp::Mul, panel, self.groups);
+        let at = by(g, BinOp::Mul, step, n);
+        let at = by(g, BinOp::Add, at, i);
+        g.add(first, at)
+    }
+
+    /// Shared memory for a panel, and what is copied to it.
+    fn copies(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<(Panel, Copies)> {
+        let mut all = vec![];
+        let codes = self.unpack(t, g, panel, &mut all)?;
+        let values = self.copy_values(t, g, panel, &mut all)?;
+        let mut floats = |t: &mut Tiler, g: &mut Graph, parts: Option<&Parts>| -> Option<[Option<Id>; 2]> {
+            let Some(parts) = parts else { return Some([None; 2]) };
+            let row = match parts.row {
+                Some(e) => Some(self.copy_floats(t, g, panel, e, self.row, self.rows, &mut all)?),
+                None => None,
+            };
+            let token = match parts.token {
+                Some(e) => Some(self.copy_floats(t, g, panel, e, self.token, self.tokens, &mut all)?),
+                None => None,
+            };
+            Some([row, token])
+        };
+        let factor = floats(t, g, Some(&self.factor))?;
+        let rest = floats(t, g, self.rest.as_ref())?;
+        Some((Panel { codes, values, factor, rest }, all))
+    }
+
+    /// Codes of the rows as bytes.
+    fn unpack(&self, t: &mut Tiler, g: &mut Graph, panel: Id, all: &mut Copies) -> Option<Id> {
+        let Stretches { step, span, chunks } = self.stretches(t, g, panel)?;
+        let buffer = t.near(g, DType::U8, self.rows * self.pitch())?;
+        let across = self.length() / span;
+        deal(t, g, self.rows * across, all, |g, at| {
+            let (row, stretch) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+            let (to, from) = (by(g, BinOp::Mul, row, self.pitch()), by(g, BinOp::Mul, stretch, span));
+            let to = g.add(to, from);
+            let mut m = FxHashMap::from_iter([(self.row, row), (step, stretch)]);
+            let stored = |&(first, v): &(i64, Id)| {
+                let v = g.substitute(v, &mut m);
+                (buffer, by(g, BinOp::Add, to, first), v)
+            };
+            chunks.iter().map(stored).collect()
+        });
+        Some(buffer)
+    }
+
+    /// The codes of a row as vectors of neighbours.
+    fn stretches(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<Stretches> {
+        for groups in [1, 2, 4, 8] {
+            let span = groups * self.width;
+            if self.groups % groups != 0 || span % ROW != 0 {
+                continue;
+            }
+            let step = t.counted(g, self.groups / groups);
+            let all: Vec<Id> = (0..span).map(|e| self.at_element(g, self.p.code, (panel, step), span, e)).collect();
+            let (mut chunks, mut packer) = (vec![], Packer::shifting());
+            for (i, lanes) in all.chunks(ROW as usize).enumerate() {
+                let v = packer.pack_vector(g, lanes);
+                chunks.extend(v.map(|v| (i as i64 * ROW, align(g, v, t.target.plan.widest))));
+            }
+            let whole = chunks.len() as i64 * ROW == span && packer.gathered == 0;
+            if whole && !chunks.iter().any(|c| divides(g, c.1, step)) {
+                return Some(Stretches { step, span, chunks });
+            }
+        }
+        None
+    }
+
+    /// Codes of the tokens.
+    fn copy_values(&self, t: &mut Tiler, g: &mut Graph, panel: Id, all: &mut Copies) -> Option<Id> {
+        let across = self.length() / ROW;
+        let step = t.counted(g, across);
+        let lanes: Vec<Id> = (0..ROW)
+            .map(|e| {
+                let at = by(g, BinOp::Mul, step, ROW);
+                let at = by(g, BinOp::Add, at, e);
+                let group = by(g, BinOp::Div, at, self.width);
+                let first = by(g, BinOp::Mul, panel, self.groups);
+                let (group, element) = (g.add(first, group), by(g, BinOp::Mod, at, self.width));
+                let mut m = FxHashMap::from_iter([(self.p.group, group), (self.p.element, element)]);
+                g.substitute(self.p.x, &mut m)
+            })
+            .collect();
+        let mut packer = Packer::shifting();
+        let v = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0)?;
+        let v = align(g, v, t.target.plan.widest);
+        let buffer = t.near(g, DType::I8, self.tokens * self.pitch())?;
+        deal(t, g, self.tokens * across, all, |g, at| {
+            let (token, part) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+            let (to, from) = (by(g, BinOp::Mul, token, self.pitch()), by(g, BinOp::Mul, part, ROW));
+            let last = self.token_at(g, token);
+            let mut m = FxHashMap::from_iter([(self.token, last), (step, part)]);
+            vec![(buffer, g.add(to, from), g.substitute(v, &mut m))]
+        });
+        Some(buffer)
+    }
+
+    /// A float of each row or token and group, those of a group beside each other.
+    #[allow(clippy::too_many_arguments)]
+    fn copy_floats(
+        &self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        panel: Id,
+        e: Id,
+        along: Id,
+        count: i64,
+        all: &mut Copies,
+    ) -> Option<Id> {
+        let buffer = t.near(g, DType::F32, count * self.groups)?;
+        let n = [4, 2, 1].into_iter().find(|n| self.groups % n == 0).unwrap_or(1);
+        let step = t.counted(g, self.groups / n);
+        let lanes: Vec<Id> = (0..n)
+            .map(|i| {
+                let at = self.group_at(g, panel, step, n, i);
+                replace(g, e, self.p.group, at)
+            })
+            .collect();
+        let mut packer = Packer::shifting();
+        let packed = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0 && n > 1);
+        let packed = packed.map(|v| align(g, v, t.target.plan.widest));
+        deal(t, g, count * (self.groups / n), all, |g, at| {
+            let (of, part) = (by(g, BinOp::Mod, at, count), by(g, BinOp::Div, at, count));
+            let source = if along == self.token { self.token_at(g, of) } else { of };
+            let mut m = FxHashMap::from_iter([(along, source), (step, part)]);
+            let first = by(g, BinOp::Mul, part, n * count);
+            let first = g.add(first, of);
+            let packed = packed.map(|v| g.substitute(v, &mut m));
+            (0..n)
+                .map(|i| {
+                    let value = match packed {
+                        Some(v) => g.make(Op::Extract(i as u16), DType::F32, vec![], vec![v]),
+                        None => g.substitute(lanes[i as usize], &mut m),
+                    };
+                    (buffer, by(g, BinOp::Add, first, i * count), value)
+                })
+                .collect()
+        });
+        Some(buffer)
+    }
+
+    /// The sums of the tiles of a warp, with the groups of a panel added.
+    fn multiply(&self, t: &mut Tiler, g: &mut Graph, grid: &Grid, place: &Panel, accs: &[Id]) -> Vec<Id> {
+        let group = t.counted(g, self.groups);
+        let lane = t.target.lane;
+        let (upper, half) = (by(g, BinOp::Div, lane, 16), by(g, BinOp::Div, lane, 8));
+        let (low8, low16) = (by(g, BinOp::Mod, lane, 8), by(g, BinOp::Mod, lane, 16));
+        let half = by(g, BinOp::Mod, half, 2);
+        let k = by(g, BinOp::Mul, group, self.width);
+        let parts = self.width / ROW;
+        let fragment = |g: &mut Graph, buffer: Id, row: Id, part: Id, matrices: i64| {
+            let (row, part) = (by(g, BinOp::Mul, row, self.pitch()), by(g, BinOp::Mul, part, ROW));
+            let index = g.add(row, k);
+            let index = g.add(index, part);
+            let load = g.load(buffer, index, ROW as usize);
+            let ty = Type::vector(g.dtype(buffer), 4 * matrices as usize);
+            g.make(Op::Fragment { transposed: false }, ty, vec![], vec![load])
+        };
+        let none = g.int(0);
+        let rows: Vec<Id> = (0..grid.down)
+            .map(|i| {
+                let first = self.tile_row(g, grid, i);
+                let row = g.add(first, low16);
+                fragment(g, place.codes, row, if parts == 2 { upper } else { none }, 2 * parts)
+            })
+            .collect();
+        let mut columns = vec![];
+        // As many tiles as a fragment has matrices for.
+        let mut i = 0;
+        while i < grid.across {
+            let beside = [4 / parts, 2 / parts, 1].into_iter().find(|&n| n > 0 && i + n <= grid.across).unwrap_or(1);
+            let (tile, part) = match parts {
+                2 => (upper, half),
+                _ => (by(g, BinOp::Div, lane, 8), none),
+            };
+            // Lanes whose rows are not wanted give those of the last tile.
+            let tile = at_most(g, tile, beside - 1);
+            let tile = by(g, BinOp::Add, tile, i);
+            let first = self.first_token(g, grid, tile);
+            let row = g.add(first, low8);
+            let all = fragment(g, place.values, row, part, beside * parts);
+            for b in 0..beside {
+                let lanes = (4 * parts) as u16;
+                let map = (0..lanes).map(|l| b as u16 * lanes + l).collect();
+                let ty = Type::vector(DType::I8, lanes as usize);
+                columns.push(if beside == 1 { all } else { g.make(Op::Shuffle(map), ty, vec![], vec![all]) });
+            }
+            i += beside;
+        }
+        let (of_row, of_token) = self.own(t, g);
+        // Two rows and two tokens of each tile.
+        let row_floats = |g: &mut Graph, buffer: Option<Id>, i: i64| {
+            let buffer = buffer?;
+            let tile = self.tile_row(g, grid, i);
+            let at = by(g, BinOp::Mul, group, self.rows);
+            let at = g.add(at, tile);
+            let at = g.add(at, of_row);
+            let next = by(g, BinOp::Add, at, N);
+            let (a, b) = (g.load(buffer, at, 1), g.load(buffer, next, 1));
+            Some(join(g, vec![a, a, b, b]))
+        };
+        let token_floats = |g: &mut Graph, buffer: Option<Id>, i: i64| {
+            let buffer = buffer?;
+            let tile = self.tile_token(g, grid, i);
+            let at = by(g, BinOp::Mul, group, self.tokens);
+            let at = g.add(at, tile);
+            let at = g.add(at, of_token);
+            let both = g.load(buffer, at, 2);
+            Some(g.make(Op::Shuffle(vec![0, 1, 0, 1]), Type::vector(DType::F32, 4), vec![], vec![both]))
+        };
+        let both = |g: &mut Graph, a: Option<Id>, b: Option<Id>| {
+            let all: Vec<Id> = a.into_iter().chain(b).collect();
+            combined(g, BinOp::Mul, &all)
+        };
+        let start = zero(g, Type::vector(DType::I32, 4));
+        let mut pairs = vec![];
+        for i in 0..grid.down {
+            let (row_factor, row_rest) = (row_floats(g, place.factor[0], i), row_floats(g, place.rest[0], i));
+            for j in 0..grid.across {
+                let acc = accs[(i * grid.across + j) as usize];
+                let (rows, columns) = (rows[i as usize], columns[j as usize]);
+                let dots = g.make(Op::WarpProduct, Type::vector(DType::I32, 4), vec![], vec![start, rows, columns]);
+                let mut value = g.make(Op::Cast, Type::vector(DType::F32, 4), vec![], vec![dots]);
+                let token_factor = token_floats(g, place.factor[1], j);
+                if let Some(f) = both(g, row_factor, token_factor) {
+                    value = g.mul(value, f);
+                }
+                let mut next = g.add(acc, value);
+                let token_rest = token_floats(g, place.rest[1], j);
+                if let Some(r) = both(g, row_rest, token_rest) {
+                    next = g.add(next, r);
+                }
+                pairs.push((acc, next));
+            }
+        }
+        let set = t.set(g, pairs);
+        vec![make_loop(g, group, vec![set])]
+    }
+
+    /// First row of tile `i` of a warp; past the last one, the last one again.
+    fn tile_row(&self, g: &mut Graph, grid: &Grid, i: i64) -> Id {
+        let tile = by(g, BinOp::Add, grid.m, i);
+        let tile = at_most(g, tile, self.rows / M - 1);
+        by(g, BinOp::Mul, tile, M)
+    }
+
+    /// First token of tile `i` of a warp, likewise.
+    fn tile_token(&self, g: &mut Graph, grid: &Grid, i: i64) -> Id {
+        let i = g.int(i);
+        self.first_token(g, grid, i)
+    }
+
+    fn first_token(&self, g: &mut Graph, grid: &Grid, i: Id) -> Id {
+        let tile = g.add(grid.n, i);
+        let tile = at_most(g, tile, self.tokens / N - 1);
+        by(g, BinOp::Mul, tile, N)
+    }
+
+    /// First row and first token of a tile that a lane has sums of.
+    fn own(&self, t: &Tiler, g: &mut Graph) -> (Id, Id) {
+        let token = by(g, BinOp::Mod, t.target.lane, 4);
+        (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mul, token, 2))
+    }
+
+    /// Stores the sums of a thread.
+    fn results(&self, t: &Tiler, g: &mut Graph, grid: &Grid, accs: &[Id]) -> Vec<Id> {
+        let (of_row, of_token) = self.own(t, g);
+        let mut all = vec![];
+        for i in 0..grid.down {
+            for j in 0..grid.across {
+                let acc = accs[(i * grid.across + j) as usize];
+                let (row, token) = (self.tile_row(g, grid, i), self.tile_token(g, grid, j));
+                let (row, token) = (g.add(row, of_row), g.add(token, of_token));
+                let mut body = vec![];
+                for e in 0..4 {
+                    let (row, token) = (by(g, BinOp::Add, row, e / 2 * 8), by(g, BinOp::Add, token, e % 2));
+                    let mut m = FxHashMap::from_iter([(self.row, row), (self.token, token)]);
+                    let index = g.substitute(self.item.index, &mut m);
+                    let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
+                    let store = t.store(g, self.item.buffer, index, value);
+                    let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
+                    body.extend(t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]));
+                }
+                // Tiles that repeat the last one.
+                let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
+                for (tile, count) in [(m, self.rows / M), (n, self.tokens / N)] {
+                    let own = by(g, BinOp::Lt, tile, count);
+                    let sure = bounds(g, tile).1 < count;
+                    body = t.only(g, (!sure).then_some(own), body);
+                }
+                all.extend(body);
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,140 @@
+//! Which axes of a kernel its tokens lie along.
+
+use crate::program::products::is_dot;
+use crate::schedule::Schedule;
+use crate::schedule::axes::Along;
+use crate::schedule::roles::reads_state;
+use ir::{DType, Graph, Id, Op, index};
+
+/// The task axes along which the tokens lie of the sums by integer dots of a group: what moves their values and not
+/// their codes. Also the number of those sums.
+pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usize>, i64) {
+    let members = s.groups[group].members.clone();
+    let dots: Vec<Id> = members.into_iter().filter(|&m| s.roles.heavy.contains(&m) && is_dot(g, s, m)).collect();
+    let axes = &s.groups[group].axes;
+    let mut all: Vec<usize> = (0..axes.len()).filter(|&i| !axes[i].serial && !axes[i].inner).collect();
+    if dots.is_empty() {
+        return (vec![], 0);
+    }
+    let sums = dots.len() as i64;
+    for dot in dots {
+        let (own, moved) = moved_by(g, s, group, dot, |g, id| matches!(g.op(id), Op::Dequant(..)));
+        all.retain(|&i| own.has(i) && !moved.has(i));
+    }
+    (all, sums)
+}
+
+/// The task axes along which rows of a cache of halves lie, and those of the columns, if all sums that a group was made
+/// for are products of such rows.
+pub(super) fn halves_axes(g: &mut Graph, s: &Schedule, group: usize) -> Option<(Vec<usize>, Vec<usize>)> {
+    let members = s.groups[group].members.clone();
+    let sums: Vec<Id> = members.into_iter().filter(|m| s.roles.heavy.contains(m)).collect();
+    let axes = &s.groups[group].axes;
+    let task = |i: &usize| !axes[*i].serial && !axes[*i].inner;
+    let mut found: Option<(Vec<usize>, Vec<usize>)> = None;
+    for sum in sums {
+        let halves =
+            |g: &Graph, id: Id| *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::F16 && reads_state(g, id);
+        let (own, moved) = moved_by(g, s, group, sum, halves);
+        let (rows, columns): (Vec<usize>, Vec<usize>) =
+            (0..axes.len()).filter(task).filter(|&i| own.has(i)).partition(|&i| moved.has(i));
+        if found.as_ref().is_some_and(|f| *f != (rows.clone(), columns.clone())) {
+            return None;
+        }
+        found = Some((rows, columns));
+    }
+    found.filter(|(rows, columns): &(Vec<usize>, Vec<usize>)| !rows.is_empty() && !columns.is_empty())
+}
+
+/// The axes that move a sum, and those that move what it reads of this kind.
+fn moved_by(g: &mut Graph, s: &Schedule, group: usize, sum: Id, of: impl Fn(&Graph, Id) -> bool) -> (Axes, Axes) {
+    let lies: Vec<Axes> = s.maps[&(group, sum)].iter().map(|&a| Axes::of(a)).collect();
+    let mut moved = Axes::default();
+    moves(g, s, sum, &lies, &of, &mut moved);
+    (lies.into_iter().fold(Axes::default(), Axes::and), moved)
+}
+
+/// Which axes of a group move the index along a dimension.
+#[derive(Clone, Copy, Default)]
+struct Axes(u64);
+
+impl Axes {
+    fn of(along: Along) -> Axes {
+        if let Along::Axis { axis, .. } = along { Axes(1 << axis) } else { Axes(0) }
+    }
+
+    fn and(self, other: Axes) -> Axes {
+        Axes(self.0 | other.0)
+    }
+
+    fn has(self, axis: usize) -> bool {
+        self.0 >> axis & 1 == 1
+    }
+}
+
+/// Collects the axes that move nodes of a kind under a value, of which these move each dimension; whether there are
+/// such nodes.
+fn moves(
+    g: &mut Graph,
+    s: &Schedule,
+    id: Id,
+    lies: &[Axes],
+    of: &impl Fn(&Graph, Id) -> bool,
+    moved: &mut Axes,
+) -> bool {
+    let all = |lies: &[Axes]| lies.iter().copied().fold(Axes::default(), Axes::and);
+    if of(g, id) {
+        *moved = moved.and(all(lies));
+        return true;
+    }
+    let mut coded = false;
+    for (operand, source) in g.src(id).to_vec().into_iter().enumerate() {
+        // What other kernels, or this one, have computed are values.
+        if s.home.contains_key(&source) {
+            continue;
+        }
+        let Some(below) = lies_below(g, id, operand, lies) else { continue };
+        if moves(g, s, source, &below, of, moved) {
+            coded = true;
+            if *g.op(id) == Op::Gather {
+                let index = g.shape(g.src(id)[1]).len();
+                *moved = moved.and(all(&lies[..index]));
+            }
+        }
+    }
+    coded
+}
+
+/// The axes that move each dimension of a source.
+fn lies_below(g: &mut Graph, id: Id, operand: usize, lies: &[Axes]) -> Option<Vec<Axes>> {
+    let source = g.src(id)[operand];
+    let (from, shape) = (g.shape(source).to_vec(), g.shape(id).to_vec());
+    Some(match g.op(id).clone() {
+        op if op.is_elementwise() => lies.to_vec(),
+        Op::Reshape => {
+            let mut below = vec![Axes::default(); from.len()];
+            for (to, of) in index::reshape_groups(g, &shape, &from) {
+                let all = lies[to].iter().copied().fold(Axes::default(), Axes::and);
+                of.for_each(|i| below[i] = all);
+            }
+            below
+        }
+        Op::Permute(p) => {
+            let mut below = vec![Axes::default(); p.len()];
+            p.iter().zip(lies).for_each(|(&i, &l)| below[i] = l);
+            below
+        }
+        Op::Expand => (0..from.len()).map(|i| if from[i] == shape[i] { lies[i] } else { Axes::default() }).collect(),
+        Op::Slice { .. } => lies.to_vec(),
+        Op::Reduce(_, axes) => {
+            let mut rest = lies.iter().copied();
+            let below = (0..from.len()).map(|i| if axes.contains(&i) { None } else { rest.next() });
+            below.map(Option::unwrap_or_default).collect()
+        }
+        Op::Gather if operand == 0 => {
+            let index = g.shape(g.src(id)[1]).len();
+            std::iter::once(Axes::default()).chain(lies[index..].iter().copied()).collect()
+        }
+        _ => return None,
+    })
+}
