@@ -24,6 +24,9 @@ const COMBINATIONS: usize = 64;
 /// Products with matrices between a choice and the farthest neighbour that is priced with it.
 const REACH: usize = 2;
 
+/// What a price must be of another to be better: prices tell no less apart, and of alternatives as good the first is taken.
+const BETTER: f64 = 0.999;
+
 /// Nodes before and after a choice among which its neighbours are looked for.
 const AROUND: u32 = 4096;
 
@@ -465,7 +468,7 @@ fn decide(
             let mut combination: Vec<usize> = sizes.iter().rev().map(|size| (rest % size, rest /= size).0).collect();
             combination.reverse();
             match price(&combination, classes) {
-                Some(now) if now < least => (best, least) = (combination, now),
+                Some(now) if now < BETTER * least => (best, least) = (combination, now),
                 Some(_) => {}
                 None => break,
             }
@@ -479,7 +482,7 @@ fn decide(
                     let mut other = best.clone();
                     other[class] = i;
                     if let Some(now) = price(&other, classes)
-                        && now < least
+                        && now < BETTER * least
                     {
                         (best, least, gained) = (other, now, true);
                     }
