@@ -69,6 +69,10 @@ impl Case {
                 c.compiler.on_cpu(|cpu| (cpu.plan.vector_bytes, cpu.plan.pairs) = (64, false));
             }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
+            case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
+                c.compiler = Options::gpu(int8);
+                c.compiler.prices.profile.tasks *= 1000.0;
+            }),
             case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
             case("tuned", &one_llama, exact, &|c| {
