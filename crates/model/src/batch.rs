@@ -7,8 +7,8 @@
 use crate::cache::PAGE;
 use crate::error::EngineError;
 use crate::prefill_attention::{RUN, Reach};
+use crate::sent::Arriving;
 use crate::step::{Class, Output, Variant};
-use crate::steps::Arriving;
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,13 +8,13 @@ use crate::prefault::Prefault;
 use crate::prefill_attention::Reach;
 use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
+use crate::sent::{Arriving, Sent};
 use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
-use crate::steps::Arriving;
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
-use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Pending, Profile};
+use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -118,19 +118,6 @@ pub struct Engine {
     batch_invariant: bool,
     /// Brings in the weights.
     _warming: Option<Prefault>,
-}
-
-/// Tokens that a step chooses, one for each row that was asked for.
-pub struct Sent(Pending<i32>);
-
-impl Sent {
-    /// Waits for them; there is none where no logit is above minus infinity.
-    ///
-    /// # Errors
-    /// Of the device.
-    pub fn tokens(self) -> Result<Vec<Option<u32>>, EngineError> {
-        Ok(self.0.wait()?.into_iter().map(|id| u32::try_from(id).ok()).collect())
-    }
 }
 
 /// A program before it is on the device.
@@ -464,7 +451,7 @@ impl Engine {
     /// As [`Engine::run`].
     pub fn send(&mut self, batch: &Batch) -> Result<Sent, EngineError> {
         self.run_batch(batch, None)?;
-        Ok(Sent(self.memory.request(CHOSEN, batch.rows())?))
+        Ok(Sent::new(self.memory.request(CHOSEN, batch.rows())?))
     }
 
     /// Fills the cache of the only sequence up to a position with small numbers that no tokens gave, to measure at a depth

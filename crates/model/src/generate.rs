@@ -4,8 +4,9 @@
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
 use crate::error::EngineError;
+use crate::sent::Arriving;
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
-use crate::steps::{Arriving, Steps};
+use crate::steps::Steps;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

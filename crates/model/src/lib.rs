@@ -20,6 +20,7 @@ pub mod quantize;
 pub mod random;
 pub mod sampling;
 pub mod scheduler;
+pub mod sent;
 pub mod sequence;
 pub mod step;
 pub mod steps;

@@ -1,7 +1,8 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
-use crate::engine::{Engine, Sent};
+use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::sent::Arriving;
 use crate::step::{Output, Variant};
 use std::ops::Range;
 use text::sampler::Draw;
@@ -54,21 +55,6 @@ pub trait Steps {
     fn send_token(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Box<dyn Arriving>, EngineError> {
         let _ = (token, at, draw);
         unreachable!("no steps ahead")
-    }
-}
-
-/// Tokens that were sent for.
-pub trait Arriving: Send {
-    /// Waits for them, one for each row that was asked for; there is none where no logit is above minus infinity.
-    ///
-    /// # Errors
-    /// Of the device.
-    fn tokens(self: Box<Self>) -> Result<Vec<Option<u32>>, EngineError>;
-}
-
-impl Arriving for Sent {
-    fn tokens(self: Box<Self>) -> Result<Vec<Option<u32>>, EngineError> {
-        Sent::tokens(*self)
     }
 }
 

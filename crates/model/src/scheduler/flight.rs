@@ -1,9 +1,9 @@
 //! Steps that are sent before the tokens of the one before are known.
 
 use super::{Failure, Scheduler};
+use crate::sent::Arriving;
 use crate::sequence::Finish;
 use crate::step::Output;
-use crate::steps::Arriving;
 use std::time::Instant;
 
 /// A step whose tokens are not known yet.

@@ -4,8 +4,8 @@
 use super::*;
 use crate::cache::PAGE;
 use crate::error::EngineError;
+use crate::sent::Arriving;
 use crate::sequence::{Event, PromptError, Request};
-use crate::steps::Arriving;
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
