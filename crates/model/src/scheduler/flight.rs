@@ -9,13 +9,13 @@ use std::time::Instant;
 /// A step whose tokens are not known yet.
 pub(super) struct Flight {
     arriving: Box<dyn Arriving>,
-    parts: Vec<Part>,
+    shares: Vec<Share>,
     /// When nothing was left but to wait for it.
     began: Instant,
 }
 
 /// What a sequence has in it.
-struct Part {
+struct Share {
     /// Of the sequence.
     ticket: u64,
     /// Tokens.
@@ -32,13 +32,13 @@ impl Scheduler {
 
     /// Sends the batch, and takes the tokens of the step before.
     pub(super) fn send(&mut self) -> bool {
-        let (mut rows, mut parts, mut greedy) = (0, vec![], true);
+        let (mut rows, mut shares, mut greedy) = (0, vec![], true);
         for &(at, count) in &self.parts {
             let task = &self.running[at].1;
             let row = (task.rows(count) == 1).then_some(rows);
             rows += task.rows(count);
             greedy &= row.is_none() || task.draw().is_none_or(|draw| draw.is_greedy());
-            parts.push((at, Part { ticket: task.ticket, count, row }));
+            shares.push((at, Share { ticket: task.ticket, count, row }));
         }
         self.batch.set_output(if greedy { Output::Likeliest } else { Output::Drawn });
         let began = Instant::now();
@@ -46,13 +46,13 @@ impl Scheduler {
             Ok(arriving) => arriving,
             Err(error) => return self.fail(&error.to_string()),
         };
-        for (at, part) in &parts {
+        for (at, share) in &shares {
             let task = &mut self.running[*at].1;
-            task.sent += part.count;
-            task.row = part.row;
+            task.sent += share.count;
+            task.row = share.row;
         }
-        let parts = parts.into_iter().map(|(_, part)| part).collect();
-        match self.flight.replace(Flight { arriving, parts, began }) {
+        let shares = shares.into_iter().map(|(_, share)| share).collect();
+        match self.flight.replace(Flight { arriving, shares, began }) {
             Some(before) => self.land(before),
             None => true,
         }
@@ -60,31 +60,31 @@ impl Scheduler {
 
     /// Waits for the tokens of a step that was sent and gives each sequence its own.
     pub(super) fn land(&mut self, flight: Flight) -> bool {
-        let Flight { arriving, parts, began } = flight;
+        let Flight { arriving, shares, began } = flight;
         let tokens = match arriving.tokens() {
             Ok(tokens) => tokens,
             Err(error) => return self.fail(&error.to_string()),
         };
         let (now, context) = (Instant::now(), self.limits.context);
         let (mut prompt_tokens, mut ended) = (0, vec![]);
-        for part in &parts {
+        for share in &shares {
             // Who is gone, or had to make room, has no use for its token.
-            let Some(at) = self.running.iter().position(|(_, task)| task.ticket == part.ticket) else { continue };
+            let Some(at) = self.running.iter().position(|(_, task)| task.ticket == share.ticket) else { continue };
             let task = &mut self.running[at].1;
-            task.sent -= part.count;
-            prompt_tokens += task.advance(part.count);
+            task.sent -= share.count;
+            prompt_tokens += task.advance(share.count);
             self.pages.computed(&mut task.lease, &task.sequence.tokens()[..task.computed]);
             self.stats.longest = self.stats.longest.max(task.computed as u64);
-            let flies_on = |next: &Flight| next.parts.iter().any(|other| other.ticket == part.ticket);
+            let flies_on = |next: &Flight| next.shares.iter().any(|other| other.ticket == share.ticket);
             if !self.flight.as_ref().is_some_and(flies_on) {
                 task.row = None;
             }
-            if let Some(finish) = task.land(part.row.map(|row| tokens[row]), context) {
+            if let Some(finish) = task.land(share.row.map(|row| tokens[row]), context) {
                 ended.push((at, finish));
             }
         }
         self.stats.steps += 1;
-        self.stats.sequences += parts.len() as u64;
+        self.stats.sequences += shares.len() as u64;
         self.stats.prompt_tokens += prompt_tokens as u64;
         *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += now - began;
         // The step in flight was waited for from now on.
