@@ -141,7 +141,7 @@ fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
         let bytes = |name| batch.input(name).unwrap_or_default().iter().flat_map(|v| v.to_le_bytes()).collect();
         Step {
             compiled,
-            inputs: Batch::inputs(class).map(|name| (name, bytes(name))).collect(),
+            inputs: Batch::inputs(class.into()).map(|name| (name, bytes(name))).collect(),
             vars: compiled.program.vars.iter().map(|v| batch.variable(&v.name).expect("a variable")).collect(),
             wanted: 4 * batch.rows() * file.vocab,
         }

@@ -289,11 +289,13 @@ impl Batch {
         })
     }
 
-    /// The inputs of a step program of a class.
-    pub fn inputs(class: Class) -> impl Iterator<Item = &'static str> {
+    /// The inputs of a step program.
+    pub fn inputs(variant: Variant) -> impl Iterator<Item = &'static str> {
+        let Variant { class, output } = variant;
         let runs = ["run_token", "run_position", "run_segment", "run_slot", "run_pages", "run_place", "slot_page"];
         let by_runs = runs.into_iter().filter(move |_| class == Class::Prompt);
-        ["token", "position", "segment", "rows", "draws", "page_table"].into_iter().chain(by_runs)
+        let draws = (output == Output::Drawn).then_some("draws");
+        ["token", "position", "segment", "rows", "page_table"].into_iter().chain(draws).chain(by_runs)
     }
 
     /// An input of the step program by its name, as far as this step uses it.

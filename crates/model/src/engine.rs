@@ -532,7 +532,7 @@ impl Engine {
             let row = self.memory.state_bytes(name)? / rows;
             batch.begun().try_for_each(|begun| self.memory.clear_state(name, begun.start * row..begun.end * row))?;
         }
-        for name in Batch::inputs(variant.class) {
+        for name in Batch::inputs(variant) {
             // A program that does not need an input does not have it.
             if let (Ok(all), Some(input)) = (self.memory.input_mut::<i32>(name), batch.input(name)) {
                 all[..input.len()].copy_from_slice(input);
