@@ -19,9 +19,9 @@ use crate::cpu::dot::packed_dots::Dots;
 use crate::cpu::dot::stream::Stream;
 use crate::cpu::panels::panels;
 use crate::cpu::vectors::Tiler;
-use crate::kernel::dot_pattern::{Pattern, matches};
+use crate::kernel::dot_pattern::{Pattern, Scales, matches};
 use crate::kernel::emitter::{few_or_many, make_loop};
-use crate::kernel::expression::{collect_loads, combined, depends, divides, or_last, replace, terms, zero};
+use crate::kernel::expression::{collect_loads, combined, depends, divides, or_last, replace, zero};
 use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, splat};
 use crate::kernel::transpose::transpose;
@@ -47,16 +47,7 @@ struct Tile<'a> {
     groups: i64,
     /// Elements of a group.
     width: i64,
-    /// Factor and added term of a group, each as a part of the row and one of
-    /// the token.
-    factor: Parts,
-    rest: Option<Parts>,
-}
-
-/// A product in which the row and the token were told apart.
-struct Parts {
-    row: Option<Id>,
-    token: Option<Id>,
+    scales: Scales,
 }
 
 /// Scratch that holds values of the tokens, laid side by side.
@@ -103,30 +94,17 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if width % 4 != 0 || !(width as u64).is_power_of_two() {
         return None;
     }
-    // Each dimension moves the values, the codes, both or neither.
-    let moves = |g: &Graph, d: Id| (depends(g, p.x, d), depends(g, p.code, d));
-    let of_tokens: Vec<Id> = item.dims.iter().copied().filter(|&d| moves(g, d) == (true, false)).collect();
-    let token = of_tokens.into_iter().max_by_key(|&d| t.most(g, d))?;
-    let row = item.dims.iter().copied().rfind(|&d| moves(g, d) == (false, true))?;
+    let (token, row) = p.token_and_row(g, &item.dims)?;
     let rows = g.as_int(g.src(row)[0])?;
     let to = Linear::of(g, item.index);
     let contiguous = to.coefficient(row) == 1 && !to.terms.iter().any(|x| x.0 != row && depends(g, x.0, row));
     if rows % lanes != 0 || t.most(g, token) < 2 || !contiguous || g.dtype(item.buffer) != DType::F32 {
         return None;
     }
-    let factor = split(g, &p.factors, token, row)?;
-    let rest = match p.rests[..] {
-        [] => None,
-        [one] => {
-            let mut product = vec![];
-            terms(g, BinOp::Mul, one, &mut product);
-            Some(split(g, &product, token, row)?)
-        }
-        _ => return None,
-    };
+    let scales = p.scales(g, token, row)?;
     let (mut around, mut inside) = (vec![], vec![]);
     for &d in &item.dims {
-        match moves(g, d) {
+        match p.moves(g, d) {
             _ if d == token || d == row => {}
             (false, true) => inside.push(d),
             _ => around.push(d),
@@ -149,7 +127,7 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     }
     let panels = if t.target.panels { panels(groups, width, PANEL) } else { 1 };
     let panel = t.counted(g, panels);
-    let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, factor, rest };
+    let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, scales };
     let (mut body, packed) = tile.pack_tokens(t, g)?;
     let blocks = tile.row_blocks(t, g, rows / lanes, &packed)?;
     let mut stmts = vec![];
@@ -184,16 +162,6 @@ fn streamed(t: &mut Tiler, g: &mut Graph, item: &Item, token: Id, most: i64) -> 
         .rev()
         .reduce(|(_, more), (side, stmts)| (side, few_or_many(g, tokens, side + 1, stmts, more)))
         .map(|f| f.1)
-}
-
-/// The factors that move with the row and those that move with the token.
-fn split(g: &mut Graph, factors: &[Id], token: Id, row: Id) -> Option<Parts> {
-    let (of_token, of_row): (Vec<Id>, Vec<Id>) = factors.iter().partition(|&&f| depends(g, f, token));
-    if of_token.iter().any(|&f| depends(g, f, row)) {
-        return None;
-    }
-    let (row, token) = (combined(g, BinOp::Mul, &of_row), combined(g, BinOp::Mul, &of_token));
-    Some(Parts { row, token })
 }
 
 impl Tile<'_> {
@@ -312,8 +280,8 @@ impl Tile<'_> {
             stmts.push(make_loop(g, step, body));
             Some(Some(buffer))
         };
-        let factor = floats(t, g, self.factor.token)?;
-        let rest = floats(t, g, self.rest.as_ref().and_then(|r| r.token))?;
+        let factor = floats(t, g, self.scales.factor.token)?;
+        let rest = floats(t, g, self.scales.rest.as_ref().and_then(|r| r.token))?;
         Some((vec![make_loop(g, block, stmts)], Packed { codes, factor, rest }))
     }
 
@@ -332,8 +300,8 @@ impl Tile<'_> {
             stmts.extend(s);
             Some(Some(buffer))
         };
-        let factor = floats(t, g, self.factor.row)?;
-        let rest = floats(t, g, self.rest.as_ref().and_then(|r| r.row))?;
+        let factor = floats(t, g, self.scales.factor.row)?;
+        let rest = floats(t, g, self.scales.rest.as_ref().and_then(|r| r.row))?;
         let of_rows = Packed { codes, factor, rest };
         stmts.extend(self.multiply(t, g, first, &of_rows, packed));
         Some(vec![make_loop(g, block, stmts)])

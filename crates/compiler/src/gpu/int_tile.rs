@@ -12,11 +12,9 @@
 use crate::gpu::align::align;
 use crate::gpu::places::Copies;
 use crate::gpu::threads::Tiler;
-use crate::kernel::dot_pattern::{Pattern, matches};
+use crate::kernel::dot_pattern::{Parts, Pattern, Scales, matches};
 use crate::kernel::emitter::make_loop;
-use crate::kernel::expression::{
-    combined, depends, divides, loads_in, loops_of, or_last, outside, replace, terms, zero,
-};
+use crate::kernel::expression::{combined, divides, loads_in, loops_of, or_last, outside, replace, zero};
 use crate::kernel::superword::{Packer, join};
 use crate::lower::Item;
 use ir::index::bounds;
@@ -51,15 +49,7 @@ struct Product<'a> {
     /// Groups of a panel, and the number of panels.
     groups: i64,
     panels: i64,
-    /// Factor and added term of a group, each as a part of the row and one of the token.
-    factor: Parts,
-    rest: Option<Parts>,
-}
-
-/// A product in which the row and the token were told apart.
-struct Parts {
-    row: Option<Id>,
-    token: Option<Id>,
+    scales: Scales,
 }
 
 /// What lies in shared memory of a panel.
@@ -103,51 +93,15 @@ fn product<'a>(g: &mut Graph, item: &'a Item) -> Option<Product<'a>> {
     if !matches!(width, 16 | 32) || g.dtype(item.buffer) != DType::F32 {
         return None;
     }
-    // Each dimension moves the values, the codes, both or neither.
-    let moves = |g: &Graph, d: Id| (depends(g, p.x, d), depends(g, p.code, d));
-    let of_tokens: Vec<Id> = item.dims.iter().copied().filter(|&d| moves(g, d) == (true, false)).collect();
-    let most = |g: &mut Graph, d: Id| bounds(g, g.src(d)[0]).1;
-    let token = of_tokens.into_iter().max_by_key(|&d| most(g, d))?;
-    let row = item.dims.iter().copied().rfind(|&d| moves(g, d) == (false, true))?;
-    let (rows, tokens) = (g.as_int(g.src(row)[0])?, most(g, token));
+    let (token, row) = p.token_and_row(g, &item.dims)?;
+    let (rows, tokens) = (g.as_int(g.src(row)[0])?, bounds(g, g.src(token)[0]).1);
     if rows % M != 0 || tokens <= FEW {
         return None;
     }
-    let factor = split(g, &p.factors, token, row)?;
-    let rest = match p.rests[..] {
-        [] => None,
-        [one] => {
-            let mut product = vec![];
-            terms(g, BinOp::Mul, one, &mut product);
-            Some(split(g, &product, token, row)?)
-        }
-        _ => return None,
-    };
+    let scales = p.scales(g, token, row)?;
     let of_panel = (1..=PANEL / width).rev().find(|n| groups % n == 0)?;
     let tokens = (tokens + N - 1) / N * N;
-    Some(Product {
-        item,
-        p,
-        token,
-        row,
-        rows,
-        tokens,
-        width,
-        groups: of_panel,
-        panels: groups / of_panel,
-        factor,
-        rest,
-    })
-}
-
-/// The factors that move with the row and those that move with the token.
-fn split(g: &mut Graph, factors: &[Id], token: Id, row: Id) -> Option<Parts> {
-    let (of_token, of_row): (Vec<Id>, Vec<Id>) = factors.iter().partition(|&&f| depends(g, f, token));
-    if of_token.iter().any(|&f| depends(g, f, row)) {
-        return None;
-    }
-    let (row, token) = (combined(g, BinOp::Mul, &of_row), combined(g, BinOp::Mul, &of_token));
-    Some(Parts { row, token })
+    Some(Product { item, p, token, row, rows, tokens, width, groups: of_panel, panels: groups / of_panel, scales })
 }
 
 fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
@@ -309,8 +263,8 @@ impl Product<'_> {
             };
             Some([row, token])
         };
-        let factor = floats(t, g, Some(&self.factor))?;
-        let rest = floats(t, g, self.rest.as_ref())?;
+        let factor = floats(t, g, Some(&self.scales.factor))?;
+        let rest = floats(t, g, self.scales.rest.as_ref())?;
         Some((Panel { codes, values, factor, rest }, all))
     }
 

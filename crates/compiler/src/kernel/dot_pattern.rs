@@ -2,7 +2,7 @@
 //!
 //! Matches a sum over groups of `f32(sum over elements of code * x) * factor plus rest`, where the inner sum is of integers.
 
-use crate::kernel::expression::terms;
+use crate::kernel::expression::{combined, depends, terms};
 use ir::index::bounds;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
 use rustc_hash::FxHashMap;
@@ -67,6 +67,59 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let [factors, rests]: [Vec<Id>; 2] =
         [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
     Some(Pattern { code, most, x, factors, rests, group, element })
+}
+
+/// Factor and added term of a group, in which the row and the token were told apart.
+pub(crate) struct Scales {
+    pub(crate) factor: Parts,
+    pub(crate) rest: Option<Parts>,
+}
+
+/// A product in which the row and the token were told apart.
+pub(crate) struct Parts {
+    pub(crate) row: Option<Id>,
+    pub(crate) token: Option<Id>,
+}
+
+impl Pattern {
+    /// Whether a dimension moves the values, and whether it moves the codes.
+    pub(crate) fn moves(&self, g: &Graph, dim: Id) -> (bool, bool) {
+        (depends(g, self.x, dim), depends(g, self.code, dim))
+    }
+
+    /// The dimension that counts tokens, which moves the values alone, and the one that counts rows, which moves the codes
+    /// alone: the longest, and the last.
+    pub(crate) fn token_and_row(&self, g: &mut Graph, dims: &[Id]) -> Option<(Id, Id)> {
+        let of_tokens: Vec<Id> = dims.iter().copied().filter(|&d| self.moves(g, d) == (true, false)).collect();
+        let token = of_tokens.into_iter().max_by_key(|&d| bounds(g, g.src(d)[0]).1)?;
+        let row = dims.iter().copied().rfind(|&d| self.moves(g, d) == (false, true))?;
+        Some((token, row))
+    }
+
+    /// Its scales, if each moves with the row or with the token, and there is one added term at most.
+    pub(crate) fn scales(&self, g: &mut Graph, token: Id, row: Id) -> Option<Scales> {
+        let factor = split(g, &self.factors, token, row)?;
+        let rest = match self.rests[..] {
+            [] => None,
+            [one] => {
+                let mut product = vec![];
+                terms(g, BinOp::Mul, one, &mut product);
+                Some(split(g, &product, token, row)?)
+            }
+            _ => return None,
+        };
+        Some(Scales { factor, rest })
+    }
+}
+
+/// The factors that move with the row and those that move with the token.
+fn split(g: &mut Graph, factors: &[Id], token: Id, row: Id) -> Option<Parts> {
+    let (of_token, of_row): (Vec<Id>, Vec<Id>) = factors.iter().partition(|&&f| depends(g, f, token));
+    if of_token.iter().any(|&f| depends(g, f, row)) {
+        return None;
+    }
+    let (row, token) = (combined(g, BinOp::Mul, &of_row), combined(g, BinOp::Mul, &of_token));
+    Some(Parts { row, token })
 }
 
 /// `e` with bits of bytes that become words taken apart as words: these are a lane a group, and vectors of few bytes
