@@ -24,6 +24,7 @@ pub mod kernel;
 pub mod log;
 pub mod lower;
 pub mod options;
+mod placement;
 pub mod program;
 pub mod render;
 pub mod rewrite;

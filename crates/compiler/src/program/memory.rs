@@ -1,6 +1,7 @@
 //! Buffers of a program: what is bound from outside, and where values between
 //! kernels lie in the arena.
 
+use crate::placement::{ALWAYS, Life, place};
 use crate::program::{Buffer, BufferKind};
 use crate::schedule::Schedule;
 use crate::tensor::Builder;
@@ -17,7 +18,7 @@ pub struct Layout {
     tables: BTreeMap<String, Vec<u8>>,
     planes: BTreeMap<String, Arc<Planes>>,
     /// First and last stage in which each stored value is alive.
-    lives: FxHashMap<Id, (usize, usize)>,
+    lives: FxHashMap<Id, Life>,
     buffers: Vec<Buffer>,
     index: FxHashMap<Id, usize>,
     in_arena: Vec<(usize, Id)>,
@@ -39,7 +40,7 @@ impl Layout {
         builder: &Builder,
         planes: BTreeMap<String, Arc<Planes>>,
     ) -> Layout {
-        let mut lives: FxHashMap<Id, (usize, usize)> = FxHashMap::default();
+        let mut lives: FxHashMap<Id, Life> = FxHashMap::default();
         for &m in &s.stored {
             if let Some(&h) = s.home.get(&m) {
                 lives.insert(m, (s.groups[h].level, s.groups[h].level));
@@ -100,28 +101,16 @@ impl Layout {
         self.buffers.len() - 1
     }
 
-    /// Places the values of the arena: largest first, each at the lowest offset
-    /// where nothing that lives at the same time lies.
+    /// Places the values of the arena, largest first.
     pub fn finish(mut self) -> (Vec<Buffer>, usize) {
         let mut order = self.in_arena.clone();
         order.sort_by_key(|(b, id)| (std::cmp::Reverse(self.buffers[*b].bytes), *id));
-        let mut placed: Vec<(usize, usize, (usize, usize))> = vec![];
-        let mut total = 0;
-        for (b, id) in order {
-            let size = self.buffers[b].bytes.next_multiple_of(ALIGN).max(ALIGN);
-            let life = self.lives.get(&id).copied().unwrap_or((0, usize::MAX));
-            let mut busy: Vec<(usize, usize)> =
-                placed.iter().filter(|p| p.2.0 <= life.1 && life.0 <= p.2.1).map(|p| (p.0, p.1)).collect();
-            busy.sort_unstable();
-            let mut at = 0;
-            for (start, end) in busy {
-                if at + size <= start {
-                    break;
-                }
-                at = at.max(end);
-            }
-            placed.push((at, at + size, life));
-            total = total.max(at + size);
+        let sized = |&(b, id): &(usize, Id)| {
+            let bytes = self.buffers[b].bytes.next_multiple_of(ALIGN).max(ALIGN);
+            (bytes, self.lives.get(&id).copied().unwrap_or(ALWAYS))
+        };
+        let (offsets, total) = place(order.iter().map(sized));
+        for ((b, _), at) in order.into_iter().zip(offsets) {
             self.buffers[b].kind = BufferKind::Arena(at);
         }
         (self.buffers, total)
