@@ -59,9 +59,8 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
     let many = !limited.is_empty() || gr.axes.iter().any(|a| g.as_int(a.count).is_none());
     // Tokens, of which there may be few or many.
     let tokens = |g: &Graph, i: usize| g.as_int(gr.axes[i].count).is_none() || limited.contains(&i);
-    let fixed: Vec<usize> = (0..gr.axes.len())
-        .filter(|&i| !gr.axes[i].serial && !gr.axes[i].inner && !tokens(g, i) && !counted.contains(&i))
-        .collect();
+    let fixed: Vec<usize> =
+        (0..gr.axes.len()).filter(|&i| gr.axes[i].is_task() && !tokens(g, i) && !counted.contains(&i)).collect();
     // Rows of a block format, for the matrix unit.
     let coded = plan.matrix_unit && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
     let columns = if many || fold { None } else { columns(g, s, group) };
@@ -114,7 +113,7 @@ pub(super) fn random_cut(g: &mut Graph, s: &Schedule, group: usize, seed: u64) -
     let axes = &s.groups[group].axes;
     let mut steps = vec![1; axes.len()];
     for (i, a) in axes.iter().enumerate() {
-        if !a.serial && !a.inner && !before_fold(g, s, group, i) {
+        if a.is_task() && !before_fold(g, s, group, i) {
             let most = index::bounds(g, a.count).1.max(1) as u64;
             steps[i] = (1 + lower::chance(seed, (group, i)) % most) as i64;
         }

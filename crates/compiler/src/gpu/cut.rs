@@ -29,7 +29,7 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut
     }
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
-        if a.serial || a.inner || before_fold(g, s, group, i) {
+        if !a.is_task() || before_fold(g, s, group, i) {
             continue;
         }
         // Few tokens stay apart: their number is not known here, and weights come from the cache the second time.
@@ -45,10 +45,10 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut
 /// Tiles of several tokens and rows, where there are many tokens and sums by integer dots.
 fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> {
     let gr = &s.groups[group];
-    let (tokens, sums) = token_axes(g, s, group);
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
+    let (tokens, sums) = token_axes(g, s, group);
     // Each step of what counts the steps of another axis has a task of its own.
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
@@ -113,6 +113,6 @@ fn large_blocks_beside(g: &mut Graph, s: &Schedule, group: usize) -> Option<i64>
 
 /// Steps of the task axes of a group; of a symbolic axis, those that are there in any case.
 fn least_tasks(g: &mut Graph, group: &Group) -> i64 {
-    let axes = group.axes.iter().filter(|a| !a.serial && !a.inner);
+    let axes = group.axes.iter().filter(|a| a.is_task());
     axes.map(|a| index::bounds(g, a.count).0.max(1)).product()
 }

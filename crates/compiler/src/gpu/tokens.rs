@@ -12,7 +12,7 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usiz
     let members = s.groups[group].members.clone();
     let dots: Vec<Id> = members.into_iter().filter(|&m| s.roles.heavy.contains(&m) && is_dot(g, s, m)).collect();
     let axes = &s.groups[group].axes;
-    let mut all: Vec<usize> = (0..axes.len()).filter(|&i| !axes[i].serial && !axes[i].inner).collect();
+    let mut all: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].is_task()).collect();
     if dots.is_empty() {
         return (vec![], 0);
     }
@@ -30,7 +30,7 @@ pub(super) fn halves_axes(g: &mut Graph, s: &Schedule, group: usize) -> Option<(
     let members = s.groups[group].members.clone();
     let sums: Vec<Id> = members.into_iter().filter(|m| s.roles.heavy.contains(m)).collect();
     let axes = &s.groups[group].axes;
-    let task = |i: &usize| !axes[*i].serial && !axes[*i].inner;
+    let task = |i: &usize| axes[*i].is_task();
     let mut found: Option<(Vec<usize>, Vec<usize>)> = None;
     for sum in sums {
         let halves =

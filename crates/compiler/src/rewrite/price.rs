@@ -104,7 +104,7 @@ impl Pricing<'_> {
 
     /// Part of the machine that the tasks of the kernel keep busy.
     fn reached(&self, g: &mut Graph) -> f64 {
-        let axes = self.s.groups[self.group].axes.iter().filter(|axis| !axis.serial && !axis.inner);
+        let axes = self.s.groups[self.group].axes.iter().filter(|axis| axis.is_task());
         let tasks = axes.fold(1i64, |tasks, axis| tasks.saturating_mul(ir::index::bounds(g, axis.count).1));
         (tasks as f64 / self.profile.tasks).min(1.0)
     }

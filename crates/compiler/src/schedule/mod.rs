@@ -36,6 +36,13 @@ pub struct AxisInfo {
     pub inner: bool,
 }
 
+impl AxisInfo {
+    /// Whether each of its steps may be a task.
+    pub fn is_task(&self) -> bool {
+        !self.serial && !self.inner
+    }
+}
+
 /// Values computed by one kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
@@ -511,8 +518,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a kernel may be left with so many tasks, for a node that it takes: one that reads weights with a minimum, another unless each
-    /// has much to do.
+    /// Whether a kernel may be left with so many tasks, for a node that it takes: one that reads weights with a minimum,
+    /// another unless each has much to do.
     fn leaves_enough(&self, g: &Graph, id: Option<Id>, group: usize, tasks: i64) -> Result<(), String> {
         let now = self.tasks(g, group, None);
         if !self.out.groups[group].heavy {
@@ -545,7 +552,7 @@ impl Scheduler {
             .axes
             .iter()
             .enumerate()
-            .filter(|(_, a)| !a.serial && !a.inner)
+            .filter(|(_, a)| a.is_task())
             .map(|(i, a)| match replaced {
                 Some((x, n)) if x == i => n,
                 _ => g.as_int(a.count).unwrap_or(1),
