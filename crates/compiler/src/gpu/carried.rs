@@ -9,7 +9,7 @@ use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
 use crate::gpu::places::{Carrier, Layout};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{has_reduction, loads_of, reads};
+use crate::kernel::expression::{has_reduction, is_scratch, loads_of, reads};
 use crate::lower::Item;
 use ir::{DType, Graph, Id, Op};
 use rustc_hash::FxHashMap;
@@ -33,7 +33,7 @@ pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item
 
 fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], item: &Item) -> Option<Carrier> {
     let stash = item.buffer;
-    if outside_of(g, stash) || g.dtype(stash) != DType::F32 {
+    if !is_scratch(g, stash) || g.dtype(stash) != DType::F32 {
         return None;
     }
     let (m, n) = matrix::updates(g, item)?;
@@ -52,10 +52,6 @@ fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], ite
         let accs = (0..count).map(|_| t.acc(g, DType::F32)).collect();
         Carrier { accs, layout, rows_first: item.dims[0] == m }
     })
-}
-
-fn outside_of(g: &Graph, buffer: Id) -> bool {
-    !matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
 fn touches(g: &Graph, item: &Item, stash: Id) -> bool {

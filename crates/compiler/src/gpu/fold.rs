@@ -6,10 +6,10 @@
 //! threads share the steps out, and what they have is merged in their order by the merge of the fold itself.
 
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{collect_loads, depends, has_reduction, outside};
+use crate::kernel::expression::{collect_loads, depends, has_reduction, is_scratch, outside};
 use crate::lower::{Item, Phase};
 use ir::index::{self, Linear};
-use ir::{BinOp, Graph, Id, Op};
+use ir::{BinOp, Graph, Id};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Steps of a thread whose loads are in flight together.
@@ -59,7 +59,7 @@ fn length(g: &Graph, dims: &[Id]) -> i64 {
 fn after_a_round(g: &mut Graph, items: &[Item]) -> Option<FxHashMap<Id, Kept>> {
     let mut kept: FxHashMap<Id, Kept> = FxHashMap::default();
     for item in items {
-        if !matches!(g.op(item.buffer), Op::Buffer { space, .. } if space.is_scratch()) {
+        if !is_scratch(g, item.buffer) {
             return None;
         }
         let value = resolved(g, &kept, item.value, &item.dims)?;

@@ -4,7 +4,7 @@
 use crate::gpu::fold::{Kept, held, same_index};
 use crate::gpu::matrix::is_product;
 use crate::gpu::plan::Plan;
-use crate::kernel::expression::{loads_of, outside};
+use crate::kernel::expression::{is_scratch, loads_of, outside};
 use crate::lower::{Item, Nest};
 use ir::index::Linear;
 use ir::{Graph, Id, Op};
@@ -129,10 +129,6 @@ fn held_anywhere(g: &mut Graph, kept: &Kept, at: Id) -> Option<Id> {
         map.insert(dim, range);
     }
     Some(g.substitute(kept.value, &mut map))
-}
-
-fn is_scratch(g: &Graph, buffer: Id) -> bool {
-    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
 /// An item whose result is copied, the item that copies it, and the first writing where the second does.

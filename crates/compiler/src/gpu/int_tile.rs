@@ -10,11 +10,12 @@
 //! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
 
 use crate::gpu::align::align;
+use crate::gpu::matrix;
 use crate::gpu::places::Copies;
 use crate::gpu::threads::Tiler;
 use crate::kernel::dot_pattern::{Parts, Pattern, Scales, matches};
 use crate::kernel::emitter::make_loop;
-use crate::kernel::expression::{combined, divides, loads_in, loops_of, or_last, outside, replace, zero};
+use crate::kernel::expression::{by, combined, divides, loads_in, loops_of, or_last, outside, replace, zero};
 use crate::kernel::superword::{Packer, join};
 use crate::lower::Item;
 use ir::index::bounds;
@@ -104,11 +105,6 @@ fn product<'a>(g: &mut Graph, item: &'a Item) -> Option<Product<'a>> {
     Some(Product { item, p, token, row, rows, tokens, width, groups: of_panel, panels: groups / of_panel, scales })
 }
 
-fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
-    let n = g.int(n);
-    g.binary(op, a, n)
-}
-
 /// `a`, or `most` where it is greater.
 fn at_most(g: &mut Graph, a: Id, most: i64) -> Id {
     if bounds(g, a).1 <= most { a } else { by(g, BinOp::Min, a, most) }
@@ -123,11 +119,7 @@ fn deal(
     all: &mut Copies,
     mut each: impl FnMut(&mut Graph, Id) -> Vec<(Id, Id, Id)>,
 ) {
-    let threads = t.target.plan.threads();
-    let number = t.target.number(g);
-    for round in 0..(count + threads - 1) / threads {
-        let at = by(g, BinOp::Add, number, round * threads);
-        let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+    let copies = t.in_turns(g, count, |t, g, at| {
         let stored = each(g, at);
         let mut loaded: FxHashMap<Id, Id> = stored.iter().flat_map(|s| loops_of(g, s.2)).collect();
         let mut loads: Vec<Id> = stored.iter().flat_map(|s| from_memory(g, s.2)).collect();
@@ -143,8 +135,9 @@ fn deal(
                 g.make(Op::Store, DType::Index, vec![], vec![buffer, index, value])
             })
             .collect();
-        all.push((t.only(g, some, sets), t.only(g, some, stores)));
-    }
+        (sets, stores)
+    });
+    all.extend(copies);
 }
 
 /// What an expression loads from memory, without what addresses are made of.
@@ -392,12 +385,9 @@ impl Product<'_> {
         let k = by(g, BinOp::Mul, group, self.width);
         let parts = self.width / ROW;
         let fragment = |g: &mut Graph, buffer: Id, row: Id, part: Id, matrices: i64| {
-            let (row, part) = (by(g, BinOp::Mul, row, self.pitch()), by(g, BinOp::Mul, part, ROW));
-            let index = g.add(row, k);
-            let index = g.add(index, part);
-            let load = g.load(buffer, index, ROW as usize);
-            let ty = Type::vector(g.dtype(buffer), 4 * matrices as usize);
-            g.make(Op::Fragment { transposed: false }, ty, vec![], vec![load])
+            let part = by(g, BinOp::Mul, part, ROW);
+            let at = g.add(k, part);
+            matrix::fragment(g, buffer, (row, at), self.pitch(), matrices, false)
         };
         let none = g.int(0);
         let rows: Vec<Id> = (0..grid.down)

@@ -12,7 +12,7 @@ use crate::gpu::align::{align, alignment};
 use crate::gpu::fold::same_index;
 use crate::gpu::places::{Copies, Layout, Rows, Staged};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
+use crate::kernel::expression::{by, collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
 use crate::kernel::superword::Packer;
 use crate::lower::Item;
 use ir::index::Linear;
@@ -287,11 +287,6 @@ fn one_round(t: &mut Tiler, g: &mut Graph, w: &Work, layout: &Layout, round: Id,
     t.only(g, some, body)
 }
 
-fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
-    let n = g.int(n);
-    g.binary(op, a, n)
-}
-
 /// Distance of rows in shared memory.
 fn pitch(columns: i64) -> i64 {
     columns + WIDE
@@ -365,18 +360,12 @@ fn copied(
     to: Id,
     mut each: impl FnMut(&mut Graph, Id) -> (Id, Id),
 ) -> Copies {
-    let threads = t.target.plan.threads();
-    let number = t.target.number(g);
-    let one = |round: i64| {
-        let at = by(g, BinOp::Add, number, round * threads);
-        let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+    t.in_turns(g, count, |t, g, at| {
         let (value, place) = each(g, at);
         let acc = t.acc(g, g.ty(value));
         let set = t.set(g, vec![(acc, value)]);
-        let store = g.make(Op::Store, DType::Index, vec![], vec![to, place, acc]);
-        (t.only(g, some, vec![set]), t.only(g, some, vec![store]))
-    };
-    (0..(count + threads - 1) / threads).map(one).collect()
+        (vec![set], vec![g.make(Op::Store, DType::Index, vec![], vec![to, place, acc])])
+    })
 }
 
 /// Statements that copy: the loads of a batch before its stores.
@@ -428,11 +417,11 @@ fn summed(
                 (g.add(row, upper), g.add(m, half))
             }
         };
-        let rows = fragment(g, tile, row, at, pitch(s.rows.columns), 8, s.across);
+        let rows = fragment(g, tile, (row, at), pitch(s.rows.columns), 4, s.across);
         for part in 0..side {
             let first = by(g, BinOp::Add, n, part * N);
             let (row, at) = (g.add(first, low8), g.add(k, half));
-            let columns = fragment(g, column, row, at, pitch(length), 4, false);
+            let columns = fragment(g, column, (row, at), pitch(length), 2, false);
             let acc = accs[part as usize][chain as usize];
             pairs.push((acc, g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, columns])));
         }
@@ -442,12 +431,24 @@ fn summed(
     accs
 }
 
-/// A fragment of a matrix in shared memory.
-fn fragment(g: &mut Graph, buffer: Id, row: Id, at: Id, pitch: i64, halves: usize, transposed: bool) -> Id {
+/// Bytes of a row of a matrix that a warp loads.
+const ROW_BYTES: usize = 16;
+
+/// A fragment of so many matrices in shared memory: this row, from element `at` on.
+pub(super) fn fragment(
+    g: &mut Graph,
+    buffer: Id,
+    (row, at): (Id, Id),
+    pitch: i64,
+    matrices: i64,
+    transposed: bool,
+) -> Id {
     let row = by(g, BinOp::Mul, row, pitch);
-    let index = g.add(row, at);
-    let load = g.load(buffer, index, WIDE as usize);
-    g.make(Op::Fragment { transposed }, Type::vector(DType::F16, halves), vec![], vec![load])
+    let (index, ty) = (g.add(row, at), g.dtype(buffer));
+    let load = g.load(buffer, index, ROW_BYTES / ty.bytes());
+    // Four bytes of each for a lane.
+    let lanes = matrices as usize * 4 / ty.bytes();
+    g.make(Op::Fragment { transposed }, Type::vector(ty, lanes), vec![], vec![load])
 }
 
 /// A statement that computes an element of a tile that a lane has sums of: the one of this number.

@@ -8,7 +8,7 @@
 
 use crate::gpu::places::{Held, Spread};
 use crate::gpu::threads::{Shares, Tiler};
-use crate::kernel::expression::{collect_loads, combine, has_reduction, outside, reads, replace};
+use crate::kernel::expression::{collect_loads, combine, has_reduction, is_scratch, outside, reads, replace};
 use crate::lower::Item;
 use ir::index::{Linear, unflatten};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space};
@@ -111,7 +111,7 @@ impl Tiler {
         let Some(lens) = lens.filter(|_| !has_reduction(g, src[0])) else { return Form::Any };
         let total: i64 = lens.iter().product();
         let scratch = !reads_no_scratch(g, src[0]);
-        if n == 1 && total <= SHORT && !outside_of(g, item.buffer) && reads_inputs_only(g, src[0]) {
+        if n == 1 && total <= SHORT && is_scratch(g, item.buffer) && reads_inputs_only(g, src[0]) {
             return Form::Everywhere;
         }
         let (form, lanes) = (Form::Butterfly(total), self.target.plan.lanes);
@@ -131,7 +131,7 @@ impl Tiler {
 
     /// Lets a stash lie in registers, if its item has all of it.
     fn hold(&mut self, g: &mut Graph, item: &Item, form: Form) {
-        let (Some(n), false) = (elements(g, item), outside_of(g, item.buffer)) else { return };
+        let (Some(n), true) = (elements(g, item), is_scratch(g, item.buffer)) else { return };
         let spread = match form {
             Form::Map(spread) => spread,
             Form::Butterfly(n) => Spread::Every(n),
@@ -312,10 +312,6 @@ impl Tiler {
 /// Elements of an item, if their number is known.
 fn elements(g: &Graph, item: &Item) -> Option<i64> {
     item.dims.iter().map(|&d| g.as_int(g.src(d)[0])).product()
-}
-
-fn outside_of(g: &Graph, buffer: Id) -> bool {
-    !matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
 fn reads_inputs_only(g: &Graph, value: Id) -> bool {

@@ -5,7 +5,7 @@
 //! which another read, gets a barrier before it; unless both touch the element of one index expression, which is the
 //! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
 
-use crate::kernel::expression::collect_loads;
+use crate::kernel::expression::{collect_loads, is_scratch};
 use ir::{Axis, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -149,10 +149,6 @@ fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
             note(to, buffer, varies(g, index).0.then_some(index));
         }
     }
-}
-
-fn is_scratch(g: &Graph, buffer: Id) -> bool {
-    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
 /// Whether an expression may differ between the lanes of a warp, and between the threads of a block at all.

@@ -1,9 +1,9 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
-use crate::gpu::places::{Carrier, Held, Staged};
+use crate::gpu::places::{Carrier, Copies, Held, Staged};
 use crate::gpu::plan::Plan;
 use crate::kernel::emitter::Emitter;
-use crate::kernel::expression::reads;
+use crate::kernel::expression::{by, reads};
 use crate::lower::{Item, Nest, Phase};
 use ir::index;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space};
@@ -174,6 +174,25 @@ impl Emitter<Threads> {
             (self.target.free, self.target.lent) = (free, lent);
         }
         made
+    }
+
+    /// Lets the threads of a block take `count` units in turns: of each, what loads into registers and what stores from
+    /// them.
+    pub(super) fn in_turns(
+        &mut self,
+        g: &mut Graph,
+        count: i64,
+        mut each: impl FnMut(&mut Self, &mut Graph, Id) -> (Vec<Id>, Vec<Id>),
+    ) -> Copies {
+        let threads = self.target.plan.threads();
+        let number = self.target.number(g);
+        let one = |round: i64| {
+            let at = by(g, BinOp::Add, number, round * threads);
+            let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));
+            let (loads, stores) = each(self, g, at);
+            (self.only(g, some, loads), self.only(g, some, stores))
+        };
+        (0..(count + threads - 1) / threads).map(one).collect()
     }
 
     /// Shared memory for what an item needs while it is computed; items take turns with it.

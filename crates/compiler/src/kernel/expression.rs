@@ -126,7 +126,18 @@ pub(crate) fn combined(g: &mut Graph, op: BinOp, all: &[Id]) -> Option<Id> {
     Some(others.iter().fold(first, |a, &b| g.binary(op, a, b)))
 }
 
+/// Whether a buffer is scratch.
+pub(crate) fn is_scratch(g: &Graph, buffer: Id) -> bool {
+    matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
+}
+
 /// Whether a load is not of scratch.
 pub(crate) fn outside(g: &Graph, load: Id) -> bool {
-    !matches!(g.op(g.src(load)[0]), Op::Buffer { space, .. } if space.is_scratch())
+    !is_scratch(g, g.src(load)[0])
+}
+
+/// `op(a, n)`.
+pub(crate) fn by(g: &mut Graph, op: BinOp, a: Id, n: i64) -> Id {
+    let n = g.int(n);
+    g.binary(op, a, n)
 }
