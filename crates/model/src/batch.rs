@@ -244,9 +244,12 @@ impl Batch {
         self.want(self.token.len().saturating_sub(1)..self.token.len());
     }
 
-    /// Asks for the token after the one added last, drawn so: for a batch whose output is tokens.
+    /// Asks for the token after the one added last, drawn so: the output is then tokens.
     pub fn draw(&mut self, draw: Draw) {
         self.want_last();
+        if self.output != Output::Drawn {
+            self.output = Output::of(draw);
+        }
         self.draws.extend(draw.numbers().map(|number| number.to_bits() as i32));
     }
 

@@ -84,6 +84,16 @@ pub struct Stats {
     pub places: Vec<Option<Place>>,
 }
 
+impl Stats {
+    /// A step with so many sequences, and tokens of prompts, is over.
+    fn count(&mut self, sequences: usize, prompt_tokens: usize, time: Duration) {
+        self.steps += 1;
+        self.sequences += sequences as u64;
+        self.prompt_tokens += prompt_tokens as u64;
+        *(if prompt_tokens > 0 { &mut self.prompt_time } else { &mut self.decode_time }) += time;
+    }
+}
+
 /// What a running sequence is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -408,9 +418,7 @@ impl Scheduler {
             let Some(&(_, count)) = parts.next_if(|(part, _)| *part == at) else { continue };
             let (own, rest) = rows.split_at(task.rows(count) * width);
             rows = rest;
-            prompt_tokens += task.advance(count);
-            self.pages.computed(&mut task.lease, &task.sequence.tokens()[..task.computed]);
-            self.stats.longest = self.stats.longest.max(task.computed as u64);
+            prompt_tokens += task.advance(count, &mut self.pages, &mut self.stats);
             turns.push(Mutex::new(Turn { at, task, rows: own, finish: None }));
         }
         // Choosing a token reads a row as long as the vocabulary, or asks a grammar: sequences do it side by side.
@@ -425,10 +433,7 @@ impl Scheduler {
         if let Err(error) = told {
             return self.fail(&error.to_string());
         }
-        self.stats.steps += 1;
-        self.stats.sequences += self.parts.len() as u64;
-        self.stats.prompt_tokens += prompt_tokens as u64;
-        *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += elapsed;
+        self.stats.count(self.parts.len(), prompt_tokens, elapsed);
         self.leave(ended);
         true
     }

@@ -152,14 +152,19 @@ impl Sequence {
 
     /// Whether a device may choose its tokens.
     pub fn is_drawn(&self) -> bool {
-        self.sampling.draw(0).is_some()
+        self.sampling.is_drawn()
+    }
+
+    /// Whether a token is wanted after so many that were not told yet.
+    pub fn goes_on(&self, untold: usize) -> bool {
+        self.limit.is_none_or(|limit| self.generated() + untold < limit)
     }
 
     /// How a device may choose the token that comes after so many that it has not told yet; `None` if it cannot, or if
     /// that token is one too many.
     pub fn draw(&self, untold: usize) -> Option<Draw> {
-        let step = self.generated() + untold;
-        self.sampling.draw(step as u64).filter(|_| self.limit.is_none_or(|limit| step < limit))
+        let draw = || self.sampling.draw((self.generated() + untold) as u64);
+        self.goes_on(untold).then(draw).flatten()
     }
 
     /// Takes the token that was chosen last: `hear` is told of it, unless it ends the text or is one too many. Says why the

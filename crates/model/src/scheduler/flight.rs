@@ -3,7 +3,6 @@
 use super::{Failure, Scheduler};
 use crate::sent::Arriving;
 use crate::sequence::Finish;
-use crate::step::Output;
 use std::time::Instant;
 
 /// A step whose tokens are not known yet.
@@ -32,15 +31,13 @@ impl Scheduler {
 
     /// Sends the batch, and takes the tokens of the step before.
     pub(super) fn send(&mut self) -> bool {
-        let (mut rows, mut shares, mut greedy) = (0, vec![], true);
+        let (mut rows, mut shares) = (0, vec![]);
         for &(at, count) in &self.parts {
             let task = &self.running[at].1;
             let row = (task.rows(count) == 1).then_some(rows);
             rows += task.rows(count);
-            greedy &= row.is_none() || task.draw().is_none_or(|draw| draw.is_greedy());
             shares.push((at, Share { ticket: task.ticket, count, row }));
         }
-        self.batch.set_output(if greedy { Output::Likeliest } else { Output::Drawn });
         let began = Instant::now();
         let arriving = match self.engine.send(&self.batch) {
             Ok(arriving) => arriving,
@@ -72,9 +69,7 @@ impl Scheduler {
             let Some(at) = self.running.iter().position(|(_, task)| task.ticket == share.ticket) else { continue };
             let task = &mut self.running[at].1;
             task.sent -= share.count;
-            prompt_tokens += task.advance(share.count);
-            self.pages.computed(&mut task.lease, &task.sequence.tokens()[..task.computed]);
-            self.stats.longest = self.stats.longest.max(task.computed as u64);
+            prompt_tokens += task.advance(share.count, &mut self.pages, &mut self.stats);
             let flies_on = |next: &Flight| next.shares.iter().any(|other| other.ticket == share.ticket);
             if !self.flight.as_ref().is_some_and(flies_on) {
                 task.row = None;
@@ -83,10 +78,7 @@ impl Scheduler {
                 ended.push((at, finish));
             }
         }
-        self.stats.steps += 1;
-        self.stats.sequences += shares.len() as u64;
-        self.stats.prompt_tokens += prompt_tokens as u64;
-        *(if prompt_tokens > 0 { &mut self.stats.prompt_time } else { &mut self.stats.decode_time }) += now - began;
+        self.stats.count(shares.len(), prompt_tokens, now - began);
         // The step in flight was waited for from now on.
         self.flight.iter_mut().for_each(|next| next.began = next.began.max(now));
         self.leave(ended);

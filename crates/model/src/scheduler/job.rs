@@ -1,7 +1,8 @@
 //! One job of the scheduler: what it wants, what it hears, and where it is.
 
+use super::Stats;
 use crate::batch::Limits;
-use crate::pages::Lease;
+use crate::pages::{Lease, Pages};
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
 use crate::step::Output;
 use std::ops::ControlFlow;
@@ -202,13 +203,13 @@ impl Task {
 
     /// Tokens that the next step can take: those that are pending, or the one that a step in flight chooses.
     pub fn ready(&self, context: usize) -> usize {
-        let chosen = self.row.is_some() && self.behind() < context && self.draw().is_some();
+        let chosen = self.row.is_some() && self.behind() < context && self.sequence.goes_on(1);
         self.pending().max(usize::from(chosen))
     }
 
     /// How a device may choose the token after its last, known or in flight; `None` if it cannot.
     pub fn draw(&self) -> Option<Draw> {
-        self.sequence.draw(usize::from(self.row.is_some())).filter(|_| self.is_drawn())
+        self.sequence.draw(usize::from(self.row.is_some()))
     }
 
     /// Whether nothing that the host knows restricts its tokens.
@@ -236,9 +237,12 @@ impl Task {
         let _ = self.report_progress();
     }
 
-    /// So many tokens more are computed. How many of them are tokens of the prompt, for the first time.
-    pub fn advance(&mut self, count: usize) -> usize {
+    /// So many tokens more are computed, as the pages and the counts then know. How many of them are tokens of the prompt,
+    /// for the first time.
+    pub fn advance(&mut self, count: usize, pages: &mut Pages, stats: &mut Stats) -> usize {
         self.computed += count;
+        pages.computed(&mut self.lease, &self.sequence.tokens()[..self.computed]);
+        stats.longest = stats.longest.max(self.computed as u64);
         if self.spent.generated == 0 { count } else { 0 }
     }
 

@@ -60,6 +60,11 @@ impl SamplerConfig {
         SamplerConfig { temperature: 0.0, ..SamplerConfig::default() }
     }
 
+    /// Whether it takes the likeliest token whatever the random number is.
+    pub(super) fn is_greedy(&self) -> bool {
+        self.temperature == 0.0 || self.top_k == 1
+    }
+
     pub(super) fn penalises(&self) -> bool {
         self.penalty_window > 0
             && (self.repeat_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)

@@ -40,17 +40,20 @@ impl Draw {
 }
 
 impl SamplerConfig {
+    /// Whether there is a [`SamplerConfig::draw`].
+    pub fn is_drawn(&self) -> bool {
+        let all = !self.logit_bias.is_empty() || self.penalises() || self.logprobs.is_some();
+        !all && (self.is_greedy() || (1..=RANKED as usize).contains(&self.top_k))
+    }
+
     /// The choice of a step, whose random number is that of the seed and the step. `None` if it needs more than the
     /// likeliest [`RANKED`] logits: bias, penalties, probabilities, or a cut that keeps more.
     pub fn draw(&self, step: u64) -> Option<Draw> {
-        if !self.logit_bias.is_empty() || self.penalises() || self.logprobs.is_some() {
+        if !self.is_drawn() {
             return None;
         }
-        if self.temperature == 0.0 || self.top_k == 1 {
+        if self.is_greedy() {
             return Some(Draw::GREEDY);
-        }
-        if self.top_k == 0 || self.top_k > RANKED as usize {
-            return None;
         }
         // The largest number below one that an f32 holds.
         const LAST: f32 = 1.0 - f32::EPSILON / 2.0;

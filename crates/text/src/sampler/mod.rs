@@ -133,7 +133,7 @@ impl Sampler {
     fn choose(&mut self) -> Option<u32> {
         let SamplerConfig { temperature, top_k, top_p, min_p, .. } = self.config;
         let best = candidates::best(&self.logits)?;
-        if temperature == 0.0 || top_k == 1 {
+        if self.config.is_greedy() {
             return Some(best.id);
         }
         let uniform = philox::uniform(self.config.seed, self.step);
@@ -162,7 +162,7 @@ impl Sampler {
     fn drawn_from(&self) -> Vec<Logprob> {
         let SamplerConfig { temperature, top_k, top_p, min_p, .. } = self.config;
         let Some(best) = candidates::best(&self.logits) else { return vec![] };
-        if temperature == 0.0 || top_k == 1 {
+        if self.config.is_greedy() {
             return vec![Logprob { id: best.id, logprob: 0.0 }];
         }
         let mut ranked = vec![];
