@@ -373,11 +373,8 @@ impl Scheduler {
     /// What the next step computes: those who want text and those who want vectors take turns.
     fn turn(&self) -> Output {
         let wanted = |output: Output| self.running.iter().any(|(_, s)| s.output() == output);
-        match self.batch.output() {
-            Output::Logits if wanted(Output::Hidden) => Output::Hidden,
-            Output::Hidden if !wanted(Output::Logits) => Output::Hidden,
-            _ => Output::Logits,
-        }
+        let turn_of_texts = self.batch.output() == Output::Hidden && wanted(Output::Logits);
+        if wanted(Output::Hidden) && !turn_of_texts { Output::Hidden } else { Output::Logits }
     }
 
     /// Sees to it that every sequence has a page for its next token.

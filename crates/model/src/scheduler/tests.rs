@@ -298,6 +298,19 @@ fn a_step_flies_while_the_tokens_before_it_are_taken() {
 }
 
 #[test]
+fn vectors_come_after_texts_that_were_sent() {
+    let mut bench = bench_ahead(1, 32, 3, 512, 32, Options::default());
+    let (text, ear) = (bench.add(&prompt(1, 5), 2), Ear::default());
+    (0..2).for_each(|_| assert!(bench.scheduler.step()));
+    bench.scheduler.submit(Job { pooling: Some(Pooling::Last), ..job(&prompt(2, 4), 0, &ear) }).unwrap();
+    assert!(bench.scheduler.step());
+    assert_eq!(text.tokens().len(), 2, "the last step of the text has landed");
+    assert!(bench.scheduler.step(), "there is something to do");
+    bench.finish();
+    assert_eq!(ear.heard.lock().unwrap().vector.len(), 2);
+}
+
+#[test]
 fn a_step_in_flight_that_fails_ends_its_requests() {
     let mut bench = bench_ahead(1, 32, 3, 512, 32, Options::default());
     let first = bench.add(&prompt(1, 5), 60);
