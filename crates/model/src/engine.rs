@@ -484,17 +484,14 @@ impl Engine {
 
     /// Sends a step of the only sequence with one token, at a position: this token, or what the last step chose.
     pub(crate) fn send_single(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Sent, EngineError> {
-        let mut batch = std::mem::replace(&mut self.single, Batch::none());
-        batch.clear();
-        batch.set_output(Output::of(draw));
-        let added = match token {
-            Some(token) => batch.add(&[token], at, &self.single_pages),
-            None => batch.add_chosen(0, at, &self.single_pages),
-        };
-        batch.draw(draw);
-        let sent = added.and_then(|()| self.send(&batch));
-        self.single = batch;
-        sent
+        self.with_single(|engine, batch| {
+            match token {
+                Some(token) => batch.add(&[token], at, &engine.single_pages)?,
+                None => batch.add_chosen(0, at, &engine.single_pages)?,
+            }
+            batch.draw(draw);
+            engine.send(batch)
+        })
     }
 
     fn run_single(
@@ -504,14 +501,23 @@ impl Engine {
         rows: Range<usize>,
         profile: Option<Clock>,
     ) -> Result<Option<Profile>, EngineError> {
+        self.with_single(|engine, batch| {
+            batch.add(tokens, start, &engine.single_pages)?;
+            batch.want(rows);
+            engine.run_batch(batch, profile)
+        })
+    }
+
+    /// Calls `job` with the input of the only sequence, empty, which keeps its memory.
+    fn with_single<T>(
+        &mut self,
+        job: impl FnOnce(&mut Engine, &mut Batch) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let mut batch = std::mem::replace(&mut self.single, Batch::none());
         batch.clear();
-        let ran = batch.add(tokens, start, &self.single_pages).and_then(|()| {
-            batch.want(rows);
-            self.run_batch(&batch, profile)
-        });
+        let done = job(self, &mut batch);
         self.single = batch;
-        ran
+        done
     }
 
     fn run_batch(&mut self, batch: &Batch, profile: Option<Clock>) -> Result<Option<Profile>, EngineError> {

@@ -14,9 +14,6 @@ pub const CHOSEN: &str = "chosen";
 /// What a step says where no token is above minus infinity.
 pub const NONE: i32 = -1;
 
-/// Parts of a row of the vocabulary whose maxima are taken first have so many tokens at most.
-const PART: i64 = 64;
-
 /// The token of each row: of `logits` `[rows, vocab]`, `[rows]`, the likeliest, the first of equals.
 pub fn likeliest(logits: &Tensor) -> Tensor {
     let (b, parts) = (logits.builder(), Parts::of(logits));
@@ -90,7 +87,7 @@ impl Parts {
         let logits = lowest.lt(logits).select(logits, &lowest);
         let divides = |len: &i64| vocab % len == 0;
         // Kernels have tasks of 32 rows, so that is best.
-        let len = [32, PART].into_iter().chain((1..PART).rev()).find(divides).unwrap_or(1);
+        let len = std::iter::once(32).chain((1..64).rev()).find(divides).unwrap_or(1);
         let count = vocab / len;
         let most = logits.reshape(&[rows, count.into(), len.into()]).max(2);
         Parts { logits, count, len, most }
