@@ -21,13 +21,16 @@ use device::store::blobs::Blobs;
 use device::{CacheConfig, Device, Executable, Memory, Result, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;
-use replay::{Replay, SENT, Sending};
+use replay::{Replay, Sending};
 use std::sync::Arc;
 use std::thread;
 
 /// Steps that are sent before the result of one is known, if nothing else is said: the card has the next step while the
 /// host looks at a token. More of them only are for nothing when a text ends.
 pub const AHEAD: usize = 1;
+
+/// Steps that may be sent before the result of one is known, at most.
+pub const MOST_AHEAD: usize = 4;
 
 /// How to use a card.
 #[derive(Clone)]
@@ -149,7 +152,7 @@ impl Device for Cuda {
     }
 
     fn steps_ahead(&self) -> usize {
-        self.ahead.min(SENT - 1)
+        self.ahead.min(MOST_AHEAD)
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {

@@ -3,11 +3,12 @@
 //! Everything that changes from step to step lies in memory, so a graph is made once for each combination of the values of
 //! the program's variables, when it is first needed, and replayed from then on. Launching one takes the driver up to a
 //! microsecond for each kernel, so a step for which the card waits is a few graphs in a row, the first of them small: the card
-//! works on one while the next is launched. A step that is sent while the one before runs is one graph. Launches of a stage depend on those of the
-//! stage before, and on nothing else. Where the card can, kernels that wait themselves begin before those that they depend
+//! works on one while the next is launched. A step that is sent while the one before runs is one graph. Launches of a
+//! stage depend on those of the stage before, and on nothing else. Where the card can, kernels that wait themselves begin before those that they depend
 //! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
 //! every other, so whatever came earlier is over too.
 
+use crate::MOST_AHEAD;
 use crate::driver::{Context, Event, Shape, pointers};
 use crate::kernels::Loaded;
 use crate::memory::{Stage, send_inputs};
@@ -28,7 +29,7 @@ const MOST_STEPS: usize = 64;
 const PIECES: [usize; 4] = [8, 24, 72, 216];
 
 /// Steps at most whose inputs the card has not taken yet; another waits for the first of them.
-pub const SENT: usize = 5;
+const SENT: usize = MOST_AHEAD + 1;
 
 /// How a step is sent to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
