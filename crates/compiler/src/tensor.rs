@@ -101,6 +101,11 @@ impl Builder {
         self.0.borrow_mut().var(name, min, max)
     }
 
+    /// A symbolic integer between two bounds, with what plans and prices take it for.
+    pub fn var_usually(&self, name: &str, min: i64, max: i64, usual: i64) -> Id {
+        self.0.borrow_mut().var_usually(name, min, max, usual)
+    }
+
     /// `x op k` on index expressions.
     pub fn index(&self, op: BinOp, x: Id, k: i64) -> Id {
         let mut g = self.0.borrow_mut();

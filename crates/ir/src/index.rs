@@ -168,6 +168,29 @@ pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
     b
 }
 
+/// The value of an integer expression where each variable is what it usually is ([`Graph::var_usually`]).
+pub fn usual(g: &mut Graph, id: Id) -> i64 {
+    let src = g.src(id).to_vec();
+    match g.op(id).clone() {
+        Op::Const(c) => c.as_int(),
+        Op::Var { usual, .. } => usual,
+        Op::Binary(op) => {
+            let (a, b) = (usual(g, src[0]), usual(g, src[1]));
+            match op {
+                BinOp::Add => a.saturating_add(b),
+                BinOp::Sub => a.saturating_sub(b),
+                BinOp::Mul => a.saturating_mul(b),
+                BinOp::Div if b > 0 => a.div_euclid(b),
+                BinOp::Mod if b > 0 => a.rem_euclid(b),
+                BinOp::Min => a.min(b),
+                BinOp::Max => a.max(b),
+                _ => bounds(g, id).1,
+            }
+        }
+        _ => bounds(g, id).1,
+    }
+}
+
 /// Simplified index arithmetic on two scalars.
 pub(crate) fn binary(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
     if let (Some(x), Some(y)) = (g.as_int(a), g.as_int(b)) {

@@ -188,6 +188,8 @@ pub enum Op {
         min: i64,
         /// Greatest value.
         max: i64,
+        /// What it is as a rule: plans and prices are for that.
+        usual: i64,
     },
 
     // ---- tensors ----

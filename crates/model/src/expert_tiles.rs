@@ -11,6 +11,9 @@ use ir::{BinOp, DType};
 /// Choices of a tile.
 pub const TILE: i64 = 64;
 
+/// Choices that are compared with each other.
+const CHUNK: i64 = 64;
+
 /// Where the choices of a step went.
 pub struct Tiles {
     /// Expert of each tile, `[tiles]`.
@@ -24,6 +27,26 @@ pub struct Tiles {
     place: Tensor,
     /// Places in all.
     places: Dim,
+}
+
+/// All choices of a step in chunks.
+struct Chunks {
+    count: Dim,
+    /// The choice at each place of a chunk, `[count, CHUNK]`; past the last one, numbers that no choice has.
+    number: Tensor,
+    /// Whether there is that choice.
+    there: Tensor,
+}
+
+impl Chunks {
+    fn of(b: &Builder, choices: Dim) -> Chunks {
+        let count = b.length(BinOp::Div, b.length(BinOp::Add, choices, CHUNK - 1), CHUNK);
+        let first = b.iota(count).binary(BinOp::Mul, &b.int32(CHUNK)).unsqueeze(1);
+        let number = first.binary(BinOp::Add, &b.iota(CHUNK).unsqueeze(0));
+        // An index past the end is the last one.
+        let there = number.equal(&b.iota(choices).gather(&number));
+        Chunks { count, number, there }
+    }
 }
 
 impl Tiles {
@@ -42,9 +65,13 @@ impl Tiles {
         let full = b.length(BinOp::Div, choices, TILE);
         let tiles = b.length(BinOp::Add, full, experts);
 
-        // Choices and tiles of each expert, and the first tile.
-        let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32);
-        let taken = hot.sum_over(&[0, 1]);
+        // Choices of each expert, in each chunk of choices and in all up to it; tiles of each expert, and the first one.
+        let chunks = Chunks::of(b, choices);
+        let flat = ids.reshape(&[choices]);
+        let id = chunks.there.select(&flat.gather(&chunks.number), &int(-1));
+        let here = id.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).sum(1);
+        let so_far = here.scan(0);
+        let taken = here.sum(0);
         let needed = div(&add(&taken, &int(TILE - 1)), &int(TILE));
         let end = needed.scan(0);
         let first = sub(&end, &needed);
@@ -59,24 +86,35 @@ impl Tiles {
         let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
 
         // Places of choices: those of an expert are counted from its first tile on. Either all choices are gone through
-        // once, or each is compared with all others, which many threads do at once.
+        // once, or each is compared with those before it in its chunk, which many threads do at once.
         let begin = mul(&first, &int(TILE));
-        let flat = hot.reshape(&[choices, experts.into()]);
-        let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
-        let counted = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1));
-        let (id, number) = (ids.reshape(&[choices]), b.iota(choices));
-        let before = number.unsqueeze(0).lt(&number.unsqueeze(1));
-        let same = before.select(&id.unsqueeze(0).equal(&id.unsqueeze(1)).cast(DType::I32), &int(0));
-        let compared = add(&same.sum(1), &begin.gather(&id));
+        let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).reshape(&[choices, experts.into()]);
+        let number = b.iota(choices);
+        let begins = number.unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
+        let counted = sub(&mul(&hot, &add(&hot, &begins).scan(0)).sum(1), &int(1));
+        let chunk = div(&number, &int(CHUNK));
+        let of_chunk = |chunk: &Tensor, expert: &Tensor| add(&mul(chunk, &int(experts)), expert);
+        let by_chunk = |x: &Tensor| x.reshape(&[b.length(BinOp::Mul, chunks.count, experts)]);
+        let before = by_chunk(&sub(&so_far, &here)).gather(&of_chunk(&chunk, &flat));
+        let beside = b.iota(CHUNK);
+        let at = sub(&number, &mul(&chunk, &int(CHUNK))).unsqueeze(1);
+        let other = flat.gather(&add(&mul(&chunk, &int(CHUNK)).unsqueeze(1), &beside));
+        let same = beside.lt(&at).select(&other.equal(&flat.unsqueeze(1)).cast(DType::I32), &int(0)).sum(1);
+        let compared = add(&add(&same, &before), &begin.gather(&flat));
         let place = Tensor::choice("places", &[("counted", counted), ("compared", compared)]);
-        let place = place.reshape(&[tokens, used.into()]);
 
-        // The choice of each place.
+        // The choice of each place: of the first chunk by whose end its expert has had so many, the one that is there.
+        let within = add(&mul(&within, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
+        let until = by_chunk(&so_far)
+            .gather(&of_chunk(&b.iota(chunks.count).reshape(&[one, chunks.count]), &owner.reshape(&column)));
+        let passed = until.unsqueeze(1).lt(&add(&within, &int(1)).unsqueeze(2));
+        let chunk = passed.cast(DType::I32).sum(2);
         let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
-        let here =
-            at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&place.reshape(&[one, one, tokens, used.into()]));
-        let t = b.iota(tokens);
-        let token = mul(&here.cast(DType::I32), &t.reshape(&[one, one, tokens, one])).sum_over(&[2, 3]);
+        let other = add(&mul(&chunk, &int(CHUNK)).unsqueeze(2), &beside);
+        let there = other.equal(&number.gather(&other));
+        let found = there.select(&place.gather(&other).equal(&at.unsqueeze(2)).cast(DType::I32), &int(0));
+        let token = div(&mul(&found, &other).sum(2), &int(used));
+        let place = place.reshape(&[tokens, used.into()]);
         let places = b.length(BinOp::Mul, tiles, TILE);
         Tiles { expert: owner, count, token, place, places }
     }

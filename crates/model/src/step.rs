@@ -272,7 +272,11 @@ impl<'a> Step<'a> {
         let (least, most) = sizes.class.tokens(sizes.most_tokens);
         let t = match sizes.class {
             Class::One => Dim::Const(1),
-            _ => Dim::Sym(b.var("tokens", least, most)),
+            class => {
+                let usual = &options.prices.usual;
+                let usual = if class == Class::Many { usual.many } else { usual.prompt };
+                Dim::Sym(b.var_usually("tokens", least, most, usual))
+            }
         };
         let pages = b.var("pages", 1, sizes.pages);
         let row_pages = b.var("row_pages", 1, sizes.row_pages);

@@ -14,8 +14,12 @@ use std::fmt::Write;
 const SHARED: usize = 227 << 10;
 
 fn one_token(shape: &str, layers: u32) -> Compiled {
+    of_class(Class::One, shape, layers)
+}
+
+fn of_class(class: Class, shape: &str, layers: u32) -> Compiled {
     let hollow = Hollow::new(shape, layers);
-    hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program")
+    hollow.compile_with(class, &Options::gpu(hollow.numerics)).expect("a program")
 }
 
 #[test]
@@ -39,10 +43,14 @@ fn real_shapes_become_blocks() {
 }
 
 /// Writes down the kernels of a layer and those after the last one.
-fn check(name: &str, shape: &str) {
+fn check(name: &str, shape: &str, class: Class) {
     let layers = LAYER + 2;
-    let [c, shorter] = [layers, layers - 1].map(|layers| one_token(shape, layers));
-    let mut text = format!("{shape}, layer {LAYER} of {layers}, one token, int8, blocks of threads\n");
+    let [c, shorter] = [layers, layers - 1].map(|layers| of_class(class, shape, layers));
+    let step = match class {
+        Class::One => "one token".into(),
+        class => format!("{class:?}"),
+    };
+    let mut text = format!("{shape}, layer {LAYER} of {layers}, {step}, int8, blocks of threads\n");
     let mut write = |number: String, stage: &Stage| {
         let _ = writeln!(text, "\nstage {number}");
         stage.launches.iter().for_each(|launch| kernel(&c, launch, &mut text));
@@ -93,17 +101,23 @@ fn barriers(c: &Compiled, statement: ir::Id) -> usize {
 
 #[test]
 fn kernels_of_glm_flash_are_as_they_were() {
-    check("gpu_glm_flash", "glm-4.7-flash");
+    check("gpu_glm_flash", "glm-4.7-flash", Class::One);
 }
 
 #[test]
 fn kernels_of_deepseek_lite_are_as_they_were() {
-    check("gpu_deepseek_lite", "deepseek-v2-lite");
+    check("gpu_deepseek_lite", "deepseek-v2-lite", Class::One);
 }
 
 #[test]
 fn kernels_of_youtu_are_as_they_were() {
-    check("gpu_youtu", "youtu-llm-2b");
+    check("gpu_youtu", "youtu-llm-2b", Class::One);
+}
+
+#[test]
+fn kernels_of_prompts_and_sequences_are_as_they_were() {
+    check("gpu_glm_flash_prompt", "glm-4.7-flash", Class::Prompt);
+    check("gpu_glm_flash_many", "glm-4.7-flash", Class::Many);
 }
 
 /// The kernels behind the last layer of a step that gives this.
@@ -114,11 +128,6 @@ fn choosing(output: Output) -> String {
     let head = |stage: &&Stage| stage.launches.iter().all(|launch| !reads(launch).contains("token_embd"));
     let behind = c.program.stages.iter().rev().take_while(head).collect::<Vec<_>>();
     behind.iter().rev().flat_map(|stage| &stage.launches).for_each(|launch| kernel(&c, launch, &mut text));
-    if std::env::var_os("KL_SRC").is_some() {
-        for l in behind.iter().rev().flat_map(|s| &s.launches) {
-            eprintln!("{}\n{}", l.origin, c.program.kernels[l.kernel].source);
-        }
-    }
     text
 }
 

@@ -5,6 +5,7 @@ mod support;
 mod batching;
 mod choice;
 mod context;
+mod expert_tiles;
 mod features;
 mod fuse;
 mod gpu;

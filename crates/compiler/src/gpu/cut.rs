@@ -53,16 +53,16 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> 
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
     let mut steps = vec![1; gr.axes.len()];
-    // Tasks there are of half as many tokens as there may be.
+    // As many tasks as there usually are.
     let (mut tokens_left, mut tasks) = (plan.tile_tokens, 1);
     for &i in tokens.iter().rev().filter(|&&i| !counting(i)) {
-        let most = index::bounds(g, gr.axes[i].count).1;
+        let (most, usual) = (index::bounds(g, gr.axes[i].count).1, index::usual(g, gr.axes[i].count));
         steps[i] = match g.as_int(gr.axes[i].count) {
             Some(n) => (1..=n.min(tokens_left)).rev().find(|d| n % d == 0).unwrap_or(1),
             None => most.min(tokens_left),
         };
         tokens_left /= steps[i];
-        tasks *= (most / steps[i] / if g.as_int(gr.axes[i].count).is_some() { 1 } else { 2 }).max(1);
+        tasks *= (usual + steps[i] - 1) / steps[i];
     }
     if plan.tile_tokens / tokens_left.max(1) <= int_tile::FEW {
         return None;
@@ -70,17 +70,20 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> 
     let rows = |i: &usize| !gr.axes[*i].inner && !tokens.contains(i) && !counting(*i);
     let rows: Vec<usize> = (0..gr.axes.len()).filter(rows).collect();
     for i in (0..gr.axes.len()).filter(|&i| !gr.axes[i].inner && !tokens.contains(&i)) {
-        let most = index::bounds(g, gr.axes[i].count).1;
-        tasks *= if g.as_int(gr.axes[i].count).is_some() { most } else { (most / 2).max(1) };
+        tasks *= index::usual(g, gr.axes[i].count).max(1);
     }
-    for i in rows.into_iter().rev() {
-        let Some(n) = g.as_int(gr.axes[i].count) else { continue };
-        let unit = widest_unit(s, group, i);
+    // Rows that lie in each task in any case.
+    let inner = gr.axes.iter().filter(|a| a.inner && !a.serial);
+    let inner: i64 = inner.filter_map(|a| g.as_int(a.count)).product();
+    // The rows of a tile lie along one axis: the last one.
+    if let Some(&i) = rows.last()
+        && let Some(n) = g.as_int(gr.axes[i].count)
+    {
+        let unit = widest_unit(s, group, i) * inner;
         // Whole tiles, as many rows for all sums together as a block takes, and a task for each multiprocessor if there are as many.
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
         let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
         steps[i] = *whole.iter().rev().find(fits).or(whole.first()).unwrap_or(&1);
-        tasks /= steps[i];
     }
     Some(Cut { steps, order: None })
 }

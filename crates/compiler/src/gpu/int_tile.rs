@@ -6,6 +6,9 @@
 //! codes to integers, which are scaled into sums that stay in its registers for all panels. What the next panel loads is
 //! on its way meanwhile. Nothing is known of a format: what a row says of its bits is packed as for other paths.
 //!
+//! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
+//! and the tokens are copied once.
+//!
 //! Tokens past the last one repeat it, and are not stored. What this path cannot do: groups of other lengths than 16 and
 //! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
 
@@ -18,8 +21,8 @@ use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, divides, loads_in, loops_of, or_last, outside, replace, zero};
 use crate::kernel::superword::{Packer, join};
 use crate::lower::Item;
-use ir::index::bounds;
-use ir::{BinOp, DType, Graph, Id, Op, Type};
+use ir::index::{bounds, usual};
+use ir::{Axis, BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Rows and columns of a tile, and bytes of a row of a fragment.
@@ -36,12 +39,11 @@ pub(super) const FEW: i64 = 8;
 /// Elements of a panel at most.
 const PANEL: i64 = 128;
 
-/// A sum for several tokens and rows.
-struct Product<'a> {
-    item: &'a Item,
-    p: Pattern,
+/// Sums for several tokens and rows, of the same tokens.
+struct Product {
+    sums: Vec<Sum>,
     token: Id,
-    row: Id,
+    /// Rows of all sums.
     rows: i64,
     /// Tokens at most, rounded up to whole tiles.
     tokens: i64,
@@ -50,7 +52,26 @@ struct Product<'a> {
     /// Groups of a panel, and the number of panels.
     groups: i64,
     panels: i64,
+}
+
+/// One of them.
+struct Sum {
+    item: Item,
+    p: Pattern,
+    row: Id,
+    rows: i64,
+    /// Its first row among those of all.
+    first: i64,
     scales: Scales,
+}
+
+/// What a float is read along: `count` rows or tokens, from `first` on, of `all`.
+#[derive(Clone, Copy)]
+struct Along {
+    dim: Id,
+    first: i64,
+    count: i64,
+    all: i64,
 }
 
 /// What lies in shared memory of a panel.
@@ -77,10 +98,22 @@ struct Stretches {
     chunks: Vec<(i64, Id)>,
 }
 
-/// Statements of an item that is an integer dot for several tokens, if its tiles fit into a block.
-pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    let product = product(g, item).filter(|_| t.target.plan.multiplies)?;
-    t.attempt_near(|t| product.statements(t, g))
+/// Statements of items that are integer dots for several tokens, if their tiles fit into a block: of as many of them, from
+/// the first on, as are one tile.
+pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(usize, Vec<Id>)> {
+    let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?;
+    for &item in &items[1..] {
+        let Some(next) = product.beside(g, item) else { break };
+        product.rows += next.rows;
+        product.sums.push(next);
+    }
+    while !product.sums.is_empty() {
+        if let Some(all) = t.attempt_near(|t| product.statements(t, g)) {
+            return Some((product.sums.len(), all));
+        }
+        product.rows -= product.sums.pop().map_or(0, |sum| sum.rows);
+    }
+    None
 }
 
 /// Whether an item is made of such tiles.
@@ -88,7 +121,7 @@ pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
     product(g, item).is_some()
 }
 
-fn product<'a>(g: &mut Graph, item: &'a Item) -> Option<Product<'a>> {
+fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     let p = matches(g, item.value)?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
     if !matches!(width, 16 | 32) || g.dtype(item.buffer) != DType::F32 {
@@ -102,7 +135,8 @@ fn product<'a>(g: &mut Graph, item: &'a Item) -> Option<Product<'a>> {
     let scales = p.scales(g, token, row)?;
     let of_panel = (1..=PANEL / width).rev().find(|n| groups % n == 0)?;
     let tokens = (tokens + N - 1) / N * N;
-    Some(Product { item, p, token, row, rows, tokens, width, groups: of_panel, panels: groups / of_panel, scales })
+    let sums = vec![Sum { item: item.clone(), p, row, rows, first: 0, scales }];
+    Some(Product { sums, token, rows, tokens, width, groups: of_panel, panels: groups / of_panel })
 }
 
 /// `a`, or `most` where it is greater.
@@ -147,7 +181,60 @@ fn from_memory(g: &Graph, value: Id) -> Vec<Id> {
     all.into_iter().filter(|l| !inner.contains(l)).collect()
 }
 
-impl Product<'_> {
+/// Takes integers from memory that are the same for all threads and panels, as the number of an expert and that of its
+/// tokens, out of statements: they are loaded before, as no compiler knows that nothing else is stored there meanwhile.
+fn once_a_task(t: &mut Tiler, g: &mut Graph, (around, panel): (&[Id], Id), of: [&mut Vec<Id>; 2]) -> Option<Id> {
+    let of_task = |g: &Graph, range: &Id| matches!(g.op(*range), Op::Range(_, Axis::Task)) || around.contains(range);
+    let all: Vec<Id> = of.iter().flat_map(|statements| statements.iter().copied()).collect();
+    let mut loads: Vec<Id> = g.toposort(&all).into_iter().filter(|&l| *g.op(l) == Op::Load).collect();
+    loads.retain(|&l| {
+        let same = |g: &Graph| loops_of(g, g.src(l)[1]).keys().all(|range| of_task(g, range));
+        outside(g, l) && g.ty(l) == DType::I32.into() && loads_in(g, g.src(l)[1]).is_empty() && same(g)
+    });
+    let pairs: Vec<(Id, Id)> = loads.into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
+    // The number of panels stays as it is.
+    let mut known: FxHashMap<Id, Id> = pairs.iter().map(|&(acc, load)| (load, acc)).chain([(panel, panel)]).collect();
+    for statement in of.into_iter().flatten() {
+        *statement = g.substitute(*statement, &mut known);
+    }
+    (!pairs.is_empty()).then(|| t.set(g, pairs))
+}
+
+impl Product {
+    /// Another item as a sum below the others, if it is of the same tokens.
+    fn beside(&self, g: &mut Graph, item: &Item) -> Option<Sum> {
+        let first = &self.sums[0];
+        let other = product(g, item)?;
+        let [sum] = &other.sums[..] else { return None };
+        // By the names of the first one.
+        let outer = |item: &Item, token: Id, row: Id| -> Vec<Id> {
+            item.dims.iter().copied().filter(|&d| d != token && d != row).collect()
+        };
+        let (ours, theirs) = (outer(&first.item, self.token, first.row), outer(&sum.item, other.token, sum.row));
+        let pairs = [(other.token, self.token), (sum.p.group, first.p.group), (sum.p.element, first.p.element)];
+        let names: Vec<(Id, Id)> = pairs.into_iter().chain(theirs.iter().copied().zip(ours.iter().copied())).collect();
+        if ours.len() != theirs.len() || names.iter().any(|&(a, b)| g.src(a)[0] != g.src(b)[0]) {
+            return None;
+        }
+        let mut names: FxHashMap<Id, Id> = names.into_iter().collect();
+        let mut named = |g: &mut Graph, e: Id| g.substitute(e, &mut names);
+        let renamed = Item {
+            value: named(g, item.value),
+            index: named(g, item.index),
+            dims: item.dims.iter().map(|&d| named(g, d)).collect(),
+            ..item.clone()
+        };
+        let mut sum = product(g, &renamed)?.sums.pop()?;
+        sum.first = self.rows;
+        let of_token = |scales: &Scales| (scales.factor.token, scales.rest.as_ref().map(|rest| rest.token));
+        let of_row = |scales: &Scales| (scales.factor.row.is_some(), scales.rest.as_ref().map(|r| r.row.is_some()));
+        let same = sum.p.x == first.p.x
+            && (sum.p.group, sum.p.element) == (first.p.group, first.p.element)
+            && of_token(&sum.scales) == of_token(&first.scales)
+            && of_row(&sum.scales) == of_row(&first.scales);
+        same.then_some(sum)
+    }
+
     /// Elements of a panel.
     fn length(&self) -> i64 {
         self.groups * self.width
@@ -165,7 +252,9 @@ impl Product<'_> {
         let count = by(g, BinOp::Mul, some, self.panels);
         let panel = t.range(g, count);
         let (place, copies) = self.copies(t, g, panel)?;
-        let around: Vec<Id> = self.item.dims.iter().copied().filter(|&d| d != self.token && d != self.row).collect();
+        let first = &self.sums[0];
+        let around =
+            first.item.dims.iter().copied().filter(|&d| d != self.token && d != first.row).collect::<Vec<Id>>();
         let ty = Type::vector(DType::F32, 4);
         let accs: Vec<Id> = (0..grid.down * grid.across).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
@@ -175,6 +264,7 @@ impl Product<'_> {
             loads.extend(load);
             stores.extend(store);
         }
+        all.extend(once_a_task(t, g, (&around, panel), [&mut loads, &mut stores]));
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
         let mut body = stores;
@@ -193,15 +283,17 @@ impl Product<'_> {
         Some(t.nest(g, &around, all))
     }
 
-    /// The tiles of each warp: the division that has the least work in the end.
+    /// The tiles of each warp: the division that has the least work in the end, and warps beside each other only for want
+    /// of rows where tokens usually leave some of them without any.
     fn grid(&self, t: &Tiler, g: &mut Graph) -> Option<Grid> {
         let (tall, wide, warps) = (self.rows / M, self.tokens / N, t.target.plan.warps);
         let shares = |n: i64, of: i64| (n + of - 1) / of;
         let of = |beside: i64| (shares(tall, warps / beside), shares(wide, beside));
+        let ragged = self.is_ragged(g);
         let beside = (0..=warps.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
         let beside = beside.min_by_key(|&beside| {
             let (down, across) = of(beside);
-            (down * across, down + across)
+            (down * across, if ragged { beside } else { down + across })
         })?;
         let (down, across) = of(beside);
         if 4 * down * across > MOST {
@@ -210,6 +302,19 @@ impl Product<'_> {
         let m = by(g, BinOp::Div, t.target.warp, beside);
         let n = by(g, BinOp::Mod, t.target.warp, beside);
         Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across })
+    }
+
+    /// Whether a task usually has fewer tokens than places for them.
+    fn is_ragged(&self, g: &mut Graph) -> bool {
+        let count = g.src(self.token)[0];
+        if !loads_in(g, count).is_empty() {
+            return true;
+        }
+        // In the first task.
+        let none = g.int(0);
+        let mut first: FxHashMap<Id, Id> = loops_of(g, count).into_iter().map(|(range, _)| (range, none)).collect();
+        let count = g.substitute(count, &mut first);
+        usual(g, count) < self.tokens
     }
 
     /// One, or nothing where a number is zero.
@@ -227,7 +332,8 @@ impl Product<'_> {
     fn at_element(&self, g: &mut Graph, e: Id, (panel, stretch): (Id, Id), span: i64, offset: i64) -> Id {
         let group = self.group_at(g, panel, stretch, span / self.width, offset / self.width);
         let element = g.int(offset % self.width);
-        let mut m = FxHashMap::from_iter([(self.p.group, group), (self.p.element, element)]);
+        let p = &self.sums[0].p;
+        let mut m = FxHashMap::from_iter([(p.group, group), (p.element, element)]);
         g.substitute(e, &mut m)
     }
 
@@ -242,53 +348,76 @@ impl Product<'_> {
     /// Shared memory for a panel, and what is copied to it.
     fn copies(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<(Panel, Copies)> {
         let mut all = vec![];
-        let codes = self.unpack(t, g, panel, &mut all)?;
+        let codes = t.near(g, DType::U8, self.rows * self.pitch())?;
+        for sum in &self.sums {
+            self.unpack(t, g, panel, sum, codes, &mut all)?;
+        }
         let values = self.copy_values(t, g, panel, &mut all)?;
-        let mut floats = |t: &mut Tiler, g: &mut Graph, parts: Option<&Parts>| -> Option<[Option<Id>; 2]> {
-            let Some(parts) = parts else { return Some([None; 2]) };
-            let row = match parts.row {
-                Some(e) => Some(self.copy_floats(t, g, panel, e, self.row, self.rows, &mut all)?),
-                None => None,
-            };
-            let token = match parts.token {
-                Some(e) => Some(self.copy_floats(t, g, panel, e, self.token, self.tokens, &mut all)?),
-                None => None,
-            };
-            Some([row, token])
-        };
-        let factor = floats(t, g, Some(&self.scales.factor))?;
-        let rest = floats(t, g, self.scales.rest.as_ref())?;
+        let factor = self.copy_scales(t, g, panel, |scales| Some(&scales.factor), &mut all)?;
+        let rest = self.copy_scales(t, g, panel, |scales| scales.rest.as_ref(), &mut all)?;
         Some((Panel { codes, values, factor, rest }, all))
     }
 
-    /// Codes of the rows as bytes.
-    fn unpack(&self, t: &mut Tiler, g: &mut Graph, panel: Id, all: &mut Copies) -> Option<Id> {
-        let Stretches { step, span, chunks } = self.stretches(t, g, panel)?;
-        let buffer = t.near(g, DType::U8, self.rows * self.pitch())?;
+    /// A part of the scales, of rows and of tokens.
+    fn copy_scales(
+        &self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        panel: Id,
+        part: impl Fn(&Scales) -> Option<&Parts>,
+        all: &mut Copies,
+    ) -> Option<[Option<Id>; 2]> {
+        let parts = part(&self.sums[0].scales);
+        let rows = match parts.and_then(|parts| parts.row) {
+            Some(_) => Some(t.near(g, DType::F32, self.rows * self.groups)?),
+            None => None,
+        };
+        let tokens = match parts.and_then(|parts| parts.token) {
+            Some(_) => Some(t.near(g, DType::F32, self.tokens * self.groups)?),
+            None => None,
+        };
+        for sum in &self.sums {
+            let Some(parts) = part(&sum.scales) else { continue };
+            if let (Some(buffer), Some(e)) = (rows, parts.row) {
+                let along = Along { dim: sum.row, first: sum.first, count: sum.rows, all: self.rows };
+                self.copy_floats(t, g, panel, (buffer, e), along, all);
+            }
+            if let (Some(buffer), Some(e), 0) = (tokens, parts.token, sum.first) {
+                let along = Along { dim: self.token, first: 0, count: self.tokens, all: self.tokens };
+                self.copy_floats(t, g, panel, (buffer, e), along, all);
+            }
+        }
+        Some([rows, tokens])
+    }
+
+    /// Codes of the rows of a sum as bytes.
+    fn unpack(&self, t: &mut Tiler, g: &mut Graph, panel: Id, sum: &Sum, buffer: Id, all: &mut Copies) -> Option<()> {
+        let Stretches { step, span, chunks } = self.stretches(t, g, panel, sum)?;
         let across = self.length() / span;
-        deal(t, g, self.rows * across, all, |g, at| {
+        deal(t, g, sum.rows * across, all, |g, at| {
             let (row, stretch) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
             let (to, from) = (by(g, BinOp::Mul, row, self.pitch()), by(g, BinOp::Mul, stretch, span));
             let to = g.add(to, from);
-            let mut m = FxHashMap::from_iter([(self.row, row), (step, stretch)]);
+            let to = by(g, BinOp::Add, to, sum.first * self.pitch());
+            let mut m = FxHashMap::from_iter([(sum.row, row), (step, stretch)]);
             let stored = |&(first, v): &(i64, Id)| {
                 let v = g.substitute(v, &mut m);
                 (buffer, by(g, BinOp::Add, to, first), v)
             };
             chunks.iter().map(stored).collect()
         });
-        Some(buffer)
+        Some(())
     }
 
     /// The codes of a row as vectors of neighbours.
-    fn stretches(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<Stretches> {
+    fn stretches(&self, t: &mut Tiler, g: &mut Graph, panel: Id, sum: &Sum) -> Option<Stretches> {
         for groups in [1, 2, 4, 8] {
             let span = groups * self.width;
             if self.groups % groups != 0 || span % ROW != 0 {
                 continue;
             }
             let step = t.counted(g, self.groups / groups);
-            let all: Vec<Id> = (0..span).map(|e| self.at_element(g, self.p.code, (panel, step), span, e)).collect();
+            let all: Vec<Id> = (0..span).map(|e| self.at_element(g, sum.p.code, (panel, step), span, e)).collect();
             let (mut chunks, mut packer) = (vec![], Packer::shifting());
             for (i, lanes) in all.chunks(ROW as usize).enumerate() {
                 let v = packer.pack_vector(g, lanes);
@@ -304,6 +433,7 @@ impl Product<'_> {
 
     /// Codes of the tokens.
     fn copy_values(&self, t: &mut Tiler, g: &mut Graph, panel: Id, all: &mut Copies) -> Option<Id> {
+        let p = &self.sums[0].p;
         let across = self.length() / ROW;
         let step = t.counted(g, across);
         let lanes: Vec<Id> = (0..ROW)
@@ -313,8 +443,8 @@ impl Product<'_> {
                 let group = by(g, BinOp::Div, at, self.width);
                 let first = by(g, BinOp::Mul, panel, self.groups);
                 let (group, element) = (g.add(first, group), by(g, BinOp::Mod, at, self.width));
-                let mut m = FxHashMap::from_iter([(self.p.group, group), (self.p.element, element)]);
-                g.substitute(self.p.x, &mut m)
+                let mut m = FxHashMap::from_iter([(p.group, group), (p.element, element)]);
+                g.substitute(p.x, &mut m)
             })
             .collect();
         let mut packer = Packer::shifting();
@@ -332,24 +462,22 @@ impl Product<'_> {
     }
 
     /// A float of each row or token and group, those of a group beside each other.
-    #[allow(clippy::too_many_arguments)]
     fn copy_floats(
         &self,
         t: &mut Tiler,
         g: &mut Graph,
         panel: Id,
-        e: Id,
-        along: Id,
-        count: i64,
+        (buffer, e): (Id, Id),
+        along: Along,
         all: &mut Copies,
-    ) -> Option<Id> {
-        let buffer = t.near(g, DType::F32, count * self.groups)?;
+    ) {
+        let Along { dim, first: offset, count, all: pitch } = along;
         let n = [4, 2, 1].into_iter().find(|n| self.groups % n == 0).unwrap_or(1);
         let step = t.counted(g, self.groups / n);
         let lanes: Vec<Id> = (0..n)
             .map(|i| {
                 let at = self.group_at(g, panel, step, n, i);
-                replace(g, e, self.p.group, at)
+                replace(g, e, self.sums[0].p.group, at)
             })
             .collect();
         let mut packer = Packer::shifting();
@@ -357,10 +485,11 @@ impl Product<'_> {
         let packed = packed.map(|v| align(g, v, t.target.plan.widest));
         deal(t, g, count * (self.groups / n), all, |g, at| {
             let (of, part) = (by(g, BinOp::Mod, at, count), by(g, BinOp::Div, at, count));
-            let source = if along == self.token { self.token_at(g, of) } else { of };
-            let mut m = FxHashMap::from_iter([(along, source), (step, part)]);
-            let first = by(g, BinOp::Mul, part, n * count);
+            let source = if dim == self.token { self.token_at(g, of) } else { of };
+            let mut m = FxHashMap::from_iter([(dim, source), (step, part)]);
+            let first = by(g, BinOp::Mul, part, n * pitch);
             let first = g.add(first, of);
+            let first = by(g, BinOp::Add, first, offset);
             let packed = packed.map(|v| g.substitute(v, &mut m));
             (0..n)
                 .map(|i| {
@@ -368,11 +497,10 @@ impl Product<'_> {
                         Some(v) => g.make(Op::Extract(i as u16), DType::F32, vec![], vec![v]),
                         None => g.substitute(lanes[i as usize], &mut m),
                     };
-                    (buffer, by(g, BinOp::Add, first, i * count), value)
+                    (buffer, by(g, BinOp::Add, first, i * pitch), value)
                 })
                 .collect()
         });
-        Some(buffer)
     }
 
     /// The sums of the tiles of a warp, with the groups of a panel added.
@@ -399,7 +527,7 @@ impl Product<'_> {
             .collect();
         let mut columns = vec![];
         // As many tiles as a fragment has matrices for.
-        let mut i = 0;
+        let (mut i, mut units) = (0, vec![]);
         while i < grid.across {
             let beside = [4 / parts, 2 / parts, 1].into_iter().find(|&n| n > 0 && i + n <= grid.across).unwrap_or(1);
             let (tile, part) = match parts {
@@ -418,6 +546,7 @@ impl Product<'_> {
                 let ty = Type::vector(DType::I8, lanes as usize);
                 columns.push(if beside == 1 { all } else { g.make(Op::Shuffle(map), ty, vec![], vec![all]) });
             }
+            units.push(i..i + beside);
             i += beside;
         }
         let (of_row, of_token) = self.own(t, g);
@@ -446,28 +575,52 @@ impl Product<'_> {
             combined(g, BinOp::Mul, &all)
         };
         let start = zero(g, Type::vector(DType::I32, 4));
+        let mut common = vec![];
+        let mut keep = |t: &mut Tiler, g: &mut Graph, value: Id| {
+            let acc = t.acc(g, g.ty(value));
+            common.push((acc, value));
+            acc
+        };
+        let of_rows: Vec<(Id, Option<Id>, Option<Id>)> = (0..grid.down)
+            .map(|i| {
+                let [factor, rest] =
+                    [place.factor[0], place.rest[0]].map(|b| row_floats(g, b, i).map(|value| keep(t, g, value)));
+                (keep(t, g, rows[i as usize]), factor, rest)
+            })
+            .collect();
+        let mut body = vec![t.set(g, common)];
+        let ragged = self.is_ragged(g);
         let mut pairs = vec![];
-        for i in 0..grid.down {
-            let (row_factor, row_rest) = (row_floats(g, place.factor[0], i), row_floats(g, place.rest[0], i));
-            for j in 0..grid.across {
-                let acc = accs[(i * grid.across + j) as usize];
-                let (rows, columns) = (rows[i as usize], columns[j as usize]);
-                let dots = g.make(Op::WarpProduct, Type::vector(DType::I32, 4), vec![], vec![start, rows, columns]);
-                let mut value = g.make(Op::Cast, Type::vector(DType::F32, 4), vec![], vec![dots]);
-                let token_factor = token_floats(g, place.factor[1], j);
-                if let Some(f) = both(g, row_factor, token_factor) {
-                    value = g.mul(value, f);
+        for unit in units {
+            let first = self.tile_token(g, grid, unit.start);
+            for j in unit {
+                for (i, &(rows, row_factor, row_rest)) in of_rows.iter().enumerate() {
+                    let acc = accs[i * grid.across as usize + j as usize];
+                    let columns = columns[j as usize];
+                    let dots = g.make(Op::WarpProduct, Type::vector(DType::I32, 4), vec![], vec![start, rows, columns]);
+                    let mut value = g.make(Op::Cast, Type::vector(DType::F32, 4), vec![], vec![dots]);
+                    let token_factor = token_floats(g, place.factor[1], j);
+                    if let Some(f) = both(g, row_factor, token_factor) {
+                        value = g.mul(value, f);
+                    }
+                    let mut next = g.add(acc, value);
+                    let token_rest = token_floats(g, place.rest[1], j);
+                    if let Some(r) = both(g, row_rest, token_rest) {
+                        next = g.add(next, r);
+                    }
+                    pairs.push((acc, next));
                 }
-                let mut next = g.add(acc, value);
-                let token_rest = token_floats(g, place.rest[1], j);
-                if let Some(r) = both(g, row_rest, token_rest) {
-                    next = g.add(next, r);
-                }
-                pairs.push((acc, next));
+            }
+            if ragged {
+                let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
+                let set = t.set(g, std::mem::take(&mut pairs));
+                body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), vec![set]));
             }
         }
-        let set = t.set(g, pairs);
-        vec![make_loop(g, group, vec![set])]
+        if !pairs.is_empty() {
+            body.push(t.set(g, pairs));
+        }
+        vec![make_loop(g, group, body)]
     }
 
     /// First row of tile `i` of a warp; past the last one, the last one again.
@@ -502,26 +655,35 @@ impl Product<'_> {
         for i in 0..grid.down {
             for j in 0..grid.across {
                 let acc = accs[(i * grid.across + j) as usize];
-                let (row, token) = (self.tile_row(g, grid, i), self.tile_token(g, grid, j));
-                let (row, token) = (g.add(row, of_row), g.add(token, of_token));
-                let mut body = vec![];
-                for e in 0..4 {
-                    let (row, token) = (by(g, BinOp::Add, row, e / 2 * 8), by(g, BinOp::Add, token, e % 2));
-                    let mut m = FxHashMap::from_iter([(self.row, row), (self.token, token)]);
-                    let index = g.substitute(self.item.index, &mut m);
-                    let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
-                    let store = t.store(g, self.item.buffer, index, value);
-                    let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
-                    body.extend(t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]));
-                }
-                // Tiles that repeat the last one.
+                // Tiles that repeat the last one are stored by none.
                 let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
-                for (tile, count) in [(m, self.rows / M), (n, self.tokens / N)] {
-                    let own = by(g, BinOp::Lt, tile, count);
-                    let sure = bounds(g, tile).1 < count;
-                    body = t.only(g, (!sure).then_some(own), body);
+                let token = by(g, BinOp::Mul, n, N);
+                let token = g.add(token, of_token);
+                for sum in &self.sums {
+                    let row = by(g, BinOp::Sub, m, sum.first / M);
+                    let row = by(g, BinOp::Mul, row, M);
+                    let row = g.add(row, of_row);
+                    let mut body = vec![];
+                    for e in 0..4 {
+                        let (row, token) = (by(g, BinOp::Add, row, e / 2 * 8), by(g, BinOp::Add, token, e % 2));
+                        let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
+                        let index = g.substitute(sum.item.index, &mut names);
+                        let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
+                        let store = t.store(g, sum.item.buffer, index, value);
+                        let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
+                        body.extend(t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]));
+                    }
+                    let (first, end) = (sum.first / M, (sum.first + sum.rows) / M);
+                    for (tile, first, end) in [(m, first, end), (n, 0, self.tokens / N)] {
+                        let (least, most) = bounds(g, tile);
+                        let below = (most >= end).then(|| by(g, BinOp::Lt, tile, end));
+                        body = t.only(g, below, body);
+                        let before = g.int(first - 1);
+                        let from = (least < first).then(|| g.binary(BinOp::Lt, before, tile));
+                        body = t.only(g, from, body);
+                    }
+                    all.extend(body);
                 }
-                all.extend(body);
             }
         }
         all

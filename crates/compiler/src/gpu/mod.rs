@@ -27,6 +27,7 @@ mod threads;
 pub mod tile;
 mod tokens;
 mod warps;
+mod wide_map;
 
 pub use plan::Plan;
 

@@ -10,6 +10,7 @@
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
 //! | thread map | no sum: one thread an element, or several that all have it |
+//! | wide map | no sum, for other kernels: one thread a few neighbours |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::gathered::{Gathered, gathered};
@@ -18,7 +19,7 @@ use crate::gpu::places::Staged;
 use crate::gpu::plan::Plan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
-use crate::gpu::{carried, dot, early, fold, int_tile, reduce, registers, sync};
+use crate::gpu::{carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
@@ -75,14 +76,21 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool, turns: bool) 
         }
         let (mut body, before) = (vec![], ways.len());
         ways.resize(before + items.len(), Way::by(""));
-        for i in weights_first(g, items) {
+        let order = weights_first(g, items);
+        let mut at = 0;
+        while at < order.len() {
+            let i = order[at];
+            let ahead: Vec<&Item> = order[at..].iter().map(|&i| &items[i]).collect();
             body.extend(t.due(g, Some(&items[i])));
-            let (path, stmts) = statements(&mut t, g, &items[i], forms[i], serial.is_none());
-            if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {
-                return None;
+            let (path, together, stmts) = statements(&mut t, g, &ahead, forms[i], serial.is_none());
+            for &i in &order[at..at + together] {
+                if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {
+                    return None;
+                }
+                ways[before + i].path = path;
             }
-            ways[before + i].path = path;
             body.extend(stmts);
+            at += together;
         }
         body.extend(t.due(g, None));
         all.extend(t.target.staged.before());
@@ -104,8 +112,8 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool, turns: bool) 
 }
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange
-/// between warps goes through one barrier.
-fn weights_first(g: &Graph, items: &[Item]) -> Vec<usize> {
+/// between warps goes through one barrier, and tiles of the same tokens follow each other.
+fn weights_first(g: &mut Graph, items: &[Item]) -> Vec<usize> {
     let mut order: Vec<usize> = vec![];
     for (i, item) in items.iter().enumerate() {
         let loads = loads_of(g, item);
@@ -118,7 +126,8 @@ fn weights_first(g: &Graph, items: &[Item]) -> Vec<usize> {
                 || reads(g, other, item.buffer)
         };
         let after = order.iter().rposition(|&o| touches(&items[o])).map_or(0, |at| at + 1);
-        let moves = sums && items[i].dims.iter().all(|&d| g.as_int(g.src(d)[0]).is_some());
+        let known = items[i].dims.iter().all(|&d| g.as_int(g.src(d)[0]).is_some());
+        let moves = sums && (known || int_tile::is_tile(g, item));
         order.insert(if moves { after } else { order.len() }, i);
     }
     order
@@ -156,39 +165,51 @@ fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSe
     loads.into_iter().map(|l| g.src(l)[0]).collect()
 }
 
-/// The path that an item takes, and its statements.
-fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, form: Form, plain: bool) -> (&'static str, Vec<Id>) {
+/// The path that the first of these items takes, how many of them take it together, and their statements.
+fn statements(
+    t: &mut Tiler,
+    g: &mut Graph,
+    items: &[&Item],
+    form: Form,
+    plain: bool,
+) -> (&'static str, usize, Vec<Id>) {
+    let item = items[0];
     if plain && let Some(s) = t.by_fragments(g, item) {
-        return ("fragments", s);
+        return ("fragments", 1, s);
     }
     if let Form::Map(spread) = form
         && let Some(s) = t.mapped(g, item, spread)
     {
-        return ("thread map", s);
+        return ("thread map", 1, s);
     }
     if !matches!(form, Form::Butterfly(_))
         && let Some(s) = matrix::products(t, g, item)
     {
-        return ("warp product", s);
+        return ("warp product", 1, s);
     }
-    let Op::Reduce(op, _) = *g.op(item.value) else { return ("thread map", by_thread(t, g, item)) };
+    let Op::Reduce(op, _) = *g.op(item.value) else {
+        return match wide_map::wide_map(t, g, item) {
+            Some(s) => ("wide map", 1, s),
+            None => ("thread map", 1, by_thread(t, g, item)),
+        };
+    };
     if let Form::Butterfly(len) = form
         && let Some(s) = t.butterfly(g, item, op, len)
     {
-        return ("butterfly", s);
+        return ("butterfly", 1, s);
     }
-    if let Some(s) = int_tile::int_tile(t, g, item) {
-        return ("integer tile", s);
+    if let Some((together, s)) = int_tile::int_tile(t, g, items) {
+        return ("integer tile", together, s);
     }
     if let Some(s) = dot::integer_dot(t, g, item) {
-        return ("integer dot", s);
+        return ("integer dot", 1, s);
     }
     if (form == Form::Everywhere || neighbours_along_sum(g, item))
         && let Some(s) = reduce::lane_reduction(t, g, item, op, form == Form::Everywhere)
     {
-        return ("lane reduction", s);
+        return ("lane reduction", 1, s);
     }
-    ("thread reduction", by_thread(t, g, item))
+    ("thread reduction", 1, by_thread(t, g, item))
 }
 
 /// One thread an element, or a few that read the same from memory.

@@ -251,7 +251,7 @@ fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {
     let mut all: Vec<Variable> = vec![];
     let mut add = |g: &Graph, id: Id| {
         for n in g.toposort(&[id]) {
-            if let Op::Var { name, min, max } = g.op(n).clone()
+            if let Op::Var { name, min, max, .. } = g.op(n).clone()
                 && !all.iter().any(|v| v.name == name)
             {
                 all.push(Variable { name, min, max });

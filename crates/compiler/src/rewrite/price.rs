@@ -1,13 +1,14 @@
 //! What a schedule costs, in microseconds: `bytes / bandwidth + stages x cost of a stage`, and where that is more than
 //! its bytes, the products of a kernel over the peak of their path.
 //!
-//! Symbolic integers count as their largest value, which is what they were declared for. Of a [`Prefix`](Op::Prefix), of
+//! Symbolic integers count as what they are usually ([`ir::Graph::var_usually`]). Of a [`Prefix`](Op::Prefix), of
 //! which it is data how much is wanted, as much counts as its readers gather. These are prices for telling alternatives
 //! apart, not times: how a kernel is tiled is not known yet.
 
 use crate::schedule::limits::limits;
-use crate::schedule::roles::{base, is_view, volume};
+use crate::schedule::roles::{base, is_view};
 use crate::schedule::{Profile, Schedule};
+use ir::index::usual;
 use ir::{DType, Graph, Id, Op, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -55,6 +56,12 @@ fn wanted(g: &mut Graph, s: &Schedule) -> FxHashMap<Id, f64> {
     wanted
 }
 
+/// Elements of a value.
+fn volume(g: &mut Graph, id: Id) -> i64 {
+    let shape = g.shape(id).to_vec();
+    shape.iter().fold(1i64, |v, &d| v.saturating_mul(usual(g, d)))
+}
+
 struct Pricing<'a> {
     s: &'a Schedule,
     group: usize,
@@ -72,7 +79,7 @@ impl Pricing<'_> {
         let limits = limits(g, self.s, self.group);
         let Some(limit) = limits.values().min_by_key(|l| (l.counts, l.axis)) else { return };
         let Some(&rows) = self.wanted.get(&limit.counts) else { return };
-        let each = ir::index::bounds(g, self.s.groups[self.group].axes[limit.axis].count).1;
+        let each = usual(g, self.s.groups[self.group].axes[limit.axis].count);
         let all = volume(g, limit.counts).saturating_mul(each);
         self.share = (rows / all as f64).min(1.0);
         self.limit = Some(limit.counts);
@@ -94,7 +101,7 @@ impl Pricing<'_> {
             }
             work += self.share * self.work(g, m);
             if let Op::Scan(axis) = *g.op(m) {
-                let steps = ir::index::bounds(g, g.shape(m)[axis]).1;
+                let steps = usual(g, g.shape(m)[axis]);
                 serial = serial.max(steps as f64 * self.profile.step);
             }
         }
@@ -102,10 +109,16 @@ impl Pricing<'_> {
         (bytes / self.profile.bytes).max(work).max(serial) / self.reached(g)
     }
 
-    /// Part of the machine that the tasks of the kernel keep busy.
+    /// Part of the machine that the tasks of the kernel keep busy. Tasks of weights take tokens, whose number is not known,
+    /// together.
     fn reached(&self, g: &mut Graph) -> f64 {
-        let axes = self.s.groups[self.group].axes.iter().filter(|axis| axis.is_task());
-        let tasks = axes.fold(1i64, |tasks, axis| tasks.saturating_mul(ir::index::bounds(g, axis.count).1));
+        let group = &self.s.groups[self.group];
+        let axes = group.axes.iter().filter(|axis| axis.is_task());
+        let tasks = axes.fold(1i64, |tasks, axis| {
+            let together = if group.heavy && g.as_int(axis.count).is_none() { self.profile.together } else { 1 };
+            let count = usual(g, axis.count);
+            tasks.saturating_mul((count + together - 1) / together)
+        });
         (tasks as f64 / self.profile.tasks).min(1.0)
     }
 
@@ -134,7 +147,7 @@ impl Pricing<'_> {
                     {
                         rows = rows.min(self.wanted[&counts]);
                     }
-                    part * rows / ir::index::bounds(g, g.shape(source)[0]).1.max(1) as f64
+                    part * rows / usual(g, g.shape(source)[0]).max(1) as f64
                 }
                 Op::Slice { .. } => part * volume(g, id) as f64 / volume(g, source).max(1) as f64,
                 _ => part,

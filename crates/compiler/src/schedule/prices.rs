@@ -14,6 +14,8 @@ pub struct Prices {
     pub moved_steps: i64,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
     pub prefix_tasks: bool,
+    /// Tokens that a step of many usually has.
+    pub usual: Usual,
     /// Into how many parts a fold over a cache is split.
     pub splits: Splits,
     /// One kernel for each operation: no fusion.
@@ -35,6 +37,15 @@ pub struct Splits {
     pub many: i64,
 }
 
+/// Tokens for which a step of many is planned and priced; it may have fewer and more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usual {
+    /// Those of several sequences.
+    pub many: i64,
+    /// Those of prompts.
+    pub prompt: i64,
+}
+
 /// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
 /// program does not depend on the machine that compiles it. All but the first three are per microsecond.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +56,8 @@ pub struct Profile {
     pub step: f64,
     /// Tasks that a kernel must have to reach what follows; one with fewer reaches as much less.
     pub tasks: f64,
+    /// Tokens that a task of a kernel with weights takes together, where there are many.
+    pub together: i64,
     /// Bytes of weights, states and values between kernels.
     pub bytes: f64,
     /// Products of 8-bit codes, with scales and unpacking.
@@ -103,6 +116,7 @@ impl Prices {
             repeat: 512,
             moved_steps: i64::MAX,
             prefix_tasks: true,
+            usual: Usual { many: i64::MAX, prompt: i64::MAX },
             // Tasks for the cores of a desktop.
             splits: Splits { one: 8, few: 2, many: 1 },
             unfused: false,
@@ -113,6 +127,7 @@ impl Prices {
                 // Five cycles from a store to the load of the same place, an addition and the loop, at 3 GHz.
                 step: 0.003,
                 tasks: 1.0,
+                together: 1,
                 // Read by two threads: 25 to 28 GB/s on Sapphire Rapids, 41 to 68 on Zen 5 (bench/JOURNAL.md).
                 bytes: 45e3,
                 // Integer tiles, both threads: 337 to 364 billion a second on Zen 5, 166 to 360 on Xeons (the same).
@@ -135,8 +150,10 @@ impl Prices {
             // A block multiplies all choices of a tile.
             prefix_tasks: false,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
+            // What is planned for more leaves most multiprocessors idle when a few sequences decode.
+            usual: Usual { many: 32, prompt: 512 },
             // A multiprocessor each, on some 132.
-            splits: Splits { one: 128, few: 16, many: 1 },
+            splits: Splits { one: 128, few: 16, many: 4 },
             profile: Profile {
                 // A true dependence between two kernels of a graph, measured on an H200.
                 stage: 1.35,
@@ -144,6 +161,7 @@ impl Prices {
                 step: 0.035,
                 // Multiprocessors.
                 tasks: 132.0,
+                together: 64,
                 // A read-only stream of 8 GiB on an H200: 4528 GB/s.
                 bytes: 4528e3,
                 // 132 multiprocessors, 64 dots of four a cycle, 1.75 GHz.

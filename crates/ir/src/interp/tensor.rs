@@ -384,7 +384,7 @@ impl<'g, 'a> Evaluator<'g, 'a> {
         }
         let view = match &n.op {
             Op::Const(c) => View::splat(Array::constant(ty, *c), self.dims(id)?),
-            Op::Var { name, min, max } => {
+            Op::Var { name, min, max, .. } => {
                 let v = self.bindings.vars.get(name, *min, *max).map_err(|e| self.var_error(id, e))?;
                 View::new(Array::Index(vec![v]), vec![])
             }

@@ -73,7 +73,7 @@ impl Vars {
         let src = |i: usize| self.eval(g, n.src[i]);
         match &n.op {
             Op::Const(c) => Ok(c.as_int()),
-            Op::Var { name, min, max } => self.get(name, *min, *max),
+            Op::Var { name, min, max, .. } => self.get(name, *min, *max),
             Op::Binary(op) => {
                 let (a, b) = (src(0)?, src(1)?);
                 if matches!(op, BinOp::Div | BinOp::Mod) && b == 0 {

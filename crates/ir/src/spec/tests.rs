@@ -91,7 +91,7 @@ fn broken_tensors() {
         }),
         ("it is a scalar", |g| node(g, Op::Const(Const::f32(1.0)), F32, &[2], &[])),
         ("no value lies in 3..=2", |g| g.var("v", 3, 2)),
-        ("a variable is an index", |g| node(g, Op::Var { name: "v".into(), min: 0, max: 1 }, I32, &[], &[])),
+        ("a variable is an index", |g| node(g, Op::Var { name: "v".into(), min: 0, max: 1, usual: 1 }, I32, &[], &[])),
         ("a movement of f32 cannot be f16", |g| {
             let a = p(g, F32, &[2]);
             node(g, Op::Reshape, F16, &[1, 2], &[a])

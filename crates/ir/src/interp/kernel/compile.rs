@@ -150,7 +150,7 @@ impl Compiler<'_> {
                     self.scopes[0].values.insert(id, reg);
                 }
                 Op::Wait => self.code.waits = true,
-                Op::Var { name, min, max } => {
+                Op::Var { name, min, max, .. } => {
                     let dst = self.keep(Class::Index, 1);
                     self.code.vars.push(Variable { name: name.clone(), min: *min, max: *max, dst });
                     self.scopes[0].values.insert(id, dst);
