@@ -321,13 +321,18 @@ impl Opened {
         self.machine.workers(many_tokens)
     }
 
+    /// What the programs that were prepared take of the device.
+    pub fn memory(&self) -> ModelMemory {
+        ModelMemory::of_engine(&self.engine, |many_tokens| self.workers(many_tokens))
+    }
+
     /// Compiles these programs, checks that they fit together, and loads them.
     pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
         let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = ModelMemory::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
+        let plan = self.memory();
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));
