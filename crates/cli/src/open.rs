@@ -346,8 +346,11 @@ impl Opened {
             if self.flags.debug > 0 {
                 let compiled = self.engine.compile(variant)?;
                 debug::print(class, compiled, self.flags.debug);
-                if let (6, Some(cpu)) = (self.flags.debug, self.machine.cpu()) {
-                    terminal::lines(&cpu.assembly(&compiled.program)?);
+                if self.flags.debug >= debug::ASSEMBLY {
+                    match self.machine.assembly(&compiled.program) {
+                        Ok(text) => terminal::lines(&text),
+                        Err(error) => terminal::line(&format!("no assembly: {error}")),
+                    }
                 }
             }
             self.engine.prepare(variant)?;
