@@ -4,6 +4,7 @@
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N]
     bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--depths 0,4000] [--rounds 3]
     bench/gpu.py faults PROGRAM MODEL
+    bench/gpu.py published PROGRAM FILE [--device cuda]
 
 FOLDER holds manifest.json, models and logits as tests/golden does. `exact` must agree with the reference (NMSE at most
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
@@ -11,6 +12,8 @@ and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (-
 
 `speed` decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with flash attention.
 `faults` tries what goes wrong: each must be one line and an exit code, soon, and leave the card usable.
+`published` compares a published file with the figures of .ci/published on the card: token ids, a chat, greedy texts,
+perplexity, and how far `int8` diverges (bench/published.py; FILE is what .ci/published fetches).
 """
 import argparse
 import array
@@ -24,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import published
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
@@ -203,7 +208,13 @@ def main():
     of_faults = commands.add_parser("faults")
     of_faults.add_argument("program")
     of_faults.add_argument("model")
+    of_published = commands.add_parser("published")
+    of_published.add_argument("program")
+    of_published.add_argument("model", metavar="file")
+    of_published.add_argument("--device", default="cuda")
     args = parser.parse_args()
+    if args.command == "published":
+        return 1 if published.check(args.program, args.model, args.device) else 0
     return {"golden": golden, "speed": speed, "faults": faults}[args.command](args)
 
 

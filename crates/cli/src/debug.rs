@@ -9,7 +9,10 @@ use std::fmt::Write;
 /// The level of [`text`] that has all but what kernels are written in.
 pub const DECISIONS: u8 = 3;
 
-/// Prints everything up to a level; the device adds 6, assembly.
+/// The level that the device adds to those of [`text`].
+pub const ASSEMBLY: u8 = 6;
+
+/// Prints everything up to a level but [`ASSEMBLY`].
 pub fn print(class: Class, compiled: &Compiled, level: u8) {
     terminal::lines(text(class, compiled, level).trim_end());
 }

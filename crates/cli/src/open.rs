@@ -321,13 +321,18 @@ impl Opened {
         self.machine.workers(many_tokens)
     }
 
+    /// What the programs that were prepared take of the device.
+    pub fn memory(&self) -> ModelMemory {
+        ModelMemory::of_engine(&self.engine, |many_tokens| self.workers(many_tokens))
+    }
+
     /// Compiles these programs, checks that they fit together, and loads them.
     pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
         let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
         let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
-        let plan = ModelMemory::of_engine(&self.engine, |many_tokens| self.workers(many_tokens));
+        let plan = self.memory();
         refuse(plan.check())?;
         if self.talk {
             terminal::line(&format!("memory: {plan}"));
@@ -341,8 +346,11 @@ impl Opened {
             if self.flags.debug > 0 {
                 let compiled = self.engine.compile(variant)?;
                 debug::print(class, compiled, self.flags.debug);
-                if let (6, Some(cpu)) = (self.flags.debug, self.machine.cpu()) {
-                    terminal::lines(&cpu.assembly(&compiled.program)?);
+                if self.flags.debug >= debug::ASSEMBLY {
+                    match self.machine.assembly(&compiled.program) {
+                        Ok(text) => terminal::lines(&text),
+                        Err(error) => terminal::line(&format!("no assembly: {error}")),
+                    }
                 }
             }
             self.engine.prepare(variant)?;

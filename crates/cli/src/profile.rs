@@ -1,5 +1,6 @@
 //! `profile`: where the time of decoding goes, kernel by kernel.
 
+mod ahead;
 mod trace;
 
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
@@ -10,19 +11,22 @@ use crate::open::{self, Opened, Positions};
 use crate::origin::{shortened, without_layer};
 use crate::output::{self, Stdout};
 use crate::peaks;
+use crate::sampling::Sampling;
 use crate::terminal;
 use crate::tune::TuneFlag;
+use ahead::Ahead;
 use anyhow::Context;
 use compiler::program::Launch;
 use device::Profile;
 use model::kernel_marks;
 use model::random::Random;
-use model::step::Class;
+use model::step::{Output, Variant};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
+use text::sampler::Draw;
 
 /// What to profile.
 #[derive(clap::Args, Debug)]
@@ -55,6 +59,8 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     measure: MeasureFlags,
+    #[command(flatten)]
+    sampling: Sampling,
     #[command(flatten)]
     engine: EngineFlags,
     #[command(flatten)]
@@ -101,23 +107,26 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         true,
     )?;
     opened.measurable()?;
-    let class = opened.engine.class_of(tokens, depth);
-    let marks = kernel_marks::of(opened.engine.compile(class)?);
-    let mut classes = opened.engine.classes(0..depth);
-    classes.push(class);
-    classes.sort_unstable();
-    classes.dedup();
-    opened.prepare(&classes)?;
-    check_filter(args, &opened, class)?;
+    let sampling = args.sampling.config();
+    let ahead = Ahead::of(tokens, &sampling, opened.engine.device().steps_ahead(), opened.machine.card().is_some());
+    // Prompts give logits, from which the host chooses.
+    let draw = opened.engine.draw(&sampling).filter(|_| tokens == 1);
+    let output = draw.map_or(Output::Logits, Output::of);
+    let variant = Variant { class: opened.engine.class_of(tokens, depth), output };
+    let marks = kernel_marks::of(opened.engine.compile(variant)?);
+    let before = opened.engine.classes(0..depth).into_iter().map(Variant::from);
+    let variants: Vec<Variant> = before.filter(|&other| other != variant).chain([variant]).collect();
+    opened.prepare(&variants)?;
+    check_filter(args, &opened, variant)?;
     let _lock = peaks::lock(&args.measure)?;
     let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
-    let (total, last) = measure(args, &mut opened)?;
+    let (total, last) = measure(args, &mut opened, draw)?;
     if let Some(path) = &args.trace {
-        let (program, _) = opened.engine.program(class).context("the program is not loaded")?;
+        let (program, _) = opened.engine.program(variant).context("the program is not loaded")?;
         let text = trace::chrome(&last, program);
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let view = View { args, opened: &opened, class, marks, total, bandwidth };
+    let view = View { args, opened: &opened, variant, ahead, marks, total, bandwidth };
     if !args.json {
         return output::print(&view.text());
     }
@@ -127,8 +136,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 }
 
 /// A name that matches nothing is a mistake.
-fn check_filter(args: &Arguments, opened: &Opened, class: Class) -> anyhow::Result<()> {
-    let (Some(name), Some((program, _))) = (&args.kernel, opened.engine.program(class)) else { return Ok(()) };
+fn check_filter(args: &Arguments, opened: &Opened, variant: Variant) -> anyhow::Result<()> {
+    let (Some(name), Some((program, _))) = (&args.kernel, opened.engine.program(variant)) else { return Ok(()) };
     let mut launches = program.stages.iter().flat_map(|s| &s.launches);
     let names_of =
         |l: &Launch| [program.kernels[l.kernel].symbol.clone(), without_layer(&l.scope), without_layer(&l.origin)];
@@ -140,7 +149,7 @@ fn check_filter(args: &Arguments, opened: &Opened, class: Class) -> anyhow::Resu
 }
 
 /// Runs the steps; the sum of all, and the last.
-fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Profile)> {
+fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow::Result<(Total, Profile)> {
     let watch = interrupt::watch();
     let mut random = Random(1);
     let (depth, chunk) = (args.depth as usize, opened.engine.chunk());
@@ -160,7 +169,7 @@ fn measure(args: &Arguments, opened: &mut Opened) -> anyhow::Result<(Total, Prof
         terminal::progress(&format!("step {step} of {steps}"));
         let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened.engine.config())).collect();
         let start = Instant::now();
-        let profile = opened.engine.profile(&tokens, depth)?;
+        let profile = opened.engine.profile(&tokens, depth, draw)?;
         if step > 0 {
             // A card is asked for the times of its kernels apart from the step.
             let of_step = opened.machine.card().is_some().then_some(profile.wall_ns);
@@ -213,7 +222,8 @@ impl Total {
 struct View<'a> {
     args: &'a Arguments,
     opened: &'a Opened,
-    class: Class,
+    variant: Variant,
+    ahead: Ahead,
     /// Of each kernel.
     marks: Vec<Vec<&'static str>>,
     total: Total,
@@ -222,7 +232,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn symbol(&self, line: &Line) -> &str {
-        let program = self.opened.engine.program(self.class).map(|(program, _)| program);
+        let program = self.opened.engine.program(self.variant).map(|(program, _)| program);
         program.and_then(|p| p.kernels.get(line.kernel)).map_or("?", |k| k.symbol.as_str())
     }
 
@@ -235,7 +245,7 @@ impl View<'_> {
 
     fn marks_of(&self, line: &Line) -> Vec<&'static str> {
         let mut marks = self.marks.get(line.kernel).cloned().unwrap_or_default();
-        marks.extend(kernel_marks::of_tasks(line.tasks, self.opened.workers(self.class.many())));
+        marks.extend(kernel_marks::of_tasks(line.tasks, self.opened.workers(self.variant.class.many())));
         marks
     }
 
@@ -290,11 +300,12 @@ impl View<'_> {
             total.per_step(wall) / 1e3,
             if self.sum_is_whole() { "" } else { " (MISMATCH: the times above do not explain the step)" },
         );
-        if let Some((_, log)) = self.opened.engine.program(self.class) {
+        if let Some((_, log)) = self.opened.engine.program(self.variant) {
             log.choices.iter().filter(|line| line.starts_with("choice")).for_each(|line| {
                 let _ = writeln!(out, "{line}");
             });
         }
+        let _ = writeln!(out, "{}", self.ahead);
         out += &self.last_line();
         out.push('\n');
         out
@@ -307,7 +318,7 @@ impl View<'_> {
     }
 
     fn last_line(&self) -> String {
-        let Some((program, log)) = self.opened.engine.program(self.class) else { return String::new() };
+        let Some((program, log)) = self.opened.engine.program(self.variant) else { return String::new() };
         let tokens = f64::from(self.args.tokens);
         let limit = self.bandwidth / self.bytes().max(1.0) * tokens;
         let reached = tokens * 1e9 / self.total.per_step(self.total.host_ns).max(1.0);
@@ -327,14 +338,14 @@ impl View<'_> {
         let mut shown: Vec<usize> = self.total.lines.iter().filter(|l| self.is_shown(l)).map(|l| l.kernel).collect();
         shown.sort_unstable();
         shown.dedup();
-        let Some((program, _)) = self.opened.engine.program(self.class) else { return String::new() };
+        let Some((program, _)) = self.opened.engine.program(self.variant) else { return String::new() };
         shown.iter().map(|&kernel| format!("\n{}\n", program.kernels[kernel].source.trim_end())).collect()
     }
 
     fn json(&self) -> Value {
         let total = &self.total;
         let source = |kernel: usize| {
-            let (program, _) = self.opened.engine.program(self.class)?;
+            let (program, _) = self.opened.engine.program(self.variant)?;
             Some(program.kernels[kernel].source.clone())
         };
         let line = |line: &Line| {
@@ -356,7 +367,7 @@ impl View<'_> {
             }
             object
         };
-        let (program, log) = match self.opened.engine.program(self.class) {
+        let (program, log) = match self.opened.engine.program(self.variant) {
             Some((program, log)) => (Some(program), Some(log)),
             None => (None, None),
         };
@@ -368,6 +379,9 @@ impl View<'_> {
             "tokens": self.args.tokens,
             "depth": self.args.depth,
             "steps": total.steps,
+            "output": self.variant.output.name(),
+            "steps_ahead": self.ahead.steps(),
+            "none_ahead_because": self.ahead.reason(),
             "lines": total.lines.iter().filter(|l| self.is_shown(l)).map(line).collect::<Vec<_>>(),
             "rest_ns": total.per_step(total.rest_ns),
             "sum_ns": total.per_step(total.sum_ns()),

@@ -348,6 +348,8 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         trained_context: made_for as u64,
         width: config.hidden as u64,
         cache: opened.engine.cache().to_string(),
+        device: opened.engine.device().name(),
+        memory: Some(opened.memory()),
     };
     let options =
         Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };

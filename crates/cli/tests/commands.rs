@@ -363,6 +363,8 @@ fn profile_explains_a_step() {
     assert_eq!(cache, f64::from(3 * 71 * (256 + 32) * 2), "{deep}");
     let (rest, whole) = (all["rest_ns"].as_f64().expect("a number"), all["sum_ns"].as_f64().expect("a number"));
     assert!((sum("ns") + rest - whole).abs() <= 1e-9 * whole, "{} + {rest} is not {whole}", sum("ns"));
+    assert!(all["output"] == "logits" && all["steps_ahead"] == 0, "of a processor: {all}");
+    assert!(all["none_ahead_because"].as_str().is_some_and(|why| why.contains("this device")), "{all}");
     let (hits, misses) = (all["schedule_cache_hits"].as_u64(), all["schedule_cache_misses"].as_u64());
     assert_eq!(hits.zip(misses).map(|(h, m)| h + m), all["kernels"].as_u64());
     let trace: Value = serde_json::from_slice(&std::fs::read(trace).expect("a trace")).expect("JSON");
@@ -374,6 +376,7 @@ fn profile_explains_a_step() {
     for part in ["kernels in", "stages", "hits", "misses", "MB a step", "limit", "reached", "% of it"] {
         assert!(last.contains(part), "{part} in {last}");
     }
+    assert!(table.text().contains("steps ahead: none ("), "{}", table.text());
     assert!(table.text().contains("by the host's clock") && table.text().contains("blk.*."), "{}", table.text());
     // As people guess it.
     let guessed = ["profile", text(&path), "3", "--with-source", "--json", "--bandwidth", "20", "--lock", text(&lock)];
@@ -382,7 +385,9 @@ fn profile_explains_a_step() {
     assert!(one.text().contains("ffn_down") && one.text().contains("int64_t"), "{}", one.text());
     assert!(one.text().lines().count() > 10 && !one.text().contains("blk.*.attn_q_b "), "{}", one.text());
     let prompt = profile(&["-p", "16"]);
-    assert!(prompt.text().contains("kernels in"));
+    assert!(
+        prompt.text().contains("kernels in") && prompt.text().contains("steps ahead: none (the tokens of a prompt")
+    );
     assert!(prompt.text().contains("choice blk.*.experts: slots "), "{}", prompt.text());
 }
 

@@ -770,9 +770,29 @@ fn metrics(server: &Server) {
     ] {
         assert!(response.body.contains(name), "{name}");
     }
+    memory(server, &response.body);
     let line = server.log.try_iter().find(|line| line.starts_with('{')).expect("a line for each request");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert!(line["path"].is_string() && line["prompt_new"].is_u64(), "{line}");
+}
+
+/// What the model takes of its device is told by `/props` and by metrics alike.
+fn memory(server: &Server, metrics: &str) {
+    let props = server.get("/props").json();
+    let (device, memory) = (props["device"].as_str().expect("a name"), &props["memory"]);
+    assert!(device.starts_with("cpu"), "{props}");
+    let number = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("{name} in {props}"));
+    let file = std::fs::metadata(tiny("tiny-llama", "q4_0")).expect("a file").len();
+    assert_eq!((number("weights"), &memory["weights_mapped"]), (file, &json!(true)));
+    // Halves: keys and values of 1024 positions, two layers, two heads of 64.
+    assert_eq!(number("cache"), 1024 * 2 * 2 * (64 + 64) * 2);
+    assert!(number("workspace") > 0 && number("available") > number("cache") + number("workspace"));
+    for (part, name) in [("mapped_weights", "weights"), ("cache", "cache"), ("workspace", "workspace")] {
+        let line = format!("kernloom_memory_bytes{{device=\"{device}\",part=\"{part}\"}} {}\n", number(name));
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+    let line = format!("kernloom_memory_available_bytes{{device=\"{device}\"}} {}\n", number("available"));
+    assert!(metrics.contains(&line), "{line} in {metrics}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Kernels compiled to machine code for an architecture, and kept.
 
+use crate::disassembly::Disassembler;
 use crate::driver::unusable;
 use crate::nvrtc::{self, NEWEST, Nvrtc};
 use compiler::program::{Kernel, Program};
@@ -110,5 +111,14 @@ impl Cubins {
             Ok(code)
         })?;
         Ok((codes, fresh.into_inner()))
+    }
+    /// The code of the kernels of a program as text, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] without a disassembler, and those of [`Cubins::codes`].
+    pub fn assembly(&self, program: &Program) -> Result<String> {
+        let disassembler = Disassembler::find()?;
+        let (codes, _) = self.codes(program)?;
+        codes.iter().map(|code| disassembler.text(code)).collect()
     }
 }

@@ -8,11 +8,13 @@ pub mod ahead;
 pub mod architecture;
 mod bandwidth;
 pub mod cubins;
+pub mod disassembly;
 pub mod driver;
 pub mod kernels;
 pub mod memory;
 pub mod nvrtc;
 pub mod replay;
+mod toolkit;
 
 use compiler::program::Program;
 use compiler::{Numerics, Options};
@@ -117,6 +119,14 @@ impl Cuda {
     /// [`device::Error::Unusable`] without either.
     pub fn check_compiler(&self) -> Result<()> {
         if self.cubins.blobs().count() > 0 { Ok(()) } else { self.cubins.nvrtc().map(drop) }
+    }
+
+    /// The kernels of a program as the machine code that they are compiled to.
+    ///
+    /// # Errors
+    /// As [`Cubins::assembly`].
+    pub fn assembly(&self, program: &Program) -> Result<String> {
+        self.cubins.assembly(program)
     }
 
     /// Bytes a second that a kernel reads which does nothing else.

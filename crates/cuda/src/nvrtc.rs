@@ -1,6 +1,7 @@
 //! NVIDIA's compiler of kernels as a library: where it is found, and one call that compiles.
 
 use crate::driver::unusable;
+use crate::toolkit;
 use device::Result;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -169,13 +170,12 @@ pub fn options(architecture: &str) -> Vec<String> {
 fn candidates(newest: i32) -> Vec<PathBuf> {
     let names: Vec<String> = (OLDEST..=newest).rev().map(|major| format!("libnvrtc.so.{major}")).collect();
     let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    for toolkit in toolkits.chain([PathBuf::from("/usr/local/cuda")]) {
+    for toolkit in toolkit::folders() {
         for folder in ["lib64", "lib", "targets/x86_64-linux/lib"] {
             paths.extend(names.iter().map(|name| toolkit.join(folder).join(name)));
         }
     }
-    for packages in python_packages() {
+    for packages in toolkit::python_packages() {
         for (folder, major) in [("nvidia/cu13/lib", 13), ("nvidia/cuda_nvrtc/lib", 12)] {
             if (OLDEST..=newest).contains(&major) {
                 paths.push(packages.join(folder).join(format!("libnvrtc.so.{major}")));
@@ -183,24 +183,4 @@ fn candidates(newest: i32) -> Vec<PathBuf> {
         }
     }
     paths
-}
-
-/// Folders of Python's packages: of an environment that is active, of the user, of the system.
-fn python_packages() -> Vec<PathBuf> {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local"));
-    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    let roots = environments.chain(home).chain(["/usr/local", "/usr"].map(PathBuf::from));
-    let mut folders = vec![];
-    for root in roots {
-        let versions = std::fs::read_dir(root.join("lib")).into_iter().flatten().flatten();
-        let mut pythons: Vec<PathBuf> = versions
-            .map(|entry| entry.path())
-            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3")))
-            .collect();
-        pythons.sort_unstable();
-        for python in pythons.iter().rev() {
-            folders.extend(["site-packages", "dist-packages"].map(|packages| python.join(packages)));
-        }
-    }
-    folders
 }

@@ -1,5 +1,6 @@
 //! Which devices this machine has, and one place that opens them.
 
+use compiler::program::Program;
 use cuda::driver::Card;
 use cuda::{Cuda, CudaConfig};
 use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target};
@@ -105,6 +106,18 @@ impl Machine {
         match self {
             Machine::Cuda(cuda) => Some(cuda.card().name.clone()),
             _ => None,
+        }
+    }
+
+    /// The kernels of a program as the machine code that they are compiled to.
+    ///
+    /// # Errors
+    /// Of the compiler, and [`Error::Unusable`] where there is no machine code, or nothing that shows it.
+    pub fn assembly(&self, program: &Program) -> Result<String> {
+        match self {
+            Machine::Cpu(cpu) => cpu.assembly(program),
+            Machine::Cuda(cuda) => cuda.assembly(program),
+            Machine::Interpreter(_) => Err(Error::Unusable("the interpreter has no machine code".into())),
         }
     }
 

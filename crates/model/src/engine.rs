@@ -388,7 +388,7 @@ impl Engine {
             }
         };
         swap(self);
-        let profile = self.profile_with(tokens, start, Clock::Processors);
+        let profile = self.profile_with(tokens, start, None, Clock::Processors);
         swap(self);
         Ok((profile?, self.output(Output::Logits, 1)?))
     }
@@ -398,10 +398,14 @@ impl Engine {
         self.programs.get(&variant.into()).map(|p| (p.exe.program(), &p.log))
     }
 
+    /// How the device itself chooses the first token of a text, where it works beside the host and nothing needs all logits.
+    pub fn draw(&self, sampling: &SamplerConfig) -> Option<Draw> {
+        sampling.draw(0).filter(|_| self.device.steps_ahead() > 0)
+    }
+
     /// The program of the steps of one token whose next is chosen so: by the device itself, where it can.
     pub fn decoding(&self, sampling: &SamplerConfig) -> Variant {
-        let draw = sampling.draw(0).filter(|_| self.device.steps_ahead() > 0);
-        Variant { class: self.class_of(1, 0), output: draw.map_or(Output::Logits, Output::of) }
+        Variant { class: self.class_of(1, 0), output: self.draw(sampling).map_or(Output::Logits, Output::of) }
     }
 
     /// Runs tokens of the only sequence from position `start` on, and returns the
@@ -410,24 +414,42 @@ impl Engine {
     /// # Errors
     /// A token or position out of range, more rows than there is room for, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
-        self.run_single(tokens, start, rows, None)?;
+        self.with_single(|engine, batch| {
+            batch.add(tokens, start, &engine.single_pages)?;
+            batch.want(rows);
+            engine.run_batch(batch, None)
+        })?;
         let rows = self.single.rows();
         self.output(Output::Logits, rows)
     }
 
-    /// As [`Engine::step`], with times instead of logits. Bytes of a launch are those of the rows of the cache in use
-    /// too, each counted once.
+    /// As [`Engine::step`], with times instead of logits: of the program that draws the token after the last so, or of
+    /// that which gives its logits. Bytes of a launch are those of the rows of the cache in use too, each counted once.
     ///
     /// # Errors
     /// As [`Engine::step`].
-    pub fn profile(&mut self, tokens: &[u32], start: usize) -> Result<Profile, EngineError> {
-        self.profile_with(tokens, start, Clock::Wall)
+    pub fn profile(&mut self, tokens: &[u32], start: usize, draw: Option<Draw>) -> Result<Profile, EngineError> {
+        self.profile_with(tokens, start, draw, Clock::Wall)
     }
 
     /// As [`Engine::profile`], with times by this clock.
-    pub(crate) fn profile_with(&mut self, tokens: &[u32], start: usize, clock: Clock) -> Result<Profile, EngineError> {
+    pub(crate) fn profile_with(
+        &mut self,
+        tokens: &[u32],
+        start: usize,
+        draw: Option<Draw>,
+        clock: Clock,
+    ) -> Result<Profile, EngineError> {
         let n = tokens.len();
-        let mut profile = self.run_single(tokens, start, n - 1..n, Some(clock))?.expect("a profile");
+        let profiled = self.with_single(|engine, batch| {
+            batch.add(tokens, start, &engine.single_pages)?;
+            match draw {
+                Some(draw) => batch.draw(draw),
+                None => batch.want_last(),
+            }
+            engine.run_batch(batch, Some(clock))
+        });
+        let mut profile = profiled?.expect("a profile");
         for launch in &mut profile.launches {
             launch.bytes += launch.row_bytes * (start + n) as i64;
         }
@@ -491,20 +513,6 @@ impl Engine {
             }
             batch.draw(draw);
             engine.send(batch)
-        })
-    }
-
-    fn run_single(
-        &mut self,
-        tokens: &[u32],
-        start: usize,
-        rows: Range<usize>,
-        profile: Option<Clock>,
-    ) -> Result<Option<Profile>, EngineError> {
-        self.with_single(|engine, batch| {
-            batch.add(tokens, start, &engine.single_pages)?;
-            batch.want(rows);
-            engine.run_batch(batch, profile)
         })
     }
 

@@ -532,7 +532,7 @@ impl<'e> Bench<'e> {
     /// Runs a step by a program, or by that of the heuristics.
     fn step(&mut self, by: Option<&mut Loaded>) -> Result<Profile, EngineError> {
         match by {
-            None => self.engine.profile_with(&self.tokens, self.depth, Clock::Processors),
+            None => self.engine.profile_with(&self.tokens, self.depth, None, Clock::Processors),
             Some(loaded) => Ok(self.engine.profile_by(loaded, &self.tokens, self.depth)?.0),
         }
     }
@@ -548,7 +548,7 @@ impl<'e> Bench<'e> {
 
     /// How far the logits of a program are from those of the heuristics: mean squared error over mean square.
     fn nmse(&mut self, loaded: &mut Loaded) -> Result<f64, EngineError> {
-        self.engine.profile(&self.others, self.depth)?;
+        self.engine.profile(&self.others, self.depth, None)?;
         let (_, got) = self.engine.profile_by(loaded, &self.tokens, self.depth)?;
         let square = |x: f64| x * x;
         let error: f64 = got.iter().zip(&self.want).map(|(g, w)| square(f64::from(*g) - f64::from(*w))).sum();

@@ -77,7 +77,7 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
 }
 
 /// Bytes that a thread loads before it waits for the launches before its own, in the part that loads most.
-fn early_bytes(c: &Compiled, root: ir::Id) -> usize {
+pub fn early_bytes(c: &Compiled, root: ir::Id) -> usize {
     let g = &c.graph;
     if *g.op(root) == Op::Parts {
         return g.src(root).iter().map(|&part| early_bytes(c, part)).max().unwrap_or(0);

@@ -23,6 +23,7 @@ mod program_cache;
 mod ragged;
 mod random_steps;
 mod sampling;
+mod sass;
 mod snapshots;
 mod stages;
 mod switches;

@@ -99,7 +99,7 @@ fn units(every: bool) -> Vec<Unit> {
 }
 
 /// The compiler that a setting names.
-fn library() -> Option<Nvrtc> {
+pub fn library() -> Option<Nvrtc> {
     let Ok(path) = std::env::var("KERNLOOM_NVRTC") else {
         println!("nvrtc: skipped, KERNLOOM_NVRTC does not name the library");
         return None;

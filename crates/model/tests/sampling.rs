@@ -9,6 +9,7 @@ use model::engine::{Engine, EngineOptions};
 use model::generate::{Generator, Timing};
 use model::sampling::{drawn, likeliest};
 use model::sequence::{Event, Request};
+use model::step::Output;
 use model::synth::{SynthOptions, SynthPlan};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -97,12 +98,17 @@ fn blocks_of_threads_choose_as_the_sampler_does() {
     }
 }
 
-fn generated(device: Arc<dyn Device>, sampling: &SamplerConfig, ends: &[u32]) -> (Vec<u32>, String, usize) {
+/// An engine of a tiny model.
+fn engine(device: Arc<dyn Device>) -> Engine {
     let plan = SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).expect("a shape");
     let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file"));
     let compiler = device.options(Numerics::Exact);
     let options = EngineOptions { compiler, context: 12, chunk: 8, cache: CacheKind::F32 };
-    let mut engine = Engine::new(file, device, options).expect("a model");
+    Engine::new(file, device, options).expect("a model")
+}
+
+fn generated(device: Arc<dyn Device>, sampling: &SamplerConfig, ends: &[u32]) -> (Vec<u32>, String, usize) {
+    let mut engine = engine(device);
     let (mut generator, mut timing, mut out) = (Generator::new(), Timing::default(), vec![]);
     let mut finish = String::new();
     // The second text goes on where the first left steps in flight.
@@ -136,4 +142,25 @@ fn texts_are_the_same_with_steps_in_flight() {
         );
         assert_eq!(here, ahead);
     }
+}
+
+#[test]
+fn what_decodes_is_what_is_profiled() {
+    let mut beside = engine(Arc::new(Interpreter::of_blocks().apart()));
+    let greedy = SamplerConfig::greedy();
+    let draws = SamplerConfig { top_k: 40, ..SamplerConfig::default() };
+    let penalised = SamplerConfig { presence_penalty: 1.0, ..draws.clone() };
+    let mut launches = vec![];
+    for (sampling, output) in [(&greedy, Output::Likeliest), (&draws, Output::Drawn), (&penalised, Output::Logits)] {
+        let (draw, variant) = (beside.draw(sampling), beside.decoding(sampling));
+        assert_eq!((variant.output, draw.is_some()), (output, output.chooses()));
+        let profile = beside.profile(&[5], 0, draw).expect("times");
+        let (program, _) = beside.program(variant).expect("it ran");
+        assert_eq!(profile.launches.len(), program.launches(), "{output:?}");
+        launches.push(profile.launches.len());
+    }
+    assert!(launches[2] < launches[0] && launches[0] < launches[1], "choosing takes kernels: {launches:?}");
+    // A device that does not work beside the host gives logits, whatever is asked for.
+    let here = engine(Arc::new(Interpreter::of_blocks()));
+    assert_eq!((here.draw(&greedy), here.decoding(&greedy).output), (None, Output::Logits));
 }

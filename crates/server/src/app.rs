@@ -3,6 +3,7 @@
 use crate::background::Background;
 use crate::budget;
 use crate::error::ApiError;
+use crate::facts::Facts;
 use crate::fields::Fields;
 use crate::grammar::{Grammars, Isolation};
 use crate::memory::Memory;
@@ -84,27 +85,6 @@ impl Default for Options {
             log: true,
         }
     }
-}
-
-/// What is said about a model.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Where it came from.
-    pub path: String,
-    /// Names under which clients may ask for it; the first is its name. Any other name gets it too.
-    pub names: Vec<String>,
-    /// Words that clients may group models by.
-    pub tags: Vec<String>,
-    /// Number of weights.
-    pub parameters: u64,
-    /// Bytes of the weights.
-    pub bytes: u64,
-    /// Positions that it was made for.
-    pub trained_context: u64,
-    /// Length of its hidden state.
-    pub width: u64,
-    /// How the cache of keys and values is kept.
-    pub cache: String,
 }
 
 /// What a request gets when it does not say.

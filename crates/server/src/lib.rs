@@ -16,6 +16,7 @@ pub mod background;
 pub mod body;
 pub mod budget;
 pub mod error;
+pub mod facts;
 pub mod fields;
 pub mod gbnf;
 pub mod grammar;
@@ -33,6 +34,7 @@ mod system;
 pub mod tool_schema;
 pub mod tools;
 
-pub use app::{App, Defaults, Facts, Model, Options};
+pub use app::{App, Defaults, Model, Options};
+pub use facts::Facts;
 pub use metrics::Compat;
 pub use run::{ServeError, check, run};

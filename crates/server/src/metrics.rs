@@ -1,6 +1,8 @@
 //! Counters and histograms, and their text in the form of Prometheus: under our own names and, where asked for, under
 //! those that dashboards and routers for vLLM and llama.cpp read.
 
+use crate::facts::Facts;
+use model::memory_plan::ModelMemory;
 use model::scheduler::{Spent, Stats};
 use std::fmt::{Display, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,13 +121,13 @@ impl Metrics {
     }
 
     /// Everything in the text form of Prometheus, version 0.0.4.
-    pub fn text(&self, stats: &Stats, model: &str, compat: Compat) -> String {
+    pub fn text(&self, stats: &Stats, facts: &Facts, compat: Compat) -> String {
         let c = self.lock().clone();
         let running = stats.places.iter().flatten().count();
         let busy = if stats.steps > 0 { stats.sequences as f64 / stats.steps as f64 } else { 0.0 };
         let used = if stats.pages > 0 { stats.pages_in_use as f64 / stats.pages as f64 } else { 0.0 };
         let rate = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let label = format!("model_name=\"{}\"", gguf::plain::name(model).replace('\\', "\\\\").replace('"', "\\\""));
+        let of_model = label("model_name", facts.names.first().map_or("", String::as_str));
         let mut w = Writer { text: String::new(), prefix: "kernloom_", label: String::new() };
         w.counter("prompt_tokens_total", "Tokens of prompts that were computed", c.prompt_tokens);
         w.counter("prompt_tokens_cached_total", "Tokens of prompts that the cache held", c.cached_tokens);
@@ -142,13 +144,16 @@ impl Metrics {
         w.gauge("requests_waiting", "Requests in the queue", stats.waiting);
         w.gauge("cache_usage_ratio", "Pages of the cache in use", used);
         w.gauge("sequences_per_step", "Sequences of a step on average", busy);
+        if let Some(memory) = &facts.memory {
+            w.memory(memory, &label("device", &facts.device));
+        }
         w.histogram("time_to_first_token_seconds", "From request to first token", &c.first_token);
         w.histogram("inter_token_latency_seconds", "From one token to the next", &c.between_tokens);
         w.histogram("queue_seconds", "From request to place", &c.queue);
         w.histogram("request_seconds", "From request to end, of those with an answer", &c.total);
         if compat.vllm {
             w.prefix = "vllm:";
-            w.label = label;
+            w.label = of_model;
             w.gauge("num_requests_running", "Number of requests in model execution batches", running);
             w.gauge("num_requests_waiting", "Number of requests waiting to be processed", stats.waiting);
             w.gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage", used);
@@ -190,6 +195,11 @@ impl Metrics {
     }
 }
 
+/// A label and its value.
+fn label(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", gguf::plain::name(value).replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 struct Writer {
     text: String,
     prefix: &'static str,
@@ -203,6 +213,22 @@ impl Writer {
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.one(name, help, "gauge", value);
+    }
+
+    /// What a model takes of a device. Weights that are mapped are a file that the system may drop and read again, so they
+    /// have a name of their own: the sum of the others is what was allocated.
+    fn memory(&mut self, plan: &ModelMemory, device: &str) {
+        self.head("memory_bytes", "Memory of the device that the model takes, by its plan", "gauge");
+        let weights = if plan.keeps_weights { "weights" } else { "mapped_weights" };
+        for (part, bytes) in [(weights, Some(plan.weights)), ("cache", Some(plan.cache)), ("workspace", plan.workspace)]
+        {
+            let Some(bytes) = bytes else { continue };
+            let _ = writeln!(self.text, "{}memory_bytes{{{device},part=\"{part}\"}} {bytes}", self.prefix);
+        }
+        if let Some(bytes) = plan.available {
+            self.head("memory_available_bytes", "What the device had for all of it when the model was loaded", "gauge");
+            let _ = writeln!(self.text, "{}memory_available_bytes{{{device}}} {bytes}", self.prefix);
+        }
     }
 
     fn one(&mut self, name: &str, help: &str, kind: &str, value: impl Display) {
@@ -247,14 +273,15 @@ mod tests {
         metrics.request(Outcome::Finished, Duration::from_secs(1));
         metrics.request(Outcome::Rejected, Duration::ZERO);
         let stats = Stats { steps: 2, sequences: 3, pages: 8, pages_in_use: 2, ..Stats::default() };
-        let own = metrics.text(&stats, "m", Compat::default());
+        let named = |name: &str| Facts { names: vec![name.into()], ..Facts::default() };
+        let own = metrics.text(&stats, &named("m"), Compat::default());
         assert!(own.contains("kernloom_prompt_tokens_total 6\n") && !own.contains("vllm:"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"0.04\"} 1\n"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"+Inf\"} 2\n"));
         assert!(
             own.contains("kernloom_request_seconds_count 1\n") && own.contains("kernloom_requests_rejected_total 1\n")
         );
-        let all = metrics.text(&stats, "a\"b", Compat { vllm: true, llamacpp: true });
+        let all = metrics.text(&stats, &named("a\"b"), Compat { vllm: true, llamacpp: true });
         assert!(all.contains("vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25\n"));
         assert!(all.contains("llamacpp:prompt_tokens_cached_total 4\n"));
         assert!(all.contains("llamacpp:n_busy_slots_per_decode 1.5\n"));
@@ -262,5 +289,31 @@ mod tests {
             let ok = line.starts_with("# ") || line.rsplit_once(' ').is_some_and(|(_, n)| n.parse::<f64>().is_ok());
             assert!(ok, "{line}");
         }
+    }
+
+    #[test]
+    fn memory_of_the_device_is_told_by_its_parts() {
+        let plan = ModelMemory {
+            context: 64,
+            weights: 1000,
+            keeps_weights: true,
+            cache: 20,
+            workspace: Some(3),
+            available: Some(5000),
+        };
+        let facts = Facts { device: "cuda:0, \"A\" card".into(), memory: Some(plan), ..Facts::default() };
+        let text = |facts: &Facts| Metrics::default().text(&Stats::default(), facts, Compat::default());
+        let on_card = text(&facts);
+        let device = "device=\"cuda:0, \\\"A\\\" card\"";
+        for (part, bytes) in [("weights", 1000), ("cache", 20), ("workspace", 3)] {
+            let line = format!("kernloom_memory_bytes{{{device},part=\"{part}\"}} {bytes}\n");
+            assert!(on_card.contains(&line), "{line} in {on_card}");
+        }
+        assert!(on_card.contains(&format!("kernloom_memory_available_bytes{{{device}}} 5000\n")));
+        let mapped = ModelMemory { keeps_weights: false, workspace: None, available: None, ..plan };
+        let mapped = text(&Facts { memory: Some(mapped), ..facts });
+        assert!(mapped.contains("part=\"mapped_weights\"} 1000\n") && !mapped.contains("part=\"weights\""));
+        assert!(!mapped.contains("workspace") && !mapped.contains("available"));
+        assert!(!text(&Facts::default()).contains("memory"), "before there is a model");
     }
 }

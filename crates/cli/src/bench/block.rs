@@ -13,6 +13,7 @@ use model::random::Random;
 use model::step::Part;
 use std::collections::BTreeMap;
 use std::io::Write;
+use text::sampler::SamplerConfig;
 
 /// Prints a line for each depth, with medians of at least so many times.
 pub fn run(opened: &mut Opened, depths: &[usize], least: usize, watch: &Watch) -> anyhow::Result<()> {
@@ -32,7 +33,8 @@ pub fn run(opened: &mut Opened, depths: &[usize], least: usize, watch: &Watch) -
         while blocks.len() < least || steps < 4 {
             watch.check()?;
             let token = random.token(opened.engine.config());
-            let profile = opened.engine.profile(&[token], depth)?;
+            let draw = opened.engine.draw(&SamplerConfig::greedy());
+            let profile = opened.engine.profile(&[token], depth, draw)?;
             if steps > 0 {
                 for (block, feed_forward) in of_blocks(&profile) {
                     blocks.push(block);

@@ -4,7 +4,9 @@ use super::chat::fingerprint;
 use super::generation_settings::generation_settings;
 use crate::app::{App, Model};
 use crate::error::ApiError;
+use crate::facts::Facts;
 use crate::settings::Settings;
+use model::memory_plan::ModelMemory;
 use model::scheduler::Stats;
 use serde_json::{Value, json};
 use std::time::UNIX_EPOCH;
@@ -85,6 +87,8 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
         "total_slots": limits.segments,
         "cache_type_k": model.facts.cache,
         "cache_type_v": model.facts.cache,
+        "device": model.facts.device,
+        "memory": model.facts.memory.as_ref().map(memory),
         "model_path": model.facts.path,
         "model_alias": model.name(),
         "modalities": { "vision": false, "audio": false },
@@ -94,6 +98,17 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
         "build_info": fingerprint(),
         "is_sleeping": false,
     }))
+}
+
+/// What the model takes of its device, in bytes.
+fn memory(plan: &ModelMemory) -> Value {
+    json!({
+        "weights": plan.weights,
+        "weights_mapped": !plan.keeps_weights,
+        "cache": plan.cache,
+        "workspace": plan.workspace,
+        "available": plan.available,
+    })
 }
 
 /// `/slots`: one entry a place.
@@ -135,5 +150,6 @@ pub fn metrics(app: &App) -> Result<String, ApiError> {
     }
     let model = app.loaded();
     let stats = model.as_ref().map_or_else(Stats::default, |model| model.worker.stats());
-    Ok(app.metrics.text(&stats, model.as_ref().map_or("", |model| model.name()), app.options.compat))
+    let nothing = Facts::default();
+    Ok(app.metrics.text(&stats, model.as_ref().map_or(&nothing, |model| &model.facts), app.options.compat))
 }

@@ -40,10 +40,21 @@ impl Draw {
 }
 
 impl SamplerConfig {
+    /// What needs the logits of all tokens, so that there is no [`SamplerConfig::draw`].
+    pub fn needs_all_logits(&self) -> Option<&'static str> {
+        let few = self.is_greedy() || (1..=RANKED as usize).contains(&self.top_k);
+        let reasons = [
+            (!self.logit_bias.is_empty(), "logit_bias"),
+            (self.penalises(), "a penalty"),
+            (self.logprobs.is_some(), "log-probabilities"),
+            (!few, "a top-k of 0 or above 64"),
+        ];
+        reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+    }
+
     /// Whether there is a [`SamplerConfig::draw`].
     pub fn is_drawn(&self) -> bool {
-        let all = !self.logit_bias.is_empty() || self.penalises() || self.logprobs.is_some();
-        !all && (self.is_greedy() || (1..=RANKED as usize).contains(&self.top_k))
+        self.needs_all_logits().is_none()
     }
 
     /// The choice of a step, whose random number is that of the seed and the step. `None` if it needs more than the
@@ -80,13 +91,17 @@ mod tests {
         assert!((draw.floor - 0.05f32.ln()).abs() < 1e-6 && (0.0..1.0).contains(&draw.uniform));
         assert_ne!(config.draw(8).expect("a draw").uniform, draw.uniform);
         assert!(SamplerConfig::greedy().draw(0).expect("a draw").is_greedy());
+        assert_eq!((config.needs_all_logits(), RANKED), (None, 64));
         let refused = [
-            SamplerConfig { top_k: 0, ..config.clone() },
-            SamplerConfig { top_k: 65, ..config.clone() },
-            SamplerConfig { logprobs: Some(0), ..config.clone() },
-            SamplerConfig { logit_bias: vec![(1, 1.0)], ..config.clone() },
-            SamplerConfig { presence_penalty: 0.5, ..config.clone() },
+            (SamplerConfig { top_k: 0, ..config.clone() }, "top-k"),
+            (SamplerConfig { top_k: RANKED as usize + 1, ..config.clone() }, "above 64"),
+            (SamplerConfig { logprobs: Some(0), ..config.clone() }, "log-probabilities"),
+            (SamplerConfig { logit_bias: vec![(1, 1.0)], ..config.clone() }, "logit_bias"),
+            (SamplerConfig { presence_penalty: 0.5, ..config.clone() }, "penalty"),
         ];
-        refused.iter().for_each(|config| assert_eq!(config.draw(0), None, "{config:?}"));
+        for (config, why) in refused {
+            assert_eq!(config.draw(0), None, "{config:?}");
+            assert!(config.needs_all_logits().expect("a reason").contains(why), "{config:?}");
+        }
     }
 }

@@ -1,0 +1,28 @@
+//! What the server says about its model.
+
+use model::memory_plan::ModelMemory;
+
+/// What is said about a model.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Where it came from.
+    pub path: String,
+    /// Names under which clients may ask for it; the first is its name. Any other name gets it too.
+    pub names: Vec<String>,
+    /// Words that clients may group models by.
+    pub tags: Vec<String>,
+    /// Number of weights.
+    pub parameters: u64,
+    /// Bytes of the weights.
+    pub bytes: u64,
+    /// Positions that it was made for.
+    pub trained_context: u64,
+    /// Length of its hidden state.
+    pub width: u64,
+    /// How the cache of keys and values is kept.
+    pub cache: String,
+    /// What runs it.
+    pub device: String,
+    /// What it takes there, if that is known.
+    pub memory: Option<ModelMemory>,
+}
