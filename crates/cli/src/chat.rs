@@ -116,7 +116,7 @@ impl Chat {
                 terminal::faint(&format!("{} messages in {rest}", self.whole().len()));
             }
             Command::Load => self.load(rest)?,
-            Command::Stats => terminal::line(&self.speaker.timing_line(self.speaker.opened.bandwidth())),
+            Command::Stats => terminal::line(&self.speaker.timing_line()),
         }
         Ok(true)
     }

@@ -4,7 +4,6 @@ use crate::arguments::{CacheType, EngineFlags, KernelFlags, Numerics, OnOff, Sen
 use crate::debug;
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
@@ -309,11 +308,6 @@ impl Opened {
             Machine::Interpreter(_) => bail!("the speed of the interpreter says nothing; use --device cpu"),
             _ => Ok(()),
         }
-    }
-
-    /// Bytes that the device reads a second, where that means something.
-    pub fn bandwidth(&self) -> Option<f64> {
-        peaks::known(&self.machine).ok()
     }
 
     /// Workers of the device in steps of few tokens, or of many.

@@ -9,7 +9,7 @@ use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::origin::{shortened, without_layer};
 use crate::output::{self, Stdout};
-use crate::peaks;
+use crate::peaks::{self, Bandwidth};
 use crate::terminal;
 use crate::tune::TuneFlag;
 use anyhow::Context;
@@ -110,7 +110,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&classes)?;
     check_filter(args, &opened, class)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
+    let bandwidth = Bandwidth::of(&opened.machine, &args.measure)?.now()?;
     let (total, last) = measure(args, &mut opened)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(class).context("the program is not loaded")?;

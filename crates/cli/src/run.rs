@@ -28,8 +28,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.shows_thoughts {
         terminal::line("the model only thought and did not answer; --reasoning show prints its thoughts");
     }
-    let peak = speaker.opened.bandwidth();
-    terminal::line(&speaker.timing_line(peak));
+    terminal::line(&speaker.timing_line());
     answer.check()
 }
 

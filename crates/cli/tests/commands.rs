@@ -40,12 +40,32 @@ fn a_run_says_what_it_did_in_one_line() {
     let ran = run(&["run", "-m", text(&path), "-p", "Hello", "-n", "8", "--temp", "0", "--no-template"]).ok();
     let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains("tok/s")).collect();
     assert_eq!(lines.len(), 1, "{}", ran.err);
-    for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s", "% of"] {
+    for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s read"] {
         assert!(lines[0].contains(part), "{part} in {}", lines[0]);
     }
     assert!(ran.err.contains("device: cpu") && ran.err.contains("memory: cache"), "{}", ran.err);
-    let bandwidth = std::fs::read(folder().join("cache/kernloom/bandwidth.json")).expect("kept");
-    assert!(serde_json::from_slice::<Value>(&bandwidth).expect("JSON").is_object());
+}
+
+#[test]
+fn the_bandwidth_is_measured_beside_what_it_bounds_and_kept_nowhere() {
+    let (path, lock) = (model(), folder().join("bandwidth.lock"));
+    // What an earlier version kept would allow more than any machine reads.
+    let kept = folder().join("cache/kernloom/bandwidth.json");
+    let threads = |n: usize| format!("\"{}, {n} threads\": 1e18", device::host::processor::name());
+    std::fs::create_dir_all(kept.parent().expect("a folder")).expect("a folder");
+    let text_of_old = format!("{{{}}}", (1..64).map(threads).collect::<Vec<_>>().join(","));
+    std::fs::write(&kept, &text_of_old).expect("a file of old");
+    let bench = ["bench", "-m", text(&path), "-p", "12", "-n", "4", "-r", "2", "-o", "json", "--lock", text(&lock)];
+    let rows = json(&run(&bench).ok());
+    let of = |row: usize, key: &str| rows[row][key].as_f64();
+    assert_eq!([of(0, "bandwidth"), of(0, "limit_ts"), of(0, "share")], [None; 3], "a prompt is not bound by it");
+    let read = of(1, "bandwidth").expect("it was measured");
+    assert!((1e8..1e13).contains(&read), "{read}");
+    let limit = read / of(1, "bytes_per_token").expect("a number");
+    assert!((of(1, "limit_ts").expect("a number") / limit - 1.0).abs() < 1e-9);
+    assert!((of(1, "share").expect("a number") * limit / of(1, "avg_ts").expect("a number") - 1.0).abs() < 1e-9);
+    assert_eq!(std::fs::read_to_string(&kept).expect("the file"), text_of_old, "nothing is kept any more");
+    std::fs::remove_file(kept).expect("it was there");
 }
 
 #[test]
