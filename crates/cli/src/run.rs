@@ -22,7 +22,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let mut speaker = Speaker::open(&args)?;
     let prompt = speaker.prompt_of(&args, prompt)?;
-    speaker.prepare()?;
+    speaker.prepare(&args.begin, prompt.len())?;
     let answer = speaker.answer(&prompt)?;
     speaker.end_line()?;
     if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.shows_thoughts {

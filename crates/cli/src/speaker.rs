@@ -1,5 +1,6 @@
 //! A model that is asked for text and prints what it answers.
 
+use crate::arguments::BeginFlag;
 use crate::failure::Interrupted;
 use crate::interrupt;
 use crate::models;
@@ -12,7 +13,7 @@ use crate::transcript::Transcript;
 use anyhow::{Context, bail};
 use model::generate::{self, Generator, Timing};
 use model::sequence::{Event, Finish, Request};
-use model::step::Class;
+use model::step::Variant;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -50,6 +51,8 @@ pub struct Speaker {
     began: Instant,
     /// From then until the first token.
     first_token: Option<Duration>,
+    /// Tokens that stand-ins had computed when the clock was started.
+    stood_in: u64,
     /// Whether the last text ended its line.
     at_line_start: bool,
 }
@@ -137,13 +140,18 @@ impl Speaker {
             timing: Timing::default(),
             began,
             first_token: None,
+            stood_in: 0,
             at_line_start: true,
         })
     }
 
-    /// Compiles what answers need.
-    pub fn prepare(&mut self) -> anyhow::Result<()> {
-        self.opened.prepare(&[Class::Many.into(), self.opened.engine.decoding(&self.sampling)])
+    /// Compiles what answers to a prompt of so many tokens need, or what is needed to begin with.
+    pub fn prepare(&mut self, flag: &BeginFlag, prompt: usize) -> anyhow::Result<()> {
+        let engine = &self.opened.engine;
+        let decoding = engine.decoding(&self.sampling);
+        let prompts: Vec<Variant> = engine.classes(0..prompt).into_iter().map(Variant::from).collect();
+        // Answers may be on the screen by then, so nothing is said.
+        self.opened.begin(flag, &[decoding], &prompts, drop)
     }
 
     /// The prompt of one question, which must fit into the context.
@@ -253,6 +261,7 @@ impl Speaker {
     /// Forgets the times so far.
     pub fn restart_clock(&mut self) {
         self.timing = Timing::default();
+        self.stood_in = self.opened.engine.readiness().stood_in();
         self.first_token = None;
         self.began = Instant::now();
     }
@@ -281,6 +290,10 @@ impl Speaker {
     pub fn timing_line(&self) -> String {
         let t = &self.timing;
         let mut line = format!("prompt {} tokens", t.prompt);
+        let one_by_one = self.opened.engine.readiness().stood_in() - self.stood_in;
+        if one_by_one > 0 {
+            line += &format!(" ({one_by_one} one by one, as kernels for more were not compiled yet)");
+        }
         if t.reused > 0 {
             line += &format!(" (+{} cached)", t.reused);
         }

@@ -47,6 +47,51 @@ fn a_run_says_what_it_did_in_one_line() {
 }
 
 #[test]
+fn a_first_run_begins_before_the_kernels_of_its_prompt_are_compiled() {
+    let path = model();
+    let fresh = |name: &str| {
+        let cache = folder().join(name);
+        let _ = std::fs::remove_dir_all(&cache);
+        cache
+    };
+    let prompt = "one two three four five six seven eight nine ten";
+    let answer = |cache: &PathBuf, more: &[&str]| {
+        let base = ["run", text(&path), "-p", prompt, "-n", "4", "--no-template", "--temp", "0"];
+        let mut command = command(&[&base[..], &["--kernel-cache", text(cache)], more].concat());
+        command.env_remove("KERNLOOM_WAIT_FOR_KERNELS");
+        finished(command.output().expect("it runs")).ok()
+    };
+    let stood_in = "one by one, as kernels for more were not compiled yet";
+    let cold = answer(&fresh("begins"), &[]);
+    assert!(cold.err.contains(stood_in) && cold.err.contains("kernels for 1 token"), "{}", cold.err);
+    assert!(!cold.err.contains("kernels for many"), "{}", cold.err);
+    let cache = fresh("waits");
+    let cold = answer(&cache, &["--wait-for-kernels"]);
+    assert!(!cold.err.contains(stood_in) && cold.err.contains("kernels for many"), "{}", cold.err);
+    let warm = answer(&cache, &[]);
+    assert!(!warm.err.contains(stood_in) && !warm.err.contains("compiled"), "{}", warm.err);
+    assert_eq!(warm.out, cold.out);
+}
+
+#[test]
+fn doctor_times_a_start() {
+    let path = model();
+    let started = run(&["doctor", "--startup", "--json", text(&path)]).ok();
+    let rows = json(&started);
+    let all = |part: &str| rows[part].as_array().expect("rows").clone();
+    let of = |part: &str, what: &str| {
+        let found = all(part).into_iter().find(|row| row["what"].as_str().is_some_and(|text| text.contains(what)));
+        found.unwrap_or_else(|| panic!("{what} in {rows}"))["seconds"].as_f64().expect("a number")
+    };
+    for what in ["vocabulary", "for 1 token to C", "kernels in", "loading", "first step"] {
+        assert!(of("first_token", what) >= 0.0);
+    }
+    assert!(of("first_token", "kernels in") > 0.01, "compilers take their time: {rows}");
+    assert!(of("behind_it", "for many tokens to C") > 0.0);
+    assert!(run(&["doctor", text(&path)]).error(2).contains("--startup"));
+}
+
+#[test]
 fn the_bandwidth_is_measured_beside_what_it_bounds_and_kept_nowhere() {
     let (path, lock) = (model(), folder().join("bandwidth.lock"));
     // What an earlier version kept would allow more than any machine reads.

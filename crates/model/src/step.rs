@@ -51,6 +51,17 @@ impl Class {
         }
     }
 
+    /// Its steps, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Class::One => "1 token",
+            Class::Few => "2 to 8 tokens",
+            Class::Many => "many tokens",
+            Class::Prompt => "prompts",
+            Class::Any => "any number of tokens",
+        }
+    }
+
     /// Whether a step of it has many tokens.
     pub fn many(self) -> bool {
         matches!(self, Class::Many | Class::Prompt | Class::Any)
@@ -102,7 +113,7 @@ impl Part {
 }
 
 /// What a program computes of the rows that are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Output {
     /// Logits, `[rows, vocab]`.
     #[default]
@@ -147,7 +158,7 @@ impl Output {
 }
 
 /// One of the programs of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variant {
     /// Tokens of a step.
     pub class: Class,

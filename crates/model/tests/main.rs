@@ -24,6 +24,7 @@ mod random_steps;
 mod sampling;
 mod snapshots;
 mod stages;
+mod stand_in;
 mod switches;
 mod synth;
 mod threads;

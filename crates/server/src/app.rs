@@ -9,6 +9,7 @@ use crate::memory::Memory;
 use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
 use gguf::plain;
+use model::engine::readiness::Readiness;
 use model::scheduler::Pooling;
 use model::scheduler::worker::Worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -105,6 +106,8 @@ pub struct Facts {
     pub width: u64,
     /// How the cache of keys and values is kept.
     pub cache: String,
+    /// Which of its programs there are.
+    pub programs: Arc<Readiness>,
 }
 
 /// What a request gets when it does not say.
