@@ -290,9 +290,9 @@ impl Speaker {
     pub fn timing_line(&self) -> String {
         let t = &self.timing;
         let mut line = format!("prompt {} tokens", t.prompt);
-        let one_by_one = self.opened.engine.readiness().stood_in() - self.stood_in;
-        if one_by_one > 0 {
-            line += &format!(" ({one_by_one} one by one, as kernels for more were not compiled yet)");
+        let stood_in = self.opened.engine.readiness().stood_in() - self.stood_in;
+        if stood_in > 0 {
+            line += &format!(" ({stood_in} by other kernels, as theirs were not compiled yet)");
         }
         if t.reused > 0 {
             line += &format!(" (+{} cached)", t.reused);

@@ -61,7 +61,7 @@ fn a_first_run_begins_before_the_kernels_of_its_prompt_are_compiled() {
         command.env_remove("KERNLOOM_WAIT_FOR_KERNELS");
         finished(command.output().expect("it runs")).ok()
     };
-    let stood_in = "one by one, as kernels for more were not compiled yet";
+    let stood_in = "by other kernels, as theirs were not compiled yet";
     let cold = answer(&fresh("begins"), &[]);
     assert!(cold.err.contains(stood_in) && cold.err.contains("kernels for 1 token"), "{}", cold.err);
     assert!(!cold.err.contains("kernels for many"), "{}", cold.err);

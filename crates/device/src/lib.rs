@@ -111,6 +111,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Workers, each with scratch of its own, in steps of few tokens or of many ([`Program::many_tokens`]).
+    fn workers(&self, many_tokens: bool) -> usize {
+        let _ = many_tokens;
+        1
+    }
+
     /// How many steps more are worth sending before the result of one is known. None, where a step is over when
     /// [`Executable::run`] returns.
     fn steps_ahead(&self) -> usize {

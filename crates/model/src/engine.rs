@@ -16,6 +16,7 @@ use crate::sent::{Arriving, Sent};
 use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
+use behind::Made;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
 use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
@@ -135,6 +136,8 @@ enum Ready {
     Compiled(Box<Compiled>),
     /// By an earlier process.
     Kept(Box<Kept>),
+    /// Beside steps, with its kernels.
+    Made(Made),
 }
 
 impl Ready {
@@ -142,6 +145,7 @@ impl Ready {
         match self {
             Ready::Compiled(compiled) => &compiled.program,
             Ready::Kept(kept) => &kept.program,
+            Ready::Made(made) => &made.program,
         }
     }
 }
@@ -287,7 +291,7 @@ impl Engine {
         }
         match &self.ready[&variant] {
             Ready::Compiled(compiled) => Ok(compiled),
-            Ready::Kept(_) => unreachable!("replaced above"),
+            Ready::Kept(_) | Ready::Made(_) => unreachable!("replaced above"),
         }
     }
 
@@ -364,22 +368,18 @@ impl Engine {
         }
         self.make(&[variant])?;
         let (program, log, fresh) = match self.ready.remove(&variant).expect("made above") {
-            Ready::Compiled(compiled) => (compiled.program, compiled.log, true),
-            Ready::Kept(kept) => (kept.program, kept.log, false),
+            Ready::Compiled(compiled) => (Arc::new(compiled.program), compiled.log, true),
+            Ready::Kept(kept) => (Arc::new(kept.program), kept.log, false),
+            Ready::Made(made) => (made.program, made.log, false),
         };
         self.caches = states(&program);
-        let loaded = self.load(Arc::new(program), log)?;
+        let loaded = self.load(program, log)?;
         if fresh {
             program_cache::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
         }
-        self.add(variant, loaded);
-        Ok(())
-    }
-
-    /// From now on, a program runs the steps that are its own.
-    fn add(&mut self, variant: Variant, loaded: Loaded) {
         self.programs.insert(variant, loaded);
         self.readiness.note(variant, Some(State::Ready));
+        Ok(())
     }
 
     /// What programs there are, for other threads too.

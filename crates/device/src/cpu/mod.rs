@@ -257,6 +257,10 @@ impl Device for Cpu {
         format!("cpu, {} threads{batch}, {}", self.threads(), self.target)
     }
 
+    fn workers(&self, many_tokens: bool) -> usize {
+        self.pool(many_tokens).workers()
+    }
+
     fn options(&self, numerics: Numerics) -> Options {
         self.target.options(numerics).with_cpu(|cpu| cpu.tuned = self.tuned.clone())
     }

@@ -6,9 +6,9 @@
 //! program, which differ in the order of sums as programs of different numbers of tokens always do. A program that an
 //! earlier process has compiled is loaded at once and needs no stand-in: only first runs have one.
 
-use super::behind::{Behind, Made};
+use super::behind::Behind;
 use super::readiness::State;
-use super::{Engine, Ready, states};
+use super::{Engine, Ready};
 use crate::batch::Batch;
 use crate::error::EngineError;
 use crate::program_cache;
@@ -23,30 +23,34 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// What an engine has for steps whose program is not there.
 pub(super) struct StandIn {
     behind: Behind,
-    /// The tokens that a stand-in is about to run.
-    piece: Batch,
     /// The output of the last step, if it was run in pieces.
     rows: Vec<f32>,
-    /// Tokens that were run by stand-ins, and how long they took.
-    tokens: u64,
-    time: Duration,
+    /// The shortest time that the program of one token took for one; not the first, which brings in weights.
+    fastest: Option<Duration>,
+    begun: bool,
 }
 
 impl StandIn {
-    /// Whether so many tokens would take a stand-in long.
+    /// The program of one token has run a step in this time.
+    fn took(&mut self, time: Duration) {
+        if std::mem::replace(&mut self.begun, true) {
+            self.fastest = Some(self.fastest.map_or(time, |fastest| fastest.min(time)));
+        }
+    }
+
+    /// Whether it would take long for so many tokens.
     fn is_slow_for(&self, tokens: usize) -> bool {
-        self.tokens > 0 && self.time.as_secs_f64() / self.tokens as f64 * tokens as f64 > PATIENCE.as_secs_f64()
+        self.fastest.is_some_and(|fastest| fastest.as_secs_f64() * tokens as f64 > PATIENCE.as_secs_f64())
     }
 }
 
 impl Engine {
     /// From now on, steps need not wait until their programs are compiled: those of one token stand in for others, which are
-    /// compiled meanwhile. `told` hears of each, on another thread, when that is done. It has no effect on devices that cannot compile while they
-    /// run steps, and on engines whose results must not depend on such things.
+    /// compiled meanwhile. `told` hears of each, on another thread, when that is done. It has no effect on devices that cannot
+    /// compile while they run steps, and on engines whose results must not depend on such things.
     pub fn answer_early(&mut self, told: impl Fn(Variant, &CompileReport) + Send + 'static) {
         if self.device.compiles_beside() && !self.batch_invariant {
-            let piece = Batch::new(self.limits());
-            let new = |behind| StandIn { behind, piece, rows: vec![], tokens: 0, time: Duration::ZERO };
+            let new = |behind| StandIn { behind, rows: vec![], fastest: None, begun: false };
             self.stand_in = Behind::start(self, told).map(new);
         }
     }
@@ -102,10 +106,10 @@ impl Engine {
     fn adopt(&mut self, mut wait: bool) -> Result<(), EngineError> {
         while let Some((variant, made)) = self.stand_in.as_mut().and_then(|stand_in| stand_in.behind.take(wait)) {
             match made {
-                Ok(Made { program, log }) => {
-                    self.caches = states(&program);
-                    let loaded = self.load(program, log)?;
-                    self.add(variant, loaded);
+                Ok(made) => {
+                    self.ready.insert(variant, Ready::Made(made));
+                    self.check_room(variant)?;
+                    self.prepare(variant)?;
                 }
                 // Who ended the compilers has ended what was computed then, which may be over for long.
                 Err(error) if error.is_stopped() && !wait => {}
@@ -116,28 +120,40 @@ impl Engine {
         Ok(())
     }
 
+    /// Checks that there is memory for a program beside those that run.
+    fn check_room(&self, variant: Variant) -> Result<(), EngineError> {
+        let needed = self.memory_plan(|many_tokens| self.device.workers(many_tokens)).allocated();
+        match self.available_memory() {
+            Some(available) if needed as u64 > available => {
+                let purpose =
+                    format!("the program for {variant} beside the others (a smaller context, -c, takes less)");
+                Err(device::Error::OutOfMemory { purpose, bytes: needed }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Runs a batch whose own program is not there, piece by piece.
     pub(super) fn run_by_stand_in(&mut self, batch: &Batch) -> Result<(), EngineError> {
         // It makes the cache, too.
         self.prepare(Variant { class: Class::One, output: batch.output() })?;
         self.clear_begun(batch)?;
-        let width = batch.output().width(&self.config);
-        let mut rows = vec![0.0; batch.rows() * width];
+        let meant = self.variant(batch);
+        let mut rows = vec![0.0; batch.rows() * batch.output().width(&self.config)];
+        let mut piece = Batch::new(self.limits());
         let mut at = 0;
         while at < batch.tokens() {
             let rest = batch.tokens() - at;
-            let meant = self.variant(batch);
-            self.adopt(self.stand_in.as_ref().is_some_and(|s| s.is_slow_for(rest)) && self.is_making(meant))?;
+            let waits = self.stand_in.as_ref().is_some_and(|stand_in| stand_in.is_slow_for(rest));
+            self.adopt(waits && self.is_making(meant) && self.fitting(meant, rest) == 1)?;
             let count = self.fitting(meant, rest);
-            let stand_in = self.stand_in.as_mut().expect("it runs this");
-            let mut piece = std::mem::replace(&mut stand_in.piece, Batch::none());
             let wanted = piece.cut(batch, at..at + count);
-            let ran = self.run_piece(&piece, meant, &wanted, &mut rows);
-            self.stand_in.as_mut().expect("it runs this").piece = piece;
-            ran?;
+            self.run_piece(&piece, meant, &wanted, &mut rows)?;
             at += count;
         }
-        self.stand_in.as_mut().expect("it runs this").rows = rows;
+        if let Some(stand_in) = &mut self.stand_in {
+            stand_in.rows = rows;
+        }
         Ok(())
     }
 
@@ -172,10 +188,11 @@ impl Engine {
         for (&row, values) in wanted.iter().zip(out.chunks_exact(width.max(1))) {
             rows[row * width..][..width].copy_from_slice(values);
         }
-        if let Some(stand_in) = self.stand_in.as_mut().filter(|_| class != meant.class) {
+        if class != meant.class {
             self.readiness.count(piece.tokens());
-            stand_in.tokens += piece.tokens() as u64;
-            stand_in.time += clock.elapsed();
+        }
+        if let Some(stand_in) = self.stand_in.as_mut().filter(|_| class == Class::One) {
+            stand_in.took(clock.elapsed());
         }
         Ok(())
     }
