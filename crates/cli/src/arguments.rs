@@ -215,6 +215,16 @@ pub struct EngineFlags {
     pub isa: Option<String>,
 }
 
+/// When the first answer may begin.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Engine")]
+pub struct BeginFlag {
+    /// Compile all kernels before the first step; without it, the first run of a model begins with the kernels of one token
+    /// while those of prompts are compiled, and rounds its prompt as these do
+    #[arg(long)]
+    pub wait_for_kernels: bool,
+}
+
 /// How much of the bandwidth is used, and who may measure.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Measuring")]

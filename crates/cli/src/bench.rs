@@ -17,7 +17,7 @@ use crate::interrupt::{self, Watch};
 use crate::models;
 use crate::numbers::Counts;
 use crate::open::{self, Opened, Positions};
-use crate::peaks;
+use crate::peaks::{self, Bandwidth};
 use crate::terminal;
 use crate::tune::TuneFlag;
 use model::engine::Engine;
@@ -125,6 +125,11 @@ impl Test {
         self.prompt + self.generated
     }
 
+    /// Whether it decodes and nothing else: then the bandwidth bounds it.
+    fn decodes(&self) -> bool {
+        self.prompt == 0
+    }
+
     fn classes(&self, engine: &Engine) -> Vec<Class> {
         let prompt = self.depth + self.prompt;
         [engine.classes(0..self.depth), engine.classes(self.depth..prompt)].concat()
@@ -157,15 +162,17 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let mut opened = ready(&path, &args.engine, &tests, true)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
     let watch = interrupt::watch();
     if args.block {
         return block::run(&mut opened, &args.n_depth.0, args.block_times as usize, &watch);
     }
-    let mut report = Report::new(args.output, &path, &opened, &args.engine, bandwidth)?;
+    let decodes = tests.iter().any(Test::decodes);
+    let mut bandwidth = decodes.then(|| Bandwidth::of(&opened.machine, &args.measure)).transpose()?;
+    let mut report = Report::new(args.output, &path, &opened, &args.engine)?;
     for test in tests {
-        let times = times(&mut opened, test, &args, &watch)?;
-        report.add(Row::new(&opened, test, times))?;
+        let beside = bandwidth.as_mut().filter(|_| test.decodes());
+        let (times, reads) = times(&mut opened, test, &args, &watch, beside)?;
+        report.add(Row::new(&opened, test, times, &reads))?;
     }
     report.finish()
 }
@@ -204,17 +211,24 @@ fn variants(tests: &[Test], engine: &Engine) -> Vec<Variant> {
     [decoding(engine)].into_iter().chain(classes.into_iter().map(Variant::from)).collect()
 }
 
-/// Nanoseconds of every repetition.
-fn times(opened: &mut Opened, test: Test, args: &Arguments, watch: &Watch) -> anyhow::Result<Vec<u64>> {
+/// Nanoseconds of every repetition, and the bandwidth right before each of them, where it is asked for.
+fn times(
+    opened: &mut Opened,
+    test: Test,
+    args: &Arguments,
+    watch: &Watch,
+    mut bandwidth: Option<&mut Bandwidth>,
+) -> anyhow::Result<(Vec<u64>, Vec<f64>)> {
     terminal::progress(&format!("{}: filling the cache and warming up", report::name(test)));
     let mut running = Running::new(opened, test, watch, args.fill, !args.no_warmup)?;
-    let mut times = vec![];
+    let (mut times, mut reads) = (vec![], vec![]);
     for repetition in 1..=args.repetitions {
         terminal::progress(&format!("{}: {repetition} of {}", report::name(test), args.repetitions));
+        reads.extend(bandwidth.as_mut().map(|bandwidth| bandwidth.now()).transpose()?);
         times.push(running.repetition()?);
     }
     terminal::wipe();
-    Ok(times)
+    Ok((times, reads))
 }
 
 /// What the cache holds before a test.

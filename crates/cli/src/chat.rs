@@ -21,10 +21,13 @@ use model::sequence::Finish;
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// Tokens of a prompt that kernels are compiled for before there is one.
+const USUAL_PROMPT: usize = 32;
+
 /// Talks until the input ends.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
     let mut speaker = Speaker::open(&args)?;
-    speaker.prepare()?;
+    speaker.prepare(&args.begin, USUAL_PROMPT)?;
     let mut chat =
         Chat { speaker, messages: vec![], system: args.system_prompt.clone(), thoughts: String::new(), stopped: false };
     let history = args.history.clone().or_else(editor::usual_history).filter(|_| !args.no_history);
@@ -116,7 +119,7 @@ impl Chat {
                 terminal::faint(&format!("{} messages in {rest}", self.whole().len()));
             }
             Command::Load => self.load(rest)?,
-            Command::Stats => terminal::line(&self.speaker.timing_line(self.speaker.opened.bandwidth())),
+            Command::Stats => terminal::line(&self.speaker.timing_line()),
         }
         Ok(true)
     }

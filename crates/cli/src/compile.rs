@@ -105,7 +105,7 @@ fn objects(args: &Arguments) -> anyhow::Result<()> {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
             built += ahead.build(&program)?.compiled;
         }
-        // The line that `run` ends with says how near it comes to what the memory can do.
+        // `bench` and `profile` say how near a model comes to what the machine can do.
         for program in bandwidth::programs() {
             built += ahead.build(&program)?.compiled;
         }

@@ -1,8 +1,11 @@
 //! `doctor`: what this machine has for running models, and what to install where something is missing.
 
 mod caches;
+mod startup;
 mod trial;
 
+use crate::arguments::ModelOrDemo;
+use crate::failure::Usage;
 use crate::open::{self, bytes};
 use crate::output::{self, Stdout};
 use crate::settings;
@@ -12,7 +15,7 @@ use devices::Listed;
 use gguf::plain::{self, MESSAGE};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Compilers that are looked for.
 const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
@@ -32,6 +35,11 @@ pub struct Arguments {
     /// Folders that nobody else reaches, whatever owners and modes say
     #[arg(long, value_name = "DIRS", value_delimiter = ',')]
     trusted_folders: Vec<PathBuf>,
+    /// Time what happens until the first token of a model whose kernels were never compiled, instead
+    #[arg(long)]
+    startup: bool,
+    #[command(flatten)]
+    model: ModelOrDemo,
 }
 
 /// How good something is.
@@ -79,6 +87,12 @@ impl Finding {
 
 /// Looks, and fails if no model could run.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    if args.startup {
+        return startup::run(args, &open::kernels(args.kernel_cache.as_ref(), &args.trusted_folders));
+    }
+    if args.model.name() != Path::new(demo::NAME) {
+        return Err(Usage("a model is started with --startup only".into()).into());
+    }
     let mut findings = vec![Finding::good("version", concat!("kernloom ", env!("CARGO_PKG_VERSION")))];
     findings.push(match settings::file_in_use(None) {
         Some(path) => Finding::good("settings", path.display().to_string()),

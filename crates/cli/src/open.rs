@@ -1,10 +1,9 @@
 //! From a path and flags to an engine: the file, the device, the memory plan, the compiled programs.
 
-use crate::arguments::{CacheType, EngineFlags, KernelFlags, Numerics, OnOff, Sending};
+use crate::arguments::{BeginFlag, CacheType, EngineFlags, KernelFlags, Numerics, OnOff, Sending};
 use crate::debug;
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::peaks;
 use crate::terminal;
 use anyhow::{Context, bail};
 use compiler::Options;
@@ -311,11 +310,6 @@ impl Opened {
         }
     }
 
-    /// Bytes that the device reads a second, where that means something.
-    pub fn bandwidth(&self) -> Option<f64> {
-        peaks::known(&self.machine).ok()
-    }
-
     /// Workers of the device in steps of few tokens, or of many.
     pub fn workers(&self, many_tokens: bool) -> usize {
         self.machine.workers(many_tokens)
@@ -329,7 +323,7 @@ impl Opened {
     /// Compiles these programs, checks that they fit together, and loads them.
     pub fn prepare<V: Copy + Into<Variant>>(&mut self, variants: &[V]) -> anyhow::Result<()> {
         let variants: Vec<Variant> = variants.iter().map(|&variant| variant.into()).collect();
-        let tokens: Vec<&str> = variants.iter().map(|v| tokens_of(v.class)).collect();
+        let tokens: Vec<&str> = variants.iter().map(|v| v.class.words()).collect();
         terminal::progress(&format!("compiling the programs for {}", tokens.join(", ")));
         self.engine.make(&variants).with_context(|| self.path.display().to_string())?;
         let plan = self.memory();
@@ -371,6 +365,25 @@ impl Opened {
         Ok(())
     }
 
+    /// As [`Opened::prepare`] of them all, but only the `first` programs and those that an earlier process compiled are there
+    /// when it returns: others are compiled while these run the steps. `told` hears of each.
+    pub fn begin(
+        &mut self,
+        flag: &BeginFlag,
+        first: &[Variant],
+        others: &[Variant],
+        told: impl Fn(String) + Send + 'static,
+    ) -> anyhow::Result<()> {
+        // What is printed of a program is printed before it runs.
+        if flag.wait_for_kernels || self.flags.debug > 0 {
+            return self.prepare(&[first, others].concat());
+        }
+        self.engine.answer_early(move |variant, report| told(compiled(report, variant.class)));
+        let (later, now): (Vec<Variant>, Vec<Variant>) = others.iter().partition(|&&other| self.engine.is_later(other));
+        self.prepare(&[first, &now[..]].concat())?;
+        later.into_iter().try_for_each(|other| Ok(self.engine.expect(other)?))
+    }
+
     /// Bytes of weights that decoding a token reads.
     pub fn step_bytes(&self) -> u64 {
         model::memory_plan::step_bytes(&self.engine).unwrap_or(0)
@@ -386,25 +399,14 @@ impl Opened {
 fn tuned(engine: &Engine, class: Class) -> Option<String> {
     let (program, log) = engine.program(class).filter(|(_, log)| log.tuned > 0)?;
     let (tuned, kernels) = (log.tuned, program.kernels.len());
-    Some(format!("tuned: {tuned} of {kernels} kernels for {} by plans of `kernloom tune`", tokens_of(class)))
+    Some(format!("tuned: {tuned} of {kernels} kernels for {} by plans of `kernloom tune`", class.words()))
 }
 
 /// What was compiled.
 pub fn compiled(report: &CompileReport, class: Class) -> String {
     let CompileReport { compiled, kernels, time, compiler, .. } = report;
     let by = compiler.as_ref().map_or(String::new(), |compiler| format!(" by {compiler}"));
-    format!("compiled {compiled} of {kernels} kernels for {} in {:.1} s{by}", tokens_of(class), time.as_secs_f64())
-}
-
-/// Steps of a class, in words.
-fn tokens_of(class: Class) -> &'static str {
-    match class {
-        Class::One => "1 token",
-        Class::Few => "2 to 8 tokens",
-        Class::Many => "many tokens",
-        Class::Prompt => "prompts",
-        Class::Any => "any number of tokens",
-    }
+    format!("compiled {compiled} of {kernels} kernels for {} in {:.1} s{by}", class.words(), time.as_secs_f64())
 }
 
 /// A description of a model for reports: architecture, size, type of most weights.

@@ -1,15 +1,13 @@
-//! What the machine can read at most: measured once and kept, or measured afresh under the machine-wide lock.
+//! What the machine can do at most, measured for who asks for it, under the machine-wide lock. Nothing of it is kept: it
+//! would be a number of another hour.
 
 use crate::arguments::MeasureFlags;
 use crate::terminal;
 use anyhow::bail;
-use device::cpu::bandwidth::{self, Peaks, READ_BYTES};
-use device::host::processor;
-use device::store::publish;
-use device::{CacheConfig, Cpu, MachineLock};
+use cuda::Cuda;
+use device::cpu::bandwidth::{self, Peaks, READ_BYTES, Reader};
+use device::{Cpu, MachineLock};
 use devices::Machine;
-use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Takes the lock of measurements; says for whom it waits.
@@ -21,61 +19,49 @@ pub fn lock(flags: &MeasureFlags) -> anyhow::Result<MachineLock> {
     Ok(lock)
 }
 
-/// Bytes a second that this device reads: given, or measured now and kept.
-pub fn measured(machine: &Machine, flags: &MeasureFlags) -> anyhow::Result<f64> {
-    if let Some(given) = flags.bandwidth {
-        return Ok(given * 1e9);
+/// How fast a device reads its memory.
+pub enum Bandwidth {
+    /// As a flag says, in bytes a second.
+    Given(f64),
+    /// As the processor does when it is asked.
+    Cpu(Box<Reader>),
+    /// As a card does when it is asked.
+    Cuda(Arc<Cuda>),
+}
+
+impl Bandwidth {
+    /// What the flags give, or what measures it.
+    pub fn of(machine: &Machine, flags: &MeasureFlags) -> anyhow::Result<Bandwidth> {
+        Ok(match (flags.bandwidth, machine) {
+            (Some(given), _) => Bandwidth::Given(given * 1e9),
+            (None, Machine::Cpu(cpu)) => Bandwidth::Cpu(Box::new(Reader::new(cpu, room())?)),
+            (None, Machine::Cuda(cuda)) => Bandwidth::Cuda(cuda.clone()),
+            (None, Machine::Interpreter(_)) => {
+                bail!("the speed of the interpreter says nothing; use --device cpu")
+            }
+        })
     }
-    match machine {
-        Machine::Cpu(cpu) => Ok(all(cpu)?.read),
-        Machine::Cuda(cuda) => {
-            let read = cuda.read_bandwidth()?;
-            keep(&key(machine), read);
-            Ok(read)
-        }
-        Machine::Interpreter(_) => bail!("the speed of the interpreter says nothing; use --device cpu"),
+
+    /// Bytes a second at this moment.
+    pub fn now(&mut self) -> anyhow::Result<f64> {
+        Ok(match self {
+            Bandwidth::Given(given) => *given,
+            Bandwidth::Cpu(reader) => reader.now()?,
+            Bandwidth::Cuda(cuda) => cuda.read_bandwidth()?,
+        })
     }
 }
 
-/// Everything that this device can do at most, measured now; the bandwidth is kept.
-pub fn all(cpu: &Arc<Cpu>) -> anyhow::Result<Peaks> {
+/// Everything that the processor can do at most.
+pub fn all(cpu: &Cpu) -> anyhow::Result<Peaks> {
     terminal::progress("measuring the machine");
-    let room = device::available_memory().map_or(READ_BYTES, |bytes| (bytes / 4) as usize);
-    let peaks = bandwidth::measure(cpu, READ_BYTES.min(room).max(64 << 20))?;
+    let peaks = bandwidth::measure(cpu, room())?;
     terminal::wipe();
-    keep(&key(&Machine::Cpu(cpu.clone())), peaks.read);
     Ok(peaks)
 }
 
-/// Bytes a second that this device read when it was last measured; measures if it never was.
-pub fn known(machine: &Machine) -> anyhow::Result<f64> {
-    let kept = path().and_then(|path| read(&path)).and_then(|all| all.get(key(machine))?.as_f64());
-    match kept {
-        Some(read) if read > 0.0 => Ok(read),
-        _ => measured(machine, &MeasureFlags { bandwidth: None, lock: None }),
-    }
-}
-
-fn path() -> Option<PathBuf> {
-    Some(CacheConfig::from_environment().folder?.join("bandwidth.json"))
-}
-
-fn read(path: &PathBuf) -> Option<Value> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
-}
-
-fn key(machine: &Machine) -> String {
-    match machine {
-        Machine::Cuda(cuda) => cuda.card().name.clone(),
-        other => format!("{}, {} threads", processor::name(), other.workers(false)),
-    }
-}
-
-/// Keeping it is a courtesy to the next run: a folder that cannot be written is none of its business.
-fn keep(key: &str, bytes_per_second: f64) {
-    let Some(path) = path() else { return };
-    let mut all = read(&path).filter(Value::is_object).unwrap_or_else(|| json!({}));
-    all[key] = json!(bytes_per_second);
-    let text = serde_json::to_string_pretty(&all).unwrap_or_default();
-    let _ = publish::file(&path, text.as_bytes());
+/// Bytes to read, where so many can be had.
+fn room() -> usize {
+    let room = device::available_memory().map_or(READ_BYTES, |bytes| (bytes / 4) as usize);
+    READ_BYTES.min(room).max(64 << 20)
 }

@@ -10,7 +10,7 @@ use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::origin::{shortened, without_layer};
 use crate::output::{self, Stdout};
-use crate::peaks;
+use crate::peaks::{self, Bandwidth};
 use crate::sampling::Sampling;
 use crate::terminal;
 use crate::tune::TuneFlag;
@@ -119,7 +119,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&variants)?;
     check_filter(args, &opened, variant)?;
     let _lock = peaks::lock(&args.measure)?;
-    let bandwidth = peaks::measured(&opened.machine, &args.measure)?;
+    let bandwidth = Bandwidth::of(&opened.machine, &args.measure)?.now()?;
     let (total, last) = measure(args, &mut opened, draw)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(variant).context("the program is not loaded")?;

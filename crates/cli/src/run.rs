@@ -22,14 +22,13 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     };
     let mut speaker = Speaker::open(&args)?;
     let prompt = speaker.prompt_of(&args, prompt)?;
-    speaker.prepare()?;
+    speaker.prepare(&args.begin, prompt.len())?;
     let answer = speaker.answer(&prompt)?;
     speaker.end_line()?;
     if answer.content.is_empty() && !answer.reasoning.is_empty() && !speaker.shows_thoughts {
         terminal::line("the model only thought and did not answer; --reasoning show prints its thoughts");
     }
-    let peak = speaker.opened.bandwidth();
-    terminal::line(&speaker.timing_line(peak));
+    terminal::line(&speaker.timing_line());
     answer.check()
 }
 

@@ -3,7 +3,7 @@
 //! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
 //! after that is the `server` crate's.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
+use crate::arguments::{BeginFlag, ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::{self, Usage};
 use crate::interrupt;
 use crate::models;
@@ -156,6 +156,8 @@ pub struct Arguments {
     ignored: Ignored,
     #[command(flatten)]
     sampling: Sampling,
+    #[command(flatten)]
+    begin: BeginFlag,
     #[command(flatten)]
     engine: EngineFlags,
 }
@@ -326,8 +328,9 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     let places = args.parallel.unwrap_or(DEFAULT_PLACES);
     let sharing = Sharing::of_texts(i64::from(places), all as i64);
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), sharing, true)?;
-    // Whatever the mix of requests, no step waits for a compiler.
-    let mut classes = &[Class::Many, Class::Prompt, Class::Few, Class::One][..];
+    // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
+    // to its own when that is there.
+    let mut classes = &[Class::One, Class::Many, Class::Few, Class::Prompt][..];
     if args.batch_invariant {
         opened.engine.make_batch_invariant();
         classes = &[Class::Any];
@@ -337,8 +340,9 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
     if opened.engine.device().steps_ahead() > 0 {
         outputs.extend([Output::Likeliest, Output::Drawn]);
     }
-    let variants = outputs.iter().flat_map(|&output| classes.iter().map(move |&class| Variant { class, output }));
-    opened.prepare(&variants.collect::<Vec<_>>())?;
+    let variants = classes.iter().flat_map(|&class| outputs.iter().map(move |&output| Variant { class, output }));
+    let (first, others): (Vec<Variant>, Vec<Variant>) = variants.partition(|variant| variant.class == classes[0]);
+    opened.begin(&args.begin, &first, &others, |line| terminal::line(&line))?;
     let facts = Facts {
         path: path.display().to_string(),
         names: names(args, path),
@@ -350,6 +354,7 @@ fn load(args: &Arguments) -> anyhow::Result<Model> {
         cache: opened.engine.cache().to_string(),
         device: opened.engine.device().name(),
         memory: Some(opened.memory()),
+        programs: opened.engine.readiness().clone(),
     };
     let options =
         Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };

@@ -1,5 +1,6 @@
 //! A model that is asked for text and prints what it answers.
 
+use crate::arguments::BeginFlag;
 use crate::failure::Interrupted;
 use crate::interrupt;
 use crate::models;
@@ -12,7 +13,7 @@ use crate::transcript::Transcript;
 use anyhow::{Context, bail};
 use model::generate::{self, Generator, Timing};
 use model::sequence::{Event, Finish, Request};
-use model::step::Class;
+use model::step::Variant;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -50,6 +51,8 @@ pub struct Speaker {
     began: Instant,
     /// From then until the first token.
     first_token: Option<Duration>,
+    /// Tokens that stand-ins had computed when the clock was started.
+    stood_in: u64,
     /// Whether the last text ended its line.
     at_line_start: bool,
 }
@@ -137,13 +140,18 @@ impl Speaker {
             timing: Timing::default(),
             began,
             first_token: None,
+            stood_in: 0,
             at_line_start: true,
         })
     }
 
-    /// Compiles what answers need.
-    pub fn prepare(&mut self) -> anyhow::Result<()> {
-        self.opened.prepare(&[Class::Many.into(), self.opened.engine.decoding(&self.sampling)])
+    /// Compiles what answers to a prompt of so many tokens need, or what is needed to begin with.
+    pub fn prepare(&mut self, flag: &BeginFlag, prompt: usize) -> anyhow::Result<()> {
+        let engine = &self.opened.engine;
+        let decoding = engine.decoding(&self.sampling);
+        let prompts: Vec<Variant> = engine.classes(0..prompt).into_iter().map(Variant::from).collect();
+        // Answers may be on the screen by then, so nothing is said.
+        self.opened.begin(flag, &[decoding], &prompts, drop)
     }
 
     /// The prompt of one question, which must fit into the context.
@@ -253,6 +261,7 @@ impl Speaker {
     /// Forgets the times so far.
     pub fn restart_clock(&mut self) {
         self.timing = Timing::default();
+        self.stood_in = self.opened.engine.readiness().stood_in();
         self.first_token = None;
         self.began = Instant::now();
     }
@@ -277,10 +286,14 @@ impl Speaker {
         line + &format!("; context {used} of {all} ({:.0}%)", 100.0 * used as f64 / all as f64)
     }
 
-    /// The line of timing.
-    pub fn timing_line(&self, bandwidth: Option<f64>) -> String {
+    /// The line of timing. All of it comes from the steps themselves: nothing is measured for it.
+    pub fn timing_line(&self) -> String {
         let t = &self.timing;
         let mut line = format!("prompt {} tokens", t.prompt);
+        let stood_in = self.opened.engine.readiness().stood_in() - self.stood_in;
+        if stood_in > 0 {
+            line += &format!(" ({stood_in} by other kernels, as theirs were not compiled yet)");
+        }
         if t.reused > 0 {
             line += &format!(" (+{} cached)", t.reused);
         }
@@ -296,11 +309,7 @@ impl Speaker {
             // Half of the generated tokens are in the cache on average.
             let positions = self.generator.cached().len() as f64 - t.steps as f64 / 2.0;
             let bytes = self.opened.step_bytes() as f64 + self.opened.cache_bytes(positions.max(0.0));
-            let reached = bytes * t.step_rate();
-            line += &format!("; {:.2} GB/s", reached / 1e9);
-            if let Some(peak) = bandwidth {
-                line += &format!(", {:.0}% of {:.1}", reached / peak * 100.0, peak / 1e9);
-            }
+            line += &format!("; {:.2} GB/s read", bytes * t.step_rate() / 1e9);
         }
         line
     }

@@ -40,12 +40,77 @@ fn a_run_says_what_it_did_in_one_line() {
     let ran = run(&["run", "-m", text(&path), "-p", "Hello", "-n", "8", "--temp", "0", "--no-template"]).ok();
     let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains("tok/s")).collect();
     assert_eq!(lines.len(), 1, "{}", ran.err);
-    for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s", "% of"] {
+    for part in ["prompt ", "decode 8 tokens", "kernels in", "stages a token", "GB/s read"] {
         assert!(lines[0].contains(part), "{part} in {}", lines[0]);
     }
     assert!(ran.err.contains("device: cpu") && ran.err.contains("memory: cache"), "{}", ran.err);
-    let bandwidth = std::fs::read(folder().join("cache/kernloom/bandwidth.json")).expect("kept");
-    assert!(serde_json::from_slice::<Value>(&bandwidth).expect("JSON").is_object());
+}
+
+#[test]
+fn a_first_run_begins_before_the_kernels_of_its_prompt_are_compiled() {
+    let path = model();
+    let fresh = |name: &str| {
+        let cache = folder().join(name);
+        let _ = std::fs::remove_dir_all(&cache);
+        cache
+    };
+    let prompt = "one two three four five six seven eight nine ten";
+    let answer = |cache: &PathBuf, more: &[&str]| {
+        let base = ["run", text(&path), "-p", prompt, "-n", "4", "--no-template", "--temp", "0"];
+        let mut command = command(&[&base[..], &["--kernel-cache", text(cache)], more].concat());
+        command.env_remove("KERNLOOM_WAIT_FOR_KERNELS");
+        finished(command.output().expect("it runs")).ok()
+    };
+    let stood_in = "by other kernels, as theirs were not compiled yet";
+    let cold = answer(&fresh("begins"), &[]);
+    assert!(cold.err.contains(stood_in) && cold.err.contains("kernels for 1 token"), "{}", cold.err);
+    assert!(!cold.err.contains("kernels for many"), "{}", cold.err);
+    let cache = fresh("waits");
+    let cold = answer(&cache, &["--wait-for-kernels"]);
+    assert!(!cold.err.contains(stood_in) && cold.err.contains("kernels for many"), "{}", cold.err);
+    let warm = answer(&cache, &[]);
+    assert!(!warm.err.contains(stood_in) && !warm.err.contains("compiled"), "{}", warm.err);
+    assert_eq!(warm.out, cold.out);
+}
+
+#[test]
+fn doctor_times_a_start() {
+    let path = model();
+    let started = run(&["doctor", "--startup", "--json", text(&path)]).ok();
+    let rows = json(&started);
+    let all = |part: &str| rows[part].as_array().expect("rows").clone();
+    let of = |part: &str, what: &str| {
+        let found = all(part).into_iter().find(|row| row["what"].as_str().is_some_and(|text| text.contains(what)));
+        found.unwrap_or_else(|| panic!("{what} in {rows}"))["seconds"].as_f64().expect("a number")
+    };
+    for what in ["vocabulary", "for 1 token to C", "kernels in", "loading", "first step"] {
+        assert!(of("first_token", what) >= 0.0);
+    }
+    assert!(of("first_token", "kernels in") > 0.01, "compilers take their time: {rows}");
+    assert!(of("behind_it", "for many tokens to C") > 0.0);
+    assert!(run(&["doctor", text(&path)]).error(2).contains("--startup"));
+}
+
+#[test]
+fn the_bandwidth_is_measured_beside_what_it_bounds_and_kept_nowhere() {
+    let (path, lock) = (model(), folder().join("bandwidth.lock"));
+    // What an earlier version kept would allow more than any machine reads.
+    let kept = folder().join("cache/kernloom/bandwidth.json");
+    let threads = |n: usize| format!("\"{}, {n} threads\": 1e18", device::host::processor::name());
+    std::fs::create_dir_all(kept.parent().expect("a folder")).expect("a folder");
+    let text_of_old = format!("{{{}}}", (1..64).map(threads).collect::<Vec<_>>().join(","));
+    std::fs::write(&kept, &text_of_old).expect("a file of old");
+    let bench = ["bench", "-m", text(&path), "-p", "12", "-n", "4", "-r", "2", "-o", "json", "--lock", text(&lock)];
+    let rows = json(&run(&bench).ok());
+    let of = |row: usize, key: &str| rows[row][key].as_f64();
+    assert_eq!([of(0, "bandwidth"), of(0, "limit_ts"), of(0, "share")], [None; 3], "a prompt is not bound by it");
+    let read = of(1, "bandwidth").expect("it was measured");
+    assert!((1e8..1e13).contains(&read), "{read}");
+    let limit = read / of(1, "bytes_per_token").expect("a number");
+    assert!((of(1, "limit_ts").expect("a number") / limit - 1.0).abs() < 1e-9);
+    assert!((of(1, "share").expect("a number") * limit / of(1, "avg_ts").expect("a number") - 1.0).abs() < 1e-9);
+    assert_eq!(std::fs::read_to_string(&kept).expect("the file"), text_of_old, "nothing is kept any more");
+    std::fs::remove_file(kept).expect("it was there");
 }
 
 #[test]

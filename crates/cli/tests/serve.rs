@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{command, run, serving, text, tiny};
+use support::{command, folder, run, serving, text, tiny};
 
 /// A server on a port of its own; it ends with the value.
 struct Server {
@@ -28,7 +28,11 @@ impl Server {
     fn start_loading(shape: &str, flags: &[&str]) -> Server {
         let path = tiny(shape, "q4_0");
         let base = ["serve", text(&path), "--port", "0", "-t", "1", "-c", "1024", "--kv-unified", "--metrics"];
-        let (child, port, mut lines) = serving(command(&[&base[..], flags].concat()));
+        Server::of(command(&[&base[..], flags].concat()))
+    }
+
+    fn of(command: Command) -> Server {
+        let (child, port, mut lines) = serving(command);
         let (sender, log) = mpsc::channel();
         std::thread::spawn(move || lines.try_for_each(|line| sender.send(line)));
         Server { child, port, log }
@@ -151,6 +155,39 @@ fn chat(more: Value) -> Value {
     let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 6, "temperature": 0 });
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     body
+}
+
+#[test]
+fn it_answers_before_all_kernels_are_compiled() {
+    let (path, cache) = (tiny("tiny-llama", "q4_0"), folder().join("serves-early"));
+    let _ = std::fs::remove_dir_all(&cache);
+    let args = ["serve", text(&path), "--port", "0", "-t", "1", "-c", "1024", "--kernel-cache", text(&cache)];
+    let mut command = command(&args);
+    command.env_remove("KERNLOOM_WAIT_FOR_KERNELS");
+    let server = Server::of(command);
+    server.wait_until_ready();
+    let programs = || server.get("/props").json()["programs"].clone();
+    assert_eq!(programs()["1 token"], "ready");
+    let long = "word ".repeat(40);
+    let answer = server.post("/completion", json!({ "prompt": long, "n_predict": 4, "ignore_eos": true })).json();
+    assert_eq!(answer["tokens_predicted"], 4, "{answer}");
+    let stood_in = server.get("/props").json()["stand_in_tokens"].as_u64();
+    assert!(stood_in.is_some_and(|tokens| tokens >= 8), "{stood_in:?}");
+    let all_ready = || {
+        let programs = programs();
+        let programs = programs.as_object().expect("an object");
+        programs.len() == 4 && programs.values().all(|state| state == "ready")
+    };
+    server.wait_for("the others are compiled meanwhile", all_ready);
+    let before = server.get("/props").json()["stand_in_tokens"].clone();
+    let _ = server.post("/completion", json!({ "prompt": "other ".repeat(40), "n_predict": 4 })).json();
+    assert_eq!(server.get("/props").json()["stand_in_tokens"], before, "nobody stands in any more");
+    let log: Vec<String> = server.log.try_iter().collect();
+    let said = |text: &str| log.iter().any(|line| line.contains(text));
+    assert!(said("kernels for 1 token") && said("kernels for many tokens"), "{log:?}");
+    let counted = |line: &String| serde_json::from_str::<Value>(line).ok()?["stand_in_tokens"].as_u64();
+    let counted: Vec<u64> = log.iter().filter_map(counted).collect();
+    assert!(counted.len() == 2 && counted[0] >= 8 && counted[1] == 0, "{log:?}");
 }
 
 /// One server for all that needs nothing special: starting one takes longer than asking it. It promises equal bits, as

@@ -41,7 +41,7 @@ pub fn load(context: &Arc<Context>, cubins: &Cubins, program: &Program) -> Resul
         units: compiled,
         compiler: cubins.compiler().filter(|_| compiled > 0),
         time: start.elapsed(),
-        warnings: vec![],
+        ..CompileReport::default()
     };
     Ok(Loaded { functions, report, _modules: modules })
 }

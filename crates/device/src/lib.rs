@@ -111,6 +111,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Workers, each with scratch of its own, in steps of few tokens or of many ([`Program::many_tokens`]).
+    fn workers(&self, many_tokens: bool) -> usize {
+        let _ = many_tokens;
+        1
+    }
+
     /// How many steps more are worth sending before the result of one is known. None, where a step is over when
     /// [`Executable::run`] returns.
     fn steps_ahead(&self) -> usize {
@@ -126,6 +132,21 @@ pub trait Device: Send + Sync {
     /// [`Error::Repack`] for one whose weights cannot be repacked as it says,
     /// [`Error::OutOfMemory`], and errors of the device's compiler.
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>>;
+
+    /// Whether [`Device::compile_beside`] does anything.
+    fn compiles_beside(&self) -> bool {
+        false
+    }
+
+    /// Compiles the kernels of a program while steps of others run, so that [`Device::load`] of the same one has nothing to
+    /// compile, and says how. On the calling thread, whose priority others inherit, until `stop` says so.
+    ///
+    /// # Errors
+    /// Of the device's compiler; [`Error::Stopped`].
+    fn compile_beside(&self, program: &Arc<Program>, stop: &Stop) -> Result<CompileReport> {
+        let _ = stop;
+        Ok(CompileReport { kernels: program.kernels.len(), ..CompileReport::default() })
+    }
 
     /// Calls `job` with each number below `count`, in any order, on the threads
     /// that otherwise run steps, and returns when all calls have: for what the

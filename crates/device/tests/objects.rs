@@ -28,7 +28,7 @@ fn many(kernels: usize) -> Arc<Program> {
     let y = program.buffer(BufferKind::Output("y".into()), 8 * kernels);
     program.stage();
     for k in 0..kernels {
-        let text = "its number ".repeat(1500);
+        let text = "its number ".repeat(3000);
         let body = format!("((int64_t *)bufs[0])[{k}] = {k} * {k}; /* {text}*/");
         let kernel = program.kernel(&format!("k{k}"), &body);
         program.launch(kernel, &[y], Count::Const(1));
@@ -67,6 +67,24 @@ fn kernels_are_compiled_once_in_few_units() {
     // More kernels: only the new ones are built, and so few are worth no second unit.
     let third = check_many(&cpu(&folder, 2), &many(25));
     assert_eq!((third.compiled, third.units), (5, 1));
+}
+
+#[test]
+fn what_is_compiled_beside_steps_needs_no_compiler_when_it_is_loaded() {
+    let folder = Folder::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut config = config(&folder, 1);
+    let sink = told.clone();
+    config.progress = Some(Arc::new(move |done, all| sink.lock().unwrap().push((done, all))));
+    let (cpu, program) = (Cpu::new(&config).unwrap(), many(20));
+    let (goes_on, stops): (device::Stop, device::Stop) = (Arc::new(|| false), Arc::new(|| true));
+    let stopped = cpu.compile_beside(&program, &stops);
+    assert!(matches!(stopped, Err(device::Error::Stopped)), "{stopped:?}");
+    let beside = cpu.compile_beside(&program, &goes_on).unwrap();
+    assert!(beside.kernels == 20 && beside.compiled == 20 && beside.units > 4, "{beside:?}");
+    std::fs::remove_dir_all(&folder.0).unwrap();
+    assert_eq!(check_many(&cpu, &program), beside, "it has them already");
+    assert!(told.lock().unwrap().is_empty(), "nobody is told");
 }
 
 #[test]

@@ -123,11 +123,7 @@ impl Machine {
 
     /// Workers in steps of few tokens, or of many.
     pub fn workers(&self, many_tokens: bool) -> usize {
-        match self {
-            Machine::Cpu(cpu) if many_tokens => cpu.threads_batch(),
-            Machine::Cpu(cpu) => cpu.threads(),
-            _ => 1,
-        }
+        self.device().workers(many_tokens)
     }
 }
 

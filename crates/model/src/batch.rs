@@ -261,6 +261,33 @@ impl Batch {
         self.rows.extend(tokens.take(room).map(|token| token as i32));
     }
 
+    /// Becomes the part of another batch that has these of its tokens, and wants what that wants of them; one of the rows in
+    /// any case, as a step gives at least one. Which rows of the other one its rows are. Every token must be known.
+    pub(crate) fn cut(&mut self, whole: &Batch, part: Range<usize>) -> Vec<usize> {
+        self.clear();
+        self.output = whole.output;
+        let (mut first, row) = (0, whole.limits.row_pages());
+        for (segment, positions) in whole.segments.iter().enumerate() {
+            let from = part.start.clamp(first, first + positions.len());
+            let to = part.end.clamp(first, first + positions.len());
+            let start = positions.start + from - first;
+            first += positions.len();
+            if from < to {
+                let table = &whole.table[segment * row..][..(start + to - from).div_ceil(PAGE as usize)];
+                let pages: Vec<u32> = table.iter().map(|&page| page as u32).collect();
+                self.place(start..start + to - from, &pages).expect("it fits as part of another");
+                self.token.extend_from_slice(&whole.token[from..to]);
+            }
+        }
+        let wanted = |(_, token): &(usize, &i32)| part.contains(&(**token as usize));
+        let (numbers, tokens): (Vec<usize>, Vec<&i32>) = whole.rows.iter().enumerate().filter(wanted).unzip();
+        self.rows.extend(tokens.into_iter().map(|token| token - part.start as i32));
+        if self.rows.is_empty() {
+            self.want_last();
+        }
+        numbers
+    }
+
     /// Tokens in it.
     pub fn tokens(&self) -> usize {
         self.token.len()
@@ -342,7 +369,7 @@ pub trait Batches {
     /// What a step can take.
     fn limits(&self) -> Limits;
 
-    /// Makes sure that a step of so many tokens needs no compiling.
+    /// Makes sure that a step of so many tokens waits for no compiler.
     ///
     /// # Errors
     /// Of the compiler and of the device.
@@ -382,6 +409,25 @@ mod tests {
 
     const LIMITS: Limits =
         Limits { vocab: 50, tokens: 4, rows: 4, segments: 2, context: 128, pages: 3, reach: Reach::NOTHING };
+
+    #[test]
+    fn a_part_of_a_batch_is_a_batch() {
+        let mut whole = Batch::new(LIMITS);
+        whole.add(&[1, 2], 63, &[0, 2]).unwrap();
+        whole.want(1..2);
+        whole.add(&[3, 4], 5, &[1]).unwrap();
+        whole.want(2..4);
+        let mut part = Batch::new(LIMITS);
+        assert_eq!(part.cut(&whole, 1..3), [0, 1]);
+        let input = |name: &str| part.input(name).unwrap().to_vec();
+        assert_eq!((input("token"), input("position")), (vec![2, 3], vec![64, 5]));
+        assert_eq!((input("segment"), input("rows")), (vec![0, 1], vec![0, 1]));
+        assert_eq!(input("page_table"), [0, 2, 1, 0]);
+        assert_eq!(part.cut(&whole, 3..4), [2]);
+        assert_eq!((part.input("position"), part.input("rows")), (Some(&[5 + 1][..]), Some(&[0][..])));
+        // Nobody wants the first token, so the row that a step gives is nobody's.
+        assert_eq!((part.cut(&whole, 0..1), part.rows()), (vec![], 1));
+    }
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {

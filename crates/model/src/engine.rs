@@ -1,5 +1,9 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
+mod behind;
+pub mod readiness;
+mod stand_in;
+
 use crate::batch::{Batch, Batches, Limits};
 use crate::cache::{CacheKind, PAGE};
 use crate::config::Config;
@@ -12,10 +16,13 @@ use crate::sent::{Arriving, Sent};
 use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
+use behind::Made;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
 use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
+use readiness::{Readiness, State};
+use stand_in::StandIn;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -116,6 +123,9 @@ pub struct Engine {
     caches: Vec<String>,
     /// Whether every step is run by the program for many tokens.
     batch_invariant: bool,
+    readiness: Arc<Readiness>,
+    /// For steps whose programs are not there, if they need not wait.
+    stand_in: Option<StandIn>,
     /// Brings in the weights.
     _warming: Option<Prefault>,
 }
@@ -126,6 +136,8 @@ enum Ready {
     Compiled(Box<Compiled>),
     /// By an earlier process.
     Kept(Box<Kept>),
+    /// Beside steps, with its kernels.
+    Made(Made),
 }
 
 impl Ready {
@@ -133,6 +145,7 @@ impl Ready {
         match self {
             Ready::Compiled(compiled) => &compiled.program,
             Ready::Kept(kept) => &kept.program,
+            Ready::Made(made) => &made.program,
         }
     }
 }
@@ -186,6 +199,8 @@ impl Engine {
             programs: HashMap::new(),
             caches: vec![],
             batch_invariant: false,
+            readiness: Arc::default(),
+            stand_in: None,
             _warming: warming,
         })
     }
@@ -194,6 +209,7 @@ impl Engine {
     /// another order; what that costs is that the one for many then runs every step.
     pub fn make_batch_invariant(&mut self) {
         self.batch_invariant = true;
+        self.stand_in = None;
         self.options.compiler = self.options.compiler.batch_invariant();
     }
 
@@ -275,14 +291,14 @@ impl Engine {
         }
         match &self.ready[&variant] {
             Ready::Compiled(compiled) => Ok(compiled),
-            Ready::Kept(_) => unreachable!("replaced above"),
+            Ready::Kept(_) | Ready::Made(_) => unreachable!("replaced above"),
         }
     }
 
     /// Compiles a program, and keeps nothing of it.
     pub(crate) fn build(&self, variant: Variant) -> Result<Compiled, EngineError> {
         let sizes = self.sharing.sizes(variant, &self.options);
-        Ok(build(&self.file, &self.config, &sizes, &self.options.compiler)?)
+        compiled(&self.file, &self.config, &sizes, &self.options.compiler)
     }
 
     /// All that a program follows from, but for the compiler.
@@ -303,7 +319,7 @@ impl Engine {
             let (file, config, options, device) = inputs;
             match program_cache::find(device, &follows_from) {
                 Some(kept) => Ok(Ready::Kept(Box::new(kept))),
-                None => build(file, config, &sizes, options).map(|compiled| Ready::Compiled(Box::new(compiled))),
+                None => compiled(file, config, &sizes, options).map(|compiled| Ready::Compiled(Box::new(compiled))),
             }
         };
         let of = |&variant: &Variant| (self.sharing.sizes(variant, &self.options), self.follows_from(variant));
@@ -352,8 +368,9 @@ impl Engine {
         }
         self.make(&[variant])?;
         let (program, log, fresh) = match self.ready.remove(&variant).expect("made above") {
-            Ready::Compiled(compiled) => (compiled.program, compiled.log, true),
-            Ready::Kept(kept) => (kept.program, kept.log, false),
+            Ready::Compiled(compiled) => (Arc::new(compiled.program), compiled.log, true),
+            Ready::Kept(kept) => (Arc::new(kept.program), kept.log, false),
+            Ready::Made(made) => (made.program, made.log, false),
         };
         self.caches = states(&program);
         let loaded = self.load(program, log)?;
@@ -361,13 +378,19 @@ impl Engine {
             program_cache::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
         }
         self.programs.insert(variant, loaded);
+        self.readiness.note(variant, Some(State::Ready));
         Ok(())
     }
 
+    /// What programs there are, for other threads too.
+    pub fn readiness(&self) -> &Arc<Readiness> {
+        &self.readiness
+    }
+
     /// Brings a program onto the device, beside those that run the steps.
-    pub(crate) fn load(&mut self, program: Program, log: Log) -> Result<Loaded, EngineError> {
+    pub(crate) fn load(&mut self, program: Arc<Program>, log: Log) -> Result<Loaded, EngineError> {
         let vars: Vec<String> = program.vars.iter().map(|v| v.name.clone()).collect();
-        let exe = self.device.load(Arc::new(program), &mut self.memory)?;
+        let exe = self.device.load(program, &mut self.memory)?;
         let values = vec![0; vars.len()];
         Ok(Loaded { exe, log, vars, values })
     }
@@ -420,7 +443,7 @@ impl Engine {
             engine.run_batch(batch, None)
         })?;
         let rows = self.single.rows();
-        self.output(Output::Logits, rows)
+        self.rows(Output::Logits, rows)
     }
 
     /// As [`Engine::step`], with times instead of logits: of the program that draws the token after the last so, or of
@@ -463,7 +486,7 @@ impl Engine {
     /// An empty batch, one that wants more rows than there is room for, or a failure of the device.
     pub fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         self.run_batch(batch, None)?;
-        self.output(batch.output(), batch.rows())
+        self.rows(batch.output(), batch.rows())
     }
 
     /// As [`Engine::run`] for a batch whose output is tokens, and does not wait for them if the device works beside the host.
@@ -538,21 +561,42 @@ impl Engine {
             return Err(EngineError::Rows { wanted, most });
         }
         let variant = self.variant(batch);
+        self.begin_step();
+        if profile.is_none() && !self.may_run(variant)? {
+            self.run_by_stand_in(batch)?;
+            return Ok(None);
+        }
         self.prepare(variant)?;
+        self.clear_begun(batch)?;
+        self.execute(variant, batch, profile)
+    }
+
+    /// Clears the pages that sequences of a batch begin.
+    fn clear_begun(&mut self, batch: &Batch) -> Result<(), EngineError> {
         // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
-        let rows = limits.pages * PAGE as usize;
+        let rows = self.limits().pages * PAGE as usize;
         let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
         for name in caches {
             let row = self.memory.state_bytes(name)? / rows;
             batch.begun().try_for_each(|begun| self.memory.clear_state(name, begun.start * row..begun.end * row))?;
         }
+        Ok(())
+    }
+
+    /// Runs a batch by a program that is there.
+    fn execute(
+        &mut self,
+        variant: Variant,
+        batch: &Batch,
+        profile: Option<Clock>,
+    ) -> Result<Option<Profile>, EngineError> {
         for name in Batch::inputs(variant) {
             // A program that does not need an input does not have it.
             if let (Ok(all), Some(input)) = (self.memory.input_mut::<i32>(name), batch.input(name)) {
                 all[..input.len()].copy_from_slice(input);
             }
         }
-        let p = self.programs.get_mut(&variant).expect("prepared above");
+        let p = self.programs.get_mut(&variant).expect("prepared before");
         for (name, value) in p.vars.iter().zip(&mut p.values) {
             *value = batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
         }
@@ -562,6 +606,11 @@ impl Engine {
         p.exe.run(&mut self.memory, &p.values)?;
         Ok(None)
     }
+}
+
+/// Compiles a program as far as its kernels' source.
+fn compiled(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, EngineError> {
+    Ok(build(file, config, sizes, options)?)
 }
 
 /// Names of the states that hold positions.
@@ -579,7 +628,7 @@ impl Batches for Engine {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        Engine::prepare(self, self.class_of(tokens, 0))
+        self.expect(self.class_of(tokens, 0))
     }
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {

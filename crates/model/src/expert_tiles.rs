@@ -29,30 +29,93 @@ pub struct Tiles {
     places: Dim,
 }
 
-/// All choices of a step in chunks.
-struct Chunks {
-    count: Dim,
-    /// The choice at each place of a chunk, `[count, CHUNK]`; past the last one, numbers that no choice has.
-    number: Tensor,
-    /// Whether there is that choice.
-    there: Tensor,
+/// How many choices each expert has.
+struct Counts {
+    /// Of all choices, `[experts]`.
+    taken: Tensor,
+    /// Of each chunk of choices.
+    chunks: Option<Chunks>,
 }
 
-impl Chunks {
-    fn of(b: &Builder, choices: Dim) -> Chunks {
+/// Choices in chunks, which many threads count at once: a choice is compared with those of its chunk alone.
+struct Chunks {
+    /// The expert of each choice, `[choices]`.
+    expert: Tensor,
+    experts: i64,
+    /// Number of chunks.
+    count: Dim,
+    /// Choices of each expert in a chunk and in those before it, chunk after chunk, `[count * experts]`.
+    until: Tensor,
+    /// The same, in those before it.
+    before: Tensor,
+}
+
+impl Counts {
+    fn of_all(ids: &Tensor, experts: i64) -> Counts {
+        let hot = ids.unsqueeze(2).equal(&ids.builder().iota(experts)).cast(DType::I32);
+        Counts { taken: hot.sum_over(&[0, 1]), chunks: None }
+    }
+
+    fn in_chunks(b: &Builder, choices: Dim, ids: &Tensor, experts: i64) -> Counts {
         let count = b.length(BinOp::Div, b.length(BinOp::Add, choices, CHUNK - 1), CHUNK);
         let first = b.iota(count).binary(BinOp::Mul, &b.int32(CHUNK)).unsqueeze(1);
         let number = first.binary(BinOp::Add, &b.iota(CHUNK).unsqueeze(0));
-        // An index past the end is the last one.
-        let there = number.equal(&b.iota(choices).gather(&number));
-        Chunks { count, number, there }
+        let expert = ids.reshape(&[choices]);
+        let id = is_choice(&b.iota(choices), &number).select(&expert.gather(&number), &b.int32(-1));
+        let here = id.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).sum(1);
+        let until = here.scan(0);
+        let flat = |x: &Tensor| x.reshape(&[b.length(BinOp::Mul, count, experts)]);
+        let before = flat(&until.binary(BinOp::Sub, &here));
+        let taken = here.sum(0);
+        Counts { taken, chunks: Some(Chunks { expert, experts, count, until: flat(&until), before }) }
+    }
+}
+
+/// Whether there are choices of these numbers: an index past the end is the last one.
+fn is_choice(all: &Tensor, number: &Tensor) -> Tensor {
+    number.equal(&all.gather(number))
+}
+
+impl Chunks {
+    /// The place of each choice, `[choices]`, if those of an expert begin there.
+    fn places(&self, begin: &Tensor) -> Tensor {
+        let b = begin.builder();
+        let number = b.iota(self.expert.shape()[0]);
+        let chunk = number.binary(BinOp::Div, &b.int32(CHUNK));
+        let first = chunk.binary(BinOp::Mul, &b.int32(CHUNK));
+        let before = self.before.gather(&self.at(&chunk, &self.expert));
+        let beside = b.iota(CHUNK);
+        let other = self.expert.gather(&first.unsqueeze(1).binary(BinOp::Add, &beside));
+        let same = other.equal(&self.expert.unsqueeze(1)).cast(DType::I32);
+        let earlier = beside.lt(&number.binary(BinOp::Sub, &first).unsqueeze(1)).select(&same, &b.int32(0)).sum(1);
+        earlier.binary(BinOp::Add, &before).binary(BinOp::Add, &begin.gather(&self.expert))
+    }
+
+    /// The choice at each place `at` of tiles, `[tiles, TILE]`, which is the so many-th of an expert: of the first chunk
+    /// by whose end its expert has had more, the one that is there. 0 where there is none.
+    fn choices(&self, place: &Tensor, at: &Tensor, rank: &Tensor, expert: &Tensor) -> Tensor {
+        let b = at.builder();
+        let chunks = b.iota(self.count).unsqueeze(0);
+        let until = self.until.gather(&self.at(&chunks, expert)).unsqueeze(1);
+        let passed = until.lt(&rank.binary(BinOp::Add, &b.int32(1)).unsqueeze(2));
+        let first = passed.cast(DType::I32).sum(2).binary(BinOp::Mul, &b.int32(CHUNK));
+        let other = first.unsqueeze(2).binary(BinOp::Add, &b.iota(CHUNK));
+        let found = place.gather(&other).equal(&at.unsqueeze(2)).cast(DType::I32);
+        let there = is_choice(&b.iota(self.expert.shape()[0]), &other);
+        there.select(&found, &b.int32(0)).binary(BinOp::Mul, &other).sum(2)
+    }
+
+    /// Where a chunk has its count of an expert.
+    fn at(&self, chunk: &Tensor, expert: &Tensor) -> Tensor {
+        let b = chunk.builder();
+        chunk.binary(BinOp::Mul, &b.int32(self.experts)).binary(BinOp::Add, expert)
     }
 }
 
 impl Tiles {
     /// Places the choices `ids`, `[tokens, used]`, of `experts` experts, in the
-    /// order of tokens within an expert.
-    pub fn of(b: &Builder, tokens: Dim, ids: &Tensor, experts: i64) -> Tiles {
+    /// order of tokens within an expert. They are counted in chunks, or all are gone through once.
+    pub fn of(b: &Builder, tokens: Dim, ids: &Tensor, experts: i64, in_chunks: bool) -> Tiles {
         let used = ids.len(1);
         let one = Dim::Const(1);
         let int = |v: i64| b.int32(v);
@@ -65,14 +128,9 @@ impl Tiles {
         let full = b.length(BinOp::Div, choices, TILE);
         let tiles = b.length(BinOp::Add, full, experts);
 
-        // Choices of each expert, in each chunk of choices and in all up to it; tiles of each expert, and the first one.
-        let chunks = Chunks::of(b, choices);
-        let flat = ids.reshape(&[choices]);
-        let id = chunks.there.select(&flat.gather(&chunks.number), &int(-1));
-        let here = id.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).sum(1);
-        let so_far = here.scan(0);
-        let taken = here.sum(0);
-        let needed = div(&add(&taken, &int(TILE - 1)), &int(TILE));
+        // The first tile of each expert, by how many choices it has.
+        let counts = if in_chunks { Counts::in_chunks(b, choices, ids, experts) } else { Counts::of_all(ids, experts) };
+        let needed = div(&add(&counts.taken, &int(TILE - 1)), &int(TILE));
         let end = needed.scan(0);
         let first = sub(&end, &needed);
 
@@ -81,39 +139,32 @@ impl Tiles {
         let column = [tiles, one];
         let past = end.reshape(dims![1, experts]).lt(&add(&tile, &int(1)).reshape(&column));
         let owner = past.cast(DType::I32).sum(1);
-        let within = sub(&tile, &first.gather(&owner));
-        let left = sub(&taken.gather(&owner), &mul(&within, &int(TILE)));
+        let within = mul(&sub(&tile, &first.gather(&owner)), &int(TILE));
+        let left = sub(&counts.taken.gather(&owner), &within);
         let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
 
-        // Places of choices: those of an expert are counted from its first tile on. Either all choices are gone through
-        // once, or each is compared with those before it in its chunk, which many threads do at once.
+        // Places of choices: those of an expert are counted from its first tile on. Then the choice of each place.
         let begin = mul(&first, &int(TILE));
-        let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).reshape(&[choices, experts.into()]);
-        let number = b.iota(choices);
-        let begins = number.unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
-        let counted = sub(&mul(&hot, &add(&hot, &begins).scan(0)).sum(1), &int(1));
-        let chunk = div(&number, &int(CHUNK));
-        let of_chunk = |chunk: &Tensor, expert: &Tensor| add(&mul(chunk, &int(experts)), expert);
-        let by_chunk = |x: &Tensor| x.reshape(&[b.length(BinOp::Mul, chunks.count, experts)]);
-        let before = by_chunk(&sub(&so_far, &here)).gather(&of_chunk(&chunk, &flat));
-        let beside = b.iota(CHUNK);
-        let at = sub(&number, &mul(&chunk, &int(CHUNK))).unsqueeze(1);
-        let other = flat.gather(&add(&mul(&chunk, &int(CHUNK)).unsqueeze(1), &beside));
-        let same = beside.lt(&at).select(&other.equal(&flat.unsqueeze(1)).cast(DType::I32), &int(0)).sum(1);
-        let compared = add(&add(&same, &before), &begin.gather(&flat));
-        let place = Tensor::choice("places", &[("counted", counted), ("compared", compared)]);
-
-        // The choice of each place: of the first chunk by whose end its expert has had so many, the one that is there.
-        let within = add(&mul(&within, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
-        let until = by_chunk(&so_far)
-            .gather(&of_chunk(&b.iota(chunks.count).reshape(&[one, chunks.count]), &owner.reshape(&column)));
-        let passed = until.unsqueeze(1).lt(&add(&within, &int(1)).unsqueeze(2));
-        let chunk = passed.cast(DType::I32).sum(2);
-        let at = add(&mul(&tile, &int(TILE)).reshape(&column), &b.iota(TILE).reshape(dims![1, TILE]));
-        let other = add(&mul(&chunk, &int(CHUNK)).unsqueeze(2), &beside);
-        let there = other.equal(&number.gather(&other));
-        let found = there.select(&place.gather(&other).equal(&at.unsqueeze(2)).cast(DType::I32), &int(0));
-        let token = div(&mul(&found, &other).sum(2), &int(used));
+        let beside = b.iota(TILE).unsqueeze(0);
+        let at = add(&mul(&tile, &int(TILE)).reshape(&column), &beside);
+        let (place, token) = match &counts.chunks {
+            Some(chunks) => {
+                let place = chunks.places(&begin);
+                let rank = add(&within.reshape(&column), &beside);
+                let choice = chunks.choices(&place, &at, &rank, &owner.reshape(&column));
+                (place, div(&choice, &int(used)))
+            }
+            None => {
+                let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32);
+                let flat = hot.reshape(&[choices, experts.into()]);
+                let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
+                let place = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1));
+                let of = place.reshape(&[one, one, tokens, used.into()]);
+                let here = at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&of);
+                let t = b.iota(tokens).reshape(&[one, one, tokens, one]);
+                (place, mul(&here.cast(DType::I32), &t).sum_over(&[2, 3]))
+            }
+        };
         let place = place.reshape(&[tokens, used.into()]);
         let places = b.length(BinOp::Mul, tiles, TILE);
         Tiles { expert: owner, count, token, place, places }

@@ -51,6 +51,17 @@ impl Class {
         }
     }
 
+    /// Its steps, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Class::One => "1 token",
+            Class::Few => "2 to 8 tokens",
+            Class::Many => "many tokens",
+            Class::Prompt => "prompts",
+            Class::Any => "any number of tokens",
+        }
+    }
+
     /// Whether a step of it has many tokens.
     pub fn many(self) -> bool {
         matches!(self, Class::Many | Class::Prompt | Class::Any)
@@ -102,7 +113,7 @@ impl Part {
 }
 
 /// What a program computes of the rows that are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Output {
     /// Logits, `[rows, vocab]`.
     #[default]
@@ -147,7 +158,7 @@ impl Output {
 }
 
 /// One of the programs of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variant {
     /// Tokens of a step.
     pub class: Class,
@@ -265,6 +276,8 @@ struct Step<'a> {
     cos: Tensor,
     /// Tokens of one sequence that read the cache together, in a step of prompts.
     runs: Option<Runs>,
+    /// Whether choices of experts are counted in chunks.
+    counts_in_chunks: bool,
 }
 
 impl<'a> Step<'a> {
@@ -358,6 +371,7 @@ impl<'a> Step<'a> {
             sin,
             cos,
             runs: by_runs.then(|| Runs::new(b, t, most, sizes.segments, row_pages, &table)),
+            counts_in_chunks: options.prices.counts_in_chunks,
         }
     }
 
@@ -485,7 +499,7 @@ impl<'a> Step<'a> {
             h.linear(&down.gather(&ids))
         };
         let by_expert = {
-            let tiles = Tiles::of(self.b, self.t, &ids, e.count);
+            let tiles = Tiles::of(self.b, self.t, &ids, e.count, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
             let x = x.gather(&tiles.token).prefix(1, &tiles.count);
             let h = &x.linear(&rows(&gate)).silu() * &x.linear(&rows(&up));

@@ -22,7 +22,7 @@ pub trait Steps {
     /// Tokens of a step at most.
     fn chunk(&self) -> usize;
 
-    /// Makes sure that a step of so many tokens needs no compiling.
+    /// Makes sure that a step of so many tokens waits for no compiler.
     ///
     /// # Errors
     /// Of the compiler and of the device.
@@ -72,7 +72,7 @@ impl Steps for Engine {
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {
-        Engine::prepare(self, self.class_of(tokens, 0))
+        self.expect(self.class_of(tokens, 0))
     }
 
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {

@@ -20,6 +20,7 @@ use compiler::program::{Kernel, Program};
 use compiler::{Compiled, KernelKey, Numerics, Setting, Tuned};
 use device::{Clock, Profile};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Programs that take turns with the one of the heuristics.
@@ -281,7 +282,7 @@ impl Tuner<'_, '_> {
                 if tries.is_empty() {
                     break;
                 }
-                let loaded = self.bench.engine.load(program, Default::default())?;
+                let loaded = self.bench.engine.load(Arc::new(program), Default::default())?;
                 programs.extend(self.checked(loaded, tries)?);
                 // Compiling takes most of the time of a round: what is compiled is to be measured too.
                 if start.elapsed() > deadline.saturating_duration_since(start) / SIDE_BY_SIDE as u32 {
@@ -355,7 +356,7 @@ impl Tuner<'_, '_> {
                 program.kernels[number] = kernel;
             }
         }
-        self.bench.engine.load(program, Default::default())
+        self.bench.engine.load(Arc::new(program), Default::default())
     }
 
     /// Measures programs in turn with that of the heuristics. Whether to go on.

@@ -26,6 +26,7 @@ mod sampling;
 mod sass;
 mod snapshots;
 mod stages;
+mod stand_in;
 mod switches;
 mod synth;
 mod threads;

@@ -28,6 +28,8 @@ pub struct Account {
     pub first_token: Option<Duration>,
     /// The memory that it takes.
     pub charge: Charge,
+    /// Tokens that stand-ins had computed before.
+    stood_in: u64,
     _active: Active,
 }
 
@@ -43,6 +45,7 @@ impl Account {
             spent: Spent::default(),
             first_token: None,
             charge: app.memory.open(),
+            stood_in: stood_in(app),
             _active: app.enter(),
             app: app.clone(),
         }
@@ -84,6 +87,11 @@ impl Account {
     }
 }
 
+/// Tokens of all requests that were computed by another program than their own, which was not there yet.
+fn stood_in(app: &App) -> u64 {
+    app.loaded().map_or(0, |model| model.facts.programs.stood_in())
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         let total = self.began.elapsed();
@@ -117,6 +125,7 @@ impl Drop for Account {
             "queue_ms": ms(s.waited),
             "first_token_ms": self.first_token.map(ms),
             "total_ms": ms(total),
+            "stand_in_tokens": stood_in(&self.app) - self.stood_in,
         });
         eprintln!("{line}");
     }

@@ -1,6 +1,8 @@
 //! What the server says about its model.
 
+use model::engine::readiness::Readiness;
 use model::memory_plan::ModelMemory;
+use std::sync::Arc;
 
 /// What is said about a model.
 #[derive(Clone, Debug, Default)]
@@ -25,4 +27,6 @@ pub struct Facts {
     pub device: String,
     /// What it takes there, if that is known.
     pub memory: Option<ModelMemory>,
+    /// Which of its programs there are.
+    pub programs: Arc<Readiness>,
 }

@@ -33,11 +33,13 @@ pub struct Row {
     stages: usize,
     /// Bytes that decoding a token reads at this depth, the cache included.
     bytes: f64,
+    /// Bytes that the machine read a second beside a test that decodes.
+    bandwidth: Option<f64>,
 }
 
 impl Row {
-    /// A row for the repetitions' times in nanoseconds.
-    pub fn new(opened: &Opened, test: Test, times: Vec<u64>) -> Row {
+    /// A row for the repetitions' times in nanoseconds, and the bandwidths beside them.
+    pub fn new(opened: &Opened, test: Test, times: Vec<u64>, reads: &[f64]) -> Row {
         let program = opened.engine.program(super::decoding(&opened.engine)).map(|(program, _)| program);
         let positions = test.depth as f64 + test.prompt as f64 + test.generated as f64 / 2.0;
         Row {
@@ -47,6 +49,7 @@ impl Row {
             kernels: program.map_or(0, |p| p.launches()),
             stages: program.map_or(0, |p| p.stages.len()),
             bytes: opened.step_bytes() as f64 + opened.cache_bytes(positions),
+            bandwidth: (!reads.is_empty()).then(|| mean(reads).0),
         }
     }
 
@@ -56,9 +59,9 @@ impl Row {
         self.times.iter().map(|&ns| tokens * 1e9 / ns.max(1) as f64).collect()
     }
 
-    /// Whether it decodes and nothing else: then the bandwidth bounds it.
-    fn decodes(&self) -> bool {
-        self.test.prompt == 0
+    /// Tokens a second that the bandwidth allows.
+    fn limit(&self) -> Option<f64> {
+        Some(self.bandwidth? / self.bytes.max(1.0))
     }
 }
 
@@ -76,19 +79,12 @@ pub struct Report {
     /// What all rows have in common.
     fixed: Map<String, Value>,
     description: String,
-    bandwidth: f64,
     rows: usize,
 }
 
 impl Report {
     /// Begins a report on stdout.
-    pub fn new(
-        format: Format,
-        path: &Path,
-        opened: &Opened,
-        flags: &EngineFlags,
-        bandwidth: f64,
-    ) -> anyhow::Result<Report> {
+    pub fn new(format: Format, path: &Path, opened: &Opened, flags: &EngineFlags) -> anyhow::Result<Report> {
         let file = opened.engine.file();
         let description = open::description(file);
         let cache = opened.engine.cache().to_string();
@@ -113,10 +109,9 @@ impl Report {
             "engine": format!("kernloom {}", env!("CARGO_PKG_VERSION")),
             "numerics": match flags.kernels.numerics { Numerics::Exact => "exact", Numerics::Int8 => "int8" },
             "device": opened.engine.device().name(),
-            "bandwidth": bandwidth,
         });
         let fixed = fixed.as_object().cloned().unwrap_or_default();
-        Ok(Report { format, fixed, description, bandwidth, rows: 0 })
+        Ok(Report { format, fixed, description, rows: 0 })
     }
 
     /// Writes a row.
@@ -163,7 +158,7 @@ impl Report {
         let nanoseconds: Vec<f64> = row.times.iter().map(|&ns| ns as f64).collect();
         let (avg_ns, stddev_ns) = mean(&nanoseconds);
         let (avg_ts, stddev_ts) = mean(&speeds);
-        let limit = self.bandwidth / row.bytes.max(1.0);
+        let limit = row.limit();
         let mut object = self.fixed.clone();
         let mut set = |key: &str, value: Value| object.insert(key.into(), value);
         set("n_prompt", json!(row.test.prompt));
@@ -179,8 +174,9 @@ impl Report {
         set("kernels", json!(row.kernels));
         set("stages", json!(row.stages));
         set("bytes_per_token", json!(row.bytes.round() as u64));
-        set("limit_ts", if row.decodes() { json!(limit) } else { Value::Null });
-        set("share", if row.decodes() { json!(avg_ts / limit) } else { Value::Null });
+        set("bandwidth", json!(row.bandwidth));
+        set("limit_ts", json!(limit));
+        set("share", json!(limit.map(|limit| avg_ts / limit)));
         object
     }
 
@@ -203,13 +199,14 @@ impl Report {
 
     fn line(&self, row: &Row) -> String {
         let (avg, stddev) = mean(&row.speeds());
-        let limit = self.bandwidth / row.bytes.max(1.0);
+        let limit = row.limit();
         let number = |key: &str| self.fixed[key].as_u64().unwrap_or(0);
         let threads = match (number("n_threads"), number("n_threads_batch")) {
             (few, many) if few == many => few.to_string(),
             (few, many) => format!("{few}/{many}"),
         };
-        let of_decoding = |text: String| if row.decodes() { text } else { "-".into() };
+        let of_decoding = |text: String| if row.test.decodes() { text } else { "-".into() };
+        let of_limit = |text: &dyn Fn(f64) -> String| limit.map_or_else(|| "-".into(), text);
         let cells = [
             self.description.clone(),
             open::bytes(number("model_size")),
@@ -221,8 +218,8 @@ impl Report {
             of_decoding(row.kernels.to_string()),
             of_decoding(row.stages.to_string()),
             of_decoding(format!("{:.1}", row.bytes / 1e6)),
-            of_decoding(format!("{limit:.2}")),
-            of_decoding(format!("{:.0}%", avg / limit * 100.0)),
+            of_limit(&|limit| format!("{limit:.2}")),
+            of_limit(&|limit| format!("{:.0}%", avg / limit * 100.0)),
         ];
         let cells: Vec<String> = cells
             .iter()

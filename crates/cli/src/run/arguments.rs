@@ -1,6 +1,6 @@
 //! What to run and how to answer.
 
-use crate::arguments::{ContextFlag, EngineFlags, ModelOrDemo};
+use crate::arguments::{BeginFlag, ContextFlag, EngineFlags, ModelOrDemo};
 use crate::sampling::Sampling;
 use crate::tune::TuneFlag;
 use std::path::PathBuf;
@@ -51,6 +51,8 @@ pub struct Arguments {
     pub no_history: bool,
     #[command(flatten)]
     pub sampling: Sampling,
+    #[command(flatten)]
+    pub begin: BeginFlag,
     #[command(flatten)]
     pub engine: EngineFlags,
     #[command(flatten)]

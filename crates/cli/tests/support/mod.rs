@@ -68,6 +68,8 @@ pub fn command(args: &[&str]) -> Command {
     settings.filter(|name| name.as_encoded_bytes().starts_with(b"KERNLOOM_")).for_each(|name| {
         command.env_remove(name);
     });
+    // Results that are compared must not depend on what was compiled in time.
+    command.env("KERNLOOM_WAIT_FOR_KERNELS", "true");
     // Nor are cards: what is expected is what a processor gives.
     command.env("CUDA_VISIBLE_DEVICES", "");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

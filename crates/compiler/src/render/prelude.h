@@ -4,16 +4,30 @@
 #include <stdint.h>
 #include <string.h>
 #if defined(__AVX2__)
-#if defined(__clang__) || defined(__AVX512F__) || defined(__AVXVNNI__) || __GNUC__ > 15
+#if defined(__clang__) || defined(__AVXVNNI__) || __GNUC__ > 15 || defined(__AVX512F__) && (defined(__AMX_TILE__) || __GNUC__ != 12)
 #include <immintrin.h>
 #else
-/* The parts of immintrin.h that are meant: gcc takes ten times as long for those of other processors. */
+/* The parts of immintrin.h that are meant: gcc takes twice to ten times as long for those of other processors. Parts of
+   AVX-512 need others, which ones was tried with gcc 12. */
 #define _IMMINTRIN_H_INCLUDED
 #include <nmmintrin.h>
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <fmaintrin.h>
 #include <f16cintrin.h>
+#if defined(__AVX512F__)
+#include <avx512fintrin.h>
+#include <avx512vlintrin.h>
+#include <avx512bwintrin.h>
+#endif
+#if defined(__AVX512VNNI__)
+#include <avx512vnniintrin.h>
+#include <avx512vnnivlintrin.h>
+#endif
+#if defined(__AVX512BF16__)
+#include <avx512bf16vlintrin.h>
+#include <avx512bf16intrin.h>
+#endif
 #endif
 #elif defined(__aarch64__)
 #include <arm_neon.h>

@@ -12,6 +12,8 @@ pub struct Prices {
     pub repeat: i64,
     /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
     pub moved_steps: i64,
+    /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
+    pub counts_in_chunks: bool,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
     pub prefix_tasks: bool,
     /// Tokens that a step of many usually has.
@@ -115,6 +117,7 @@ impl Prices {
             task_elements: 1 << 18,
             repeat: 512,
             moved_steps: i64::MAX,
+            counts_in_chunks: false,
             prefix_tasks: true,
             usual: Usual { many: i64::MAX, prompt: i64::MAX },
             // Tasks for the cores of a desktop.
@@ -149,6 +152,7 @@ impl Prices {
             moved_steps: 8,
             // A block multiplies all choices of a tile.
             prefix_tasks: false,
+            counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // What is planned for more leaves most multiprocessors idle when a few sequences decode.
             usual: Usual { many: 32, prompt: 512 },

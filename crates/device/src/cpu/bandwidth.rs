@@ -2,8 +2,9 @@
 //! through the same pool and compiler that programs run on.
 //!
 //! Reports set achieved speeds against these numbers; no decision of the
-//! compiler hangs on them. Measuring takes a second or two and is up to the
-//! caller, and so is keeping the result.
+//! compiler hangs on them. Machines that are shared read now faster and now
+//! slower: a number of another minute says little, so a [`Reader`] is kept
+//! beside what it is compared with, and asked again and again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,7 +61,7 @@ pub struct Peaks {
 pub fn measure(cpu: &Cpu, bytes: usize) -> Result<Peaks> {
     Ok(Peaks {
         workers: cpu.threads(),
-        read: read(cpu, bytes)?,
+        read: Reader::new(cpu, bytes)?.now()?,
         integer_dot: products(cpu, "integer_dot")?,
         f32: products(cpu, "multiply_add")?,
         tiles: match cpu.target().extras.contains(&Extra::AmxBf16) {
@@ -77,15 +78,36 @@ pub fn programs() -> Vec<Arc<Program>> {
     read.into_iter().chain(products).collect()
 }
 
-fn read(cpu: &Cpu, bytes: usize) -> Result<f64> {
-    let tasks = bytes.div_ceil(READ_TASK).max(1);
-    let mut memory = Memory::new();
-    // Pages that nobody has written are one page of zeros in the cache.
-    let mut fill = cpu.load(program("fill", tasks, READ_TASK), &mut memory)?;
-    fill.run(&mut memory, &[])?;
-    let mut stream = cpu.load(program("stream", tasks, READ_TASK), &mut memory)?;
-    let time = best(stream.as_mut(), &mut memory)?;
-    Ok((READ_TASK * tasks) as f64 / time.as_secs_f64())
+/// Memory of its own, read whole each time that it is asked how fast that goes.
+pub struct Reader {
+    memory: Memory,
+    stream: Box<dyn Executable>,
+    bytes: usize,
+}
+
+impl Reader {
+    /// A reader of so many bytes, on the workers of a device.
+    ///
+    /// # Errors
+    /// As [`measure`].
+    pub fn new(cpu: &Cpu, bytes: usize) -> Result<Reader> {
+        let tasks = bytes.div_ceil(READ_TASK).max(1);
+        let mut memory = Memory::new();
+        // Pages that nobody has written are one page of zeros in the cache.
+        let mut fill = cpu.load(program("fill", tasks, READ_TASK), &mut memory)?;
+        fill.run(&mut memory, &[])?;
+        let stream = cpu.load(program("stream", tasks, READ_TASK), &mut memory)?;
+        Ok(Reader { memory, stream, bytes: READ_TASK * tasks })
+    }
+
+    /// Bytes a second, in the third of a second that this takes.
+    ///
+    /// # Errors
+    /// Of the workers.
+    pub fn now(&mut self) -> Result<f64> {
+        let time = best(self.stream.as_mut(), &mut self.memory)?;
+        Ok(self.bytes as f64 / time.as_secs_f64())
+    }
 }
 
 fn products(cpu: &Cpu, function: &str) -> Result<f64> {

@@ -23,7 +23,7 @@ mod atomic {
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use compiler::program::Program;
@@ -98,6 +98,8 @@ pub struct Cpu {
     tuned: Arc<Tuned>,
     stop: Option<Stop>,
     warnings: Vec<Warning>,
+    /// Kernels of programs that were compiled and not loaded yet.
+    compiled: Mutex<Vec<(Arc<Program>, Loaded)>>,
 }
 
 impl Cpu {
@@ -120,7 +122,16 @@ impl Cpu {
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
         let other = config.threads_batch.filter(|&threads| threads != pool.workers());
         let batch_pool = other.map(|threads| Pool::new(threads, SPIN).map(Arc::new)).transpose()?;
-        Ok(Cpu { target, objects, pool, batch_pool, tuned: Arc::new(tuned), stop: config.stop.clone(), warnings })
+        Ok(Cpu {
+            target,
+            objects,
+            pool,
+            batch_pool,
+            tuned: Arc::new(tuned),
+            stop: config.stop.clone(),
+            warnings,
+            compiled: Mutex::default(),
+        })
     }
 
     /// What kernels are compiled for; programs must be rendered for it.
@@ -149,6 +160,13 @@ impl Cpu {
     /// Workers of steps of many tokens, the calling thread included.
     pub fn threads_batch(&self) -> usize {
         self.pool(true).workers()
+    }
+
+    /// The kernels of a program that was compiled beside steps.
+    fn compiled(&self, program: &Arc<Program>) -> Option<Loaded> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = compiled.iter().position(|(other, _)| Arc::ptr_eq(other, program))?;
+        Some(compiled.swap_remove(at).1)
     }
 
     fn pool(&self, many_tokens: bool) -> &Arc<Pool> {
@@ -239,6 +257,10 @@ impl Device for Cpu {
         format!("cpu, {} threads{batch}, {}", self.threads(), self.target)
     }
 
+    fn workers(&self, many_tokens: bool) -> usize {
+        self.pool(many_tokens).workers()
+    }
+
     fn options(&self, numerics: Numerics) -> Options {
         self.target.options(numerics).with_cpu(|cpu| cpu.tuned = self.tuned.clone())
     }
@@ -247,7 +269,7 @@ impl Device for Cpu {
         validate::program(&program)?;
         validate::rows_of_files(&program)?;
         memory.check_place(Host::PLACE, &program)?;
-        let loaded = self.objects.load(&program)?;
+        let loaded = self.compiled(&program).map_or_else(|| self.objects.load(&program), Ok)?;
         let places = memory.bind(&program)?;
         let pool = self.pool(program.many_tokens);
         let scratch = program.kernels.iter().map(|kernel| kernel.geometry.scratch_bytes);
@@ -264,6 +286,18 @@ impl Device for Cpu {
             loaded,
             program,
         }))
+    }
+
+    fn compiles_beside(&self) -> bool {
+        self.objects.has_compiler()
+    }
+
+    fn compile_beside(&self, program: &Arc<Program>, stop: &Stop) -> Result<CompileReport> {
+        validate::program(program)?;
+        let loaded = self.objects.load_beside(program, stop)?;
+        let report = loaded.report.clone();
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).push((program.clone(), loaded));
+        Ok(report)
     }
 
     fn kept(&self, follows_from: &str) -> Option<Vec<u8>> {

@@ -33,11 +33,44 @@ const VERSION: &str = concat!("kernloom ", env!("CARGO_PKG_VERSION"), " objects 
 /// Units per compile job: more balance the jobs, fewer read headers less often.
 const UNITS_PER_JOB: usize = 2;
 
-/// Bytes of source that are worth a unit of their own: what compiles in the time that headers take.
-const WORTHWHILE: usize = 64 << 10;
+/// Bytes of source that are worth a unit of their own: what compiles in four times the time that headers take.
+const WORTHWHILE: usize = 128 << 10;
+
+/// The same beside steps.
+const WORTHWHILE_BESIDE: usize = 24 << 10;
 
 /// Units of a program that is built ahead of time.
 const UNITS_AHEAD: usize = 8;
+
+/// How a program is compiled.
+#[derive(Clone)]
+struct Manner {
+    /// Compilers that run at the same time.
+    jobs: usize,
+    /// Translation units of a program at most.
+    units: usize,
+    /// Bytes of source that are worth a unit of their own.
+    worthwhile: usize,
+    /// Told of kernels that are done.
+    progress: Option<Progress>,
+    /// Whether to end compilers that run.
+    stop: Option<Stop>,
+}
+
+impl Manner {
+    /// The same beside steps that run, which shall not be held up: at low priority and without a word. Units are small, as
+    /// each that is done is kept when this process ends before all are.
+    fn beside(&self, stop: &Stop) -> Manner {
+        let (both, ours) = (stop.clone(), self.stop.clone());
+        Manner {
+            units: usize::MAX,
+            worthwhile: WORTHWHILE_BESIDE,
+            progress: None,
+            stop: Some(Arc::new(move || both() || ours.as_ref().is_some_and(|stop| stop()))),
+            ..self.clone()
+        }
+    }
+}
 
 /// The function of a kernel; see [`Program`] for its arguments.
 pub(crate) type KernelFunction = unsafe extern "C" fn(*const *mut c_void, *const i64, i64, i64, *mut c_void);
@@ -55,6 +88,8 @@ pub struct CompileReport {
     pub compiler: Option<String>,
     /// Wall time of looking up, compiling and opening.
     pub time: Duration,
+    /// Of that, while compilers ran.
+    pub compiling: Duration,
     /// What the user should know.
     pub warnings: Vec<Warning>,
 }
@@ -79,12 +114,7 @@ pub(crate) struct Objects {
     target: Target,
     flags: Vec<&'static str>,
     cache: Cache,
-    jobs: usize,
-    /// Translation units of a program at most.
-    units: usize,
-    progress: Option<Progress>,
-    /// Whether to end compilers that run.
-    stop: Option<Stop>,
+    manner: Manner,
 }
 
 impl Objects {
@@ -105,16 +135,14 @@ impl Objects {
             target: target.clone(),
             flags: FLAGS.into_iter().chain(target.flags()).collect(),
             cache,
-            jobs,
-            units: jobs * UNITS_PER_JOB,
-            progress,
-            stop: None,
+            manner: Manner { jobs, units: jobs * UNITS_PER_JOB, worthwhile: WORTHWHILE, progress, stop: None },
         }
     }
 
     /// Ends compilers when it is told to.
-    pub(crate) fn stopped_by(self, stop: Option<Stop>) -> Objects {
-        Objects { stop, ..self }
+    pub(crate) fn stopped_by(mut self, stop: Option<Stop>) -> Objects {
+        self.manner.stop = stop;
+        self
     }
 
     /// As [`Objects::open`], in units of which the machine knows nothing, so that all machines build the same objects.
@@ -125,7 +153,14 @@ impl Objects {
         jobs: usize,
         progress: Option<Progress>,
     ) -> Objects {
-        Objects { units: UNITS_AHEAD, ..Objects::open(compiler, None, target, cache, jobs, progress) }
+        let mut objects = Objects::open(compiler, None, target, cache, jobs, progress);
+        objects.manner.units = UNITS_AHEAD;
+        objects
+    }
+
+    /// Whether there is a compiler for kernels that are missing, as far as one can tell without asking it.
+    pub(crate) fn has_compiler(&self) -> bool {
+        self.compiler.is_there()
     }
 
     /// Where kernels are kept, and programs.
@@ -135,9 +170,18 @@ impl Objects {
 
     /// The functions of all kernels of the program.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded> {
+        self.load_in(program, &self.manner)
+    }
+
+    /// As [`Objects::load`], on the calling thread and others of its priority, beside steps that run, until `stop` says so.
+    pub(crate) fn load_beside(&self, program: &Program, stop: &Stop) -> Result<Loaded> {
+        self.load_in(program, &self.manner.beside(stop))
+    }
+
+    fn load_in(&self, program: &Program, manner: &Manner) -> Result<Loaded> {
         let mut open = OpenObjects::default();
         let mut functions: Vec<Option<KernelFunction>> = vec![None; program.kernels.len()];
-        let report = self.provide(program, |i, object, key| {
+        let report = self.provide(program, manner, |i, object, key| {
             functions[i] = Some(open.function(object, key)?);
             Ok(())
         })?;
@@ -150,7 +194,7 @@ impl Objects {
 
     /// Sees to it that all kernels of the program are in the cache; runs nothing.
     pub(crate) fn build(&self, program: &Program) -> Result<CompileReport> {
-        self.provide(program, |_, _, _| Ok(()))
+        self.provide(program, &self.manner, |_, _, _| Ok(()))
     }
 
     /// Finds or compiles the kernels of a program, and gives each object to `take`. One that was found and is refused is
@@ -158,6 +202,7 @@ impl Objects {
     fn provide(
         &self,
         program: &Program,
+        manner: &Manner,
         mut take: impl FnMut(usize, &SharedObject, &Digest) -> Result<()>,
     ) -> Result<CompileReport> {
         let start = Instant::now();
@@ -185,9 +230,12 @@ impl Objects {
             CompileReport { kernels: keys.len(), compiled: missing.len(), warnings, ..CompileReport::default() };
         if !missing.is_empty() {
             let (compiler, output) = (self.compiler(&report)?, self.cache.output()?);
-            let units = self.partition(program, &missing);
-            let job = Job { objects: self, program, keys: &keys, compiler, output: &output };
-            for (unit, object) in job.build(&units)? {
+            let units = partition(program, &missing, manner);
+            let job = Job { objects: self, manner, program, keys: &keys, compiler, output: &output };
+            let compilers = Instant::now();
+            let built = job.build(&units)?;
+            report.compiling = compilers.elapsed();
+            for (unit, object) in built {
                 for i in unit {
                     take(i, &object, &keys[i])?;
                 }
@@ -221,7 +269,7 @@ impl Objects {
         let folder = self.cache.output()?.build_folder()?;
         let (source, assembly) = (folder.path().join("kernels.c"), folder.path().join("kernels.s"));
         fs::write(&source, unit_source(program, &keys, &all)).map_err(|e| Error::cache("write", &source, e))?;
-        match self.compiler.get()?.assembly(folder.path(), &self.flags, self.stop.as_ref()) {
+        match self.compiler.get()?.assembly(folder.path(), &self.flags, self.manner.stop.as_ref()) {
             Ok(()) => fs::read_to_string(&assembly).map_err(|e| Error::cache("read", &assembly, e)),
             Err(Untranslated::Refused { first_error: message, .. }) => {
                 Err(Error::Compile { kernel: program.name.clone(), message, source_path: source })
@@ -242,28 +290,29 @@ impl Objects {
             kernel.source.as_bytes(),
         ])
     }
+}
 
-    /// Spreads kernels over units of about equal length of source: two, four, eight and so on, which share jobs evenly.
-    fn partition(&self, program: &Program, missing: &[usize]) -> Vec<Vec<usize>> {
-        let length = |i: usize| program.kernels[i].source.len();
-        let worthwhile = (missing.iter().map(|&i| length(i)).sum::<usize>() / WORTHWHILE).max(1);
-        let count = (1 << worthwhile.ilog2()).min(self.units).min(missing.len());
-        let mut order = missing.to_vec();
-        order.sort_by_key(|&i| (std::cmp::Reverse(length(i)), i));
-        let mut units = vec![(0, Vec::new()); count];
-        for i in order {
-            if let Some(unit) = units.iter_mut().min_by_key(|unit| unit.0) {
-                unit.0 += length(i);
-                unit.1.push(i);
-            }
+/// Spreads kernels over units of about equal length of source: two, four, eight and so on, which share jobs evenly.
+fn partition(program: &Program, missing: &[usize], manner: &Manner) -> Vec<Vec<usize>> {
+    let length = |i: usize| program.kernels[i].source.len();
+    let worthwhile = (missing.iter().map(|&i| length(i)).sum::<usize>() / manner.worthwhile).max(1);
+    let count = (1 << worthwhile.ilog2()).min(manner.units).min(missing.len());
+    let mut order = missing.to_vec();
+    order.sort_by_key(|&i| (std::cmp::Reverse(length(i)), i));
+    let mut units = vec![(0, Vec::new()); count];
+    for i in order {
+        if let Some(unit) = units.iter_mut().min_by_key(|unit| unit.0) {
+            unit.0 += length(i);
+            unit.1.push(i);
         }
-        units.into_iter().map(|unit| unit.1).collect()
     }
+    units.into_iter().map(|unit| unit.1).collect()
 }
 
 /// The compilation of the kernels that a program lacks.
 struct Job<'a> {
     objects: &'a Objects,
+    manner: &'a Manner,
     program: &'a Program,
     keys: &'a [Digest],
     compiler: &'a Toolchain,
@@ -277,11 +326,11 @@ impl Job<'_> {
         let done = AtomicUsize::new(0);
         let tell = |kernels: usize| {
             let done = done.fetch_add(kernels, Ordering::Relaxed) + kernels;
-            if let Some(progress) = &self.objects.progress {
+            if let Some(progress) = &self.manner.progress {
                 progress(done, all);
             }
         };
-        let built = jobs::all(self.objects.jobs, units.len(), |index| {
+        let built = jobs::all(self.manner.jobs, units.len(), |index| {
             let objects = self.build_unit(&units[index])?;
             tell(units[index].len());
             Ok(objects)
@@ -327,7 +376,7 @@ impl Job<'_> {
         let source = folder.path().join("kernels.c");
         let object = folder.path().join("kernels.so");
         fs::write(&source, text).map_err(|error| Error::cache("write", &source, error))?;
-        match self.compiler.compile(folder.path(), &self.objects.flags, self.objects.stop.as_ref()) {
+        match self.compiler.compile(folder.path(), &self.objects.flags, self.manner.stop.as_ref()) {
             Ok(()) => Ok(Ok(object)),
             Err(Untranslated::Ended(error)) => Err(error),
             Err(Untranslated::Refused { disk_full: true, .. }) => {

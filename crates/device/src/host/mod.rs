@@ -7,5 +7,6 @@ pub(crate) mod child;
 pub mod jobs;
 pub mod lock;
 mod mapped_weights;
+pub mod priority;
 pub mod processor;
 pub(crate) mod region;

@@ -82,6 +82,8 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
         let bytes = id.and_then(|id| model.tokenizer.token_bytes(id)).unwrap_or_default();
         String::from_utf8_lossy(bytes).into_owned()
     };
+    let programs = model.facts.programs.programs().into_iter();
+    let programs = programs.map(|(variant, state)| (variant.to_string(), json!(state.to_string())));
     Ok(json!({
         "default_generation_settings": { "n_ctx": limits.context, "params": generation_settings(&settings) },
         "total_slots": limits.segments,
@@ -97,6 +99,8 @@ pub fn props(app: &App) -> Result<Value, ApiError> {
         "eos_token": token(model.tokenizer.eos()),
         "build_info": fingerprint(),
         "is_sleeping": false,
+        "programs": programs.collect::<serde_json::Map<_, _>>(),
+        "stand_in_tokens": model.facts.programs.stood_in(),
     }))
 }
 
