@@ -10,7 +10,7 @@
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
 //! | thread map | no sum: one thread an element, or several that all have it |
-//! | wide map | no sum, for other kernels: one thread a few neighbours |
+//! | wide map | copies for other kernels: one thread a few neighbours |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::gathered::{Gathered, gathered};

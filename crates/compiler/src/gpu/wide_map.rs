@@ -1,11 +1,11 @@
-//! Elements of no sum that lie beside each other: a thread loads several at once, and stores them at once.
+//! Rows that are copied, as to where others chose them to be: a thread loads several neighbours at once, and stores them
+//! at once, where a byte in a thread each would take as many loads and stores as there are bytes.
 //!
-//! As when rows are copied to where others chose them to be: a byte in a thread each would take as many loads and
-//! stores as there are bytes. Only what other kernels read is stored so, and only where there is enough for all threads.
+//! Only what other kernels read is stored so, and only where there is enough for all threads.
 
 use crate::gpu::align::alignment;
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{by, has_reduction, is_scratch, loads_in, replace};
+use crate::kernel::expression::{by, is_scratch, loads_in, replace};
 use crate::kernel::superword::Packer;
 use crate::lower::Item;
 use ir::index::{Linear, bounds};
@@ -13,7 +13,7 @@ use ir::{BinOp, DType, Graph, Id, Op};
 
 /// Statements of such an item.
 pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    if is_scratch(g, item.buffer) || has_reduction(g, item.value) {
+    if is_scratch(g, item.buffer) || *g.op(item.value) != Op::Load {
         return None;
     }
     let (&last, rows) = item.dims.split_last()?;

@@ -25,7 +25,7 @@ const COMBINATIONS: usize = 64;
 const REACH: usize = 2;
 
 /// What a price must be of another to be better: prices tell no less apart, and of alternatives as good the first is taken.
-const BETTER: f64 = 0.999;
+const BETTER: f64 = 0.99;
 
 /// Nodes before and after a choice among which its neighbours are looked for.
 const AROUND: u32 = 4096;
