@@ -312,7 +312,7 @@ impl Product {
         }
         // In the first task.
         let none = g.int(0);
-        let mut first: FxHashMap<Id, Id> = loops_of(g, count).into_iter().map(|(range, _)| (range, none)).collect();
+        let mut first: FxHashMap<Id, Id> = loops_of(g, count).into_keys().map(|range| (range, none)).collect();
         let count = g.substitute(count, &mut first);
         usual(g, count) < self.tokens
     }
