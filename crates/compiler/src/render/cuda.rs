@@ -265,7 +265,10 @@ impl Renderer<'_, Cuda> {
                 format!("kl_lookup({}, {})", words(table).join(", "), src[1])
             }
             _ => {
-                let wide = n.ty.base == DType::Index && !narrow(g, id);
+                // Of two ends one may be wide where the result is not.
+                let ends = matches!(n.op, Op::Binary(BinOp::Min | BinOp::Max));
+                let fits = narrow(g, id) && (!ends || n.src.iter().all(|&s| narrow(g, s)));
+                let wide = n.ty.base == DType::Index && !fits;
                 let types: Vec<DType> = n.src.iter().map(|&s| g.dtype(s)).collect();
                 let natural = match n.src.first() {
                     Some(&a) if n.ty.base.is_int() => index::bounds(g, a).0 >= 0,
@@ -429,10 +432,8 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
                 BinOp::Mod if natural => format!("{a} % {b}"),
                 BinOp::Div => format!("kl_floor_div<{common}>({a}, {b})"),
                 BinOp::Mod => format!("kl_floor_mod<{common}>({a}, {b})"),
-                BinOp::Min if ty == DType::Index => format!("kl_min<i64>({a}, {b})"),
-                BinOp::Max if ty == DType::Index => format!("kl_max<i64>({a}, {b})"),
-                BinOp::Min => format!("kl_min<{c}>({a}, {b})"),
-                BinOp::Max => format!("kl_max<{c}>({a}, {b})"),
+                BinOp::Min => format!("kl_min<{common}>({a}, {b})"),
+                BinOp::Max => format!("kl_max<{common}>({a}, {b})"),
                 _ => format!("{a} {} {b}", sign(*op)?),
             })
         }
