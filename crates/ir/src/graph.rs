@@ -214,7 +214,7 @@ impl Graph {
 
     /// A symbolic integer that is `usual` as a rule: nothing is right or wrong by that, but plans and prices are for it.
     pub fn var_usually(&mut self, name: &str, min: i64, max: i64, usual: i64) -> Id {
-        let usual = usual.clamp(min, max);
+        let usual = usual.max(min).min(max);
         self.make(Op::Var { name: name.into(), min, max, usual }, DType::Index, vec![], vec![])
     }
 
