@@ -112,6 +112,7 @@ impl Cubins {
         })?;
         Ok((codes, fresh.into_inner()))
     }
+
     /// The code of the kernels of a program as text, one after the other.
     ///
     /// # Errors

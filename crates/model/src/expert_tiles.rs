@@ -52,8 +52,7 @@ struct Chunks {
 
 impl Counts {
     fn of_all(ids: &Tensor, experts: i64) -> Counts {
-        let hot = ids.unsqueeze(2).equal(&ids.builder().iota(experts)).cast(DType::I32);
-        Counts { taken: hot.sum_over(&[0, 1]), chunks: None }
+        Counts { taken: one_hot(ids, experts).sum_over(&[0, 1]), chunks: None }
     }
 
     fn in_chunks(b: &Builder, choices: Dim, ids: &Tensor, experts: i64) -> Counts {
@@ -62,13 +61,18 @@ impl Counts {
         let number = first.binary(BinOp::Add, &b.iota(CHUNK).unsqueeze(0));
         let expert = ids.reshape(&[choices]);
         let id = is_choice(&b.iota(choices), &number).select(&expert.gather(&number), &b.int32(-1));
-        let here = id.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32).sum(1);
+        let here = one_hot(&id, experts).sum(1);
         let until = here.scan(0);
         let flat = |x: &Tensor| x.reshape(&[b.length(BinOp::Mul, count, experts)]);
         let before = flat(&until.binary(BinOp::Sub, &here));
         let taken = here.sum(0);
         Counts { taken, chunks: Some(Chunks { expert, experts, count, until: flat(&until), before }) }
     }
+}
+
+/// For each id and expert, 1 where that is the one, and 0 elsewhere.
+fn one_hot(id: &Tensor, experts: i64) -> Tensor {
+    id.unsqueeze(id.rank()).equal(&id.builder().iota(experts)).cast(DType::I32)
 }
 
 /// Whether there are choices of these numbers: an index past the end is the last one.
@@ -155,8 +159,7 @@ impl Tiles {
                 (place, div(&choice, &int(used)))
             }
             None => {
-                let hot = ids.unsqueeze(2).equal(&b.iota(experts)).cast(DType::I32);
-                let flat = hot.reshape(&[choices, experts.into()]);
+                let flat = one_hot(ids, experts).reshape(&[choices, experts.into()]);
                 let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
                 let place = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1));
                 let of = place.reshape(&[one, one, tokens, used.into()]);

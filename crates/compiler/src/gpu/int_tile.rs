@@ -88,6 +88,8 @@ struct Grid {
     n: Id,
     down: i64,
     across: i64,
+    /// Whether a task usually has fewer tokens than places for them.
+    ragged: bool,
 }
 
 /// The codes of a row in stretches whose bits lie alike.
@@ -200,6 +202,13 @@ fn once_a_task(t: &mut Tiler, g: &mut Graph, (around, panel): (&[Id], Id), of: [
     (!pairs.is_empty()).then(|| t.set(g, pairs))
 }
 
+impl Sum {
+    /// The loops around a tile: over what is neither a row nor a token.
+    fn around(&self, token: Id) -> Vec<Id> {
+        self.item.dims.iter().copied().filter(|&d| d != token && d != self.row).collect()
+    }
+}
+
 impl Product {
     /// Another item as a sum below the others, if it is of the same tokens.
     fn beside(&self, g: &mut Graph, item: &Item) -> Option<Sum> {
@@ -207,10 +216,7 @@ impl Product {
         let other = product(g, item)?;
         let [sum] = &other.sums[..] else { return None };
         // By the names of the first one.
-        let outer = |item: &Item, token: Id, row: Id| -> Vec<Id> {
-            item.dims.iter().copied().filter(|&d| d != token && d != row).collect()
-        };
-        let (ours, theirs) = (outer(&first.item, self.token, first.row), outer(&sum.item, other.token, sum.row));
+        let (ours, theirs) = (first.around(self.token), sum.around(other.token));
         let pairs = [(other.token, self.token), (sum.p.group, first.p.group), (sum.p.element, first.p.element)];
         let names: Vec<(Id, Id)> = pairs.into_iter().chain(theirs.iter().copied().zip(ours.iter().copied())).collect();
         if ours.len() != theirs.len() || names.iter().any(|&(a, b)| g.src(a)[0] != g.src(b)[0]) {
@@ -252,9 +258,7 @@ impl Product {
         let count = by(g, BinOp::Mul, some, self.panels);
         let panel = t.range(g, count);
         let (place, copies) = self.copies(t, g, panel)?;
-        let first = &self.sums[0];
-        let around =
-            first.item.dims.iter().copied().filter(|&d| d != self.token && d != first.row).collect::<Vec<Id>>();
+        let around = self.sums[0].around(self.token);
         let ty = Type::vector(DType::F32, 4);
         let accs: Vec<Id> = (0..grid.down * grid.across).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
@@ -301,7 +305,7 @@ impl Product {
         }
         let m = by(g, BinOp::Div, t.target.warp, beside);
         let n = by(g, BinOp::Mod, t.target.warp, beside);
-        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across })
+        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across, ragged })
     }
 
     /// Whether a task usually has fewer tokens than places for them.
@@ -589,7 +593,6 @@ impl Product {
             })
             .collect();
         let mut body = vec![t.set(g, common)];
-        let ragged = self.is_ragged(g);
         let mut pairs = vec![];
         for unit in units {
             let first = self.tile_token(g, grid, unit.start);
@@ -611,7 +614,7 @@ impl Product {
                     pairs.push((acc, next));
                 }
             }
-            if ragged {
+            if grid.ragged {
                 let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
                 let set = t.set(g, std::mem::take(&mut pairs));
                 body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), vec![set]));

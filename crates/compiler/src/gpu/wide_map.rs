@@ -46,7 +46,7 @@ pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
             let packed = packer.pack_vector(g, &lanes)?;
             let aligned = loads_in(g, packed).into_iter().all(|l| {
                 let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
-                (g.ty(l).bytes()..=widest).contains(&alignment(g, buffer, index).min(widest))
+                g.ty(l).bytes() <= alignment(g, buffer, index).min(widest)
             });
             if packer.gathered > 0 || !aligned || alignment(g, item.buffer, index) < v as usize * ty.bytes() {
                 return None;
