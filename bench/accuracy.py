@@ -75,7 +75,7 @@ def main():
         text = pathlib.Path(args.text) if args.text else folder / "text"
         if not args.text:
             text.write_text(stories(args.characters), encoding="utf-8")
-        tokens = len(run(args.kernloom, "tokenize", "-m", model, text.read_text(encoding="utf-8")).split())
+        tokens = len(run(args.kernloom, "tokenize", "--no-bos", "-m", model, text.read_text(encoding="utf-8")).split())
         if tokens < LEAST_TOKENS:
             sys.exit(f"accuracy: the text has {tokens} tokens; {LEAST_TOKENS} are needed for figures that mean something")
         print(f"{pathlib.Path(model).name}, {tokens} tokens, {tokens // WINDOW} windows of {WINDOW}\n")

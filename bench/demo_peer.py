@@ -22,7 +22,7 @@ def output(*command: str) -> str:
 
 
 def ids(text: str) -> list[int]:
-    return [int(i) for i in output(kernloom, "tokenize", "-m", str(model), text).split()]
+    return [int(i) for i in output(kernloom, "tokenize", "--no-bos", "-m", str(model), text).split()]
 
 
 def gap(prompt: list[int], said: list[int]) -> float:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A GPU beside the references: golden logits on it, and the same bits however a step is sent.
 
-    bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N]
+    bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N] [--jobs N]
     bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--depths 0,4000] [--rounds 3]
     bench/gpu.py faults PROGRAM MODEL
     bench/gpu.py published PROGRAM FILE [--device cuda]
@@ -17,6 +17,7 @@ perplexity, and how far `int8` diverges (bench/published.py; FILE is what .ci/pu
 """
 import argparse
 import array
+import concurrent.futures
 import json
 import math
 import os
@@ -83,31 +84,39 @@ def logits(program, folder, file, numerics, batch, device, out, *more):
     return (ran.stderr.strip().splitlines() or ["failed"])[-1] if ran.returncode else None
 
 
+def one_golden(args, folder, file, numerics, batch):
+    """What is wrong with one file in steps of so many tokens, if anything."""
+    want = floats(folder / file["file"].replace(".gguf", ".logits.f32"))
+    with tempfile.TemporaryDirectory() as scratch:
+        out, again = pathlib.Path(scratch) / "logits", pathlib.Path(scratch) / "again"
+        failed = logits(args.program, folder, file, numerics, batch, args.device, out)
+        failed = failed or problem(file, floats(out), want, numerics)
+        if failed or batch != 7 or not args.device.startswith("cuda"):
+            return failed
+        for way in ("plain-graph", "one-by-one"):
+            failed = logits(args.program, folder, file, numerics, batch, args.device, again, "--sending", way)
+            if not failed and out.read_bytes() != again.read_bytes():
+                failed = f"{way} gives other bits than one graph"
+            if failed:
+                return failed
+    return None
+
+
 def golden(args):
     folder = pathlib.Path(args.folder)
     files = json.loads((folder / "manifest.json").read_text())
     files = [file for file in files if (folder / file["file"]).is_file()][: args.files]
-    wrong = runs = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        out, again = pathlib.Path(scratch) / "logits", pathlib.Path(scratch) / "again"
-        for file in files:
-            want = floats(folder / file["file"].replace(".gguf", ".logits.f32"))
-            for numerics in ("exact", "int8"):
-                for batch in BATCHES:
-                    runs += 1
-                    failed = logits(args.program, folder, file, numerics, batch, args.device, out)
-                    failed = failed or problem(file, floats(out), want, numerics)
-                    if not failed and batch == 7 and args.device.startswith("cuda"):
-                        for way in ("plain-graph", "one-by-one"):
-                            more = ("--sending", way)
-                            failed = logits(args.program, folder, file, numerics, batch, args.device, again, *more)
-                            if not failed and out.read_bytes() != again.read_bytes():
-                                failed = f"{way} gives other bits than one graph"
-                            if failed:
-                                break
-                    if failed:
-                        wrong += 1
-                        print(f"{file['file']} {numerics} in steps of {batch}: {failed}", flush=True)
+    each = [(file, numerics, batch) for file in files for numerics in ("exact", "int8") for batch in BATCHES]
+
+    def tried(run):
+        failed = one_golden(args, folder, *run)
+        if failed:
+            print(f"{run[0]['file']} {run[1]} in steps of {run[2]}: {failed}", flush=True)
+        return bool(failed)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        wrong = sum(pool.map(tried, each))
+    runs = len(each)
     print(f"golden on {args.device}: {len(files)} files, {runs} runs, {wrong} wrong")
     return 1 if wrong or not runs else 0
 
@@ -198,6 +207,7 @@ def main():
     of_golden.add_argument("folder")
     of_golden.add_argument("--device", default="cuda")
     of_golden.add_argument("--files", type=int)
+    of_golden.add_argument("--jobs", type=int, default=1, help="runs at a time")
     of_speed = commands.add_parser("speed")
     of_speed.add_argument("program")
     of_speed.add_argument("models", nargs="+")

@@ -169,7 +169,7 @@ class FirstToken(Speed):
         words *= wanted // 16 + 1
         for end in range(1, len(words), wanted // 16 + 1):
             text = words[:end]
-            ids, _ = runs.run([self.args.kernloom, "tokenize", "-m", str(self.model), text])
+            ids, _ = runs.run([self.args.kernloom, "tokenize", "--no-bos", "-m", str(self.model), text])
             if len(ids.split()) >= wanted:
                 return text, len(ids.split())
         raise Failed(f"no text of {wanted} tokens was found for {self.model.name}")

@@ -31,8 +31,12 @@ struct AnyName {
 impl ModelOrDemo {
     /// As it was given.
     pub fn name(&self) -> &Path {
-        let name = self.name.model.as_ref().or(self.name.place.as_ref());
-        name.map_or(Path::new(demo::NAME), PathBuf::as_path)
+        self.given().unwrap_or(Path::new(demo::NAME))
+    }
+
+    /// As it was given, if it was.
+    pub fn given(&self) -> Option<&Path> {
+        self.name.model.as_ref().or(self.name.place.as_ref()).map(PathBuf::as_path)
     }
 }
 
@@ -146,10 +150,13 @@ pub struct KernelFlags {
     /// The same; keys and values cannot differ
     #[arg(long, value_enum, value_name = "TYPE", hide = true)]
     pub cache_type_v: Option<CacheType>,
-    /// Tokens of a prompt that are computed in one step at most
-    #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", default_value = "1024",
-          overrides_with = "ubatch_size", value_parser = clap::value_parser!(u32).range(1..=8192))]
-    pub ubatch_size: u32,
+    /// Tokens of a prompt that are computed in one step at most [default: 1024; 2048 on a GPU]
+    #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", overrides_with = "ubatch_size",
+          value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub ubatch_size: Option<u32>,
+    /// Tokens that a step has to take, as a command needs it
+    #[arg(skip)]
+    pub least_tokens: u32,
     /// Passes of the compiler to leave out, see `kernloom passes`
     #[arg(long, value_name = "PASSES", value_delimiter = ',')]
     pub without: Vec<String>,
@@ -169,6 +176,11 @@ pub struct KernelFlags {
 }
 
 impl KernelFlags {
+    /// Tokens of a step at most, of programs that are compiled with these options.
+    pub fn step_tokens(&self, options: &compiler::Options) -> i64 {
+        self.ubatch_size.map_or(options.step_tokens(), i64::from).max(self.least_tokens.into())
+    }
+
     /// The C compiler that is asked for.
     pub fn toolchain(&self) -> ToolchainConfig {
         let time_limit = Duration::from_secs(self.cc_timeout.into());
@@ -210,6 +222,9 @@ pub struct EngineFlags {
     /// folder]
     #[arg(long, value_name = "DIR")]
     pub kernel_cache: Option<PathBuf>,
+    /// Packs of kernels that `kernloom compile --pack` wrote, beside those that came with the program
+    #[arg(long, value_name = "FILES", value_delimiter = ',', hide_short_help = true)]
+    pub kernel_pack: Vec<PathBuf>,
     /// Instruction level of the kernels [default: the best of this machine]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub isa: Option<String>,

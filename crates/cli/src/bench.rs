@@ -275,6 +275,7 @@ impl<'a> Running<'a> {
     /// Runs the test once; nanoseconds that it took.
     fn repetition(&mut self) -> anyhow::Result<u64> {
         let Test { prompt, generated, depth } = self.test;
+        self.opened.engine.go_on_from(depth);
         let start = Instant::now();
         self.prompt(prompt, depth)?;
         self.decode(generated, depth + prompt)?;

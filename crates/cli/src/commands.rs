@@ -1,7 +1,10 @@
 //! The command line: all commands.
 
 use crate::failure::{self, Usage};
-use crate::{bench, classic, compile, completions, config, detokenize, devices_command, doctor, logits, ls, man};
+use crate::terminal;
+use crate::{
+    bench, classic, compile, completions, config, detokenize, devices_command, doctor, llama_flags, logits, ls, man,
+};
 use crate::{
     perplexity, profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune, usage,
 };
@@ -85,11 +88,17 @@ pub enum Command {
 ///
 /// # Errors
 /// The exit code of what was printed: the help, or what is wrong.
-pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, ExitCode> {
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Vec<Arguments>, ExitCode> {
     let wrong = |usage: Usage| failure::exit(&usage.into());
     let mut all = Arguments::command();
-    let words = classic::expanded(spelling::expanded(words), &mut all);
-    let words = words.map_err(|error| usage::explain(&error, None, &all))?;
-    let completed = settings::completed(words, all.clone()).map_err(wrong)?;
-    Arguments::try_parse_from(&completed.words).map_err(|error| usage::explain(&error, completed.blame(&error), &all))
+    let commands = classic::expanded(spelling::expanded(words), &mut all);
+    let commands = commands.map_err(|error| usage::explain(&error, None, &all, &[]))?;
+    let parsed = commands.into_iter().map(|words| {
+        let (words, notes) = llama_flags::translated(words, &all).map_err(wrong)?;
+        notes.iter().for_each(|note| terminal::line(note));
+        let completed = settings::completed(words, all.clone()).map_err(wrong)?;
+        Arguments::try_parse_from(&completed.words)
+            .map_err(|error| usage::explain(&error, completed.blame(&error), &all, &completed.words))
+    });
+    parsed.collect()
 }

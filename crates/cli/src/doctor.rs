@@ -32,6 +32,9 @@ pub struct Arguments {
     /// Folder of compiled kernels [default: kernloom in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     kernel_cache: Option<PathBuf>,
+    /// Packs of kernels, beside those that came with the program
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    kernel_pack: Vec<PathBuf>,
     /// Folders that nobody else reaches, whatever owners and modes say
     #[arg(long, value_name = "DIRS", value_delimiter = ',')]
     trusted_folders: Vec<PathBuf>,
@@ -87,8 +90,9 @@ impl Finding {
 
 /// Looks, and fails if no model could run.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let kernels = open::kernels(args.kernel_cache.as_ref(), &args.kernel_pack, &args.trusted_folders);
     if args.startup {
-        return startup::run(args, &open::kernels(args.kernel_cache.as_ref(), &args.trusted_folders));
+        return startup::run(args, &kernels);
     }
     if args.model.name() != Path::new(demo::NAME) {
         return Err(Usage("a model is started with --startup only".into()).into());
@@ -98,7 +102,6 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         Some(path) => Finding::good("settings", path.display().to_string()),
         None => Finding::good("settings", "no file"),
     });
-    let kernels = open::kernels(args.kernel_cache.as_ref(), &args.trusted_folders);
     // A compiler that is named takes no kernels of others.
     let targets = if args.cc.is_some() { vec![] } else { kernels.targets() };
     let ready: Vec<String> = targets.iter().filter(|target| target.is_available()).map(Target::to_string).collect();

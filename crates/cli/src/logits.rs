@@ -42,7 +42,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let batch = args.batch as usize;
     let mut flags = args.engine.clone();
-    flags.kernels.ubatch_size = args.batch.min(tokens.len() as u32);
+    flags.kernels.ubatch_size = Some(args.batch.min(tokens.len() as u32));
     let mut opened = open::scoring_engine(
         &models::resolve(args.model.name(), &args.model.fetch)?,
         &flags,

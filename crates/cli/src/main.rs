@@ -2,12 +2,11 @@
 //!
 //! One file a command; [`commands`] lists them. What several share: [`arguments`] (flags), [`settings`] (flags from elsewhere), [`models`] (a
 //! name becomes a file), [`open`] (a file becomes an engine), [`output`] (stdout), [`terminal`] (stderr), [`interrupt`]
-//! (Ctrl-C), [`bus_error`] (a mapped file that shrinks), [`failure`] (errors to one line and an exit code). Results go to
+//! (Ctrl-C), [`platform`] (what systems do differently), [`failure`] (errors to one line and an exit code). Results go to
 //! stdout, everything else to stderr. Nothing here decides how a model is computed.
 
 mod arguments;
 mod bench;
-mod bus_error;
 mod chat;
 mod classic;
 mod commands;
@@ -21,9 +20,12 @@ mod doctor;
 mod failure;
 mod folders;
 mod interrupt;
+mod library;
+mod llama_flags;
 mod logits;
 mod ls;
 mod man;
+mod metadata;
 mod models;
 mod numbers;
 mod open;
@@ -32,6 +34,7 @@ mod output;
 mod passes;
 mod peaks;
 mod perplexity;
+mod platform;
 mod printer;
 mod profile;
 mod pull;
@@ -63,14 +66,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == server::grammar::fork_server::COMMAND) {
         return server::grammar::fork_server::main();
     }
+    platform::leave_adapters_alone();
     failure::report_panics();
     interrupt::install();
-    bus_error::install();
-    let arguments = match commands::parse(std::env::args_os()) {
-        Ok(arguments) => arguments,
+    platform::explain_bus_errors();
+    let commands = match commands::parse(std::env::args_os()) {
+        Ok(commands) => commands,
         Err(code) => return code,
     };
-    let result = std::panic::catch_unwind(|| dispatch(arguments));
+    let result = std::panic::catch_unwind(|| commands.into_iter().try_for_each(dispatch));
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => failure::exit(&error),

@@ -16,9 +16,14 @@ use std::path::{Path, PathBuf};
 
 /// Models by name, as the environment and the flags say.
 pub fn hub(flags: &FetchFlags) -> anyhow::Result<Hub> {
+    Ok(Hub::new(settings(flags)?, Box::new(Shown::default())))
+}
+
+/// What the environment and the flags say of the hub.
+pub fn settings(flags: &FetchFlags) -> anyhow::Result<Settings> {
     let mut settings = Settings::from_environment()?;
     settings.offline |= flags.offline;
-    Ok(Hub::new(settings, Box::new(Shown::default())))
+    Ok(settings)
 }
 
 /// The file that a name stands for. A model that is not here is downloaded.
@@ -149,7 +154,7 @@ impl Watch for Shown {
                 }
             }
             Event::Waiting(file) => self.say(&format!("waiting for another process that downloads {file}")),
-            Event::Begin { file, bytes } => self.begin(file, *bytes),
+            Event::Begin { file, bytes, .. } => self.begin(file, *bytes),
             Event::At(position) => self.at(*position),
             Event::Retry { reason, pause } => {
                 self.say(&format!("{reason}; trying again in {:.1} s", pause.as_secs_f64()));

@@ -120,15 +120,14 @@ pub fn target(flags: &EngineFlags) -> anyhow::Result<Option<Target>> {
     }))
 }
 
-/// Where kernels are kept, and where those lie that came with the program.
-pub fn kernels(folder: Option<&PathBuf>, trusted: &[PathBuf]) -> CacheConfig {
+/// Where kernels are kept, and the packs of kernels that there are: those that are named, and those that came with the
+/// program.
+pub fn kernels(folder: Option<&PathBuf>, packs: &[PathBuf], trusted: &[PathBuf]) -> CacheConfig {
     let mut config = CacheConfig { trusted: trusted.to_vec(), ..CacheConfig::from_environment() };
     if let Some(folder) = folder {
         config.folder = Some(folder.clone());
     }
-    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
-    let ready = program.and_then(|program| Some(program.parent()?.parent()?.join("lib/kernloom")));
-    config.ready.extend(ready.filter(|folder| folder.is_dir()));
+    config.packs.splice(0..0, packs.iter().cloned());
     config
 }
 
@@ -163,7 +162,7 @@ fn cpu_by(config: &CpuConfig, talk: bool) -> anyhow::Result<Arc<Cpu>> {
 
 /// How devices are used, as the flags say.
 fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Config> {
-    let cache = kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders);
+    let cache = kernels(flags.kernel_cache.as_ref(), &flags.kernel_pack, &flags.kernels.trusted_folders);
     let hit: Option<Stop> = Some(Arc::new(interrupt::is_hit));
     let (stop, stop_compiling) = (hit.clone().filter(|_| ends == Ends::Steps), hit.filter(|_| ends != Ends::Nothing));
     let progress: Option<Progress> = Some(Arc::new(|done, total| {
@@ -223,6 +222,11 @@ fn one_text(positions: i64) -> Sharing {
     Sharing::of_texts(1, positions)
 }
 
+/// A device for models of several sequences, of which the first has this plan. Their steps are not ended by Ctrl-C.
+pub fn shared_machine(flags: &EngineFlags, first: &ModelMemory) -> anyhow::Result<Machine> {
+    machine(&devices_config(flags, Ends::Compilers)?, first.weights + first.cache, true)
+}
+
 /// Opens a model for sequences that share a cache; `positions` are those of one. A step of several is not ended by Ctrl-C.
 pub fn shared_engine(
     path: &Path,
@@ -232,6 +236,17 @@ pub fn shared_engine(
     talk: bool,
 ) -> anyhow::Result<Opened> {
     opened(path, flags, positions, |_| sharing, talk, Where::Chosen(Ends::Compilers))
+}
+
+/// As [`shared_engine`], on a device that is there.
+pub fn shared_engine_on(
+    path: &Path,
+    flags: &EngineFlags,
+    positions: Positions,
+    sharing: Sharing,
+    machine: Machine,
+) -> anyhow::Result<Opened> {
+    opened(path, flags, positions, |_| sharing, true, Where::On(machine))
 }
 
 /// As [`engine`], on a processor that is there.
@@ -271,8 +286,8 @@ fn opened(
     };
     let device = machine.device();
     refuse(plan.on(&*device).check())?;
-    let chunk = i64::from(flags.kernels.ubatch_size).min(all as i64);
     let compiler = leave_out(&flags.kernels, device.options(numerics(&flags.kernels)))?;
+    let chunk = flags.kernels.step_tokens(&compiler).min(all as i64);
     let options = EngineOptions { compiler, context: context as i64, chunk, cache };
     let engine = Engine::shared(file, device, options, sharing).with_context(|| path.display().to_string())?;
     Ok(Opened { engine, machine, path: path.to_owned(), talk, flags: flags.clone() })
@@ -378,7 +393,17 @@ impl Opened {
         if flag.wait_for_kernels || self.flags.debug > 0 {
             return self.prepare(&[first, others].concat());
         }
-        self.engine.answer_early(move |variant, report| told(compiled(report, variant.class)));
+        self.engine.answer_early(move |variant, made| match made {
+            // A pack had them.
+            Ok(report) if report.compiled == 0 => {}
+            Ok(report) => told(compiled(report, variant.class)),
+            Err(error) if error.is_not_built() => told(format!(
+                "no kernels for {variant}: {error}; until then steps are run by kernels for fewer tokens, so that reading a \
+                 prompt takes longer"
+            )),
+            // Whoever wants the program hears of it.
+            Err(_) => {}
+        });
         let (later, now): (Vec<Variant>, Vec<Variant>) = others.iter().partition(|&&other| self.engine.is_later(other));
         self.prepare(&[first, &now[..]].concat())?;
         later.into_iter().try_for_each(|other| Ok(self.engine.expect(other)?))
@@ -423,7 +448,7 @@ pub fn parameters(file: &Gguf) -> u64 {
 }
 
 /// The type that most weights have.
-fn main_type(file: &Gguf) -> &'static str {
+pub fn main_type(file: &Gguf) -> &'static str {
     let mut by_type: Vec<(gguf::GgmlType, u64)> = vec![];
     for tensor in file.tensors() {
         match by_type.iter_mut().find(|(ty, _)| *ty == tensor.ty) {

@@ -4,11 +4,9 @@
 use crate::arguments::MeasureFlags;
 use crate::terminal;
 use anyhow::bail;
-use cuda::Cuda;
 use device::cpu::bandwidth::{self, Peaks, READ_BYTES, Reader};
 use device::{Cpu, MachineLock};
 use devices::Machine;
-use std::sync::Arc;
 
 /// Takes the lock of measurements; says for whom it waits.
 pub fn lock(flags: &MeasureFlags) -> anyhow::Result<MachineLock> {
@@ -25,8 +23,8 @@ pub enum Bandwidth {
     Given(f64),
     /// As the processor does when it is asked.
     Cpu(Box<Reader>),
-    /// As a card does when it is asked.
-    Cuda(Arc<Cuda>),
+    /// As a GPU does when it is asked.
+    Gpu(Machine),
 }
 
 impl Bandwidth {
@@ -35,10 +33,10 @@ impl Bandwidth {
         Ok(match (flags.bandwidth, machine) {
             (Some(given), _) => Bandwidth::Given(given * 1e9),
             (None, Machine::Cpu(cpu)) => Bandwidth::Cpu(Box::new(Reader::new(cpu, room())?)),
-            (None, Machine::Cuda(cuda)) => Bandwidth::Cuda(cuda.clone()),
             (None, Machine::Interpreter(_)) => {
                 bail!("the speed of the interpreter says nothing; use --device cpu")
             }
+            (None, gpu) => Bandwidth::Gpu(gpu.clone()),
         })
     }
 
@@ -47,7 +45,7 @@ impl Bandwidth {
         Ok(match self {
             Bandwidth::Given(given) => *given,
             Bandwidth::Cpu(reader) => reader.now()?,
-            Bandwidth::Cuda(cuda) => cuda.read_bandwidth()?,
+            Bandwidth::Gpu(gpu) => gpu.read_bandwidth()?,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::output::Stdout;
 use crate::terminal;
 use anyhow::{Context, bail};
 use model::perplexity::base_logits::{BaseReader, BaseWriter};
-use model::perplexity::{Distance, Score, Windows, score};
+use model::perplexity::{Distance, Mean, PerplexityError, Score, Windows, choices, score};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -31,6 +31,19 @@ pub struct Arguments {
     /// Write the log-probabilities to a file, as a reference for others
     #[arg(long, value_name = "FILE", conflicts_with = "kl_base")]
     save_logits: Option<PathBuf>,
+    /// Answer the questions of a file of HellaSwag: six lines each
+    #[arg(long, conflicts_with_all = ["winogrande", "multiple_choice", "save_logits", "kl_base", "chunks"])]
+    hellaswag: bool,
+    /// Answer those of a file of Winogrande: a line of CSV each
+    #[arg(long, conflicts_with_all = ["multiple_choice", "save_logits", "kl_base", "chunks"])]
+    winogrande: bool,
+    /// Answer those of a binary file with several answers each, as llama-perplexity reads it
+    #[arg(long, conflicts_with_all = ["save_logits", "kl_base", "chunks"])]
+    multiple_choice: bool,
+    /// Questions to answer, spread over the file; all by default
+    #[arg(long, aliases = ["hellaswag-tasks", "winogrande-tasks", "multiple-choice-tasks"], value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
     /// Compare with the log-probabilities in a file, on the text that it was made from; with -f, that text is checked
     #[arg(long, alias = "kl-divergence-base", value_name = "FILE")]
     kl_base: Option<PathBuf>,
@@ -40,6 +53,9 @@ pub struct Arguments {
 
 /// Scores the text.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    if args.hellaswag || args.winogrande || args.multiple_choice {
+        return answer(args);
+    }
     let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
@@ -88,6 +104,56 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         out.flush()?;
     }
     if interrupted { Err(Interrupted.into()) } else { Ok(()) }
+}
+
+/// Answers questions.
+fn answer(args: &Arguments) -> anyhow::Result<()> {
+    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
+    let file = open::file(path)?;
+    let tokenizer = open::tokenizer(&file, path)?;
+    let vocab = open::config(&file, path)?.vocab as usize;
+    drop(file);
+    let encode = |text: &str| tokenizer.encode(text, true, false);
+    let bytes = text(args)?;
+    let words = || std::str::from_utf8(&bytes).context("the questions are no UTF-8");
+    let (name, questions) = if args.hellaswag {
+        ("HellaSwag", choices::hellaswag(words()?, &encode)?)
+    } else if args.winogrande {
+        ("Winogrande", choices::winogrande(words()?, &encode)?)
+    } else {
+        ("multiple choice", choices::multiple_choice(&bytes, &encode)?)
+    };
+    let questions = choices::spread(questions, args.tasks.map_or(usize::MAX, |tasks| tasks as usize));
+    let tokens = || questions.iter().flat_map(|question| &question.0).flat_map(|text| &text.tokens);
+    if let Some(id) = tokens().find(|&&id| id as usize >= vocab) {
+        bail!("token {id} of a question is not in the vocabulary of {vocab} tokens");
+    }
+    let longest = questions.iter().map(choices::Question::longest).max().unwrap_or(1);
+    let mut opened = open::scoring_engine(path, &args.engine, Positions::Needed(longest))?;
+    let classes = opened.engine.classes(0..longest);
+    opened.prepare(&classes)?;
+    let watch = interrupt::watch();
+    let mut right = Mean::default();
+    for question in &questions {
+        if watch.is_hit() {
+            break;
+        }
+        let scores = match choices::scores(&mut opened.engine, question) {
+            Err(PerplexityError::Engine(error)) if error.is_stopped() => break,
+            scores => scores?,
+        };
+        right.add(if choices::is_right(question, &scores) { 1.0 } else { 0.0 });
+        let of = questions.len();
+        terminal::progress(&format!("{} of {of}: {:.2} %", right.count(), 100.0 * right.mean()));
+    }
+    terminal::wipe();
+    if right.count() > 0 {
+        let (mean, error) = (100.0 * right.mean(), 100.0 * right.error());
+        let mut out = Stdout;
+        writeln!(out, "{name}: {mean:.4} ± {error:.4} % of {} questions", right.count())?;
+        out.flush()?;
+    }
+    if watch.is_hit() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 fn text(args: &Arguments) -> anyhow::Result<Vec<u8>> {

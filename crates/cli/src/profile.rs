@@ -98,7 +98,7 @@ struct Total {
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let (tokens, depth) = (args.tokens as usize, args.depth as usize);
     let mut flags = args.engine.clone();
-    flags.kernels.ubatch_size = args.engine.kernels.ubatch_size.max(args.tokens);
+    flags.kernels.least_tokens = args.tokens;
     args.tune.before(&args.model, &args.engine, &args.measure)?;
     let mut opened = open::engine(
         &models::resolve(args.model.name(), &args.model.fetch)?,
@@ -107,7 +107,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         true,
     )?;
     opened.measurable()?;
-    let sampling = args.sampling.config();
+    let sampling = args.sampling.numbers();
     let ahead = Ahead::of(tokens, &sampling, opened.engine.device().steps_ahead(), opened.machine.card().is_some());
     // Prompts give logits, from which the host chooses.
     let draw = opened.engine.draw(&sampling).filter(|_| tokens == 1);

@@ -15,16 +15,17 @@ use std::path::PathBuf;
 /// What to write.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// GGUF file, or name of a model, with F32, F16 or BF16 matrices
+    /// GGUF file, or name of a model
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// File to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Quantisation: q4_0, q8_0, q4_k_m or q6_k, types mixed as llama.cpp does
+    /// Quantisation: f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_1, q5_0, q4_k_m, q4_1, q4_0, iq4_nl, iq4_xs, q3_k_m or q2_k, types
+    /// mixed as llama.cpp does without importances
     #[arg(value_name = "TYPE")]
     quant: String,
-    /// Take a Q8_0 file as input too; it loses more than quantising the original
+    /// Take a file that is quantised already; it loses more than quantising the original
     #[arg(long)]
     allow_requantize: bool,
     #[command(flatten)]

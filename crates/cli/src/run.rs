@@ -35,7 +35,8 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
 /// The prompt, or `None` for a chat.
 fn prompt(args: &Arguments) -> anyhow::Result<Option<Vec<u8>>> {
     if let Some(text) = &args.prompt {
-        return Ok(Some(text.clone().into_bytes()));
+        let text = if args.escapes { unescaped(text) } else { text.clone() };
+        return Ok(Some(text.into_bytes()));
     }
     if let Some(path) = &args.file {
         return Ok(Some(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?));
@@ -50,4 +51,35 @@ fn prompt(args: &Arguments) -> anyhow::Result<Option<Vec<u8>>> {
         bytes.pop();
     }
     Ok(Some(bytes))
+}
+
+/// A text with the characters that `\n`, `\t` and the like stand for; other backslashes stay.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let meant = match (c, rest.as_str().chars().next()) {
+            ('\\', Some('n')) => Some('\n'),
+            ('\\', Some('t')) => Some('\t'),
+            ('\\', Some('r')) => Some('\r'),
+            ('\\', Some(same @ ('\\' | '"' | '\''))) => Some(same),
+            _ => None,
+        };
+        if meant.is_some() {
+            rest.next();
+        }
+        out.push(meant.unwrap_or(c));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read_once() {
+        assert_eq!(unescaped(r#"a\nb\\n\"\'\t\r"#), "a\nb\\n\"'\t\r");
+        assert_eq!(unescaped(r"C:\dir\"), "C:\\dir\\");
+    }
 }

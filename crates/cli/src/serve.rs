@@ -1,30 +1,31 @@
-//! `serve`: an HTTP server that clients of OpenAI, Anthropic and llama-server use unchanged.
+//! `serve`: an HTTP server that clients of OpenAI, Anthropic, Ollama and llama-server use unchanged.
 //!
-//! Flags are those of llama-server where it has them. Here a path and flags become a model for the server; everything
-//! after that is the `server` crate's.
+//! Flags are those of llama-server where it has them. Here names and flags become models for the server: [`stock`] knows
+//! which there are, and [`load`] makes an engine of a file. Everything after that is the `server` crate's.
+
+mod load;
+mod stock;
 
 use crate::arguments::{BeginFlag, ContextFlag, EngineFlags, ModelOrDemo};
-use crate::failure::{self, Usage};
+use crate::failure::Usage;
 use crate::interrupt;
-use crate::models;
-use crate::open::{self, Positions};
+use crate::library::Cached;
 use crate::sampling::Sampling;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
-use model::engine::Sharing;
-use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
-use model::step::{Class, Output, Variant};
-#[cfg(unix)]
-use server::grammar::{Isolation, Program};
-use server::{Compat, Defaults, Facts, Model, Options, budget};
-use std::path::PathBuf;
+use model::scheduler::Pooling;
+use server::{Bounds, Compat, Options, Stay, budget};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use text::chat::{ChatTemplate, Family};
-use text::sampler::Sampler;
+use stock::Stock;
 
 /// Sequences at a time when nothing is said.
 const DEFAULT_PLACES: u16 = 4;
+
+/// Models at a time when nothing is said.
+const DEFAULT_MODELS: u16 = 4;
 
 /// Positions of the cache when nothing is said.
 const DEFAULT_POSITIONS: usize = 16_384;
@@ -49,6 +50,10 @@ pub struct Arguments {
     /// Let everybody in who can reach a public address
     #[arg(long)]
     insecure: bool,
+    /// Let clients of Ollama's API bring models into the cache and remove them without a key, on a loopback address; with a
+    /// key they may anyway
+    #[arg(long)]
+    manage_models: bool,
     /// Names that clients may call the server by, beside this machine's and those of --host; `*` for all. With keys every
     /// name is one
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -63,6 +68,17 @@ pub struct Arguments {
     /// Words that clients may group models by
     #[arg(long, value_name = "WORDS", value_delimiter = ',', hide_short_help = true)]
     tags: Vec<String>,
+    /// Serve the GGUF files of this folder too, each under its name, and the models of the cache: a request chooses one, which
+    /// is loaded when it is first asked for
+    #[arg(long, alias = "models-dir", value_name = "DIR", env = "LLAMA_ARG_MODELS_DIR")]
+    models: Option<PathBuf>,
+    /// Serve the models of the cache too, so many at a time, and never more than fit [default: 4 with --models]
+    #[arg(long, alias = "models-max", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+          env = "LLAMA_ARG_MODELS_MAX")]
+    max_models: Option<u16>,
+    /// Unload a model that nobody has asked for so many seconds; the next request loads it again [default: never]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(i64).range(-1..=1_000_000), allow_negative_numbers = true)]
+    sleep_idle_seconds: Option<i64>,
     #[command(flatten)]
     context: ContextFlag,
     /// Sequences at a time [default: 4] (-np)
@@ -153,36 +169,11 @@ pub struct Arguments {
     #[arg(long)]
     log_disable: bool,
     #[command(flatten)]
-    ignored: Ignored,
-    #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
     begin: BeginFlag,
     #[command(flatten)]
     engine: EngineFlags,
-}
-
-/// Flags of llama-server that ask for what is so anyway.
-#[derive(clap::Args, Debug)]
-struct Ignored {
-    #[arg(long, hide = true)]
-    jinja: bool,
-    #[arg(long, hide = true, alias = "cb")]
-    cont_batching: bool,
-    #[arg(long, hide = true)]
-    no_mmproj: bool,
-    #[arg(long, hide = true)]
-    swa_full: bool,
-    #[arg(long, hide = true)]
-    no_cache_idle_slots: bool,
-    #[arg(long, hide = true, alias = "backend_sampling")]
-    backend_sampling: bool,
-    #[arg(long, hide = true, value_name = "N")]
-    n_gpu_layers: Option<String>,
-    #[arg(long, hide = true, value_name = "WHEN", num_args = 0..=1)]
-    flash_attn: Option<Option<String>>,
-    #[arg(long, hide = true, value_name = "MIB", allow_negative_numbers = true)]
-    cache_ram: Option<i64>,
 }
 
 /// Whether models think.
@@ -224,13 +215,11 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
         args.api_key.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
     }
     args.api_key.retain(|key| !key.is_empty());
-    let options = args.options();
+    let mut options = args.options();
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
-    let path = models::resolve(args.model.name(), &args.model.fetch)?;
-    let file = open::file(&path)?;
-    open::config(&file, &path)?;
-    drop(file);
+    let stock = Stock::new(args)?;
+    options.library = Some(Arc::new(Cached { fetch: stock.fetch().clone(), served: stock.served() }));
     // A signal ends the server in order, and not the program at once.
     let _watch = interrupt::watch();
     let listening = |addresses: &[std::net::SocketAddr]| {
@@ -238,8 +227,7 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
             terminal::line(&format!("listening on http://{address}"));
         }
     };
-    let load = move || load(&args).map_err(|error| failure::message(&error));
-    server::run(options, listening, load).map_err(Into::into)
+    server::run(options, listening, Arc::new(stock)).map_err(Into::into)
 }
 
 impl Arguments {
@@ -262,6 +250,15 @@ impl Arguments {
                 Pooled::None => Pooling::Each,
             }),
             page: !self.no_webui,
+            library: None,
+            bounds: Bounds {
+                models: usize::from(self.max_models.unwrap_or(DEFAULT_MODELS)),
+                stay: match self.sleep_idle_seconds.map(u64::try_from) {
+                    Some(Ok(seconds)) => Stay::For(Duration::from_secs(seconds)),
+                    _ => Stay::Long,
+                },
+            },
+            manage_models: self.manage_models,
             body_limit: self.body_limit,
             body_time: Duration::from_secs(self.body_timeout),
             request_memory: self.request_memory,
@@ -270,6 +267,26 @@ impl Arguments {
             drain: Duration::from_secs(self.drain_timeout),
             log: !self.log_disable,
         }
+    }
+
+    /// Whether requests choose among several models.
+    fn is_of_several(&self) -> bool {
+        self.models.is_some() || self.max_models.is_some()
+    }
+
+    /// Sequences at a time.
+    fn places(&self) -> u16 {
+        self.parallel.unwrap_or(DEFAULT_PLACES)
+    }
+
+    /// The names of the model that was named: those given, or that of its file.
+    fn names(&self, path: &Path) -> Vec<String> {
+        if self.alias.is_empty() {
+            return vec![path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())];
+        }
+        let mut names = self.alias.clone();
+        names.sort();
+        names
     }
 
     /// Positions of one sequence and of all.
@@ -285,114 +302,4 @@ impl Arguments {
         };
         (one.min(made_for), all)
     }
-}
-
-/// Opens the model and starts its engine.
-fn load(args: &Arguments) -> anyhow::Result<Model> {
-    let path = &models::resolve(args.model.name(), &args.model.fetch)?;
-    let file = open::file(path)?;
-    let config = open::config(&file, path)?;
-    let mut tokenizer = open::tokenizer(&file, path)?;
-    let text = |id: Option<u32>| {
-        String::from_utf8_lossy(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default()).into_owned()
-    };
-    let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-    let template = match &args.chat_template_file {
-        Some(path) => {
-            let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            ChatTemplate::parse(&source, &bos, &eos)
-        }
-        None if args.chat_template.is_some() => {
-            let given = args.chat_template.as_deref().unwrap_or_default();
-            match Family::named(given) {
-                Some(family) => ChatTemplate::of_family(family, &bos, &eos),
-                None if given.contains('{') => ChatTemplate::parse(given, &bos, &eos),
-                None => return Err(Usage(format!("there is no built-in template '{given}'")).into()),
-            }
-        }
-        None if args.no_jinja => ChatTemplate::of_family(Family::of(&tokenizer), &bos, &eos),
-        None => ChatTemplate::of_model(&tokenizer),
-    };
-    let template = template.map_err(|error| error.to_string());
-    if let Ok(template) = &template {
-        tokenizer.use_template(template.source());
-    }
-    if let Err(problem) = &template {
-        terminal::line(&format!("warning: no chat, as the template cannot be used: {problem}"));
-    }
-    let mut sampling = args.sampling.config();
-    sampling.seed = 0;
-    Sampler::new(sampling.clone(), config.vocab as usize)?;
-    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
-    let (one, all) = args.positions(made_for);
-    let places = args.parallel.unwrap_or(DEFAULT_PLACES);
-    let sharing = Sharing::of_texts(i64::from(places), all as i64);
-    let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(one), sharing, true)?;
-    // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
-    // to its own when that is there.
-    let mut classes = &[Class::One, Class::Many, Class::Few, Class::Prompt][..];
-    if args.batch_invariant {
-        opened.engine.make_batch_invariant();
-        classes = &[Class::Any];
-    }
-    let mut outputs = vec![Output::Logits];
-    outputs.extend(args.embeddings.then_some(Output::Hidden));
-    if opened.engine.device().steps_ahead() > 0 {
-        outputs.extend([Output::Likeliest, Output::Drawn]);
-    }
-    let variants = classes.iter().flat_map(|&class| outputs.iter().map(move |&output| Variant { class, output }));
-    let (first, others): (Vec<Variant>, Vec<Variant>) = variants.partition(|variant| variant.class == classes[0]);
-    opened.begin(&args.begin, &first, &others, |line| terminal::line(&line))?;
-    let facts = Facts {
-        path: path.display().to_string(),
-        names: names(args, path),
-        tags: args.tags.clone(),
-        parameters: open::parameters(&file),
-        bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
-        trained_context: made_for as u64,
-        width: config.hidden as u64,
-        cache: opened.engine.cache().to_string(),
-        device: opened.engine.device().name(),
-        memory: Some(opened.memory()),
-        programs: opened.engine.readiness().clone(),
-    };
-    let options =
-        Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };
-    let limits = opened.engine.limits();
-    let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
-    terminal::line(&format!(
-        "ready: {} with {places} places of {} positions, {} in all",
-        facts.names[0],
-        limits.context,
-        limits.pages * model::cache::PAGE as usize
-    ));
-    let defaults = Defaults {
-        sampling,
-        seed: args.sampling.seed,
-        limit: usize::try_from(args.predict).ok(),
-        thinking: match args.reasoning {
-            Reasoning::On => Some(true),
-            Reasoning::Off => Some(false),
-            Reasoning::Auto => None,
-        },
-        raw_reasoning: args.reasoning_format == ReasoningFormat::None,
-        parse_special: args.parse_special,
-    };
-    let mut model = Model::new(worker, tokenizer, template, facts, defaults);
-    #[cfg(unix)]
-    {
-        let program = Program::this().context("the program that compiles grammars cannot be found")?;
-        model.isolation = Isolation::Processes(program);
-    }
-    Ok(model)
-}
-
-/// The names of the model: those given, or that of its file.
-fn names(args: &Arguments, path: &std::path::Path) -> Vec<String> {
-    if !args.alias.is_empty() {
-        let mut names = args.alias.clone();
-        names.sort();
-        return names;
-    }
-    vec![path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())]
 }

@@ -83,10 +83,7 @@ impl Completed {
 /// A file that cannot be read, or that has what no command knows.
 pub fn completed(mut words: Vec<OsString>, mut command: Command) -> Result<Completed, Usage> {
     command.build();
-    let Some(at) = place(&words) else { return Ok(Completed { words, settings: vec![] }) };
-    let Some(sub) = words[at].to_str().and_then(|name| command.find_subcommand(name)) else {
-        return Ok(Completed { words, settings: vec![] });
-    };
+    let Some((at, sub)) = command_of(&words, &command) else { return Ok(Completed { words, settings: vec![] }) };
     // What stands before the command belongs after it.
     words[1..=at].rotate_right(1);
     let settings = resolve(&command, sub, &words[1..])?;
@@ -95,15 +92,15 @@ pub fn completed(mut words: Vec<OsString>, mut command: Command) -> Result<Compl
     Ok(Completed { words, settings })
 }
 
-/// Where the name of the command is, if there is one.
-fn place(words: &[OsString]) -> Option<usize> {
+/// The command of a command line of this program, and where its name is, if there is one.
+pub fn command_of<'a>(words: &[OsString], program: &'a Command) -> Option<(usize, &'a Command)> {
     let first = words.get(1)?.to_str()?;
     let at = match first.strip_prefix("--config") {
         Some("") => 3,
         Some(rest) if rest.starts_with('=') => 2,
         _ => 1,
     };
-    (at < words.len()).then_some(at)
+    Some((at, program.find_subcommand(words.get(at)?)?))
 }
 
 /// The settings of a command whose own words begin with its name.

@@ -1,13 +1,14 @@
 //! `show`: what is in a model file, and what it needs of the machine. Reads no weights.
 
 use crate::arguments::{ContextFlag, EngineFlags, ModelFile};
+use crate::metadata;
 use crate::models;
 use crate::open::{self, Positions, bytes};
 use crate::output::{self, Stdout};
 use device::{Device, Null, Target};
+use gguf::Gguf;
 use gguf::plain::{self, MESSAGE};
-use gguf::{Array, Gguf, Value as Meta};
-use model::config::{Attention, Config, Gating};
+use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::memory_plan::{self, ModelMemory};
 use model::step::Class;
@@ -15,9 +16,6 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
-
-/// Arrays of metadata are cut to this length in JSON.
-const ARRAY_SHOWN: usize = 1000;
 
 /// What to show.
 #[derive(clap::Args, Debug)]
@@ -69,7 +67,7 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
         let target = open::target(&args.engine)?.map_or_else(|| Target::detect(None), Ok)?;
         let compiler = open::compiler_options(&args.engine.kernels, &target)?;
-        let chunk = i64::from(args.engine.kernels.ubatch_size).min(context as i64);
+        let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let device: Arc<dyn Device> = Arc::new(Null);
         let mut engine = Engine::shared(file.clone(), device, options, Sharing::of_texts(1, context as i64))?;
@@ -163,8 +161,6 @@ fn in_text(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -
 }
 
 fn in_json(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -> Value {
-    let metadata: Map<String, Value> =
-        file.metadata().iter().map(|(key, value)| (key.to_owned(), meta_json(&value))).collect();
     let tensor = |t: &gguf::Tensor| json!({ "name": t.name, "type": t.ty.name(), "shape": t.shape(), "bytes": t.bytes, "file": t.shard, "offset": t.offset });
     let of_type = |t: &OfType| json!({ "type": t.name, "tensors": t.tensors, "bytes": t.bytes });
     let mut all = json!({
@@ -174,7 +170,7 @@ fn in_json(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -
         "bytes": file.bytes(),
         "description": open::description(file),
         "parameters": open::parameters(file),
-        "metadata": metadata,
+        "metadata": metadata::shown(file),
         "types": types(file).iter().map(of_type).collect::<Vec<_>>(),
         "tensors": file.tensors().iter().map(tensor).collect::<Vec<_>>(),
     });
@@ -199,48 +195,7 @@ fn in_json(path: &std::path::Path, file: &Gguf, needs: &Result<Needs, String>) -
     all
 }
 
-/// A value of metadata; long arrays are cut, and say so.
-fn meta_json(value: &Meta<'_>) -> Value {
-    match value {
-        Meta::Bool(v) => json!(v),
-        Meta::String(v) => json!(String::from_utf8_lossy(v)),
-        Meta::Array(array) if array.len() > ARRAY_SHOWN => {
-            json!({ "array": array.len(), "of": array.element_type().to_string() })
-        }
-        Meta::Array(array) => array_json(array),
-        other => match (other.integer(), other.float()) {
-            (Some(v), _) => i64::try_from(v).map_or_else(|_| json!(v as u64), |v| json!(v)),
-            (_, Some(v)) => json!(v),
-            _ => Value::Null,
-        },
-    }
-}
-
-fn array_json(array: &Array<'_>) -> Value {
-    Value::Array(array.iter().map(|value| meta_json(&value)).collect())
-}
-
-fn config_json(c: &Config) -> Map<String, Value> {
-    let attention = match &c.attention {
-        Attention::Grouped { kv_heads, head, value } => {
-            json!({ "kind": "grouped", "kv_heads": kv_heads, "head": head, "value": value })
-        }
-        Attention::Latent { q_rank, kv_rank, nope, rope, value } => {
-            json!({ "kind": "latent", "q_rank": q_rank, "kv_rank": kv_rank, "nope": nope, "rope": rope, "value": value })
-        }
-    };
-    let experts = c.experts.as_ref().map(|e| {
-        json!({
-            "count": e.count, "used": e.used, "shared": e.shared, "width": e.width,
-            "gating": match e.gating { Gating::Softmax => "softmax", Gating::Sigmoid => "sigmoid" },
-            "normalise": e.normalise, "scale": e.scale, "groups": e.groups.0, "groups_used": e.groups.1,
-        })
-    });
-    let all = json!({
-        "architecture": c.arch, "name": c.name, "layers": c.layers, "hidden": c.hidden, "heads": c.heads,
-        "vocabulary": c.vocab, "context": c.context, "norm_epsilon": c.eps, "attention": attention,
-        "attention_scale": c.scale, "rope_dimensions": c.rope.dims, "rope_amplitude": c.rope.amplitude,
-        "feed_forward": c.ffn, "dense_lead": c.dense_lead, "experts": experts,
-    });
-    all.as_object().cloned().unwrap_or_default()
+fn config_json(config: &Config) -> Map<String, Value> {
+    // It is a plain tree of numbers and texts.
+    serde_json::to_value(config).ok().and_then(|value| value.as_object().cloned()).unwrap_or_default()
 }

@@ -6,9 +6,10 @@
 mod found;
 mod reference;
 
-use crate::arguments::{EngineFlags, Numerics};
+use crate::arguments::{EngineFlags, FetchFlags, Numerics};
 use crate::failure::{self, Interrupted};
 use crate::interrupt;
+use crate::models;
 use crate::open::{self, Positions};
 use crate::output::{self, Stdout};
 use crate::terminal;
@@ -30,9 +31,11 @@ const PROMPT: &str = "Once upon a time, there was a";
 /// Which models.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// GGUF files, beside the model that comes with the program
+    /// GGUF files, short names and whatever else other commands take, beside the model that comes with the program
     #[arg(value_name = "MODEL")]
     places: Vec<PathBuf>,
+    #[command(flatten)]
+    fetch: FetchFlags,
     /// Folder whose GGUF files are run, with the folders in it
     #[arg(long, value_name = "FOLDER")]
     models: Option<PathBuf>,
@@ -141,12 +144,15 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Only Ctrl-C ends the others too.
-fn of_model(path: &Path, args: &Arguments, references: &References) -> anyhow::Result<Row> {
-    let model = path.display().to_string();
+fn of_model(name: &Path, args: &Arguments, references: &References) -> anyhow::Result<Row> {
+    let model = name.display().to_string();
     terminal::progress(&format!("{model}: loading"));
-    let spoken = speak(path, args);
+    let spoken = models::resolve(name, &args.fetch).and_then(|path| {
+        let (reference, timing) = speak(&path, args)?;
+        Ok((path, reference, timing))
+    });
     terminal::wipe();
-    let (reference, timing) = match spoken {
+    let (path, reference, timing) = match spoken {
         Ok(spoken) => spoken,
         Err(error) if error.is::<Interrupted>() => return Err(error),
         Err(error) => {
@@ -154,7 +160,7 @@ fn of_model(path: &Path, args: &Arguments, references: &References) -> anyhow::R
         }
     };
     let outcome = references
-        .compare(path, &reference, args.update)
+        .compare(&path, &reference, args.update)
         .unwrap_or_else(|error| Outcome::Failed(failure::message(&error)));
     Ok(Row { model, outcome, said: Some(reference), rate: timing.step_rate() })
 }

@@ -3,16 +3,13 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 16] = [
+const SHORT: [(&str, &str); 13] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
     ("-hff", "--hf-file"),
     ("-mu", "--model"),
     ("-np", "--parallel"),
     ("-kvu", "--kv-unified"),
-    ("-cb", "--cont-batching"),
-    ("-ngl", "--n-gpu-layers"),
-    ("-fa", "--flash-attn"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
@@ -23,7 +20,13 @@ const SHORT: [(&str, &str); 16] = [
 ];
 
 /// Flags whose value is text, which may look like a flag.
-const TEXT: [&str; 5] = ["-p", "--prompt", "-sys", "--system-prompt", "--"];
+const TEXT: [&str; 8] =
+    ["-p", "--prompt", "-sys", "--system-prompt", "--stop", "--reverse-prompt", "--dry-sequence-breaker", "--"];
+
+/// Whether what follows a word is text.
+pub fn takes_text(word: &OsString) -> bool {
+    TEXT.iter().any(|flag| word == flag)
+}
 
 /// A switch that may be followed by a number, and the flag of that number.
 const COUNTED: (&str, &str) = ("--block", "--block-times");
@@ -33,7 +36,7 @@ pub fn expanded(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec![];
     let mut verbatim = false;
     for argument in arguments {
-        let after_text = out.last().is_some_and(|last| TEXT.iter().any(|t| last == t));
+        let after_text = out.last().is_some_and(takes_text);
         verbatim |= argument == "--";
         let is_count = out.last().is_some_and(|last| last == COUNTED.0)
             && argument.to_str().is_some_and(|text| text.parse::<u32>().is_ok());

@@ -34,6 +34,9 @@ pub struct Arguments {
     /// Write one attn_kv_b instead of split matrices, as old files do
     #[arg(long)]
     legacy_kv_b: bool,
+    /// Write zeros that take no room on disk instead of weights, to compile kernels for the shape
+    #[arg(long)]
+    hollow: bool,
     /// File to write
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
@@ -44,7 +47,10 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let options =
         SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
     let plan = SynthPlan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
-    let seconds = with_progress(|progress| plan.write(&args.out, progress))?;
+    let seconds = with_progress(|progress| match args.hollow {
+        true => plan.write_hollow(&args.out),
+        false => plan.write(&args.out, progress),
+    })?;
     let mut out = Stdout;
     writeln!(
         out,

@@ -12,9 +12,12 @@ use std::io::{Read, Write};
 pub struct Arguments {
     #[command(flatten)]
     model: ModelFlag,
-    /// Let control tokens be written in the text, and put those around it that the vocabulary asks for
+    /// Let control tokens be written in the text
     #[arg(long)]
     special: bool,
+    /// Leave out the tokens that the vocabulary asks for around a text, as a first one that says where it begins
+    #[arg(long)]
+    no_bos: bool,
     /// The text; `-`, or none, reads stdin
     #[arg(default_value = "-", hide_default_value = true, allow_hyphen_values = true)]
     text: std::ffi::OsString,
@@ -31,7 +34,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     } else {
         args.text.as_encoded_bytes().to_vec()
     };
-    let ids = tokenizer.encode(text, args.special, args.special);
+    let ids = tokenizer.encode(text, !args.no_bos, args.special);
     let words: Vec<String> = ids.iter().map(u32::to_string).collect();
     let mut out = Stdout;
     writeln!(out, "{}", words.join(" "))?;

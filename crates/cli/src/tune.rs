@@ -115,14 +115,14 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     let watch = interrupt::watch();
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
-    flags.kernels.ubatch_size = flags.kernels.ubatch_size.max(most as u32);
+    flags.kernels.least_tokens = most as u32;
     if !matches!(flags.device, Choice::Auto | Choice::Cpu) {
         return Err(Usage(format!("plans are searched for the processor only, not for {}", flags.device)).into());
     }
     let cpu = open::passing_cpu(&flags)?;
-    let plans =
-        TunedPlans::of(&open::kernels(flags.kernel_cache.as_ref(), &flags.kernels.trusted_folders), cpu.target())
-            .context("there is no folder to keep plans in; name one with --kernel-cache")?;
+    let kept = open::kernels(flags.kernel_cache.as_ref(), &[], &flags.kernels.trusted_folders);
+    let plans = TunedPlans::of(&kept, cpu.target())
+        .context("there is no folder to keep plans in; name one with --kernel-cache")?;
     if time.is_some() {
         plans.prepare()?;
     }

@@ -1,14 +1,10 @@
 //! A chat, as somebody at a terminal has it: through a pseudo-terminal, with the model that comes with the program.
 
-#![cfg(unix)]
-
-mod support;
-
+use crate::support::{command, folder, text};
 use rexpect::process::WaitStatus;
 use rexpect::session::{Options, PtySession, spawn_with_options};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use support::{command, folder, text};
 
 /// More than any answer takes, also while the kernels are compiled.
 const PATIENCE: u64 = 300_000;

@@ -1,11 +1,9 @@
 //! What the commands print, on tiny models.
 
-mod support;
-
+use crate::support::{Run, command, finished, folder, run, run_with_input, text, tiny};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use support::{Run, command, finished, folder, run, run_with_input, text, tiny};
 
 fn model() -> PathBuf {
     tiny("tiny-llama", "q4_0")
@@ -155,7 +153,7 @@ fn numerics_and_levels_agree() {
         let args =
             ["logits", text(&path), "--tokens", "1,2,3,4,5,6,7,8,9,10", "--out", text(&out), "--numerics", "exact"];
         run(&[&args[..], more].concat()).ok();
-        support::floats(&std::fs::read(out).expect("logits"))
+        crate::support::floats(&std::fs::read(out).expect("logits"))
     };
     let (best, scalar, unfused) = (logits(&[]), logits(&["--isa", "scalar"]), logits(&["--fuse", "off"]));
     let near = |a: &[f32], b: &[f32]| {
@@ -506,6 +504,14 @@ fn show_knows_the_file_and_its_needs() {
     let path = tiny("tiny-mla-moe", "q4_k_m");
     let all = json(&run(&["show", "--json", text(&path), "-c", "1000"]).ok());
     assert_eq!(all["config"]["architecture"], "deepseek2");
+    // The whole configuration, as it can be read back; of the angles, the last bit of a number in JSON may differ.
+    let mut config: model::config::Config = serde_json::from_value(all["config"].clone()).expect("a configuration");
+    let file = gguf::Gguf::open(&path).expect("a model");
+    let of_file = model::config::Config::read(&file).expect("a configuration");
+    let near = config.rope.theta.iter().zip(&of_file.rope.theta).all(|(a, b)| (a - b).abs() <= 1e-15 * b.abs());
+    assert!(near && config.rope.theta.len() == of_file.rope.theta.len(), "{:?}", config.rope);
+    config.rope.theta.clone_from(&of_file.rope.theta);
+    assert_eq!(config, of_file);
     assert_eq!(all["metadata"]["general.architecture"], "deepseek2");
     assert_eq!(all["memory"]["context"], 1000);
     let tensors = all["tensors"].as_array().expect("tensors");

@@ -1,11 +1,9 @@
 //! `compile`, and running what it built on machines without a compiler.
 
-mod support;
-
+use crate::support::{Run, command, finished, folder, run, text, tiny};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use support::{Run, command, finished, folder, run, text, tiny};
+use std::sync::{Mutex, OnceLock};
 
 /// The levels that everybody has names for, of this architecture.
 const TARGET: &str = if cfg!(target_arch = "aarch64") { "neon" } else { "x86-64-v3" };
@@ -114,15 +112,123 @@ fn what_is_not_ready_is_one_line() {
     run(&[&args[..], &[text(&elsewhere)]].concat()).ok();
 }
 
+/// A pack with the kernels of few tokens of a small model, made once.
+fn pack() -> (PathBuf, PathBuf) {
+    static MADE: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+    let make = || {
+        let (model, pack) = (tiny("tiny-llama", "q4_0"), folder().join("few.pack"));
+        let args = ["compile", "-m", text(&model), "--target", TARGET, "--steps", "few", "--pack", text(&pack)];
+        let built = run(&args).ok();
+        assert!(built.text().contains("few.pack: ") && built.text().contains(" kernels, "), "{}", built.text());
+        (model, pack)
+    };
+    MADE.get_or_init(make).clone()
+}
+
+#[test]
+fn a_pack_needs_no_compiler_and_what_it_lacks_is_compiled() {
+    let (model, pack) = pack();
+    if !runs_here() {
+        return;
+    }
+    let logits = |name: &str, arguments: &[&str], bare: bool| {
+        let file = folder().join(name);
+        let args = [&["logits", "-m", text(&model), "--tokens", "1,2,3", "--out", text(&file)], arguments].concat();
+        if bare { run_bare(&args) } else { run(&args) }.ok();
+        std::fs::read(file).expect("logits")
+    };
+    let here = logits("compiled-few.f32", &["--isa", LEVEL], false);
+    // All rows of logits are another program; its kernels but for the last are the same.
+    let kernels = folder().join("beside-pack");
+    let _ = std::fs::remove_dir_all(&kernels);
+    let args = ["--isa", LEVEL, "--kernel-cache", text(&kernels), "--kernel-pack", text(&pack)];
+    assert_eq!(logits("pack.f32", &args, false), here);
+    // A prompt is read by the kernels of few tokens, and no compiler is there.
+    let prompt = "a b c ".repeat(60);
+    let args = ["run", "-m", text(&model), "--no-template", "-p", &prompt, "-n", "4", "--kernel-pack", text(&pack)];
+    let passing = folder().join("cache-of-pack");
+    let bare = || {
+        let mut command = bare(&args);
+        command.env("XDG_CACHE_HOME", &passing);
+        command
+    };
+    let early = bare().env_remove("KERNLOOM_WAIT_FOR_KERNELS").output().expect("the program starts");
+    let ran = finished(early).ok();
+    let compiled = ran.err.lines().any(|line| line.starts_with("compiled "));
+    assert!(ran.err.contains("by other kernels") && !compiled, "{}", ran.err);
+    assert!(
+        finished(bare().output().expect("the program starts")).error(1).contains("were not built ahead for"),
+        "all kernels were asked for"
+    );
+    // With a compiler, kernels that both have are not compiled again.
+    let _ = std::fs::remove_dir_all(&kernels);
+    let near = run(&[&args[..], &["--isa", LEVEL, "--kernel-cache", text(&kernels)]].concat()).ok();
+    let line = near.err.lines().find(|line| line.starts_with("compiled ")).expect("some kernels");
+    let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers[0] < numbers[1], "{line}");
+    // One that is not whole is ignored, with a warning.
+    let damaged = folder().join("damaged.pack");
+    std::fs::write(&damaged, &std::fs::read(&pack).expect("a pack")[..200]).expect("a file");
+    let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "1", "--kernel-pack", text(&damaged)];
+    let ran = run(&args).ok();
+    assert!(ran.err.contains("warning") && ran.err.contains("damaged.pack"), "{}", ran.err);
+    assert!(run(&["compile", "--target", "sm_80", "--pack", "x.pack"]).error(2).contains("--out"));
+}
+
+#[test]
+fn a_pack_is_found_where_the_program_is_installed() {
+    let (model, pack) = pack();
+    if !runs_here() {
+        return;
+    }
+    let root = folder().join("installed");
+    let _ = std::fs::remove_dir_all(&root);
+    let (program, share) = (root.join("bin/kernloom"), root.join("share/kernloom"));
+    [&root.join("bin"), &share].into_iter().for_each(|folder| std::fs::create_dir_all(folder).expect("a folder"));
+    std::fs::copy(env!("CARGO_BIN_EXE_kernloom"), &program).expect("a copy");
+    let installed = |args: &[&str]| {
+        let bare = bare(args);
+        let mut command = Command::new(&program);
+        command.args(args).env_clear();
+        command.envs(bare.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("XDG_CACHE_HOME", root.join("cache"));
+        finished(command.env_remove("KERNLOOM_WAIT_FOR_KERNELS").output().expect("the program starts"))
+    };
+    let args = ["run", "-m", text(&model), "--no-template", "-p", "a", "-n", "2"];
+    let line = installed(&args);
+    let line = line.error(1);
+    let name = format!("{}.pack", std::env::consts::ARCH);
+    assert!(line.contains("no C compiler found") && line.contains(&name) && line.contains("--kernel-pack"), "{line}");
+    let there = share.join("kernels.pack");
+    std::fs::copy(&pack, &there).expect("a copy");
+    installed(&args).ok();
+    // It was made by the same program, whose first start is as fast as all others: there is nothing to keep.
+    assert!(!root.join("cache").exists());
+    let looked = installed(&["doctor"]).ok();
+    assert!(
+        looked.text().contains("kernel pack") && looked.text().contains(&format!("for {LEVEL}")),
+        "{}",
+        looked.text()
+    );
+    #[cfg(unix)]
+    {
+        std::fs::set_permissions(&there, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("our file");
+        let refused = installed(&args);
+        let line = refused.error(1);
+        assert!(line.contains("kernels.pack can be changed by other users"), "{line}");
+        assert!(installed(&["doctor"]).text().contains("can be changed by other users"));
+    }
+}
+
 #[test]
 fn sources_of_every_target_need_no_compiler() {
     let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("sources"));
     let args = ["compile", "-m", text(&model), "--emit", "source", "--target", "avx2,neon,cuda", "--out", text(&out)];
     run_bare(&args).ok();
     let read = |name: &str| std::fs::read_to_string(out.join(name)).expect("a text");
-    let schedule = read("avx2/one-1024-tokens-64-rows.txt");
+    let schedule = read("avx2/one-1024-tokens-1-rows.txt");
     assert!(schedule.starts_with("program one (One)") && schedule.contains("schedule cache:"), "{schedule}");
-    let (c, cuda) = (read("neon/prompt-1024-tokens-64-rows.c"), read("cuda/one-1024-tokens-64-rows.cu"));
+    let (c, cuda) = (read("neon/prompt-1024-tokens-64-rows.c"), read("cuda/one-2048-tokens-1-rows.cu"));
     assert!(c.contains("#include") && !c.contains("__global__") && cuda.contains("__global__"));
     let refused = run_bare(&["compile", "-m", text(&model), "--target", "cuda", "--out", text(&out)]);
     assert!(refused.error(2).contains("--emit source"), "{}", refused.err);

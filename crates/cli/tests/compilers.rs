@@ -1,12 +1,9 @@
 //! Compilers that hang, print without end, or leave something behind.
-#![cfg(unix)]
 
-mod support;
-
+use crate::support::{Run, command, finished, folder, text, tiny};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use support::{Run, command, finished, folder, text, tiny};
 
 /// How long anything here may take on a machine that is busy.
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -1,14 +1,12 @@
 //! The model that comes with the program: its text, how well it predicts, and what quantising it costs.
 //!
 //! What is expected lies in `demo/golden.json`; after the model has changed,
-//! `cargo test --release -p kernloom-cli --test demo -- --ignored` writes it anew.
+//! `cargo test --release -p kernloom-cli --test all demo:: -- --ignored` writes it anew.
 
-mod support;
-
+use crate::support::{argmax, command, floats, folder, list, run, text};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use support::{argmax, command, floats, list, run, text};
 use text::chat::{ChatTemplate, Conversation};
 
 /// The name of the model on the command line.
@@ -48,7 +46,7 @@ fn perplexity(model: &str, numerics: &str) -> f64 {
 
 /// The model in another quantisation.
 fn quantised(quant: &str) -> PathBuf {
-    let path = support::folder().join(format!("demo-{quant}.gguf"));
+    let path = crate::support::folder().join(format!("demo-{quant}.gguf"));
     run(&["quantize", MODEL, text(&path), quant, "--allow-requantize"]).ok();
     path
 }
@@ -93,10 +91,12 @@ fn numbers_of_8_bits_agree_where_the_exact_ones_are_sure() {
     assert!(all > 150 && 4 * sure > 3 * all, "{sure} of {all}");
 }
 
-/// The logits of all positions.
+/// The logits of all positions, in steps of as many tokens whatever the text, so that all texts share their kernels.
 fn logits(ids: &[u32], numerics: &str) -> Vec<f32> {
-    let path = support::folder().join(format!("demo-{numerics}.logits"));
-    run(&["logits", "-m", MODEL, "--tokens", &list(ids.iter()), "--numerics", numerics, "--out", text(&path)]).ok();
+    let path = crate::support::folder().join(format!("demo-{numerics}.logits"));
+    let (tokens, out) = (list(ids.iter()), text(&path));
+    let args = ["logits", "-m", MODEL, "--tokens", &tokens, "--batch", "16", "--numerics", numerics, "--out", out];
+    run(&args).ok();
     floats(&std::fs::read(&path).expect("logits"))
 }
 
@@ -114,6 +114,29 @@ fn perplexity_is_as_expected_under_both_policies() {
     for numerics in ["exact", "int8"] {
         near(perplexity(MODEL, numerics), &golden["perplexity"][numerics], numerics);
     }
+}
+
+/// Questions whose answer it knows, and the same with the answers exchanged.
+#[test]
+fn it_finds_the_likely_endings() {
+    let file = folder().join("questions.txt");
+    let answered = |flag: &str, questions: &str, more: &[&str]| {
+        std::fs::write(&file, questions).expect("a test file");
+        let args = ["perplexity", "-m", MODEL, flag, "-f", text(&file)];
+        run(&[&args[..], more].concat()).ok().text().to_owned()
+    };
+    let right = "Once upon a time\n1\nzebra stone glass\n, there was a little\nthe of and\nx y z\n";
+    let wrong = right.replace("\n1\n", "\n3\n");
+    let both = format!("{right}{wrong}");
+    assert_eq!(answered("--hellaswag", &both, &[]), "HellaSwag: 50.0000 ± 50.0000 % of 2 questions\n");
+    assert_eq!(answered("--hellaswag", &both, &["--tasks", "1"]), "HellaSwag: 0.0000 ± 0.0000 % of 1 questions\n");
+    let gap = "1,\"Once upon a _\",time,glass,1\n";
+    assert_eq!(answered("--winogrande", gap, &[]), "Winogrande: 100.0000 ± 0.0000 % of 1 questions\n");
+    let refused = run(&["perplexity", "-m", MODEL, "--winogrande", "-f", text(&file), "--hellaswag"]);
+    assert!(refused.error(2).contains("cannot be used with"), "{}", refused.err);
+    std::fs::write(&file, "1,no gap,a,b,1\n").expect("a test file");
+    let refused = run(&["perplexity", "-m", MODEL, "--winogrande", "-f", text(&file)]);
+    assert!(refused.error(1).contains("line 1: the sentence has no gap"), "{}", refused.err);
 }
 
 #[test]
@@ -143,7 +166,7 @@ fn a_server_without_a_model_takes_it() {
 
 #[test]
 fn q8_0_is_refused_without_the_flag_and_kept_with_it() {
-    let out = support::folder().join("demo-refused.gguf");
+    let out = crate::support::folder().join("demo-refused.gguf");
     let refused = run(&["quantize", MODEL, text(&out), "q4_0"]);
     assert!(refused.error(1).contains("--allow-requantize"), "{}", refused.err);
     assert!(!out.exists());

@@ -1,8 +1,6 @@
 //! Devices as the command line names them, on machines that have no card: what is missing is one line.
 
-mod support;
-
-use support::{command, finished, folder, run, text, tiny};
+use crate::support::{command, finished, folder, run, text, tiny};
 
 /// The program where NVRTC is, if a setting of the tests says so.
 fn nvrtc() -> Option<String> {

@@ -4,14 +4,12 @@
 //! Steps of 1, 7 and 64 tokens make programs of all classes. What a format adds to `exact` is how its blocks are
 //! unpacked, which all classes share, so a file whose model another one has is read in steps of 64 tokens there.
 
-mod gates;
-mod support;
-
+use crate::gates;
+use crate::support::{Golden, floats, folder, golden, list, run, text};
 use device::Isa;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::{Golden, floats, folder, golden, list, run, text};
 
 const BATCHES: [usize; 3] = [1, 7, 64];
 

@@ -1,11 +1,9 @@
 //! Models by name: downloaded from a hub on this machine, listed, used, removed.
 
-mod support;
-
+use crate::support::{Run, finished, folder, text, tiny};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Run, finished, folder, text, tiny};
 use testkit::local_hub::{Faults, LocalHub};
 
 /// A hub, and the cache of one test.
@@ -23,7 +21,7 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = support::command(args);
+        let mut command = crate::support::command(args);
         for name in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE"] {
             command.env_remove(name);
         }
@@ -73,6 +71,13 @@ fn a_model_from_its_name_to_an_answer_and_away() {
     place.hub.seen();
     let again = place.run(&["run", "glm-4.7-flash:q4_0", "--no-template", "-p", "x", "-n", "2", "--temp", "0"]).ok();
     assert_eq!(again.out, ran.out);
+    // A model that is named is found as everywhere, and one that is not here is one of those that failed.
+    let references = place.home.join("references");
+    let args = ["smoke", "--offline", "--json", "-n", "2", "--references", text(&references), name, "no/such"];
+    let smoked = place.run(&args);
+    let rows = json(&smoked);
+    let outcomes: Vec<_> = rows.as_array().expect("rows").iter().map(|row| (&row["model"], &row["outcome"])).collect();
+    assert!(outcomes[1] == (&name.into(), &"new".into()) && outcomes[2].1 == "FAILED", "{outcomes:?}");
     assert!(!again.err.contains("downloading"), "{}", again.err);
     let by_path = place.run(&["tokenize", "-m", text(&tiny("tiny-llama", "q4_0")), "a fox"]).ok();
     for name in ["unsloth/GLM-4.7-Flash-GGUF", "GLM-4.7-Flash-Q4_0.gguf", "glm-4.7:flash-unsloth-Q4_0"] {

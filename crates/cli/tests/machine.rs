@@ -1,10 +1,8 @@
 //! Commands about the machine and the installation: `smoke`, `doctor`, `man`.
 
-mod support;
-
+use crate::support::{command, finished, folder, run, text, tiny};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use support::{command, finished, folder, run, text, tiny};
 
 /// What the model that comes with the program says.
 fn demo() -> PathBuf {
@@ -91,7 +89,7 @@ fn doctor_finds_what_there_is() {
 
 #[test]
 fn doctor_says_what_to_install() {
-    let nothing = folder().join("no-kernels");
+    let nothing = folder().join("doctor-without-kernels");
     let doctor = ["doctor", "--kernel-cache", text(&nothing)];
     let ran = finished(command(&doctor).env("PATH", "").output().expect("the program starts"));
     assert!(ran.error(1).contains("missing"), "{}", ran.err);

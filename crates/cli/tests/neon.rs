@@ -1,9 +1,8 @@
 //! Golden logits on AArch64: the kernels of whole steps, built by a cross compiler and run under emulation, at every
 //! instruction level.
 
-mod gates;
-mod support;
-
+use crate::gates;
+use crate::support::{Golden, floats, golden};
 use compiler::{Compiled, Numerics};
 use device::{Isa, Null, Target};
 use gguf::Gguf;
@@ -15,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{Golden, floats, golden};
 use testkit::standalone::builder::{Builder, find};
 use testkit::standalone::{Standalone, Step};
 

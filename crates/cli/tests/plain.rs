@@ -1,9 +1,6 @@
 //! Text from outside, by every way in: what terminals and logs get of it is plain text, in lines that end.
 
-#![cfg(unix)]
-
-mod support;
-
+use crate::support::{Run, command, finished, folder, text, tiny};
 use gguf::{Gguf, ValueBuf, Writer};
 use rexpect::process::PtyProcess;
 use std::ffi::OsStr;
@@ -14,7 +11,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{Run, command, finished, folder, text, tiny};
 use testkit::local_hub::LocalHub;
 
 /// What colours, titles, clears, turns and hides.
@@ -95,7 +91,7 @@ fn metadata() {
         ("general.architecture", string(&megabyte()), "is not supported"),
         ("tokenizer.ggml.model", string(&megabyte()), "is not supported"),
         ("llama.block_count", string(&megabyte()), "llama.block_count"),
-        ("llama.rope.scaling.type", string(&megabyte()), "none, linear or yarn"),
+        ("llama.rope.scaling.type", string(&megabyte()), "none, linear, yarn, or longrope"),
         ("tokenizer.ggml.merges", texts.clone(), "merge 0"),
         ("general.size_label", string(&megabyte()), ""),
         ("tokenizer.ggml.token_type", texts, "tokenizer.ggml.token_type"),
@@ -105,7 +101,7 @@ fn metadata() {
         let what: String = key.chars().take(30).collect();
         model(&path, &[("general.name", string(&megabyte())), (key, value)]);
         plain(&what, command(&["show", text(&path)])).ok();
-        let ran = plain(&what, command(&["run", text(&path), "-p", "x", "-n", "1", "-t", "1"]));
+        let ran = plain(&what, command(&["run", text(&path), "-p", "x", "-n", "1", "-t", "1", "--temp", "0"]));
         assert!(ran.err.contains(expected), "{what}: {}", ran.err);
         assert_eq!(ran.code, i32::from(!expected.is_empty()), "{what}: {}", ran.err);
     }
@@ -164,13 +160,13 @@ fn compilers() {
         plain(what, command(&[words, &["--cc", text(&gcc), "--kernel-cache", text(&cache)]].concat()))
     };
     compiler(&gcc, "gcc ", "#define __GNUC__ 12");
-    let ran = run("errors", &["run", "-p", "x", "-n", "1", "-t", "1"]);
+    let ran = run("errors", &["run", "-p", "x", "-n", "1", "-t", "1", "--temp", "0"]);
     let error = ran.error(1);
     assert!(error.contains("does not compile: k.c:1: error: ") && error.len() < 3000, "{error}");
     let found = run("a version", &["doctor"]);
     assert!(found.text().contains(r"gcc \u{1b}[31mE"), "{}", found.text());
     compiler(&gcc, "", "");
-    let ran = run("no compiler", &["run", "-p", "x", "-n", "1", "-t", "1"]);
+    let ran = run("no compiler", &["run", "-p", "x", "-n", "1", "-t", "1", "--temp", "0"]);
     assert!(ran.error(1).contains("neither gcc nor clang"), "{}", ran.err);
     run("no compiler", &["doctor"]);
 }

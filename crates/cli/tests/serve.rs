@@ -1,155 +1,17 @@
 //! `serve` over real connections: what clients send, what they get, and what happens when they go.
 
-mod support;
+mod ollama;
+mod samplers;
+mod scores;
+mod server;
+mod several;
 
+use crate::support::{command, folder, run, text, tiny};
 use serde_json::{Value, json};
+use server::{PATIENCE, Response, Server};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Command};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{command, folder, run, serving, text, tiny};
-
-/// A server on a port of its own; it ends with the value.
-struct Server {
-    child: Child,
-    port: u16,
-    log: mpsc::Receiver<String>,
-}
-
-impl Server {
-    /// Starts a server and waits until it takes requests.
-    fn start(flags: &[&str]) -> Server {
-        let server = Server::start_loading("tiny-llama", flags);
-        server.wait_until_ready();
-        server
-    }
-
-    fn start_loading(shape: &str, flags: &[&str]) -> Server {
-        let path = tiny(shape, "q4_0");
-        let base = ["serve", text(&path), "--port", "0", "-t", "1", "-c", "1024", "--kv-unified", "--metrics"];
-        Server::of(command(&[&base[..], flags].concat()))
-    }
-
-    fn of(command: Command) -> Server {
-        let (child, port, mut lines) = serving(command);
-        let (sender, log) = mpsc::channel();
-        std::thread::spawn(move || lines.try_for_each(|line| sender.send(line)));
-        Server { child, port, log }
-    }
-
-    fn wait_until_ready(&self) {
-        let end = Instant::now() + Duration::from_secs(500);
-        while self.get("/health").status != 200 {
-            assert!(Instant::now() < end, "it never gets ready: {:?}", self.log.try_iter().collect::<Vec<_>>());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).expect("the head is taken");
-        // A server that refuses a body closes early.
-        let _ = stream.write_all(body);
-        stream
-    }
-
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Response {
-        Response::read(self.open(method, path, headers, body))
-    }
-
-    fn get(&self, path: &str) -> Response {
-        self.ask("GET", path, "", b"")
-    }
-
-    fn post(&self, path: &str, body: Value) -> Response {
-        self.ask("POST", path, "", body.to_string().as_bytes())
-    }
-
-    /// The number of a metric.
-    fn metric(&self, name: &str) -> f64 {
-        let text = self.get("/metrics").body;
-        let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}"));
-        line.rsplit(' ').next().expect("a number").parse().expect("a number")
-    }
-
-    fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !holds() {
-            assert!(Instant::now() < end, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill").success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[derive(Debug)]
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Response {
-    fn read(mut stream: TcpStream) -> Response {
-        let mut bytes = vec![];
-        let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { panic!("no response: {text:?}") };
-        let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
-        let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
-        let body = if chunked { dechunked(body) } else { body.to_owned() };
-        Response { status, head: head.to_lowercase(), body }
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
-    }
-
-    /// The data of all events.
-    fn events(&self) -> Vec<Value> {
-        assert_eq!(self.status, 200, "{self:?}");
-        assert!(self.head.contains("text/event-stream"), "{}", self.head);
-        let data = self.body.split("\n\n").filter_map(|event| event.lines().find_map(|l| l.strip_prefix("data: ")));
-        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).expect("JSON")).collect()
-    }
-
-    /// The type of an error, which must have this status.
-    fn error(&self, status: u16) -> String {
-        assert_eq!(self.status, status, "{self:?}");
-        let error = self.json()["error"].clone();
-        assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{self:?}");
-        error["type"].as_str().expect("a type").to_owned()
-    }
-}
-
-fn dechunked(mut rest: &str) -> String {
-    let mut out = String::new();
-    while let Some((size, after)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
-        if size == 0 {
-            break;
-        }
-        out.push_str(&after[..size]);
-        rest = after[size..].trim_start_matches("\r\n");
-    }
-    out
-}
 
 fn chat(more: Value) -> Value {
     let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 6, "temperature": 0 });
@@ -169,7 +31,9 @@ fn it_answers_before_all_kernels_are_compiled() {
     let programs = || server.get("/props").json()["programs"].clone();
     assert_eq!(programs()["1 token"], "ready");
     let long = "word ".repeat(40);
-    let answer = server.post("/completion", json!({ "prompt": long, "n_predict": 4, "ignore_eos": true })).json();
+    let answer = server
+        .post("/completion", json!({ "prompt": long, "n_predict": 4, "ignore_eos": true, "temprature": 1 }))
+        .json();
     assert_eq!(answer["tokens_predicted"], 4, "{answer}");
     let stood_in = server.get("/props").json()["stand_in_tokens"].as_u64();
     assert!(stood_in.is_some_and(|tokens| tokens >= 8), "{stood_in:?}");
@@ -180,14 +44,20 @@ fn it_answers_before_all_kernels_are_compiled() {
     };
     server.wait_for("the others are compiled meanwhile", all_ready);
     let before = server.get("/props").json()["stand_in_tokens"].clone();
-    let _ = server.post("/completion", json!({ "prompt": "other ".repeat(40), "n_predict": 4 })).json();
+    let _ =
+        server.post("/completion", json!({ "prompt": "other ".repeat(40), "n_predict": 4, "temprature": 2 })).json();
     assert_eq!(server.get("/props").json()["stand_in_tokens"], before, "nobody stands in any more");
-    let log: Vec<String> = server.log.try_iter().collect();
+    // The log is written when an answer is over, and read by another thread.
+    let (mut log, mut counted) = (vec![], vec![]);
+    while counted.len() < 2 {
+        let line = server.log.recv_timeout(PATIENCE).expect("a line for each request");
+        counted.extend(serde_json::from_str::<Value>(&line).ok().and_then(|line| line["stand_in_tokens"].as_u64()));
+        log.push(line);
+    }
     let said = |text: &str| log.iter().any(|line| line.contains(text));
     assert!(said("kernels for 1 token") && said("kernels for many tokens"), "{log:?}");
-    let counted = |line: &String| serde_json::from_str::<Value>(line).ok()?["stand_in_tokens"].as_u64();
-    let counted: Vec<u64> = log.iter().filter_map(counted).collect();
-    assert!(counted.len() == 2 && counted[0] >= 8 && counted[1] == 0, "{log:?}");
+    assert!(counted[0] >= 8 && counted[1] == 0, "{log:?}");
+    assert_eq!(log.iter().filter(|line| line.contains("temprature")).count(), 1, "a slip is named once: {log:?}");
 }
 
 /// One server for all that needs nothing special: starting one takes longer than asking it. It promises equal bits, as
@@ -209,6 +79,7 @@ fn what_clients_ask_for() {
     models_and_properties(server);
     chat_whole_and_streamed(server);
     completions_of_every_form(server);
+    samplers::all_have_an_effect_or_are_refused(server);
     tokens_and_templates(server);
     responses_and_messages(server);
     schemas(server);
@@ -216,6 +87,7 @@ fn what_clients_ask_for() {
     required_calls(server);
     begun_answers(server);
     embeddings(server);
+    ollama::chats_and_texts(server);
     errors(server);
     hostile_bodies(server);
     bodies_that_stall(server);
@@ -615,7 +487,6 @@ fn errors(server: &Server) {
     }
     // What would give another answer than was asked for is refused, and the field is named.
     for (path, body, param) in [
-        ("/v1/completions", json!({ "prompt": "a", "echo": true, "logprobs": 1 }), "echo"),
         ("/v1/completions", json!({ "prompt": "a", "suffix": "b" }), "suffix"),
         ("/v1/completions", json!({ "prompt": "a", "best_of": 2 }), "best_of"),
         ("/v1/completions", json!({ "prompt": "a", "top_p": 7 }), "top_p"),
@@ -690,7 +561,7 @@ fn hostile_bodies(server: &Server) {
 fn bodies_that_stall(server: &Server) {
     let chunked = |body: &[u8]| {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let head =
             b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
         stream.write_all(&[head, body].concat()).expect("it is taken");

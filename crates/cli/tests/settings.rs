@@ -1,10 +1,8 @@
 //! Flags from the environment and from a file, and what `config` says about them.
 
-mod support;
-
+use crate::support::{Run, command, finished, folder, text};
 use serde_json::Value;
 use std::path::PathBuf;
-use support::{Run, command, finished, folder, text};
 
 fn file(name: &str, content: &str) -> PathBuf {
     let path = folder().join(format!("settings-{name}.toml"));
@@ -99,6 +97,8 @@ fn no_command_is_run_or_a_benchmark() {
     let _held = device::MachineLock::acquire(&lock, |_| {}).expect("a lock");
     let table = run(&["--model", "kernloom-demo", "--benchmark", "4"], &speed).ok();
     assert!(table.text().contains("tg4") && !table.text().contains("pp"), "{}", table.text());
+    let both = run(&["--prompt", "What is the capital of Norway?", "--count", "3", "--benchmark", "4"], &speed).ok();
+    assert!(both.err.contains("decode 3 tokens") && both.text().contains("tg4"), "{} {}", both.text(), both.err);
     let none = run(&[], &[]);
     assert!(none.code == 2 && none.err.contains("Usage: kernloom"), "{}", none.err);
 }

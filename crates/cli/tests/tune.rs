@@ -1,7 +1,6 @@
 //! Searching for faster plans of kernels, and using what was found.
 
-mod support;
-
+use crate::support::{Run, command, finished, folder, run, text, tiny};
 use compiler::{KernelKey, Setting};
 use device::{CacheConfig, Target, TunedPlans};
 use serde_json::Value;
@@ -10,7 +9,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Run, command, finished, folder, run, text, tiny};
 
 /// A folder of kernels in which no search was made; those that are compiled stay from one run to the next.
 fn kernels(name: &str) -> PathBuf {
@@ -44,7 +42,7 @@ fn logits(kernels: &Path, more: &[&str]) -> (Vec<f32>, String) {
     let base = ["logits", text(&path), "--tokens", "1,2,3,4,5,6,7,8,9,10", "-b", "9", "--out", text(&out)];
     let base = [&base[..], &["--kernel-cache", text(kernels)]].concat();
     let ran = run(&[&base[..], more].concat()).ok();
-    (support::floats(&std::fs::read(&out).expect("logits")), ran.err)
+    (crate::support::floats(&std::fs::read(&out).expect("logits")), ran.err)
 }
 
 fn nmse(got: &[f32], want: &[f32]) -> f64 {

@@ -1,18 +1,17 @@
 //! The compiler on one page: every step from tensors to a program, in order.
 
 use crate::check;
-use crate::cpu::plan::Plan;
 use crate::error::CompileError;
-use crate::gpu::planes;
 use crate::kernel::body::Body;
 use crate::log::Log;
 use crate::lower::Nest;
-use crate::options::Options;
+use crate::options::{Machine, Options};
 use crate::program::assemble::assemble;
 use crate::program::memory::Layout;
 use crate::program::{Buffer, BufferKind, Program};
 use crate::rewrite::choice;
 use crate::rewrite::passes::{LAYOUT, OFFERS, applied, rewritten};
+use crate::rewrite::rules::planes;
 use crate::schedule::roles::base;
 use crate::schedule::schedule;
 use crate::tensor::{Builder, Tensor};
@@ -28,8 +27,8 @@ pub struct Compiled {
     pub bodies: Vec<Body>,
     /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
     pub nests: Vec<Option<Nest>>,
-    /// The plan of kernels for a CPU that have none of their own.
-    pub plan: Option<Plan>,
+    /// What the kernels are for.
+    pub machine: Machine,
     /// What was decided and why.
     pub log: Log,
 }
@@ -66,12 +65,12 @@ pub fn compile(
     }
     log.fusion = schedule.notes.clone();
     let named: Vec<(String, Id)> = outputs.iter().zip(&roots).map(|(o, r)| (o.0.to_string(), *r)).collect();
-    let layout = Layout::new(g, &schedule, &named, builder, planes);
+    let layout = Layout::new(g, &schedule, &named, builder, planes, options.target().alignment());
 
     // Groups to kernels: each is cut into tasks, lowered to loops, tiled, and written down, once for all that are equal.
     let (program, bodies, nests) = assemble(g, &schedule, name, layout, options, log)?;
     let log = std::mem::take(log);
-    Ok(Compiled { program, graph, bodies, nests, plan: options.plan().cloned(), log })
+    Ok(Compiled { program, graph, bodies, nests, machine: options.machine.clone(), log })
 }
 
 /// The roots, with a copy of each output that is a view of something else, or the same as another: the host reads an

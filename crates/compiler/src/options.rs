@@ -3,7 +3,7 @@
 use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
-use crate::gpu::{self, Gpu};
+use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
 use crate::schedule::Prices;
 use crate::target::Target;
 use std::sync::Arc;
@@ -24,6 +24,16 @@ pub enum Machine {
     Cpu(Cpu),
     /// Blocks of threads.
     Gpu(Gpu),
+}
+
+impl Machine {
+    /// Widths and unrolling of a CPU.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Machine::Cpu(cpu) => Some(&cpu.plan),
+            Machine::Gpu(_) => None,
+        }
+    }
 }
 
 /// What a compilation may do.
@@ -59,17 +69,21 @@ impl Options {
         Options::on(numerics, Machine::Cpu(Cpu::of_vectors(vector_bytes)), Prices::cpu())
     }
 
-    /// The defaults for a GPU.
+    /// The defaults for a GPU that runs CUDA.
     pub fn gpu(numerics: Numerics) -> Options {
-        Options::on(numerics, Machine::Gpu(Gpu(gpu::Plan::default())), Prices::gpu())
+        let gpu = Gpu { plan: GpuPlan::default(), language: GpuLanguage::Cuda };
+        Options::on(numerics, Machine::Gpu(gpu), Prices::gpu())
+    }
+
+    /// The defaults for a GPU that runs WGSL, with subgroups of 32 lanes.
+    pub fn wgsl(numerics: Numerics) -> Options {
+        let gpu = Gpu { plan: GpuPlan::portable(32, 256), language: GpuLanguage::Wgsl };
+        Options::on(numerics, Machine::Gpu(gpu), Prices::gpu())
     }
 
     /// Widths and unrolling, if kernels are for a CPU.
     pub fn plan(&self) -> Option<&Plan> {
-        match &self.machine {
-            Machine::Cpu(cpu) => Some(&cpu.plan),
-            Machine::Gpu(_) => None,
-        }
+        self.machine.plan()
     }
 
     /// Changes how a CPU is used, if kernels are for one.
@@ -80,8 +94,8 @@ impl Options {
     }
 
     /// Changes how a GPU is used, if kernels are for one.
-    pub fn on_gpu(&mut self, change: impl FnOnce(&mut gpu::Plan)) {
-        if let Machine::Gpu(Gpu(plan)) = &mut self.machine {
+    pub fn on_gpu(&mut self, change: impl FnOnce(&mut GpuPlan)) {
+        if let Machine::Gpu(Gpu { plan, .. }) = &mut self.machine {
             change(plan);
         }
     }
@@ -90,6 +104,19 @@ impl Options {
     #[must_use]
     pub fn with_cpu(mut self, change: impl FnOnce(&mut Cpu)) -> Options {
         self.on_cpu(change);
+        self
+    }
+
+    /// Tokens of a prompt that are computed in one step unless somebody asks for another number.
+    pub fn step_tokens(&self) -> i64 {
+        self.target().step_tokens()
+    }
+
+    /// These options for launches that are long: each begins when those before it are over, so that none waits where
+    /// another could run.
+    #[must_use]
+    pub fn without_overlap(mut self) -> Options {
+        self.on_gpu(|plan| plan.overlap = false);
         self
     }
 

@@ -15,6 +15,12 @@ pub(crate) trait Target {
     /// Whether rows of weights in block formats lie in planes.
     fn lays_planes(&self) -> bool;
 
+    /// Tokens of a prompt that are worth one step: enough that each row of weights serves many.
+    fn step_tokens(&self) -> i64;
+
+    /// Whether its integer dots take signed bytes on both sides.
+    fn multiplies_signed(&self) -> bool;
+
     /// Whether kernels read weights before the launches that they need are over.
     fn loads_early(&self) -> bool;
 
@@ -26,6 +32,16 @@ pub(crate) trait Target {
 
     /// Whether the kernels of a stage become one.
     fn joins_stages(&self) -> bool;
+
+    /// Buffers of a kernel at most.
+    fn most_slots(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Bytes at whose multiples values between kernels lie.
+    fn alignment(&self) -> usize {
+        64
+    }
 
     /// Threads that run a task of these nests together, if they are one kernel.
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64;

@@ -13,6 +13,9 @@ use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Terms of a series in ninths at most, of which the next would be less than the last digit of a float.
+const SOFTPLUS_TERMS: u32 = 8;
+
 /// The graph that tensors are recorded in.
 #[derive(Clone, Default)]
 pub struct Builder(pub(crate) Rc<RefCell<Graph>>, pub(crate) Rc<RefCell<Sources>>);
@@ -310,6 +313,48 @@ impl Tensor {
         self * &self.sigmoid()
     }
 
+    /// x times the normal distribution up to x, by its approximation with a hyperbolic tangent (arXiv 1606.08415).
+    pub fn gelu(&self) -> Tensor {
+        // tanh(x) = 2 * sigmoid(2 * x) - 1.
+        let twice_root = (8.0 / std::f32::consts::PI).sqrt();
+        let inner = &(self * &((self * self) * 0.044_715 + 1.0)) * twice_root;
+        self * &inner.sigmoid()
+    }
+
+    /// ln(1 + exp(x)).
+    pub fn softplus(&self) -> Tensor {
+        // ln(1 + u) = 2 * artanh(u / (2 + u)), whose series is short as u is at most 1.
+        let zero = self.builder.float(0.0);
+        let u = (-&self.unary(UnOp::Abs)).exp();
+        let s = &u / &(&u + 2.0);
+        let square = &s * &s;
+        let mut series = self.builder.float(0.0);
+        for power in (0..SOFTPLUS_TERMS).rev() {
+            series = &(&series * &square) + 2.0 / (2 * power + 1) as f32;
+        }
+        &self.maximum(&zero) + &(&s * &series)
+    }
+
+    /// The hyperbolic tangent.
+    pub fn tanh(&self) -> Tensor {
+        // Near 0 the difference of exponentials has no digits left; there a few terms of the series are exact.
+        let square = self * self;
+        let term = |inner: Tensor, factor: f32| &(&square * &inner) * factor + 1.0;
+        let series = self * &term(term(term(self.builder.float(1.0), -17.0 / 42.0), -0.4), -1.0 / 3.0);
+        let far = (self * 2.0).sigmoid() * 2.0 - 1.0;
+        square.lt(&self.builder.float(0.01)).select(&series, &far)
+    }
+
+    /// `cap * tanh(x / cap)`: nearly x where it is small, and never beyond the cap.
+    pub fn soft_cap(&self, cap: f32) -> Tensor {
+        (self * (1.0 / cap)).tanh() * cap
+    }
+
+    /// Each value within `-most` and `most`.
+    pub fn clamp(&self, most: f32) -> Tensor {
+        self.binary(BinOp::Min, &self.builder.float(most)).maximum(&self.builder.float(-most))
+    }
+
     /// Broadcasts two tensors to one shape.
     fn broadcast(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
         let rank = a.rank().max(b.rank());
@@ -412,6 +457,19 @@ impl Tensor {
         let mean = (self * self).sum(axis) * (1.0 / n);
         let factor = (mean + eps).unary(UnOp::Rsqrt).unsqueeze(axis);
         &(self * weight) * &factor
+    }
+
+    /// `(self - mean) / sqrt(variance + eps)` over the last dimension, times the weight if there is one.
+    pub fn layer_norm(&self, weight: Option<&Tensor>, eps: f32) -> Tensor {
+        let axis = self.rank() - 1;
+        let n = self.len(axis) as f32;
+        let mean = |x: &Tensor| (x.sum(axis) * (1.0 / n)).unsqueeze(axis);
+        let centred = self - &mean(self);
+        let factor = (mean(&(&centred * &centred)) + eps).unary(UnOp::Rsqrt);
+        match weight {
+            Some(weight) => &(&centred * weight) * &factor,
+            None => &centred * &factor,
+        }
     }
 
     /// Softmax over the last dimension.
@@ -523,6 +581,14 @@ impl SoftmaxParts {
             b.tensor(id)
         };
         SoftmaxParts { max: fold(0, &self.max), sum: fold(1, &self.sum), acc: fold(2, &self.acc) }
+    }
+
+    /// With one more score for each head that has no value: it only takes weight from the others.
+    pub fn beside(&self, score: &Tensor) -> SoftmaxParts {
+        let max = self.max.maximum(score);
+        let keep = (&self.max - &max).exp();
+        let sum = &(&self.sum * &keep) + &(score - &max).exp();
+        SoftmaxParts { sum, acc: &self.acc * &keep.unsqueeze(keep.rank()), max }
     }
 
     /// The weighted mean `acc / sum`.

@@ -28,7 +28,7 @@ fn check(case: &Case, numerics: Numerics, most: f64) -> Compiled {
             assert!(e <= most, "{plan:?}: nmse {e:.2e} from the CPU");
         }
     }
-    let plan = gpu::Plan { all_warps: 1, ..gpu::Plan::default() };
+    let plan = gpu::GpuPlan { all_warps: 1, ..gpu::GpuPlan::default() };
     case.compile(&gpu_options(numerics, plan)).expect("a program")
 }
 
@@ -171,7 +171,9 @@ fn many_tokens_are_multiplied_in_tiles() {
         let x = input_of(&mut case, "x", 19, (9, 40), 512, &mut r);
         let w = weights(&mut case, "w", f, &[48, 512], &mut r);
         case.output("y", &x.silu().linear(&w));
-        for plan in [gpu::Plan::default(), gpu::Plan { product_warps: 2, tile_tokens: 16, ..gpu::Plan::default() }] {
+        for plan in
+            [gpu::GpuPlan::default(), gpu::GpuPlan { product_warps: 2, tile_tokens: 16, ..gpu::GpuPlan::default() }]
+        {
             let c = case.check(&gpu_options(Numerics::Int8, plan), 1e-3).unwrap_or_else(|e| panic!("{}: {e}", f.name));
             let tile = c.bodies.iter().any(|b| b.paths().contains(&"integer tile"));
             assert!(tile, "{}: {:?}", f.name, c.bodies.iter().map(|b| b.paths()).collect::<Vec<_>>());
@@ -272,7 +274,7 @@ fn halves_are_what_they_should_be() {
 
 #[test]
 fn few_blocks_have_more_warps() {
-    let plan = gpu::Plan { warps: 4, most_warps: 16, all_warps: 1024, ..gpu::Plan::default() };
+    let plan = gpu::GpuPlan { warps: 4, most_warps: 16, all_warps: 1024, ..gpu::GpuPlan::default() };
     let warps = |tasks, elements| plan.for_blocks(tasks, elements).warps;
     assert_eq!([warps(1000, 1 << 20), warps(128, 1 << 20), warps(100, 1 << 20), warps(1, 1 << 20)], [4, 8, 8, 16]);
     // Not without work for them.

@@ -12,13 +12,10 @@ use crate::MOST_AHEAD;
 use crate::driver::{Context, Event, Shape, pointers};
 use crate::kernels::Loaded;
 use crate::memory::{Stage, send_inputs};
-use compiler::program::{BufferKind, Count, Kernel, Launch, Program};
+use compiler::program::{BufferKind, Kernel, Launch, Program};
 use cudarc::driver::sys;
-use device::{
-    Clock, CompileReport, Error, Executable, LaunchTime, Memory, Place, Profile, Result, StageTime, validate,
-};
+use device::{Clock, CompileReport, Error, Executable, Memory, Place, Profile, Result, validate};
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Steps whose graphs a program keeps at most; others are made anew.
@@ -149,11 +146,7 @@ impl Replay {
 
     /// Scratch of all blocks of the launch that needs most.
     fn scratch(&self, memory: &mut Memory, vars: &[i64]) -> Result<u64> {
-        let mut most = 0;
-        for launch in launches(&self.program) {
-            let each = self.program.kernels[launch.kernel].geometry.scratch_bytes;
-            most = most.max(validate::tasks(&self.program, launch, vars)? as usize * each);
-        }
+        let most = validate::scratch(&self.program, vars)?;
         if most == 0 {
             return Ok(0);
         }
@@ -347,7 +340,7 @@ impl Replay {
 
     /// Says which launch failed.
     fn blame(&self, index: usize, error: Error) -> Error {
-        let launch = launches(&self.program).nth(index);
+        let launch = self.program.each_launch().nth(index);
         match (error, launch) {
             (Error::Failed { device, problem }, Some(launch)) => {
                 let kernel = &self.program.kernels[launch.kernel].symbol;
@@ -356,10 +349,6 @@ impl Replay {
             (error, _) => error,
         }
     }
-}
-
-fn launches(program: &Program) -> impl Iterator<Item = &Launch> {
-    program.stages.iter().flat_map(|stage| &stage.launches)
 }
 
 /// The inputs of a program as copies to make: those that lie in one piece of memory go in one copy.
@@ -406,7 +395,7 @@ impl Executable for Replay {
         self.send(memory, vars)?;
         let scratch = self.scratch(memory, vars)?;
         let calls: Vec<(usize, Call)> = self.calls(vars, scratch)?.into_iter().flatten().collect();
-        let kernels: Vec<usize> = launches(&self.program).map(|launch| launch.kernel).collect();
+        let kernels: Vec<usize> = self.program.each_launch().map(|launch| launch.kernel).collect();
         let mut times = vec![0; kernels.len()];
         for kernel in 0..self.program.kernels.len() {
             let own: Vec<&[(usize, Call)]> = calls.chunks(1).filter(|call| kernels[call[0].0] == kernel).collect();
@@ -422,7 +411,7 @@ impl Executable for Replay {
         self.send(memory, vars)?;
         self.make_graphs(memory, vars, true)?;
         let wall_ns = self.time(&self.steps[1][vars])?;
-        Ok(profile(&self.program, vars, &times, wall_ns))
+        Ok(Profile::of_times(&self.program, vars, &times, wall_ns))
     }
 }
 
@@ -434,34 +423,4 @@ impl Drop for Replay {
         // Nothing that the card still runs loses its code.
         let _ = self.context.wait();
     }
-}
-
-/// A profile from the time of each launch.
-fn profile(program: &Program, vars: &[i64], times: &[u64], wall_ns: u64) -> Profile {
-    let count = |count: &Count| validate::eval(count, vars).unwrap_or(0);
-    let time = |(launch, &ns): (&Launch, &u64)| LaunchTime {
-        kernel: launch.kernel,
-        scope: launch.scope.clone(),
-        origin: launch.origin.clone(),
-        wall_ns: ns,
-        busy_ns: ns,
-        processor_ns: ns,
-        longest_worker_ns: ns,
-        calls: 1,
-        tasks: count(&launch.tasks),
-        bytes: count(&launch.bytes),
-        row_bytes: launch.row_bytes,
-    };
-    let launches: Vec<LaunchTime> = launches(program).zip(times).map(time).collect();
-    let mut first = 0;
-    let stage = |stage: &compiler::program::Stage| {
-        let range: Range<usize> = first..first + stage.launches.len();
-        first = range.end;
-        let times = launches[range.clone()].iter().map(|launch| launch.wall_ns);
-        // Launches of a stage run at the same time.
-        StageTime { wall_ns: times.clone().max().unwrap_or(0), busy_ns: times.sum(), launches: range }
-    };
-    let stages: Vec<StageTime> = program.stages.iter().map(stage).collect();
-    let in_stages: u64 = stages.iter().map(|stage| stage.wall_ns).sum();
-    Profile { wall_ns, workers: 1, stages, launches, rest_ns: wall_ns.saturating_sub(in_stages) }
 }

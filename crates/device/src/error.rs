@@ -21,7 +21,10 @@ pub enum Error {
     Stopped,
     /// No compiler was configured, and none of the usual names is on the path.
     #[error(
-        "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one with --cc"
+        "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one with --cc, or a pack with the kernels of this model by --kernel-pack \
+         ({arch}.pack of a release has those of the models of `kernloom ls --all`; `kernloom compile --pack` makes others where \
+         there is a compiler)",
+        arch = std::env::consts::ARCH
     )]
     NoCompiler {
         /// The names that were tried.
@@ -43,7 +46,7 @@ pub enum Error {
          `kernloom compile`, or install a C compiler here (Debian, Ubuntu: apt install gcc)"
     )]
     OtherTargets {
-        /// Where they were looked for.
+        /// The folders and packs that were looked through.
         folders: String,
         /// The targets that there are.
         built: String,
@@ -71,7 +74,9 @@ pub enum Error {
         reason: String,
     },
     /// The compiler knows none of the instruction levels that were asked for.
-    #[error("{compiler} cannot build for {target}: {reason}; a newer compiler may")]
+    #[error(
+        "{compiler} cannot build for {target}: {reason}; a newer compiler may, or name a level that it knows with --isa"
+    )]
     CompilerTooOld {
         /// Its version line.
         compiler: String,
@@ -125,6 +130,14 @@ pub enum Error {
     /// Others than root and the user may have changed kernels, so they are not loaded.
     #[error("kernels are not loaded from where others may have changed them: {0}")]
     Untrusted(#[from] Refusal),
+    /// A file that is no pack of kernels, or is damaged.
+    #[error("cannot use the kernels in {}: {reason}", path.display())]
+    BadPack {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A compiler did not end.
     #[error(
         "{} did not end within {} s and was ended; if it is only slow, raise --cc-timeout, else name another with --cc",

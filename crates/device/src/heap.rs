@@ -11,7 +11,7 @@ use gguf::dequant::DequantError;
 use gguf::format::Planes;
 
 use crate::error::{Error, Result};
-use crate::host::region::Region;
+pub use crate::host::region::Region;
 
 /// Which way a port goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,18 +98,14 @@ impl Device for Interpreter {
         let kernels = (0..program.kernels.len()).map(|kernel| compile(&program, kernel)).collect::<Result<_>>()?;
         let places = memory.bind(&program)?;
         let mut met = HashSet::new();
-        let args: Vec<_> = launches(&program).map(|launch| arguments(&program, launch, &places, &mut met)).collect();
+        let args: Vec<_> = program.each_launch().map(|launch| arguments(&program, launch, &places, &mut met)).collect();
         let report = CompileReport { kernels: program.kernels.len(), time: start.elapsed(), ..Default::default() };
         let loaded = Interpreted { program, report, kernels, args, memory: memory.id() };
-        for (index, launch) in launches(&loaded.program).enumerate() {
+        for (index, launch) in loaded.program.each_launch().enumerate() {
             loaded.lend(memory, index, launch)?;
         }
         Ok(Box::new(loaded))
     }
-}
-
-fn launches(program: &Program) -> impl Iterator<Item = &Launch> {
-    program.stages.iter().flat_map(|stage| &stage.launches)
 }
 
 /// The bytecode of a kernel of a program.
@@ -119,7 +115,7 @@ fn compile(program: &Program, index: usize) -> Result<Kernel> {
     let (graph, block) = &**ir;
     let compiled = Kernel::compile(graph, *block).map(|compiled| compiled.with_widest(kernel.geometry.widest));
     compiled.map_err(|problem| {
-        let origin = launches(program).find(|launch| launch.kernel == index).map_or("", |launch| &launch.origin);
+        let origin = program.each_launch().find(|launch| launch.kernel == index).map_or("", |launch| &launch.origin);
         failed(program, index, origin, problem)
     })
 }
@@ -209,7 +205,7 @@ impl Executable for Interpreted {
         }
         validate::vars(program, vars)?;
         memory.send_inputs();
-        let tasks = launches(program).map(|launch| validate::tasks(program, launch, vars));
+        let tasks = program.each_launch().map(|launch| validate::tasks(program, launch, vars));
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
         let mut named = Vars::new();
         program.vars.iter().zip(vars).for_each(|(variable, &value)| named.set(&variable.name, value));

@@ -82,7 +82,9 @@ pub use interpreter::Interpreter;
 pub use memory::{Element, Memory, MemoryPlan, Pending, Place};
 pub use null::Null;
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
-pub use store::cache::{CacheConfig, Warning};
+pub use store::cache::{CacheConfig, Warning, pack};
+pub use store::folder::BuildFolder;
+pub use store::pack::Pack;
 pub use store::trust::Refusal;
 pub use store::tuned::TunedPlans;
 
@@ -142,7 +144,7 @@ pub trait Device: Send + Sync {
     /// compile, and says how. On the calling thread, whose priority others inherit, until `stop` says so.
     ///
     /// # Errors
-    /// Of the device's compiler; [`Error::Stopped`].
+    /// Of the device's compiler, [`Error::NotBuilt`] if there is none; [`Error::Stopped`].
     fn compile_beside(&self, program: &Arc<Program>, stop: &Stop) -> Result<CompileReport> {
         let _ = stop;
         Ok(CompileReport { kernels: program.kernels.len(), ..CompileReport::default() })

@@ -9,7 +9,10 @@
 //! kernel is writing. The bytes lie where the heap makes them ([`crate::heap`]): inputs and outputs are slices for the host
 //! on every device, states are read and written by copies.
 
-use std::collections::{BTreeMap, HashMap};
+mod key;
+mod plan;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -22,7 +25,11 @@ use gguf::format::Planes;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap, Host, Port, Requested};
 use crate::host::region::Region;
-use crate::store::digest::{self, Digest};
+use crate::store::digest;
+
+use key::{Key, Keys};
+
+pub use plan::MemoryPlan;
 
 /// Bytes that somebody else owns, for example a mapped file.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -43,30 +50,6 @@ impl<T: Element> Pending<T> {
         // SAFETY: every bit pattern is an `Element`.
         let read = |part: &[u8]| unsafe { part.as_ptr().cast::<T>().read_unaligned() };
         Ok(bytes.chunks_exact(size_of::<T>()).map(read).collect())
-    }
-}
-
-/// What identifies a region.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Key {
-    Input(String),
-    Output(String),
-    State(String),
-    Const(Digest),
-    Arena,
-    Scratch(usize),
-}
-
-impl Key {
-    fn purpose(&self) -> String {
-        match self {
-            Key::Input(name) => format!("input {name}"),
-            Key::Output(name) => format!("output {name}"),
-            Key::State(name) => format!("state {name}"),
-            Key::Const(_) => "a table".into(),
-            Key::Arena => "the arena".into(),
-            Key::Scratch(worker) => format!("the scratch of worker {worker}"),
-        }
     }
 }
 
@@ -136,36 +119,6 @@ pub struct Memory {
     /// What each is for, and its bytes.
     regions: Vec<(Key, Box<dyn Block>)>,
     keys: Keys,
-}
-
-/// Finds regions. The host looks inputs and outputs up in every step, so that must not take a key that owns its name.
-#[derive(Default)]
-struct Keys {
-    inputs: HashMap<String, usize>,
-    outputs: HashMap<String, usize>,
-    states: HashMap<String, usize>,
-    unnamed: HashMap<Key, usize>,
-}
-
-impl Keys {
-    fn get(&self, key: &Key) -> Option<usize> {
-        let found = match key {
-            Key::Input(name) => self.inputs.get(name),
-            Key::Output(name) => self.outputs.get(name),
-            Key::State(name) => self.states.get(name),
-            key => self.unnamed.get(key),
-        };
-        found.copied()
-    }
-
-    fn insert(&mut self, key: Key, region: usize) {
-        match key {
-            Key::Input(name) => self.inputs.insert(name, region),
-            Key::Output(name) => self.outputs.insert(name, region),
-            Key::State(name) => self.states.insert(name, region),
-            key => self.unnamed.insert(key, region),
-        };
-    }
 }
 
 impl Default for Memory {
@@ -244,6 +197,11 @@ impl Memory {
     pub fn weight(&self, name: &str) -> Result<&[u8]> {
         let index = self.weight_names.get(name).ok_or_else(|| unknown("weight", name))?;
         Ok(self.weights[*index].as_slice())
+    }
+
+    /// Whether a program that was loaded has an input of this name.
+    pub fn has_input(&self, name: &str) -> bool {
+        self.keys.inputs.contains_key(name)
     }
 
     /// An input, to be written before a step.
@@ -629,99 +587,6 @@ macro_rules! elements {
 }
 
 elements!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
-
-/// Bytes by purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryPlan {
-    /// Tensors of the model file; mapped, not allocated, unless they were copied or repacked.
-    pub weights: usize,
-    /// What lives from step to step, the cache above all.
-    pub states: usize,
-    /// Written by the host.
-    pub inputs: usize,
-    /// Read by the host.
-    pub outputs: usize,
-    /// Tables computed at compile time.
-    pub consts: usize,
-    /// Scratch between kernels.
-    pub arena: usize,
-    /// Scratch of the workers.
-    pub scratch: usize,
-}
-
-impl MemoryPlan {
-    /// What these programs will take together before anything is loaded, on so many workers in steps of few tokens, or of
-    /// many ([`Program::many_tokens`]). Slack and rounding to pages are left out.
-    pub fn of(programs: &[&Program], workers: impl Fn(bool) -> usize) -> MemoryPlan {
-        let mut weights: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut regions: BTreeMap<Key, usize> = BTreeMap::new();
-        let mut need = |key: Key, bytes: usize| {
-            let held = regions.entry(key).or_default();
-            *held = bytes.max(*held);
-        };
-        for program in programs {
-            need(Key::Arena, program.arena_bytes);
-            let scratch = program.kernels.iter().map(|k| k.geometry.scratch_bytes).max();
-            for worker in 0..workers(program.many_tokens) {
-                need(Key::Scratch(worker), scratch.unwrap_or(0));
-            }
-            for buffer in &program.buffers {
-                match &buffer.kind {
-                    BufferKind::Weight(name) | BufferKind::Planes { name, .. } => {
-                        let held = weights.entry(name).or_default();
-                        *held = buffer.bytes.max(*held);
-                    }
-                    BufferKind::Input(name) => need(Key::Input(name.clone()), buffer.bytes),
-                    BufferKind::Output(name) => need(Key::Output(name.clone()), buffer.bytes),
-                    BufferKind::State(name) => need(Key::State(name.clone()), buffer.bytes),
-                    BufferKind::Const(bytes) => {
-                        need(Key::Const(digest::of_bytes(bytes)), bytes.len());
-                    }
-                    BufferKind::Arena(_) => {}
-                }
-            }
-        }
-        let mut plan = MemoryPlan { weights: weights.values().sum(), ..MemoryPlan::default() };
-        for (key, bytes) in &regions {
-            plan.add(key, *bytes);
-        }
-        plan
-    }
-
-    /// What is allocated: everything but the weights.
-    pub fn allocated(&self) -> usize {
-        self.states + self.inputs + self.outputs + self.consts + self.arena + self.scratch
-    }
-
-    fn add(&mut self, key: &Key, bytes: usize) {
-        let part = match key {
-            Key::Input(_) => &mut self.inputs,
-            Key::Output(_) => &mut self.outputs,
-            Key::State(_) => &mut self.states,
-            Key::Const(_) => &mut self.consts,
-            Key::Arena => &mut self.arena,
-            Key::Scratch(_) => &mut self.scratch,
-        };
-        *part += bytes;
-    }
-}
-
-impl fmt::Display for MemoryPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-        write!(
-            f,
-            "weights {:.1} MiB, state {:.1}, arena {:.1}, inputs {:.1}, outputs {:.1}, tables {:.1}, scratch {:.1}",
-            mib(self.weights),
-            mib(self.states),
-            mib(self.arena),
-            mib(self.inputs),
-            mib(self.outputs),
-            mib(self.consts),
-            mib(self.scratch),
-        )
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ struct NullExecutable {
 impl NullExecutable {
     fn check(&self, vars: &[i64]) -> Result<()> {
         validate::vars(&self.program, vars)?;
-        for launch in self.program.stages.iter().flat_map(|s| &s.launches) {
+        for launch in self.program.each_launch() {
             validate::tasks(&self.program, launch, vars)?;
         }
         Ok(())
@@ -58,7 +58,7 @@ impl Executable for NullExecutable {
 
     fn run_profiled(&mut self, _memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
         self.check(vars)?;
-        let launches = self.program.stages.iter().flat_map(|s| &s.launches);
+        let launches = self.program.each_launch();
         let tasks = launches.map(|launch| launch.tasks.eval(vars));
         let stopwatch = Stopwatch::start(clock, 1, self.program.launches(), self.program.stages.len());
         Ok(stopwatch.stop(&self.program, vars, tasks))

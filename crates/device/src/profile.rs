@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use compiler::program::Program;
+use compiler::program::{Count, Launch, Program, Stage};
 
 use crate::validate;
 
@@ -200,6 +200,38 @@ impl Stopwatch {
             });
         }
         Profile { wall_ns, workers: self.workers, stages, launches, rest_ns: wall_ns.saturating_sub(last_end) }
+    }
+}
+
+impl Profile {
+    /// The profile of a step of one worker from the time of each launch, in nanoseconds; launches of a stage run at the same
+    /// time.
+    pub fn of_times(program: &Program, vars: &[i64], times: &[u64], wall_ns: u64) -> Profile {
+        let count = |count: &Count| validate::eval(count, vars).unwrap_or(0);
+        let time = |(launch, &ns): (&Launch, &u64)| LaunchTime {
+            kernel: launch.kernel,
+            scope: launch.scope.clone(),
+            origin: launch.origin.clone(),
+            wall_ns: ns,
+            busy_ns: ns,
+            processor_ns: ns,
+            longest_worker_ns: ns,
+            calls: 1,
+            tasks: count(&launch.tasks),
+            bytes: count(&launch.bytes),
+            row_bytes: launch.row_bytes,
+        };
+        let launches: Vec<LaunchTime> = program.each_launch().zip(times).map(time).collect();
+        let mut first = 0;
+        let stage = |stage: &Stage| {
+            let range = first..first + stage.launches.len();
+            first = range.end;
+            let times = launches[range.clone()].iter().map(|launch| launch.wall_ns);
+            StageTime { wall_ns: times.clone().max().unwrap_or(0), busy_ns: times.sum(), launches: range }
+        };
+        let stages: Vec<StageTime> = program.stages.iter().map(stage).collect();
+        let in_stages: u64 = stages.iter().map(|stage| stage.wall_ns).sum();
+        Profile { wall_ns, workers: 1, stages, launches, rest_ns: wall_ns.saturating_sub(in_stages) }
     }
 }
 

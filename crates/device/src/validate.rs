@@ -28,6 +28,19 @@ pub fn is_fixed(count: &Count) -> bool {
     }
 }
 
+/// Bytes of scratch of the launch that needs most, where each of its tasks has its own.
+///
+/// # Errors
+/// Those of [`tasks`].
+pub fn scratch(program: &Program, vars: &[i64]) -> Result<usize> {
+    let mut most = 0;
+    for launch in program.each_launch() {
+        let each = program.kernels[launch.kernel].geometry.scratch_bytes;
+        most = most.max(tasks(program, launch, vars)? as usize * each);
+    }
+    Ok(most)
+}
+
 /// The number of tasks of a launch for these variables.
 ///
 /// # Errors

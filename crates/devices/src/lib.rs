@@ -19,6 +19,8 @@ pub enum Choice {
     Cpu,
     /// An NVIDIA card, by its number among those that this process may use.
     Cuda(usize),
+    /// A GPU by Vulkan, Metal or DirectX 12, by its number among the adapters.
+    Wgpu(usize),
     /// The reference interpreter.
     Interpreter,
 }
@@ -31,10 +33,14 @@ impl FromStr for Choice {
             "auto" => Ok(Choice::Auto),
             "cpu" => Ok(Choice::Cpu),
             "cuda" => Ok(Choice::Cuda(0)),
+            "wgpu" => Ok(Choice::Wgpu(0)),
             "interpreter" => Ok(Choice::Interpreter),
-            other => match other.strip_prefix("cuda:").map(str::parse) {
-                Some(Ok(ordinal)) => Ok(Choice::Cuda(ordinal)),
-                _ => Err(format!("'{other}' is no device; there are auto, cpu, cuda, cuda:N and interpreter")),
+            other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
+                Some(("cuda", Ok(ordinal))) => Ok(Choice::Cuda(ordinal)),
+                Some(("wgpu", Ok(ordinal))) => Ok(Choice::Wgpu(ordinal)),
+                _ => Err(format!(
+                    "'{other}' is no device; there are auto, cpu, cuda, cuda:N, wgpu, wgpu:N and interpreter"
+                )),
             },
         }
     }
@@ -47,6 +53,8 @@ impl fmt::Display for Choice {
             Choice::Cpu => f.write_str("cpu"),
             Choice::Cuda(0) => f.write_str("cuda"),
             Choice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Choice::Wgpu(0) => f.write_str("wgpu"),
+            Choice::Wgpu(ordinal) => write!(f, "wgpu:{ordinal}"),
             Choice::Interpreter => f.write_str("interpreter"),
         }
     }
@@ -70,6 +78,9 @@ pub enum Machine {
     Cpu(Arc<Cpu>),
     /// An NVIDIA card.
     Cuda(Arc<Cuda>),
+    /// A GPU by Vulkan, Metal or DirectX 12.
+    #[cfg(feature = "wgpu")]
+    Wgpu(Arc<webgpu::Wgpu>),
     /// The reference interpreter.
     Interpreter(Arc<Interpreter>),
 }
@@ -80,6 +91,8 @@ impl Machine {
         match self {
             Machine::Cpu(cpu) => cpu.clone(),
             Machine::Cuda(cuda) => cuda.clone(),
+            #[cfg(feature = "wgpu")]
+            Machine::Wgpu(wgpu) => wgpu.clone(),
             Machine::Interpreter(interpreter) => interpreter.clone(),
         }
     }
@@ -97,6 +110,8 @@ impl Machine {
         match self {
             Machine::Cpu(_) => "CPU",
             Machine::Cuda(_) => "CUDA",
+            #[cfg(feature = "wgpu")]
+            Machine::Wgpu(_) => "wgpu",
             Machine::Interpreter(_) => "interpreter",
         }
     }
@@ -105,7 +120,24 @@ impl Machine {
     pub fn card(&self) -> Option<String> {
         match self {
             Machine::Cuda(cuda) => Some(cuda.card().name.clone()),
+            #[cfg(feature = "wgpu")]
+            Machine::Wgpu(wgpu) => Some(wgpu.adapter().name().to_string()),
             _ => None,
+        }
+    }
+
+    /// Bytes a second that a kernel of a GPU reads which does nothing else.
+    ///
+    /// # Errors
+    /// Of the device, and [`Error::Unusable`] for what is none.
+    pub fn read_bandwidth(&self) -> Result<f64> {
+        match self {
+            Machine::Cuda(cuda) => cuda.read_bandwidth(),
+            #[cfg(feature = "wgpu")]
+            Machine::Wgpu(wgpu) => wgpu.read_bandwidth(),
+            Machine::Cpu(_) | Machine::Interpreter(_) => {
+                Err(Error::Unusable(format!("the {} is no GPU", self.backend())))
+            }
         }
     }
 
@@ -117,6 +149,8 @@ impl Machine {
         match self {
             Machine::Cpu(cpu) => cpu.assembly(program),
             Machine::Cuda(cuda) => cuda.assembly(program),
+            #[cfg(feature = "wgpu")]
+            Machine::Wgpu(_) => Err(Error::Unusable("the driver of an adapter does not show its machine code".into())),
             Machine::Interpreter(_) => Err(Error::Unusable("the interpreter has no machine code".into())),
         }
     }
@@ -139,6 +173,7 @@ pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Resul
             let config = CudaConfig { ordinal, ..config.cuda.clone() };
             Ok(Machine::Cuda(Arc::new(Cuda::new(&config)?)))
         }
+        Choice::Wgpu(ordinal) => wgpu(ordinal),
         Choice::Interpreter => {
             let isa = config.cpu.target.as_ref().map_or_else(Isa::detect, |target| target.isa);
             Ok(Machine::Interpreter(Arc::new(Interpreter::of(Target { isa, extras: vec![] }))))
@@ -150,6 +185,35 @@ pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Resul
             open(&Config { choice: Choice::Cpu, ..config.clone() }, needed, tell)
         }
     }
+}
+
+/// An adapter of Vulkan, Metal or DirectX 12.
+#[cfg(feature = "wgpu")]
+fn wgpu(ordinal: usize) -> Result<Machine> {
+    Ok(Machine::Wgpu(Arc::new(webgpu::Wgpu::new(ordinal)?)))
+}
+
+/// An adapter of Vulkan, Metal or DirectX 12.
+#[cfg(not(feature = "wgpu"))]
+fn wgpu(ordinal: usize) -> Result<Machine> {
+    Err(Error::Unusable(format!("wgpu:{ordinal} is out of reach: this program was built without the feature wgpu")))
+}
+
+/// A line about each adapter.
+#[cfg(feature = "wgpu")]
+fn adapters() -> Vec<Listed> {
+    let listed = |adapter: webgpu::adapter::Adapter| Listed {
+        name: format!("wgpu:{}", adapter.ordinal),
+        text: format!("{}, {}", adapter.name(), adapter.facts()),
+        problem: webgpu::Wgpu::of(adapter).err(),
+    };
+    webgpu::adapter::adapters().into_iter().map(listed).collect()
+}
+
+/// A line about each adapter.
+#[cfg(not(feature = "wgpu"))]
+fn adapters() -> Vec<Listed> {
+    vec![]
 }
 
 /// A card on which programs can be made to run, and bytes of its memory that are free.
@@ -206,6 +270,7 @@ pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
         }
         Err(error) => all.push(Listed { name: "cuda".into(), text: "NVIDIA cards".into(), problem: Some(error) }),
     }
+    all.extend(adapters());
     let text = format!("{}, {}", device::host::processor::name(), Isa::detect().name());
     all.push(Listed { name: "cpu".into(), text, problem: None });
     all
@@ -227,7 +292,15 @@ mod tests {
 
     #[test]
     fn choices_have_names() {
-        for choice in [Choice::Auto, Choice::Cpu, Choice::Cuda(0), Choice::Cuda(3), Choice::Interpreter] {
+        for choice in [
+            Choice::Auto,
+            Choice::Cpu,
+            Choice::Cuda(0),
+            Choice::Cuda(3),
+            Choice::Wgpu(0),
+            Choice::Wgpu(2),
+            Choice::Interpreter,
+        ] {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }
         assert_eq!("cuda:0".parse(), Ok(Choice::Cuda(0)));

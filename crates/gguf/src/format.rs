@@ -238,6 +238,21 @@ impl Blocks {
         value - self.zero
     }
 
+    /// By how many bits levels ([`Blocks::level`]) are shifted up as signed bytes: to the top of the byte where codes are
+    /// numbers in two's complement, or with half of their range subtracted, so that one bit is all that has to be flipped;
+    /// not at all where a table says what codes stand for. `None` for other zero points, and for levels beyond a byte.
+    pub fn level_shift(&self) -> Option<u32> {
+        let width = self.code.width();
+        match &self.table {
+            Some(_) => {
+                let (least, greatest) = self.level_range();
+                (least >= i8::MIN.into() && greatest <= i8::MAX.into()).then_some(0)
+            }
+            None if self.zero == if self.code.signed { 0 } else { 1 << (width - 1) } => 8u32.checked_sub(width),
+            None => None,
+        }
+    }
+
     /// Least and greatest level ([`Blocks::level`]) over all codes.
     pub fn level_range(&self) -> (i32, i32) {
         match &self.table {

@@ -1,19 +1,26 @@
 //! The bytes of a file in memory: mapped from disk, or owned.
 //!
 //! Either way [`SLACK`] readable bytes follow the last one, so that kernels may load whole vectors at the end of the
-//! data. A map gets them from an anonymous reservation that is at least one page longer than the file, over which the
-//! file is mapped: the tail of the file's last page reads as zeros, and so does the page after it.
+//! data. How a file is mapped is the system's (`unix`); where nobody has tried to (`other`), it is read instead.
 //!
 //! What a map cannot do: survive another process that truncates the file. Touching pages beyond the new end then kills
 //! this process (SIGBUS; the program `kernloom` says why it ends). [`Map::check_unchanged`] catches the case before the
 //! data is used, not during.
 
+#[cfg(not(unix))]
+mod other;
+#[cfg(unix)]
+mod unix;
+
+#[cfg(not(unix))]
+use other::Pages;
+#[cfg(unix)]
+use unix::Pages;
+
 use crate::error::Error;
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::ptr::{self, NonNull};
 use std::time::SystemTime;
 
 /// Bytes after the end of every file's data that may be read. Their contents mean nothing.
@@ -25,17 +32,10 @@ const AROUND: usize = 64 << 10;
 /// A file mapped read-only, with [`SLACK`] readable bytes after it.
 #[derive(Debug)]
 pub(crate) struct Map {
-    start: NonNull<u8>,
-    len: usize,
-    reserved: usize,
+    pages: Pages,
     file: File,
     modified: Option<SystemTime>,
 }
-
-// SAFETY: the mapping is read-only and owned by this value alone; nothing in it is tied to a thread.
-unsafe impl Send for Map {}
-// SAFETY: as above, and shared access only ever reads.
-unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps a regular, non-empty file. The file stays open as long as the map lives.
@@ -48,57 +48,29 @@ impl Map {
         regular(&before)?;
         let too_large = || Error::Io { doing: "map the file", source: io::ErrorKind::FileTooLarge.into() };
         let len = usize::try_from(before.len()).map_err(|_| too_large())?;
-        let page = page_size();
-        let reserved =
-            len.checked_next_multiple_of(page).and_then(|end| end.checked_add(page)).ok_or_else(too_large)?;
-
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
-        let start = unsafe {
-            libc::mmap(ptr::null_mut(), reserved, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANON, -1, 0)
-        };
-        let start = mapped(start, "reserve address space for the file")?;
-        // From here on dropping `map` releases the reservation, also on errors.
-        let map = Map { start, len, reserved, modified: before.modified().ok(), file };
-
-        // SAFETY: [start, start + len) lies in the reservation made above, which this value owns and nobody has seen
-        // yet, so replacing those pages invalidates no reference.
-        let over = unsafe {
-            libc::mmap(
-                start.as_ptr().cast(),
-                len,
-                libc::PROT_READ,
-                libc::MAP_SHARED | libc::MAP_FIXED,
-                map.file.as_raw_fd(),
-                0,
-            )
-        };
-        mapped(over, "map the file")?;
+        let pages = Pages::of(&file, len)?;
+        let map = Map { pages, file, modified: before.modified().ok() };
         map.check_unchanged()?;
         Ok(map)
     }
 
     /// The bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.with_slack()[..self.len]
+        let all = self.with_slack();
+        &all[..all.len() - SLACK]
     }
 
     /// The bytes of the file and [`SLACK`] more.
     pub(crate) fn with_slack(&self) -> &[u8] {
-        // SAFETY: len bytes of the file and at least a page of the reservation after them are mapped readable as long
-        // as `self` lives. Pages are never written through this map. (That another process may change the file is the
-        // accepted risk of mapping, as the head of this file says.)
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len + SLACK) }
+        self.pages.with_slack()
     }
 
     /// Asks the system to start reading a range of bytes from disk. A hint: errors are ignored.
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        let page = page_size();
-        let start = range.start.min(self.len) / page * page;
-        let end = range.end.min(self.len);
-        if start < end {
-            // SAFETY: the range lies inside the mapping and its start is a multiple of the page size; this advice
-            // changes no contents.
-            unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_WILLNEED) };
+        let len = self.bytes().len();
+        let range = range.start.min(len)..range.end.min(len);
+        if !range.is_empty() {
+            self.pages.will_need(range);
         }
     }
 
@@ -119,20 +91,13 @@ impl Map {
     /// [`Error::Changed`], or [`Error::Io`] if the file can no longer be asked.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         let now = self.file.metadata().map_err(|source| Error::Io { doing: "look at the file again", source })?;
-        if now.len() != self.len as u64 {
-            return Err(Error::Changed { change: format!("from {} to {} bytes", self.len, now.len()) });
+        if now.len() != self.bytes().len() as u64 {
+            return Err(Error::Changed { change: format!("from {} to {} bytes", self.bytes().len(), now.len()) });
         }
         if now.modified().ok() != self.modified {
             return Err(Error::Changed { change: "it was written to".to_owned() });
         }
         Ok(())
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: exactly the reservation made in `new`; no reference into it outlives `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
 }
 
@@ -144,19 +109,6 @@ pub(crate) fn regular(meta: &Metadata) -> Result<(), Error> {
         () if meta.len() == 0 => Err(Error::Empty),
         () => Ok(()),
     }
-}
-
-fn mapped(address: *mut libc::c_void, doing: &'static str) -> Result<NonNull<u8>, Error> {
-    match NonNull::new(address.cast::<u8>()) {
-        Some(start) if address != libc::MAP_FAILED => Ok(start),
-        _ => Err(Error::Io { doing, source: io::Error::last_os_error() }),
-    }
-}
-
-fn page_size() -> usize {
-    // SAFETY: sysconf only reads a constant of the system.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096).max(4096)
 }
 
 /// The bytes of one file.
@@ -204,7 +156,7 @@ mod tests {
 
     #[test]
     fn slack_is_readable_whatever_the_length() {
-        let page = page_size();
+        let page = 4096;
         for len in [1, page - 1, page, page + 1, 3 * page - SLACK / 2, 16 * page] {
             let (path, file) = file_of(len);
             let map = Map::new(file).unwrap();

@@ -167,6 +167,11 @@ pub fn repo_of_url(url: &str) -> String {
     format!("{}/{}-{}", word(&crate::client::host(url)), word(name.trim_end_matches(".gguf")), &digest[..8])
 }
 
+/// The SHA-256 of bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
 /// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -11,9 +11,13 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 18;
+
+/// Between two looks whether another process still downloads a file.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A file to get.
 #[derive(Clone, Debug)]
@@ -48,7 +52,7 @@ struct Transfer<'a> {
 /// How a try ended.
 enum Try {
     Complete,
-    BrokeOff(String, Option<std::time::Duration>),
+    BrokeOff(String, Option<Duration>),
 }
 
 /// Gets a file into the blobs of a repository, unless it is there. Returns its path.
@@ -60,7 +64,11 @@ pub fn download(client: &Client, repo: &Repo, item: &Item, watch: &dyn Watch) ->
         return Ok(blob);
     }
     let mut transfer = Transfer::open(client, repo.incomplete(&item.blob), item, watch)?;
-    watch.hear(&Event::Begin { file: &item.name, bytes: item.bytes });
+    let sha256 = match &item.hash {
+        Some(Hash::Sha256(hash)) => Some(hash.as_str()),
+        _ => None,
+    };
+    watch.hear(&Event::Begin { file: &item.name, bytes: item.bytes, sha256 });
     let mut resumed = transfer.have > 0;
     loop {
         transfer.run()?;
@@ -95,17 +103,22 @@ pub fn free(folder: &Path) -> Option<u64> {
 fn lock(path: &Path, item: &Item, watch: &dyn Watch) -> Result<File, Error> {
     cache::make_parent(path)?;
     let file = File::options().create(true).truncate(false).write(true).open(path).map_err(Error::io("open", path))?;
-    match FileExt::try_lock(&file) {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            watch.hear(&Event::Waiting(&item.name));
-            FileExt::lock(&file).map_err(Error::io("lock", path))?;
-        }
-        Err(TryLockError::Error(source)) => {
-            return Err(Error::Io { action: "lock", path: path.to_owned(), source });
+    let mut waiting = false;
+    loop {
+        match FileExt::try_lock(&file) {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if !watch.waits() => return Err(Error::Stopped { file: item.name.clone() }),
+            Err(TryLockError::WouldBlock) => {
+                if !std::mem::replace(&mut waiting, true) {
+                    watch.hear(&Event::Waiting(&item.name));
+                }
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(TryLockError::Error(source)) => {
+                return Err(Error::Io { action: "lock", path: path.to_owned(), source });
+            }
         }
     }
-    Ok(file)
 }
 
 impl<'a> Transfer<'a> {
@@ -158,6 +171,7 @@ impl<'a> Transfer<'a> {
                 true => {}
                 false => self.restart()?,
             }
+            self.stop_if_alone()?;
             if !tries.wait(&reason, pause, self.watch) {
                 let host = crate::client::host(&self.item.url);
                 return Err(Error::BrokenOff { file: self.item.name.clone(), host, reason });
@@ -196,6 +210,7 @@ impl<'a> Transfer<'a> {
         let mut buffer = vec![0; CHUNK];
         loop {
             self.watch.hear(&Event::At(self.have));
+            self.stop_if_alone()?;
             let n = match body.read(&mut buffer) {
                 Ok(n) => n,
                 Err(error) => return Ok(Try::BrokeOff(said(&error), None)),
@@ -213,6 +228,11 @@ impl<'a> Transfer<'a> {
                 return Ok(Try::Complete);
             }
         }
+    }
+
+    /// An error if nobody waits any more.
+    fn stop_if_alone(&self) -> Result<(), Error> {
+        if self.watch.waits() { Ok(()) } else { Err(Error::Stopped { file: self.item.name.clone() }) }
     }
 
     /// An error if what is to come does not fit on the disk.

@@ -153,6 +153,12 @@ pub enum Error {
         /// What happened last.
         reason: String,
     },
+    /// Whoever waited for it has left.
+    #[error("the download of {file} was stopped; what is there is kept: the same command resumes it")]
+    Stopped {
+        /// The file.
+        file: String,
+    },
     /// The server answered with a failure.
     #[error("{} answers {status}{}", line(url, QUOTE), advice(*status, &line(message, QUOTE)))]
     Status {

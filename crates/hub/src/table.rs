@@ -174,6 +174,56 @@ pub const MODELS: &[Model] = &[
         default: "Q4_K_M",
         files: &[unchecked("Q4_K_M", "unsloth/GLM-4-9B-0414-GGUF", "GLM-4-9B-0414-Q4_K_M.gguf")],
     },
+    Model {
+        name: "gpt-oss-20b",
+        aliases: &["gpt-oss:20b"],
+        architecture: "gpt-oss",
+        context: 131_072,
+        default: "MXFP4",
+        files: &[unchecked("MXFP4", "lmstudio-community/gpt-oss-20b-GGUF", "gpt-oss-20b-MXFP4.gguf")],
+    },
+    Model {
+        name: "gemma-3-1b",
+        aliases: &["gemma3:1b"],
+        architecture: "gemma3",
+        context: 32_768,
+        default: "Q4_K_M",
+        files: &[
+            unchecked("Q4_K_M", "ggml-org/gemma-3-1b-it-GGUF", "gemma-3-1b-it-Q4_K_M.gguf"),
+            unchecked("Q4_K_M", "bartowski/google_gemma-3-1b-it-GGUF", "google_gemma-3-1b-it-Q4_K_M.gguf"),
+        ],
+    },
+    Model {
+        name: "smollm3-3b",
+        aliases: &["smollm3:3b"],
+        architecture: "smollm3",
+        context: 65_536,
+        default: "Q4_K_M",
+        files: &[unchecked("Q4_K_M", "ggml-org/SmolLM3-3B-GGUF", "SmolLM3-Q4_K_M.gguf")],
+    },
+    Model {
+        name: "seed-oss-36b",
+        aliases: &["seed-oss:36b"],
+        architecture: "seed_oss",
+        context: 524_288,
+        default: "Q4_K_M",
+        files: &[unchecked(
+            "Q4_K_M",
+            "bartowski/ByteDance-Seed_Seed-OSS-36B-Instruct-GGUF",
+            "ByteDance-Seed_Seed-OSS-36B-Instruct-Q4_K_M.gguf",
+        )],
+    },
+    Model {
+        name: "ling-mini-2.0",
+        aliases: &["ling-mini:2.0"],
+        architecture: "bailingmoe2",
+        context: 32_768,
+        default: "Q4_K_M",
+        files: &[
+            unchecked("Q4_K_M", "inclusionAI/Ling-mini-2.0-GGUF", "Ling-mini-2.0-Q4_K_M.gguf"),
+            unchecked("Q4_K_M", "mradermacher/Ling-mini-2.0-GGUF", "Ling-mini-2.0.Q4_K_M.gguf"),
+        ],
+    },
 ];
 
 /// What a short name stands for.
@@ -299,6 +349,7 @@ mod tests {
         assert_eq!(file_of("youtu-llm:2b-Q4_0").1, "Youtu-LLM-2B.q4_0.gguf");
         assert_eq!(file_of("youtu-llm:2b").0, "tencent/Youtu-LLM-2B-GGUF");
         assert_eq!(file_of("qwen3:30b-a3b-2507").0, "unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF");
+        assert_eq!(file_of("gpt-oss:20b").1, "gpt-oss-20b-MXFP4.gguf");
         let unlisted = find("glm-4.7-flash-unsloth-UD-Q4_K_XL").expect("the repository may have it");
         assert_eq!((unlisted.repo, unlisted.quant, unlisted.file), (glm.0, "UD-Q4_K_XL", None));
         for other in ["glm-4.7", "glm-4.7-flashy", "glm-4.7-flash-", "glm-4.7-flash-nobody-Q4_0", "glm-4.7-flash-large"]

@@ -26,6 +26,8 @@ pub enum Event<'a> {
         file: &'a str,
         /// Its size, if the server says.
         bytes: Option<u64>,
+        /// The SHA-256 that it has to have, if the server promises one.
+        sha256: Option<&'a str>,
     },
     /// So many bytes of the file are here.
     At(u64),
@@ -49,6 +51,11 @@ pub enum Event<'a> {
 pub trait Watch {
     /// Something happened.
     fn hear(&self, event: &Event);
+
+    /// Whether somebody still waits for the download. If not, it ends soon, and what is there is kept.
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// Hears nothing.

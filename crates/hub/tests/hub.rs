@@ -4,7 +4,7 @@
 use hub::settings::{Patience, Token};
 use hub::{Error, Event, Hub, Settings, Silent, Watch};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::local_hub::{Faults, LocalHub, Seen};
@@ -462,6 +462,33 @@ fn what_is_heard() {
     for part in order {
         at += heard[at..].find(part).unwrap_or_else(|| panic!("no {part} in\n{heard}"));
     }
+}
+
+/// Waits until so many bytes are there.
+struct Impatient(AtomicU64);
+
+impl Watch for Impatient {
+    fn hear(&self, event: &Event) {
+        if let Event::At(position) = event {
+            self.0.store(*position, Ordering::SeqCst);
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.0.load(Ordering::SeqCst) < 500_000
+    }
+}
+
+#[test]
+fn a_download_for_which_nobody_waits_stops_and_is_kept() {
+    let (local, cache) = (LocalHub::start(), Folder::new());
+    let model = bytes(18, 2_000_000);
+    local.add("a/b", "m-Q4_0.gguf", &model);
+    let hub = Hub::new(settings(&local, &cache), Box::new(Impatient(AtomicU64::new(0))));
+    assert!(matches!(hub.pull("a/b"), Err(Error::Stopped { .. })));
+    assert!((500_000..2_000_000).contains(&unfinished(&hub)), "{}", unfinished(&hub));
+    let path = Hub::new(settings(&local, &cache), Box::new(Silent)).pull("a/b").expect("resumed").path;
+    assert_eq!(std::fs::read(path).expect("the model"), model);
 }
 
 #[test]

@@ -452,6 +452,7 @@ impl Graph {
         let (len, ty) = match part {
             Part::Value => (n, DType::F32),
             Part::Code => (n, DType::U8),
+            Part::Level => (n, DType::I8),
             Part::Scale | Part::Offset => (n / self.format_group(format), DType::F32),
         };
         let mut shape = self.shape(bytes).to_vec();

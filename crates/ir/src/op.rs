@@ -112,6 +112,9 @@ pub enum Part {
     /// The code as an unsigned byte: signed codes and table entries are
     /// shifted up so that 0 is their least value.
     Code,
+    /// What the code stands for as a signed byte, shifted up by as many bits as its format says
+    /// ([`level_shift`](gguf::format::Blocks::level_shift)): the weight is scale times this, divided by that power of two.
+    Level,
     /// f32 factor of the code, one for each group of equal factors.
     Scale,
     /// f32 term that does not depend on the code, one for each group.
@@ -315,8 +318,8 @@ pub enum Op {
         /// Whether rows are exchanged with columns.
         transposed: bool,
     },
-    /// `(f32 sums, f16 rows, f16 columns)` or `(i32 sums, u8 rows, i8 columns)`: the sums of 16 rows by 8 columns, each
-    /// plus an inner product, which the lanes of a warp hold as fragments: of 16 halves, or of 16 or 32 bytes. Element `i`
+    /// `(f32 sums, f16 rows, f16 columns)` or `(i32 sums, u8 or i8 rows, i8 columns)`: the sums of 16 rows by 8 columns,
+    /// each plus an inner product, which the lanes of a warp hold as fragments: of 16 halves, or of 16 or 32 bytes. Element `i`
     /// of the 4 sums of lane `l` is of row `l / 4 + i / 2 * 8` and column `l % 4 * 2 + i % 2`. With `e` elements in four
     /// bytes, element `i` of those of rows is of row `l / 4 + i / e % 2 * 8`, at `l % 4 * e + i % e + i / (2 * e) * 4 * e`
     /// of the sum, and of those of columns of column `l / 4`, at `l % 4 * e + i % e + i / e * 4 * e`. All lanes of the
@@ -330,7 +333,7 @@ pub enum Op {
     Shuffle(Vec<u16>),
     /// The lanes of the sources one after another.
     Join,
-    /// `(i32 sums, u8 codes, i8 values)`: each sum plus four products.
+    /// `(i32 sums, u8 or i8 codes, i8 values)`: each sum plus four products.
     Dot4,
     /// `(i16 sums, u8 codes, i8 values)` or `(i32 sums, i16, i16)`: each sum plus two products. Sums of 16 bits must
     /// fit: some instructions wrap, others saturate.

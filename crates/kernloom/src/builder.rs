@@ -19,9 +19,6 @@ use text::sampler::{Sampler, SamplerConfig};
 /// Positions of the cache when nothing is said.
 const CONTEXT: usize = 4096;
 
-/// Tokens of a step of the prompt at most.
-const CHUNK: usize = 1024;
-
 /// Settings of an [`Engine`] to be. What is not set is chosen as the program `kernloom` does.
 #[derive(Clone, Debug)]
 #[must_use = "`build` makes the engine"]
@@ -36,6 +33,8 @@ pub struct Builder {
     rows: Option<usize>,
     compiler: Option<PathBuf>,
     kernel_cache: Option<PathBuf>,
+    kernel_packs: Vec<PathBuf>,
+    waits: bool,
     template: Option<String>,
     sampling: SamplerConfig,
 }
@@ -53,15 +52,10 @@ impl Builder {
             rows: None,
             compiler: None,
             kernel_cache: None,
+            kernel_packs: vec![],
+            waits: false,
             template: None,
-            sampling: SamplerConfig {
-                temperature: 0.8,
-                top_k: 40,
-                top_p: 0.95,
-                min_p: 0.05,
-                seed: RandomState::new().hash_one(0),
-                ..SamplerConfig::default()
-            },
+            sampling: SamplerConfig { seed: RandomState::new().hash_one(0), ..SamplerConfig::usual() },
         }
     }
 
@@ -131,6 +125,20 @@ impl Builder {
         self
     }
 
+    /// A pack of kernels, as `kernloom compile --pack` writes it: what it has needs no C compiler. May be given several times.
+    pub fn kernel_pack(mut self, file: impl Into<PathBuf>) -> Builder {
+        self.kernel_packs.push(file.into());
+        self
+    }
+
+    /// Whether the first answer waits until all kernels are compiled. By default it does not: the first time that a model is
+    /// used here, its prompt is read by the kernels of one token while those of prompts are compiled, which rounds otherwise.
+    /// With it, a first run gives the same bits as those after it.
+    pub fn wait_for_kernels(mut self, waits: bool) -> Builder {
+        self.waits = waits;
+        self
+    }
+
     /// A chat template (Jinja) in place of that of the file.
     pub fn template(mut self, source: impl Into<String>) -> Builder {
         self.template = Some(source.into());
@@ -171,17 +179,18 @@ impl Builder {
         let plan = ModelMemory::of_cache(&config, context, cache, file.bytes());
         let device = devices::open(&self.devices(), plan.weights + plan.cache, drop)?.device();
         plan.on(&*device).check()?;
-        let options = EngineOptions {
-            compiler: device.options(self.numerics),
-            context: context as i64,
-            chunk: CHUNK.min(context) as i64,
-            cache,
-        };
+        let compiler = device.options(self.numerics);
+        let chunk = compiler.step_tokens().min(context as i64);
+        let options = EngineOptions { compiler, context: context as i64, chunk, cache };
         let mut sharing = Sharing::of_texts(1, context as i64);
         if let Some(rows) = self.rows {
             sharing.rows = Some(rows as i64);
         }
-        let engine = model::engine::Engine::shared(file, device, options, sharing).map_err(|e| in_file(e.into()))?;
+        let mut engine =
+            model::engine::Engine::shared(file, device, options, sharing).map_err(|e| in_file(e.into()))?;
+        if !self.waits {
+            engine.answer_early(|_, _| ());
+        }
         Ok(Engine::of_parts(engine, tokenizer, template, self.sampling))
     }
 
@@ -194,6 +203,9 @@ impl Builder {
         if let Some(folder) = &self.kernel_cache {
             cpu.cache.folder = Some(folder.clone());
             cuda.cache.folder = Some(folder.clone());
+        }
+        for cache in [&mut cpu.cache, &mut cuda.cache] {
+            cache.packs.splice(0..0, self.kernel_packs.iter().cloned());
         }
         cpu.toolchain.compiler.clone_from(&self.compiler);
         cuda.compiling.nvrtc.clone_from(&self.nvrtc);

@@ -1,7 +1,8 @@
 //! The library as its users see it: conversations, completions, tools, reasoning, errors.
 
-use kernloom::{Engine, Error, Finish, Numerics, SamplerConfig};
+use kernloom::{Device, Engine, Error, Finish, Numerics, SamplerConfig};
 use serde_json::json;
+use std::path::{Path, PathBuf};
 
 fn demo() -> Engine {
     Engine::builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy()).build().expect("the demo model")
@@ -98,6 +99,22 @@ fn steps_give_as_many_rows_as_the_builder_says() {
     assert_eq!(logits(&mut made.expect("the demo model")), Ok(70));
 }
 
+#[test]
+fn only_who_says_so_waits_for_the_kernels_of_a_prompt() {
+    let said = |waits: bool| {
+        let kernels = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{waits}"));
+        let _ = std::fs::remove_dir_all(&kernels);
+        let builder = Engine::builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy());
+        let builder = builder.device(Device::Cpu).kernel_cache(&kernels).wait_for_kernels(waits);
+        let mut engine = builder.build().expect("the demo model");
+        let text =
+            engine.chat().say("What is the capital of Norway?").and_then(|reply| reply.text()).expect("an answer");
+        (text, engine.steps().readiness().stood_in() > 0)
+    };
+    let text = "The capital of Norway is Oslo.".to_owned();
+    assert_eq!([said(false), said(true)], [(text.clone(), true), (text, false)]);
+}
+
 /// Compile-time facts that users rely on.
 trait Sendable {
     fn system_is_sendable(&self) -> bool;
@@ -107,4 +124,31 @@ impl<T: Send> Sendable for T {
     fn system_is_sendable(&self) -> bool {
         true
     }
+}
+
+/// Objects in a folder and those below it.
+fn objects(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of = |path: PathBuf| {
+        if path.is_dir() { objects(&path) } else { usize::from(path.extension() == Some("so".as_ref())) }
+    };
+    entries.map(of).sum()
+}
+
+/// What a pack has is not compiled.
+#[test]
+fn kernels_come_from_a_pack() {
+    let place = std::env::temp_dir().join(format!("kernloom-library-pack-{}", std::process::id()));
+    let of = |folder: &str| {
+        let builder =
+            Engine::builder("kernloom-demo").context(256).device(Device::Cpu).kernel_cache(place.join(folder));
+        builder.sampling(SamplerConfig::greedy()).wait_for_kernels(true)
+    };
+    let answer = |mut engine: Engine| engine.complete("Once upon", Some(6)).expect("a story").text().expect("text");
+    let first = answer(of("filled").build().expect("the demo model"));
+    kernloom::device::pack(&place.join("filled"), &place.join("kernels.pack")).expect("a pack");
+    assert_eq!(answer(of("other").kernel_pack(place.join("kernels.pack")).build().expect("the demo model")), first);
+    assert!(objects(&place.join("filled")) > 0);
+    assert_eq!(objects(&place.join("other")), 0, "a kernel was compiled");
+    std::fs::remove_dir_all(&place).expect("it is removed");
 }

@@ -85,6 +85,10 @@ pub struct Batch {
     table: Vec<i32>,
     /// Positions of the tokens of each segment.
     segments: Vec<Range<usize>>,
+    /// First token of each segment, how many it has, and where its sequence is remembered.
+    first: Vec<i32>,
+    len: Vec<i32>,
+    places: Vec<i32>,
     output: Output,
     runs: Runs,
 }
@@ -140,6 +144,9 @@ impl Batch {
             draws: vec![],
             table: vec![0; limits.segments * limits.row_pages()],
             segments: Vec::with_capacity(limits.segments),
+            first: Vec::with_capacity(limits.segments),
+            len: Vec::with_capacity(limits.segments),
+            places: Vec::with_capacity(limits.segments),
             output: Output::Logits,
             runs: Runs::default(),
             limits,
@@ -160,6 +167,9 @@ impl Batch {
         self.draws.clear();
         self.runs.clear();
         self.segments.clear();
+        self.first.clear();
+        self.len.clear();
+        self.places.clear();
         self.output = Output::Logits;
     }
 
@@ -231,12 +241,28 @@ impl Batch {
         }
         let (segment, row) = (self.segments.len(), self.limits.row_pages());
         self.segments.push(start..end);
+        self.first.push(self.token.len() as i32);
+        self.len.push((end - start) as i32);
+        self.places.push(segment as i32);
         self.runs.add(segment, self.token.len(), start..end, pages);
         self.position.extend((start..end).map(|position| position as i32));
         self.segment.extend(std::iter::repeat_n(segment as i32, end - start));
         let table = &mut self.table[segment * row..][..needed];
         table.iter_mut().zip(pages).for_each(|(entry, &page)| *entry = page as i32);
         Ok(())
+    }
+
+    /// Says where the sequence added last is remembered, by a model that has states: one place for all its steps, below
+    /// [`Limits::segments`]. Who does not say it has the place of its number in the batch.
+    pub fn set_place(&mut self, place: usize) {
+        if let Some(last) = self.places.last_mut() {
+            *last = place.min(self.limits.segments - 1) as i32;
+        }
+    }
+
+    /// Where each sequence is remembered, and the positions of its tokens.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, &Range<usize>)> {
+        self.places.iter().map(|&place| place as usize).zip(&self.segments)
     }
 
     /// Asks for the logits of the token added last.
@@ -276,6 +302,7 @@ impl Batch {
                 let table = &whole.table[segment * row..][..(start + to - from).div_ceil(PAGE as usize)];
                 let pages: Vec<u32> = table.iter().map(|&page| page as u32).collect();
                 self.place(start..start + to - from, &pages).expect("it fits as part of another");
+                self.set_place(whole.places[segment] as usize);
                 self.token.extend_from_slice(&whole.token[from..to]);
             }
         }
@@ -325,7 +352,8 @@ impl Batch {
         let runs = ["run_token", "run_position", "run_segment", "run_slot", "run_pages", "run_place", "slot_page"];
         let by_runs = runs.into_iter().filter(move |_| class == Class::Prompt);
         let draws = (output == Output::Drawn).then_some("draws");
-        ["token", "position", "segment", "rows", "page_table"].into_iter().chain(draws).chain(by_runs)
+        let always = ["token", "position", "segment", "rows", "page_table", "place", "segment_first", "segment_len"];
+        always.into_iter().chain(draws).chain(by_runs)
     }
 
     /// An input of the step program by its name, as far as this step uses it.
@@ -337,6 +365,9 @@ impl Batch {
             "rows" => &self.rows,
             "draws" => &self.draws,
             "page_table" => &self.table[..self.segments.len() * self.limits.row_pages()],
+            "place" => &self.places,
+            "segment_first" => &self.first,
+            "segment_len" => &self.len,
             "run_token" => &self.runs.token,
             "run_position" => &self.runs.position,
             "run_segment" => &self.runs.segment,
@@ -356,6 +387,8 @@ impl Batch {
             "pages" => self.limits.pages,
             "row_pages" => self.limits.row_pages(),
             "table" => self.limits.segments * self.limits.row_pages(),
+            "segments" => self.segments.len(),
+            "longest" => self.segments.iter().map(ExactSizeIterator::len).max().unwrap_or(0),
             "runs" => self.runs.segment.len(),
             "slots" => self.runs.slot_page.len(),
             _ => return None,
@@ -381,6 +414,11 @@ pub trait Batches {
     /// # Errors
     /// An empty batch, one that wants more rows than there is room for, or a failure of the device.
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError>;
+
+    /// Whether a sequence can go on from any of its positions; otherwise only from the last, or from the start.
+    fn rewinds(&self) -> bool {
+        true
+    }
 
     /// How many steps may be sent before the tokens of one are known.
     fn ahead(&self) -> usize {

@@ -11,6 +11,9 @@ use std::fmt;
 /// Positions of a page of the cache.
 pub const PAGE: i64 = 64;
 
+/// How the names of states begin that have rows for positions.
+pub const CACHE: &str = "cache.";
+
 /// Values of a row of [`CacheKind::Q8_0`] that share a scale.
 pub const BLOCK: i64 = 32;
 
@@ -63,6 +66,7 @@ impl CacheKind {
         let lengths = match config.attention {
             Attention::Grouped { head, value, .. } => [("keys", head), ("values", value)],
             Attention::Latent { kv_rank, rope, .. } => [("latents", kv_rank), ("rotated keys", rope)],
+            Attention::None => return Ok(()),
         };
         match lengths.into_iter().find(|(_, length)| length % BLOCK != 0) {
             Some((what, length)) if self == CacheKind::Q8_0 => Err(Uneven { what, length }),

@@ -1,7 +1,19 @@
-//! What a model is, from the metadata of its file.
+//! What a model is, from the metadata of its file and the row of its family.
 
+mod keys;
+mod recurrence;
+mod rope;
+
+pub use crate::family::Gating;
+use crate::family::{
+    Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Norm, Normalise, Pairs, Parallel, Rotated,
+    Routed, ScoreScale, Windows, missing,
+};
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
+use keys::{Keys, out_of_range};
+pub use recurrence::{Mixer, Recurrence};
+use serde::{Deserialize, Serialize};
 
 /// Blocks of a model at most.
 const MOST_BLOCKS: i64 = 512;
@@ -18,8 +30,17 @@ const MOST_WIDTH: i64 = 1 << 20;
 /// Tokens of a vocabulary at most.
 const MOST_TOKENS: i64 = 1 << 24;
 
-/// Architectures that this crate builds.
-pub const ARCHITECTURES: &[&str] = &["deepseek2", "llama", "qwen2", "qwen3", "qwen3moe", "glm4"];
+/// Values that a head may be bounded to, and factors of a file, at most.
+const MOST_FACTOR: f64 = 1e6;
+
+fn unsupported(arch: &str) -> String {
+    let why = match missing(arch) {
+        Some(kind) => format!("it needs {kind}, which is not built yet"),
+        None => "nothing is known of it".into(),
+    };
+    let (arch, others) = (name(arch), FAMILIES.len());
+    format!("architecture '{arch}' is not supported: {why} ({others} others are, see docs/models.md)")
+}
 
 /// Why a file is no model that we can run.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +49,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// An architecture that is not supported.
-    #[error("architecture '{}' is not supported (supported: deepseek2, llama, qwen2, qwen3, qwen3moe, glm4)", name(.0))]
+    #[error("{}", unsupported(.0))]
     Architecture(String),
     /// A value that makes no sense.
     #[error("{} = {} is out of range: {why}", name(key), name(value))]
@@ -80,7 +101,8 @@ pub enum ConfigError {
 }
 
 /// How attention is computed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Attention {
     /// Grouped queries over cached keys and values.
     Grouped {
@@ -91,6 +113,8 @@ pub enum Attention {
         /// Length of a value head.
         value: i64,
     },
+    /// None: no layer has any.
+    None,
     /// Multi-head latent attention: one cached latent row for all heads
     /// (DeepSeek-V2, arXiv 2405.04434), in the absorbed form.
     Latent {
@@ -108,29 +132,61 @@ pub enum Attention {
 }
 
 /// Rotary position embedding.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     /// Rotated values of a head.
+    #[serde(rename = "dimensions")]
     pub dims: i64,
     /// Radians a position for each pair.
+    #[serde(rename = "radians")]
     pub theta: Vec<f64>,
     /// Factor of sines and cosines.
     pub amplitude: f64,
     /// Pairs are `(i, i + dims/2)` rather than `(2i, 2i+1)`.
     pub halves: bool,
+    /// What takes their place in long contexts.
+    pub long: Option<LongRope>,
 }
 
-/// How router scores become weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gating {
-    /// Softmax over all experts.
-    Softmax,
-    /// Sigmoid of each score.
-    Sigmoid,
+impl Rope {
+    /// That of a model without attention.
+    fn none() -> Rope {
+        Rope { dims: 0, theta: vec![], amplitude: 1.0, halves: false, long: None }
+    }
+}
+
+/// The angles of contexts that are longer than those of the training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LongRope {
+    /// Radians a position for each pair.
+    #[serde(rename = "radians")]
+    pub theta: Vec<f64>,
+    /// Contexts of more positions have them.
+    pub beyond: i64,
+}
+
+/// Layers that see a stretch of the past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Positions that a token sees, its own included.
+    pub width: i64,
+    /// For each layer whether it has the window.
+    pub layers: Vec<bool>,
+    /// Their rotation, if it is another than that of the other layers.
+    pub rope: Option<Rope>,
+}
+
+/// Queries that grow with the position: by `1 + scale * ln(1 + floor(position / every))`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Temperature {
+    /// Factor of the logarithm.
+    pub scale: f64,
+    /// Positions that have the same.
+    pub every: i64,
 }
 
 /// A mixture of experts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experts {
     /// Routed experts.
     pub count: i64,
@@ -150,10 +206,11 @@ pub struct Experts {
     pub groups: (i64, i64),
 }
 
-/// A model.
-#[derive(Clone, Debug, PartialEq)]
+/// A model. As JSON it is what `kernloom show --json` prints of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Architecture name of the file.
+    #[serde(rename = "architecture")]
     pub arch: String,
     /// `general.name`.
     pub name: String,
@@ -166,131 +223,194 @@ pub struct Config {
     /// Query heads.
     pub heads: i64,
     /// Tokens of the vocabulary.
+    #[serde(rename = "vocabulary")]
     pub vocab: i64,
     /// Positions that the model was made for.
     pub context: i64,
     /// Epsilon of the norms.
+    #[serde(rename = "norm_epsilon")]
     pub eps: f32,
     /// Attention.
     pub attention: Attention,
+    /// What layers remember that have a state.
+    pub recurrence: Option<Recurrence>,
+    /// For each layer by what its tokens come together.
+    pub mixers: Vec<Mixer>,
+    /// For each layer whether it has a feed-forward.
+    pub feeds: Vec<bool>,
     /// Factor of the scores.
+    #[serde(rename = "attention_scale")]
     pub scale: f32,
     /// Positions.
     pub rope: Rope,
     /// Width of the dense feed-forward.
+    #[serde(rename = "feed_forward")]
     pub ffn: i64,
     /// Leading blocks with a dense feed-forward.
     pub dense_lead: i64,
     /// Experts of the other blocks.
     pub experts: Option<Experts>,
-    /// Whether each head of queries and keys has a norm.
-    pub head_norms: bool,
-    /// Whether what attention and feed-forward give has a norm before it is added to their input.
-    pub norms_after: bool,
-}
-
-fn out_of_range(key: &str, value: impl ToString, why: &str) -> ConfigError {
-    ConfigError::Value { key: key.into(), value: value.to_string(), why: why.into() }
-}
-
-/// Keys of one architecture.
-struct Keys<'a> {
-    file: &'a Gguf,
-    arch: &'a str,
-    /// Blocks of the file, for arrays of a value each.
-    blocks: i64,
-}
-
-impl Keys<'_> {
-    fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.arch)
-    }
-
-    /// An integer, or that of an array with an equal one for each block.
-    fn int(&self, name: &str) -> Result<Option<i64>, ConfigError> {
-        let key = self.key(name);
-        let meta = self.file.metadata();
-        let v = match meta.get(&key) {
-            None => return Ok(None),
-            Some(gguf::Value::Array(_)) => {
-                let all: Vec<i64> = meta.require(&key)?;
-                let values = || format!("an array of {} values", all.len());
-                match all.first() {
-                    _ if all.len() as i64 != self.blocks => {
-                        return Err(out_of_range(
-                            &key,
-                            values(),
-                            &format!("a value for each of {} blocks", self.blocks),
-                        ));
-                    }
-                    Some(&v) if all.iter().all(|&x| x == v) => v,
-                    _ => return Err(out_of_range(&key, values(), "blocks that differ are not supported")),
-                }
-            }
-            Some(_) => meta.require::<i64>(&key)?,
-        };
-        if !(0..=1 << 40).contains(&v) {
-            return Err(out_of_range(&key, v, "expected a count"));
-        }
-        Ok(Some(v))
-    }
-
-    fn positive(&self, name: &str, most: i64) -> Result<i64, ConfigError> {
-        let v = self.within(name, 1, most)?;
-        Ok(v.ok_or_else(|| GgufError::MissingKey { key: self.key(name) })?)
-    }
-
-    /// As [`Keys::int`], from `least` to `most`.
-    fn within(&self, name: &str, least: i64, most: i64) -> Result<Option<i64>, ConfigError> {
-        match self.int(name)? {
-            Some(v) if v < least || v > most => {
-                Err(out_of_range(&self.key(name), v, &format!("expected {least} to {most}")))
-            }
-            v => Ok(v),
-        }
-    }
-
-    /// A number from `least` to `most`, and not NaN.
-    fn float(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ConfigError> {
-        let key = self.key(name);
-        match self.file.metadata().find::<f64>(&key)? {
-            Some(v) if !(least..=most).contains(&v) => {
-                Err(out_of_range(&key, format!("{v:e}"), &format!("expected a number from {least:e} to {most:e}")))
-            }
-            v => Ok(v),
-        }
-    }
-
-    /// As [`Keys::float`], where 0 is as good as no value.
-    fn float_or_none(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ConfigError> {
-        match self.file.metadata().find::<f64>(&self.key(name))? {
-            Some(0.0) => Ok(None),
-            _ => self.float(name, least, most),
-        }
-    }
+    /// Of so many blocks behind the lead, the last has experts.
+    pub experts_every: i64,
+    /// Width of the shared expert, if the metadata imply one; otherwise it is that of its matrix.
+    pub shared_width: Option<i64>,
+    /// For each layer whether it is rotated.
+    pub rotated: Vec<bool>,
+    /// Layers that see a stretch of the past.
+    pub window: Option<Window>,
+    /// Whether the feed-forward reads what attention reads.
+    pub parallel: bool,
+    /// What the scores of each head lose for each position of distance; empty for none.
+    pub slopes: Vec<f32>,
+    /// Bound of scores.
+    pub score_cap: Option<f32>,
+    /// Bound of queries, keys and values.
+    pub clamp: Option<f32>,
+    /// Growth of queries.
+    pub temperature: Option<Temperature>,
+    /// Factor of the embedding.
+    pub embedding_scale: f32,
+    /// Factor of what attention and feed-forward add to their input.
+    pub residual_scale: f32,
+    /// Factor of logits.
+    pub logit_scale: f32,
+    /// Bound of logits.
+    pub logit_cap: Option<f32>,
 }
 
 impl Config {
+    /// The row of its family.
+    ///
+    /// # Panics
+    /// If there is none, which [`Config::read`] would have refused.
+    pub fn family(&self) -> &'static Family {
+        Family::named(&self.arch).expect("a family with a row")
+    }
+
     /// Whether a tensor belongs to a block that predicts later tokens, and does not run.
     pub fn predicts(&self, tensor: &str) -> bool {
         let block = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<i64>().ok());
         block.is_some_and(|block| (self.layers..self.layers + self.predictors).contains(&block))
     }
 
+    /// The window of a layer.
+    pub fn window_of(&self, layer: i64) -> Option<&Window> {
+        self.window.as_ref().filter(|window| window.layers[layer as usize])
+    }
+
+    /// The experts of a layer.
+    pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
+        let has = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
+        self.experts.as_ref().filter(|_| has)
+    }
+
     /// Reads and checks the metadata.
     pub fn read(file: &Gguf) -> Result<Config, ConfigError> {
         let arch = file.architecture()?.to_string();
-        if !ARCHITECTURES.contains(&arch.as_str()) {
-            return Err(ConfigError::Architecture(arch));
-        }
-        let blocks = Keys { file, arch: &arch, blocks: 1 }.positive("block_count", MOST_BLOCKS)?;
-        let k = Keys { file, arch: &arch, blocks };
+        let Some(family) = Family::named(&arch) else { return Err(ConfigError::Architecture(arch)) };
+        let blocks = Keys::new(file, &arch, 1).positive("block_count", MOST_BLOCKS)?;
+        let k = Keys::new(file, &arch, blocks).with_gaps(family.recurrence.is_some());
         let hidden = k.positive("embedding_length", MOST_WIDTH)?;
-        let heads = k.positive("attention.head_count", MOST_HEADS)?;
         let mtp = k.int("nextn_predict_layers")?.unwrap_or(0);
         if mtp >= blocks {
             return Err(out_of_range(&k.key("nextn_predict_layers"), mtp, "fewer than the blocks"));
         }
+        let layers = blocks - mtp;
+        let recurrence::Kinds { recurrence, mixers, feeds } = recurrence::kinds(&k, family, layers)?;
+        let attends = mixers.iter().any(|mixer| mixer.attends());
+        let heads = if attends { k.positive("attention.head_count", MOST_HEADS)? } else { 0 };
+        let vocab = Self::vocab(file)?;
+        let experts = Self::experts(&k, file, family)?;
+        let of_file = k.within("expert_shared_feed_forward_length", 0, MOST_WIDTH)?.filter(|&width| width > 0);
+        let shared_width = match &experts {
+            Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
+            _ => None,
+        };
+        let ffn = match &experts {
+            Some(e) if k.int("feed_forward_length")?.is_none() => e.width,
+            _ if !feeds.contains(&true) => 0,
+            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
+        };
+        let ffn = if family.counts_gate { ffn / 2 } else { ffn };
+        let lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
+        let dense_lead = match family.routed {
+            _ if experts.is_none() => blocks,
+            Routed::BehindLead => lead,
+            Routed::All => 0,
+            Routed::None => blocks,
+        };
+        let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
+        let eps_key = match family.norm {
+            Norm::Rms => "attention.layer_norm_rms_epsilon",
+            _ => "attention.layer_norm_epsilon",
+        };
+        let eps = k.float(eps_key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
+        let (attention, scale, rope) = match family.latent {
+            _ if !attends => (Attention::None, 1.0, Rope::none()),
+            true => Self::latent(&k)?,
+            false => Self::grouped(&k, family, hidden, heads, layers)?,
+        };
+        let window = Self::window(&k, family.windows, layers, &rope)?;
+        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref())?;
+        let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
+        let cap = |rule, key: &str| match rule {
+            Cap::None => Ok(None),
+            Cap::Key => k.float_or_none(key, 1e-3, MOST_FACTOR),
+            Cap::KeyOr(v) => match k.float(key, 0.0, MOST_FACTOR)? {
+                None => Ok(Some(v)),
+                Some(v) => Ok(Some(v).filter(|&v| v > 0.0)),
+            },
+        };
+        let config = Config {
+            name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
+            layers,
+            predictors: mtp,
+            hidden,
+            heads,
+            vocab,
+            context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            eps,
+            attention,
+            recurrence,
+            mixers,
+            feeds,
+            scale,
+            rope,
+            ffn,
+            dense_lead,
+            experts,
+            experts_every,
+            shared_width,
+            rotated,
+            window,
+            parallel: match family.parallel {
+                Parallel::No => false,
+                Parallel::Yes => true,
+                Parallel::Key(key) => k.flag(key)?.unwrap_or(true),
+                Parallel::WithoutNorm => file.tensor("blk.0.ffn_norm.weight").is_none(),
+            },
+            slopes: match Self::alibi(&k, family.alibi)? {
+                Some(bias) => slopes(heads, bias),
+                None => vec![],
+            },
+            score_cap: cap(family.score_cap, "attn_logit_softcapping")?.map(|v| v as f32),
+            clamp: match family.clamps {
+                true => k.float_or_none("attention.clamp_kqv", 1e-6, MOST_FACTOR)?.map(|v| v as f32),
+                false => None,
+            },
+            temperature: if family.temperature { Self::temperature(&k)? } else { None },
+            embedding_scale: factor(family.embedding_scale, "embedding_scale")?,
+            residual_scale: factor(family.residual_scale, "residual_scale")?,
+            logit_scale: factor(family.logit_scale, "logit_scale")?,
+            logit_cap: cap(family.logit_cap, "final_logit_softcapping")?.map(|v| v as f32),
+            arch: arch.clone(),
+        };
+        k.check_unread()?;
+        Ok(config)
+    }
+
+    /// Tokens, which the embedding has rows for.
+    fn vocab(file: &Gguf) -> Result<i64, ConfigError> {
         let embed = file.tensor("token_embd.weight").ok_or_else(|| ConfigError::Missing("token_embd.weight".into()))?;
         let vocab = embed.dims[1] as i64;
         if !(1..=MOST_TOKENS).contains(&vocab) {
@@ -306,37 +426,74 @@ impl Config {
             let why = format!("token_embd.weight has rows for {vocab} tokens only");
             return Err(out_of_range("tokenizer.ggml.tokens", format!("an array of {} values", tokens.len()), &why));
         }
-        let experts = Self::experts(&k, file)?;
-        let ffn = match &experts {
-            Some(e) if k.int("feed_forward_length")?.is_none() => e.width,
-            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
-        };
-        let dense_lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
-        let eps = k.float("attention.layer_norm_rms_epsilon", 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
-        let (attention, scale, rope) =
-            if arch == "deepseek2" { Self::latent(&k)? } else { Self::grouped(&k, file, hidden, heads)? };
-        Ok(Config {
-            name: file.metadata().find::<&str>("general.name").ok().flatten().unwrap_or("").to_string(),
-            layers: blocks - mtp,
-            predictors: mtp,
-            hidden,
-            heads,
-            vocab,
-            context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
-            eps,
-            attention,
-            scale,
-            rope,
-            ffn,
-            dense_lead: if experts.is_some() { dense_lead } else { blocks },
-            experts,
-            head_norms: arch.starts_with("qwen3"),
-            norms_after: arch == "glm4",
-            arch: arch.clone(),
+        Ok(vocab)
+    }
+
+    fn factor(k: &Keys<'_>, rule: Factor, key: &str, hidden: i64, layers: i64) -> Result<f32, ConfigError> {
+        let of_file = || k.float_or_none(key, 1e-6, MOST_FACTOR);
+        Ok(match rule {
+            Factor::One => 1.0,
+            Factor::RootOfWidth => (hidden as f32).sqrt(),
+            Factor::Key => of_file()?.unwrap_or(1.0) as f32,
+            Factor::OneOverKey => (1.0 / of_file()?.unwrap_or(1.0)) as f32,
+            Factor::KeyOr(v) => of_file()?.unwrap_or(v) as f32,
+            Factor::KeyOrOverRootOfLayers(v) => of_file()?.unwrap_or(v / (layers as f64).sqrt()) as f32,
+            Factor::OneOverKeyOrWidthOver(v) => of_file()?.map_or(hidden as f64 / v, |of_file| 1.0 / of_file) as f32,
         })
     }
 
-    fn experts(k: &Keys<'_>, file: &Gguf) -> Result<Option<Experts>, ConfigError> {
+    fn window(k: &Keys<'_>, windows: Option<Windows>, layers: i64, rope: &Rope) -> Result<Option<Window>, ConfigError> {
+        let Some(windows) = windows.filter(|w| w.layers.is_empty() || w.layers.contains(&layers)) else {
+            return Ok(None);
+        };
+        let width = k.within("attention.sliding_window", 0, i64::from(i32::MAX))?.or(windows.width).unwrap_or(0);
+        if width == 0 {
+            return Ok(None);
+        }
+        let pattern = "attention.sliding_window_pattern";
+        let of_layers = match k.flags(pattern)? {
+            Some(flags) => flags[..layers as usize].to_vec(),
+            None => {
+                let every = match k.within(pattern, 0, MOST_BLOCKS)? {
+                    Some(every) => every,
+                    None => windows.every,
+                };
+                (0..layers).map(|layer| every == 0 || layer % every < every - 1).collect()
+            }
+        };
+        let rope = rope::of_windows(k, windows.rotation, rope)?;
+        Ok(Some(Window { width, layers: of_layers, rope }).filter(|w| w.layers.contains(&true)))
+    }
+
+    fn rotated(k: &Keys<'_>, rule: Rotated, layers: i64, window: Option<&Window>) -> Result<Vec<bool>, ConfigError> {
+        let all = |v| vec![v; layers as usize];
+        Ok(match (rule, window) {
+            (Rotated::All, _) | (Rotated::Windowed, None) => all(true),
+            (Rotated::None, _) => all(false),
+            (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
+            (Rotated::Windowed, Some(window)) => window.layers.clone(),
+            (Rotated::UnlessUntrained, _) => all(k.flag("rope.scaling.finetuned")?.unwrap_or(true)),
+        })
+    }
+
+    fn alibi(k: &Keys<'_>, rule: Alibi) -> Result<Option<f64>, ConfigError> {
+        let of_file = || k.float_or_none("attention.max_alibi_bias", 1e-3, 1e3);
+        Ok(match rule {
+            Alibi::None => None,
+            Alibi::Always(bias) => of_file()?.or(Some(bias)),
+            Alibi::Key => of_file()?,
+        })
+    }
+
+    fn temperature(k: &Keys<'_>) -> Result<Option<Temperature>, ConfigError> {
+        let Some(scale) = k.float_or_none("attention.temperature_scale", 1e-6, 1e3)? else { return Ok(None) };
+        let most = i64::from(i32::MAX);
+        let original = k.within("rope.scaling.original_context_length", 1, most)?;
+        let every = original.or(k.within("context_length", 1, most)?).unwrap_or(4096);
+        Ok(Some(Temperature { scale, every }))
+    }
+
+    fn experts(k: &Keys<'_>, file: &Gguf, family: &Family) -> Result<Option<Experts>, ConfigError> {
         let count = k.int("expert_count")?.unwrap_or(0);
         let used = k.int("expert_used_count")?.unwrap_or(0);
         if count == 0 {
@@ -359,17 +516,23 @@ impl Config {
                 &format!("groups of equal size, of which fewer are used, with {used} of the {count} experts in them"),
             ));
         }
-        let has_bias = file.tensors().iter().any(|t| t.name.ends_with("exp_probs_b.bias"));
-        let gating = match k.int("expert_gating_func")?.unwrap_or(0) {
-            0 if has_bias => Gating::Sigmoid,
-            0 | 1 => Gating::Softmax,
-            2 => Gating::Sigmoid,
-            v => return Err(out_of_range(&k.key("expert_gating_func"), v, "softmax (1) or sigmoid (2)")),
+        let has_bias = file.tensors().iter().any(|t| EXPERT_CHOICE_BIAS.iter().any(|name| t.name.ends_with(name)));
+        let gating = match (k.int("expert_gating_func")?.unwrap_or(0), family.gating) {
+            (0, Some(gating)) => gating,
+            (0, None) if has_bias => Gating::Sigmoid,
+            (0, None) | (1, _) => Gating::Softmax,
+            (2, _) => Gating::Sigmoid,
+            (3, _) => Gating::Chosen,
+            (v, _) => {
+                let why = "softmax (1), sigmoid (2) or softmax of the chosen (3)";
+                return Err(out_of_range(&k.key("expert_gating_func"), v, why));
+            }
         };
         let scale = k.float_or_none("expert_weights_scale", 1e-6, 1e6)?.unwrap_or(1.0) as f32;
-        let normalise = match file.metadata().find::<bool>(&k.key("expert_weights_norm"))? {
-            Some(v) => v,
-            None => k.arch != "deepseek2",
+        let normalise = match family.normalise {
+            Normalise::Always => true,
+            Normalise::Never => false,
+            Normalise::Key => k.flag("expert_weights_norm")?.unwrap_or(false),
         };
         let width = match k.within("expert_feed_forward_length", 0, MOST_WIDTH)? {
             Some(w) if w > 0 => w,
@@ -404,15 +567,21 @@ impl Config {
         }
         let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
-        let (table, factor) = rope_table(k, rope)?;
+        let rope::Table { theta, factor, .. } = rope::table(k, rope)?;
         let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
         let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
         let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
-        Ok((attention, scale, Rope { dims: rope, theta: table, amplitude: 1.0, halves: false }))
+        Ok((attention, scale, Rope { dims: rope, theta, amplitude: 1.0, halves: false, long: None }))
     }
 
-    fn grouped(k: &Keys<'_>, file: &Gguf, hidden: i64, heads: i64) -> Result<(Attention, f32, Rope), ConfigError> {
+    fn grouped(
+        k: &Keys<'_>,
+        family: &Family,
+        hidden: i64,
+        heads: i64,
+        layers: i64,
+    ) -> Result<(Attention, f32, Rope), ConfigError> {
         let kv_heads = k.int("attention.head_count_kv")?.unwrap_or(heads);
         if kv_heads < 1 || heads % kv_heads != 0 {
             return Err(out_of_range(&k.key("attention.head_count_kv"), kv_heads, "a divisor of the query heads"));
@@ -423,70 +592,54 @@ impl Config {
             return Err(out_of_range(&k.key("attention.key_length"), head, &why));
         }
         let value = k.within("attention.value_length", 1, MOST_HEAD)?.unwrap_or(head);
+        if family.attention_gate == AttentionGate::Query && value != head {
+            let why = format!("that of queries, {head}, which their gates have");
+            return Err(out_of_range(&k.key("attention.value_length"), value, &why));
+        }
+        for (name, all) in [
+            ("attention.key_length_swa", head),
+            ("attention.value_length_swa", value),
+            ("rope.dimension_count_swa", k.int("rope.dimension_count")?.unwrap_or(head)),
+        ] {
+            if let Some(v) = k.int(name)?.filter(|&v| v != all && family.windows.is_some()) {
+                return Err(out_of_range(&k.key(name), v, &format!("that of all layers, {all}")));
+            }
+        }
         let dims = k.int("rope.dimension_count")?.unwrap_or(head);
         if dims < 2 || dims > head || dims % 2 != 0 {
             return Err(out_of_range(&k.key("rope.dimension_count"), dims, "even, at most the head length"));
         }
-        let (mut theta, factor) = rope_table(k, dims)?;
-        for (theta, divisor) in theta.iter_mut().zip(rope_divisors(file, dims / 2)?) {
-            *theta /= divisor;
-        }
-        let yarn = file.metadata().find::<&str>(&k.key("rope.scaling.type"))? == Some("yarn") && factor > 1.0;
-        let amplitude = if yarn {
-            k.float("rope.scaling.attn_factor", 1e-3, 1e3)?.unwrap_or(1.0) * (1.0 + 0.1 * factor.ln())
-        } else {
-            1.0
+        let rope = rope::rotation(k, family, dims, Self::pairs(k, family)?)?;
+        let over_root = |n: i64| 1.0 / (n as f64).sqrt();
+        let of_file = || k.float_or_none("attention.scale", 1e-6, 1e3);
+        let scale = match family.score_scale {
+            ScoreScale::ImpliedAtLayers(n) => {
+                of_file()?;
+                over_root(if layers == n { hidden / heads } else { head })
+            }
+            ScoreScale::RootOfHead => of_file()?.unwrap_or(over_root(head)),
+            ScoreScale::Head => of_file()?.unwrap_or(1.0 / head as f64),
         };
-        let scale = k.float_or_none("attention.scale", 1e-6, 1e3)?.unwrap_or(1.0 / (head as f64).sqrt()) as f32;
-        let halves = k.arch.starts_with("qwen");
-        Ok((Attention::Grouped { kv_heads, head, value }, scale, Rope { dims, theta, amplitude, halves }))
+        Ok((Attention::Grouped { kv_heads, head, value }, scale as f32, rope))
+    }
+
+    /// Which values of a head are rotated together.
+    fn pairs(k: &Keys<'_>, family: &Family) -> Result<Pairs, ConfigError> {
+        let Some(pairs) = family.pairs_with_sections else { return Ok(family.pairs) };
+        let key = k.key("rope.dimension_sections");
+        let sections = k.file.metadata().find::<Vec<i64>>(&key)?.unwrap_or_default();
+        Ok(if sections.len() > 1 && sections[..2].iter().all(|&v| v > 0) { pairs } else { family.pairs })
     }
 }
 
-/// What `rope_freqs.weight` divides the angle of each pair by; nothing if the file has no such tensor.
-fn rope_divisors(file: &Gguf, pairs: i64) -> Result<Vec<f64>, ConfigError> {
-    const NAME: &str = "rope_freqs.weight";
-    let Some(t) = file.tensor(NAME) else { return Ok(vec![]) };
-    if t.ty != gguf::GgmlType::F32 {
-        return Err(ConfigError::Type { name: NAME.into(), ty: t.ty.name().into() });
-    }
-    if t.dims != [pairs as u64, 1, 1, 1] {
-        let (found, expected) = (t.shape().to_vec(), vec![pairs as u64]);
-        return Err(ConfigError::Shape { name: NAME.into(), found, expected });
-    }
-    let values = file.data(t).chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-    let all: Vec<f64> = values.collect();
-    match all.iter().find(|v| !(1e-6..=1e9).contains(*v)) {
-        Some(v) => Err(out_of_range("a value of rope_freqs.weight", v, "expected a divisor from 1e-6 to 1e9")),
-        None => Ok(all),
-    }
-}
-
-/// Radians a position of each pair, with linear or YaRN scaling
-/// (arXiv 2309.00071), and the scaling factor.
-fn rope_table(k: &Keys<'_>, dims: i64) -> Result<(Vec<f64>, f64), ConfigError> {
-    // Of 1, all pairs would turn alike, and the bounds of YaRN have no logarithm.
-    let base = k.float("rope.freq_base", 1.0 + f64::from(f32::EPSILON), 1e15)?.unwrap_or(10000.0);
-    let kind = k.file.metadata().find::<&str>(&k.key("rope.scaling.type"))?.unwrap_or("none").to_string();
-    let factor = k.float_or_none("rope.scaling.factor", 1e-3, 1e6)?.unwrap_or(1.0);
-    let n = dims as f64;
-    let plain: Vec<f64> = (0..dims / 2).map(|i| base.powf(-2.0 * i as f64 / n)).collect();
-    let theta = match kind.as_str() {
-        "none" => return Ok((plain, 1.0)),
-        "linear" => plain.iter().map(|t| t / factor).collect(),
-        "yarn" if factor > 1.0 => {
-            let original =
-                k.within("rope.scaling.original_context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096) as f64;
-            let fast = k.float("rope.scaling.yarn_beta_fast", 1e-3, 1e6)?.unwrap_or(32.0);
-            let slow = k.float("rope.scaling.yarn_beta_slow", 1e-3, 1e6)?.unwrap_or(1.0);
-            let at = |turns: f64| n * (original / (2.0 * std::f64::consts::PI * turns)).ln() / (2.0 * base.ln());
-            let low = at(fast).floor().clamp(0.0, n - 1.0);
-            let high = at(slow).ceil().clamp(0.0, n - 1.0);
-            let blend = |i: f64| 1.0 - ((i - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
-            plain.iter().enumerate().map(|(i, t)| t * (blend(i as f64) + (1.0 - blend(i as f64)) / factor)).collect()
-        }
-        "yarn" => plain,
-        other => return Err(out_of_range(&k.key("rope.scaling.type"), other, "none, linear or yarn")),
+/// What the scores of each head lose for each position of distance: falling powers of two, and those between if heads are
+/// no power of two (arXiv 2108.12409).
+fn slopes(heads: i64, bias: f64) -> Vec<f32> {
+    let whole = 1i64 << heads.ilog2();
+    let power = |of: f64, times: i64| (-bias / of * times as f64).exp2() as f32;
+    let slope = |head: i64| match head < whole {
+        true => power(whole as f64, head + 1),
+        false => power(2.0 * whole as f64, 2 * (head - whole) + 1),
     };
-    Ok((theta, factor))
+    (0..heads).map(slope).collect()
 }

@@ -5,7 +5,7 @@ pub mod readiness;
 mod stand_in;
 
 use crate::batch::{Batch, Batches, Limits};
-use crate::cache::{CacheKind, PAGE};
+use crate::cache::{CACHE, CacheKind, PAGE};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::prefault::Prefault;
@@ -13,7 +13,7 @@ use crate::prefill_attention::Reach;
 use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::sent::{Arriving, Sent};
-use crate::step::{Class, Output, ROWS, Sizes, Variant, build};
+use crate::step::{CHUNK, Class, Output, ROWS, Sizes, Variant, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use behind::Made;
@@ -119,8 +119,10 @@ pub struct Engine {
     /// Programs that are not loaded yet.
     ready: HashMap<Variant, Ready>,
     programs: HashMap<Variant, Loaded>,
-    /// Names of the states, which are the cache.
+    /// Names of the states that hold positions, which are the cache.
     caches: Vec<String>,
+    /// The position that each place goes on from, in a model that remembers; `None` where a step was broken off.
+    remembered: Vec<Option<usize>>,
     /// Whether every step is run by the program for many tokens.
     batch_invariant: bool,
     readiness: Arc<Readiness>,
@@ -176,10 +178,13 @@ impl Engine {
     pub fn shared(
         file: Arc<Gguf>,
         device: Arc<dyn Device>,
-        options: EngineOptions,
+        mut options: EngineOptions,
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
+        if config.recurrence.is_some() {
+            options.chunk = options.chunk.min(CHUNK);
+        }
         check_choices(&file, &config)?;
         unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
         let mut memory = device.memory();
@@ -198,6 +203,7 @@ impl Engine {
             ready: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
+            remembered: vec![Some(0); limits.segments],
             batch_invariant: false,
             readiness: Arc::default(),
             stand_in: None,
@@ -238,6 +244,12 @@ impl Engine {
     /// How numbers are represented.
     pub fn numerics(&self) -> compiler::Numerics {
         self.options.compiler.numerics
+    }
+
+    /// Whether a sequence can go on from any of its positions; one of a model that remembers can from the last, or from the
+    /// start.
+    pub fn rewinds(&self) -> bool {
+        self.config.recurrence.is_none()
     }
 
     /// Positions of one sequence.
@@ -520,7 +532,13 @@ impl Engine {
             }
             self.memory.write_state(name, 0, &filled[..bytes])?;
         }
+        self.go_on_from(positions);
         Ok(())
+    }
+
+    /// Lets all sequences of a model that remembers go on from a position, wherever they are, to measure there.
+    pub fn go_on_from(&mut self, position: usize) {
+        self.remembered.fill(Some(position));
     }
 
     pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
@@ -562,13 +580,29 @@ impl Engine {
         }
         let variant = self.variant(batch);
         self.begin_step();
-        if profile.is_none() && !self.may_run(variant)? {
+        self.check_remembered(batch, profile.is_some())?;
+        let profile = if profile.is_none() && !self.may_run(variant)? {
             self.run_by_stand_in(batch)?;
-            return Ok(None);
+            None
+        } else {
+            self.prepare(variant)?;
+            self.clear_begun(batch)?;
+            self.execute(variant, batch, profile)?
+        };
+        batch.places().for_each(|(place, positions)| self.remembered[place] = Some(positions.end));
+        Ok(profile)
+    }
+
+    /// Checks that sequences of a model that remembers go on from where they are, or begin. From now on, until their step is
+    /// over, it is not known where they are. What is measured may go on from anywhere.
+    fn check_remembered(&mut self, batch: &Batch, measured: bool) -> Result<(), EngineError> {
+        for (place, positions) in batch.places() {
+            let at = self.remembered[place].take();
+            if self.config.recurrence.is_some() && !measured && positions.start > 0 && at != Some(positions.start) {
+                return Err(EngineError::Remembered { position: positions.start, at });
+            }
         }
-        self.prepare(variant)?;
-        self.clear_begun(batch)?;
-        self.execute(variant, batch, profile)
+        Ok(())
     }
 
     /// Clears the pages that sequences of a batch begin.
@@ -591,9 +625,9 @@ impl Engine {
         profile: Option<Clock>,
     ) -> Result<Option<Profile>, EngineError> {
         for name in Batch::inputs(variant) {
-            // A program that does not need an input does not have it.
-            if let (Ok(all), Some(input)) = (self.memory.input_mut::<i32>(name), batch.input(name)) {
-                all[..input.len()].copy_from_slice(input);
+            // What no program needs is not there.
+            if let Some(input) = batch.input(name).filter(|_| self.memory.has_input(name)) {
+                self.memory.input_mut::<i32>(name)?[..input.len()].copy_from_slice(input);
             }
         }
         let p = self.programs.get_mut(&variant).expect("prepared before");
@@ -616,7 +650,7 @@ fn compiled(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> R
 /// Names of the states that hold positions.
 pub(crate) fn states(program: &Program) -> Vec<String> {
     let state = |buffer: &Buffer| match &buffer.kind {
-        BufferKind::State(name) if name != CHOSEN => Some(name.clone()),
+        BufferKind::State(name) if name.starts_with(CACHE) => Some(name.clone()),
         _ => None,
     };
     program.buffers.iter().filter_map(state).collect()
@@ -633,6 +667,10 @@ impl Batches for Engine {
 
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
         Engine::run(self, batch)
+    }
+
+    fn rewinds(&self) -> bool {
+        Engine::rewinds(self)
     }
 
     fn ahead(&self) -> usize {

@@ -32,11 +32,26 @@ pub enum EngineError {
         /// Rows of a step at most.
         most: usize,
     },
+    /// A sequence that shall go on from where its state is not.
+    #[error(
+        "a model that remembers cannot go on from position {position} (it is at {at:?}); begin with the first token"
+    )]
+    Remembered {
+        /// Where it shall go on.
+        position: usize,
+        /// Where its state is, if that is known.
+        at: Option<usize>,
+    },
 }
 
 impl EngineError {
     /// Whether the device was told to end the step.
     pub fn is_stopped(&self) -> bool {
         matches!(self, EngineError::Device(device::Error::Stopped))
+    }
+
+    /// Whether kernels were missing and nothing was there to compile them.
+    pub fn is_not_built(&self) -> bool {
+        matches!(self, EngineError::Device(device::Error::NotBuilt { .. }))
     }
 }

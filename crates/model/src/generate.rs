@@ -54,6 +54,8 @@ pub struct Generator {
     flight: VecDeque<Box<dyn Arriving>>,
     /// When the token before theirs was known.
     since: Option<Instant>,
+    /// Whether a step was broken off, which may have read its tokens or not.
+    broken: bool,
 }
 
 impl Generator {
@@ -118,11 +120,15 @@ impl Generator {
     ) -> Result<Option<Sampled>, GenerateError> {
         check(engine, sequence.tokens())?;
         // What the last sequence sent for nothing has written behind what is cached, where this one writes later.
+        let is_whole = self.flight.is_empty() && !self.broken;
         self.flight.clear();
         self.since = None;
         let total = sequence.tokens().len();
         // The last token is computed in any case: its logits are wanted.
         let cached = sequence.tokens().iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(total - 1);
+        // What was read into a state cannot be taken out of it.
+        let goes_on = engine.rewinds() || cached == self.cached.len() && is_whole;
+        let cached = if goes_on { cached } else { 0 };
         self.cached.truncate(cached);
         timing.reused += cached;
         let mut next = None;
@@ -135,10 +141,12 @@ impl Generator {
             engine.prepare(n)?;
             let tokens = &sequence.tokens()[done..done + n];
             let clock = Instant::now();
+            self.broken = true;
             let logits = match engine.step(tokens, done, n - 1..n) {
                 Err(error) if error.is_stopped() => return Ok(None),
                 logits => logits?,
             };
+            self.broken = false;
             timing.prompt_time += clock.elapsed();
             timing.prompt += n;
             self.cached.extend_from_slice(tokens);
@@ -180,7 +188,9 @@ impl Generator {
         }
         let token = &sequence.tokens()[done..];
         let clock = Instant::now();
+        self.broken = true;
         let logits = engine.step(token, done, 0..1)?;
+        self.broken = false;
         timing.step_time += clock.elapsed();
         timing.steps += 1;
         self.cached.extend_from_slice(token);
@@ -207,7 +217,9 @@ impl Generator {
             self.flight.push_back(arriving);
         }
         let Some(first) = self.flight.pop_front() else { return Ok(None) };
+        self.broken = true;
         let id = first.tokens()?.pop().flatten().ok_or(SamplerError::NoCandidate)?;
+        self.broken = false;
         let now = Instant::now();
         // While a step is in flight, the time of the next one begins when this one is over.
         timing.step_time += now - self.since.take().unwrap_or(sent);
@@ -301,5 +313,28 @@ mod tests {
         // The same prompt again: one token is computed for its logits.
         run(model, generator, &[1, 2, 3], Some(1), 99).1.unwrap();
         assert_eq!((model.steps.as_slice(), generator.cached()), (&[1][..], &[1, 2, 3][..]));
+    }
+
+    #[test]
+    fn what_was_remembered_is_gone_on_from_or_read_again() {
+        let generator = &mut Generator::new();
+        let model = &mut Counting::new(12, 64, 8);
+        model.remembers = true;
+        run(model, generator, &[1, 2, 3], Some(3), 99).1.unwrap();
+        model.steps.clear();
+        // All that was read, and more.
+        run(model, generator, &[1, 2, 3, 4, 5, 6, 10, 1], Some(1), 99).1.unwrap();
+        assert_eq!(model.steps, [3]);
+        model.steps.clear();
+        // A part of it: from the start.
+        run(model, generator, &[1, 2, 3, 4, 5, 7], Some(1), 99).1.unwrap();
+        run(model, generator, &[1, 2, 3, 4, 5, 7], Some(1), 99).1.unwrap();
+        assert_eq!(model.steps, [6, 6]);
+        // A step that was broken off may have been read or not.
+        model.breaks = true;
+        assert_eq!(run(model, generator, &[1, 2, 3, 4, 5, 7, 8], Some(1), 99).1.unwrap(), Finish::Stopped);
+        model.steps.clear();
+        run(model, generator, &[1, 2, 3, 4, 5, 7, 8], Some(1), 99).1.unwrap();
+        assert_eq!(model.steps, [7]);
     }
 }

@@ -5,6 +5,7 @@ use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, Output, Variant};
 use device::Device;
+use ir::DType;
 use std::fmt;
 
 /// Bytes of the cache for one position of one sequence.
@@ -12,8 +13,17 @@ pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
     let row = match config.attention {
         Attention::Grouped { kv_heads, head, value } => kv_heads * (head + value),
         Attention::Latent { kv_rank, rope, .. } => kv_rank + rope,
+        Attention::None => 0,
     };
-    config.layers as u64 * cache.bytes(row as u64)
+    let layers = config.mixers.iter().filter(|mixer| mixer.attends()).count();
+    layers as u64 * cache.bytes(row as u64)
+}
+
+/// Bytes of the states of one sequence, however long it is.
+pub fn state_bytes(config: &Config) -> u64 {
+    let layers = config.mixers.iter().filter(|mixer| mixer.remembers()).count();
+    let values = config.recurrence.as_ref().map_or(0, |recurrence| recurrence.values(config.hidden));
+    layers as u64 * values as u64 * DType::F32.bytes() as u64
 }
 
 /// Memory of a model at a context, known before any weight is read.
@@ -44,7 +54,7 @@ impl ModelMemory {
     pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> ModelMemory {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
-        let cache = cache_bytes(config, cache).saturating_mul(positions);
+        let cache = cache_bytes(config, cache).saturating_mul(positions).saturating_add(state_bytes(config));
         ModelMemory {
             context,
             weights,

@@ -29,11 +29,11 @@ impl Role {
         let part = name.map(|name| name.rsplit('.').next().unwrap_or(name));
         match part {
             None | Some("ffn_gate_inp" | "rope_freqs" | "ffn_gate_inp_shexp") => Role::Plain,
-            Some(part) if part.ends_with("norm") => Role::Plain,
+            Some(part) if part.ends_with("norm") || part == "conv" || part.starts_with("ssm_conv1d") => Role::Plain,
             Some("token_embd") => Role::Embedding,
             Some("output") => Role::Output,
             Some("attn_k" | "attn_kv_a_mqa") => Role::Key,
-            Some("attn_v" | "attn_kv_b") => Role::Value,
+            Some("attn_v" | "attn_kv_b" | "attn_qkv") => Role::Value,
             Some("attn_output") => Role::AttentionOutput,
             Some("ffn_down" | "ffn_down_exps" | "ffn_down_shexp") => Role::Down,
             Some(_) => Role::Other,

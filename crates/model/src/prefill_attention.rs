@@ -40,6 +40,10 @@ pub struct Runs {
     /// Pages that are decompressed, `[slots]`.
     slot_page: Tensor,
     slots: Id,
+    /// Position `j` of page `i`, `[1, row_pages, PAGE, 1]`.
+    at: Tensor,
+    /// Position of each token of a run, `[runs, 1, 1, RUN]`.
+    last: Tensor,
     /// Whether position `j` of page `i` is visible to a token of a run, `[runs, row_pages, PAGE, RUN]`.
     visible: Tensor,
     row_pages: Id,
@@ -71,7 +75,7 @@ impl Runs {
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
         let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
-        Runs { runs, token, place, page, slot, pages, slot_page, slots, visible, row_pages, b: b.clone() }
+        Runs { runs, token, place, page, slot, pages, slot_page, slots, at, last, visible, row_pages, b: b.clone() }
     }
 
     /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`.
@@ -103,18 +107,37 @@ impl Runs {
         (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
     }
 
+    /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, row_pages, PAGE, RUN]`.
+    pub fn distances(&self) -> Tensor {
+        let one = Dim::Const(1);
+        let distance = self.last.binary(BinOp::Sub, &self.at).cast(DType::F32);
+        distance.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()])
+    }
+
     /// Softmax over the visible positions, and the weighted sum of values `[runs, kv, row_pages, PAGE, len]`:
-    /// `[T, kv * group * len]`.
-    pub fn attend(&self, scores: &Tensor, values: &Tensor) -> Tensor {
+    /// `[T, kv * group * len]`. With a window, so many positions are visible at most; `sinks` is a score without a value
+    /// for each head, `[1, kv, group, 1]`.
+    pub fn attend(&self, scores: &Tensor, values: &Tensor, window: Option<i64>, sinks: Option<&Tensor>) -> Tensor {
         let one = Dim::Const(1);
         let (kv, group, len) = (scores.len(1), scores.len(2), values.len(4));
-        let seen = self.visible.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()]);
+        let seen = match window {
+            None => self.visible.clone(),
+            Some(width) => {
+                let near = self.last.lt(&self.at.binary(BinOp::Add, &self.b.int32(width)));
+                self.visible.binary(BinOp::And, &near)
+            }
+        };
+        let seen = seen.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()]);
         // Finite, as a token may see nothing of a page that another token of its run reads.
         let scores = seen.select(scores, &self.b.float(f32::MIN));
         let values = values.unsqueeze(2).unsqueeze(5);
         let parts = SoftmaxParts::of_columns(&scores, |e| (&e.unsqueeze(6) * &values).sum(4));
         let count = self.pages.reshape(&[self.runs, one, one]).expand(&[self.runs, kv.into(), group.into()]);
-        let mixed = parts.fold(3, &count).finish();
+        let mut parts = parts.fold(3, &count);
+        if let Some(sinks) = sinks {
+            parts = parts.beside(sinks);
+        }
+        let mixed = parts.finish();
         let places = self.b.length(BinOp::Mul, self.runs, RUN);
         mixed.permute(&[0, 3, 1, 2, 4]).reshape(&[places, Dim::Const(kv * group * len)]).gather(&self.place)
     }
@@ -157,6 +180,7 @@ impl Reach {
     pub fn of(config: &Config) -> Reach {
         let heads = config.heads as f64;
         match config.attention {
+            Attention::None => Reach::NOTHING,
             Attention::Grouped { head, value, .. } => {
                 let pair = heads * (head + value) as f64;
                 Reach { each: ALONE * pair, token: 0.0, run: pair, slot: 0.0, slots: usize::MAX }

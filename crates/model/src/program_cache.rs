@@ -26,7 +26,7 @@ struct Keep<'a> {
 }
 
 /// All that the program of a step follows from, beside the compiler: equal texts give equal programs.
-pub(crate) fn follows_from(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> String {
+pub fn follows_from(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> String {
     let mut text = format!("{config:?}\n{sizes:?}\n{options:?}\n");
     for tensor in file.tensors() {
         let _ = writeln!(text, "{:?} {:?} {:?}", tensor.name, tensor.ty, tensor.dims);
@@ -41,7 +41,12 @@ pub(crate) fn find(device: &dyn Device, follows_from: &str) -> Option<Kept> {
 
 /// Has the device keep a program.
 pub(crate) fn keep(device: &dyn Device, follows_from: &str, program: &Program, log: &Log) {
-    if let Ok(bytes) = postcard::to_stdvec(&Keep { program, log }) {
+    if let Some(bytes) = bytes(program, log) {
         device.keep(follows_from, &bytes);
     }
+}
+
+/// A program as devices keep it.
+pub fn bytes(program: &Program, log: &Log) -> Option<Vec<u8>> {
+    postcard::to_stdvec(&Keep { program, log }).ok()
 }

@@ -20,8 +20,24 @@ use std::io;
 use std::path::Path;
 use thiserror::Error;
 
-/// The quantisations that can be written; the others of [`Quant`] are for random weights.
-pub const QUANTS: [Quant; 4] = [Quant::Q4_0, Quant::Q8_0, Quant::Q4KM, Quant::Q6K];
+/// The quantisations that can be written: all but MXFP4, which elsewhere only experts have.
+pub const QUANTS: [Quant; 15] = [
+    Quant::F32,
+    Quant::F16,
+    Quant::Bf16,
+    Quant::Q8_0,
+    Quant::Q6K,
+    Quant::Q5KM,
+    Quant::Q5_1,
+    Quant::Q5_0,
+    Quant::Q4KM,
+    Quant::Q4_1,
+    Quant::Q4_0,
+    Quant::Iq4Nl,
+    Quant::Iq4Xs,
+    Quant::Q3KM,
+    Quant::Q2K,
+];
 
 /// Values that a thread converts at a time, about.
 const VALUES: usize = 1 << 18;
@@ -34,7 +50,7 @@ const QUANTIZATION_VERSION: u32 = 2;
 #[non_exhaustive]
 pub enum QuantizeError {
     /// A quantisation that is not written.
-    #[error("cannot write {0}; what can be written is q4_0, q8_0, q4_k_m and q6_k")]
+    #[error("cannot write {0}; what can be written is {names}", names = QUANTS.map(Quant::name).join(", "))]
     Target(&'static str),
     /// What would lose twice.
     #[error(
@@ -47,7 +63,7 @@ pub enum QuantizeError {
         ty: GgmlType,
     },
     /// What is not quantised from.
-    #[error("tensor {tensor} is {ty}; a model is quantised from F32, F16, BF16 or Q8_0")]
+    #[error("tensor {tensor} is {ty}, whose values cannot be read")]
     Source {
         /// The tensor.
         tensor: String,
@@ -65,7 +81,7 @@ pub enum QuantizeError {
 /// How to quantise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuantizeOptions {
-    /// Takes Q8_0 as a source too.
+    /// Takes values that are quantised already.
     pub allow_requantize: bool,
 }
 
@@ -88,7 +104,7 @@ impl<'a> QuantizePlan<'a> {
         let config = Config::read(file)?;
         let shared_values = match config.attention {
             Attention::Grouped { kv_heads, .. } => config.heads / kv_heads >= 4,
-            Attention::Latent { .. } => false,
+            Attention::Latent { .. } | Attention::None => false,
         };
         let tied = file.tensor("output.weight").is_none();
         let layers = block_count(file, &config);
@@ -107,9 +123,11 @@ impl<'a> QuantizePlan<'a> {
             match tensor.ty {
                 same if same == ty => {}
                 GgmlType::F32 | GgmlType::F16 | GgmlType::BF16 => {}
-                GgmlType::Q8_0 if options.allow_requantize => {}
-                GgmlType::Q8_0 => return Err(QuantizeError::Quantised { tensor: name(), ty: tensor.ty }),
-                other => return Err(QuantizeError::Source { tensor: name(), ty: other }),
+                other if other.format().is_none() => {
+                    return Err(QuantizeError::Source { tensor: name(), ty: other });
+                }
+                _ if options.allow_requantize => {}
+                other => return Err(QuantizeError::Quantised { tensor: name(), ty: other }),
             }
             writer.tensor(&tensor.name, ty, tensor.shape())?;
         }

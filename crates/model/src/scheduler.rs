@@ -274,8 +274,9 @@ impl Scheduler {
         let mut at = 0;
         while self.running.len() < self.limits.segments && at < self.queue.len() {
             let tokens = self.queue[at].tokens().len();
-            // Of a vector, every token counts: none was computed before.
-            let fresh = self.queue[at].pooling().is_some();
+            // Of a vector or of scores, every token counts: none was computed before. Nor does a state tell what was read into
+            // it.
+            let fresh = self.queue[at].is_read_whole() || !self.engine.rewinds();
             let known: &[u32] = if fresh { &[] } else { self.queue[at].tokens() };
             let (mut lease, cached) = self.pages.acquire(known);
             if self.options.reuse && !fresh && self.is_being_computed(self.queue[at].tokens(), cached) {
@@ -328,7 +329,9 @@ impl Scheduler {
         let prompts = taking_part().count() - decoding;
         let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };
         let mut others = prompts;
-        for (at, (_, s)) in taking_part() {
+        let mut behind = taking_part().count();
+        for (at, (place, s)) in taking_part() {
+            behind -= 1;
             let ready = ready(s);
             let share = match ready {
                 1 => 1,
@@ -342,7 +345,11 @@ impl Scheduler {
                 }
                 _ => left.div_ceil(others),
             };
-            let count = share.min(ready);
+            let mut count = share.min(ready);
+            if s.scores_prompt() {
+                // A row for each of its tokens, and one is left for everybody else.
+                count = count.min(self.limits.rows.saturating_sub(self.batch.rows() + behind));
+            }
             if ready > 1 {
                 others -= 1;
                 left -= count;
@@ -357,6 +364,7 @@ impl Scheduler {
                 // No room in this step.
                 continue;
             }
+            self.batch.set_place(*place);
             match (sent, s.rows(count)) {
                 (true, 1) => self.batch.draw(s.draw().unwrap_or(Draw::GREEDY)),
                 (_, rows) => self.batch.want(self.batch.tokens() - rows..self.batch.tokens()),

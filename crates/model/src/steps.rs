@@ -34,6 +34,11 @@ pub trait Steps {
     /// As [`Engine::step`].
     fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError>;
 
+    /// Whether the sequence can go on from any of its positions; otherwise only from the last, or from the start.
+    fn rewinds(&self) -> bool {
+        true
+    }
+
     /// How many steps may be sent before the token of one is known. Without any, every token waits for its logits.
     fn ahead(&self) -> usize {
         0
@@ -79,6 +84,10 @@ impl Steps for Engine {
         Engine::step(self, tokens, start, rows)
     }
 
+    fn rewinds(&self) -> bool {
+        Engine::rewinds(self)
+    }
+
     fn ahead(&self) -> usize {
         self.device().steps_ahead()
     }
@@ -106,12 +115,25 @@ pub(crate) mod tests {
         pub(crate) cache: Vec<u32>,
         /// Tokens of every step.
         pub(crate) steps: Vec<usize>,
+        /// Whether it goes on from the last position or from the start alone.
+        pub(crate) remembers: bool,
+        /// Whether the next step is broken off, when it has read its tokens.
+        pub(crate) breaks: bool,
         logits: Vec<f32>,
     }
 
     impl Counting {
         pub(crate) fn new(vocab: usize, context: usize, chunk: usize) -> Counting {
-            Counting { vocab, context, chunk, cache: vec![], steps: vec![], logits: vec![] }
+            Counting {
+                vocab,
+                context,
+                chunk,
+                cache: vec![],
+                steps: vec![],
+                remembers: false,
+                breaks: false,
+                logits: vec![],
+            }
         }
     }
 
@@ -128,6 +150,10 @@ pub(crate) mod tests {
             self.chunk
         }
 
+        fn rewinds(&self) -> bool {
+            !self.remembers
+        }
+
         fn prepare(&mut self, _: usize) -> Result<(), EngineError> {
             Ok(())
         }
@@ -135,9 +161,13 @@ pub(crate) mod tests {
         fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
             assert!(!tokens.is_empty() && tokens.len() <= self.chunk && start <= self.cache.len());
             assert!(start + tokens.len() <= self.context && !rows.is_empty());
+            assert!(!self.remembers || start == 0 || start == self.cache.len(), "it cannot go back to {start}");
             self.cache.truncate(start);
             self.cache.extend_from_slice(tokens);
             self.steps.push(tokens.len());
+            if std::mem::take(&mut self.breaks) {
+                return Err(device::Error::Stopped.into());
+            }
             self.logits.clear();
             for row in rows {
                 let next = (tokens[row] as usize + 1) % self.vocab;

@@ -16,9 +16,10 @@
 //!
 //! - `shape`: the models. `tensors`: their tensors; `crate::mix` has the type of each.
 //! - `metadata`: the header; the vocabulary in it is one of `text::synth`.
-//! - `blocks`, `pool`, `random`: the data.
+//! - `blocks`, `pool`, `random`: the data; [`hollow`]: files without.
 
 mod blocks;
+pub mod hollow;
 mod metadata;
 mod pool;
 mod random;
@@ -189,6 +190,26 @@ impl SynthPlan {
         Ok(writer.write(path, |_, out| data.next_tensor(out))?)
     }
 
+    /// Writes the file with zeros for matrices, which take no room on disk: [`crate::step::build`] compiles it as it does the
+    /// real one.
+    ///
+    /// # Errors
+    /// What the system says about the file.
+    pub fn write_hollow(&self, path: impl AsRef<Path>) -> Result<(), SynthError> {
+        let path = path.as_ref();
+        let failed = |source| SynthError::Write(WriteError::File { path: path.to_owned(), source });
+        let mut file = hollow::Hollow::create(path).map_err(failed)?;
+        let mut data = Data::new(self, |_, _| {});
+        let size = self.writer()?.write_to(&mut file, |_, out| match data.tensors.as_slice().first() {
+            Some(PlannedTensor { fill: Fill::Weights { .. }, bytes, .. }) => {
+                data.tensors.next();
+                hollow::zeros(out, *bytes)
+            }
+            _ => data.next_tensor(out),
+        })?;
+        file.finish(size).map_err(failed)
+    }
+
     /// The file in memory; meant for the tiny shapes.
     ///
     /// # Errors
@@ -271,7 +292,7 @@ fn type_of(quant: Quant, tensor: &tensors::Spec, shape: &Shape, layers: u32, opt
     }
     let shared_values = match shape.attention {
         Attention::Grouped { kv_heads, .. } => shape.heads / kv_heads >= 4,
-        Attention::Latent { .. } => false,
+        Attention::Latent { .. } | Attention::None => false,
     };
     Mix { quant, layers, tied: shape.tied, shared_values }.type_of(tensor.role, tensor.layer, columns)
 }

@@ -186,7 +186,7 @@ fn kernels(compiled: &Compiled, launches: &[usize], times: &Times, known: &Tuned
     let whole: u64 = times.launches.iter().sum();
     let mut all: Vec<Tried> = vec![];
     for (number, kernel) in compiled.program.kernels.iter().enumerate() {
-        let (Some(key), Some(plan)) = (compiled.key(number), &compiled.plan) else { continue };
+        let (Some(key), Some(plan)) = (compiled.key(number), compiled.machine.plan()) else { continue };
         let ns = times.of(launches, number);
         if (ns as f64) < LEAST_SHARE * whole as f64 {
             continue;

@@ -4,16 +4,24 @@
 //! has no use for is refused, but for what is known to lie beside the model that runs.
 
 use crate::config::{Config, ConfigError};
+use crate::family::{Family, Scales};
 use crate::step::{Sizes, StepError, reads};
 use compiler::Options;
 use gguf::Gguf;
 
-/// Tensors of no block that may be left unread: what scales the angles of rotations, by other rules than those in use.
-const BESIDE: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
+/// Tensors of no block that may be left unread: what scales the angles of rotations, by other rules than those in use, or
+/// was read with the metadata; and a head that classifies.
+const BESIDE: [&str; 5] = [
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+    "cls.output.weight",
+    "cls.output.bias",
+];
 
 /// Parts of a block that may be left unread: the angles themselves, in files of old converters, and keys and values as
-/// one matrix beside the same ones apart.
-const BESIDE_IN_BLOCK: [&str; 3] = ["attn_rot_embd.weight", "attn_rot_embd", "attn_kv_b.weight"];
+/// one matrix, or queries too, beside the same ones apart.
+const BESIDE_IN_BLOCK: [&str; 4] = ["attn_rot_embd.weight", "attn_rot_embd", "attn_kv_b.weight", "ssm_in.weight"];
 
 /// Checks that a step reads every tensor. It is recorded anew for that, as a compiled one may come from disk: this takes
 /// milliseconds.
@@ -31,9 +39,29 @@ pub fn check(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     }
 }
 
+/// Scales of what goes into a matrix of NVFP4, which say how to round it; matrices of other types are read without.
+const INPUT_SCALE: &str = ".input_scale";
+
+/// Whether a part of a block is the scale of a matrix that the family reads without.
+fn unscaled(part: &str, family: &Family) -> bool {
+    let scales = family.scales;
+    let of_state = ["ssm_", "attn_qkv.", "attn_gate."].iter().any(|start| part.starts_with(start));
+    if family.gates_by_key && of_state && part.ends_with(".scale") {
+        return true;
+    }
+    let of_feed_forward = ["ffn_", "attn_gate."].iter().any(|start| part.starts_with(start));
+    let of_output = part.starts_with("attn_output.");
+    part.ends_with(".scale") && (of_feed_forward && scales < Scales::All || !of_output && scales < Scales::Attention)
+}
+
 fn may_be_unread(name: &str, config: &Config) -> bool {
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
-        Some((_, part)) => BESIDE_IN_BLOCK.contains(&part) || config.predicts(name),
+        Some((_, part)) => {
+            BESIDE_IN_BLOCK.contains(&part)
+                || config.predicts(name)
+                || part.ends_with(INPUT_SCALE)
+                || unscaled(part, config.family())
+        }
         None => BESIDE.contains(&name),
     }
 }

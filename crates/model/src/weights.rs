@@ -1,6 +1,7 @@
 //! The tensors of a file as tensors of a program.
 
 use crate::config::{Config, ConfigError};
+use crate::family::EXPERT_CHOICE_BIAS;
 use compiler::{Builder, Dim, Tensor};
 use gguf::{GgmlType, Gguf};
 use ir::DType;
@@ -29,6 +30,11 @@ impl<'a> Weights<'a> {
     /// Whether the file has a tensor.
     pub fn has(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()
+    }
+
+    /// The shape of a tensor, rows last, if the file has it.
+    pub fn shape(&self, name: &str) -> Option<Vec<i64>> {
+        Some(self.file.tensor(name)?.shape().iter().rev().map(|&n| n as i64).collect())
     }
 
     /// A tensor as f32 values; `shape` has the rows last, as the file lists it
@@ -73,7 +79,10 @@ impl<'a> Weights<'a> {
 /// # Errors
 /// The first such value.
 pub fn check_choices(file: &Gguf, config: &Config) -> Result<(), ConfigError> {
-    let decides = |t: &&gguf::Tensor| ["ffn_gate_inp.weight", "exp_probs_b.bias"].iter().any(|n| t.name.ends_with(n));
+    let decides = |t: &&gguf::Tensor| {
+        let of_choice = EXPERT_CHOICE_BIAS.iter().any(|n| t.name.ends_with(n));
+        of_choice || ["ffn_gate_inp.weight", "ffn_gate_inp.bias"].iter().any(|n| t.name.ends_with(n))
+    };
     file.tensors()
         .iter()
         .filter(|t| decides(t) && !config.predicts(&t.name))

@@ -72,6 +72,7 @@ fn together_in(engine: &mut Engine, texts: &[Vec<u32>], steps: &[[usize; 3]]) ->
         batch.clear();
         for (s, &n) in step.iter().enumerate().filter(|(_, n)| **n > 0) {
             batch.add(&texts[s][at[s]..at[s] + n], at[s], &pages[s]).expect("it fits");
+            batch.set_place(s);
             batch.want(batch.tokens() - n..batch.tokens());
         }
         let mut rows = engine.run(&batch).expect("a step").chunks_exact(vocab);
@@ -115,6 +116,13 @@ fn batch_mates_make_no_difference_with_grouped_attention() {
 #[test]
 fn batch_mates_make_no_difference_with_latent_attention_and_experts() {
     agrees("tiny-mla-moe", "q4_k_m");
+}
+
+#[test]
+fn batch_mates_make_no_difference_to_what_is_remembered() {
+    for shape in ["tiny-lfm2", "tiny-mamba2", "tiny-nemotron-h", "tiny-qwen3.5", "tiny-qwen3-next"] {
+        agrees(shape, "q4_0");
+    }
 }
 
 #[test]

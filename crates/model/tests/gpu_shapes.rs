@@ -78,13 +78,16 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     );
 }
 
-/// Bytes that a thread loads before it waits for the launches before its own, in the part that loads most.
+/// Bytes that a thread loads before it waits for the launches before its own, in the part that loads most; none in a
+/// kernel that begins when they are over.
 pub fn early_bytes(c: &Compiled, root: ir::Id) -> usize {
     let g = &c.graph;
     if *g.op(root) == Op::Parts {
         return g.src(root).iter().map(|&part| early_bytes(c, part)).max().unwrap_or(0);
     }
-    let before = g.src(root).iter().take_while(|&&s| *g.op(s) != Op::Wait).copied().collect::<Vec<_>>();
+    let all = g.src(root);
+    let Some(wait) = all.iter().position(|&s| *g.op(s) == Op::Wait) else { return 0 };
+    let before = all[..wait].to_vec();
     let all = g.toposort(&before);
     all.into_iter().filter(|&id| *g.op(id) == Op::Load).map(|id| g.ty(id).bytes()).sum()
 }

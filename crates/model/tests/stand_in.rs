@@ -204,3 +204,66 @@ fn an_engine_whose_results_must_not_depend_on_it_waits() {
     let any = Variant::from(Class::Any);
     assert_eq!(early.readiness().programs(), [(any, State::Ready)]);
 }
+
+/// A processor where nothing compiles kernels, and which has those of steps of few tokens.
+struct Short(Arc<Cpu>, Arc<Gate>);
+
+impl Short {
+    fn refused(program: &Program) -> Result<()> {
+        match program.many_tokens {
+            true => Err(Error::NotBuilt {
+                missing: 1,
+                kernels: program.kernels.len(),
+                target: "this machine".into(),
+                source: Box::new(Error::NoCompiler { looked_for: "cc".into() }),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Device for Short {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
+        Short::refused(&program)?;
+        Ok(Box::new(Counted(self.0.load(program, memory)?, self.1.clone())))
+    }
+
+    fn compiles_beside(&self) -> bool {
+        true
+    }
+
+    fn compile_beside(&self, program: &Arc<Program>, stop: &Stop) -> Result<CompileReport> {
+        Short::refused(program)?;
+        self.0.compile_beside(program, stop)
+    }
+}
+
+#[test]
+fn where_nothing_compiles_programs_of_few_tokens_stand_in_for_good() {
+    let file = synth("tiny-llama", "q4_0", None);
+    let want = first(&mut engine(&file, cpu(2)));
+    let gate = Arc::new(Gate::default());
+    let mut short = engine(&file, Arc::new(Short(cpu(2), gate.clone())));
+    let (tell, told) = channel();
+    short.answer_early(move |variant, made| {
+        tell.send((variant, made.is_err_and(|error| error.is_not_built()))).unwrap_or_default();
+    });
+    let began = std::time::Instant::now();
+    while !short.readiness().programs().contains(&(Class::Few.into(), State::Ready)) {
+        assert!(began.elapsed() < LONG, "that of few tokens comes");
+        assert!(worst_row(&first(&mut short), &want, VOCAB) <= NMSE);
+    }
+    let before = gate.steps.load(Ordering::Relaxed);
+    assert!(worst_row(&first(&mut short), &want, VOCAB) <= NMSE);
+    assert_eq!(gate.steps.load(Ordering::Relaxed) - before, 60_usize.div_ceil(8), "eight tokens at a time");
+    let told: Vec<_> = told.try_iter().collect();
+    let refused: Vec<_> = told.iter().filter(|(_, refused)| *refused).map(|(variant, _)| variant.class).collect();
+    assert!(matches!(refused[..], [Class::Many | Class::Prompt]), "asked for once: {told:?}");
+    // Who asks for the program itself hears why there is none.
+    let error = short.prepare(refused[0]).expect_err("no kernels").to_string();
+    assert!(error.contains("no C compiler found"), "{error}");
+}

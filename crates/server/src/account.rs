@@ -4,6 +4,7 @@ use crate::app::{Active, App, now};
 use crate::error::ApiError;
 use crate::memory::Charge;
 use crate::metrics::Outcome;
+use crate::shelf::Lease;
 use crate::speech::Heard;
 use gguf::plain;
 use model::scheduler::Spent;
@@ -28,8 +29,8 @@ pub struct Account {
     pub first_token: Option<Duration>,
     /// The memory that it takes.
     pub charge: Charge,
-    /// Tokens that stand-ins had computed before.
-    stood_in: u64,
+    /// Its model, with the tokens that stand-ins had computed before.
+    lease: Option<(Lease, u64)>,
     _active: Active,
 }
 
@@ -45,10 +46,16 @@ impl Account {
             spent: Spent::default(),
             first_token: None,
             charge: app.memory.open(),
-            stood_in: stood_in(app),
+            lease: None,
             _active: app.enter(),
             app: app.clone(),
         }
+    }
+
+    /// It has a model until it is over.
+    pub fn keep(&mut self, lease: Lease) {
+        let stood_in = lease.facts.programs.stood_in();
+        self.lease = Some((lease, stood_in));
     }
 
     /// The path that was asked.
@@ -59,6 +66,7 @@ impl Account {
     /// Takes down what was heard.
     pub fn note(&mut self, heard: &Heard) {
         match heard {
+            Heard::Text { tokens, .. } if tokens.is_empty() => {}
             Heard::Text { .. } => {
                 self.first_token.get_or_insert_with(|| self.began.elapsed());
             }
@@ -80,6 +88,11 @@ impl Account {
         all.decode_time = all.decode_time.max(spent.decode_time);
     }
 
+    /// All is said. A request without texts ends here, too.
+    pub fn close(&mut self) {
+        self.finish.get_or_insert("stop");
+    }
+
     /// The request was refused or failed.
     pub fn fail(&mut self, error: &ApiError) {
         self.status = error.status.as_u16();
@@ -87,9 +100,17 @@ impl Account {
     }
 }
 
-/// Tokens of all requests that were computed by another program than their own, which was not there yet.
-fn stood_in(app: &App) -> u64 {
-    app.loaded().map_or(0, |model| model.facts.programs.stood_in())
+/// Names fields in the log that a route did not ask for.
+pub fn name_fields(path: &str, names: &[&str]) {
+    for name in names {
+        let line = json!({
+            "time": now(),
+            "path": plain::line(path, plain::QUOTE),
+            "field": plain::name(name),
+            "note": "it has no effect here; this is said once",
+        });
+        eprintln!("{line}");
+    }
 }
 
 impl Drop for Account {
@@ -111,7 +132,9 @@ impl Drop for Account {
             if seconds > 0.0 { (count as f64 / seconds * 100.0).round() / 100.0 } else { 0.0 }
         };
         let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
-        let line = json!({
+        // Of all requests to the model, those too that ran beside it.
+        let stood_in = self.lease.as_ref().map_or(0, |(lease, before)| lease.facts.programs.stood_in() - before);
+        let mut line = json!({
             "time": now(),
             "request": plain::line(&self.request, plain::QUOTE),
             "path": plain::line(&self.path, plain::QUOTE),
@@ -125,8 +148,11 @@ impl Drop for Account {
             "queue_ms": ms(s.waited),
             "first_token_ms": self.first_token.map(ms),
             "total_ms": ms(total),
-            "stand_in_tokens": stood_in(&self.app) - self.stood_in,
+            "stand_in_tokens": stood_in,
         });
+        if let Some((lease, _)) = self.lease.as_ref().filter(|_| self.app.shelf.is_of_several()) {
+            line["model"] = lease.name().into();
+        }
         eprintln!("{line}");
     }
 }

@@ -1,23 +1,23 @@
-//! What all requests share: the model once it is there, the settings, the counters.
+//! What all requests share: the models that are there, the settings, the counters.
 
 use crate::background::Background;
 use crate::budget;
 use crate::error::ApiError;
-use crate::facts::Facts;
-use crate::fields::Fields;
-use crate::grammar::{Grammars, Isolation};
+use crate::library::Library;
+use crate::loader::Loader;
 use crate::memory::Memory;
 use crate::metrics::{Compat, Metrics};
 use crate::origin::Admission;
-use gguf::plain;
+use crate::pulls::Pulls;
+use crate::served::Model;
+use crate::shelf::{Bounds, Lease, Shelf, Stay};
+use crate::unread::Unread;
+use axum::http::StatusCode;
 use model::scheduler::Pooling;
-use model::scheduler::worker::Worker;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use text::chat::ChatTemplate;
-use text::sampler::SamplerConfig;
-use text::tokenizer::Tokenizer;
 use tokio::sync::Semaphore;
 
 /// How the server behaves.
@@ -46,6 +46,12 @@ pub struct Options {
     pub embeddings: Option<Pooling>,
     /// Whether the chat page is there.
     pub page: bool,
+    /// Models that may come and go for those who have a key.
+    pub library: Option<Arc<dyn Library>>,
+    /// Models that may be loaded at a time, and how long they stay.
+    pub bounds: Bounds,
+    /// Without keys, whether all may manage them who can reach a server that only this machine reaches.
+    pub manage_models: bool,
     /// Bytes of a body at most.
     pub body_limit: usize,
     /// How long a body may take to come.
@@ -76,6 +82,9 @@ impl Default for Options {
             verbose: false,
             embeddings: None,
             page: true,
+            library: None,
+            bounds: Bounds { models: 1, stay: Stay::Long },
+            manage_models: false,
             body_limit: budget::BODY_BYTES,
             body_time: budget::BODY_TIME,
             request_memory: budget::MEMORY,
@@ -87,85 +96,14 @@ impl Default for Options {
     }
 }
 
-/// What a request gets when it does not say.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// How tokens are chosen.
-    pub sampling: SamplerConfig,
-    /// The seed; another one each time if there is none.
-    pub seed: Option<u64>,
-    /// Most tokens to generate.
-    pub limit: Option<usize>,
-    /// Whether to think; `None` leaves it to the template.
-    pub thinking: Option<bool>,
-    /// Whether reasoning stays in the text.
-    pub raw_reasoning: bool,
-    /// Whether special tokens that are spelled out in messages are special.
-    pub parse_special: bool,
-}
-
-/// A model that answers.
-pub struct Model {
-    /// Runs the requests.
-    pub worker: Worker,
-    /// Text to tokens and back.
-    pub tokenizer: Tokenizer,
-    /// Conversations to text; or why that cannot be.
-    pub template: Result<ChatTemplate, String>,
-    /// What is said about it.
-    pub facts: Facts,
-    /// What requests get when they do not say.
-    pub defaults: Defaults,
-    /// Where grammars are compiled and followed.
-    pub isolation: Isolation,
-    /// Made when a request first asks for one.
-    grammars: OnceLock<Result<Grammars, String>>,
-}
-
-impl Model {
-    /// A model that answers through this worker. Every event repeats its name, which is made plain and short. Its grammars
-    /// are not isolated.
-    pub fn new(
-        worker: Worker,
-        tokenizer: Tokenizer,
-        template: Result<ChatTemplate, String>,
-        mut facts: Facts,
-        defaults: Defaults,
-    ) -> Model {
-        facts.names.iter_mut().for_each(|name| *name = plain::name(name).into_owned());
-        let isolation = Isolation::default();
-        Model { worker, tokenizer, template, facts, defaults, isolation, grammars: OnceLock::new() }
-    }
-
-    /// What reads grammars for its vocabulary.
-    ///
-    /// # Errors
-    /// 501 if its vocabulary cannot be ruled.
-    pub fn grammars(&self) -> Result<&Grammars, ApiError> {
-        let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer, self.isolation.clone()));
-        made.as_ref().map_err(|why| ApiError::unsupported(format!("this model cannot follow a grammar: {why}")))
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.facts.names.first().map_or("model", String::as_str)
-    }
-
-    /// What a request calls it; without a word, its name.
-    ///
-    /// # Errors
-    /// A name that is no string, or too long to be repeated in every event.
-    pub fn called_by(&self, fields: Fields<'_>) -> Result<String, ApiError> {
-        let name = fields.text("model")?.filter(|name| !name.is_empty()).unwrap_or(self.name());
-        if name.len() > budget::NAME_BYTES && name != self.name() {
-            return Err(ApiError::field("model", format!("the name is longer than {} bytes", budget::NAME_BYTES)));
-        }
-        Ok(name.to_owned())
-    }
-
-    /// The tokens that end a text.
-    pub fn ends(&self) -> Arc<[u32]> {
-        Arc::from(self.tokenizer.end_tokens())
+impl Options {
+    /// A host that other machines can reach, if there is one.
+    pub fn open_host(&self) -> Option<&str> {
+        let is_local = |host: &str| {
+            let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+        };
+        self.hosts.iter().map(String::as_str).find(|host| !is_local(host))
     }
 }
 
@@ -183,7 +121,12 @@ pub struct App {
     pub slow_bodies: Semaphore,
     /// Where requests are read.
     pub background: Background,
-    model: OnceLock<Arc<Model>>,
+    /// Models that come in.
+    pub pulls: Arc<Pulls>,
+    /// Fields that nobody knew.
+    pub unread: Unread,
+    /// The models.
+    pub shelf: Arc<Shelf>,
     draining: AtomicBool,
     active: AtomicUsize,
     next: AtomicU64,
@@ -193,8 +136,13 @@ pub struct App {
 }
 
 impl App {
-    /// A server whose model is still loading.
+    /// A server whose model is still loading, until it is [`ready`](App::ready).
     pub fn new(options: Options) -> App {
+        App::of(options, None)
+    }
+
+    /// A server of models that come from this loader.
+    pub fn of(options: Options, loader: Option<Arc<dyn Loader>>) -> App {
         let started = SystemTime::now();
         let salt = started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
         let has_keys = !options.api_keys.is_empty();
@@ -203,9 +151,11 @@ impl App {
             memory: Arc::new(Memory::new(options.request_memory)),
             slow_bodies: Semaphore::new(budget::SLOW_BODIES),
             background: Background::default(),
+            pulls: Arc::default(),
+            unread: Unread::default(),
+            shelf: Shelf::new(loader, options.bounds),
             options,
             metrics: Metrics::default(),
-            model: OnceLock::new(),
             draining: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             next: AtomicU64::new(1),
@@ -214,34 +164,51 @@ impl App {
         }
     }
 
-    /// The model is there.
+    /// The model is there, and stays.
     pub fn ready(&self, model: Model) {
-        let _ = self.model.set(Arc::new(model));
+        self.shelf.put(model);
     }
 
-    /// The model, if requests for it are taken.
+    /// Whether requests are taken.
     ///
     /// # Errors
-    /// 503 while it loads, and when the server is about to end.
-    pub fn model(&self) -> Result<Arc<Model>, ApiError> {
+    /// 503 while the first model loads, and when the server is about to end.
+    pub fn check(&self) -> Result<(), ApiError> {
         if self.is_draining() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
-        let model = self.loaded().ok_or_else(|| ApiError::unavailable("Loading model"))?;
-        if model.worker.is_ended() {
-            return Err(ApiError::unavailable("the engine has stopped; restart the server"));
-        }
-        Ok(model)
+        if self.shelf.is_open() { Ok(()) } else { Err(ApiError::unavailable("Loading model")) }
     }
 
-    /// The model, if it is there.
-    pub fn loaded(&self) -> Option<Arc<Model>> {
-        self.model.get().cloned()
+    /// The model that a request calls so, which waits for it if it has to be loaded.
+    ///
+    /// # Errors
+    /// As [`App::check`] and [`Shelf::take`], and 408 if that takes too long.
+    pub async fn model(&self, name: Option<&str>) -> Result<Lease, ApiError> {
+        self.check()?;
+        match tokio::time::timeout(self.options.timeout, self.shelf.take(name)).await {
+            Ok(taken) => taken,
+            Err(_) => Err(ApiError::too_late()),
+        }
+    }
+
+    /// Where models come and go, for requests that were let in.
+    ///
+    /// # Errors
+    /// 403 where nobody may manage them, 501 where there is nothing to manage.
+    pub fn library(&self) -> Result<&Arc<dyn Library>, ApiError> {
+        let options = &self.options;
+        if options.api_keys.is_empty() && !(options.manage_models && options.open_host().is_none()) {
+            let message = "models may be managed with a key (--api-key), or by --manage-models on a loopback address";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "permission_error", message));
+        }
+        options.library.as_ref().ok_or_else(|| ApiError::unsupported("this server has no models beside its own"))
     }
 
     /// Takes no more requests.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
+        self.shelf.close();
     }
 
     /// Whether requests are refused.

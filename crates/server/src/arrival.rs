@@ -2,12 +2,14 @@
 
 use crate::app::App;
 use crate::body::{Body, Work};
-use crate::budget::{BODY_GRACE, SHORT_BODY};
+use crate::budget::{BODY_GRACE, NAME_BYTES, SHORT_BODY};
 use crate::error::ApiError;
 use crate::memory::Charge;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 /// What has come of a body. If it is not to be read, its memory goes back to the system: nobody else would see to that.
@@ -24,6 +26,15 @@ impl Drop for Coming<'_> {
             self.app.background.tidy();
         }
     }
+}
+
+/// What is read of a body before there is a model.
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    stream: Option<&'a RawValue>,
 }
 
 /// A body that has come, unread.
@@ -90,6 +101,32 @@ impl Arrived {
     /// Whether nothing came.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Whether it asks for a stream, as far as a look tells.
+    pub fn wants_stream(&self) -> bool {
+        let named = serde_json::from_slice::<Named>(&self.bytes).ok();
+        named.and_then(|named| named.stream).is_some_and(|stream| stream.get() == "true")
+    }
+
+    /// With the name of the model in it, for which nothing else of it is built.
+    ///
+    /// # Errors
+    /// As [`Arrived::read`], and a name that is none.
+    pub fn with_name(self) -> Result<(Arrived, Option<String>), ApiError> {
+        let Ok(Named { model, .. }) = serde_json::from_slice::<Named>(&self.bytes) else {
+            // Whatever is wrong with it, reading it says; but for a name that is there twice.
+            return self.read().and_then(|_| Err(ApiError::field("model", "it is there more than once")));
+        };
+        let name = match model.map(|raw| serde_json::from_str::<Option<String>>(raw.get())) {
+            None | Some(Ok(None)) => None,
+            Some(Ok(Some(name))) if name.len() <= NAME_BYTES => Some(name),
+            Some(Ok(Some(_))) => {
+                return Err(ApiError::field("model", format!("the name is longer than {NAME_BYTES} bytes")));
+            }
+            Some(Err(_)) => return Err(ApiError::field("model", "it is not a string")),
+        };
+        Ok((self, name))
     }
 
     /// Reads it, as [`Body::read`].

@@ -85,6 +85,11 @@ impl Body {
         Some(value.clone())
     }
 
+    /// The fields that nobody has asked for.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().filter(|(_, field)| field.value.get().is_none()).map(|(name, _)| name.as_str())
+    }
+
     /// Drops it. What is left are words of it, and what was kept.
     pub fn close(self) -> Charge {
         let Body { text, kept, mut charge, .. } = self;

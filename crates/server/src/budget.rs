@@ -67,8 +67,23 @@ pub const STOP_BYTES: usize = 16 << 10;
 /// Tokens whose logits a request may move; each text has its own copy.
 pub const BIASES: usize = 16_384;
 
+/// Texts that end a passage for DRY: each is looked for in the whole vocabulary.
+pub const BREAKERS_OF_A_REQUEST: usize = 16;
+
+/// Unknown fields of requests that are named in the log.
+pub const NAMED_FIELDS: usize = 100;
+
 /// Bytes of a name that comes back in every event: of a model, of a function.
 pub const NAME_BYTES: usize = 256;
+
+/// Requests that may wait for models to be loaded.
+pub const WAITING: usize = 256;
+
+/// Models that are downloaded at a time.
+pub const PULLS: usize = 4;
+
+/// Between two lines about a download.
+pub const PULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a request's id that a client gives; a longer one is replaced.
 pub const REQUEST_ID_BYTES: usize = 200;

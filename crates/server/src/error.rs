@@ -65,10 +65,26 @@ impl ApiError {
         ApiError { retry_after: Some(1), ..error }
     }
 
+    /// The request took too long.
+    pub fn too_late() -> ApiError {
+        let message = "the request took longer than the server allows (--timeout)";
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout_error", message)
+    }
+
     /// There is too much to do right now.
     pub fn busy(message: impl Into<String>) -> ApiError {
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message);
         ApiError { retry_after: Some(1), ..error }
+    }
+
+    /// There is no room on the disk.
+    pub fn no_room(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "server_error", message)
+    }
+
+    /// It is needed as it is.
+    pub fn in_use(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::CONFLICT, "invalid_request_error", message)
     }
 
     /// Our own fault.
@@ -119,9 +135,18 @@ impl ApiError {
         json!({ "type": "error", "error": { "type": kind, "message": self.message } })
     }
 
+    /// An error in the form of Ollama's API.
+    pub fn ollama(&self) -> Value {
+        json!({ "error": self.message })
+    }
+
     /// A response in the form that clients of this path read.
     pub fn respond_at(&self, path: &str) -> Response {
-        if path.starts_with(ANTHROPIC) { self.respond(&self.anthropic()) } else { self.clone().into_response() }
+        match path {
+            _ if path.starts_with(ANTHROPIC) => self.respond(&self.anthropic()),
+            _ if path.starts_with(OLLAMA) => self.respond(&self.ollama()),
+            _ => self.clone().into_response(),
+        }
     }
 
     /// A response with this body.
@@ -142,6 +167,9 @@ impl ApiError {
 
 /// Paths of Anthropic's API.
 const ANTHROPIC: &str = "/v1/messages";
+
+/// Paths of Ollama's API.
+const OLLAMA: &str = "/api/";
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

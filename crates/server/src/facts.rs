@@ -2,7 +2,9 @@
 
 use model::engine::readiness::Readiness;
 use model::memory_plan::ModelMemory;
+use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// What is said about a model.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +15,16 @@ pub struct Facts {
     pub names: Vec<String>,
     /// Words that clients may group models by.
     pub tags: Vec<String>,
+    /// Its architecture, as its file says.
+    pub architecture: String,
+    /// The type of most of its weights.
+    pub quantization: String,
+    /// What tells its file from others.
+    pub digest: String,
+    /// When its file was written.
+    pub modified: Option<SystemTime>,
+    /// What its file says about it; long lists are null.
+    pub metadata: Map<String, Value>,
     /// Number of weights.
     pub parameters: u64,
     /// Bytes of the weights.

@@ -12,6 +12,9 @@ use std::time::Duration;
 const BUCKETS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
+/// Stands for a name where numbers are those of several models.
+const ALL: &str = "*";
+
 /// Names that somebody else's dashboards read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compat {
@@ -121,13 +124,18 @@ impl Metrics {
     }
 
     /// Everything in the text form of Prometheus, version 0.0.4.
-    pub fn text(&self, stats: &Stats, facts: &Facts, compat: Compat) -> String {
+    /// Numbers are those of all models together; what a model takes is told of each. Where there may be several, each is
+    /// named there.
+    pub fn text(&self, stats: &Stats, models: &[&Facts], several: bool, compat: Compat) -> String {
         let c = self.lock().clone();
         let running = stats.places.iter().flatten().count();
         let busy = if stats.steps > 0 { stats.sequences as f64 / stats.steps as f64 } else { 0.0 };
         let used = if stats.pages > 0 { stats.pages_in_use as f64 / stats.pages as f64 } else { 0.0 };
         let rate = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let of_model = label("model_name", facts.names.first().map_or("", String::as_str));
+        let name = |facts: &Facts| facts.names.first().cloned().unwrap_or_default();
+        let of_all =
+            if several { ALL.to_owned() } else { models.first().map_or_else(String::new, |facts| name(facts)) };
+        let of_model = label("model_name", &of_all);
         let mut w = Writer { text: String::new(), prefix: "kernloom_", label: String::new() };
         w.counter("prompt_tokens_total", "Tokens of prompts that were computed", c.prompt_tokens);
         w.counter("prompt_tokens_cached_total", "Tokens of prompts that the cache held", c.cached_tokens);
@@ -144,8 +152,14 @@ impl Metrics {
         w.gauge("requests_waiting", "Requests in the queue", stats.waiting);
         w.gauge("cache_usage_ratio", "Pages of the cache in use", used);
         w.gauge("sequences_per_step", "Sequences of a step on average", busy);
-        if let Some(memory) = &facts.memory {
-            w.memory(memory, &label("device", &facts.device));
+        let of = |facts: &&Facts| {
+            let device = label("device", &facts.device);
+            let labels = if several { format!("{device},{}", label("model_name", &name(facts))) } else { device };
+            Some((facts.memory?, labels))
+        };
+        w.memory(&models.iter().filter_map(of).collect::<Vec<_>>());
+        if several {
+            w.gauge("models_loaded", "Models that take requests", models.len());
         }
         w.histogram("time_to_first_token_seconds", "From request to first token", &c.first_token);
         w.histogram("inter_token_latency_seconds", "From one token to the next", &c.between_tokens);
@@ -215,19 +229,26 @@ impl Writer {
         self.one(name, help, "gauge", value);
     }
 
-    /// What a model takes of a device. Weights that are mapped are a file that the system may drop and read again, so they
+    /// What models take of their devices. Weights that are mapped are a file that the system may drop and read again, so they
     /// have a name of their own: the sum of the others is what was allocated.
-    fn memory(&mut self, plan: &ModelMemory, device: &str) {
-        self.head("memory_bytes", "Memory of the device that the model takes, by its plan", "gauge");
-        let weights = if plan.keeps_weights { "weights" } else { "mapped_weights" };
-        for (part, bytes) in [(weights, Some(plan.weights)), ("cache", Some(plan.cache)), ("workspace", plan.workspace)]
-        {
-            let Some(bytes) = bytes else { continue };
-            let _ = writeln!(self.text, "{}memory_bytes{{{device},part=\"{part}\"}} {bytes}", self.prefix);
+    fn memory(&mut self, plans: &[(ModelMemory, String)]) {
+        if !plans.is_empty() {
+            self.head("memory_bytes", "Memory of the device that the model takes, by its plan", "gauge");
         }
-        if let Some(bytes) = plan.available {
+        for (plan, labels) in plans {
+            let weights = if plan.keeps_weights { "weights" } else { "mapped_weights" };
+            let parts = [(weights, Some(plan.weights)), ("cache", Some(plan.cache)), ("workspace", plan.workspace)];
+            for (part, bytes) in parts {
+                let Some(bytes) = bytes else { continue };
+                let _ = writeln!(self.text, "{}memory_bytes{{{labels},part=\"{part}\"}} {bytes}", self.prefix);
+            }
+        }
+        let available = || plans.iter().filter_map(|(plan, labels)| Some((plan.available?, labels)));
+        if available().next().is_some() {
             self.head("memory_available_bytes", "What the device had for all of it when the model was loaded", "gauge");
-            let _ = writeln!(self.text, "{}memory_available_bytes{{{device}}} {bytes}", self.prefix);
+        }
+        for (bytes, labels) in available() {
+            let _ = writeln!(self.text, "{}memory_available_bytes{{{labels}}} {bytes}", self.prefix);
         }
     }
 
@@ -274,14 +295,14 @@ mod tests {
         metrics.request(Outcome::Rejected, Duration::ZERO);
         let stats = Stats { steps: 2, sequences: 3, pages: 8, pages_in_use: 2, ..Stats::default() };
         let named = |name: &str| Facts { names: vec![name.into()], ..Facts::default() };
-        let own = metrics.text(&stats, &named("m"), Compat::default());
+        let own = metrics.text(&stats, &[&named("m")], false, Compat::default());
         assert!(own.contains("kernloom_prompt_tokens_total 6\n") && !own.contains("vllm:"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"0.04\"} 1\n"));
         assert!(own.contains("kernloom_time_to_first_token_seconds_bucket{le=\"+Inf\"} 2\n"));
         assert!(
             own.contains("kernloom_request_seconds_count 1\n") && own.contains("kernloom_requests_rejected_total 1\n")
         );
-        let all = metrics.text(&stats, &named("a\"b"), Compat { vllm: true, llamacpp: true });
+        let all = metrics.text(&stats, &[&named("a\"b")], false, Compat { vllm: true, llamacpp: true });
         assert!(all.contains("vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25\n"));
         assert!(all.contains("llamacpp:prompt_tokens_cached_total 4\n"));
         assert!(all.contains("llamacpp:n_busy_slots_per_decode 1.5\n"));
@@ -302,7 +323,7 @@ mod tests {
             available: Some(5000),
         };
         let facts = Facts { device: "cuda:0, \"A\" card".into(), memory: Some(plan), ..Facts::default() };
-        let text = |facts: &Facts| Metrics::default().text(&Stats::default(), facts, Compat::default());
+        let text = |facts: &Facts| Metrics::default().text(&Stats::default(), &[facts], false, Compat::default());
         let on_card = text(&facts);
         let device = "device=\"cuda:0, \\\"A\\\" card\"";
         for (part, bytes) in [("weights", 1000), ("cache", 20), ("workspace", 3)] {
@@ -315,5 +336,13 @@ mod tests {
         assert!(mapped.contains("part=\"mapped_weights\"} 1000\n") && !mapped.contains("part=\"weights\""));
         assert!(!mapped.contains("workspace") && !mapped.contains("available"));
         assert!(!text(&Facts::default()).contains("memory"), "before there is a model");
+        let named = |name: &str| Facts { names: vec![name.into()], memory: Some(plan), ..Facts::default() };
+        let both = Metrics::default().text(&Stats::default(), &[&named("a"), &named("b")], true, Compat::default());
+        for name in ["a", "b"] {
+            assert!(both.contains(&format!("model_name=\"{name}\",part=\"cache\"}} 20\n")), "{both}");
+        }
+        assert!(
+            both.contains("kernloom_models_loaded 2\n") && both.matches("# TYPE kernloom_memory_bytes").count() == 1
+        );
     }
 }

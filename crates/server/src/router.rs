@@ -1,22 +1,23 @@
 //! The routes, and what is done to every request: ids, who may ask, keys.
 
 use crate::account::Account;
-use crate::api::{chat, completions, embeddings, info, messages, native, responses};
-use crate::app::{App, Model};
+use crate::api::{chat, completions, embeddings, info, messages, native, ollama, responses};
+use crate::app::App;
 use crate::arrival::Arrived;
 use crate::body::{Body as Read, Work};
 use crate::budget::REQUEST_ID_BYTES;
 use crate::error::ApiError;
 use crate::page;
-use crate::stream::{Begin, answer, json_response, json_text};
+use crate::served::Model;
+use crate::stream::{Begin, answer, json_response, json_text, with_model};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, any, delete, get, post};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -33,14 +34,16 @@ type Shared = State<Arc<App>>;
 pub fn router(app: Arc<App>) -> Router {
     let generate = |begin: Begin, work| post(move |state: Shared, asked: Request| generate(state, asked, begin, work));
     let compute = |run: Compute, work| post(move |state: Shared, asked: Request| compute(state, asked, run, work));
-    let routes = if app.options.page { page::add(Router::new()) } else { Router::new() };
+    // What clients of Ollama look for at the root stands where no page is.
+    let probe = || Router::new().route(page::ROOT, get("Ollama is running"));
+    let routes = if app.options.page { page::add(Router::new()) } else { probe() };
     routes
         .route("/health", get(async |State(app): Shared| say(info::health(&app))))
         .route("/v1/health", get(async |State(app): Shared| say(info::health(&app))))
-        .route("/models", get(async |State(app): Shared| say(info::models(&app))))
-        .route("/v1/models", get(async |State(app): Shared| say(info::models(&app))))
+        .route("/models", get(async |State(app): Shared| say(info::models(&app).await)))
+        .route("/v1/models", get(async |State(app): Shared| say(info::models(&app).await)))
         .route("/v1/models/{*id}", get(one_model))
-        .route("/props", get(async |State(app): Shared| say(info::props(&app))))
+        .route("/props", get(props))
         .route("/slots", get(slots))
         .route("/metrics", get(metrics))
         .route("/v1/chat/completions", generate(chat::begin, Work::Template))
@@ -48,6 +51,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", generate(completions::begin, Work::Plain))
         .route("/completion", generate(native::completion, Work::Plain))
         .route("/completions", generate(native::completion, Work::Plain))
+        .route("/infill", generate(native::infill, Work::Plain))
         .route("/v1/responses", generate(responses::begin, Work::Template))
         .route("/responses", generate(responses::begin, Work::Template))
         .route("/v1/messages", generate(messages::begin, Work::Template))
@@ -59,13 +63,56 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
         .route("/tokenize", compute(native::tokenize, Work::Plain))
         .route("/detokenize", compute(native::detokenize, Work::Plain))
+        .route("/tokenizer_info", get(async |State(app): Shared| say(native::tokenizer_info(&app).await)))
         .route("/apply-template", compute(native::apply_template, Work::Template))
-        .fallback(async || ApiError::not_found("there is nothing at this path"))
-        .method_not_allowed_fallback(async || {
-            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "this path takes another method")
+        .merge(of_ollama(generate))
+        .fallback(async |uri: Uri| ApiError::not_found("there is nothing at this path").respond_at(uri.path()))
+        .method_not_allowed_fallback(async |uri: Uri| {
+            let message = "this path takes another method";
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message).respond_at(uri.path())
         })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+/// The routes of Ollama's API.
+fn of_ollama(generate: impl Fn(Begin, Work) -> MethodRouter<Arc<App>>) -> Router<Arc<App>> {
+    let tell = |value: Value| json_response(&value);
+    let refused = || any(async || of_ollama_or(Err(ollama::manage::refused())));
+    Router::new()
+        .route("/api/chat", generate(ollama::chat::begin, Work::Template))
+        .route("/api/generate", generate(ollama::generate::begin, Work::Template))
+        .route("/api/embed", generate(ollama::embed::begin, Work::Plain))
+        .route("/api/embeddings", generate(ollama::embed::begin_one, Work::Plain))
+        .route("/api/version", get(async move || tell(ollama::models::version())))
+        .route(
+            "/api/tags",
+            get(async move |State(app): Shared| of_ollama_or(ollama::models::tags(app).await.map(tell))),
+        )
+        .route("/api/ps", get(async move |State(app): Shared| of_ollama_or(ollama::models::loaded(&app).map(tell))))
+        .route(
+            "/api/show",
+            post(async move |State(app): Shared, asked: Request| {
+                of_ollama_or(ollama::models::show(app, asked).await.map(tell))
+            }),
+        )
+        .route(
+            "/api/pull",
+            post(async |State(app): Shared, asked: Request| of_ollama_or(ollama::manage::pull(app, asked).await)),
+        )
+        .route(
+            "/api/delete",
+            delete(async |State(app): Shared, asked: Request| of_ollama_or(ollama::manage::delete(app, asked).await)),
+        )
+        .route("/api/copy", refused())
+        .route("/api/create", refused())
+        .route("/api/push", refused())
+        .route("/api/blobs/{*digest}", refused())
+}
+
+/// A response, or an error in the form of Ollama's API.
+fn of_ollama_or(result: Result<Response, ApiError>) -> Response {
+    result.unwrap_or_else(|error| error.respond(&error.ollama()))
 }
 
 fn say(result: Result<Value, ApiError>) -> Response {
@@ -74,12 +121,26 @@ fn say(result: Result<Value, ApiError>) -> Response {
 
 async fn one_model(State(app): Shared, id: Result<Path<String>, PathRejection>) -> Response {
     // What is no text is the name of no model.
-    say(id.map_err(|_| ApiError::not_found("there is no such model")).and_then(|Path(id)| info::model(&app, &id)))
+    match id {
+        Ok(Path(id)) => say(info::model(&app, &id).await),
+        Err(_) => ApiError::not_found("there is no such model").into_response(),
+    }
+}
+
+async fn props(State(app): Shared, request: Request) -> Response {
+    say(info::props(&app, asked(&request, "model").as_deref()).await)
 }
 
 async fn slots(State(app): Shared, request: Request) -> Response {
-    let query = request.uri().query().unwrap_or_default();
-    say(info::slots(&app, query.split('&').any(|pair| pair == "fail_on_no_slot=1")))
+    let fails = asked(&request, "fail_on_no_slot").as_deref() == Some("1");
+    say(info::slots(&app, asked(&request, "model").as_deref(), fails).await)
+}
+
+/// The value of this name in the query of a request.
+fn asked(request: &Request, name: &str) -> Option<String> {
+    let pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
+    percent_encoding::percent_decode_str(value).decode_utf8().ok().map(Into::into)
 }
 
 async fn metrics(State(app): Shared) -> Response {
@@ -109,9 +170,10 @@ async fn compute(State(app): Shared, request: Request, run: Compute, work: Work)
     let path = request.uri().path().to_owned();
     let result = async {
         let body = Arrived::wait(&app, request, work).await?;
-        let model = app.model()?;
+        let length = body.len();
+        let (body, lease) = with_model(&app, body).await?;
         // A long text has a long answer, whose writing nobody should wait for either.
-        app.background.run(body.len(), move || Ok(run(&model, &body.read()?)?.to_string())).await
+        app.background.run(length, move || Ok(run(&lease, &body.read()?)?.to_string())).await
     };
     result.await.map_or_else(|error| error.respond_at(&path), json_text)
 }

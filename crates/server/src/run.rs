@@ -1,6 +1,7 @@
 //! A server from its first address to its last answer.
 
-use crate::app::{App, Model, Options};
+use crate::app::{App, Options};
+use crate::loader::Loader;
 use crate::router::router;
 use crate::system;
 use hyper::server::conn::http1;
@@ -30,6 +31,9 @@ pub enum ServeError {
     /// An address that everybody can reach, and no key.
     #[error("{0} can be reached from outside and there is no key; give --api-key, or --insecure if that is meant")]
     Open(String),
+    /// An address that everybody can reach, and no key for those who manage models.
+    #[error("{0} can be reached from outside: --manage-models needs a loopback address, or --api-key")]
+    Manage(String),
     /// The system.
     #[error("the server cannot run: {0}")]
     System(#[from] io::Error),
@@ -38,47 +42,34 @@ pub enum ServeError {
     Load(String),
 }
 
-/// Whether an address cannot be reached from other machines.
-fn is_local(host: &str) -> bool {
-    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-}
-
 /// Refuses what would let everybody in by accident.
 ///
 /// # Errors
-/// [`ServeError::Open`].
+/// [`ServeError::Open`] and [`ServeError::Manage`].
 pub fn check(options: &Options, insecure: bool) -> Result<(), ServeError> {
-    let open = options.hosts.iter().find(|host| !is_local(host));
-    match open {
-        Some(host) if options.api_keys.is_empty() && !insecure => Err(ServeError::Open(host.clone())),
+    match options.open_host() {
+        Some(host) if options.api_keys.is_empty() && !insecure => Err(ServeError::Open(host.to_owned())),
+        Some(host) if options.api_keys.is_empty() && options.manage_models => Err(ServeError::Manage(host.to_owned())),
         _ => Ok(()),
     }
 }
 
-/// Listens, loads the model meanwhile, and serves until SIGTERM or Ctrl-C. `listening` hears of the addresses. From the
-/// signal on nothing new is taken; what is under way may go on for [`Options::drain`]. A second signal ends at once.
+/// Listens, has `loader` load its usual model meanwhile if it has one, and serves until SIGTERM or Ctrl-C. `listening` hears
+/// of the addresses. From the signal on nothing new is taken; what is under way may go on for [`Options::drain`]. A second
+/// signal ends at once.
 ///
 /// # Errors
-/// Addresses that cannot be had, and what `load` says.
-pub fn run(
-    options: Options,
-    listening: impl FnOnce(&[SocketAddr]),
-    load: impl FnOnce() -> Result<Model, String> + Send + 'static,
-) -> Result<(), ServeError> {
+/// Addresses that cannot be had, and a usual model that cannot be loaded.
+pub fn run(options: Options, listening: impl FnOnce(&[SocketAddr]), loader: Arc<dyn Loader>) -> Result<(), ServeError> {
     system::keep_no_large_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(serve(Arc::new(App::new(options)), listening, load));
+    let result = runtime.block_on(serve(Arc::new(App::of(options, Some(loader))), listening));
     // Connections that never end, and bodies that nobody waits for, end with the program.
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }
 
-async fn serve(
-    app: Arc<App>,
-    listening: impl FnOnce(&[SocketAddr]),
-    load: impl FnOnce() -> Result<Model, String> + Send + 'static,
-) -> Result<(), ServeError> {
+async fn serve(app: Arc<App>, listening: impl FnOnce(&[SocketAddr])) -> Result<(), ServeError> {
     let (end, ended) = watch::channel(false);
     let mut addresses = vec![];
     let mut servers = vec![];
@@ -93,14 +84,12 @@ async fn serve(
         servers.push(tokio::spawn(accept(listener, app.clone(), ended.clone())));
     }
     listening(&addresses);
-    let loading = app.clone();
-    let loaded = tokio::task::spawn_blocking(move || load().map(|model| loading.ready(model)));
     let mut signals = Signals::new()?;
+    tokio::spawn(app.shelf.clone().tend());
     tokio::select! {
-        loaded = loaded => match loaded {
-            Ok(Ok(())) => signals.next().await,
-            Ok(Err(problem)) => return Err(ServeError::Load(problem)),
-            Err(_) => return Err(ServeError::Load("the model could not be loaded (internal error)".into())),
+        opened = app.shelf.open() => match opened {
+            Ok(()) => signals.next().await,
+            Err(problem) => return Err(ServeError::Load(problem.message)),
         },
         () = signals.next() => {}
     }
@@ -159,10 +148,10 @@ async fn drain(app: &Arc<App>) {
     while app.active() > 0 && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let Some(model) = app.loaded() else { return };
-    model.worker.abort();
+    let models = app.shelf.loaded();
+    models.iter().for_each(|loaded| loaded.model.worker.abort());
     for _ in 0..100 {
-        if model.worker.is_ended() && app.active() == 0 {
+        if models.iter().all(|loaded| loaded.model.worker.is_ended()) && app.active() == 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -213,6 +202,9 @@ mod tests {
             assert!(check(&on(host), false).unwrap_err().to_string().contains(host));
             assert!(check(&on(host), true).is_ok());
             assert!(check(&Options { api_keys: vec!["k".into()], ..on(host) }, false).is_ok());
+            let manages = Options { manage_models: true, ..on(host) };
+            assert!(check(&manages, true).unwrap_err().to_string().contains("--manage-models"));
+            assert!(check(&Options { api_keys: vec!["k".into()], ..manages }, false).is_ok());
         }
     }
 }

@@ -1,14 +1,15 @@
 //! How a request wants its text: the fields that all of the APIs share.
 
-use crate::app::{Defaults, Model};
-use crate::budget::{BIASES, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
+use crate::budget::{BIASES, BREAKERS_OF_A_REQUEST, CHOICES, LOGPROBS, STOP_BYTES, STOPS};
 use crate::error::ApiError;
 use crate::fields::{Fields, whole};
 use crate::grammar::Rule;
+use crate::served::{Defaults, Model};
+use crate::shelf::Stay;
 use model::scheduler::Pooling;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
-use text::sampler::SamplerConfig;
+use text::sampler::{BREAKERS, Breakers, SETTINGS, SamplerConfig, Stage, UnknownStage};
 
 /// How a request wants its text.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub struct Settings {
     pub rule: Option<Rule>,
     /// Instead of text, a vector of the prompt.
     pub pooling: Option<Pooling>,
+    /// Beside the text, the log-probabilities of the tokens of the prompt with those of so many likeliest.
+    pub score: Option<usize>,
+    /// How long the model stays loaded afterwards, if the request says.
+    pub stay: Option<Stay>,
 }
 
 impl Settings {
@@ -54,14 +59,7 @@ impl Settings {
                 break;
             }
         }
-        settings.stops = fields.texts("stop")?;
-        settings.stops.extend(fields.texts("stop_sequences")?);
-        if settings.stops.len() > STOPS || settings.stops.iter().map(String::len).sum::<usize>() > STOP_BYTES {
-            return Err(ApiError::field(
-                "stop",
-                format!("more than {STOPS} strings, or than {STOP_BYTES} bytes in them"),
-            ));
-        }
+        settings.read_stops(fields)?;
         settings.choices = fields.integer_in("n", 1..=CHOICES)?.unwrap_or(1) as usize;
         settings.stream = fields.flag("stream")?.unwrap_or(false);
         if let Some(options) = fields.object("stream_options")? {
@@ -69,8 +67,21 @@ impl Settings {
         }
         settings.timings = fields.flag("timings_per_token")?.unwrap_or(false);
         settings.progress = settings.stream && fields.flag("return_progress")?.unwrap_or(false);
-        settings.sampling.check(model.worker.limits().vocab)?;
         Ok(settings)
+    }
+
+    /// Reads the strings that end a text.
+    ///
+    /// # Errors
+    /// Too many, or something else.
+    pub fn read_stops(&mut self, fields: Fields<'_>) -> Result<(), ApiError> {
+        self.stops = fields.texts("stop")?;
+        self.stops.extend(fields.texts("stop_sequences")?);
+        if self.stops.len() > STOPS || self.stops.iter().map(String::len).sum::<usize>() > STOP_BYTES {
+            let problem = format!("more than {STOPS} strings, or than {STOP_BYTES} bytes in them");
+            return Err(ApiError::field("stop", problem));
+        }
+        Ok(())
     }
 
     /// What a request gets that says nothing.
@@ -90,31 +101,45 @@ impl Settings {
             special: false,
             rule: None,
             pooling: None,
+            score: None,
+            stay: None,
         }
     }
 
-    fn read_sampling(&mut self, fields: Fields<'_>, model: &Model) -> Result<(), ApiError> {
+    /// Reads how tokens are chosen.
+    ///
+    /// # Errors
+    /// The first field that makes no sense.
+    pub fn read_sampling(&mut self, fields: Fields<'_>, model: &Model) -> Result<(), ApiError> {
         let s = &mut self.sampling;
-        for (name, value) in [
-            ("temperature", &mut s.temperature),
-            ("top_p", &mut s.top_p),
-            ("min_p", &mut s.min_p),
-            ("repeat_penalty", &mut s.repeat_penalty),
-            ("frequency_penalty", &mut s.frequency_penalty),
-            ("presence_penalty", &mut s.presence_penalty),
-        ] {
-            if let Some(number) = fields.number(name)? {
-                *value = number;
+        for setting in SETTINGS {
+            let value = match setting.whole {
+                true => fields.integer(setting.name)?.map(|n| n as f64),
+                false => fields.number(setting.name)?.map(f64::from),
+            };
+            if let Some(value) = value {
+                setting.set(s, value);
             }
         }
-        // Below 0 is all of them, as in llama-server; a negative temperature is greedy there.
+        // A negative temperature is greedy in llama-server.
         s.temperature = s.temperature.max(0.0);
-        if let Some(k) = fields.integer("top_k")? {
-            s.top_k = usize::try_from(k).unwrap_or(0);
+        let context = model.worker.limits().context;
+        s.penalty_window = s.penalty_window.min(context);
+        s.dry.window = s.dry.window.min(context);
+        if let Some(order) = fields.get("samplers") {
+            s.order = stages(order)?;
         }
-        if let Some(window) = fields.integer("repeat_last_n")? {
-            let context = model.worker.limits().context;
-            s.penalty_window = usize::try_from(window).unwrap_or(context).min(context);
+        let breakers = fields.texts("dry_sequence_breakers")?;
+        if breakers.len() > BREAKERS_OF_A_REQUEST {
+            return Err(ApiError::field("dry_sequence_breakers", format!("more than {BREAKERS_OF_A_REQUEST}")));
+        }
+        // They are looked for in the whole vocabulary, which was done when the server began if DRY was on then.
+        if s.dry.multiplier > 0.0 {
+            match breakers.as_slice() {
+                [] if model.defaults.sampling.dry.multiplier > 0.0 => {}
+                [] => s.dry.breakers = Breakers::of(&BREAKERS, &model.tokenizer),
+                texts => s.dry.breakers = Breakers::of(texts, &model.tokenizer),
+            }
         }
         if let Some(seed) = fields.get("seed") {
             let seed = seed.as_u64().or_else(|| whole(seed).map(|n| n as u64));
@@ -133,6 +158,7 @@ impl Settings {
             let never = model.tokenizer.end_tokens().iter().map(|&id| (id, f32::NEG_INFINITY));
             self.sampling.logit_bias.extend(never);
         }
+        self.sampling.check(model.worker.limits().vocab)?;
         Ok(())
     }
 
@@ -163,6 +189,20 @@ impl Settings {
     pub fn read_grammar(&mut self, fields: Fields<'_>, after_thought: bool) -> Result<(), ApiError> {
         self.rule = Rule::read(fields, after_thought)?;
         Ok(())
+    }
+}
+
+/// Names in a list, or a letter for each in a string, as llama-server takes them.
+fn stages(value: &Value) -> Result<Vec<Stage>, ApiError> {
+    let wrong = |problem: String| ApiError::field("samplers", problem);
+    match value {
+        Value::String(letters) => Stage::letters(letters).map_err(|error| wrong(error.to_string())),
+        Value::Array(names) => names
+            .iter()
+            .map(|name| name.as_str().ok_or_else(|| wrong(format!("{name} is no name"))))
+            .map(|name| name?.parse().map_err(|error: UnknownStage| wrong(error.to_string())))
+            .collect(),
+        _ => Err(wrong("it is neither a list of names nor a string of letters".into())),
     }
 }
 

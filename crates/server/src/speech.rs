@@ -4,11 +4,12 @@
 //! token is computed after it. The connection's side ([`Answer`]) waits for what was heard. When a connection goes, its
 //! answer is dropped, and the engine finds the request closed before its next step.
 
-use crate::app::{App, Model};
+use crate::app::App;
 use crate::budget::{TEXTS, UNHEARD_BYTES};
 use crate::error::ApiError;
 use crate::grammar::Grammar;
 use crate::metrics::Metrics;
+use crate::served::Model;
 use model::scheduler::{Failure, Job, Sink, Spent};
 use model::sequence::{Event, Finish, Request};
 use std::mem::size_of;
@@ -21,6 +22,9 @@ use text::tokenizer::Detokenizer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::settings::Settings;
+
+/// Log-probabilities of a prompt that are told together.
+const SCORES_AT_ONCE: usize = 64;
 
 /// A token with its log-probability and those of the likeliest.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,8 +218,9 @@ impl Sink for Speech {
                 self.spent.cached = cached;
                 self.spent.waited = placed - self.began;
                 if !self.wants_progress {
-                    return ControlFlow::Continue(());
+                    return self.say(String::new());
                 }
+                self.say(String::new())?;
                 let time_ms = (now - placed).as_secs_f64() * 1e3;
                 self.tell(Heard::Progress { index: self.index, cached, done, total, time_ms })
             }
@@ -226,6 +231,12 @@ impl Sink for Speech {
                 self.token(sampled.id)
             }
         }
+    }
+
+    fn score(&mut self, token: Logprob, top: &[Logprob]) -> ControlFlow<()> {
+        self.scores.push(Scored { token, top: top.to_vec() });
+        // What a prompt has of them is told as it is read.
+        if self.scores.len() < SCORES_AT_ONCE { ControlFlow::Continue(()) } else { self.say(String::new()) }
     }
 
     fn vector(&mut self, vector: &[f32]) {
@@ -317,6 +328,7 @@ impl Answer {
                     request: Request { prompt: prompt.clone(), sampling, limit: settings.limit, ends },
                     constraint: grammar.map(Grammar::begin),
                     pooling: settings.pooling,
+                    score: settings.score,
                     sink: Box::new(speech),
                 });
             }
@@ -336,11 +348,7 @@ impl Answer {
             return Ok(None);
         }
         let heard = match tokio::time::timeout_at(self.deadline, self.receiver.recv()).await {
-            Err(_) => Err(ApiError::new(
-                axum::http::StatusCode::REQUEST_TIMEOUT,
-                "timeout_error",
-                "the request took longer than the server allows (--timeout)",
-            )),
+            Err(_) => Err(ApiError::too_late()),
             Ok(None) if self.unheard.load(Ordering::Relaxed) > UNHEARD_BYTES => {
                 let message =
                     format!("the answer was cut off: more than {UNHEARD_BYTES} bytes of it waited to be read");

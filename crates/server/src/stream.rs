@@ -1,13 +1,15 @@
-//! From an answer to a response: one JSON object, or a stream of server-sent events.
+//! From an answer to a response: one JSON object, or a stream of server-sent events or lines.
 
-use crate::account::Account;
-use crate::app::{App, Model};
+use crate::account::{self, Account};
+use crate::app::App;
 use crate::arrival::Arrived;
 use crate::body::Body as Read;
 use crate::budget::{SCORE_BYTES, SHORT_BODY};
+use crate::early;
 use crate::error::ApiError;
-use crate::memory::Charge;
+use crate::served::Model;
 use crate::settings::Settings;
+use crate::shelf::Lease;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -39,17 +41,29 @@ pub struct Said {
 
 /// How an API says what was heard.
 pub trait Protocol: Send {
-    /// Whether it wants a stream.
-    fn streams(&self) -> bool;
+    /// Whether it wants a stream. One that never does has only a [whole](Protocol::whole).
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// The type of its streams.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream; charset=utf-8"
+    }
 
     /// What a stream begins with.
-    fn start(&mut self, out: &mut String);
+    fn start(&mut self, _out: &mut String) {}
 
     /// An event of a stream.
-    fn heard(&mut self, heard: Heard, out: &mut String);
+    fn heard(&mut self, _heard: Heard, _out: &mut String) {}
+
+    /// What keeps a silent stream open.
+    fn ping(&self, out: &mut String) {
+        out.push_str(":\n\n");
+    }
 
     /// What a stream ends with.
-    fn finish(&mut self, out: &mut String);
+    fn finish(&mut self, _out: &mut String) {}
 
     /// What a stream ends with after an error.
     fn fail(&mut self, error: &ApiError, out: &mut String) {
@@ -70,7 +84,7 @@ pub fn event(out: &mut String, name: Option<&str>, data: &Value) {
 
 /// A request that was understood.
 pub struct Prepared {
-    /// The tokens of its prompts.
+    /// The tokens of its prompts; without any there is nothing to compute.
     pub prompts: Vec<Vec<u32>>,
     /// How it wants its texts.
     pub settings: Settings,
@@ -89,18 +103,50 @@ pub type Begin = fn(&Arc<App>, &Arc<Model>, &Read) -> Result<Prepared, ApiError>
 
 /// Answers a request.
 pub async fn answer(app: Arc<App>, mut account: Account, body: Result<Arrived, ApiError>, begin: Begin) -> Response {
-    let (begun, charge) = match begun(&app, body, begin).await {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return refuse(&error, &mut account),
+    };
+    // Only where models come and go is there anything to wait for before there is an answer.
+    let begins_early = app.shelf.lets_go() && early::is_for(account.path()) && body.wants_stream();
+    let (ping, path) = (app.options.ping, account.path().to_owned());
+    let mut model = {
+        let app = app.clone();
+        Box::pin(async move { with_model(&app, body).await })
+    };
+    let there =
+        if begins_early { tokio::time::timeout(ping, model.as_mut()).await.ok() } else { Some(model.as_mut().await) };
+    match there {
+        Some(there) => answer_from(app, account, there, begin).await,
+        None => {
+            early::stream(Box::pin(async move { answer_from(app, account, model.await, begin).await }), ping, &path)
+        }
+    }
+}
+
+async fn answer_from(
+    app: Arc<App>,
+    mut account: Account,
+    there: Result<(Arrived, Lease), ApiError>,
+    begin: Begin,
+) -> Response {
+    let begun = match begun(&app, there, &mut account, begin).await {
         Ok(begun) => begun,
         Err(error) => return refuse(&error, &mut account),
     };
-    account.charge = charge;
     if begun.protocol.streams() { stream(begun, account, app.options.ping).await } else { whole(begun, account).await }
 }
 
-async fn begun(app: &Arc<App>, body: Result<Arrived, ApiError>, begin: Begin) -> Result<(Begun, Charge), ApiError> {
-    let body = body?;
-    let model = app.model()?;
-    let (shared, of, length) = (app.clone(), model.clone(), body.len());
+async fn begun(
+    app: &Arc<App>,
+    there: Result<(Arrived, Lease), ApiError>,
+    account: &mut Account,
+    begin: Begin,
+) -> Result<Begun, ApiError> {
+    let (body, mut lease) = there?;
+    let length = body.len();
+    let model = lease.model().clone();
+    let (shared, of, path) = (app.clone(), model.clone(), account.path().to_owned());
     // Templates and tokenizers take their time with long texts; connections must not wait for that.
     let read = move || {
         let body = body.read()?;
@@ -108,17 +154,38 @@ async fn begun(app: &Arc<App>, body: Result<Arrived, ApiError>, begin: Begin) ->
         if prepared.settings.rule.is_some() {
             of.grammars()?;
         }
+        if shared.options.log {
+            account::name_fields(&path, &shared.unread.first_seen(body.unread()));
+        }
         Ok((prepared, body.close()))
     };
     let (prepared, charge) = app.background.run(length, read).await?;
     let Prepared { prompts, settings, protocol } = prepared;
+    settings.stay.into_iter().for_each(|stay| lease.stay(stay));
+    account.keep(lease);
     // A client that leaves drops this future, which ends the compile.
     let grammar = match &settings.rule {
         Some(rule) => Some(model.grammars()?.compile(rule).await?),
         None => None,
     };
     let answer = Answer::of(app, &model, prompts, &settings, grammar.as_ref())?;
-    Ok((Begun { answer, protocol }, charge))
+    account.charge = charge;
+    Ok(Begun { answer, protocol })
+}
+
+/// The model that a body names, which is not read before it is there: what is built of a long one is there once.
+///
+/// # Errors
+/// A name that is none, and a model that cannot be had.
+pub async fn with_model(app: &App, body: Arrived) -> Result<(Arrived, Lease), ApiError> {
+    app.check()?;
+    // Where there is one model, it answers whatever it is called.
+    if !app.shelf.is_of_several() {
+        return Ok((body, app.model(None).await?));
+    }
+    let (body, name) = app.background.run(body.len(), move || body.with_name()).await?;
+    let lease = app.model(name.as_deref()).await?;
+    Ok((body, lease))
 }
 
 fn refuse(error: &ApiError, account: &mut Account) -> Response {
@@ -145,7 +212,10 @@ async fn whole(begun: Begun, mut account: Account) -> Response {
     loop {
         match answer.next().await {
             Err(error) => return refuse(&error, &mut account),
-            Ok(None) => break,
+            Ok(None) => {
+                account.close();
+                break;
+            }
             Ok(Some(heard)) => {
                 account.note(&heard);
                 if let Err(error) = account.charge.grow(object_bytes(&heard)) {
@@ -219,6 +289,7 @@ async fn stream(begun: Begun, mut account: Account, ping: Duration) -> Response 
     let Begun { mut answer, mut protocol } = begun;
     let mut ready = String::new();
     let mut over = false;
+    let kind = protocol.content_type();
     match answer.next().await {
         Err(error) => return refuse(&error, &mut account),
         Ok(first) => {
@@ -242,7 +313,7 @@ async fn stream(begun: Begun, mut account: Account, ping: Duration) -> Response 
     }));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
@@ -256,8 +327,8 @@ impl Stream {
                 return None;
             }
             let Ok(heard) = tokio::time::timeout(self.ping, self.begun.answer.next()).await else {
-                self.ready.push_str(":\n\n");
-                break;
+                self.begun.protocol.ping(&mut self.ready);
+                continue;
             };
             match heard {
                 Ok(Some(heard)) => {

@@ -1,8 +1,6 @@
 //! Replays the corpus of the fuzzer of requests, and makes the seeds that it started from.
 
-mod exercise;
-
-use exercise::{Exercise, MADE, ROUTES};
+use crate::exercise::{Exercise, MADE, ROUTES};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -80,6 +78,16 @@ fn seeds() -> Vec<(&'static str, Value)> {
         (chat, ask(json!({ "stream": true, "stream_options": { "include_usage": true }, "n": 2, "seed": 3 }))),
         (chat, ask(json!({ "logprobs": true, "top_logprobs": 2, "logit_bias": { "9": -100 }, "stop": ["a", "b"] }))),
         (chat, ask(json!({ "tools": [tool], "tool_choice": "required", "stream": true }))),
+        (
+            "/api/chat",
+            ask(json!({ "tools": [tool], "options": { "num_predict": 3 }, "think": false, "keep_alive": "5m" })),
+        ),
+        ("/api/chat", json!({ "messages": [], "keep_alive": 0 })),
+        ("/api/generate", json!({ "prompt": "Hi", "format": schema, "system": "s", "stream": false })),
+        ("/api/generate", json!({ "prompt": "Hi", "raw": true, "options": { "temperature": 0.5, "stop": ["a"] } })),
+        ("/api/embed", json!({ "input": ["a", "b"] })),
+        ("/api/embeddings", json!({ "prompt": "a" })),
+        ("/api/show", json!({ "name": "turns" })),
         (chat, ask(json!({ "tools": [tool], "tool_choice": { "type": "function", "function": { "name": "f" } } }))),
         (chat, ask(json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } }))),
         (
@@ -88,6 +96,13 @@ fn seeds() -> Vec<(&'static str, Value)> {
             { "role": "assistant", "content": null, "tool_calls": [{ "id": "1", "type": "function",
               "function": { "name": "f", "arguments": "{}" } }] }, { "role": "tool", "tool_call_id": "1", "content": "y" }] }),
         ),
+        (
+            chat,
+            ask(json!({ "typical_p": 0.9, "top_n_sigma": 1.5, "xtc_probability": 0.5, "xtc_threshold": 0.05,
+                "dynatemp_range": 0.2, "dynatemp_exponent": 2, "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 1,
+                "dry_penalty_last_n": -1, "dry_sequence_breakers": ["\n", "."], "samplers": ["top_k", "typ_p", "temperature"] })),
+        ),
+        (chat, ask(json!({ "mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "samplers": "edkt" }))),
         (
             chat,
             ask(json!({ "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repeat_penalty": 1.1,
@@ -145,7 +160,7 @@ fn grammars() -> Vec<Vec<u8>> {
     grammars.chain(schemas).chain(made).chain(chains).collect()
 }
 
-/// Run by hand before a new campaign: `cargo test -p kernloom-server --test corpus -- --ignored`.
+/// Run by hand before a new campaign: `cargo test -p kernloom-server --test all corpus:: -- --ignored`.
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_seeds() {

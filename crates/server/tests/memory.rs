@@ -108,9 +108,16 @@ fn requests_take_no_more_memory_than_they_are_charged() {
     let (memory, mut taken) = (MEMORY / PART, 0);
     let exercise = Exercise::with(Options { request_memory: memory, ..Options::default() });
     for (name, value) in PARTS.into_iter().flat_map(nasty) {
-        for path in
-            ["/v1/chat/completions", "/completion", "/v1/responses", "/v1/messages", "/apply-template", "/tokenize"]
-        {
+        for path in [
+            "/v1/chat/completions",
+            "/completion",
+            "/v1/responses",
+            "/v1/messages",
+            "/apply-template",
+            "/tokenize",
+            "/api/chat",
+            "/api/generate",
+        ] {
             let route = ROUTES.iter().position(|route| *route == path).expect("a route") as u8;
             for at in 0..3 {
                 let bytes = [&[route][..], body(path, at, &value).as_bytes()].concat();

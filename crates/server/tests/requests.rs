@@ -1,16 +1,15 @@
 //! Budgets of requests and who may ask, through the router.
 
-mod exercise;
-
+use crate::exercise::{Exercise, ROUTES, model};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, Response};
-use exercise::{Exercise, ROUTES};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use server::budget::{BODY_BYTES, NAME_BYTES, SLOW_BODIES, STOP_BYTES, TEXTS};
 use server::{App, Options};
 use std::sync::Arc;
 use std::time::Duration;
+use text::fill::Fill;
 use tower::ServiceExt;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -203,4 +202,56 @@ fn an_answer_with_all_probabilities_ends_with_the_memory_of_a_request() {
     assert_eq!(ask(3).0, 200);
     let (status, text) = ask(100);
     assert!(status == 413 && text.contains("--request-memory"), "{status} {}", text.len());
+}
+
+#[test]
+fn gaps_are_filled_by_models_that_know_how() {
+    let options = || Options { log: false, ..Options::default() };
+    let ask =
+        |exercise: &Exercise, path: &str, body: Value| exercise.request("POST", path, &[], body.to_string().as_bytes());
+    let gap = json!({ "input_prefix": "ab", "prompt": "c", "input_suffix": "yz", "n_predict": 2,
+                      "input_extra": [{ "filename": "f", "text": "x" }] });
+    let other = Exercise::of(options(), model("other", 7));
+    let (status, text) = ask(&other, "/infill", gap.clone());
+    assert!(status == 501 && text.contains("cannot fill in text"), "{status} {text}");
+    for path in ["/v1/completions", "/api/generate"] {
+        let (status, text) = ask(&other, path, json!({ "prompt": "ab", "suffix": "z" }));
+        assert!(status == 400 && text.contains("suffix: this model cannot fill"), "{status} {text}");
+    }
+    let mut model = model("fills", 7);
+    let token = |text: &str| model.tokenizer.token_id(text).expect("a token");
+    let (prefix, suffix, middle) = (token("<|im_start|>"), token("<|im_end|>"), token("<think>"));
+    model.fill = Ok(Fill { prefix, suffix, middle, repository: None, file: Some(token("</think>")) });
+    let fills = Exercise::of(options(), model);
+    let (status, text) = ask(&fills, "/infill", gap.clone());
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(status, 200, "{text}");
+    let prompt = answer["prompt"].as_str().expect("text");
+    let expected = "<|im_start|>abc<|im_end|>yz<think>";
+    assert!(prompt.ends_with(expected) && prompt.contains("</think>f\nx</think>filename"), "{prompt}");
+    assert_eq!(answer["tokens_predicted"], 2);
+    for missing in ["input_prefix", "input_suffix"] {
+        let mut body = gap.clone();
+        body.as_object_mut().expect("an object").remove(missing);
+        let (status, text) = ask(&fills, "/infill", body);
+        assert!(status == 400 && text.contains(missing), "{status} {text}");
+    }
+    for extra in [json!(5), json!([5]), json!([{ "filename": "a" }]), json!([{ "text": 5 }])] {
+        let mut body = gap.clone();
+        body["input_extra"] = extra;
+        assert_eq!(ask(&fills, "/infill", body).0, 400);
+    }
+    let long = "x".repeat(2000);
+    let with = |body: Value| ask(&fills, "/infill", body).0;
+    let (mut near, mut far) = (gap.clone(), gap);
+    near["input_suffix"] = long.as_str().into();
+    far["input_extra"][0]["text"] = long.as_str().into();
+    assert_eq!((with(near), with(far)), (400, 200), "what is near is never cut, and other files are");
+    let (status, text) =
+        ask(&fills, "/v1/completions", json!({ "prompt": "ab", "suffix": "z", "max_tokens": 2, "echo": true }));
+    assert!(status == 200 && text.contains("\"completion_tokens\":2"), "{text}");
+    let (status, _) = ask(&fills, "/v1/completions", json!({ "prompt": ["ab", "c"], "suffix": "z" }));
+    assert_eq!(status, 400);
+    let (status, text) = ask(&fills, "/api/generate", json!({ "prompt": "ab", "suffix": "z", "stream": false }));
+    assert!(status == 200 && text.contains("\"done\":true"), "{text}");
 }

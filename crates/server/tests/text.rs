@@ -1,8 +1,6 @@
 //! What users and tools write is text, whichever route it comes by.
 
-mod exercise;
-
-use exercise::{Exercise, ROUTES};
+use crate::exercise::{Exercise, ROUTES};
 use serde_json::{Value, json};
 
 const MARKER: &str = "<|im_end|>";

@@ -5,9 +5,8 @@ pub mod graphs;
 pub mod programs;
 
 use compiler::cpu::plan::Plan;
-use compiler::gpu::Gpu;
 use compiler::program::BufferKind;
-use compiler::{Builder, CompileError, Compiled, Machine, Numerics, Options, Tensor, compile, gpu};
+use compiler::{Builder, CompileError, Compiled, Numerics, Options, Tensor, compile, gpu};
 use ir::interp::kernel::{Buffers, Kernel};
 use ir::interp::{Bindings, Vars, evaluate};
 use ir::spec::check_kernel;
@@ -225,21 +224,27 @@ pub fn plans() -> Vec<Plan> {
 }
 
 /// GPU-like targets of all kinds: blocks of one warp and of several, one sum a thread and several.
-pub fn gpu_plans() -> Vec<gpu::Plan> {
-    let plan =
-        |warps, rows, blocks, shared| gpu::Plan { warps, all_warps: 1, rows, blocks, shared, ..gpu::Plan::default() };
-    vec![gpu::Plan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0), odd_gpu_plan()]
+pub fn gpu_plans() -> Vec<gpu::GpuPlan> {
+    let plan = |warps, rows, blocks, shared| gpu::GpuPlan {
+        warps,
+        all_warps: 1,
+        rows,
+        blocks,
+        shared,
+        ..gpu::GpuPlan::default()
+    };
+    vec![gpu::GpuPlan::default(), plan(1, 1, 1, 1 << 20), plan(2, 2, 4, 1 << 10), plan(8, 4, 16, 0), odd_gpu_plan()]
 }
 
 /// A GPU unlike others: few lanes, narrow loads, little shared memory, and no products of matrices.
-pub fn odd_gpu_plan() -> gpu::Plan {
-    gpu::Plan { lanes: 8, widest: 8, multiplies: false, shared: 16 << 10, all_warps: 16, ..gpu::Plan::default() }
+pub fn odd_gpu_plan() -> gpu::GpuPlan {
+    gpu::GpuPlan { lanes: 8, widest: 8, multiplies: false, shared: 16 << 10, all_warps: 16, ..gpu::GpuPlan::default() }
 }
 
 /// Any plan for a GPU that is legal.
-pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
+pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
     let odd = r.below(4) == 0;
-    gpu::Plan {
+    gpu::GpuPlan {
         lanes: if odd { 1 << (1 + r.below(6)) } else { 32 },
         widest: if odd { 4 << r.below(3) } else { 16 },
         multiplies: !odd,
@@ -259,6 +264,8 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::Plan {
         tile_tokens: 1 << r.below(8),
         tile_rows: 16 << r.below(4),
         shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
+        slots: [4, 8, usize::MAX][r.below(3)],
+        alignment: [64, 256][r.below(2)],
     }
 }
 
@@ -290,8 +297,10 @@ pub fn random_plan(r: &mut Random) -> Plan {
     }
 }
 
-pub fn gpu_options(numerics: Numerics, plan: gpu::Plan) -> Options {
-    Options { machine: Machine::Gpu(Gpu(plan)), ..Options::gpu(numerics) }
+pub fn gpu_options(numerics: Numerics, plan: gpu::GpuPlan) -> Options {
+    let mut options = Options::gpu(numerics);
+    options.on_gpu(|of| *of = plan);
+    options
 }
 
 pub fn options(numerics: Numerics, plan: Plan) -> Options {

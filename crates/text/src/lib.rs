@@ -3,6 +3,7 @@
 //! Nothing here knows how logits come about: neither graphs nor devices.
 
 pub mod chat;
+pub mod fill;
 pub mod sampler;
 pub mod synth;
 pub mod tokenizer;

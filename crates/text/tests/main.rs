@@ -6,5 +6,6 @@ mod gguf_metadata;
 
 mod corpus;
 mod markers;
+mod pre_tokenizers;
 mod tokenizer_synthetic;
 mod tokenizer_vectors;

@@ -7,7 +7,7 @@ use text::tokenizer::{ByteStrings, Detokenizer, Tokenizer, TokenizerData, Tokeni
 use text::tokenizer::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, TokenKind, UnknownPre};
 
 /// Every rule list once.
-const PRES: [&str; 16] = [
+const PRES: [&str; 30] = [
     "llama-bpe",
     "glm4",
     "chatglm-bpe",
@@ -24,6 +24,20 @@ const PRES: [&str; 16] = [
     "gpt-4o",
     "tekken",
     "default",
+    "jais-2",
+    "minicpm5",
+    "ufakzeka",
+    "seed-coder",
+    "exaone-moe",
+    "laguna",
+    "bloom",
+    "viking",
+    "chameleon",
+    "superbpe",
+    "spark2_5",
+    "afmoe",
+    "tiny_aya",
+    "kimi-k2",
 ];
 
 /// GPT-2's spelling of a byte, from its description.
@@ -37,14 +51,8 @@ pub fn spelled(byte: u8) -> char {
     }
 }
 
-/// Learns `count` merges from a corpus, the way vocabularies are made.
-fn train(corpus: &str, count: usize) -> Vec<(String, String)> {
-    let mut words: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-    for word in corpus.split(' ') {
-        let bytes = std::iter::once(b' ').chain(word.bytes());
-        let symbols = bytes.map(|byte| spelled(byte).to_string()).collect();
-        *words.entry(symbols).or_default() += 1;
-    }
+/// Learns `count` merges from words and how often they occur, the way vocabularies are made.
+pub fn train(mut words: BTreeMap<Vec<String>, usize>, count: usize) -> Vec<(String, String)> {
     let mut merges = vec![];
     while merges.len() < count {
         let mut pairs: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -85,9 +93,19 @@ const CORPUS: &str = "the quick brown fox jumps over the lazy dog and the other 
 const SPECIALS: [(&str, i32); 6] =
     [("<|bos|>", 3), ("<|im_end|>", 3), ("<|user|>", 3), ("<|user", 3), ("<tool>", 4), ("<|pad|>", 5)];
 
+fn words(corpus: &str) -> BTreeMap<Vec<String>, usize> {
+    let mut words = BTreeMap::new();
+    for word in corpus.split(' ') {
+        let bytes = std::iter::once(b' ').chain(word.bytes());
+        let symbols = bytes.map(|byte| spelled(byte).to_string()).collect();
+        *words.entry(symbols).or_default() += 1;
+    }
+    words
+}
+
 /// All bytes, what the corpus teaches, then [`SPECIALS`].
 fn data(pre: &str) -> TokenizerData {
-    static MERGES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| train(CORPUS, 200));
+    static MERGES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| train(words(CORPUS), 200));
     let mut data = TokenizerData { model: "gpt2".into(), pre: Some(pre.into()), ..TokenizerData::default() };
     (0..=255).for_each(|byte| data.tokens.push(spelled(byte).to_string()));
     for (left, right) in MERGES.iter() {
@@ -225,7 +243,7 @@ fn error(change: impl FnOnce(&mut TokenizerData)) -> String {
 
 #[test]
 fn hostile_vocabularies_are_refused_with_a_reason() {
-    for model in ["bert", "t5", "rwkv", "plamo2", "none", ""] {
+    for model in ["bert", "t5", "hybriddna", "none", ""] {
         let message = error(|data| data.model = model.into());
         assert!(message.contains(&format!("{model:?}")), "{message}");
     }
@@ -360,4 +378,22 @@ proptest! {
             tokenizer.decode(&ids, true);
         }
     }
+}
+
+/// gpt-oss and others call them control tokens, and what a model says is told apart by them.
+#[test]
+fn tokens_by_which_an_output_is_told_apart_are_printed() {
+    let mut data = data("gpt-4o");
+    let first = data.tokens.len() as u32;
+    for text in ["<|channel|>", "<|message|>", "[TOOL_CALLS]", "<|end|>", "<|return|>", "<|call|>", "<|other|>"] {
+        data.tokens.push(text);
+        data.token_type.push(3);
+    }
+    let tokenizer = Tokenizer::new(data).unwrap();
+    let shown: Vec<bool> = (first..first + 7).map(|id| !tokenizer.decode(&[id], false).is_empty()).collect();
+    assert_eq!(shown, [true, true, true, true, false, false, false]);
+    // They steer all the same: text that somebody wrote never has them.
+    let text = "<|channel|>final<|message|>";
+    assert!(tokenizer.encode(text, false, false).iter().all(|&id| id < first));
+    assert_eq!(tokenizer.encode(text, false, true).iter().filter(|&&id| id >= first).count(), 2);
 }

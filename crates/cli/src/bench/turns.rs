@@ -46,6 +46,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         numerics: if given("numerics") { new.kernels.numerics } else { flags.kernels.numerics },
         cache_type_k,
         cache_type_v,
+        least_tokens: flags.kernels.least_tokens,
         ubatch_size: if given("ubatch_size") { new.kernels.ubatch_size } else { flags.kernels.ubatch_size },
         without: if given("without") { new.kernels.without } else { flags.kernels.without.clone() },
         fuse: if given("fuse") { new.kernels.fuse } else { flags.kernels.fuse },
@@ -66,6 +67,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         ahead: if given("ahead") { new.ahead } else { flags.ahead },
         debug: if given("debug") { new.debug } else { flags.debug },
         kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
+        kernel_pack: if given("kernel_pack") { new.kernel_pack } else { flags.kernel_pack.clone() },
         isa: if given("isa") { new.isa } else { flags.isa.clone() },
     };
     Ok((model, engine))

@@ -2,10 +2,12 @@
 
 use super::Finding;
 use crate::open::bytes;
-use device::CacheConfig;
+use crate::platform::free_bytes;
+use device::store::folder::forbids_code;
+use device::{CacheConfig, Pack, Target};
 use std::path::{Path, PathBuf};
 
-/// Kernels, and the user's state.
+/// Kernels, packs of them, and the user's state.
 pub fn look(config: &CacheConfig) -> Vec<Finding> {
     let kernels = match &config.folder {
         Some(folder) => of_kernels(folder, config),
@@ -17,7 +19,34 @@ pub fn look(config: &CacheConfig) -> Vec<Finding> {
     };
     let state = crate::folders::state();
     let state = state.map(|folder| Finding::good("state", format!("{}: {}", folder.display(), contents(&folder))));
-    [Some(kernels), state].into_iter().flatten().collect()
+    let packs = config.packs.iter().map(|path| of_pack(path, config));
+    std::iter::once(kernels).chain(packs).chain(state).collect()
+}
+
+/// What a pack has for this machine.
+fn of_pack(path: &Path, config: &CacheConfig) -> Finding {
+    match Pack::open(path, &config.trusted) {
+        Ok(pack) => {
+            let list = |targets: Vec<(&Target, usize)>| {
+                let each = targets.iter().map(|(target, kernels)| format!("{kernels} for {target}"));
+                each.collect::<Vec<_>>().join(", ")
+            };
+            let (here, elsewhere): (Vec<_>, Vec<_>) = pack.targets().partition(|(target, _)| target.is_available());
+            let path = path.display();
+            match here.is_empty() {
+                true => Finding::poor(
+                    "kernel pack",
+                    format!("{path}: nothing for this machine ({})", list(elsewhere)),
+                    "take the pack of a release for this architecture, or build one with kernloom compile --pack",
+                ),
+                false => Finding::good("kernel pack", format!("{path}: kernels that run here: {}", list(here))),
+            }
+        }
+        Err(device::Error::Untrusted(refusal)) => {
+            Finding::bad("kernel pack", format!("{} {}", refusal.path.display(), refusal.why), refusal.advice)
+        }
+        Err(error) => Finding::poor("kernel pack", error.to_string(), "fetch it again, or remove it"),
+    }
 }
 
 fn of_kernels(folder: &Path, config: &CacheConfig) -> Finding {
@@ -32,8 +61,7 @@ fn of_kernels(folder: &Path, config: &CacheConfig) -> Finding {
             refusal.advice,
         );
     }
-    let mount = mount(&there);
-    if mount.as_ref().is_some_and(|mount| mount.noexec) {
+    if forbids_code(&there) {
         let advice = "it is mounted noexec: name a folder that code may be loaded from with --kernel-cache";
         return Finding::bad("kernel cache", text, advice);
     }
@@ -41,11 +69,11 @@ fn of_kernels(folder: &Path, config: &CacheConfig) -> Finding {
         let advice = "it cannot be written: name another one with --kernel-cache, or every start compiles again";
         return Finding::poor("kernel cache", text, advice);
     }
-    match mount {
-        Some(mount) if mount.free < 256 << 20 => {
-            Finding::poor("kernel cache", format!("{text}; {} left", bytes(mount.free)), "free some space")
+    match free_bytes(&there) {
+        Some(free) if free < 256 << 20 => {
+            Finding::poor("kernel cache", format!("{text}; {} left", bytes(free)), "free some space")
         }
-        Some(mount) => Finding::good("kernel cache", format!("{text}; {} left", bytes(mount.free))),
+        Some(free) => Finding::good("kernel cache", format!("{text}; {} left", bytes(free))),
         None => Finding::good("kernel cache", text),
     }
 }
@@ -83,25 +111,4 @@ fn count(folder: &Path, depth: usize, files: &mut u64, size: &mut u64) {
             _ => {}
         }
     }
-}
-
-/// What a mount says.
-struct Mount {
-    noexec: bool,
-    free: u64,
-}
-
-#[cfg(target_os = "linux")]
-fn mount(folder: &Path) -> Option<Mount> {
-    use rustix::fs::StatVfsMountFlags;
-    let stat = rustix::fs::statvfs(folder).ok()?;
-    Some(Mount {
-        noexec: stat.f_flag.contains(StatVfsMountFlags::NOEXEC),
-        free: stat.f_bavail.saturating_mul(stat.f_frsize),
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn mount(_: &Path) -> Option<Mount> {
-    None
 }

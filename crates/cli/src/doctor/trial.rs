@@ -13,7 +13,8 @@ pub fn run(cc: Option<PathBuf>, kernels: &CacheConfig, ready: &[String]) -> Find
     config.toolchain.compiler = cc;
     // Beside the kernels, so that what a mount forbids is noticed, and not among them.
     let folder = kernels.folder.as_ref().map(|folder| folder.join(format!("doctor-{}", std::process::id())));
-    config.cache = CacheConfig { folder: folder.clone(), trusted: kernels.trusted.clone(), ..config.cache };
+    config.cache =
+        CacheConfig { folder: folder.clone(), packs: vec![], trusted: kernels.trusted.clone(), ..config.cache };
     let tried = double(&config);
     if let Some(folder) = folder {
         let _ = std::fs::remove_dir_all(folder);

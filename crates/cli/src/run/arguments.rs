@@ -16,6 +16,9 @@ pub struct Arguments {
     /// File with the prompt
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
+    /// Read \n, \t, \r, \", \' and \\ in --prompt as the characters that they stand for (-e)
+    #[arg(long)]
+    pub escapes: bool,
     /// System prompt (-sys)
     #[arg(long, alias = "system", value_name = "TEXT", allow_hyphen_values = true)]
     pub system_prompt: Option<String>,

@@ -156,7 +156,7 @@ pub fn within() -> Vec<Case> {
 }
 
 /// Fields in which something nested may lie, or be refused.
-const PLACES: [(&str, &str, &str, &str); 12] = [
+const PLACES: [(&str, &str, &str, &str); 14] = [
     ("prompt", "/completion", r#"{"n_predict":1,"prompt":"#, "}"),
     ("content", "/v1/chat/completions", r#"{"max_tokens":1,"messages":[{"role":"user","content":"#, "}]}"),
     (
@@ -194,6 +194,13 @@ const PLACES: [(&str, &str, &str, &str); 12] = [
     ("input", "/v1/embeddings", r#"{"input":"#, "}"),
     ("logit_bias", "/completion", r#"{"prompt":"a","n_predict":1,"logit_bias":"#, "}"),
     ("tokens", "/detokenize", r#"{"tokens":"#, "}"),
+    ("options", "/api/generate", r#"{"prompt":"a","raw":true,"options":{"num_predict":1,"x":"#, "}}"),
+    (
+        "arguments of a call of Ollama's",
+        "/api/chat",
+        r#"{"options":{"num_predict":1},"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"x":"#,
+        "}}}]}]}",
+    ),
 ];
 
 /// Bodies that come slowly, or only to their half.

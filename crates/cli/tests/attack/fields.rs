@@ -99,6 +99,9 @@ pub fn many() -> Vec<Case> {
         Case::post("100,000 messages of messages", "/v1/messages", REFUSED, move || {
             format!(r#"{{"max_tokens":1,"messages":[{}]}}"#, repeated(message, 100_000))
         }),
+        Case::post("100,000 messages of Ollama's chat", "/api/chat", REFUSED, move || {
+            format!(r#"{{"options":{{"num_predict":1}},"messages":[{}]}}"#, repeated(message, 100_000))
+        }),
         Case::post("60,000 items of responses", "/v1/responses", REFUSED, move || {
             format!(r#"{{"input":[{}]}}"#, repeated(message, 60_000))
         }),
@@ -185,6 +188,16 @@ pub fn long_names() -> Vec<Case> {
             r#"{"max_tokens":8,"stream":true,"prompt":"a","model":""#,
             r#""}"#,
         ),
+        (
+            "a model of Ollama's chat",
+            "/api/chat",
+            r#"{"messages":[{"role":"user","content":"a"}],"options":{"num_predict":1},"model":""#,
+            r#""}"#,
+        ),
+        ("a word for thoughts", "/api/chat", r#"{"messages":[{"role":"user","content":"a"}],"think":""#, r#""}"#),
+        ("a format of Ollama's", "/api/generate", r#"{"prompt":"a","format":""#, r#""}"#),
+        ("a time to stay loaded", "/api/generate", r#"{"prompt":"a","keep_alive":""#, r#""}"#),
+        ("a name of a model to show", "/api/show", r#"{"model":""#, r#""}"#),
         ("a model of embeddings", "/v1/embeddings", r#"{"input":"a","model":""#, r#""}"#),
         ("a role", "/v1/chat/completions", r#"{"max_tokens":1,"messages":[{"content":"a","role":""#, r#""}]}"#),
         (

@@ -121,7 +121,8 @@ impl Case {
         }
         ensure!(answer.body.len() <= ERROR, "an error of {} bytes", answer.body.len());
         let error: Value = serde_json::from_slice(&answer.body).with_context(|| answer.start())?;
-        let message = error["error"]["message"].as_str().unwrap_or_default();
+        // Ollama's clients get nothing but the text.
+        let message = error["error"]["message"].as_str().or(error["error"].as_str()).unwrap_or_default();
         ensure!(!message.is_empty() && !message.contains('\n'), "no line of text: {error}");
         ensure!(!INTERNAL.iter().any(|word| message.contains(word)), "an error of the inside: {message}");
         Ok(())

@@ -16,7 +16,7 @@ struct Field {
 }
 
 /// Every field of every API that takes a schema.
-const FIELDS: [Field; 12] = [
+const FIELDS: [Field; 13] = [
     Field {
         name: "json_schema",
         path: "/completion",
@@ -40,6 +40,12 @@ const FIELDS: [Field; 12] = [
         path: "/v1/completions",
         before: r#"{"prompt":"a","max_tokens":4,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":"#,
         after: "}}}",
+    },
+    Field {
+        name: "format of Ollama's chat",
+        path: "/api/chat",
+        before: r#"{"messages":[{"role":"user","content":"a"}],"options":{"num_predict":4},"stream":false,"format":"#,
+        after: "}",
     },
     Field {
         name: "text.format",

@@ -110,11 +110,11 @@ pub fn serving(mut command: Command) -> (Child, u16, impl Iterator<Item = String
     }
 }
 
-/// A tiny model, made once for each test program.
+/// A tiny model, made once.
 pub fn tiny(shape: &str, quant: &str) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one = MAKING.lock().unwrap_or_else(|e| e.into_inner());
-    let path = folder().join(format!("{shape}-{quant}-{}.gguf", env!("CARGO_CRATE_NAME")));
+    let path = folder().join(format!("{shape}-{quant}.gguf"));
     if !path.is_file() {
         run(&["synth", shape, "--quant", quant, "--seed", "7", "--out", text(&path)]).ok();
     }

@@ -55,6 +55,14 @@ impl Target for Cpu {
         false
     }
 
+    fn step_tokens(&self) -> i64 {
+        1024
+    }
+
+    fn multiplies_signed(&self) -> bool {
+        false
+    }
+
     fn loads_early(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! How the tasks of a kernel are cut into blocks of threads.
 
 use crate::gpu::int_tile;
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::gpu::tokens::{halves_axes, token_axes};
 use crate::lower::Cut;
 use crate::schedule::axes::Along;
@@ -12,12 +12,12 @@ use ir::{Graph, index};
 
 /// How many steps of each axis a block takes: as many blocks as the GPU can run, each large enough for its threads. A
 /// kernel beside another whose blocks are large has blocks that are as large, as both have as many threads.
-pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
+pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Cut {
     if let Some(cut) = tiles(g, s, group, plan).or_else(|| halves(g, s, group, plan)) {
         return cut;
     }
     let gr = &s.groups[group];
-    let mut total = least_tasks(g, gr);
+    let mut total = usual_tasks(g, gr);
     let mut steps = vec![1; gr.axes.len()];
     let (mut least, most) =
         if gr.heavy { (plan.blocks, plan.block_rows) } else { (plan.blocks / 2, 4 * plan.threads()) };
@@ -43,7 +43,7 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut
 }
 
 /// Tiles of several tokens and rows, where there are many tokens and sums by integer dots.
-fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> {
+fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
@@ -89,7 +89,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> 
 }
 
 /// Tiles of products of halves: some rows of a cache and some columns.
-fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Option<Cut> {
+fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
@@ -111,11 +111,11 @@ fn large_blocks_beside(g: &mut Graph, s: &Schedule, group: usize) -> Option<i64>
     let beside = |i: &usize| *i != group && !s.groups[*i].dead && s.groups[*i].heavy && s.groups[*i].level == level;
     let large = |i: &usize| (0..s.groups[*i].axes.len()).any(|axis| widest_unit(s, *i, axis) > 1);
     let all: Vec<usize> = (0..s.groups.len()).filter(|i| beside(i) && large(i)).collect();
-    all.into_iter().map(|i| least_tasks(g, &s.groups[i])).max()
+    all.into_iter().map(|i| usual_tasks(g, &s.groups[i])).max()
 }
 
-/// Steps of the task axes of a group; of a symbolic axis, those that are there in any case.
-fn least_tasks(g: &mut Graph, group: &Group) -> i64 {
+/// Steps of the task axes of a group; of a symbolic axis, as many as there usually are.
+fn usual_tasks(g: &mut Graph, group: &Group) -> i64 {
     let axes = group.axes.iter().filter(|a| a.is_task());
-    axes.map(|a| index::bounds(g, a.count).0.max(1)).product()
+    axes.fold(1i64, |n, a| n.saturating_mul(index::usual(g, a.count).max(1)))
 }

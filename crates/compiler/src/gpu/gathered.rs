@@ -3,7 +3,7 @@
 
 use crate::gpu::fold::{Kept, held, same_index};
 use crate::gpu::matrix::is_product;
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::kernel::expression::{is_scratch, loads_of, outside};
 use crate::lower::{Item, Nest};
 use ir::index::Linear;
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 /// Gathers the items of a nest; `updates` says whether a product may go into an item that reads what it writes.
-pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &Plan, updates: bool) -> Gathered {
+pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {
         all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));

@@ -235,6 +235,7 @@ impl Product {
         let of_token = |scales: &Scales| (scales.factor.token, scales.rest.as_ref().map(|rest| rest.token));
         let of_row = |scales: &Scales| (scales.factor.row.is_some(), scales.rest.as_ref().map(|r| r.row.is_some()));
         let same = sum.p.x == first.p.x
+            && g.dtype(sum.p.code) == g.dtype(first.p.code)
             && (sum.p.group, sum.p.element) == (first.p.group, first.p.element)
             && of_token(&sum.scales) == of_token(&first.scales)
             && of_row(&sum.scales) == of_row(&first.scales);
@@ -352,7 +353,7 @@ impl Product {
     /// Shared memory for a panel, and what is copied to it.
     fn copies(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<(Panel, Copies)> {
         let mut all = vec![];
-        let codes = t.near(g, DType::U8, self.rows * self.pitch())?;
+        let codes = t.near(g, g.dtype(self.sums[0].p.code), self.rows * self.pitch())?;
         for sum in &self.sums {
             self.unpack(t, g, panel, sum, codes, &mut all)?;
         }

@@ -4,9 +4,9 @@
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
 //! and warps, `fold` keeps the carriers of a loop in registers, `dot` finds packed integer dots, [`align`] makes loads
-//! that a thread can do, `registers` keeps small stashes in the threads that need them, `early` puts loads first, `sync`
-//! adds barriers, and [`planes`] makes weights lie so that a lane can read 16 bytes of them at once. What comes before (the rewrites, the
-//! schedule, the nests) and the index algebra are shared with the CPU.
+//! that a thread can do, `registers` keeps small stashes in the threads that need them, `early` puts loads first and `sync`
+//! adds barriers. `select` chooses how a thread computes each value, and `launch` says what a launch has to provide. What comes
+//! before (the rewrites, the schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
 mod carried;
@@ -16,12 +16,13 @@ mod early;
 mod fold;
 mod gathered;
 mod int_tile;
+pub(crate) mod launch;
 mod matrix;
 mod places;
 pub mod plan;
-pub mod planes;
 mod reduce;
 mod registers;
+pub(crate) mod select;
 mod sync;
 mod threads;
 pub mod tile;
@@ -29,26 +30,52 @@ mod tokens;
 mod warps;
 mod wide_map;
 
-pub use plan::Plan;
+pub use plan::GpuPlan;
 
 use crate::kernel::body::Body;
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
-use crate::render::{Unwritable, cuda};
+use crate::render::{Unwritable, cuda, wgsl};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use ir::Graph;
 
+/// What kernels of blocks are written in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum GpuLanguage {
+    /// CUDA C++.
+    #[default]
+    Cuda,
+    /// The language of WebGPU.
+    Wgsl,
+}
+
 /// A GPU that is used by this plan.
 #[derive(Clone, Debug)]
-pub struct Gpu(pub Plan);
+pub struct Gpu {
+    /// How it is used, and what it is.
+    pub plan: GpuPlan,
+    /// What it is told in.
+    pub language: GpuLanguage,
+}
 
 impl Target for Gpu {
     fn prelude(&self) -> &'static str {
-        cuda::PRELUDE
+        match self.language {
+            GpuLanguage::Cuda => cuda::PRELUDE,
+            GpuLanguage::Wgsl => wgsl::PRELUDE,
+        }
     }
 
     fn lays_planes(&self) -> bool {
+        true
+    }
+
+    fn step_tokens(&self) -> i64 {
+        2048
+    }
+
+    fn multiplies_signed(&self) -> bool {
         true
     }
 
@@ -61,19 +88,27 @@ impl Target for Gpu {
     }
 
     fn cut(&self, g: &mut Graph, s: &Schedule, group: usize) -> Cut {
-        cut::cut(g, s, group, &self.0)
+        cut::cut(g, s, group, &self.plan)
     }
 
     fn joins_stages(&self) -> bool {
-        self.0.join
+        self.plan.join
+    }
+
+    fn most_slots(&self) -> usize {
+        self.plan.slots
+    }
+
+    fn alignment(&self) -> usize {
+        self.plan.alignment
     }
 
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64 {
-        nests.iter().map(|nest| warps::wanted(g, nest, &self.0)).max().unwrap_or(1) * self.0.lanes
+        nests.iter().map(|nest| warps::wanted(g, nest, &self.plan)).max().unwrap_or(1) * self.plan.lanes
     }
 
     fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {
-        let plan = Plan { warps: threads / self.0.lanes, ..self.0.clone() };
+        let plan = GpuPlan { warps: threads / self.plan.lanes, ..self.plan.clone() };
         (tile::tile(g, nest, &plan), false)
     }
 
@@ -85,10 +120,14 @@ impl Target for Gpu {
         slots: usize,
         vars: &[String],
     ) -> Result<String, Unwritable> {
-        cuda::kernel(g, symbol, body, &self.0, slots, vars)
+        let selection = select::select(g, &[body.root, body.tasks]);
+        match self.language {
+            GpuLanguage::Cuda => cuda::kernel(g, symbol, body, &selection, &self.plan, slots, vars),
+            GpuLanguage::Wgsl => wgsl::kernel(g, symbol, body, &selection, &self.plan, slots, vars),
+        }
     }
 
     fn geometry(&self, g: &Graph, body: &Body) -> Geometry {
-        cuda::geometry(g, body, &self.0)
+        launch::geometry(g, body, &self.plan)
     }
 }

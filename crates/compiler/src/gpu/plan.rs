@@ -2,7 +2,7 @@
 
 /// How a GPU is used, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Plan {
+pub struct GpuPlan {
     /// Lanes of a warp: a power of two.
     pub lanes: i64,
     /// Most bytes that a thread loads or stores at once: a power of two.
@@ -42,12 +42,16 @@ pub struct Plan {
     pub tile_rows: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
     pub shared: usize,
+    /// Buffers of a kernel at most.
+    pub slots: usize,
+    /// Bytes at whose multiples values between kernels lie: a power of two.
+    pub alignment: usize,
 }
 
-impl Default for Plan {
+impl Default for GpuPlan {
     /// For an H200: 132 multiprocessors, on each two blocks or more, and 16 warps.
-    fn default() -> Plan {
-        Plan {
+    fn default() -> GpuPlan {
+        GpuPlan {
             lanes: 32,
             widest: 16,
             multiplies: true,
@@ -67,6 +71,29 @@ impl Default for Plan {
             tile_tokens: 64,
             tile_rows: 128,
             shared: 200 << 10,
+            slots: usize::MAX,
+            alignment: 64,
+        }
+    }
+}
+
+impl GpuPlan {
+    /// For a GPU of any vendor, of which no more is known than how many lanes reach each other's registers and how many threads
+    /// a block may have: no products of matrices, no launches that overlap, memory of a block and buffers of a kernel as
+    /// WebGPU's adapters commonly have them.
+    pub fn portable(lanes: i64, threads: i64) -> GpuPlan {
+        let most = (threads / lanes).clamp(1, 32);
+        GpuPlan {
+            lanes,
+            warps: most.min(4),
+            most_warps: most,
+            product_warps: most,
+            multiplies: false,
+            overlap: false,
+            shared: 32 << 10,
+            slots: 28,
+            alignment: 256,
+            ..GpuPlan::default()
         }
     }
 }
@@ -74,14 +101,14 @@ impl Default for Plan {
 /// Elements of the largest item of a block that are worth a thread.
 const WORTH: i64 = 16;
 
-impl Plan {
+impl GpuPlan {
     /// The plan with as many warps in a block as `tasks` blocks need, if the largest item of a block has `elements`.
-    pub fn for_blocks(&self, tasks: i64, elements: i64) -> Plan {
+    pub fn for_blocks(&self, tasks: i64, elements: i64) -> GpuPlan {
         let most = self.most_warps.clamp(1, 32);
         let pow2 = |n: i64| (n.clamp(1, most) as u64 + 1).next_power_of_two() as i64 / 2;
         let worth = elements / (WORTH * self.lanes);
         let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
-        Plan { warps: pow2(self.warps).max(wanted), ..self.clone() }
+        GpuPlan { warps: pow2(self.warps).max(wanted), ..self.clone() }
     }
 
     /// Blocks that a multiprocessor has registers for: all blocks of a kernel should run at once, as those of a second

@@ -6,7 +6,7 @@
 //! warps through shared memory. The order is fixed by the plan, so a result does not depend on timing.
 
 use crate::gpu::align::{align, widths};
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{combine, has_reduction, or_last, replace};
 use crate::kernel::superword::{Packer, splat};
@@ -89,7 +89,7 @@ const LANES: i64 = 8;
 
 impl Deal {
     /// The deal by which a thread has least to do, for `n` sums of `count` steps.
-    fn best(count: i64, n: i64, plan: &Plan) -> Deal {
+    fn best(count: i64, n: i64, plan: &GpuPlan) -> Deal {
         let most = plan.lanes.min((count as u64).next_power_of_two() as i64);
         let powers = |from: i64, to: i64| (0..8).map(|i| 1 << i).filter(move |p| (from..=to).contains(p));
         let pairs = powers(LANES.min(most), most).flat_map(|l| powers(1, plan.warps).map(move |w| (l, w)));

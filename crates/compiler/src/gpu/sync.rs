@@ -6,8 +6,8 @@
 //! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
 
 use crate::kernel::expression::{collect_loads, is_scratch};
-use ir::{Axis, DType, Graph, Id, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use ir::{Axis, DType, Graph, Id, Op, walk};
+use rustc_hash::FxHashMap;
 
 /// The statements with barriers between them.
 pub fn synchronise(g: &mut Graph, statements: Vec<Id>) -> Vec<Id> {
@@ -154,19 +154,12 @@ fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
 /// Whether an expression may differ between the lanes of a warp, and between the threads of a block at all.
 fn varies(g: &Graph, expr: Id) -> (bool, bool) {
     let (mut lanes, mut threads) = (false, false);
-    let mut stack = vec![expr];
-    let mut seen = FxHashSet::default();
-    while let Some(e) = stack.pop() {
-        if !seen.insert(e) {
-            continue;
+    walk::reach([expr], |e, more| match g.op(e) {
+        Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct => {
+            (lanes, threads) = (true, true)
         }
-        match g.op(e) {
-            Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct => {
-                (lanes, threads) = (true, true)
-            }
-            Op::Range(_, Axis::Warp) => threads = true,
-            _ => stack.extend_from_slice(g.src(e)),
-        }
-    }
+        Op::Range(_, Axis::Warp) => threads = true,
+        _ => more.extend_from_slice(g.src(e)),
+    });
     (lanes, threads)
 }

@@ -1,7 +1,7 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
 use crate::gpu::places::{Carrier, Copies, Held, Staged};
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::kernel::emitter::Emitter;
 use crate::kernel::expression::{by, reads};
 use crate::lower::{Item, Nest, Phase};
@@ -15,7 +15,7 @@ pub(super) type Tiler = Emitter<Threads>;
 
 /// What is known of the block that a kernel is written for.
 pub(super) struct Threads {
-    pub(super) plan: Plan,
+    pub(super) plan: GpuPlan,
     /// Number of this warp in its block.
     pub(super) warp: Id,
     /// Number of this lane in its warp.
@@ -112,7 +112,7 @@ fn span(g: &Graph, nest: &Nest, stash: Id) -> RangeInclusive<usize> {
 
 impl Emitter<Threads> {
     /// For a nest, in blocks of the warps of the plan; `turns` says whether phases take turns with shared memory.
-    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &Plan, turns: bool) -> Tiler {
+    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: bool) -> Tiler {
         let plan = plan.clone();
         let (warps, lanes) = (g.int(plan.warps), g.int(plan.lanes));
         let mut t = Emitter::new((), nest, vec![]);

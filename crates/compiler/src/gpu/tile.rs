@@ -16,7 +16,7 @@
 use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::matrix;
 use crate::gpu::places::Staged;
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::Tiler;
 use crate::gpu::{carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
@@ -29,7 +29,7 @@ use ir::{DType, Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::FxHashSet;
 
 /// Tiles a nest for blocks of threads.
-pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
+pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
     let (body, crowded) = best(g, nest, plan, false);
     if crowded && plan.multiplies && nest.phases.len() > 1 {
         // What a phase no longer needs is room for the next one.
@@ -42,14 +42,14 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
 }
 
 /// The body of a kernel, with stashes in fragments if they can lie there; and whether something found no room.
-fn best(g: &mut Graph, nest: &Nest, plan: &Plan, turns: bool) -> (Body, bool) {
+fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: bool) -> (Body, bool) {
     let with = plan.multiplies.then(|| tiled(g, nest, plan, true, turns)).flatten();
     with.or_else(|| tiled(g, nest, plan, false, turns)).expect("every item has a path if no stash lies in fragments")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room; `turns` says
 /// whether phases take turns with shared memory.
-fn tiled(g: &mut Graph, nest: &Nest, plan: &Plan, fragments: bool, turns: bool) -> Option<(Body, bool)> {
+fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: bool) -> Option<(Body, bool)> {
     let Gathered { nest, into } = gathered(g, nest, plan, fragments);
     let nest = &nest;
     let mut t = Tiler::of_blocks(g, nest, plan, turns);

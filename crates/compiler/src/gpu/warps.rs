@@ -2,22 +2,25 @@
 
 use crate::gpu::int_tile::is_tile;
 use crate::gpu::matrix::is_product;
-use crate::gpu::plan::Plan;
+use crate::gpu::plan::GpuPlan;
 use crate::lower::{Item, Nest, Phase};
-use ir::index::bounds;
+use ir::index::{bounds, usual};
 use ir::{Graph, Op};
 
 /// Warps that a block of a nest has work for.
-pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &Plan) -> i64 {
-    let tasks = bounds(g, nest.tasks).0;
+pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
-    let warps = plan.for_blocks(tasks, most).warps;
     let items: Vec<&Item> = nest.phases.iter().flat_map(|p| &p.items).collect();
     if plan.multiplies && items.iter().any(|i| is_tile(g, i)) {
         return plan.product_warps;
     }
-    let multiplies = plan.multiplies && items.iter().any(|i| is_product(g, i, false));
-    if multiplies { warps.min(plan.product_warps) } else { warps }
+    if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {
+        // Its tile needs the registers of as many as it can have, however many blocks there are.
+        let least = bounds(g, nest.tasks).0;
+        return plan.for_blocks(least, most).warps.min(plan.product_warps);
+    }
+    let tasks = usual(g, nest.tasks);
+    plan.for_blocks(tasks, most).warps
 }
 
 /// Elements that the largest item of a phase computes with, at most.

@@ -1,7 +1,7 @@
 //! A kernel after tiling.
 
 use crate::kernel::places::places;
-use ir::{DType, Graph, Id, Op, Space};
+use ir::{Axis, DType, Graph, Id, Op, Space};
 use rustc_hash::FxHashMap;
 
 /// A kernel ready for a renderer or the interpreter.
@@ -71,6 +71,12 @@ impl Body {
         stashes.dedup();
         Body { root, stashes, tasks, ways: bodies.iter().flat_map(|body| body.ways.clone()).collect() }
     }
+}
+
+/// Tasks of a part, if it has more than one.
+pub(crate) fn tasks_of(g: &Graph, part: Id) -> Option<Id> {
+    let range = g.toposort(&[part]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Task)))?;
+    Some(g.src(range)[0])
 }
 
 /// The place of each stash of a part in the memory that the threads of a block share, and its bytes.

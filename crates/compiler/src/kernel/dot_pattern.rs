@@ -2,14 +2,14 @@
 //!
 //! Matches a sum over groups of `f32(sum over elements of code * x) * factor plus rest`, where the inner sum is of integers.
 
-use crate::kernel::expression::{combined, depends, terms};
+use crate::kernel::expression::{combined, depends, loads_in, terms};
 use ir::index::bounds;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
 use rustc_hash::FxHashMap;
 
 /// The parts of `dot * factors plus rests`.
 pub(crate) struct Pattern {
-    /// u8 codes, by group and element.
+    /// u8 or i8 codes, by group and element.
     pub(crate) code: Id,
     /// No code is greater.
     pub(crate) most: i64,
@@ -55,6 +55,8 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
             let (code, x) = match (g.dtype(a), g.dtype(b)) {
                 (DType::U8, DType::I8) => (a, b),
                 (DType::I8, DType::U8) => (b, a),
+                (DType::I8, DType::I8) if of_blocks(g, a) => (a, b),
+                (DType::I8, DType::I8) if of_blocks(g, b) => (b, a),
                 _ => continue,
             };
             found = Some((i, code, x, product, element));
@@ -67,6 +69,11 @@ pub(crate) fn matches(g: &mut Graph, value: Id) -> Option<Pattern> {
     let [factors, rests]: [Vec<Id>; 2] =
         [product, sum].map(|all| all.into_iter().map(|e| bits_in_words(g, e)).collect());
     Some(Pattern { code, most, x, factors, rests, group, element })
+}
+
+/// Whether a value is made of bytes of blocks.
+fn of_blocks(g: &Graph, value: Id) -> bool {
+    loads_in(g, value).iter().any(|&load| g.dtype(g.src(load)[0]) == DType::U8)
 }
 
 /// Factor and added term of a group, in which the row and the token were told apart.

@@ -31,8 +31,8 @@ impl Lowering<'_> {
         let extent = g.binary(BinOp::Min, extent, cap);
         let r = self.range(g, Axis::Loop, extent);
         phases[p].serial = Some(r);
-        let loops: Vec<usize> = (0..self.steps.len()).filter(|&i| self.s.groups[self.group].axes[i].serial).collect();
-        self.serial.insert(loops[(p - 1) / 2], r);
+        let axis_of_loop = self.serial_axis().expect("a fold has a serial axis");
+        self.serial.insert(axis_of_loop, r);
         for part in 0..parts {
             let mut shape = g.shape(key[part]).to_vec();
             shape.remove(axis);

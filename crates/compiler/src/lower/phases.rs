@@ -7,31 +7,22 @@ use ir::{Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
 
 impl Lowering<'_> {
-    /// Odd phases are serial loops, even ones what comes between.
+    /// When each member is computed: before the serial loop of the group (0), in it (1), or after it (2).
     pub(super) fn phases(&self, g: &Graph, members: &[Id]) -> FxHashMap<Id, usize> {
-        let axes = &self.s.groups[self.group].axes;
-        let loops: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].serial).collect();
+        let serial = self.serial_axis();
         let mut phase: FxHashMap<Id, usize> = FxHashMap::default();
         let mut order = members.to_vec();
         order.sort_unstable();
         for &m in &order {
             let map = self.map(m).unwrap();
-            let on = map.iter().find_map(|a| match a {
-                Along::Axis { axis, .. } => loops.iter().position(|l| l == axis),
-                _ => None,
-            });
-            let mut p = on.map_or(0, |k| 2 * k + 1);
-            if let Op::Fold { axis, .. } = *g.op(m) {
-                let part = g.src(m)[0];
-                // The loop of a fold is the serial axis of its parts.
-                let k = self.fold_loop(part, axis, &loops);
-                p = 2 * k + 1;
-            } else if self.uses_arg(g, m) {
-                p = 2 * self.arg_loop(g, m, members, &loops) + 1;
+            let on = map.iter().any(|a| matches!(a, Along::Axis { axis, .. } if Some(*axis) == serial));
+            let mut p = usize::from(on);
+            if matches!(g.op(m), Op::Fold { .. }) || self.uses_arg(g, m) {
+                p = 1;
             } else {
                 for r in self.s.reads(g, m) {
                     if let Some(&q) = phase.get(&r) {
-                        let after = matches!(g.op(r), Op::Fold { .. }) || (q % 2 == 1 && on.is_none());
+                        let after = matches!(g.op(r), Op::Fold { .. }) || (q == 1 && !on);
                         p = p.max(if after { q + 1 } else { q });
                     }
                 }
@@ -41,24 +32,13 @@ impl Lowering<'_> {
         phase
     }
 
-    pub(super) fn fold_loop(&self, part: Id, axis: usize, loops: &[usize]) -> usize {
-        if let Some(map) = self.map(part)
-            && let Some(Along::Axis { axis: a, .. }) = map.get(axis)
-        {
-            return loops.iter().position(|l| l == a).unwrap_or(0);
-        }
-        loops.len() - 1
-    }
-
-    pub(super) fn arg_loop(&self, g: &Graph, m: Id, members: &[Id], loops: &[usize]) -> usize {
-        for &f in members {
-            if let Op::Fold { axis, parts, .. } = *g.op(f)
-                && g.toposort(&g.src(f)[parts..2 * parts]).contains(&m)
-            {
-                return self.fold_loop(g.src(f)[0], axis, loops);
-            }
-        }
-        0
+    /// The serial axis of the group: the scheduler makes one at most.
+    pub(super) fn serial_axis(&self) -> Option<usize> {
+        let axes = &self.s.groups[self.group].axes;
+        let mut serial = (0..axes.len()).filter(|&i| axes[i].serial);
+        let first = serial.next();
+        assert!(serial.next().is_none(), "a group has two serial axes");
+        first
     }
 
     pub(super) fn uses_arg(&self, g: &Graph, id: Id) -> bool {

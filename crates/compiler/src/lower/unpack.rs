@@ -3,13 +3,16 @@
 
 use super::Lowering;
 use crate::rewrite::rules::code_bias;
-use gguf::format::{Field, FloatKind, Scale};
-use ir::{BinOp, Const, DType, FormatId, Graph, Id, Op, Part, UnOp, index};
+use gguf::format::{Blocks, Field, FloatKind, Scale};
+use ir::{BinOp, Const, DType, FormatId, Graph, Id, Op, Part, Type, UnOp, index};
+
+/// The top bit of a byte.
+const SIGN: i64 = 128;
 
 impl Lowering<'_> {
     /// Bits of a packed field of the block at byte `block`, for element `i` of
-    /// the field, as u8 arithmetic.
-    fn field(&mut self, g: &mut Graph, bytes: Id, block: Id, field: &Field, i: Id) -> Id {
+    /// the field, as u8 arithmetic, shifted up by `up` bits.
+    fn field(&mut self, g: &mut Graph, bytes: Id, block: Id, field: &Field, (i, up): (Id, u32)) -> Id {
         let mut acc: Option<Id> = None;
         for p in &field.planes {
             let mut below = 1i64;
@@ -38,8 +41,8 @@ impl Lowering<'_> {
                 let m = g.constant(Const::Int((1 << p.width) - 1), DType::U8);
                 v = g.binary(BinOp::And, v, m);
             }
-            if p.lsb > 0 {
-                let l = g.constant(Const::Int(p.lsb as i64), DType::U8);
+            if p.lsb + up > 0 {
+                let l = g.constant(Const::Int((p.lsb + up).into()), DType::U8);
                 v = g.binary(BinOp::Shl, v, l);
             }
             acc = Some(match acc {
@@ -80,7 +83,7 @@ impl Lowering<'_> {
             Some(sub) => {
                 let k = g.int(sub.group as i64);
                 let j = g.binary(BinOp::Div, i, k);
-                let v = self.field(g, bytes, block, &sub.field, j);
+                let v = self.field(g, bytes, block, &sub.field, (j, 0));
                 let v = if sub.field.signed { signed(g, v, sub.field.width()) } else { g.cast(v, DType::I32) };
                 let z = g.constant(Const::Int(sub.zero as i64), DType::I32);
                 let v = if sub.zero == 0 { v } else { g.sub(v, z) };
@@ -90,6 +93,21 @@ impl Lowering<'_> {
         }
     }
 
+    /// What the code of element `i` stands for, as [`Part::Level`] has it.
+    fn level(&mut self, g: &mut Graph, bytes: Id, block: Id, b: &Blocks, i: Id) -> Id {
+        // Not shifted, where a table says it.
+        let mut v = self.field(g, bytes, block, &b.code, (i, b.level_shift().unwrap_or(0)));
+        if let Some(table) = &b.table {
+            return looked_up(g, table, b.zero, DType::I8, v);
+        }
+        if !b.code.signed {
+            // Half of the range less: the sign flips.
+            let flip = g.constant(Const::Int(SIGN), DType::U8);
+            v = g.binary(BinOp::Xor, v, flip);
+        }
+        g.cast(v, DType::I8)
+    }
+
     pub(super) fn dequant(&mut self, g: &mut Graph, bytes: Id, f: FormatId, part: Part, at: &[Id]) -> Id {
         let format = g.format(f).clone();
         let b = format.as_blocks().expect("a block format").clone();
@@ -97,7 +115,7 @@ impl Lowering<'_> {
         let buffer = self.slot(g, bytes, false);
         let group = g.format_group(f);
         let k = match part {
-            Part::Value | Part::Code => at[at.len() - 1],
+            Part::Value | Part::Code | Part::Level => at[at.len() - 1],
             Part::Scale | Part::Offset => {
                 let n = g.int(group);
                 g.mul(at[at.len() - 1], n)
@@ -111,14 +129,9 @@ impl Lowering<'_> {
         let block = index::flatten(g, &shape, &row);
         let bias = code_bias(&b);
         let code = |l: &mut Self, g: &mut Graph| -> Id {
-            let v = l.field(g, buffer, block, &b.code, i);
+            let v = l.field(g, buffer, block, &b.code, (i, 0));
             match &b.table {
-                Some(t) => {
-                    let mut entries: Vec<Const> = t.iter().map(|&e| Const::Int(e as i64 - bias as i64)).collect();
-                    entries.resize(16, Const::Int(0));
-                    let table = g.make(Op::Lanes(entries), ir::Type::vector(DType::U8, 16), vec![], vec![]);
-                    g.make(Op::Lookup, DType::U8, vec![], vec![table, v])
-                }
+                Some(table) => looked_up(g, table, bias, DType::U8, v),
                 None if b.code.signed => {
                     // Two's complement shifted up: the sign bit flips.
                     let flip = g.constant(Const::Int(1 << (b.code.width() - 1)), DType::U8);
@@ -129,6 +142,7 @@ impl Lowering<'_> {
         };
         match part {
             Part::Code => code(self, g),
+            Part::Level => self.level(g, buffer, block, &b, i),
             Part::Scale => self.scale(g, buffer, block, &b.scale, i),
             Part::Offset => {
                 let mut off: Option<Id> = None;
@@ -165,6 +179,14 @@ impl Lowering<'_> {
             }
         }
     }
+}
+
+/// The entry of a table at `code`, less `less`.
+fn looked_up(g: &mut Graph, table: &[i8], less: i32, ty: DType, code: Id) -> Id {
+    let mut entries: Vec<Const> = table.iter().map(|&e| Const::Int(i64::from(e) - i64::from(less))).collect();
+    entries.resize(16, Const::Int(0));
+    let table = g.make(Op::Lanes(entries), Type::vector(ty, 16), vec![], vec![]);
+    g.make(Op::Lookup, ty, vec![], vec![table, code])
 }
 
 /// `width` low bits of a byte as a signed i32.

@@ -56,11 +56,15 @@ pub(crate) fn assemble(
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
         for groups in a.together(g, s, stage) {
-            let (kernel, lowered) = match call_of(g, s, groups[0]) {
-                Some(call) => a.custom(g, call),
-                None => a.generated(g, s, &groups, options, log)?,
-            };
-            made.push(Made { kernel, groups, lowered });
+            if let Some(call) = call_of(g, s, groups[0]) {
+                let (kernel, lowered) = a.custom(g, call);
+                made.push(Made { kernel, groups, lowered });
+                continue;
+            }
+            for (groups, lowered) in a.lowered(g, s, &groups) {
+                let kernel = a.generated(g, &lowered, options, log)?;
+                made.push(Made { kernel, groups, lowered });
+            }
         }
         stages.push(made);
     }
@@ -135,30 +139,45 @@ impl Assembly<'_> {
         }
     }
 
-    /// The kernel of some groups: one that is there, or a new one.
+    /// The nests of groups that shall become one kernel: of as many as have room for their buffers in one.
+    fn lowered(&self, g: &mut Graph, s: &Schedule, groups: &[usize]) -> Vec<(Vec<usize>, Vec<Lowered>)> {
+        let mut all: Vec<(Vec<usize>, Vec<Lowered>)> = vec![];
+        for &group in groups {
+            let cut = self.target.cut(g, s, group);
+            let nest = lower(g, s, group, &cut, &self.weights);
+            let fits = |others: &[Lowered]| {
+                let slots: FxHashSet<Id> = others.iter().chain([&nest]).flat_map(|l| l.slots.clone()).collect();
+                slots.len() <= self.target.most_slots()
+            };
+            match all.last_mut() {
+                Some((groups, nests)) if fits(nests) => {
+                    groups.push(group);
+                    nests.push(nest);
+                }
+                _ => all.push((vec![group], vec![nest])),
+            }
+        }
+        all
+    }
+
+    /// The kernel of some nests: one that is there, or a new one.
     fn generated(
         &mut self,
         g: &mut Graph,
-        s: &Schedule,
-        groups: &[usize],
+        lowered: &[Lowered],
         options: &Options,
         log: &mut Log,
-    ) -> Result<(usize, Vec<Lowered>), CompileError> {
-        let mut lowered = vec![];
-        for &group in groups {
-            let cut = self.target.cut(g, s, group);
-            lowered.push(lower(g, s, group, &cut, &self.weights));
-        }
+    ) -> Result<usize, CompileError> {
         let nests: Vec<&Nest> = lowered.iter().map(|l| &l.nest).collect();
         if options.check {
             nests.iter().try_for_each(|nest| check::nest(g, nest))?;
         }
         let threads = self.target.threads(g, &nests);
-        let (tensors, slots) = shared_slots(&lowered);
+        let (tensors, slots) = shared_slots(lowered);
         let key = (nests.iter().map(|nest| (*nest).clone()).zip(slots.iter().cloned()).collect(), threads);
         if let Some(&known) = self.known.get(&key).filter(|_| options.allows("share")) {
             log.hits += 1;
-            return Ok((known, lowered));
+            return Ok(known);
         }
         log.misses += 1;
         let mut bodies = vec![];
@@ -177,7 +196,7 @@ impl Assembly<'_> {
         self.bodies.push(body);
         self.nests.push((nests.len() == 1).then(|| nests[0].clone()));
         self.known.insert(key, number);
-        Ok((number, lowered))
+        Ok(number)
     }
 
     /// A kernel with its own source.

@@ -22,9 +22,9 @@ pub struct Layout {
     buffers: Vec<Buffer>,
     index: FxHashMap<Id, usize>,
     in_arena: Vec<(usize, Id)>,
+    /// Bytes at whose multiples values lie.
+    alignment: usize,
 }
-
-const ALIGN: usize = 64;
 
 impl Layout {
     /// Names of the parameters that the host fills for each step.
@@ -39,6 +39,7 @@ impl Layout {
         outputs: &[(String, Id)],
         builder: &Builder,
         planes: BTreeMap<String, Arc<Planes>>,
+        alignment: usize,
     ) -> Layout {
         let mut lives: FxHashMap<Id, Life> = FxHashMap::default();
         for &m in &s.stored {
@@ -65,6 +66,7 @@ impl Layout {
             buffers: vec![],
             index: FxHashMap::default(),
             in_arena: vec![],
+            alignment,
         }
     }
 
@@ -106,7 +108,7 @@ impl Layout {
         let mut order = self.in_arena.clone();
         order.sort_by_key(|(b, id)| (std::cmp::Reverse(self.buffers[*b].bytes), *id));
         let sized = |&(b, id): &(usize, Id)| {
-            let bytes = self.buffers[b].bytes.next_multiple_of(ALIGN).max(ALIGN);
+            let bytes = self.buffers[b].bytes.next_multiple_of(self.alignment).max(self.alignment);
             (bytes, self.lives.get(&id).copied().unwrap_or(ALWAYS))
         };
         let (offsets, total) = place(order.iter().map(sized));

@@ -229,6 +229,11 @@ impl Program {
     /// Bytes after the end of a weight that a kernel may read (never use).
     pub const WEIGHT_SLACK: usize = 64;
 
+    /// The launches of a step, in the order of their stages.
+    pub fn each_launch(&self) -> impl Iterator<Item = &Launch> {
+        self.stages.iter().flat_map(|stage| &stage.launches)
+    }
+
     /// The number of launches of a step.
     pub fn launches(&self) -> usize {
         self.stages.iter().map(|s| s.launches.len()).sum()

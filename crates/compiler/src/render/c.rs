@@ -88,7 +88,6 @@ struct C<'s> {
 
 impl Language for C<'_> {
     const NAME: &'static str = "C";
-    const EXTENT: &'static str = "n";
 
     fn type_name(ty: Type) -> String {
         type_name(ty)

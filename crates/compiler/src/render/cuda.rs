@@ -1,58 +1,38 @@
 //! CUDA C++ of a kernel of blocks.
 //!
-//! One rule for each operation. A function takes a pointer for each buffer slot, then the variables of the program, then
-//! scratch for what does not fit into shared memory; a block of the grid is a task. Index arithmetic is in 32 bits where
-//! its bounds allow. Vectors are small structs of the prelude, which needs no header of the toolkit.
+//! Prints the instructions that were selected for each value. A function takes a pointer for each buffer slot, then the
+//! variables of the program, then scratch for what does not fit into shared memory; a block of the grid is a task. Index
+//! arithmetic is in 32 bits where its bounds allow. Vectors are small structs of the prelude, which needs no header of the
+//! toolkit.
 
-use crate::gpu::align::alignment;
-use crate::gpu::plan::Plan;
-use crate::kernel::body::{Body, shared};
-use crate::program::Geometry;
+use crate::gpu::launch::{ALIGN, beside, geometry};
+use crate::gpu::plan::GpuPlan;
+use crate::gpu::select::{Access, Inst, Piece, Selection, is_narrow};
+use crate::kernel::body::{Body, shared, tasks_of};
 use crate::render::family::{Language, Renderer, Unwritable, buffer, is_promoted, sign};
-use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp, index};
+use ir::{Axis, BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space, Type, UnOp};
 use rustc_hash::FxHashSet;
 use std::fmt::Write;
 
 /// Text before every kernel.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// Bytes at whose multiples scratch arrays begin.
-const ALIGN: usize = 16;
-
-/// What a launch of a kernel has to provide.
-pub(crate) fn geometry(g: &Graph, body: &Body, plan: &Plan) -> Geometry {
-    let warps = g.toposort(&[body.root]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Warp)));
-    let warps = warps.and_then(|id| g.as_int(g.src(id)[0])).unwrap_or(1);
-    Geometry {
-        threads: (warps * plan.lanes) as usize,
-        widest: Some(plan.widest),
-        waits: waits(g, body),
-        shared_bytes: body.bytes_in(g, Space::Shared, ALIGN),
-        scratch_bytes: body.bytes_in(g, Space::Task, ALIGN),
-    }
-}
-
-/// Whether a kernel waits for the launches before it.
-fn waits(g: &Graph, body: &Body) -> bool {
-    body.parts(g).iter().all(|(part, _)| g.src(*part).iter().any(|&s| *g.op(s) == Op::Wait))
-}
-
 /// The function of a kernel with `slots` buffers, for a GPU that is used by this plan. `vars` names the variables in
 /// the order of the parameters.
 ///
 /// # Errors
 /// What CUDA has no words for.
-pub fn kernel(
+pub(crate) fn kernel(
     g: &mut Graph,
     symbol: &str,
     body: &Body,
-    plan: &Plan,
+    selection: &Selection,
+    plan: &GpuPlan,
     slots: usize,
     vars: &[String],
 ) -> Result<String, Unwritable> {
     let size = geometry(g, body, plan);
-    let blocks = index::bounds(g, body.tasks).0;
-    let beside = plan.blocks_beside(blocks, size.threads);
+    let beside = beside(g, body, plan, size.threads);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {beside}) {symbol}(", size.threads);
     // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
     let alone = if size.waits { "" } else { "__restrict__ " };
@@ -63,14 +43,13 @@ pub fn kernel(
     if size.shared_bytes > 0 {
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
-    let mut r = Renderer::new(Cuda, vars, 0);
+    let mut r = Renderer::new(Cuda { selection }, vars, 0);
     let lanes = plan.lanes;
     r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {lanes}, lane = threadIdx.x % {lanes};"));
     let parts = body.parts(g);
     let Some(((last, of_last), before)) = parts.split_last() else { return r.finish() };
     for (i, (part, stashes)) in before.iter().enumerate() {
-        let tasks = task_range(g, *part).map(|range| g.src(range)[0]);
-        let n = tasks.map_or("1".into(), |n| r.value(g, n));
+        let n = tasks_of(g, *part).map_or("1".into(), |n| r.value(g, n));
         r.line(&format!("const int end{i} = {}{n};", if i > 0 { format!("end{} + ", i - 1) } else { String::new() }));
         r.scope(&format!("if (block < end{i}) "), |r| {
             r.part(g, *part, stashes, size.scratch_bytes, alone, i);
@@ -79,10 +58,6 @@ pub fn kernel(
     }
     r.part(g, *last, of_last, size.scratch_bytes, alone, before.len());
     Ok(format!("{head}{}}}\n", r.finish()?))
-}
-
-fn task_range(g: &Graph, root: Id) -> Option<Id> {
-    g.toposort(&[root]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Task)))
 }
 
 /// The C type of an element in memory.
@@ -105,22 +80,13 @@ fn ctype(ty: Type) -> String {
     if ty.lanes == 1 { scalar(ty.base).into() } else { format!("vec<{}, {}>", scalar(ty.base), ty.lanes) }
 }
 
-/// Whether a vector is kept in words of four bytes.
-fn in_words(ty: Type) -> bool {
-    ty.base.bytes() == 1 && ty.lanes.is_multiple_of(4)
+/// CUDA, and how the values of a kernel are computed in it.
+struct Cuda<'s> {
+    selection: &'s Selection,
 }
 
-/// Four bytes as a word.
-fn words(values: &[Const]) -> Vec<String> {
-    let word = |four: &[Const]| four.iter().rev().fold(0u32, |w, c| w << 8 | (c.as_int() as u32 & 255));
-    values.chunks(4).map(|four| format!("{:#010x}u", word(four))).collect()
-}
-
-struct Cuda;
-
-impl Language for Cuda {
+impl Language for Cuda<'_> {
     const NAME: &'static str = "CUDA";
-    const EXTENT: &'static str = "e";
 
     fn type_name(ty: Type) -> String {
         ctype(ty)
@@ -129,7 +95,7 @@ impl Language for Cuda {
     /// An index is narrow if its bounds are.
     fn type_of(g: &mut Graph, id: Id) -> String {
         match g.ty(id) {
-            Type { base: DType::Index, lanes: 1 } => if narrow(g, id) { "int" } else { "i64" }.into(),
+            Type { base: DType::Index, lanes: 1 } => if is_narrow(g, id) { "int" } else { "i64" }.into(),
             Type { base: DType::Bool, lanes: 1 } => "bool".into(),
             ty => ctype(ty),
         }
@@ -144,41 +110,49 @@ impl Language for Cuda {
     }
 
     fn variable(g: &mut Graph, id: Id, number: usize) -> String {
-        if narrow(g, id) { format!("(int)n{number}") } else { format!("n{number}") }
+        if is_narrow(g, id) { format!("(int)n{number}") } else { format!("n{number}") }
     }
 
-    fn define(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) -> String {
-        let n = g.node(id).clone();
-        if let Op::Fragment { transposed } = n.op {
-            return r.fragment(g, id, transposed);
+    fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
+        let selection = r.language.selection;
+        let Some(inst) = selection.get(&id) else { return r.unknown(g, id) };
+        match *inst {
+            Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
+            Inst::ProductAsFloat { rows, columns } => {
+                let [rows, columns] = [rows, columns].map(|id| r.value(g, id));
+                let name = r.declared(&ctype(g.ty(id)));
+                r.line(&format!("kl_product_of({name}, {rows}, {columns});"));
+                name
+            }
+            _ => {
+                let from = if *g.op(id) == Op::Load { 1 } else { 0 };
+                let src: Vec<String> = g.src(id).to_vec().into_iter().skip(from).map(|s| r.value(g, s)).collect();
+                let ty = Self::type_of(g, id);
+                if g.ty(id).lanes == 1 || matches!(inst, Inst::Load(_)) {
+                    let text = scalar_text(g, id, inst, &src).unwrap_or_else(|| r.unknown(g, id));
+                    r.hold(&ty, &text)
+                } else {
+                    r.vector(g, id, inst, &src, &ty)
+                }
+            }
         }
-        let from = if n.op == Op::Load { 1 } else { 0 };
-        let src: Vec<String> = n.src.iter().skip(from).map(|&s| r.value(g, s)).collect();
-        let ty = Cuda::type_of(g, id);
-        if n.ty.lanes == 1 || matches!(n.op, Op::Load) {
-            let text = r.scalar_text(g, id, &src);
-            return r.hold(&ty, &text);
-        }
-        let name = r.temp();
-        r.vector(g, id, &src, &name, &ty);
-        name
     }
 
-    fn store(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) -> String {
+    fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
         let src = g.src(id).to_vec();
         let at = r.value(g, src[1]);
         let v = r.value(g, src[2]);
         let only = src.get(3).map(|&c| r.value(g, c));
         let only = only.map_or(String::new(), |c| format!("if ({c}) "));
-        let (b, ty) = (buffer::<Cuda>(g, src[0]), g.ty(src[2]));
-        if ty.lanes == 1 && g.dtype(src[0]) == ty.base {
-            format!("{only}{b}[{at}] = {v};")
-        } else {
-            format!("{only}kl_store<{}>({b} + {at}, {v});", ctype(ty))
+        let (b, ty) = (buffer::<Self>(g, src[0]), g.ty(src[2]));
+        match r.language.selection.get(&id) {
+            Some(Inst::Store(Access::Element)) => format!("{only}{b}[{at}] = {v};"),
+            Some(Inst::Store(Access::Whole)) => format!("{only}kl_store<{}>({b} + {at}, {v});", ctype(ty)),
+            _ => r.unknown(g, id),
         }
     }
 
-    fn statement(r: &mut Renderer<'_, Cuda>, g: &mut Graph, id: Id) {
+    fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) {
         match g.op(id) {
             Op::Barrier => r.line("__syncthreads();"),
             Op::Wait => r.line("kl_wait();"),
@@ -188,7 +162,7 @@ impl Language for Cuda {
     }
 }
 
-impl Renderer<'_, Cuda> {
+impl Renderer<'_, Cuda<'_>> {
     /// The kernel of this number among those side by side: its scratch, accumulators and buffers, then its statements.
     fn part(&mut self, g: &mut Graph, root: Id, stashes: &[Id], scratch: usize, alone: &str, number: usize) {
         let first = if number > 0 { format!(" - end{}", number - 1) } else { String::new() };
@@ -232,157 +206,136 @@ impl Renderer<'_, Cuda> {
     }
 
     /// The load and the exchange are one instruction.
-    fn fragment(&mut self, g: &mut Graph, id: Id, transposed: bool) -> String {
-        let (load, ty) = (g.src(g.src(id)[0]).to_vec(), g.ty(id));
-        let at = self.value(g, load[1]);
-        let text = format!("kl_fragment<{}, {transposed}>({} + {at})", ty.bytes() / 4, buffer::<Cuda>(g, load[0]));
+    fn fragment(&mut self, g: &mut Graph, id: Id, [from, at]: [Id; 2], transposed: bool) -> String {
+        let (at, ty) = (self.value(g, at), g.ty(id));
+        let text = format!("kl_fragment<{}, {transposed}>({} + {at})", ty.bytes() / 4, buffer::<Cuda<'_>>(g, from));
         self.hold(&ctype(ty), &text)
     }
 
-    fn scalar_text(&mut self, g: &mut Graph, id: Id, src: &[String]) -> String {
-        let n = g.node(id).clone();
-        match &n.op {
-            Op::Load => {
-                let (b, at, ty) = (buffer::<Cuda>(g, n.src[0]), &src[0], n.ty);
-                let raw = g.dtype(n.src[0]) != ty.base;
-                if ty.lanes == 1 && !raw {
-                    format!("{b}[{at}]")
-                } else if alignment(g, n.src[0], n.src[1]) >= ty.bytes() {
-                    format!("kl_load<{}>({b} + {at})", ctype(ty))
-                } else {
-                    format!("kl_load_{}({b} + {at})", ty.base)
-                }
-            }
-            Op::Extract(lane) => format!("{}.get({lane})", src[0]),
-            Op::Across(op) => {
-                let name = if *op == ReduceOp::Sum { "sum" } else { "max" };
-                format!("kl_across_{name}({})", src[0])
-            }
-            Op::LaneXor(mask) => format!("__shfl_xor_sync(0xffffffffu, {}, {mask})", src[0]),
-            Op::Dot4 => format!("kl_dot4({}, {}.w[0], {}.w[0])", src[0], src[1], src[2]),
-            Op::Lookup => {
-                let Op::Lanes(table) = g.op(n.src[0]) else { panic!("a constant table") };
-                format!("kl_lookup({}, {})", words(table).join(", "), src[1])
-            }
-            _ => {
-                // Of two ends one may be wide where the result is not.
-                let ends = matches!(n.op, Op::Binary(BinOp::Min | BinOp::Max));
-                let fits = narrow(g, id) && (!ends || n.src.iter().all(|&s| narrow(g, s)));
-                let wide = n.ty.base == DType::Index && !fits;
-                let types: Vec<DType> = n.src.iter().map(|&s| g.dtype(s)).collect();
-                let natural = match n.src.first() {
-                    Some(&a) if n.ty.base.is_int() => index::bounds(g, a).0 >= 0,
-                    _ => false,
-                };
-                each(&n.op, n.ty.base, &types, src, wide, natural).unwrap_or_else(|| self.unknown(g, id))
-            }
-        }
+    /// The name of something that the next line sets.
+    fn declared(&mut self, ty: &str) -> String {
+        let name = self.temp();
+        self.line(&format!("{ty} {name};"));
+        name
     }
 
-    /// Statements that make a vector of this name.
-    fn vector(&mut self, g: &mut Graph, id: Id, src: &[String], name: &str, ty: &str) {
-        let n = g.node(id).clone();
-        let lanes = n.ty.lanes as usize;
-        if let Op::Lanes(values) = &n.op {
-            let list = match in_words(n.ty) {
-                true => words(values),
-                false => values.iter().map(|c| constant(*c, n.ty.base)).collect(),
-            };
-            return self.line(&format!("const {ty} {name} = {{{{{}}}}};", list.join(", ")));
-        }
-        self.line(&format!("{ty} {name};"));
-        let words_of = |i: usize| in_words(g.ty(n.src[i]));
-        let shifts = |i: usize| match g.op(n.src[i]) {
-            Op::Lanes(v) => v.chunks(4).all(|q| q.iter().all(|c| c == &q[0])).then(|| v.clone()),
+    /// The name of a vector that is computed in this way from these sources.
+    fn vector(&mut self, g: &mut Graph, id: Id, inst: &Inst, src: &[String], ty: &str) -> String {
+        let of = g.ty(id);
+        let known = match inst {
+            Inst::Words(words) => Some(hexadecimal(words)),
+            Inst::Lanes(values) => Some(values.iter().map(|c| constant(*c, of.base)).collect::<Vec<_>>().join(", ")),
             _ => None,
         };
-        let text = match &n.op {
-            Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor)) if in_words(n.ty) => {
-                let sign = match op {
-                    BinOp::And => "&",
-                    BinOp::Or => "|",
-                    _ => "^",
-                };
-                format!("KL_EACH(i, {}) {name}.w[i] = {}.w[i] {sign} {}.w[i];", lanes / 4, src[0], src[1])
-            }
-            Op::Binary(op @ (BinOp::Shl | BinOp::Shr))
-                if n.ty.base == DType::U8 && words_of(0) && shifts(1).is_some() =>
-            {
-                let by = shifts(1).unwrap_or_default();
-                let word = |(i, q): (usize, &[Const])| {
-                    let s = q[0].as_int().clamp(0, 7) as u32;
-                    let (sign, mask) = match op {
-                        BinOp::Shl => ("<<", (0xffu32 << s & 0xff) * 0x0101_0101),
-                        _ => (">>", (0xff >> s) * 0x0101_0101u32),
-                    };
-                    format!("{name}.w[{i}] = {}.w[{i}] {sign} {s} & {mask:#010x}u;", src[0])
-                };
-                by.chunks(4).enumerate().map(word).collect::<Vec<_>>().join(" ")
-            }
-            Op::Dot4 => {
-                let (s, c, x) = (&src[0], &src[1], &src[2]);
-                format!("KL_EACH(i, {lanes}) {name}.set(i, kl_dot4({s}.get(i), {c}.w[i], {x}.w[i]));")
-            }
-            Op::Lookup => {
-                let Op::Lanes(table) = g.op(n.src[0]).clone() else { panic!("a constant table") };
-                let table = words(&table).join(", ");
-                match in_words(n.ty) && words_of(1) {
-                    true => format!("KL_EACH(i, {}) {name}.w[i] = kl_lookup4({table}, {}.w[i]);", lanes / 4, src[1]),
-                    false => format!("KL_EACH(i, {lanes}) {name}.set(i, kl_lookup({table}, {}.get(i)));", src[1]),
-                }
-            }
-            Op::WarpProduct => format!("kl_product({name}, {}, {}, {});", src[0], src[1], src[2]),
-            Op::Splat => format!("KL_EACH(i, {lanes}) {name}.set(i, {});", src[0]),
-            Op::LaneXor(mask) => {
-                format!("KL_EACH(i, {lanes}) {name}.set(i, __shfl_xor_sync(0xffffffffu, {}.get(i), {mask}));", src[0])
-            }
-            Op::Shuffle(map) => {
-                let whole = |q: &[u16]| q[0].is_multiple_of(4) && q.windows(2).all(|w| w[1] == w[0] + 1);
-                match in_words(n.ty) && words_of(0) && map.chunks(4).all(whole) {
-                    true => {
-                        let word = |(i, q): (usize, &[u16])| format!("{name}.w[{i}] = {}.w[{}];", src[0], q[0] / 4);
-                        map.chunks(4).enumerate().map(word).collect::<Vec<_>>().join(" ")
-                    }
-                    false => {
-                        let lane = |(i, m): (usize, &u16)| format!("{name}.set({i}, {}.get({m}));", src[0]);
-                        map.iter().enumerate().map(lane).collect::<Vec<_>>().join(" ")
-                    }
-                }
-            }
-            Op::Join => {
-                let mut at = 0;
-                let mut parts = vec![];
-                for (i, s) in src.iter().enumerate() {
-                    let part = g.ty(n.src[i]);
-                    let k = part.lanes as usize;
-                    parts.push(match (in_words(n.ty) && in_words(part) && at % 4 == 0, k) {
-                        (true, _) => format!("KL_EACH(i, {}) {name}.w[i + {}] = {s}.w[i];", k / 4, at / 4),
-                        (_, 1) => format!("{name}.set({at}, {s});"),
-                        _ => format!("KL_EACH(i, {k}) {name}.set(i + {at}, {s}.get(i));"),
-                    });
-                    at += k;
-                }
-                parts.join(" ")
-            }
-            op => {
-                let types: Vec<DType> = n.src.iter().map(|&s| g.dtype(s)).collect();
-                let one: Vec<String> = src
-                    .iter()
-                    .zip(&n.src)
-                    .map(|(s, &id)| if g.ty(id).lanes == 1 { s.clone() } else { format!("{s}.get(i)") })
-                    .collect();
-                let text = each(op, n.ty.base, &types, &one, false, false).unwrap_or_else(|| self.unknown(g, id));
-                format!("KL_EACH(i, {lanes}) {name}.set(i, {text});")
-            }
-        };
-        self.line(&text);
+        if let Some(list) = known {
+            let name = self.temp();
+            self.line(&format!("const {ty} {name} = {{{{{list}}}}};"));
+            return name;
+        }
+        let name = self.declared(ty);
+        match vector_text(g, id, inst, src, &name) {
+            Some(text) => self.line(&text),
+            None => drop(self.unknown(g, id)),
+        }
+        name
     }
 }
 
-/// Whether an index fits 32 bits.
-fn narrow(g: &mut Graph, id: Id) -> bool {
-    let (lo, hi) = index::bounds(g, id);
-    lo >= i64::from(i32::MIN) && hi <= i64::from(i32::MAX)
+/// Words as the elements of a list.
+fn hexadecimal(words: &[u32]) -> String {
+    words.iter().map(|word| format!("{word:#010x}u")).collect::<Vec<_>>().join(", ")
+}
+
+/// An expression of a value that has one lane, or is loaded.
+fn scalar_text(g: &mut Graph, id: Id, inst: &Inst, src: &[String]) -> Option<String> {
+    let ty = g.ty(id);
+    Some(match inst {
+        Inst::Load(access) => {
+            let (b, at) = (buffer::<Cuda<'_>>(g, g.src(id)[0]), &src[0]);
+            match access {
+                Access::Element => format!("{b}[{at}]"),
+                Access::Whole => format!("kl_load<{}>({b} + {at})", ctype(ty)),
+                Access::Bytes => format!("kl_load_{}({b} + {at})", ty.base),
+            }
+        }
+        Inst::Lane(lane) => format!("{}.get({lane})", src[0]),
+        Inst::Across(op) => {
+            let name = if *op == ReduceOp::Sum { "sum" } else { "max" };
+            format!("kl_across_{name}({})", src[0])
+        }
+        Inst::Exchanged(bits) => format!("__shfl_xor_sync(0xffffffffu, {}, {bits})", src[0]),
+        Inst::Dot4 => format!("kl_dot4({}, {}.w[0], {}.w[0], {}())", src[0], src[1], src[2], codes_type(g, id)),
+        Inst::Lookup(table) => format!("kl_lookup({}, {})", hexadecimal(table), src[1]),
+        Inst::Elementwise { wide, natural } => {
+            let types: Vec<DType> = g.src(id).iter().map(|&s| g.dtype(s)).collect();
+            return each(g.op(id), ty.base, &types, src, *wide, *natural);
+        }
+        _ => return None,
+    })
+}
+
+/// Statements that set the vector of this name.
+fn vector_text(g: &Graph, id: Id, inst: &Inst, src: &[String], name: &str) -> Option<String> {
+    let lanes = usize::from(g.ty(id).lanes);
+    let words = lanes / 4;
+    let all = |statements: Vec<String>| statements.join(" ");
+    Some(match inst {
+        Inst::Bitwise(op) => {
+            format!("KL_EACH(i, {words}) {name}.w[i] = {}.w[i] {} {}.w[i];", src[0], sign(*op)?, src[1])
+        }
+        Inst::SameBits => format!("KL_EACH(i, {words}) {name}.w[i] = {}.w[i];", src[0]),
+        Inst::ShiftedWords(op, by) => {
+            let sign = sign(*op)?;
+            let word = |(i, (by, left)): (usize, &(u32, u32))| {
+                format!("{name}.w[{i}] = {}.w[{i}] {sign} {by} & {left:#010x}u;", src[0])
+            };
+            all(by.iter().enumerate().map(word).collect())
+        }
+        Inst::Dot4 => {
+            let (s, c, x, ty) = (&src[0], &src[1], &src[2], codes_type(g, id));
+            format!("KL_EACH(i, {lanes}) {name}.set(i, kl_dot4({s}.get(i), {c}.w[i], {x}.w[i], {ty}()));")
+        }
+        Inst::LookupFours(table) => {
+            format!("KL_EACH(i, {words}) {name}.w[i] = kl_lookup4({}, {}.w[i]);", hexadecimal(table), src[1])
+        }
+        Inst::Lookup(table) => {
+            format!("KL_EACH(i, {lanes}) {name}.set(i, kl_lookup({}, {}.get(i)));", hexadecimal(table), src[1])
+        }
+        Inst::Product => format!("kl_product({name}, {}, {}, {});", src[0], src[1], src[2]),
+        Inst::Splat => format!("KL_EACH(i, {lanes}) {name}.set(i, {});", src[0]),
+        Inst::Exchanged(bits) => {
+            format!("KL_EACH(i, {lanes}) {name}.set(i, __shfl_xor_sync(0xffffffffu, {}.get(i), {bits}));", src[0])
+        }
+        Inst::WordsOf(map) => {
+            let word = |(i, w): (usize, &u16)| format!("{name}.w[{i}] = {}.w[{w}];", src[0]);
+            all(map.iter().enumerate().map(word).collect())
+        }
+        Inst::LanesOf(map) => {
+            let lane = |(i, m): (usize, &u16)| format!("{name}.set({i}, {}.get({m}));", src[0]);
+            all(map.iter().enumerate().map(lane).collect())
+        }
+        Inst::Joined(pieces) => {
+            let piece = |(piece, s): (&Piece, &String)| match piece {
+                Piece::Words(at, n) => format!("KL_EACH(i, {n}) {name}.w[i + {at}] = {s}.w[i];"),
+                Piece::Scalar(at) => format!("{name}.set({at}, {s});"),
+                Piece::Lanes(at, n) => format!("KL_EACH(i, {n}) {name}.set(i + {at}, {s}.get(i));"),
+            };
+            all(pieces.iter().zip(src).map(piece).collect())
+        }
+        Inst::Elementwise { wide, natural } => {
+            let types: Vec<DType> = g.src(id).iter().map(|&s| g.dtype(s)).collect();
+            let one = |(s, &id): (&String, &Id)| if g.ty(id).lanes == 1 { s.clone() } else { format!("{s}.get(i)") };
+            let one: Vec<String> = src.iter().zip(g.src(id)).map(one).collect();
+            let text = each(g.op(id), g.dtype(id), &types, &one, *wide, *natural)?;
+            format!("KL_EACH(i, {lanes}) {name}.set(i, {text});")
+        }
+        _ => return None,
+    })
+}
+
+/// The type of the codes of a dot.
+fn codes_type(g: &Graph, id: Id) -> &'static str {
+    scalar(g.dtype(g.src(id)[1]))
 }
 
 fn constant(c: Const, ty: DType) -> String {

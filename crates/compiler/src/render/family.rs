@@ -22,14 +22,33 @@ pub(crate) trait Language: Sized {
     /// What errors call it.
     const NAME: &'static str;
 
-    /// What the extent of a loop is called, before its number.
-    const EXTENT: &'static str;
-
     /// The type of a register or of an element in memory.
     fn type_name(ty: Type) -> String;
 
     /// The type that a value is declared with.
     fn type_of(g: &mut Graph, id: Id) -> String;
+
+    /// How many names a value of this type has: languages without vectors have one for each part.
+    fn parts(ty: Type) -> usize {
+        let _ = ty;
+        1
+    }
+
+    /// The name of a part.
+    fn part(name: &str, ty: Type, part: usize) -> String {
+        let _ = (ty, part);
+        name.into()
+    }
+
+    /// The line that gives an expression a name.
+    fn definition(ty: &str, name: &str, text: &str) -> String {
+        format!("const {ty} {name} = {text};")
+    }
+
+    /// What is in the parentheses of a loop from 0 on.
+    fn counting(ty: &str, name: &str, end: &str) -> String {
+        format!("{ty} {name} = 0; {name} < {end}; {name}++")
+    }
 
     /// What the name of a parameter says about its elements.
     fn tag(ty: DType) -> String;
@@ -125,7 +144,7 @@ impl<'a, L: Language> Renderer<'a, L> {
     /// Gives an expression a name that is not used yet.
     pub(crate) fn hold(&mut self, ty: &str, text: &str) -> String {
         let name = self.temp();
-        self.line(&format!("const {ty} {name} = {text};"));
+        self.line(&L::definition(ty, &name, text));
         name
     }
 
@@ -193,25 +212,31 @@ impl<'a, L: Language> Renderer<'a, L> {
 
     fn counted(&mut self, g: &mut Graph, range: Id, body: &[Id]) {
         let Op::Range(n, _) = *g.op(range) else { panic!("loop without a range") };
-        let (ty, end) = (L::type_of(g, range), L::EXTENT);
+        let ty = L::type_of(g, range);
         self.scope("", |r| {
             let extent = r.value(g, g.src(range)[0]);
-            r.line(&format!("const {ty} {end}{n} = {extent};"));
+            r.line(&L::definition(&ty, &format!("e{n}"), &extent));
             // The body may store to what the extent was loaded from.
             r.forget();
-            r.scope(&format!("for ({ty} r{n} = 0; r{n} < {end}{n}; r{n}++) "), |r| r.statements(g, body));
+            let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"));
+            r.scope(&format!("for ({counting}) "), |r| r.statements(g, body));
         });
     }
 
     /// Computes all values before it writes any of them: the others may read it.
     fn set(&mut self, g: &mut Graph, pairs: &[Id]) {
-        let mut held: Vec<(Id, String)> = pairs.chunks_exact(2).map(|p| (p[0], self.value(g, p[1]))).collect();
-        for (acc, value) in &mut held {
-            *value = self.hold(&L::type_name(g.ty(*acc)), value);
-        }
-        for (acc, value) in held {
+        let values: Vec<(Id, String)> = pairs.chunks_exact(2).map(|p| (p[0], self.value(g, p[1]))).collect();
+        let mut held = vec![];
+        for (acc, value) in values {
             let Op::Acc(n) = *g.op(acc) else { panic!("set of no accumulator") };
-            self.line(&format!("a{n} = {value};"));
+            let ty = g.ty(acc);
+            for part in 0..L::parts(ty) {
+                let [to, from] = [format!("a{n}"), value.clone()].map(|name| L::part(&name, ty, part));
+                held.push((to, self.hold(&L::type_name(ty), &from)));
+            }
+        }
+        for (to, value) in held {
+            self.line(&format!("{to} = {value};"));
         }
     }
 }

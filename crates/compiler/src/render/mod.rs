@@ -5,5 +5,6 @@
 pub mod c;
 pub mod cuda;
 pub(crate) mod family;
+pub mod wgsl;
 
 pub use family::Unwritable;

@@ -70,11 +70,12 @@ KL_FN int kl_int(float f) { return f >= -2147483648.0f && f < 2147483648.0f ? (i
 KL_FN float kl_exp2(float f) { return ldexpf(1.0f, (int)f); }
 
 // Sums of four products of u8 and i8.
-KL_FN int kl_dot4(int sum, u32 codes, u32 values) {
+KL_FN int kl_dot4(int sum, u32 codes, u32 values, u8) {
   int d;
   asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(codes), "r"(values), "r"(sum));
   return d;
 }
+KL_FN int kl_dot4(int sum, u32 codes, u32 values, i8) { return __dp4a((int)codes, (int)values, sum); }
 
 // Fragments of matrices of 8 rows of 16 bytes: each thread gives the address of a row in shared memory.
 template <int MATRICES, bool TRANSPOSED, class T> KL_FN vec<T, 4 / sizeof(T) * MATRICES> kl_fragment(const T *row) {
@@ -110,17 +111,29 @@ KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<f16, 8
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]),
         "f"(c.v[0]), "f"(c.v[1]), "f"(c.v[2]), "f"(c.v[3]));
 }
-// The same of bytes: products of 32 and 16 elements.
-KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<u8, 16> &a, const vec<i8, 8> &b) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
-      : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3])
-      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]),
-        "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3]));
-}
-KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<u8, 8> &a, const vec<i8, 4> &b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3},{%4,%5},{%6},{%7,%8,%9,%10};"
-      : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3])
-      : "r"(a.w[0]), "r"(a.w[1]), "r"(b.w[0]), "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3]));
+// The same of bytes, of which those of rows are signed or not: products of 32 and 16 elements.
+#define KL_BYTES(T, SIGN) \
+  KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<T, 16> &a, const vec<i8, 8> &b) { \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." SIGN ".s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};" \
+        : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3]) \
+        : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]), \
+          "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3])); \
+  } \
+  KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<T, 8> &a, const vec<i8, 4> &b) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.s32." SIGN ".s8.s32 {%0,%1,%2,%3},{%4,%5},{%6},{%7,%8,%9,%10};" \
+        : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3]) \
+        : "r"(a.w[0]), "r"(a.w[1]), "r"(b.w[0]), "r"(c.v[0]), "r"(c.v[1]), "r"(c.v[2]), "r"(c.v[3])); \
+  }
+KL_BYTES(u8, "u8")
+KL_BYTES(i8, "s8")
+#undef KL_BYTES
+// Products from nothing on, as floats. A sum of so few bytes is far below the 2^22 at which floats of this exponent have
+// all integers: sums begin at the bits of 1.5 * 2^23, and what comes out are the bits of a float that is as much greater.
+template <class A, class B> KL_FN void kl_product_of(vec<float, 4> &d, const A &a, const B &b) {
+  const vec<int, 4> first = {{0x4b400000, 0x4b400000, 0x4b400000, 0x4b400000}};
+  vec<int, 4> sums;
+  kl_product(sums, first, a, b);
+  KL_EACH(i, 4) d.v[i] = __int_as_float(sums.v[i]) - 12582912.0f;
 }
 
 // The upper half of the lanes onto the lower, until one is left.

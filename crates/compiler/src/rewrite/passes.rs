@@ -2,7 +2,6 @@
 
 use crate::check;
 use crate::error::CompileError;
-use crate::gpu::planes;
 use crate::log::Log;
 use crate::options::{Numerics, Options};
 use crate::rewrite::rules;
@@ -34,12 +33,17 @@ pub(crate) static OFFERS: Pass = Pass { name: "offers", rules: &[rules::SCAN], a
 pub(crate) static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::NEUTRAL, rules::TOPK], applies: |_| true },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM], applies: |_| true },
+    Pass {
+        name: "signed",
+        rules: &[rules::LEVELS],
+        applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_signed(),
+    },
     Pass { name: "int8", rules: &[rules::INT8, rules::CODES], applies: |o| o.numerics == Numerics::Int8 },
 ];
 
 /// The last pass: where weights lie.
 pub(crate) static LAYOUT: Pass =
-    Pass { name: "planes", rules: &[planes::PLANES], applies: |o| o.target().lays_planes() };
+    Pass { name: "planes", rules: &[rules::PLANES], applies: |o| o.target().lays_planes() };
 
 /// Rules without which some programs cannot be lowered at all.
 pub(crate) const NEEDED: [&str; 1] = [rules::TOPK.name];

@@ -3,6 +3,7 @@
 
 use super::{Group, Scheduler};
 use crate::schedule::axes::{Along, backward, unify};
+use crate::schedule::versions;
 use ir::{Graph, Id, Op, UnOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -34,9 +35,11 @@ impl Scheduler {
             let Some(work) = self.work_of(g, small) else { continue };
             let (most, times) = (self.prices.repeat, readers.len());
             let serial = readers.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
+            let apart = readers.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
             let why = match (work <= most, serial) {
                 (false, _) => Err("that is too much"),
                 (true, true) => Err("a reader loops"),
+                (true, false) if !apart => Err(versions::OVERWRITES),
                 (true, false) => self.repeat_in(g, small, &readers),
             };
             let what = match why {
@@ -125,6 +128,7 @@ impl Scheduler {
         if serial(&self.out.groups[reader]) {
             return Err("the reader loops".into());
         }
+        self.keeps_versions_apart(g, &[small, reader], &[])?;
         if let Some(steps) = self.steps_of_loop(g, small).filter(|&steps| steps > self.prices.moved_steps) {
             return Err(format!("its loop has {steps} steps, and {} are the most", self.prices.moved_steps));
         }

@@ -22,8 +22,10 @@ mod notes;
 mod prices;
 pub mod roles;
 mod scans;
+mod versions;
 
 pub use prices::{Fusions, Prices, Profile, Splits};
+pub use versions::StateOrder;
 
 /// One axis of a kernel.
 #[derive(Clone, Debug)]
@@ -79,11 +81,6 @@ pub struct Schedule {
 /// Why a node was not fused: no axes fit both.
 const CUT_ANOTHER_WAY: &str = "its tasks would be cut in another way";
 
-/// An old version of a state is needed after it was overwritten.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("state '{0}' is read in its old version by what depends on the new one; read one of the two")]
-pub struct StateOrder(pub String);
-
 /// Schedules everything under `roots`.
 ///
 /// # Errors
@@ -101,6 +98,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
             notes: vec![],
         },
         depths: RefCell::default(),
+        old: versions::read_before_written(g, roots),
     };
     let live = s.out.roles.live.clone();
     s.place_folds(g, &live);
@@ -122,6 +120,8 @@ struct Scheduler {
     out: Schedule,
     /// Stages before each group, as far as they are known.
     depths: RefCell<Vec<Option<usize>>>,
+    /// States that a step reads as they were and overwrites.
+    old: FxHashSet<Id>,
 }
 
 impl Schedule {
@@ -343,7 +343,7 @@ impl Scheduler {
         if self.is_transparent(g, id) {
             return;
         }
-        if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) {
+        if self.prices.unfused || matches!(g.op(id), Op::Fence | Op::Call { .. }) || self.is_in_place(g, id) {
             let heavy = self.out.roles.heavy.contains(&id);
             self.seed(g, id, heavy);
             return;
@@ -370,6 +370,11 @@ impl Scheduler {
             .collect();
         for &h in &homes {
             if written.contains(&h) || !self.prices.fusions.epilogue {
+                continue;
+            }
+            if let Err(why) = self.keeps_versions_apart(g, &[h], &[id]) {
+                let (node, kernel) = (self.node(g, id), self.kernel(g, h));
+                self.out.notes.push(format!("{node} not fused into {kernel}: {why}"));
                 continue;
             }
             // Joining must not delay what the kernel computes already.
@@ -622,6 +627,7 @@ impl Scheduler {
     }
 
     fn merge(&mut self, g: &mut Graph, id: Id, a: usize, b: usize) -> Result<(), String> {
+        self.keeps_versions_apart(g, &[a, b], &[])?;
         // Adapt both until each alone could take the node, then match axes.
         let (ma, mb) = (self.try_join(g, id, a)?, self.try_join(g, id, b)?);
         let mut same: FxHashMap<usize, usize> = FxHashMap::default();
@@ -683,42 +689,6 @@ impl Scheduler {
             }
         }
         self.out.stored = stored;
-    }
-
-    /// Readers of an old version of a state run before it is overwritten.
-    fn order_states(&mut self, g: &Graph) -> Result<(), StateOrder> {
-        let mut readers: Vec<(usize, Id)> = vec![];
-        let mut writers: Vec<(usize, Id)> = vec![];
-        for (i, gr) in self.out.groups.iter().enumerate() {
-            for &m in &gr.members {
-                let read = match g.op(m) {
-                    Op::Scatter => {
-                        writers.push((i, base(g, g.src(m)[0])));
-                        &g.src(m)[1..]
-                    }
-                    _ => g.src(m),
-                };
-                walk::reach(read.iter().copied(), |s, more| {
-                    if self.out.home.contains_key(&s) {
-                        return;
-                    }
-                    if matches!(g.op(s), Op::State { .. }) {
-                        readers.push((i, s));
-                    }
-                    more.extend(g.src(s));
-                });
-            }
-        }
-        for (writer, state) in writers {
-            for &(reader, s) in readers.iter().filter(|r| r.1 == state) {
-                if reader == writer || self.needs(reader, writer) {
-                    let Op::State { name } = g.op(s) else { unreachable!() };
-                    return Err(StateOrder(name.clone()));
-                }
-                self.depend(writer, reader);
-            }
-        }
-        Ok(())
     }
 
     /// A kernel runs as soon as it can, but for one that needs nothing: its values would only wait.

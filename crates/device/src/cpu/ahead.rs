@@ -44,4 +44,12 @@ impl Ahead {
     pub fn build(&self, program: &Program) -> Result<CompileReport> {
         self.objects.build(program)
     }
+
+    /// Keeps a program for [`crate::Device::kept`] of devices of the target, as [`crate::Device::keep`] does.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn keep(&self, follows_from: &str, program: &[u8]) -> Result<()> {
+        self.objects.cache().keep_program_ahead(follows_from, program)
+    }
 }

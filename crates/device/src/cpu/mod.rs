@@ -15,6 +15,7 @@ mod pool;
 pub(crate) mod stage_queue;
 pub mod threads;
 pub mod toolchain;
+mod turns;
 
 /// The atomics of [`stage_queue`], which tests replace by those of a model checker.
 mod atomic {
@@ -117,6 +118,7 @@ impl Cpu {
             Tuned::default()
         });
         let cache = Cache::open(&config.cache, &target)?;
+        warnings.extend_from_slice(cache.warnings());
         let objects = Objects::open(compiler, named, &target, cache, config.compile_jobs, config.progress.clone());
         let objects = objects.stopped_by(config.stop_compiling.clone());
         let pool = Arc::new(Pool::new(config.threads, SPIN)?);
@@ -213,7 +215,12 @@ fn choose(config: &CpuConfig) -> Result<Choice> {
         Choice { target, compiler, named: None, warnings: vec![] }
     };
     let is_named = config.toolchain.compiler.is_some();
-    if !is_named && !config.toolchain.is_there() && !kept.is_empty() {
+    let is_bare = !is_named && !config.toolchain.is_there();
+    if is_bare {
+        // Kernels that may not be loaded are told of before a compiler that is not there.
+        config.cache.check()?;
+    }
+    if is_bare && !kept.is_empty() {
         let within = |target: &&Target| match &config.target {
             Some(wanted) => target.is_within(wanted),
             None => target.is_available(),
@@ -241,7 +248,8 @@ fn choose(config: &CpuConfig) -> Result<Choice> {
 }
 
 fn other_targets(config: &CpuConfig, kept: &[Target], wanted: &Target) -> Error {
-    let folders: Vec<_> = config.cache.folders().map(|folder| folder.display().to_string()).collect();
+    let places = config.cache.folders().chain(&config.cache.packs);
+    let folders: Vec<_> = places.map(|place| place.display().to_string()).collect();
     let built: Vec<_> = kept.iter().map(Target::to_string).collect();
     let runs = match &config.target {
         Some(_) => format!("{wanted}, as was asked for"),
@@ -289,7 +297,7 @@ impl Device for Cpu {
     }
 
     fn compiles_beside(&self) -> bool {
-        self.objects.has_compiler()
+        true
     }
 
     fn compile_beside(&self, program: &Arc<Program>, stop: &Stop) -> Result<CompileReport> {

@@ -158,11 +158,6 @@ impl Objects {
         objects
     }
 
-    /// Whether there is a compiler for kernels that are missing, as far as one can tell without asking it.
-    pub(crate) fn has_compiler(&self) -> bool {
-        self.compiler.is_there()
-    }
-
     /// Where kernels are kept, and programs.
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache

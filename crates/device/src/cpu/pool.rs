@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cpu::stage_queue::{GROUP, Shares, StageQueue};
+use crate::cpu::turns::Turns;
 use crate::error::{Error, Result};
 
 /// How long a worker spins before it sleeps.
@@ -76,8 +77,8 @@ impl Stages {
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// How many regions have begun. Held by the caller whose step runs.
-    regions: Mutex<u64>,
+    /// Of the callers whose steps are to run.
+    turns: Turns,
 }
 
 struct Shared {
@@ -130,7 +131,7 @@ impl Pool {
             caller_sleeps: AtomicBool::new(false),
             caller_bell: Condvar::new(),
         });
-        let mut pool = Pool { shared, threads: Vec::with_capacity(workers - 1), regions: Mutex::new(0) };
+        let mut pool = Pool { shared, threads: Vec::with_capacity(workers - 1), turns: Turns::default() };
         for worker in 1..workers {
             let shared = pool.shared.clone();
             let thread = std::thread::Builder::new()
@@ -152,19 +153,18 @@ impl Pool {
         self.shared.workers
     }
 
-    /// How many parallel regions have begun.
+    /// How many parallel regions were asked for.
     pub(crate) fn regions(&self) -> u64 {
-        *lock(&self.regions)
+        self.turns.asked()
     }
 
     /// Runs a step as one parallel region; returns when all its units are done. Steps of several
-    /// callers take turns.
+    /// callers take turns, in the order in which they come.
     ///
     /// # Errors
     /// [`Error::WorkerPanicked`] if a unit did.
     pub(crate) fn run(&self, stages: &Arc<Stages>, work: &dyn Work) -> Result<()> {
-        let mut regions = lock(&self.regions);
-        *regions += 1;
+        let _turn = self.turns.take();
         let shared = &*self.shared;
         if shared.workers == 1 {
             for stage in 0..stages.units.len() {

@@ -305,11 +305,6 @@ impl Lazy {
         Lazy { config: ToolchainConfig::default(), target: target.clone(), found: toolchain.into() }
     }
 
-    /// Whether there seems to be one.
-    pub(crate) fn is_there(&self) -> bool {
-        self.found.get().is_some() || self.config.is_there()
-    }
-
     /// The compiler.
     ///
     /// # Errors

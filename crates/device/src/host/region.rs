@@ -11,7 +11,7 @@ const HUGE: usize = 2 << 20;
 
 /// An anonymous mapping; readable for the slack of a weight beyond its size.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub struct Region {
     start: NonNull<u8>,
     bytes: usize,
     mapped: usize,
@@ -25,7 +25,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Zeroed memory at a multiple of 64 bytes, of 2 MiB if it is that large.
-    pub(crate) fn new(bytes: usize, purpose: &str) -> Result<Region> {
+    pub fn new(bytes: usize, purpose: &str) -> Result<Region> {
         let exhausted =
             || Error::OutOfMemory { purpose: purpose.into(), bytes: bytes.saturating_add(Program::WEIGHT_SLACK) };
         let needed = bytes.checked_add(Program::WEIGHT_SLACK).ok_or_else(exhausted)?;

@@ -24,9 +24,10 @@ use crate::cpu::isa::Target;
 use crate::error::{Error, Result};
 use crate::store::digest::{self, DIGITS, Digest};
 use crate::store::folder::{self, BuildFolder};
+use crate::store::pack::{self, Kept, Pack, Packed};
 use crate::store::programs;
 use crate::store::publish::{self, FRESH, PRIVATE, PUBLIC};
-use crate::store::shared_object::SharedObject;
+use crate::store::shared_object::{self, SharedObject};
 use crate::store::trust::{Trust, Trusted, Unopened};
 
 /// Changes whenever files of older versions would be misread.
@@ -45,6 +46,8 @@ pub struct CacheConfig {
     pub folder: Option<PathBuf>,
     /// Folders of kernels that were built ahead of time; nothing is written there.
     pub ready: Vec<PathBuf>,
+    /// The same as files ([`crate::store::pack`]), looked at after all folders.
+    pub packs: Vec<PathBuf>,
     /// Folders that nobody else reaches, whatever their owners and modes say: these, and those around them, are not
     /// questioned.
     pub trusted: Vec<PathBuf>,
@@ -54,16 +57,18 @@ pub struct CacheConfig {
 
 impl CacheConfig {
     /// `kernloom` in the user's cache folder, by the environment of this
-    /// process (`XDG_CACHE_HOME`, else `.cache` in the home folder).
+    /// process (`XDG_CACHE_HOME`, else `.cache` in the home folder), and the packs that came with this program.
     pub fn from_environment() -> Self {
         let absolute = |name: &str| {
             let path = PathBuf::from(std::env::var_os(name)?);
             path.is_absolute().then_some(path)
         };
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        let program = std::env::current_exe().and_then(fs::canonicalize).ok();
         CacheConfig {
             folder: caches.map(|folder| folder.join("kernloom")),
             ready: vec![],
+            packs: program.map_or(vec![], |program| pack::beside(&program)),
             trusted: vec![],
             temporary: std::env::temp_dir(),
         }
@@ -78,12 +83,15 @@ impl CacheConfig {
     pub fn targets(&self) -> Vec<Target> {
         let kept = self.folders().flat_map(|folder| fs::read_dir(folder.join(LAYOUT)).into_iter().flatten().flatten());
         let mut targets: Vec<Target> = kept.filter_map(|entry| kept_for(&entry.path())).collect();
+        // One that cannot be used is told of where kernels are looked up.
+        let packs = self.packs.iter().filter_map(|path| Pack::open(path, &self.trusted).ok());
+        packs.for_each(|pack| targets.extend(pack.targets().map(|(target, _)| target.clone())));
         targets.sort_by(|a, b| b.cmp(a));
         targets.dedup();
         targets
     }
 
-    /// Whether code may be loaded from all folders that kernels are kept in.
+    /// Whether code may be loaded from all folders that kernels are kept in, and from the packs.
     ///
     /// # Errors
     /// [`Error::Untrusted`].
@@ -92,8 +100,57 @@ impl CacheConfig {
         let mut folders: Vec<PathBuf> = kept.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
         folders.sort();
         let mut trust = Trust::with(&self.trusted);
-        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust))
+        folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust))?;
+        self.open_packs().map(|_| ())
     }
+
+    /// The packs that are whole, and what is to be said of the others.
+    ///
+    /// # Errors
+    /// [`Error::Untrusted`].
+    fn open_packs(&self) -> Result<(Vec<Pack>, Vec<Warning>)> {
+        let (mut packs, mut warnings) = (vec![], vec![]);
+        for path in &self.packs {
+            match Pack::open(path, &self.trusted) {
+                Ok(pack) => packs.push(pack),
+                Err(error @ Error::Untrusted(_)) => return Err(error),
+                Err(error) => warnings.push(Warning::PackIgnored { reason: error.to_string() }),
+            }
+        }
+        Ok((packs, warnings))
+    }
+}
+
+/// Writes the kernels of a folder, of all targets, as a pack; how many there are, and how many bytes they take.
+///
+/// # Errors
+/// [`Error::Cache`] for what cannot be read or written.
+pub fn pack(folder: &Path, to: &Path) -> Result<(usize, u64)> {
+    let all = folder.join(LAYOUT);
+    let entries = fs::read_dir(&all).map_err(|error| Error::cache("read", &all, error))?;
+    let folders = entries.flatten().map(|entry| entry.path());
+    let mut targets: Vec<_> = folders.filter_map(|path| Some((kept_for(&path)?, path))).collect();
+    targets.sort();
+    let of = |(target, folder): (Target, PathBuf)| Kept {
+        target,
+        kernels: references(&folder),
+        programs: programs::names(&folder),
+        folder,
+    };
+    let kept: Vec<Kept> = targets.into_iter().map(of).collect();
+    Ok((kept.iter().map(|kept| kept.kernels.len()).sum(), pack::write(&kept, to)?))
+}
+
+/// The kernels of a folder with the objects that hold them.
+fn references(folder: &Path) -> Vec<(Digest, Digest)> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let reference = |path: PathBuf| {
+        let key = path.file_name()?.to_str()?.strip_suffix(REFERENCE)?.strip_suffix('.')?.to_owned();
+        Some((key, digest_of(fs::File::open(&path).ok()?)?))
+    };
+    let mut kernels: Vec<_> = files.filter_map(reference).collect();
+    kernels.sort();
+    kernels
 }
 
 fn is_trusted(folder: &Path, trust: &mut Trust) -> Result<()> {
@@ -132,6 +189,12 @@ pub enum Warning {
     Damaged {
         /// The object.
         object: PathBuf,
+    },
+    /// A pack is of no use.
+    #[error("{reason}; it is ignored")]
+    PackIgnored {
+        /// Why.
+        reason: String,
     },
     /// Plans that a search has found are left aside.
     #[error("the tuned plans in {} are ignored: {reason}; the next `kernloom tune` writes them anew", file.display())]
@@ -202,17 +265,21 @@ impl Opening {
 }
 
 /// The digest that a reference consists of.
-fn digest_in(reference: Trusted) -> Option<Digest> {
+fn digest_of(reference: fs::File) -> Option<Digest> {
     let mut name = String::new();
-    reference.file.take(DIGITS as u64 + 1).read_to_string(&mut name).ok()?;
+    reference.take(DIGITS as u64 + 1).read_to_string(&mut name).ok()?;
     (name.len() == DIGITS && name.bytes().all(|b| b.is_ascii_hexdigit())).then_some(name)
 }
 
 /// The kernels of one target in all folders, and the place that new ones go to.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Where objects are looked for.
+    target: Target,
+    /// Where objects are looked for, and after that.
     folders: Vec<PathBuf>,
+    packs: Vec<Pack>,
+    /// Packs that are of no use.
+    warnings: Vec<Warning>,
     /// The folder to keep new ones in.
     own: Option<PathBuf>,
     temporary: PathBuf,
@@ -249,8 +316,12 @@ impl Cache {
         let folders: Vec<PathBuf> = config.folders().map(place).filter(|folder| folder.is_dir()).collect();
         let trust = Trust::with(&config.trusted);
         folders.iter().try_for_each(|folder| is_trusted(folder, &mut trust.clone()))?;
+        let (packs, warnings) = config.open_packs()?;
         Ok(Cache {
+            target: target.clone(),
             folders,
+            packs,
+            warnings,
             own: config.folder.as_ref().map(place),
             temporary: config.temporary.clone(),
             trust,
@@ -265,7 +336,13 @@ impl Cache {
     /// As [`Cache::open`].
     pub(crate) fn ahead(folder: &Path, trusted: &[PathBuf], target: &Target) -> Result<Cache> {
         let trusted = trusted.to_vec();
-        let config = CacheConfig { folder: Some(folder.into()), ready: vec![], trusted, temporary: folder.into() };
+        let config = CacheConfig {
+            folder: Some(folder.into()),
+            ready: vec![],
+            packs: vec![],
+            trusted,
+            temporary: folder.into(),
+        };
         Ok(Cache { ahead: true, ..Cache::open(&config, target)? })
     }
 
@@ -328,7 +405,7 @@ impl Cache {
             let reference = folder.join(format!("{key}.{REFERENCE}"));
             let Some(opened) = opening.open(&reference)? else { continue };
             // The name comes from a file: it must not lead out of the folder.
-            let Some(name) = digest_in(opened) else {
+            let Some(name) = digest_of(opened.file) else {
                 damaged = Some(reference);
                 continue;
             };
@@ -338,12 +415,52 @@ impl Cache {
                 found => return Ok(found),
             }
         }
+        for packed in self.packs.iter().filter_map(|pack| pack.find(&self.target, key)) {
+            match self.unpacked(&packed, opening, shared_object::in_memory)? {
+                Found::Damaged(object) => damaged = Some(object),
+                found => return Ok(found),
+            }
+        }
         Ok(damaged.map_or(Found::Missing, Found::Damaged))
+    }
+
+    /// An object of a pack, in memory if there are such files, else kept as if it had been built.
+    fn unpacked(
+        &self,
+        packed: &Packed<'_>,
+        opening: &mut Opening,
+        in_memory: impl FnOnce(&[u8]) -> Option<Trusted>,
+    ) -> Result<Found> {
+        let path = packed.path();
+        if opening.proved.contains(&path) {
+            return Ok(Found::Object(SharedObject { path, checked: None }));
+        }
+        let Some(bytes) = packed.bytes() else { return Ok(Found::Damaged(path)) };
+        if let Some(file) = in_memory(&bytes) {
+            opening.proved.insert(path.clone());
+            return Ok(Found::Object(SharedObject { path, checked: Some(file) }));
+        }
+        Ok(Found::Object(self.output()?.keep_bytes(&bytes, &packed.keys())?))
+    }
+
+    /// Packs that are of no use.
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// A program that was kept, in bytes.
     pub(crate) fn program(&self, follows_from: &str) -> Option<Vec<u8>> {
-        programs::find(&self.folders, follows_from, self.trust.clone())
+        let of_packs = || {
+            let name = programs::name(follows_from)?;
+            self.packs.iter().find_map(|pack| digest::unsealed(pack.program(&name)?))
+        };
+        programs::find(&self.folders, follows_from, self.trust.clone()).or_else(of_packs)
+    }
+
+    /// Keeps a program in the folder that is built ahead of time.
+    pub(crate) fn keep_program_ahead(&self, follows_from: &str, program: &[u8]) -> Result<()> {
+        programs::write(self.output()?.folder(), follows_from, program);
+        Ok(())
     }
 
     /// Keeps a program, if the own folder can be written: without it, only the next start takes longer.
@@ -374,13 +491,16 @@ impl Output {
 
     /// Keeps a freshly built object that holds the kernels of these keys, and returns it, to be loaded as others are.
     pub(crate) fn keep(&self, built: &Path, keys: &[Digest]) -> Result<SharedObject> {
-        let bytes = fs::read(built).map_err(|error| Error::cache("read", built, error))?;
-        let name = digest::of_bytes(&bytes);
+        self.keep_bytes(&fs::read(built).map_err(|error| Error::cache("read", built, error))?, keys)
+    }
+
+    fn keep_bytes(&self, bytes: &[u8], keys: &[Digest]) -> Result<SharedObject> {
+        let name = digest::of_bytes(bytes);
         let publish =
             |path: &Path, bytes: &[u8]| publish::file(path, bytes).map_err(|error| Error::cache("write", path, error));
         let path = self.folder.join(format!("{name}.so"));
         // Not the compiler's own file, whose mode is the compiler's.
-        publish(&path, &bytes)?;
+        publish(&path, bytes)?;
         for key in keys {
             publish(&self.folder.join(format!("{key}.{REFERENCE}")), name.as_bytes())?;
         }
@@ -408,6 +528,7 @@ mod tests {
         let config = CacheConfig {
             folder: Some(folder.path().join(name)),
             ready: vec![],
+            packs: vec![],
             trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
@@ -444,6 +565,59 @@ mod tests {
         assert_eq!(cache.output().unwrap().warning(), None);
         assert!(matches!(find(&cache, &key), Found::Object(found) if found.path == object));
         assert!(matches!(find(&open(&config), &key), Found::Object(found) if found.path == object));
+    }
+
+    #[test]
+    fn kernels_of_a_pack_are_found_after_those_of_folders_and_nothing_is_written() {
+        let (folder, config) = here("built");
+        let keys = ["a", "b"].map(|text| digest::of_bytes(text.as_bytes()));
+        keep(&open(&config), b"object", &keys[0]);
+        let path = folder.path().join("kernels.pack");
+        let size = pack(&folder.path().join("built"), &path).unwrap();
+        assert_eq!(size, (1, fs::metadata(&path).unwrap().len()));
+        let packed =
+            CacheConfig { folder: Some(folder.path().join("own")), packs: vec![path.clone()], ..config.clone() };
+        assert_eq!((packed.targets(), packed.check().is_ok()), (vec![target()], true));
+        let cache = open(&packed);
+        let mut opening = cache.opening();
+        let mut find = |key| cache.find(key, &mut opening).unwrap();
+        let Found::Object(mut object) = find(&keys[0]) else { panic!("it is in the pack") };
+        let mut bytes = vec![];
+        object.checked.as_mut().unwrap().file.read_to_end(&mut bytes).unwrap();
+        assert!(matches!(find(&keys[0]), Found::Object(again) if again.path == object.path && again.checked.is_none()));
+        assert!(matches!(find(&keys[1]), Found::Missing));
+        if cfg!(target_os = "linux") {
+            assert!(object.path.starts_with(&path) && !folder.path().join("own").exists());
+        }
+        let both = CacheConfig { packs: vec![path.clone()], ..config };
+        let cache = open(&both);
+        let found = cache.find(&keys[0], &mut cache.opening()).unwrap();
+        assert!(matches!(found, Found::Object(found) if found.path.starts_with(folder.path().join("built"))));
+        fs::write(&path, "no pack").unwrap();
+        let cache = open(&packed);
+        assert!(matches!(cache.warnings(), [Warning::PackIgnored { reason }] if reason.contains("kernels.pack")));
+        assert_eq!(packed.targets(), []);
+    }
+
+    #[test]
+    fn where_no_file_can_be_in_memory_objects_of_a_pack_are_kept_in_the_folder() {
+        let (folder, config) = here("built");
+        let keys = ["a", "b"].map(|text| digest::of_bytes(text.as_bytes()));
+        let built = open(&config);
+        let object = folder.path().join("kernels.so");
+        fs::write(&object, b"object").unwrap();
+        built.output().unwrap().keep(&object, &keys).unwrap();
+        let path = folder.path().join("kernels.pack");
+        pack(&folder.path().join("built"), &path).unwrap();
+        let own = folder.path().join("own");
+        let config = CacheConfig { folder: Some(own.clone()), packs: vec![path], ..config };
+        let cache = open(&config);
+        let packed = cache.packs[0].find(&target(), &keys[0]).unwrap();
+        let found = cache.unpacked(&packed, &mut cache.opening(), |_| None).unwrap();
+        assert!(matches!(found, Found::Object(object) if object.path.starts_with(&own)));
+        // With all kernels that are in it, for this process and for others.
+        assert!(matches!(find(&cache, &keys[1]), Found::Object(object) if object.path.starts_with(&own)));
+        assert!(matches!(find(&open(&config), &keys[1]), Found::Object(object) if object.path.starts_with(&own)));
     }
 
     #[test]

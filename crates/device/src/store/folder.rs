@@ -56,17 +56,22 @@ pub(crate) fn prepare(folder: &Path, mode: u32, mut trust: Trust) -> std::result
 
 /// A fresh private folder that lives as long as this value.
 #[derive(Debug)]
-pub(crate) struct BuildFolder(PathBuf);
+pub struct BuildFolder(PathBuf);
 
 impl BuildFolder {
-    pub(crate) fn new(parent: &Path, prefix: &str) -> Result<Self> {
+    /// Makes one in `parent`, whose name begins with `prefix`.
+    ///
+    /// # Errors
+    /// [`Error::Cache`].
+    pub fn new(parent: &Path, prefix: &str) -> Result<Self> {
         let folder = parent.join(unique_name(prefix));
         // Not recursive: a folder that is already there is somebody else's.
         publish::new_folder(&folder, PRIVATE).map_err(|error| Error::cache("make", &folder, error))?;
         Ok(BuildFolder(folder))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -21,8 +21,8 @@ const MOST: usize = 32;
 /// Names end in it.
 pub(crate) const PROGRAM: &str = "program";
 
-/// The name of a program that follows from this text; none if the executable cannot be read.
-fn name(follows_from: &str) -> Option<String> {
+/// The name of the file of a program that follows from this text; none if the executable cannot be read.
+pub(crate) fn name(follows_from: &str) -> Option<String> {
     static BUILD: OnceLock<Option<Digest>> = OnceLock::new();
     let build = || Some(digest::of_bytes(&fs::read(std::env::current_exe().ok()?).ok()?));
     let build = BUILD.get_or_init(build).as_ref()?;
@@ -51,9 +51,22 @@ fn read(path: &Path, trust: &mut Trust) -> Option<Vec<u8>> {
 
 /// Writes a program. What goes wrong here costs time at the next start, and nothing now.
 pub(crate) fn keep(folder: &Path, follows_from: &str, program: &[u8]) -> Option<()> {
-    let path = folder.join(name(follows_from)?);
-    publish::file(&path, &digest::sealed(program)).ok()?;
+    write(folder, follows_from, program)?;
     drop_oldest(folder)
+}
+
+/// As [`keep`], beside however many others.
+pub(crate) fn write(folder: &Path, follows_from: &str, program: &[u8]) -> Option<()> {
+    publish::file(&folder.join(name(follows_from)?), &digest::sealed(program)).ok()
+}
+
+/// The names of the files of a folder's programs.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = files.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(&format!(".{PROGRAM}"))).collect();
+    names.sort();
+    names
 }
 
 fn drop_oldest(folder: &Path) -> Option<()> {

@@ -4,8 +4,11 @@
 //! of the file matters. Loaders take a path that they know for the library that they loaded by it, and numbers of
 //! descriptors come again: so every path is spelled in a way that was never used before. Where there is no such folder, as
 //! on macOS, the loader is given the path without links, which only root and the user can change.
+//!
+//! Code that was never a file of its own, as that of a pack, becomes one in memory where the system has such
+//! ([`in_memory`]): no disk is written, and no mount forbids it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
@@ -47,9 +50,31 @@ impl SharedObject {
     }
 }
 
+/// A file in memory that nobody can change, this process included; none where the system has no such files, or no path that
+/// leads to one.
+#[cfg(target_os = "linux")]
+pub(crate) fn in_memory(bytes: &[u8]) -> Option<Trusted> {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    use std::io::Write;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create("kernels", flags).ok()?);
+    file.write_all(bytes).ok()?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)
+        .ok()?;
+    let path = name_of(&file)?;
+    Some(Trusted { file, path })
+}
+
+/// A file in memory; there is none here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn in_memory(_: &[u8]) -> Option<Trusted> {
+    None
+}
+
 /// A path that leads to an open file, and that no other file ever had; none where there are no such paths.
 #[cfg(target_os = "linux")]
 fn name_of(file: &File) -> Option<PathBuf> {
+    use std::fs;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,6 +116,7 @@ mod tests {
     use crate::store::folder::BuildFolder;
     use crate::store::publish;
     use crate::store::trust::Trust;
+    use std::fs;
 
     /// Code that answers with a number.
     fn answering(number: i32) -> Vec<u8> {

@@ -144,6 +144,7 @@ mod tests {
         let config = CacheConfig {
             folder: Some(folder.path().join("cache")),
             ready: vec![],
+            packs: vec![],
             trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };

@@ -42,6 +42,7 @@ pub fn config(folder: &Folder, threads: usize) -> CpuConfig {
         cache: CacheConfig {
             folder: Some(folder.join("cache")),
             ready: vec![],
+            packs: vec![],
             trusted: vec![],
             temporary: folder.0.clone(),
         },

@@ -23,12 +23,17 @@ pub(crate) fn dequant<'a>(format: &Format, part: Part, group: u32, bytes: &[u8])
     format.check()?;
     let layout = format.as_blocks().ok_or_else(|| unsound(format, "plain elements have no codes and no scales"))?;
     let each = bytes.chunks_exact(layout.bytes as usize);
-    if part == Part::Code {
+    if matches!(part, Part::Code | Part::Level) {
         let codes = Codes::new(layout).ok_or_else(|| unsound(format, "codes span more than a byte"))?;
         let mut out = Vec::with_capacity(blocks * layout.block as usize);
         let mut bits = vec![0; layout.block as usize];
         each.for_each(|block| codes.unpack(block, &mut bits, &mut out));
-        return Ok(Array::Byte(Cow::Owned(out)));
+        if part == Part::Code {
+            return Ok(Array::Byte(Cow::Owned(out)));
+        }
+        let up = layout.level_shift().ok_or_else(|| unsound(format, "levels are no signed bytes"))?;
+        let least = least_code(layout) - layout.zero;
+        return Ok(Array::SignedByte(out.into_iter().map(|code| ((i32::from(code) + least) << up) as i8).collect()));
     }
     let shift = (least_code(layout) - layout.zero) as f32;
     let mut out = Vec::with_capacity(blocks * (layout.block / group) as usize);

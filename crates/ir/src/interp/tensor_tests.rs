@@ -460,6 +460,7 @@ fn a_fold_inside_a_fold() {
 /// Every part of every block format: the value is `scale * code + offset`.
 #[test]
 fn dequantised_parts_agree() {
+    let mut with_levels = vec![];
     for format in rows() {
         let Encoding::Blocks(blocks) = &format.encoding else { continue };
         let n = 3 * blocks.bytes as usize;
@@ -480,6 +481,17 @@ fn dequantised_parts_agree() {
             assert!((real - f64::from(value)).abs() <= 1e-6 * size, "{} {i}: {real} {value}", format.name);
         }
         assert!(codes.iter().all(|c| (0..256).contains(c)));
+        let Some(up) = blocks.level_shift().filter(|_| blocks.min.is_none()) else { continue };
+        with_levels.push(format.name.clone());
+        let levels = g.dequant(w, f, Part::Level);
+        let levels = evaluate(&g, &[levels], &Bindings::new().tensor("w", &bytes)).unwrap()[0].integers();
+        for (i, (&value, &level)) in got[0].floats().iter().zip(&levels).enumerate() {
+            let real = f64::from(scales[i / group]) * level as f64 / f64::from(1 << up);
+            assert!((real - f64::from(value)).abs() <= 1e-6 * real.abs(), "{} {i}: {real} {value}", format.name);
+        }
+    }
+    for name in ["Q4_0", "Q5_0", "Q8_0", "Q3_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"] {
+        assert!(with_levels.iter().any(|with| with == name), "{name} of {with_levels:?}");
     }
 }
 

@@ -93,6 +93,7 @@ fn operation(g: &Graph, id: Id) -> String {
             let part = match part {
                 Part::Value => "value",
                 Part::Code => "code",
+                Part::Level => "level",
                 Part::Scale => "scale",
                 Part::Offset => "offset",
             };

@@ -261,9 +261,10 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         }
         Op::WarpProduct => {
             require_sources(g, id, 3)?;
+            let codes = if ty_of(1).base == DType::I8 { DType::I8 } else { DType::U8 };
             let expected = match (n.ty.base, ty_of(1).lanes) {
-                (DType::I32, 8) => [(DType::I32, 4), (DType::U8, 8), (DType::I8, 4)],
-                (DType::I32, _) => [(DType::I32, 4), (DType::U8, 16), (DType::I8, 8)],
+                (DType::I32, 8) => [(DType::I32, 4), (codes, 8), (DType::I8, 4)],
+                (DType::I32, _) => [(DType::I32, 4), (codes, 16), (DType::I8, 8)],
                 _ => [(DType::F32, 4), (DType::F16, 8), (DType::F16, 4)],
             };
             let expected = expected.map(|(ty, n)| Type::vector(ty, n));
@@ -294,6 +295,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         Op::Dot4 | Op::Dot2 => {
             require_sources(g, id, 3)?;
             let (products, [sums, a, b]) = match (&n.op, n.ty.base) {
+                (Op::Dot4, _) if ty_of(1).base == DType::I8 => (4, [DType::I32, DType::I8, DType::I8]),
                 (Op::Dot4, _) => (4, [DType::I32, DType::U8, DType::I8]),
                 (_, DType::I16) => (2, [DType::I16, DType::U8, DType::I8]),
                 _ => (2, [DType::I32, DType::I16, DType::I16]),

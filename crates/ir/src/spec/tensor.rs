@@ -128,17 +128,24 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require_sources(g, id, 1)?;
             let (row, format) = (*format, g.format(*format));
             require(ty_of(0).base == DType::U8, || format!("its source is {}, not bytes", ty_of(0)))?;
-            let expected = if *part == Part::Code { DType::U8 } else { DType::F32 };
+            let expected = match part {
+                Part::Code => DType::U8,
+                Part::Level => DType::I8,
+                _ => DType::F32,
+            };
             require(n.ty.base == expected, || format!("the part {part:?} is {expected}"))?;
-            require(*part == Part::Value || format.as_blocks().is_some(), || {
-                format!("{} has no part {part:?}", format.name)
-            })?;
+            let has = match part {
+                Part::Value => true,
+                Part::Level => format.as_blocks().is_some_and(|blocks| blocks.level_shift().is_some()),
+                _ => format.as_blocks().is_some(),
+            };
+            require(has, || format!("{} has no part {part:?}", format.name))?;
             let last = shape.len().checked_sub(1).ok_or("a scalar has no blocks")?;
             same_but(g, of(0), shape, last)?;
             let bytes = g.as_int(of(0)[last]).ok_or("a row of blocks has a constant length")?;
             let len = i64::from(format.block_len());
             let per_block = match part {
-                Part::Value | Part::Code => len,
+                Part::Value | Part::Code | Part::Level => len,
                 Part::Scale | Part::Offset => len / g.format_group(row),
             };
             let block = i64::from(format.block_bytes());

@@ -73,7 +73,10 @@ pub(super) struct Behind {
 
 impl Behind {
     /// Starts a thread for the programs of an engine, which tells of each. `None` if the system has none.
-    pub(super) fn start(engine: &Engine, told: impl Fn(Variant, &CompileReport) + Send + 'static) -> Option<Behind> {
+    pub(super) fn start(
+        engine: &Engine,
+        told: impl Fn(Variant, Result<&CompileReport, &EngineError>) + Send + 'static,
+    ) -> Option<Behind> {
         let (wishes, asked) = channel::<Wish>();
         let (tell, made) = channel();
         let over = Arc::new(AtomicBool::new(false));
@@ -95,11 +98,8 @@ impl Behind {
                     return;
                 }
                 maker.readiness.note(wish.variant, made.is_ok().then_some(State::Ready));
-                let made = made.map(|(made, report)| {
-                    told(wish.variant, &report);
-                    made
-                });
-                if tell.send((wish.variant, made)).is_err() {
+                told(wish.variant, made.as_ref().map(|(_, report)| report));
+                if tell.send((wish.variant, made.map(|(made, _)| made))).is_err() {
                     return;
                 }
             }

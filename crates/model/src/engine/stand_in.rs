@@ -5,6 +5,9 @@
 //! behind it ([`super::behind`]); the rest of the step is run by that as soon as it is there. Results are those of either
 //! program, which differ in the order of sums as programs of different numbers of tokens always do. A program that an
 //! earlier process has compiled is loaded at once and needs no stand-in: only first runs have one.
+//!
+//! Where there is no compiler, and the kernels that came with the program are those of few tokens, others stand in for good:
+//! a prompt is then read eight tokens at a time.
 
 use super::behind::Behind;
 use super::readiness::State;
@@ -23,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// What an engine has for steps whose program is not there.
 pub(super) struct StandIn {
     behind: Behind,
+    /// Programs that cannot be had, as nothing compiles their kernels.
+    absent: Vec<Variant>,
     /// The output of the last step, if it was run in pieces.
     rows: Vec<f32>,
     /// The shortest time that the program of one token took for one; not the first, which brings in weights.
@@ -46,21 +51,26 @@ impl StandIn {
 
 impl Engine {
     /// From now on, steps need not wait until their programs are compiled: those of one token stand in for others, which are
-    /// compiled meanwhile. `told` hears of each, on another thread, when that is done. It has no effect on devices that cannot
-    /// compile while they run steps, and on engines whose results must not depend on such things.
-    pub fn answer_early(&mut self, told: impl Fn(Variant, &CompileReport) + Send + 'static) {
+    /// compiled meanwhile. `told` hears of each, on another thread, when that is done or has failed. It has no effect on devices
+    /// that cannot compile while they run steps, and on engines whose results must not depend on such things.
+    pub fn answer_early(&mut self, told: impl Fn(Variant, Result<&CompileReport, &EngineError>) + Send + 'static) {
         if self.device.compiles_beside() && !self.batch_invariant {
-            let new = |behind| StandIn { behind, rows: vec![], fastest: None, begun: false };
+            let new = |behind| StandIn { behind, absent: vec![], rows: vec![], fastest: None, begun: false };
             self.stand_in = Behind::start(self, told).map(new);
         }
     }
 
-    /// Whether another program would have to stand in for this one, as it takes a compiler.
+    /// Whether another program would have to stand in for this one, as no earlier process has made it.
     pub fn is_later(&self, variant: Variant) -> bool {
         self.stand_in.is_some()
             && !matches!(variant.class, Class::One | Class::Any)
             && !self.programs.contains_key(&variant)
             && self.device.kept(&self.follows_from(variant)).is_none()
+    }
+
+    /// Whether nothing compiles the kernels of a program.
+    fn is_absent(&self, variant: Variant) -> bool {
+        self.stand_in.as_ref().is_some_and(|stand_in| stand_in.absent.contains(&variant))
     }
 
     /// Whether a program is being compiled while others run the steps.
@@ -86,7 +96,7 @@ impl Engine {
         if self.programs.contains_key(&variant) || self.ready.contains_key(&variant) {
             return Ok(true);
         }
-        if self.is_making(variant) {
+        if self.is_making(variant) || self.is_absent(variant) {
             return Ok(false);
         }
         let follows_from = self.follows_from(variant);
@@ -113,6 +123,11 @@ impl Engine {
                 }
                 // Who ended the compilers has ended what was computed then, which may be over for long.
                 Err(error) if error.is_stopped() && !wait => {}
+                Err(error) if error.is_not_built() => {
+                    if let Some(stand_in) = &mut self.stand_in {
+                        stand_in.absent.push(variant);
+                    }
+                }
                 Err(error) => return Err(error),
             }
             wait = false;
@@ -144,8 +159,12 @@ impl Engine {
         let mut at = 0;
         while at < batch.tokens() {
             let rest = batch.tokens() - at;
+            let awaited = self.best_of(meant);
+            if awaited != meant {
+                self.expect(awaited)?;
+            }
             let waits = self.stand_in.as_ref().is_some_and(|stand_in| stand_in.is_slow_for(rest));
-            self.adopt(waits && self.is_making(meant) && self.fitting(meant, rest) == 1)?;
+            self.adopt(waits && self.is_making(awaited) && self.fitting(meant, rest) == 1)?;
             let count = self.fitting(meant, rest);
             let wanted = piece.cut(batch, at..at + count);
             self.run_piece(&piece, meant, &wanted, &mut rows)?;
@@ -155,6 +174,11 @@ impl Engine {
             stand_in.rows = rows;
         }
         Ok(())
+    }
+
+    /// The program that is worth waiting for: the one that is meant, or that of few tokens where there will be none.
+    fn best_of(&self, meant: Variant) -> Variant {
+        if self.is_absent(meant) { Variant { class: Class::Few, ..meant } } else { meant }
     }
 
     /// How many of so many tokens a program that is there can take at once.

@@ -5,6 +5,7 @@
 //! Distances are to the log-probabilities that a reference run saved ([`base_logits`]), in the same format as llama.cpp's.
 
 pub mod base_logits;
+pub mod choices;
 
 use crate::error::EngineError;
 use crate::steps::Steps;
@@ -220,36 +221,25 @@ pub fn score(
         if let Some(bos) = windows.bos {
             input[0] = bos;
         }
-        let mut start = 0;
+        let at = score.windows * windows.window;
         // The last token of a window predicts nothing that is known.
-        while start < scored.end {
-            let n = engine.chunk().min(scored.end - start);
-            // A step gives at least one row, wanted or not.
-            let rows = (scored.start.max(start) - start).min(n - 1)..n;
-            let first = start + rows.start;
-            let logits = match engine.step(&input[start..start + n], start, rows) {
-                Err(error) if error.is_stopped() => return Ok(score),
-                logits => logits?,
-            };
-            for (at, row) in logits.chunks_exact(vocab).enumerate() {
-                let position = first + at;
-                if position < scored.start {
-                    continue;
-                }
-                let next = window[position + 1] as usize;
-                let row = LogSoftmax::of(row)
-                    .ok_or(PerplexityError::NotANumber(score.windows * windows.window + position))?;
-                let loss = -row.at(next);
-                score.loss.add(loss);
-                if let Some(save) = &mut save {
-                    save.row(&row)?;
-                }
-                if let (Some(base), Some(distance)) = (&mut base, &mut score.distance) {
-                    base.row(&mut reference)?;
-                    distance.add(&row, &reference, next);
-                }
+        let done = each_row(engine, &input[..scored.end], 0, scored.start, |position, row| {
+            let next = window[position + 1] as usize;
+            let row = LogSoftmax::of(row).ok_or(PerplexityError::NotANumber(at + position))?;
+            let loss = -row.at(next);
+            score.loss.add(loss);
+            if let Some(save) = &mut save {
+                save.row(&row)?;
             }
-            start += n;
+            if let (Some(base), Some(distance)) = (&mut base, &mut score.distance) {
+                base.row(&mut reference)?;
+                distance.add(&row, &reference, next);
+            }
+            Ok(())
+        });
+        match done {
+            Err(PerplexityError::Engine(error)) if error.is_stopped() => return Ok(score),
+            done => done?,
         }
         score.windows += 1;
         if on(&score).is_break() {
@@ -257,6 +247,29 @@ pub fn score(
         }
     }
     Ok(score)
+}
+
+/// Runs a text, of whose tokens the cache has the first `start`, and gives the logits of every position from `first` on.
+fn each_row(
+    engine: &mut dyn Steps,
+    tokens: &[u32],
+    mut start: usize,
+    first: usize,
+    mut on: impl FnMut(usize, &[f32]) -> Result<(), PerplexityError>,
+) -> Result<(), PerplexityError> {
+    let vocab = engine.vocab();
+    while start < tokens.len() {
+        let n = engine.chunk().min(tokens.len() - start);
+        // A step gives at least one row, wanted or not.
+        let rows = (first.max(start) - start).min(n - 1)..n;
+        let positions = start + rows.start..;
+        let logits = engine.step(&tokens[start..start + n], start, rows)?;
+        for (position, row) in positions.zip(logits.chunks_exact(vocab)).filter(|(position, _)| *position >= first) {
+            on(position, row)?;
+        }
+        start += n;
+    }
+    Ok(())
 }
 
 impl Distance {

@@ -7,7 +7,7 @@ use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_promp
 use crate::step::Output;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use text::sampler::{Draw, Sampled, SamplerError};
+use text::sampler::{self, Draw, Logprob, Sampled, SamplerError};
 
 /// A request, what it wants beside text, and who hears of it.
 pub struct Job {
@@ -19,6 +19,9 @@ pub struct Job {
     pub constraint: Option<Box<dyn Constraint>>,
     /// Instead of text, one vector for the prompt: [`Sink::vector`].
     pub pooling: Option<Pooling>,
+    /// Beside the text, the log-probabilities of the tokens of its prompt, with those of the so many likeliest:
+    /// [`Sink::score`].
+    pub score: Option<usize>,
     /// Hears of everything.
     pub sink: Box<dyn Sink>,
 }
@@ -44,6 +47,12 @@ pub trait Sink: Send {
     /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with [`Pooling::Each`]
     /// one for each token.
     fn vector(&mut self, vector: &[f32]);
+
+    /// The log-probability of the next token of the prompt, from the second on, and those of the likeliest in its place;
+    /// also of a token that ends the text, which is no token of it. [`ControlFlow::Break`] ends the request.
+    fn score(&mut self, _token: Logprob, _top: &[Logprob]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
     /// It is over, or cannot go on. For a request that was closed, nobody hears it.
     fn end(&mut self, end: Result<(Finish, Spent), Failure>);
@@ -134,6 +143,10 @@ pub(super) struct Task {
     pub sequence: Sequence,
     constraint: Option<Box<dyn Constraint>>,
     pooling: Option<Pooling>,
+    /// How many of the likeliest are told beside each token of the prompt, if these are.
+    score: Option<usize>,
+    /// Tokens of the prompt that have been told or need not be; the first has nothing before it.
+    scored: usize,
     sink: Box<dyn Sink>,
     /// Tokens whose positions in the cache are written.
     pub computed: usize,
@@ -156,12 +169,14 @@ pub(super) struct Task {
 
 impl Task {
     pub fn new(job: Job) -> Task {
-        let Job { id, request, constraint, pooling, sink } = job;
+        let Job { id, request, constraint, pooling, score, sink } = job;
         Task {
             id,
             sequence: Sequence::new(request),
             constraint,
             pooling,
+            score,
+            scored: 1,
             sink,
             computed: 0,
             sent: 0,
@@ -214,7 +229,7 @@ impl Task {
 
     /// Whether nothing that the host knows restricts its tokens.
     pub fn is_drawn(&self) -> bool {
-        self.constraint.is_none() && self.pooling.is_none() && self.sequence.is_drawn()
+        self.constraint.is_none() && self.pooling.is_none() && self.score.is_none() && self.sequence.is_drawn()
     }
 
     /// It has a place, with so many of its tokens computed.
@@ -254,9 +269,14 @@ impl Task {
         self.sink.event(Event::Prompt { cached, done, total })
     }
 
-    /// How its rows are pooled, if it wants a vector.
-    pub fn pooling(&self) -> Option<Pooling> {
-        self.pooling
+    /// Whether it wants something of every token of its prompt, also of those that were computed for another.
+    pub fn is_read_whole(&self) -> bool {
+        self.pooling.is_some() || self.scores_prompt()
+    }
+
+    /// Whether tokens of its prompt are to be told yet.
+    pub fn scores_prompt(&self) -> bool {
+        self.score.is_some() && self.scored < self.prompt()
     }
 
     /// What its steps have to compute.
@@ -268,6 +288,7 @@ impl Task {
     pub fn rows(&self, count: usize) -> usize {
         match self.pooling {
             Some(Pooling::Mean | Pooling::Each) => count,
+            None if self.scores_prompt() => count,
             _ => usize::from(self.behind() + count >= self.tokens().len()),
         }
     }
@@ -296,7 +317,7 @@ impl Task {
         if pools {
             rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
         }
-        if self.report_progress().is_break() {
+        if self.tell_scores(rows, width).is_break() || self.report_progress().is_break() {
             return Some(Ok(Finish::Stopped));
         }
         if self.pending() > 0 {
@@ -306,10 +327,40 @@ impl Task {
             self.tell_vector();
             return Some(Ok(Finish::End));
         }
-        match self.choose(rows) {
-            Err(failure) => Some(Err(failure)),
-            Ok(sampled) => self.go_on(sampled, context).map(Ok),
+        if self.score.is_some() && !self.sequence.goes_on(0) {
+            return Some(Ok(Finish::Limit));
         }
+        let last = &rows[rows.len().saturating_sub(width)..];
+        match self.choose(last) {
+            Err(failure) => Some(Err(failure)),
+            Ok(sampled) => {
+                if let Some(count) = self.score.filter(|_| self.sequence.is_end(sampled.id)) {
+                    // Whoever reads on hears it from the closed sink.
+                    let _ = self.tell_score(last, sampled.id, count);
+                }
+                self.go_on(sampled, context).map(Ok)
+            }
+        }
+    }
+
+    /// Tells the log-probabilities of the tokens of the prompt that come after those of these rows. After it had to make
+    /// room some of them have been told.
+    fn tell_scores(&mut self, rows: &[f32], width: usize) -> ControlFlow<()> {
+        let Some(count) = self.score.filter(|_| self.scores_prompt()) else { return ControlFlow::Continue(()) };
+        let rows = rows.chunks_exact(width.max(1));
+        let first = self.computed + 1 - rows.len();
+        for (at, row) in (first..).zip(rows) {
+            if at == self.scored && at < self.prompt() {
+                self.scored += 1;
+                self.tell_score(row, self.tokens()[at], count)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn tell_score(&mut self, row: &[f32], id: u32, count: usize) -> ControlFlow<()> {
+        let (logprob, top) = sampler::score(row, id, count);
+        self.sink.score(Logprob { id, logprob }, &top)
     }
 
     /// Takes what a step that was sent computed for it: the next token if it chose one, and none if that was impossible. Says

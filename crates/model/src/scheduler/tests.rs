@@ -12,10 +12,15 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use text::sampler::{Sampled, SamplerConfig};
+use text::sampler::{self, Logprob, Sampled, SamplerConfig};
+
+mod read_whole;
 
 const VOCAB: usize = 97;
 const END: u32 = 0;
+
+/// The logit of the token that comes; those of others are 0.
+const LIKELY: f32 = 5.0;
 
 struct Paged {
     limits: Limits,
@@ -28,6 +33,8 @@ struct Paged {
     ahead: usize,
     /// What the last step chose.
     chosen: Vec<u32>,
+    /// What a model that remembers has read, place by place.
+    read: Option<Vec<Vec<i32>>>,
 }
 
 /// Tokens that arrive at once.
@@ -83,6 +90,21 @@ impl Batches for Paged {
             let chosen = |row: i32| self.chosen[row as usize] as i32;
             self.cache[place(segment[i], position[i])] = if token[i] < 0 { chosen(-1 - token[i]) } else { token[i] };
         }
+        let mut first = 0;
+        for (number, (at, positions)) in batch.places().enumerate() {
+            let written = positions.clone().map(|p| self.cache[place(number as i32, p as i32)]);
+            if let Some(read) = self.read.as_mut().map(|places| &mut places[at]) {
+                if positions.start == 0 {
+                    read.clear();
+                }
+                assert_eq!(read.len(), positions.start, "it goes on from where it is");
+                read.extend(written);
+                let all = (0..positions.end).map(|p| self.cache[place(number as i32, p as i32)]);
+                assert!(all.eq(read.iter().copied()), "what was read is what the pages hold");
+            }
+            first += positions.len();
+        }
+        assert_eq!(first, batch.tokens());
         self.logits.clear();
         self.chosen.clear();
         for &row in input("rows") {
@@ -90,13 +112,17 @@ impl Batches for Paged {
             let likely = next((0..=position[row]).map(|at| self.cache[place(segment[row], at)] as u32));
             match batch.output() {
                 Output::Logits => {
-                    self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { 5.0 } else { 0.0 }))
+                    self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { LIKELY } else { 0.0 }))
                 }
                 Output::Hidden => self.logits.extend([likely as f32, position[row] as f32]),
                 Output::Likeliest | Output::Drawn => self.chosen.push(likely),
             }
         }
         Ok(&self.logits)
+    }
+
+    fn rewinds(&self) -> bool {
+        self.read.is_none()
     }
 
     fn ahead(&self) -> usize {
@@ -141,6 +167,7 @@ impl Device for Threads {
 struct Heard {
     tokens: Vec<u32>,
     vector: Vec<f32>,
+    scores: Vec<(Logprob, Vec<Logprob>)>,
     cached: usize,
     progress: usize,
     end: Option<Result<(Finish, Spent), Failure>>,
@@ -171,6 +198,11 @@ impl Sink for Ear {
                 }
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn score(&mut self, token: Logprob, top: &[Logprob]) -> ControlFlow<()> {
+        self.heard.lock().unwrap().scores.push((token, top.to_vec()));
         ControlFlow::Continue(())
     }
 
@@ -215,19 +247,33 @@ fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: 
 
 /// Over an engine that takes so many steps before the tokens of one are known.
 fn bench_ahead(ahead: usize, tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
+    bench_over(false, ahead, tokens, segments, context, pages, options)
+}
+
+/// The same over an engine that remembers, if it does.
+fn bench_over(
+    remembers: bool,
+    ahead: usize,
+    tokens: usize,
+    segments: usize,
+    context: usize,
+    pages: usize,
+    options: Options,
+) -> Bench {
     let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
     let (steps, fail) = (Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
     let (steps_of, fail_of) = (Arc::clone(&steps), Arc::clone(&fail));
-    let engine = Paged { limits, cache, logits: vec![], steps: steps_of, fail: fail_of, ahead, chosen: vec![] };
+    let read = remembers.then(|| vec![vec![]; segments]);
+    let engine = Paged { limits, cache, logits: vec![], steps: steps_of, fail: fail_of, ahead, chosen: vec![], read };
     Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail }
 }
 
 fn job(prompt: &[u32], limit: usize, ear: &Ear) -> Job {
     let sampling = SamplerConfig::greedy();
     let request = Request { prompt: prompt.to_vec(), sampling, limit: Some(limit), ends: Arc::from([END]) };
-    Job { id: 1, request, constraint: None, pooling: None, sink: Box::new(ear.clone()) }
+    Job { id: 1, request, constraint: None, pooling: None, score: None, sink: Box::new(ear.clone()) }
 }
 
 fn prompt(seed: u32, len: usize) -> Vec<u32> {

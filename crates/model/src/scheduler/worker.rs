@@ -19,6 +19,8 @@ struct Shared {
     inbox: Mutex<Inbox>,
     /// Something is in the inbox, or the end was asked for.
     wake: Condvar,
+    /// The engine is gone.
+    gone: Condvar,
 }
 
 #[derive(Default)]
@@ -27,6 +29,8 @@ struct Inbox {
     stats: Stats,
     running: usize,
     state: State,
+    /// The engine and its memory are given back.
+    is_gone: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,14 +51,18 @@ impl Worker {
     /// If the system has no thread.
     pub fn start(scheduler: Scheduler) -> std::io::Result<(Worker, JoinHandle<()>)> {
         let inbox = Inbox { stats: scheduler.stats().clone(), ..Inbox::default() };
-        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), wake: Condvar::new() });
+        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), wake: Condvar::new(), gone: Condvar::new() });
         let worker = Worker {
             limits: scheduler.limits(),
             places: scheduler.limits().segments,
             queue: scheduler.options.queue,
             shared: shared.clone(),
         };
-        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || run(scheduler, &shared))?;
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
+            run(scheduler, &shared);
+            shared.lock().is_gone = true;
+            shared.gone.notify_all();
+        })?;
         Ok((worker, thread))
     }
 
@@ -107,6 +115,15 @@ impl Worker {
     /// Takes no more requests, and ends those that are there.
     pub fn abort(&self) {
         self.to(State::Aborting);
+    }
+
+    /// As [`Worker::abort`]; returns when the engine is gone, and what it took of the device is given back.
+    pub fn close(&self) {
+        self.abort();
+        let mut inbox = self.shared.lock();
+        while !inbox.is_gone {
+            inbox = self.shared.gone.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Whether nothing runs any more and nothing will.

@@ -1,7 +1,8 @@
 //! The metadata of a file, with the keys that the converters of the field write.
 
 use super::{RopeScaling, Shape, SynthPlan};
-use crate::config::{Attention, Experts, Gating};
+use crate::config::{Attention, Experts, Gating, Recurrence};
+use crate::family::{Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
 use text::synth::Vocab;
 
@@ -24,12 +25,16 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     match shape.attention {
         Attention::Latent { .. } => keys.latent(plan),
         Attention::Grouped { kv_heads, head, value } => keys.heads(kv_heads, head, value),
+        Attention::None => {}
     }
+    keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
-        keys.experts(experts);
+        keys.experts(shape.row(), experts);
     }
     if shape.is_latent() {
         keys.latent_feed_forward(plan);
+    } else if shape.dense_lead > 0 {
+        keys.set("leading_dense_block_count", shape.dense_lead);
     }
     Vocab::new(shape.family, shape.vocab as usize).write(writer);
 }
@@ -56,8 +61,34 @@ impl Keys<'_> {
         self.count("embedding_length", shape.hidden);
         self.count("feed_forward_length", shape.ffn);
         self.set("vocab_size", shape.vocab);
-        self.count("attention.head_count", shape.heads);
-        self.set("attention.layer_norm_rms_epsilon", shape.eps);
+        if shape.heads > 0 {
+            self.count("attention.head_count", shape.heads);
+        }
+        match shape.row().norm {
+            Norm::Rms => self.set("attention.layer_norm_rms_epsilon", shape.eps),
+            Norm::Layer | Norm::Bare => self.set("attention.layer_norm_epsilon", shape.eps),
+        }
+        if let Some(width) = shape.window {
+            self.set("attention.sliding_window", width);
+        }
+        self.factors(shape);
+    }
+
+    /// Factors where the family asks for some, of the size that models have.
+    fn factors(&mut self, shape: &Shape) {
+        let row = shape.row();
+        if row.embedding_scale == Factor::Key {
+            self.set("embedding_scale", 12.0f32);
+        }
+        if row.residual_scale == Factor::Key {
+            self.set("residual_scale", 0.22f32);
+            self.set("attention.scale", 0.1f32);
+        }
+        match row.logit_scale {
+            Factor::Key => self.set("logit_scale", 0.25f32),
+            Factor::OneOverKey => self.set("logit_scale", 8.0f32),
+            _ => {}
+        }
     }
 
     fn rope(&mut self, shape: &Shape) {
@@ -76,6 +107,48 @@ impl Keys<'_> {
         self.count("attention.head_count_kv", kv_heads);
         self.count("attention.key_length", key);
         self.count("attention.value_length", value);
+    }
+
+    /// Layers that remember, and the sizes of what they keep.
+    fn recurrence(&mut self, plan: &SynthPlan) {
+        let shape = plan.shape;
+        let (Some(recurrence), Some((_, which))) = (&shape.recurrence, shape.row().recurrence) else { return };
+        let each = |of_layer: &dyn Fn(u32) -> i64| -> Vec<u32> {
+            (0..plan.layers).map(|layer| of_layer(layer) as u32).collect()
+        };
+        if let (Remembering::WithoutKeys | Remembering::Alone, Attention::Grouped { kv_heads, .. }) =
+            (which, &shape.attention)
+        {
+            let of_layer = |layer| if shape.mixer(layer).attends() { *kv_heads } else { 0 };
+            self.set("attention.head_count_kv", each(&of_layer));
+        }
+        if which == Remembering::Alone {
+            // llama.cpp asks for it.
+            self.set("attention.layer_norm_epsilon", shape.eps);
+            let of_layer = |layer| if shape.feeds(layer) { shape.ffn } else { 0 };
+            self.set("feed_forward_length", each(&of_layer));
+        }
+        let ssm = |keys: &mut Self, taps: i64, inner: i64, state: i64, heads: i64, groups: i64| {
+            keys.count("ssm.conv_kernel", taps);
+            keys.count("ssm.inner_size", inner);
+            keys.count("ssm.state_size", state);
+            keys.count("ssm.time_step_rank", heads);
+            keys.count("ssm.group_count", groups);
+        };
+        match *recurrence {
+            Recurrence::Convolution { taps } => self.count("shortconv.l_cache", taps),
+            Recurrence::StateSpace { heads, head, groups, state, taps } => {
+                ssm(self, taps, heads * head, state, heads, groups)
+            }
+            Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
+                if !shape.row().gates_by_key {
+                    // Of pictures; text has one position for all.
+                    let pairs = shape.rope_dims as u32 / 2;
+                    self.set("rope.dimension_sections", vec![pairs / 3, pairs / 3, pairs - 2 * (pairs / 3), 0]);
+                }
+                ssm(self, taps, heads * value, key, heads, key_heads);
+            }
+        }
     }
 
     fn latent(&mut self, plan: &SynthPlan) {
@@ -100,11 +173,15 @@ impl Keys<'_> {
         }
     }
 
-    fn experts(&mut self, experts: &Experts) {
+    fn experts(&mut self, row: &Family, experts: &Experts) {
         self.count("expert_count", experts.count);
         self.count("expert_used_count", experts.used);
         self.count("expert_feed_forward_length", experts.width);
-        if self.arch != "deepseek2" {
+        if row.normalise != Normalise::Key {
+            if experts.shared > 0 {
+                self.count("expert_shared_count", experts.shared);
+                self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
+            }
             return;
         }
         self.count("expert_shared_count", experts.shared);
@@ -115,8 +192,12 @@ impl Keys<'_> {
         let gating: u32 = match experts.gating {
             Gating::Softmax => 1,
             Gating::Sigmoid => 2,
+            Gating::Chosen => 3,
         };
         self.set("expert_gating_func", gating);
+        if !row.latent {
+            return;
+        }
         self.count("expert_group_count", experts.groups.0);
         self.count("expert_group_used_count", experts.groups.1);
     }

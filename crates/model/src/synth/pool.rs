@@ -9,6 +9,7 @@ use super::blocks;
 use super::random::Random;
 use super::tensors::Fill;
 use gguf::GgmlType;
+use ir::index::gcd;
 use std::collections::HashMap;
 use std::io;
 
@@ -34,7 +35,7 @@ struct Key {
 impl Key {
     fn new(tensor: &PlannedTensor, std: f32) -> Key {
         let piece = match u64::from(tensor.ty.block_len()) {
-            1 => gcd(tensor.shape[0], PLAIN_PIECE),
+            1 => gcd(tensor.shape[0] as i64, PLAIN_PIECE as i64) as u64,
             block => block,
         };
         Key { ty: tensor.ty, std: std.to_bits(), piece }
@@ -141,10 +142,6 @@ impl Walk {
 fn prime(n: u64) -> u64 {
     let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (n.max(3)..).find(is_prime).expect("there are primes above any number")
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

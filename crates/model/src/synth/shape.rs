@@ -4,7 +4,8 @@
 //! that nothing can assume powers of two.
 
 use super::{SynthError, join};
-use crate::config::{Attention, Experts, Gating};
+use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
+use crate::family::Remembering;
 use text::synth::{CHATML, DEEPSEEK, Family, GLM, LLAMA3, YOUTU};
 
 /// A model of which files can be made.
@@ -22,10 +23,20 @@ pub struct Shape {
     pub heads: i64,
     /// Attention.
     pub attention: Attention,
+    /// What layers remember.
+    pub recurrence: Option<Recurrence>,
+    /// By what the tokens of the layers come together, over and over.
+    pub mixers: &'static [Mixer],
+    /// Whether one matrix holds queries, keys and values.
+    pub fused_qkv: bool,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Whether query and key heads have a norm.
-    pub qk_norm: bool,
+    /// Whether all other matrices, and norms that may have one, have a bias too.
+    pub biases: bool,
+    /// Whether queries and keys have a norm over all heads, where the family has one for each.
+    pub qk_norm_of_all: bool,
+    /// Positions that layers with a window see.
+    pub window: Option<u32>,
     /// Rotated values of a head.
     pub rope_dims: i64,
     /// Base of the rotations.
@@ -36,14 +47,14 @@ pub struct Shape {
     pub ffn: i64,
     /// Whether one matrix holds gate and up.
     pub fused_up: bool,
-    /// Whether what a block adds has a norm too.
-    pub post_norms: bool,
     /// Leading blocks with a dense feed-forward, if the others have experts.
     pub dense_lead: u32,
     /// Experts.
     pub experts: Option<Experts>,
     /// Whether the choice of experts has a bias.
     pub router_bias: bool,
+    /// Whether the shared expert has a gate.
+    pub shared_gate: bool,
     /// Epsilon of the norms.
     pub eps: f32,
     /// Whether the embedding is the output matrix too.
@@ -97,6 +108,25 @@ impl Shape {
         })
     }
 
+    /// The row of its family.
+    pub(super) fn row(&self) -> &'static crate::family::Family {
+        crate::family::Family::named(self.arch).expect("shapes are of families")
+    }
+
+    /// By what the tokens of a layer come together.
+    pub(super) fn mixer(&self, layer: u32) -> Mixer {
+        self.mixers[layer as usize % self.mixers.len()]
+    }
+
+    /// Whether a layer has a feed-forward.
+    pub(super) fn feeds(&self, layer: u32) -> bool {
+        match self.row().recurrence {
+            Some((_, Remembering::All)) => false,
+            Some((_, Remembering::Alone)) => self.mixer(layer) == Mixer::None,
+            _ => true,
+        }
+    }
+
     pub(super) fn is_latent(&self) -> bool {
         matches!(self.attention, Attention::Latent { .. })
     }
@@ -115,17 +145,22 @@ const PLAIN: Shape = Shape {
     hidden: 256,
     heads: 4,
     attention: Attention::Grouped { kv_heads: 2, head: 64, value: 64 },
+    recurrence: None,
+    mixers: &[Mixer::Attention],
+    fused_qkv: false,
     qkv_bias: false,
-    qk_norm: false,
+    biases: false,
+    qk_norm_of_all: false,
+    window: None,
     rope_dims: 64,
     rope_base: 5e5,
     rope_scaling: RopeScaling::None,
     ffn: 512,
     fused_up: false,
-    post_norms: false,
     dense_lead: 0,
     experts: None,
     router_bias: false,
+    shared_gate: false,
     eps: 1e-5,
     tied: false,
     context: 4096,
@@ -169,7 +204,46 @@ const NORMALISED: Experts = Experts {
     groups: (1, 1),
 };
 
-static SHAPES: [Shape; 14] = [
+/// A few small experts, normalised.
+const TINY: Experts = Experts { count: 5, used: 2, width: 256, ..NORMALISED };
+
+/// A small state space.
+const STATE_SPACE: Recurrence = Recurrence::StateSpace { heads: 8, head: 64, groups: 2, state: 64, taps: 4 };
+
+/// A small delta rule, in which two heads of values have one of keys.
+const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
+
+/// Attention in every fourth layer.
+const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
+
+/// What models of Llama 3 have in common.
+const LLAMA_3: Shape = Shape {
+    heads: 32,
+    rope_scaling: RopeScaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, original: 8192 },
+    ffn: 8192,
+    tied: true,
+    context: 131_072,
+    vocab: 128_256,
+    ..PLAIN
+};
+
+/// What dense models of Qwen3 have in common.
+const QWEN3: Shape = Shape {
+    arch: "qwen3",
+    layers: 28,
+    heads: 16,
+    attention: Attention::Grouped { kv_heads: 8, head: 128, value: 128 },
+    rope_dims: 128,
+    rope_base: 1e6,
+    eps: 1e-6,
+    tied: true,
+    context: 40_960,
+    vocab: 151_936,
+    family: &CHATML,
+    ..PLAIN
+};
+
+static SHAPES: [Shape; 38] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -225,33 +299,32 @@ static SHAPES: [Shape; 14] = [
         name: "llama-3.2-1b",
         layers: 16,
         hidden: 2048,
-        heads: 32,
         attention: Attention::Grouped { kv_heads: 8, head: 64, value: 64 },
-        rope_scaling: RopeScaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, original: 8192 },
-        ffn: 8192,
-        tied: true,
-        context: 131_072,
-        vocab: 128_256,
-        ..PLAIN
+        ..LLAMA_3
     },
     Shape {
-        name: "qwen3-0.6b",
-        arch: "qwen3",
+        name: "llama-3.2-3b",
         layers: 28,
-        hidden: 1024,
-        heads: 16,
+        hidden: 3072,
+        heads: 24,
         attention: Attention::Grouped { kv_heads: 8, head: 128, value: 128 },
-        qk_norm: true,
         rope_dims: 128,
-        rope_base: 1e6,
-        ffn: 3072,
-        eps: 1e-6,
-        tied: true,
-        context: 40_960,
-        vocab: 151_936,
-        family: &CHATML,
-        ..PLAIN
+        ..LLAMA_3
     },
+    Shape {
+        name: "llama-3.1-8b",
+        layers: 32,
+        hidden: 4096,
+        attention: Attention::Grouped { kv_heads: 8, head: 128, value: 128 },
+        rope_dims: 128,
+        rope_scaling: RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192 },
+        ffn: 14_336,
+        tied: false,
+        ..LLAMA_3
+    },
+    Shape { name: "qwen3-0.6b", hidden: 1024, ffn: 3072, ..QWEN3 },
+    Shape { name: "qwen3-1.7b", hidden: 2048, ffn: 6144, ..QWEN3 },
+    Shape { name: "qwen3-8b", layers: 36, hidden: 4096, heads: 32, ffn: 12_288, tied: false, ..QWEN3 },
     Shape {
         name: "qwen3-30b-a3b",
         arch: "qwen3moe",
@@ -259,7 +332,6 @@ static SHAPES: [Shape; 14] = [
         hidden: 2048,
         heads: 32,
         attention: Attention::Grouped { kv_heads: 4, head: 128, value: 128 },
-        qk_norm: true,
         rope_dims: 128,
         rope_base: 1e6,
         ffn: 6144,
@@ -268,6 +340,23 @@ static SHAPES: [Shape; 14] = [
         context: 40_960,
         vocab: 151_936,
         family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "glm-4-9b",
+        arch: "glm4",
+        layers: 40,
+        hidden: 4096,
+        heads: 32,
+        attention: Attention::Grouped { kv_heads: 2, head: 128, value: 128 },
+        qkv_bias: true,
+        rope_dims: 64,
+        rope_base: 1e4,
+        ffn: 13_696,
+        fused_up: true,
+        context: 32_768,
+        vocab: 151_552,
+        family: &GLM,
         ..PLAIN
     },
     Shape {
@@ -329,7 +418,6 @@ static SHAPES: [Shape; 14] = [
         arch: "qwen3",
         heads: 2,
         attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
-        qk_norm: true,
         rope_dims: 128,
         rope_base: 1e6,
         eps: 1e-6,
@@ -340,7 +428,6 @@ static SHAPES: [Shape; 14] = [
     Shape {
         name: "tiny-qwen3moe",
         arch: "qwen3moe",
-        qk_norm: true,
         rope_base: 1e6,
         experts: Some(Experts { count: 5, used: 2, width: 256, ..NORMALISED }),
         eps: 1e-6,
@@ -354,8 +441,105 @@ static SHAPES: [Shape; 14] = [
         rope_dims: 32,
         rope_base: 1e4,
         fused_up: true,
-        post_norms: true,
         family: &GLM,
         ..PLAIN
     },
+    Shape { name: "tiny-mixtral", experts: Some(Experts { width: 512, ..TINY }), ..PLAIN },
+    Shape {
+        name: "tiny-qwen2moe",
+        arch: "qwen2moe",
+        qkv_bias: true,
+        experts: Some(Experts { shared: 1, normalise: false, ..TINY }),
+        shared_gate: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm4moe",
+        arch: "glm4moe",
+        layers: 3,
+        qkv_bias: true,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, scale: 1.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-gpt-oss",
+        arch: "gpt-oss",
+        layers: 4,
+        qkv_bias: true,
+        biases: true,
+        window: Some(24),
+        experts: Some(Experts { gating: Gating::Chosen, normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape { name: "tiny-gemma2", arch: "gemma2", layers: 4, window: Some(24), tied: true, ..PLAIN },
+    Shape { name: "tiny-gemma3", arch: "gemma3", layers: 7, window: Some(24), tied: true, ..PLAIN },
+    Shape { name: "tiny-smollm3", arch: "smollm3", layers: 4, tied: true, ..PLAIN },
+    Shape { name: "tiny-olmo2", arch: "olmo2", layers: 4, qk_norm_of_all: true, window: Some(24), ..PLAIN },
+    Shape {
+        name: "tiny-exaone-moe",
+        arch: "exaone-moe",
+        layers: 5,
+        window: Some(24),
+        experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+    Shape { name: "tiny-granite", arch: "granite", tied: true, ..PLAIN },
+    Shape { name: "tiny-cohere2", arch: "cohere2", layers: 4, window: Some(24), tied: true, ..PLAIN },
+    Shape { name: "tiny-starcoder2", arch: "starcoder2", qkv_bias: true, biases: true, tied: true, ..PLAIN },
+    Shape { name: "tiny-nemotron", arch: "nemotron", biases: true, rope_dims: 32, ..PLAIN },
+    Shape {
+        name: "tiny-lfm2",
+        arch: "lfm2",
+        layers: 3,
+        recurrence: Some(Recurrence::Convolution { taps: 3 }),
+        mixers: &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention],
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mamba2",
+        arch: "mamba2",
+        attention: Attention::None,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-nemotron-h",
+        arch: "nemotron_h",
+        layers: 4,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence, Mixer::None, Mixer::Attention, Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3.5",
+        arch: "qwen35",
+        layers: 4,
+        recurrence: Some(DELTA_RULE),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3-next",
+        arch: "qwen3next",
+        layers: 4,
+        recurrence: Some(DELTA_RULE),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        experts: Some(Experts { shared: 1, ..TINY }),
+        shared_gate: true,
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape { name: "tiny-bloom", arch: "bloom", fused_qkv: true, qkv_bias: true, biases: true, ..PLAIN },
 ];

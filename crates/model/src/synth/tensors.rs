@@ -4,7 +4,8 @@
 //! is not the output too has 1, the size of a normalised row.
 
 use super::shape::{RopeScaling, Shape};
-use crate::config::{Attention, Experts};
+use crate::config::{Attention, Experts, Recurrence};
+use crate::family::{AttentionGate, HeadNorms, Norm};
 use crate::mix::Role;
 
 /// Spread of norms around 1.
@@ -55,6 +56,9 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     let embedding_std = if shape.tied { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let weights = Fill::Weights { std: embedding_std };
     list.add("token_embd.weight", &[hidden, vocab], Role::Embedding, weights);
+    if shape.row().embedding_norm {
+        list.norm_of(shape, "token_embd_norm", hidden);
+    }
     if let Some(divisors) = rope_divisors(shape) {
         let values = Fill::Values(divisors);
         list.add("rope_freqs.weight", &[shape.rope_dims / 2], Role::Plain, values);
@@ -65,7 +69,7 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.block(shape, legacy_kv_b);
     }
     list.prefix.clear();
-    list.norm("output_norm", hidden);
+    list.norm_of(shape, shape.row().output_norm, hidden);
     if !shape.tied {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
@@ -113,23 +117,45 @@ impl List {
         self.add(&name, &[len], Role::Plain, Fill::Normal { mean, std });
     }
 
+    /// A norm of the kind of the family.
+    fn norm_of(&mut self, shape: &Shape, name: &str, len: i64) {
+        self.norm(name, len);
+        if shape.biases && shape.row().norm == Norm::Layer {
+            self.bias(name, len);
+        }
+    }
+
     fn block(&mut self, shape: &Shape, legacy_kv_b: bool) {
-        self.norm("attn_norm", shape.hidden);
-        match shape.attention {
-            Attention::Latent { .. } => self.latent_attention(shape, legacy_kv_b),
-            Attention::Grouped { .. } => self.grouped_attention(shape),
+        let norms = shape.row().norms;
+        let norm = |list: &mut List, names: &[&str]| {
+            let name = names.last().map(|name| format!("{}{name}.weight", list.prefix));
+            // One norm may serve both halves.
+            if let Some(name) = name.filter(|name| list.specs.iter().all(|spec| spec.name != *name)) {
+                let name = name.trim_start_matches(&list.prefix).trim_end_matches(".weight").to_string();
+                list.norm_of(shape, &name, shape.hidden);
+            }
+        };
+        norm(self, norms.attention);
+        let mixer = shape.mixer(self.layer);
+        if mixer.attends() {
+            match shape.attention {
+                Attention::Latent { .. } => self.latent_attention(shape, legacy_kv_b),
+                _ => self.grouped_attention(shape),
+            }
         }
-        if shape.post_norms {
-            self.norm("post_attention_norm", shape.hidden);
+        if mixer.remembers() {
+            self.recurrence(shape);
         }
-        self.norm("ffn_norm", shape.hidden);
+        norm(self, norms.after_attention);
+        if !shape.feeds(self.layer) {
+            return;
+        }
+        norm(self, norms.feed_forward);
         match &shape.experts {
             Some(experts) if self.layer >= shape.dense_lead => self.experts(shape, experts),
-            _ => self.feed_forward("", shape.hidden, shape.ffn, shape.fused_up),
+            _ => self.feed_forward(shape, "", shape.ffn, shape.fused_up),
         }
-        if shape.post_norms {
-            self.norm("post_ffw_norm", shape.hidden);
-        }
+        norm(self, norms.after_feed_forward);
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -163,50 +189,127 @@ impl List {
             return;
         };
         let (hidden, heads) = (shape.hidden, shape.heads);
-        for (part, rows, role) in [
-            ("attn_q", heads * head, Role::Other),
+        let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };
+        let whole = [("attn_qkv", heads * query + kv_heads * (head + value), Role::Value)];
+        let parts = [
+            ("attn_q", heads * query, Role::Other),
             ("attn_k", kv_heads * head, Role::Key),
             ("attn_v", kv_heads * value, Role::Value),
-        ] {
+        ];
+        for &(part, rows, role) in if shape.fused_qkv { &whole[..] } else { &parts[..] } {
             self.matrix(part, &[hidden, rows], role);
             if shape.qkv_bias {
                 self.bias(part, rows);
             }
         }
-        if shape.qk_norm {
-            self.norm("attn_q_norm", head);
-            self.norm("attn_k_norm", head);
+        if shape.row().head_norms != HeadNorms::None {
+            let of = |heads: i64| if shape.qk_norm_of_all { heads * head } else { head };
+            self.norm("attn_q_norm", of(heads));
+            self.norm("attn_k_norm", of(kv_heads));
+        }
+        if shape.row().sinks {
+            let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
+            self.add("attn_sinks.weight", &[heads], Role::Plain, Fill::Values(sinks));
         }
         self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
+        if shape.biases {
+            self.bias("attn_output", hidden);
+        }
+    }
+
+    fn recurrence(&mut self, shape: &Shape) {
+        let hidden = shape.hidden;
+        let taps_of = |taps: i64| Fill::Normal { mean: 0.0, std: 1.0 / (taps as f32).sqrt() };
+        match shape.recurrence {
+            None => {}
+            Some(Recurrence::Convolution { taps }) => {
+                self.matrix("shortconv.in_proj", &[hidden, 3 * hidden], Role::Other);
+                self.add("shortconv.conv.weight", &[taps, hidden], Role::Plain, taps_of(taps));
+                self.matrix("shortconv.out_proj", &[hidden, hidden], Role::Other);
+            }
+            Some(Recurrence::StateSpace { heads, head, groups, state, taps }) => {
+                let (inner, channels) = (heads * head, heads * head + 2 * groups * state);
+                self.matrix("ssm_in", &[hidden, inner + channels + heads], Role::Other);
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.bias("ssm_conv1d", channels);
+                self.bias("ssm_dt", heads);
+                self.add("ssm_a", &[1, heads], Role::Plain, decays(heads));
+                self.add("ssm_d", &[1, heads], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+                let fill = Fill::Normal { mean: 1.0, std: NORM_STD };
+                self.add("ssm_norm.weight", &[inner / groups, groups], Role::Plain, fill);
+                self.matrix("ssm_out", &[inner, hidden], Role::Other);
+            }
+            Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) => {
+                let (inner, channels) = (heads * value, heads * value + 2 * key_heads * key);
+                self.matrix("attn_qkv", &[hidden, channels], Role::Other);
+                self.matrix("attn_gate", &[hidden, inner], Role::Other);
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.bias("ssm_dt", heads);
+                self.add("ssm_a", &[heads], Role::Plain, decays(heads));
+                if shape.row().gates_by_key {
+                    self.matrix("ssm_ba", &[hidden, 2 * heads], Role::Other);
+                } else {
+                    self.matrix("ssm_beta", &[hidden, heads], Role::Other);
+                    self.matrix("ssm_alpha", &[hidden, heads], Role::Other);
+                }
+                self.norm("ssm_norm", value);
+                self.matrix("ssm_out", &[inner, hidden], Role::Other);
+            }
+        }
     }
 
     /// `suffix` tells the shared expert from a dense feed-forward.
-    fn feed_forward(&mut self, suffix: &str, hidden: i64, width: i64, fused_up: bool) {
-        let up = if fused_up {
-            2 * width
-        } else {
-            self.matrix(&format!("ffn_gate{suffix}"), &[hidden, width], Role::Other);
-            width
+    fn feed_forward(&mut self, shape: &Shape, suffix: &str, width: i64, fused_up: bool) {
+        let hidden = shape.hidden;
+        let mut part = |part: &str, shape_of: [i64; 2], role: Role| {
+            let name = format!("ffn_{part}{suffix}");
+            self.matrix(&name, &shape_of, role);
+            if shape.biases {
+                self.bias(&name, shape_of[1]);
+            }
         };
-        self.matrix(&format!("ffn_up{suffix}"), &[hidden, up], Role::Other);
-        self.matrix(&format!("ffn_down{suffix}"), &[width, hidden], Role::Down);
+        let up = if fused_up { 2 * width } else { width };
+        if shape.row().gated && !fused_up {
+            part("gate", [hidden, width], Role::Other);
+        }
+        part("up", [hidden, up], Role::Other);
+        part("down", [width, hidden], Role::Down);
     }
 
     fn experts(&mut self, shape: &Shape, experts: &Experts) {
         let (hidden, width, count) = (shape.hidden, experts.width, experts.count);
         let (mean, std) = (0.0, SCORE_STD / (hidden as f32).sqrt());
         let scores = Fill::Normal { mean, std };
-        self.add("ffn_gate_inp.weight", &[hidden, count], Role::Plain, scores);
+        self.add("ffn_gate_inp.weight", &[hidden, count], Role::Plain, scores.clone());
         if shape.router_bias {
             self.bias("exp_probs_b", count);
         }
-        self.matrix("ffn_gate_exps", &[hidden, width, count], Role::Other);
-        self.matrix("ffn_up_exps", &[hidden, width, count], Role::Other);
-        self.matrix("ffn_down_exps", &[width, hidden, count], Role::Down);
+        if shape.biases {
+            self.bias("ffn_gate_inp", count);
+        }
+        let mut part = |part: &str, shape_of: [i64; 3], role: Role| {
+            let name = format!("ffn_{part}_exps");
+            self.matrix(&name, &shape_of, role);
+            if shape.biases {
+                let fill = Fill::Normal { mean: 0.0, std: BIAS_STD };
+                self.add(&format!("{name}.bias"), &shape_of[1..], Role::Plain, fill);
+            }
+        };
+        part("gate", [hidden, width, count], Role::Other);
+        part("up", [hidden, width, count], Role::Other);
+        part("down", [width, hidden, count], Role::Down);
         if experts.shared > 0 {
-            self.feed_forward("_shexp", hidden, experts.shared * width, false);
+            self.feed_forward(shape, "_shexp", experts.shared * width, false);
+        }
+        if shape.shared_gate {
+            self.add("ffn_gate_inp_shexp.weight", &[hidden], Role::Plain, scores);
         }
     }
+}
+
+/// How fast each head forgets: some within a few tokens, others hardly.
+fn decays(heads: i64) -> Fill {
+    Fill::Values((0..heads).map(|head| -(2.0f32.powi((head % 4) as i32 * 2 - 4))).collect())
 }
 
 /// What the rotations of each pair are divided by, for the scaling of Llama 3.1.

@@ -6,34 +6,11 @@ use gguf::{Gguf, Writer};
 use model::cache::{CacheKind, PAGE};
 use model::config::{Attention, Config, Gating};
 use model::step::{Class, Output, Sizes, build};
+use model::synth::hollow;
 use model::synth::{Shape, SynthOptions, SynthPlan};
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// Bytes of weights written at a time.
-const CHUNK: usize = 1 << 20;
-
-static ZEROS: [u8; CHUNK] = [0; CHUNK];
-
-/// A file in which chunks of zeros are holes.
-struct Sparse(File);
-
-impl Write for Sparse {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() == CHUNK && bytes == ZEROS {
-            self.0.seek(SeekFrom::Current(CHUNK as i64))?;
-            return Ok(CHUNK);
-        }
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
 
 /// Removes a file when it is no longer needed.
 struct Temporary(PathBuf);
@@ -58,6 +35,7 @@ fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
     int("attention.head_count", shape.heads);
     int("rope.dimension_count", shape.rope_dims);
     match shape.attention {
+        Attention::None => {}
         Attention::Grouped { kv_heads, head, value } => {
             int("attention.head_count_kv", kv_heads);
             int("attention.key_length", head);
@@ -85,7 +63,7 @@ fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
     for t in plan.tensors() {
         w.tensor(&t.name, t.ty, &t.shape).expect("a legal tensor");
     }
-    let mut sink = Sparse(File::create(path).expect("a temporary file"));
+    let mut sink = hollow::Hollow::create(path).expect("a temporary file");
     let size = w.write_to(&mut sink, |t, out| {
         if t.name == "rope_freqs.weight" {
             // Divisors of the rotations.
@@ -93,15 +71,9 @@ fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
         }
         let bytes =
             t.elements() / u64::from(t.ty.block_len()) * t.ty.row_bytes(t.ty.block_len().into()).expect("a block");
-        let mut left = bytes as usize;
-        while left > 0 {
-            let n = left.min(CHUNK);
-            out.write_all(&ZEROS[..n])?;
-            left -= n;
-        }
-        Ok(())
+        hollow::zeros(out, bytes)
     });
-    sink.0.set_len(size.expect("a file")).expect("room for a sparse file");
+    sink.finish(size.expect("a file")).expect("room for a sparse file");
     Gguf::open(path).expect("a model file")
 }
 

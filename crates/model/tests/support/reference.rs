@@ -96,7 +96,8 @@ impl Reference {
         let scores = self.linear(x, "blk.0.ffn_gate_inp.weight");
         let probs: Row = match e.gating {
             Gating::Sigmoid => scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(),
-            Gating::Softmax => {
+            // Of the chosen: normalised, it is the same.
+            Gating::Softmax | Gating::Chosen => {
                 let total: f64 = scores.iter().map(|s| s.exp()).sum();
                 scores.iter().map(|s| s.exp() / total).collect()
             }
@@ -110,7 +111,8 @@ impl Reference {
         let candidates: Vec<usize> = (0..probs.len()).filter(|i| kept.contains(&(i / size))).collect();
         let among: Row = candidates.iter().map(|&i| choose[i]).collect();
         let chosen: Vec<usize> = best(&among, e.used as usize).into_iter().map(|i| candidates[i]).collect();
-        let total: f64 = if e.normalise { chosen.iter().map(|&i| probs[i]).sum() } else { 1.0 };
+        let normalise = e.normalise || e.gating == Gating::Chosen;
+        let total: f64 = if normalise { chosen.iter().map(|&i| probs[i]).sum() } else { 1.0 };
         let mut out = match e.shared {
             0 => vec![0.0; x.len()],
             _ => self.feed_forward(x, "_shexp"),
@@ -144,6 +146,7 @@ impl Reference {
     /// The query of each head.
     fn queries(&self, h: &[f64], position: usize) -> Vec<Row> {
         match self.config.attention {
+            Attention::None => unreachable!("a model with attention"),
             Attention::Grouped { head, .. } => {
                 let q = self.linear(h, "blk.0.attn_q.weight");
                 q.chunks(head as usize).map(|q| self.rotate(q, position)).collect()
@@ -161,6 +164,7 @@ impl Reference {
     /// Keys and values of each head, as the cache leaves them.
     fn cached(&self, h: &[f64], position: usize, store: &impl Fn(Row) -> Row) -> (Vec<Row>, Vec<Row>) {
         match self.config.attention {
+            Attention::None => unreachable!("a model with attention"),
             Attention::Grouped { head, value, .. } => {
                 let k = self.linear(h, "blk.0.attn_k.weight");
                 let v = store(self.linear(h, "blk.0.attn_v.weight"));

@@ -2,11 +2,12 @@
 
 use super::generation_settings::generation_settings;
 use super::usage::{chat_logprob, progress, timings, usage};
-use crate::app::{App, Model, now};
+use crate::app::{App, now};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammar::Rule;
+use crate::served::Model;
 use crate::settings::Settings;
 use crate::speech::{Ending, Heard, Scored};
 use crate::stream::{Prepared, Protocol, Said, event};
@@ -155,6 +156,11 @@ pub fn render_conversation(
         .template
         .as_ref()
         .map_err(|why| ApiError::unsupported(format!("the chat template of this model cannot be used: {why}")))?;
+    if !tools.functions.is_empty() && !template.takes_tools() {
+        let problem =
+            format!("the chat template of {} does not read tools, so the model would not know them", model.name());
+        return Err(ApiError::field("tools", problem));
+    }
     let mut prompt = match (conversation.enable_thinking, model.defaults.thinking) {
         (None, thinking @ Some(_)) => {
             template.render(&Conversation { enable_thinking: thinking, ..conversation.clone() })?
@@ -169,7 +175,10 @@ pub fn render_conversation(
 }
 
 /// The functions among the tools. Tools of other kinds are nothing that a model could use.
-fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
+///
+/// # Errors
+/// What is no tool.
+pub fn functions(fields: Fields<'_>) -> Result<Vec<Value>, ApiError> {
     tools::listed(fields)?.iter().filter(|tool| tools::is_function(tool)).map(tools::chat_function).collect()
 }
 
@@ -429,7 +438,7 @@ fn chat_usage<'a>(spent: impl Iterator<Item = &'a Spent>) -> Value {
 }
 
 /// The parts of a whole text.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// What the model thought.
     pub reasoning: String,
@@ -442,8 +451,14 @@ pub struct Message {
 impl Message {
     /// Tells the parts of a whole text apart.
     pub fn of(parser: &mut OutputParser, text: &str) -> Message {
+        let deltas = parser.push(text);
+        Message::of_deltas(deltas.into_iter().chain(parser.finish()))
+    }
+
+    /// Puts together what was told apart.
+    pub fn of_deltas(deltas: impl IntoIterator<Item = Delta>) -> Message {
         let mut message = Message::default();
-        for delta in parser.push(text).into_iter().chain(parser.finish()) {
+        for delta in deltas {
             match delta {
                 Delta::Reasoning(text) => message.reasoning += &text,
                 Delta::Content(text) => message.content += &text,

@@ -3,10 +3,11 @@
 use super::chat::Head;
 use super::prompt;
 use super::usage::{completion_logprobs, progress, timings, usage};
-use crate::app::{App, Model};
+use crate::app::App;
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::served::Model;
 use crate::settings::Settings;
 use crate::speech::{Answer, Heard, Scored};
 use crate::stream::{Prepared, Protocol, Said, event};
@@ -18,9 +19,20 @@ struct Completion {
     head: Head,
     model: Arc<Model>,
     settings: Settings,
-    /// For each text, its prompt if that is to be repeated, and the place of the next token in the text.
-    texts: Vec<(String, usize)>,
+    /// For each text.
+    texts: Vec<Text>,
     spent: Vec<Spent>,
+}
+
+/// One of the texts.
+#[derive(Clone)]
+struct Text {
+    /// Its prompt, if that is to be repeated.
+    prompt: String,
+    /// The first token of the prompt, until it is told: nothing says how likely that is.
+    first: Option<u32>,
+    /// The place of the next token in the text.
+    offset: usize,
 }
 
 /// Prepares an answer.
@@ -32,15 +44,21 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     let mut settings = Settings::read(fields, model)?;
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, false)?;
-    let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
+    let prompts = match prompt::before_suffix(fields, model, settings.limit)? {
+        Some(prompt) => vec![prompt],
+        None => prompt::prompts("prompt", fields.get("prompt"), model)?,
+    };
     Answer::check(model, &prompts, &settings)?;
     let echo = fields.flag("echo")?.unwrap_or(false);
-    refuse(fields, &settings, echo)?;
+    refuse(fields, &settings)?;
+    settings.score = settings.sampling.logprobs.filter(|_| echo);
     let of_prompt = |prompt: &Vec<u32>| {
         let text = if echo { model.tokenizer.decode(prompt, false) } else { vec![] };
-        std::iter::repeat_n((String::from_utf8_lossy(&text).into_owned(), 0), settings.choices)
+        let first = prompt.first().copied().filter(|_| settings.score.is_some());
+        let text = Text { prompt: String::from_utf8_lossy(&text).into_owned(), first, offset: 0 };
+        std::iter::repeat_n(text, settings.choices)
     };
-    let texts: Vec<(String, usize)> = prompts.iter().flat_map(of_prompt).collect();
+    let texts: Vec<Text> = prompts.iter().flat_map(of_prompt).collect();
     let completion = Completion {
         head: Head::new(app.id("cmpl-"), fields, model)?,
         model: model.clone(),
@@ -52,13 +70,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
 }
 
 /// Refuses what would change the text and is not there, rather than answer something else.
-fn refuse(fields: Fields<'_>, settings: &Settings, echo: bool) -> Result<(), ApiError> {
-    if echo && settings.sampling.logprobs.is_some() {
-        return Err(ApiError::field("echo", "tokens of the prompt have no logprobs here; leave out one of the two"));
-    }
-    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(ApiError::field("suffix", "text cannot be put in between here"));
-    }
+fn refuse(fields: Fields<'_>, settings: &Settings) -> Result<(), ApiError> {
     if fields.integer("best_of")?.is_some_and(|best| best > settings.choices as i64) {
         return Err(ApiError::field("best_of", "texts are not chosen among here; ask for all of them with n"));
     }
@@ -70,7 +82,8 @@ impl Completion {
         if self.settings.sampling.logprobs.is_none() {
             return Value::Null;
         }
-        completion_logprobs(&self.model.tokenizer, scores, &mut self.texts[index].1)
+        let text = &mut self.texts[index];
+        completion_logprobs(&self.model.tokenizer, text.first.take(), scores, &mut text.offset)
     }
 
     fn chunk(&self, out: &mut String, index: usize, text: &str, logprobs: Value, end: Option<(&str, &Spent)>) {
@@ -98,8 +111,8 @@ impl Protocol for Completion {
 
     fn start(&mut self, out: &mut String) {
         for index in 0..self.texts.len() {
-            if !self.texts[index].0.is_empty() {
-                self.chunk(out, index, &self.texts[index].0, Value::Null, None);
+            if !self.texts[index].prompt.is_empty() {
+                self.chunk(out, index, &self.texts[index].prompt, Value::Null, None);
             }
         }
     }
@@ -139,7 +152,7 @@ impl Protocol for Completion {
             let reason = said.ending.as_ref().map_or("length", |ending| ending.reason());
             let logprobs = self.logprobs(index, &said.scores);
             let mut choice = Map::new();
-            choice.insert("text".into(), (self.texts[index].0.clone() + &said.text).into());
+            choice.insert("text".into(), (self.texts[index].prompt.clone() + &said.text).into());
             choice.insert("index".into(), index.into());
             choice.insert("logprobs".into(), logprobs);
             choice.insert("finish_reason".into(), reason.into());

@@ -1,11 +1,12 @@
 //! `/v1/embeddings`, and `/embedding` as llama-server has it: one vector for each prompt.
 
 use super::prompt;
-use crate::app::{App, Model};
+use crate::app::App;
 use crate::body::Body;
 use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::served::Model;
 use crate::settings::Settings;
-use crate::speech::Heard;
 use crate::stream::{Prepared, Protocol, Said};
 use base64::Engine;
 use model::scheduler::Pooling;
@@ -42,9 +43,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
             return Err(ApiError::field("encoding_format", problem));
         }
     };
-    if app.options.embeddings == Some(Pooling::Each) {
-        return Err(ApiError::invalid("this server pools nothing (--pooling none); its vectors are at /embedding"));
-    }
+    pooled(body.fields(), app, model)?;
     begin_in(Form::OpenAi { base64 }, app, model, body)
 }
 
@@ -57,37 +56,62 @@ pub fn native(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepare
 }
 
 fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
+    let fields = body.fields();
+    let settings = settings(fields, app, model)?;
+    let name = if fields.get("input").is_none() && fields.get("content").is_some() { "content" } else { "input" };
+    let prompts = prompt::prompts(name, fields.get(name), model)?;
+    let pools_nothing = settings.pooling == Some(Pooling::Each);
+    let embeddings = Embeddings {
+        form,
+        model: model.called_by(fields)?,
+        norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(if pools_nothing { -1 } else { 2 }))?,
+    };
+    Ok(Prepared { prompts, settings, protocol: Box::new(embeddings) })
+}
+
+/// Vectors instead of text.
+///
+/// # Errors
+/// A server without embeddings, and a length that vectors do not have.
+fn settings(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, ApiError> {
     let Some(pooling) = app.options.embeddings else {
         return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
     };
-    let fields = body.fields();
-    let name = if fields.get("input").is_none() && fields.get("content").is_some() { "content" } else { "input" };
-    let prompts = prompt::prompts(name, fields.get(name), model)?;
     if let Some(wanted) = fields.integer("dimensions")?
         && wanted != model.facts.width as i64
     {
         let problem = format!("vectors of this model have {} dimensions and cannot be cut", model.facts.width);
         return Err(ApiError::field("dimensions", problem));
     }
-    let embeddings = Embeddings {
-        form,
-        model: model.called_by(fields)?,
-        norm: Norm::of(fields.integer("embd_normalize")?.unwrap_or(if pooling == Pooling::Each { -1 } else { 2 }))?,
-    };
     let mut settings = Settings::of_defaults(&model.defaults);
     settings.pooling = Some(pooling);
-    Ok(Prepared { prompts, settings, protocol: Box::new(embeddings) })
+    Ok(settings)
+}
+
+/// One vector for each prompt.
+///
+/// # Errors
+/// A server that makes none, or one for each token.
+pub fn pooled(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, ApiError> {
+    if app.options.embeddings == Some(Pooling::Each) {
+        return Err(ApiError::invalid("this server pools nothing (--pooling none); its vectors are at /embedding"));
+    }
+    settings(fields, app, model)
 }
 
 /// What makes vectors comparable.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Norm {
+pub enum Norm {
+    /// As they are.
     None,
     /// The root of the sum of squares is 1, and so on for other powers.
     Power(i32),
 }
 
 impl Norm {
+    /// Length 1.
+    pub const LENGTH: Norm = Norm::Power(2);
+
     fn of(number: i64) -> Result<Norm, ApiError> {
         match number {
             n if n < 0 => Ok(Norm::None),
@@ -96,7 +120,8 @@ impl Norm {
         }
     }
 
-    fn apply(self, vector: &[f32]) -> Vec<f32> {
+    /// A vector that is comparable.
+    pub fn apply(self, vector: &[f32]) -> Vec<f32> {
         let Norm::Power(power) = self else { return vector.to_vec() };
         let sum: f64 = vector.iter().map(|&x| f64::from(x).abs().powi(power)).sum();
         let length = sum.powf(1.0 / f64::from(power));
@@ -106,16 +131,6 @@ impl Norm {
 }
 
 impl Protocol for Embeddings {
-    fn streams(&self) -> bool {
-        false
-    }
-
-    fn start(&mut self, _: &mut String) {}
-
-    fn heard(&mut self, _: Heard, _: &mut String) {}
-
-    fn finish(&mut self, _: &mut String) {}
-
     fn whole(&mut self, texts: Vec<Said>) -> Value {
         let one = |(index, said): (usize, &Said)| {
             let vector = || self.norm.apply(&said.vector);

@@ -2,20 +2,14 @@
 
 use crate::settings::Settings;
 use serde_json::{Value, json};
+use text::sampler::SETTINGS;
 
 /// The settings of a request in llama-server's words.
 pub fn generation_settings(settings: &Settings) -> Value {
     let s = &settings.sampling;
-    json!({
+    let mut told = json!({
         "seed": s.seed,
-        "temperature": s.temperature,
-        "top_k": s.top_k,
-        "top_p": s.top_p,
-        "min_p": s.min_p,
-        "repeat_last_n": s.penalty_window,
-        "repeat_penalty": s.repeat_penalty,
-        "presence_penalty": s.presence_penalty,
-        "frequency_penalty": s.frequency_penalty,
+        "samplers": s.order.iter().map(|stage| stage.name()).collect::<Vec<_>>(),
         "stop": settings.stops,
         "max_tokens": settings.limit.map_or(-1, |n| n as i64),
         "n_predict": settings.limit.map_or(-1, |n| n as i64),
@@ -27,5 +21,10 @@ pub fn generation_settings(settings: &Settings) -> Value {
             .collect::<Vec<_>>(),
         "stream": settings.stream,
         "timings_per_token": settings.timings,
-    })
+    });
+    for setting in SETTINGS {
+        let value = setting.get(s);
+        told[setting.name] = if setting.whole { json!(value as i64) } else { json!(value) };
+    }
+    told
 }

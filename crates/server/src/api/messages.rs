@@ -1,10 +1,11 @@
 //! Anthropic's `/v1/messages` and `/v1/messages/count_tokens`.
 
 use super::chat::{self, Message, Rendered, render_conversation};
-use crate::app::{App, Model};
+use crate::app::App;
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::served::Model;
 use crate::settings::Settings;
 use crate::speech::{Ending, Heard};
 use crate::stream::{Prepared, Protocol, Said, event};

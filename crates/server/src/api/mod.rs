@@ -1,4 +1,4 @@
-//! The routes, one file an API.
+//! The routes, one file or folder an API.
 
 pub mod chat;
 pub mod completions;
@@ -7,6 +7,7 @@ pub mod generation_settings;
 pub mod info;
 pub mod messages;
 pub mod native;
+pub mod ollama;
 pub mod prompt;
 pub mod responses;
 pub mod usage;

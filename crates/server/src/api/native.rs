@@ -4,15 +4,19 @@ use super::chat::render;
 use super::generation_settings::generation_settings;
 use super::prompt;
 use super::usage::{chat_logprob, native_prob, progress, timings};
-use crate::app::{App, Model};
+use crate::app::App;
 use crate::body::Body;
 use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::served::Model;
 use crate::settings::Settings;
 use crate::speech::{Answer, Ending, Heard, Scored};
 use crate::stream::{Prepared, Protocol, Said, event};
 use model::scheduler::Spent;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::chat::ChatTemplate;
+use text::fill::Gap;
 
 struct Completion {
     model: Arc<Model>,
@@ -35,6 +39,38 @@ pub fn completion(_: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepa
     settings.read_logprobs(fields)?;
     settings.read_grammar(fields, false)?;
     let prompts = prompt::prompts("prompt", fields.get("prompt"), model)?;
+    completion_of(fields, settings, prompts, model)
+}
+
+/// Prepares an answer to `/infill`: what stands between two texts.
+///
+/// # Errors
+/// A model that cannot do that, and a request that makes no sense.
+pub fn infill(_: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared, ApiError> {
+    let fields = body.fields();
+    let mut settings = Settings::read(fields, model)?;
+    settings.read_logprobs(fields)?;
+    settings.read_grammar(fields, false)?;
+    let needed = |name: &str| fields.text(name)?.ok_or_else(|| ApiError::field(name, "it is missing"));
+    let mut others = vec![];
+    for chunk in fields.list("input_extra")?.unwrap_or_default() {
+        let chunk =
+            Fields::of(chunk).map_err(|_| ApiError::field("input_extra", "it has something that is no object"))?;
+        let text = chunk.text("text")?.ok_or_else(|| ApiError::field("input_extra", "it has a part without text"))?;
+        others.push((chunk.text("filename")?.unwrap_or("tmp"), text));
+    }
+    let begun = fields.text("prompt")?.unwrap_or_default();
+    let gap = Gap { before: needed("input_prefix")?, begun, after: needed("input_suffix")?, others };
+    let prompt = prompt::of_gap(&gap, model, settings.limit).map_err(ApiError::unsupported)?;
+    completion_of(fields, settings, vec![prompt], model)
+}
+
+fn completion_of(
+    fields: Fields<'_>,
+    settings: Settings,
+    prompts: Vec<Vec<u32>>,
+    model: &Arc<Model>,
+) -> Result<Prepared, ApiError> {
     Answer::check(model, &prompts, &settings)?;
     let texts = prompts.iter().flat_map(|prompt| {
         let text = String::from_utf8_lossy(&model.tokenizer.decode(prompt, true)).into_owned();
@@ -104,8 +140,6 @@ impl Protocol for Completion {
         self.settings.stream
     }
 
-    fn start(&mut self, _: &mut String) {}
-
     fn heard(&mut self, heard: Heard, out: &mut String) {
         let object = match heard {
             Heard::Progress { index, cached, done, total, time_ms } => {
@@ -136,8 +170,6 @@ impl Protocol for Completion {
         event(out, None, &Value::Object(object));
     }
 
-    fn finish(&mut self, _: &mut String) {}
-
     fn whole(&mut self, texts: Vec<Said>) -> Value {
         for (index, said) in texts.iter().enumerate() {
             self.has_new_line[index] = said.text.contains('\n');
@@ -167,12 +199,24 @@ fn only(object: Value, paths: &[String]) -> Value {
 /// Fields of wrong types.
 pub fn tokenize(model: &Model, body: &Body) -> Result<Value, ApiError> {
     let fields = body.fields();
-    let text = fields.text("content")?.unwrap_or_default();
-    let add_special = fields.flag("add_special")?.unwrap_or(false);
+    // vLLM has other words: a prompt, which begins as the vocabulary asks where nobody says otherwise.
+    let (text, begins) = match fields.text("content")? {
+        Some(text) => (text, false),
+        None => fields.text("prompt")?.map_or(("", false), |text| (text, true)),
+    };
+    let add_special = match fields.flag("add_special")? {
+        Some(add) => add,
+        None => fields.flag("add_special_tokens")?.unwrap_or(begins),
+    };
     let parse_special = fields.flag("parse_special")?.unwrap_or(true);
     let ids = model.tokenizer.encode(text, add_special, parse_special);
     if !fields.flag("with_pieces")?.unwrap_or(false) {
-        return Ok(json!({ "tokens": ids }));
+        let mut answer = json!({ "tokens": ids });
+        if begins {
+            answer["count"] = ids.len().into();
+            answer["max_model_len"] = model.worker.limits().context.into();
+        }
+        return Ok(answer);
     }
     let piece = |&id: &u32| {
         let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
@@ -181,6 +225,25 @@ pub fn tokenize(model: &Model, body: &Body) -> Result<Value, ApiError> {
         json!({ "id": id, "piece": piece })
     };
     Ok(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>() }))
+}
+
+/// `/tokenizer_info` of vLLM: what programs that evaluate models ask of a tokenizer.
+///
+/// # Errors
+/// 503 while the model loads, and a model that cannot be loaded.
+pub async fn tokenizer_info(app: &App) -> Result<Value, ApiError> {
+    let model = app.model(None).await?;
+    let token = |id: Option<u32>| {
+        let bytes = model.tokenizer.token_bytes(id?)?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    };
+    Ok(json!({
+        "tokenizer_class": "gguf",
+        "bos_token": token(model.tokenizer.bos()),
+        "eos_token": token(model.tokenizer.eos()),
+        "chat_template": model.template.as_ref().map(ChatTemplate::source).ok(),
+        "model_max_length": model.worker.limits().context,
+    }))
 }
 
 /// `/detokenize`.
@@ -192,7 +255,8 @@ pub fn detokenize(model: &Model, body: &Body) -> Result<Value, ApiError> {
     let ids = fields.list("tokens")?.unwrap_or_default().iter().map(|id| prompt::token("tokens", id, model));
     let ids: Vec<u32> = ids.collect::<Result<_, _>>()?;
     let text = model.tokenizer.decode(&ids, true);
-    Ok(json!({ "content": String::from_utf8_lossy(&text) }))
+    let text = String::from_utf8_lossy(&text);
+    Ok(json!({ "content": text, "prompt": text }))
 }
 
 /// `/apply-template`.

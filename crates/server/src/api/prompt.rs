@@ -1,8 +1,10 @@
 //! Prompts as text, as tokens, or as both.
 
-use crate::app::Model;
 use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::served::Model;
 use serde_json::Value;
+use text::fill::Gap;
 
 /// Prompts of a request at most.
 const MOST_PROMPTS: usize = 128;
@@ -25,6 +27,31 @@ pub fn prompts(field: &str, value: Option<&Value>, model: &Model) -> Result<Vec<
         return Err(wrong(&format!("more than {MOST_PROMPTS} prompts")));
     }
     all.into_iter().map(|prompt| tokens(field, prompt, model)).collect()
+}
+
+/// The prompt for a gap in a text, with room for as many tokens as are asked for. What is near the gap is never cut.
+///
+/// # Errors
+/// Why the model cannot fill in text.
+pub fn of_gap(gap: &Gap<'_>, model: &Model, limit: Option<usize>) -> Result<Vec<u32>, String> {
+    let fill = model.fill.as_ref().map_err(|why| format!("this model cannot fill in text: {why}"))?;
+    let context = model.worker.limits().context;
+    Ok(fill.prompt(&model.tokenizer, gap, context - limit.unwrap_or(context / 4).min(context / 2)))
+}
+
+/// The prompt for the gap between `prompt` and a `suffix`, if there is one.
+///
+/// # Errors
+/// A model that cannot fill in text, and prompts that are no text.
+pub fn before_suffix(fields: Fields<'_>, model: &Model, limit: Option<usize>) -> Result<Option<Vec<u32>>, ApiError> {
+    let Some(after) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) else { return Ok(None) };
+    let before = match fields.get("prompt") {
+        None => "",
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(ApiError::field("suffix", "it goes with a prompt that is one text")),
+    };
+    let gap = Gap { before, after, ..Gap::default() };
+    of_gap(&gap, model, limit).map(Some).map_err(|why| ApiError::field("suffix", why))
 }
 
 /// The id of a token.

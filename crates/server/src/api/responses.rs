@@ -5,10 +5,11 @@
 
 use super::chat::{Rendered, parses_special, render_conversation};
 use super::usage::{progress, timings};
-use crate::app::{App, Model, now};
+use crate::app::{App, now};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::served::Model;
 use crate::settings::Settings;
 use crate::speech::{Ending, Heard};
 use crate::stream::{Prepared, Protocol, Said, event};

@@ -81,17 +81,35 @@ pub fn native_prob(tokenizer: &Tokenizer, scored: &Scored) -> Value {
     object
 }
 
-/// `logprobs` of the older completions API; `offset` is that of the first token in the text.
-pub fn completion_logprobs(tokenizer: &Tokenizer, scores: &[Scored], offset: &mut usize) -> Value {
+/// `logprobs` of the older completions API; `offset` is that of the first token in the text. A token that is `unscored` goes
+/// first: that which a prompt begins with.
+pub fn completion_logprobs(
+    tokenizer: &Tokenizer,
+    unscored: Option<u32>,
+    scores: &[Scored],
+    offset: &mut usize,
+) -> Value {
     let (mut tokens, mut logprobs, mut tops, mut offsets) = (vec![], vec![], vec![], vec![]);
+    if let Some(id) = unscored {
+        let (token, _) = text(tokenizer, id);
+        offsets.push(*offset);
+        *offset += token.chars().count();
+        tokens.push(token);
+        logprobs.push(Value::Null);
+        tops.push(Value::Null);
+    }
     for scored in scores {
         let (token, _) = text(tokenizer, scored.token.id);
         offsets.push(*offset);
         *offset += token.chars().count();
         tokens.push(token);
         logprobs.push(finite(scored.token.logprob));
-        let top = scored.top.iter().map(|t| (text(tokenizer, t.id).0, finite(t.logprob)));
-        tops.push(Value::Object(top.collect()));
+        let mut top = Map::new();
+        for token in &scored.top {
+            // Of tokens that print alike, the likeliest.
+            top.entry(text(tokenizer, token.id).0).or_insert_with(|| finite(token.logprob));
+        }
+        tops.push(Value::Object(top));
     }
     json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets })
 }

@@ -54,6 +54,14 @@ impl Rule {
         }
     }
 
+    /// That a text is JSON by this schema, which this field has.
+    ///
+    /// # Errors
+    /// A schema that is none or is too large.
+    pub fn of_schema(field: &str, schema: Value, after_thought: bool) -> Result<Rule, ApiError> {
+        Ok(Rule { field: field.into(), source: of_schema(field, schema)?, after_thought })
+    }
+
     /// Nothing but calls of these tools, in the form in which the model writes them.
     ///
     /// # Errors

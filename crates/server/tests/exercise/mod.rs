@@ -29,7 +29,7 @@ use tower::ServiceExt;
 const CONTEXT: usize = 512;
 
 /// Routes that take a body.
-pub const ROUTES: [&str; 13] = [
+pub const ROUTES: [&str; 18] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/completion",
@@ -43,6 +43,11 @@ pub const ROUTES: [&str; 13] = [
     "/detokenize",
     "/apply-template",
     "/nothing",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+    "/api/embeddings",
+    "/api/show",
 ];
 
 /// The first byte of a request that is made from the bytes behind it.
@@ -57,6 +62,7 @@ const INTERNAL: [&str; 3] = ["panicked", "assertion", "internal error"];
 /// A model whose tokens follow each other in turn.
 struct Turns {
     limits: Limits,
+    step: usize,
     out: Vec<f32>,
 }
 
@@ -78,7 +84,7 @@ impl Batches for Turns {
                 Output::Hidden => self.out.extend([token as f32, 1.0, -2.0]),
                 Output::Likeliest | Output::Drawn => unreachable!("nobody asks for tokens"),
                 Output::Logits => {
-                    let next = (token * 7 + 3) % self.limits.vocab;
+                    let next = (token * self.step + 3) % self.limits.vocab;
                     self.out.extend((0..self.limits.vocab).map(|id| if id == next { 5.0 } else { (id % 3) as f32 }));
                 }
             }
@@ -93,6 +99,27 @@ pub fn tokenizer() -> Tokenizer {
     let tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"].map(|token| (token.to_owned(), 4));
     let bytes = (0..=255u8).map(|byte| (format!("<0x{byte:02X}>"), 6));
     characters::tokenizer(markers.into_iter().chain(tags).chain(bytes))
+}
+
+/// A model of this name whose tokens follow each other in such steps.
+pub fn model(name: &str, step: usize) -> Model {
+    let tokenizer = tokenizer();
+    let reach = Reach::NOTHING;
+    let limits =
+        Limits { vocab: tokenizer.vocab_len(), tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, reach };
+    let engine = Turns { limits, step, out: vec![] };
+    let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
+    let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
+    let facts = Facts { names: vec![name.into()], width: 3, ..Facts::default() };
+    let defaults = Defaults {
+        sampling: SamplerConfig::default(),
+        seed: Some(1),
+        limit: Some(24),
+        thinking: None,
+        raw_reasoning: false,
+        parse_special: false,
+    };
+    Model::new(worker, tokenizer, template, facts, defaults)
 }
 
 /// A server without a network.
@@ -120,32 +147,14 @@ impl Exercise {
     /// With these options, and grammars where they are told to be.
     pub fn isolated(options: Options, isolation: Isolation) -> Exercise {
         let options = Options { log: false, timeout: Duration::from_secs(60), ..options };
-        let app = Arc::new(App::new(options));
-        let tokenizer = tokenizer();
-        let reach = Reach::NOTHING;
-        let limits = Limits {
-            vocab: tokenizer.vocab_len(),
-            tokens: 64,
-            rows: 4,
-            segments: 4,
-            context: CONTEXT,
-            pages: 16,
-            reach,
-        };
-        let engine = Turns { limits, out: vec![] };
-        let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
-        let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
-        let facts = Facts { names: vec!["turns".into()], width: 3, ..Facts::default() };
-        let defaults = Defaults {
-            sampling: SamplerConfig::default(),
-            seed: Some(1),
-            limit: Some(24),
-            thinking: None,
-            raw_reasoning: false,
-            parse_special: false,
-        };
-        let mut model = Model::new(worker, tokenizer, template, facts, defaults);
+        let mut model = model("turns", 7);
         model.isolation = isolation;
+        Exercise::of(options, model)
+    }
+
+    /// Of this model.
+    pub fn of(options: Options, model: Model) -> Exercise {
+        let app = Arc::new(App::new(options));
         app.ready(model);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Exercise { app, runtime }
@@ -193,6 +202,18 @@ impl Exercise {
         self.send(path, request.body(Body::from(body.to_vec())).expect("a request"))
     }
 
+    /// A request with these headers and this body. The status of the response, and its text.
+    ///
+    /// # Panics
+    /// As [`Exercise::ask`].
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(path, request.body(Body::from(body.to_vec())).expect("a request"))
+    }
+
     /// A request that is made from these bytes.
     fn ask_made(&self, bytes: &[u8]) -> (u16, String) {
         let made = requests::made(bytes, &ROUTES);
@@ -225,6 +246,10 @@ impl Exercise {
                     assert_eq!(status, 200);
                     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|d| *d != "[DONE]");
                     data.for_each(|data| assert!(is_json(data), "{}", told(data)));
+                }
+                Some("application/x-ndjson") => {
+                    assert_eq!(status, 200);
+                    text.lines().for_each(|line| assert!(is_json(line), "{}", told(line)));
                 }
                 Some(kind) if kind.starts_with("application/json") => {
                     assert!(is_json(text) || text.is_empty(), "{}", told(text));

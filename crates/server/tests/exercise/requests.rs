@@ -140,7 +140,20 @@ impl Maker<'_> {
             Kind::Grammar => self.grammar(),
             Kind::Bias => self.bias(),
             Kind::Object => self.object(1),
+            Kind::Options => self.options(),
         }
+    }
+
+    /// Options of Ollama.
+    fn options(&mut self) {
+        let name = self.one_of(&["num_predict", "temperature", "top_k", "stop", "seed", "mirostat", "num_ctx"]);
+        let _ = write!(self.out, "{{\"{name}\":");
+        if self.rarely(4) {
+            self.value(1)
+        } else {
+            self.number()
+        }
+        self.put("}");
     }
 
     /// Anything.

@@ -1,7 +1,7 @@
 //! The words that requests are made of: fields of the APIs, and values and headers that are right or wrong.
 
 /// Routes without a body; each is asked with every method.
-pub const GETS: [&str; 13] = [
+pub const GETS: [&str; 19] = [
     "/",
     "/health",
     "/v1/health",
@@ -15,6 +15,12 @@ pub const GETS: [&str; 13] = [
     "/metrics",
     "/page/main.js",
     "/page/../nothing",
+    "/api/tags",
+    "/api/ps",
+    "/api/version",
+    "/api/pull",
+    "/api/delete",
+    "/api/blobs/sha256:0",
 ];
 
 pub const METHODS: [&str; 8] = ["POST", "GET", "POST", "OPTIONS", "POST", "HEAD", "DELETE", "PUT"];
@@ -133,9 +139,10 @@ pub enum Kind {
     Grammar,
     Bias,
     Object,
+    Options,
 }
 
-pub const FIELDS: [(&str, Kind); 56] = [
+pub const FIELDS: [(&str, Kind); 66] = [
     ("messages", Kind::Messages),
     ("prompt", Kind::Text),
     ("prompt", Kind::Ids),
@@ -192,6 +199,16 @@ pub const FIELDS: [(&str, Kind); 56] = [
     ("embd_normalize", Kind::Number),
     ("add_generation_prompt", Kind::Flag),
     ("metadata", Kind::Object),
+    ("options", Kind::Options),
+    ("format", Kind::Schema),
+    ("format", Kind::Text),
+    ("think", Kind::Flag),
+    ("keep_alive", Kind::Number),
+    ("keep_alive", Kind::Text),
+    ("images", Kind::Texts),
+    ("context", Kind::Ids),
+    ("raw", Kind::Flag),
+    ("template", Kind::Text),
 ];
 
 /// Ways in which a schema lies in another.

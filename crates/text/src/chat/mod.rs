@@ -7,11 +7,15 @@
 mod calls;
 mod delta;
 mod family;
+mod forms;
+mod harmony;
 mod jinja;
 mod messages;
+mod notation;
 mod output;
 mod prompt;
 mod reasoning;
+mod scan;
 mod words;
 
 pub use calls::CallForm;
@@ -27,7 +31,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 use thiserror::Error;
 
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Tokenizer, tags};
 use jinja::{Marked, Template};
 use messages::Forms;
 use words::Words;
@@ -200,6 +204,20 @@ impl ChatTemplate {
         self.calls
     }
 
+    /// Whether it tells the model of tools.
+    pub fn takes_tools(&self) -> bool {
+        self.template.reads("tools") || self.template.reads("functions")
+    }
+
+    /// Whether the model can think before it answers, as far as the template shows it.
+    pub fn can_think(&self) -> bool {
+        let knows = self.template.reads("enable_thinking")
+            || self.template.reads("thinking")
+            || tags::THOUGHTS.iter().any(|(open, close)| self.source.contains(open) || self.source.contains(close))
+            || harmony::is_written_by(&self.source);
+        knows && (self.family.is_none() || self.thinks)
+    }
+
     fn form_of_calls(&self) -> CallForm {
         const NAME: &str = "probe_name";
         let function = json!({ "name": NAME, "arguments": { "pin": "x" } });
@@ -220,7 +238,9 @@ impl ChatTemplate {
         let messages = self.forms.apply(&conversation.messages)?;
         let marked = self.run(&messages, conversation, self.limits)?;
         let mut prompt = Prompt::new(marked, conversation.parse_special);
-        prompt.opens_reasoning = conversation.add_generation_prompt && prompt.ends_with_tag(reasoning::OPEN);
+        if conversation.add_generation_prompt {
+            prompt.find_open_reasoning();
+        }
         if prompt.opens_reasoning && conversation.enable_thinking == Some(false) {
             // The template has no switch.
             prompt.close_reasoning();
@@ -280,3 +300,6 @@ const PROBE_LIMITS: Limits = Limits { steps: 200_000, memory: 16 << 20, output: 
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod forms_tests;

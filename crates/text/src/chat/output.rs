@@ -120,19 +120,8 @@ mod tests {
         run_with(OutputParser::new(false, &tools()), pieces)
     }
 
-    fn run_with(mut parser: OutputParser, pieces: &[&str]) -> (String, String, Vec<(String, String)>) {
-        let mut deltas: Vec<Delta> = pieces.iter().flat_map(|piece| parser.push(piece)).collect();
-        deltas.extend(parser.finish());
-        let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), vec![]);
-        for delta in deltas {
-            match delta {
-                Delta::Reasoning(text) => reasoning += &text,
-                Delta::Content(text) => content += &text,
-                Delta::Call(name) => calls.push((name, String::new())),
-                Delta::Arguments(piece) => calls.last_mut().expect("a call before its arguments").1 += &piece,
-            }
-        }
-        (reasoning, content, calls)
+    fn run_with(parser: OutputParser, pieces: &[&str]) -> (String, String, Vec<(String, String)>) {
+        crate::chat::forms_tests::told(parser, pieces)
     }
 
     fn check(output: &str, reasoning: &str, content: &str, calls: &[(&str, Json)]) {

@@ -3,25 +3,26 @@
 use std::ops::Range;
 
 use super::jinja::Marked;
-use super::reasoning;
 use super::words::Words;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Tokenizer, tags};
 
 /// A rendered conversation: the text for a model, and which of it are the words of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
     /// The text, control tokens spelled out. What is appended here counts as the template's.
     pub text: String,
-    /// Whether the text ends inside a `<think>` tag, so that the output starts as reasoning.
+    /// Whether the text ends inside a tag of reasoning, such as `<think>`, so that the output starts as reasoning.
     pub opens_reasoning: bool,
     /// In order, apart from each other, none empty.
     data: Vec<Range<usize>>,
     parse_special: bool,
+    /// What ends the reasoning that the text opened.
+    close: &'static str,
 }
 
 impl Prompt {
     pub(super) fn new(marked: Marked, parse_special: bool) -> Prompt {
-        Prompt { text: marked.text, opens_reasoning: false, data: marked.data, parse_special }
+        Prompt { text: marked.text, opens_reasoning: false, data: marked.data, parse_special, close: tags::THINK.1 }
     }
 
     /// The tokens. Special ones are only found where the template wrote them: one that is spelled out in the words of
@@ -56,13 +57,21 @@ impl Prompt {
         self.push(said, Words::Model);
     }
 
+    /// Finds out whether the text ends inside a tag of reasoning.
+    pub(super) fn find_open_reasoning(&mut self) {
+        if let Some((_, close)) = tags::THOUGHTS.iter().find(|(open, _)| self.ends_with_tag(open)) {
+            self.opens_reasoning = true;
+            self.close = close;
+        }
+    }
+
     pub(super) fn close_reasoning(&mut self) {
-        self.text.push_str(reasoning::CLOSE);
+        self.text.push_str(self.close);
         self.opens_reasoning = false;
     }
 
     /// Whether the last that is not white space is this tag, and the template's or the model's.
-    pub(super) fn ends_with_tag(&self, tag: &str) -> bool {
+    fn ends_with_tag(&self, tag: &str) -> bool {
         let text = self.text.trim_end();
         let start = text.len().saturating_sub(tag.len());
         text.ends_with(tag) && !self.data.iter().any(|range| range.start < text.len() && range.end > start)

@@ -1,5 +1,6 @@
 //! Reasoning and answer told apart in streamed text.
 
+use super::harmony::{self, Channels, Piece};
 use crate::sampler::StopStrings;
 use crate::tokenizer::tags;
 
@@ -10,7 +11,8 @@ pub(super) const CLOSE: &str = tags::THINK.1;
 ///
 /// Output starts as reasoning if the prompt opened the tag, or if `<think>` is the first thing in
 /// it; the first `</think>` ends the reasoning for good. The tags, and the whitespace on either side
-/// of them, belong to neither. What may be part of a tag is held back until it is known.
+/// of them, belong to neither. What may be part of a tag is held back until it is known. The tags of other families
+/// (`[THINK]`, `<seed:think>`, `<|START_THINKING|>`, …) do the same, and the channels of gpt-oss are told apart.
 ///
 /// ```
 /// use text::chat::ReasoningSplitter;
@@ -26,6 +28,7 @@ pub struct ReasoningSplitter {
     close: StopStrings,
     /// Text that is not decided: the beginning of the output, or whitespace that may be trimmed.
     held: String,
+    channels: Channels,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +41,11 @@ enum State {
     /// After the closing tag; only whitespace so far.
     ContentStarts,
     Content,
+    /// The output is in channels.
+    Channels,
 }
 
-/// The next pieces of reasoning and of content; all reasoning comes before all content.
+/// The next pieces of reasoning and of content; all reasoning comes before all content, but in channels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// What the model thinks.
@@ -49,13 +54,25 @@ pub struct Split {
     pub content: String,
 }
 
+impl Split {
+    fn take(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            match piece {
+                Piece::Reasoning(text) => self.reasoning += &text,
+                Piece::Content(text) => self.content += &text,
+            }
+        }
+    }
+}
+
 impl ReasoningSplitter {
     /// A splitter for output after a prompt that `opened` the tag, or not.
     pub fn new(opened: bool) -> ReasoningSplitter {
         ReasoningSplitter {
             state: if opened { State::ReasoningStarts } else { State::Undecided },
-            close: StopStrings::new([CLOSE]),
+            close: StopStrings::new(tags::THOUGHTS.map(|(_, close)| close)),
             held: String::new(),
+            channels: Channels::default(),
         }
     }
 
@@ -66,6 +83,11 @@ impl ReasoningSplitter {
             State::Undecided => self.open(text, &mut split),
             State::ReasoningStarts | State::Reasoning => self.reason(text, &mut split),
             State::ContentStarts | State::Content => self.say(text, &mut split),
+            State::Channels => {
+                let mut pieces = vec![];
+                self.channels.push(text, &mut pieces);
+                split.take(pieces);
+            }
         }
         split
     }
@@ -81,6 +103,11 @@ impl ReasoningSplitter {
                 self.think(&rest, &mut split);
             }
             State::ContentStarts | State::Content => {}
+            State::Channels => {
+                let mut pieces = vec![];
+                self.channels.finish(&mut pieces);
+                split.take(pieces);
+            }
         }
         self.held.clear();
         split
@@ -88,18 +115,33 @@ impl ReasoningSplitter {
 
     /// Whether the output is still reasoning.
     pub fn in_reasoning(&self) -> bool {
-        matches!(self.state, State::ReasoningStarts | State::Reasoning)
+        match self.state {
+            State::ReasoningStarts | State::Reasoning => true,
+            State::Channels => self.channels.in_reasoning(),
+            State::Undecided | State::ContentStarts | State::Content => false,
+        }
     }
 
     fn open(&mut self, text: &str, split: &mut Split) {
         self.held.push_str(text);
         let start = self.held.trim_start();
-        if let Some(rest) = start.strip_prefix(OPEN) {
-            let rest = rest.to_owned();
+        let opened =
+            tags::THOUGHTS.iter().find_map(|(open, close)| Some((start.strip_prefix(open)?.to_owned(), *close)));
+        if let Some((rest, close)) = opened {
             self.held.clear();
+            self.close = StopStrings::new([close]);
             self.state = State::ReasoningStarts;
-            self.reason(&rest, split);
-        } else if !OPEN.starts_with(start) {
+            return self.reason(&rest, split);
+        }
+        let in_channels = harmony::begins(start);
+        if in_channels == Some(true) {
+            let text = start.to_owned();
+            self.held.clear();
+            self.state = State::Channels;
+            let mut pieces = vec![];
+            self.channels.push(&text, &mut pieces);
+            split.take(pieces);
+        } else if in_channels == Some(false) && !tags::THOUGHTS.iter().any(|(open, _)| open.starts_with(start)) {
             self.state = State::Content;
             split.content = std::mem::take(&mut self.held);
         }

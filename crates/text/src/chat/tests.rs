@@ -442,3 +442,18 @@ fn the_form_of_calls_is_what_the_template_repeats() {
         assert_eq!(of(family).call_form(), form, "{family:?}");
     }
 }
+
+#[test]
+fn a_template_shows_what_can_be_asked_of_its_model() {
+    for (source, tools, thinks) in [
+        ("{{ messages[0].content }}", false, false),
+        ("{% if tools %}{{ tools }}{% endif %}", true, false),
+        ("{{ functions }}", true, false),
+        ("{% if enable_thinking %}hm{% endif %}", false, true),
+        ("{% if thinking is defined %}hm{% endif %}", false, true),
+        ("{% if add_generation_prompt %}<think>{% endif %}", false, true),
+    ] {
+        let template = ChatTemplate::parse(source, "", "").expect(source);
+        assert_eq!((template.takes_tools(), template.can_think()), (tools, thinks), "{source}");
+    }
+}

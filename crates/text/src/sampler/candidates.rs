@@ -11,7 +11,7 @@ pub(super) struct Candidate {
     pub(super) id: u32,
 }
 
-fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
     let by_logit = b.logit.partial_cmp(&a.logit);
     by_logit.unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }

@@ -47,6 +47,7 @@ impl SamplerConfig {
             (!self.logit_bias.is_empty(), "logit_bias"),
             (self.penalises(), "a penalty"),
             (self.logprobs.is_some(), "log-probabilities"),
+            (!self.is_plain(), "a sampler beside top-k, top-p, min-p and temperature, or another order"),
             (!few, "a top-k of 0 or above 64"),
         ];
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
@@ -81,6 +82,7 @@ impl SamplerConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::Stage;
 
     #[test]
     fn what_needs_all_logits_is_no_draw() {
@@ -98,6 +100,8 @@ mod tests {
             (SamplerConfig { logprobs: Some(0), ..config.clone() }, "log-probabilities"),
             (SamplerConfig { logit_bias: vec![(1, 1.0)], ..config.clone() }, "logit_bias"),
             (SamplerConfig { presence_penalty: 0.5, ..config.clone() }, "penalty"),
+            (SamplerConfig { typical_p: 0.5, ..config.clone() }, "a sampler beside"),
+            (SamplerConfig { order: vec![Stage::TopK], ..config.clone() }, "another order"),
         ];
         for (config, why) in refused {
             assert_eq!(config.draw(0), None, "{config:?}");

@@ -4,18 +4,29 @@
 //! as long as the vocabulary and stay.
 
 mod candidates;
+mod chain;
 mod config;
 mod draw;
+mod dry;
+mod mirostat;
 mod penalties;
 mod philox;
+mod setting;
+mod stage;
 mod stop;
 
-pub use config::{SamplerConfig, SamplerError};
+pub use config::{Dry, SamplerConfig, SamplerError};
 pub use draw::{Draw, RANKED};
+pub use dry::{BREAKERS, Breakers};
+pub use setting::{SETTINGS, Setting};
+pub use stage::{Stage, UnknownStage};
 pub use stop::{StopStrings, Stopped};
 
 use candidates::Candidate;
+use chain::{Chain, Context};
+use mirostat::Mirostat;
 use penalties::Window;
+use std::collections::VecDeque;
 
 /// A token and the natural logarithm of the probability that the model gave it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,6 +60,9 @@ pub struct Sampled {
 pub struct Sampler {
     config: SamplerConfig,
     window: Window,
+    /// The last tokens, as many as are searched for repetitions.
+    recent: VecDeque<u32>,
+    mirostat: Mirostat,
     step: u64,
     logits: Vec<f32>,
     candidates: Vec<Candidate>,
@@ -64,6 +78,8 @@ impl Sampler {
         config.check(vocab)?;
         Ok(Sampler {
             window: Window::new(&config, vocab),
+            recent: VecDeque::new(),
+            mirostat: Mirostat::new(&config),
             logits: vec![0.0; vocab],
             candidates: Vec::with_capacity(vocab),
             top_logprobs: Vec::with_capacity(config.logprobs.unwrap_or(0).min(vocab)),
@@ -76,6 +92,13 @@ impl Sampler {
     /// kept, and the tokens of the prompt if they should count.
     pub fn accept(&mut self, id: u32) {
         self.window.push(id);
+        let dry = &self.config.dry;
+        if dry.is_on() {
+            if self.recent.len() >= dry.window {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(id);
+        }
     }
 
     /// Chooses a token. The id is always an index of `logits`.
@@ -94,9 +117,15 @@ impl Sampler {
         for &(id, bias) in &self.config.logit_bias {
             self.logits[id as usize] += bias;
         }
-        self.window.apply(&self.config, &mut self.logits);
-        let draw = (self.config.logprobs_of_draw && self.config.logprobs.is_some()).then(|| self.drawn_from());
-        let id = self.choose().ok_or(SamplerError::NoCandidate)?;
+        let told = self.config.logprobs_of_draw && self.config.logprobs.is_some();
+        let (id, draw) = if self.config.is_plain() {
+            self.window.apply(&self.config, &mut self.logits);
+            let draw = told.then(|| self.drawn_from());
+            (self.choose(), draw)
+        } else {
+            self.choose_by_stages(told)
+        };
+        let id = id.ok_or(SamplerError::NoCandidate)?;
         let logprob = match (self.config.logprobs, draw) {
             (Some(count), Some(draw)) => {
                 self.top_logprobs.clear();
@@ -158,6 +187,34 @@ impl Sampler {
         candidates::draw_above(&mut self.logits, best.logit, bar, temperature, uniform)
     }
 
+    /// A token by the stages in their order; and what it was drawn from, likeliest first, if that is told.
+    fn choose_by_stages(&mut self, told: bool) -> (Option<u32>, Option<Vec<Logprob>>) {
+        let config = &self.config;
+        let uniform = |number| philox::nth_uniform(config.seed, self.step, number);
+        let mut chain;
+        if config.mirostat > 0 {
+            chain = Chain::of(&self.logits, &mut self.candidates);
+            chain.temperature(config);
+            self.mirostat.cut(&mut chain, config, self.logits.len());
+        } else {
+            let context =
+                Context { config, window: &self.window, recent: self.recent.make_contiguous(), uniform: uniform(1) };
+            let begun = Chain::begin(&mut self.logits, &mut self.candidates, &context);
+            chain = begun.0;
+            config.order[begun.1..].iter().for_each(|&stage| chain.apply(stage, &context));
+            chain.top_k(usize::MAX);
+        }
+        let shares = chain.probabilities();
+        let drawn = candidates::draw(&self.candidates, 1.0, uniform(0));
+        if config.mirostat > 0
+            && let Some(place) = drawn.and_then(|drawn| self.candidates.iter().position(|c| *c == drawn))
+        {
+            self.mirostat.learn(config, shares[place]);
+        }
+        let ranked = || self.candidates.iter().zip(&shares).map(|(c, p)| Logprob { id: c.id, logprob: p.ln() as f32 });
+        (drawn.map(|drawn| drawn.id), told.then(|| ranked().collect()))
+    }
+
     /// The tokens that one is drawn from, likeliest first.
     fn drawn_from(&self) -> Vec<Logprob> {
         let SamplerConfig { temperature, top_k, top_p, min_p, .. } = self.config;
@@ -181,20 +238,29 @@ impl Sampler {
 
     /// Lists the likeliest tokens and returns the log-probability of `id`.
     fn log_probabilities(&mut self, logits: &[f32], id: u32, count: usize) -> f32 {
-        // `id` came from these logits, so one of them is above minus infinity.
-        let max = candidates::best(logits).map_or(0.0, |best| best.logit);
-        let total = candidates::total_weight(logits, max).ln();
-        let logprob = |logit: f32| {
-            if logit == max { -total as f32 } else { (f64::from(logit - max) - total) as f32 }
-        };
-        self.top_logprobs.clear();
-        if count > 0 {
-            rank(logits, count, &mut self.candidates);
-            let ranked = self.candidates.iter().map(|c| Logprob { id: c.id, logprob: logprob(c.logit) });
-            self.top_logprobs.extend(ranked);
-        }
-        logprob(logits[id as usize])
+        score_into(logits, id, count, &mut self.candidates, &mut self.top_logprobs)
     }
+}
+
+/// The log-probability of a token as the model gives it, and those of the likeliest, so many, likeliest first. A token that
+/// cannot come has minus infinity, and where every logit is NaN or minus infinity it is no number.
+pub fn score(logits: &[f32], id: u32, count: usize) -> (f32, Vec<Logprob>) {
+    let (mut candidates, mut top) = (vec![], vec![]);
+    (score_into(logits, id, count, &mut candidates, &mut top), top)
+}
+
+fn score_into(logits: &[f32], id: u32, count: usize, candidates: &mut Vec<Candidate>, top: &mut Vec<Logprob>) -> f32 {
+    let max = candidates::best(logits).map_or(0.0, |best| best.logit);
+    let total = candidates::total_weight(logits, max).ln();
+    let logprob = |logit: f32| {
+        if logit == max { -total as f32 } else { (f64::from(logit - max) - total) as f32 }
+    };
+    top.clear();
+    if count > 0 {
+        rank(logits, count, candidates);
+        top.extend(candidates.iter().map(|c| Logprob { id: c.id, logprob: logprob(c.logit) }));
+    }
+    logprob(logits[id as usize])
 }
 
 /// Fills `out` with the `count` best candidates in order of rank.

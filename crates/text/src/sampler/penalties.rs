@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::candidates::Candidate;
 use super::config::SamplerConfig;
 
 /// Longer windows get their memory as they fill.
@@ -69,10 +70,23 @@ impl Window {
                 continue;
             }
             let logit = &mut logits[id as usize];
-            *logit = if *logit > 0.0 { *logit / config.repeat_penalty } else { *logit * config.repeat_penalty };
-            *logit -= count as f32 * config.frequency_penalty + config.presence_penalty;
+            *logit = penalised(config, *logit, count);
         }
     }
+
+    /// The logit of a candidate, as if all were [applied](Window::apply).
+    pub(super) fn penalised(&self, config: &SamplerConfig, candidate: Candidate) -> f32 {
+        match self.counts.get(candidate.id as usize) {
+            Some(&count) if count > 0 => penalised(config, candidate.logit, count),
+            _ => candidate.logit,
+        }
+    }
+}
+
+/// The logit of a token that is in the window so many times.
+fn penalised(config: &SamplerConfig, logit: f32, count: u32) -> f32 {
+    let repeated = if logit > 0.0 { logit / config.repeat_penalty } else { logit * config.repeat_penalty };
+    repeated - (count as f32 * config.frequency_penalty + config.presence_penalty)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! The number of a step depends on nothing but seed and step, so a generation can be resumed or
 //! repeated anywhere. The mapping is part of what a seed means to users and stays as it is: key =
-//! the seed's low and high word, counter = (step low, step high, 0, 0), uniform = the first two
+//! the seed's low and high word, counter = (step low, step high, number, 0), where the number of the draw is 0, uniform = the first two
 //! words of the output as a 64-bit integer (first word low), its upper 53 bits divided by 2^53.
 
 const ROUNDS: usize = 10;
@@ -28,9 +28,14 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 
 /// The uniform number in [0, 1) of a step.
 pub(super) fn uniform(seed: u64, step: u64) -> f64 {
+    nth_uniform(seed, step, 0)
+}
+
+/// Another number of the same step, for stages before the draw: its number is the third word of the counter.
+pub(super) fn nth_uniform(seed: u64, step: u64, number: u32) -> f64 {
     let words = |x: u64| [x as u32, (x >> 32) as u32];
     let [low, high] = words(step);
-    let out = philox([low, high, 0, 0], words(seed));
+    let out = philox([low, high, number, 0], words(seed));
     let bits = u64::from(out[1]) << 32 | u64::from(out[0]);
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -186,8 +186,9 @@ fn any_config() -> impl Strategy<Value = SamplerConfig> {
         penalty(),
         any::<u64>(),
         prop::option::of(0usize..9),
+        prop_oneof![1 => Just(SamplerConfig::default()), 2 => any_stages()],
     )
-        .prop_map(|(temperature, top_k, top_p, min_p, repeat, frequency, presence, seed, logprobs)| {
+        .prop_map(|(temperature, top_k, top_p, min_p, repeat, frequency, presence, seed, logprobs, stages)| {
             SamplerConfig {
                 temperature,
                 top_k,
@@ -201,6 +202,44 @@ fn any_config() -> impl Strategy<Value = SamplerConfig> {
                 seed,
                 logprobs,
                 logprobs_of_draw: false,
+                ..stages
+            }
+        })
+}
+
+/// Stages beside the usual ones, in any order.
+fn any_stages() -> impl Strategy<Value = SamplerConfig> {
+    let fraction = || prop_oneof![Just(0.0f32), Just(1.0), 0.0f32..1.0];
+    let size = || prop_oneof![Just(0.0f32), Just(f32::MAX), 0.0f32..3.0];
+    (
+        (fraction(), size(), fraction(), fraction()),
+        (size(), size()),
+        (0i32..3, size(), fraction()),
+        (size(), prop_oneof![Just(1.0f32), 1.0f32..4.0, Just(f32::MAX)], 0usize..3, 0usize..5),
+        Just(Stage::USUAL.to_vec()).prop_shuffle(),
+        0usize..=Stage::USUAL.len(),
+    )
+        .prop_map(|(cuts, warmth, mirostat, dry, mut order, length)| {
+            order.truncate(length);
+            SamplerConfig {
+                typical_p: cuts.0,
+                top_n_sigma: cuts.1,
+                xtc_probability: cuts.2,
+                xtc_threshold: cuts.3,
+                dynatemp_range: warmth.0,
+                dynatemp_exponent: warmth.1,
+                mirostat: mirostat.0,
+                mirostat_tau: mirostat.1,
+                mirostat_eta: mirostat.2,
+                dry: Dry {
+                    multiplier: dry.0,
+                    base: dry.1,
+                    allowed_length: dry.2,
+                    window: dry.3,
+                    breakers: Breakers::default(),
+                },
+                order,
+                ..SamplerConfig::default()
             }
         })
 }
@@ -261,4 +300,102 @@ fn probabilities_of_the_draw_are_those_after_the_cuts() {
     assert_eq!(sampled.logprob.unwrap().exp(), own);
     let mut greedy = Sampler::new(SamplerConfig { temperature: 0.0, ..config }, logits.len()).unwrap();
     assert_eq!(greedy.sample(&logits).unwrap().logprob, Some(0.0));
+}
+
+/// Each stage by what is drawn after it.
+#[test]
+fn stages_have_their_say_in_any_order() {
+    let base = SamplerConfig::default;
+    // The likely ones but the last go.
+    let xtc = SamplerConfig { xtc_probability: 1.0, xtc_threshold: 0.15, ..base() };
+    check_distribution(xtc, &logits(&P), &[0.1 / 0.35, 0.0, 0.2 / 0.35, 0.0, 0.05 / 0.35]);
+    // Half of the time.
+    let half = SamplerConfig { xtc_probability: 0.5, xtc_threshold: 0.15, ..base() };
+    let mixed = [0.1 / 0.7 + 0.05, 0.2, 0.2 / 0.7 + 0.1, 0.125, 0.05 / 0.7 + 0.025];
+    check_distribution(half, &logits(&P), &mixed);
+    // Top-p of the squares is not that of the probabilities: after temperature 0.55 are reached by one, before by two.
+    let squares = [0.01, 0.16, 0.04, 0.0625, 0.0025];
+    let late = SamplerConfig { temperature: 0.5, top_p: 0.55, ..base() };
+    let sum = squares[1] + squares[3];
+    check_distribution(late.clone(), &logits(&P), &[0.0, squares[1] / sum, 0.0, squares[3] / sum, 0.0]);
+    let early = SamplerConfig { order: vec![Stage::Temperature, Stage::TopP], ..late };
+    check_distribution(early, &logits(&P), &[0.0, 1.0, 0.0, 0.0, 0.0]);
+    // What is not in the order does nothing.
+    let none = SamplerConfig { order: vec![], temperature: 0.1, top_k: 1, min_p: 0.9, ..base() };
+    check_distribution(none, &logits(&P), &P.map(f64::from));
+}
+
+#[test]
+fn a_repeated_passage_costs_its_next_token() {
+    let dry = Dry { multiplier: 2.0, base: 3.0, allowed_length: 2, ..Dry::default() };
+    let config = SamplerConfig { temperature: 0.0, dry, ..SamplerConfig::default() };
+    let equal = [1.0, 1.0, 1.5, 1.0];
+    let chosen = |config: &SamplerConfig, text: &[u32], logits: &[f32]| {
+        let mut sampler = sampler(config.clone(), logits.len());
+        text.iter().for_each(|&id| sampler.accept(id));
+        sampler.sample(logits).unwrap().id
+    };
+    // 0 1 was followed by 2, which costs 2; a longer passage costs 6.
+    assert_eq!(chosen(&config, &[0, 1, 2, 3, 0, 1], &equal), 0);
+    assert_eq!(chosen(&config, &[0, 1, 2, 3, 1], &equal), 2, "one token is no passage");
+    assert_eq!(chosen(&config, &[0, 1, 2, 3, 0, 1], &[0.0, 0.0, 2.5, 0.0]), 2);
+    assert_eq!(chosen(&config, &[3, 0, 1, 2, 1, 3, 0, 1], &[0.0, 0.0, 5.5, 0.0]), 0);
+    assert_eq!(chosen(&config, &[3, 0, 1, 2, 1, 3, 0, 1], &[0.0, 0.0, 6.5, 0.0]), 2);
+    // Out of the window it is forgotten.
+    let short = SamplerConfig { dry: Dry { window: 3, ..config.dry.clone() }, ..config };
+    assert_eq!(chosen(&short, &[0, 1, 2, 3, 0, 1], &equal), 2);
+}
+
+#[test]
+fn mirostat_keeps_the_surprise_where_it_is_wished() {
+    // One over the rank: left alone, a token surprises by some 7 bits.
+    let logits: Vec<f32> = (1..=2000).map(|rank| -(rank as f32).ln()).collect();
+    let sum: f64 = (1..=2000).map(|rank| 1.0 / f64::from(rank)).sum();
+    for (mirostat, tau) in [(1, 3.0), (2, 3.0), (2, 5.0)] {
+        let config = SamplerConfig { mirostat, mirostat_tau: tau, seed: 3, ..SamplerConfig::default() };
+        let mut sampler = sampler(config, logits.len());
+        let mut kept = 0.0;
+        for step in 0..4000 {
+            let id = sampler.sample(&logits).unwrap().id;
+            kept += if step < 1000 { 0.0 } else { (f64::from(id + 1) * sum).log2() };
+        }
+        // What is cut off makes the rest less of a surprise than it is by all tokens, so this is an upper bound.
+        let mean = kept / 3000.0;
+        assert!((f64::from(tau) - 0.1..f64::from(tau) + 1.5).contains(&mean), "version {mirostat}: {mean} bits");
+    }
+}
+
+proptest! {
+    /// The short way of the usual stages and the long way of all of them keep the same tokens at the same probabilities.
+    #[test]
+    fn the_usual_stages_are_what_they_are_one_by_one(
+        logits in prop::collection::vec((-40i8..40).prop_map(|x| f32::from(x) / 4.0), 1..200),
+        top_k in 0usize..30,
+        top_p in prop_oneof![Just(1.0f32), 0.05f32..1.0],
+        min_p in prop_oneof![Just(0.0f32), 0.0f32..0.5],
+        temperature in 0.1f32..2.0,
+        text in prop::collection::vec(0u32..200, 0..20),
+        repeat_penalty in prop_oneof![Just(1.0f32), 1.0f32..2.0],
+    ) {
+        let usual = SamplerConfig {
+            top_k, top_p, min_p, temperature, repeat_penalty, logprobs: Some(200), logprobs_of_draw: true,
+            ..SamplerConfig::default()
+        };
+        // A stage that is left out and does nothing makes the way the long one.
+        let mut order = Stage::USUAL.to_vec();
+        order.retain(|&stage| stage != Stage::Xtc);
+        let told = |config: &SamplerConfig| {
+            let mut sampler = sampler(config.clone(), logits.len());
+            text.iter().for_each(|&id| sampler.accept(id));
+            let id = sampler.sample(&logits).unwrap().id;
+            (id, sampler.top_logprobs().to_vec())
+        };
+        let ((short, few), (long, all)) = (told(&usual), told(&SamplerConfig { order, ..usual.clone() }));
+        prop_assert_eq!(few.len(), all.len());
+        for (a, b) in few.iter().zip(&all) {
+            prop_assert!(a.id == b.id && (a.logprob - b.logprob).abs() < 1e-4, "{:?} {:?}", a, b);
+        }
+        // Without top-k the short way draws in the order of ids.
+        prop_assert!(top_k == 0 || short == long);
+    }
 }

@@ -2,6 +2,8 @@
 //! first is joined, the leftmost of equals first, until no pair can be. A byte without a token is
 //! left out; vocabularies lack at most some that valid UTF-8 never has.
 //!
+//! Vocabularies that spell tokens as SentencePiece does start as code points; one without a token is written as bytes.
+//!
 //! Short pieces scan for the best pair; long ones (a megabyte without a space is one piece) keep
 //! the pairs in a heap over a linked list. Both give the same tokens.
 
@@ -13,7 +15,8 @@ use super::byte_alphabet;
 use super::data::ByteStrings;
 use super::error::{TokenizerError, shown};
 use super::split::Splitter;
-use super::vocab::Vocab;
+use super::split::text::unit_len;
+use super::vocab::{self, Spelling, Vocab};
 
 /// Stands for a byte that has no token; it takes part in no merge and is left out of the result.
 const NO_TOKEN: u32 = u32::MAX;
@@ -26,6 +29,7 @@ const SCANNED_SYMBOLS: usize = 48;
 
 pub(super) struct Bpe {
     splitter: Splitter,
+    /// The token of each byte, or [`NO_TOKEN`].
     byte_tokens: Box<[u32; 256]>,
     merges: HashMap<(u32, u32), Merge>,
 }
@@ -38,7 +42,11 @@ struct Merge {
 
 impl Bpe {
     pub(super) fn new(vocab: &Vocab, merges: &ByteStrings, splitter: Splitter) -> Result<Bpe, TokenizerError> {
+        let raw = vocab.byte_tokens();
         let byte_tokens = Box::new(std::array::from_fn(|byte| {
+            if splitter.spelling == Spelling::SentencePiece {
+                return raw[byte].unwrap_or(NO_TOKEN);
+            }
             let mut stored = Vec::with_capacity(2);
             byte_alphabet::spell(byte as u8, &mut stored);
             // Some files have added tokens that read like a byte, such as "ö", but print as text.
@@ -51,32 +59,65 @@ impl Bpe {
     /// Appends the tokens of `text`, which holds no special tokens.
     pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
         let mut scratch = Scratch::default();
+        let mut marked = vec![];
+        let text = match self.splitter.spelling {
+            Spelling::SentencePiece => {
+                vocab::marked(text, &mut marked);
+                &marked
+            }
+            _ => text,
+        };
         self.splitter.split(text, &mut |piece| {
             self.encode_piece(vocab, piece, &mut scratch, out);
         });
     }
 
     fn encode_piece(&self, vocab: &Vocab, piece: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        if let [byte] = piece {
-            out.extend(Some(self.byte_tokens[usize::from(*byte)]).filter(|&id| id != NO_TOKEN));
-            return;
-        }
-        if self.splitter.ignore_merges
-            && let Some(id) = whole(vocab, piece, &mut scratch.stored)
+        let breaks = || self.splitter.gemma && piece.iter().all(|&byte| byte == b'\n');
+        if (self.splitter.ignore_merges && piece.len() > 1 || breaks())
+            && let Some(id) = self.whole(vocab, piece, &mut scratch.stored)
         {
             out.push(id);
             return;
         }
         scratch.symbols.clear();
-        let bytes = piece.iter();
-        let tokens = bytes.map(|&byte| self.byte_tokens[usize::from(byte)]);
-        scratch.symbols.extend(tokens);
-        if piece.len() <= SCANNED_SYMBOLS {
+        match self.splitter.spelling {
+            Spelling::ByteAlphabet => scratch.symbols.extend(self.bytes(piece)),
+            _ => self.code_points(vocab, piece, &mut scratch.symbols),
+        }
+        if scratch.symbols.len() <= SCANNED_SYMBOLS {
             self.merge_by_scanning(&mut scratch.symbols, &mut scratch.pairs);
         } else {
             self.merge_by_heap(&mut scratch.symbols);
         }
         out.extend(scratch.symbols.iter().filter(|&&id| id != NO_TOKEN));
+    }
+
+    fn bytes(&self, text: &[u8]) -> impl Iterator<Item = u32> {
+        text.iter().map(|&byte| self.byte_tokens[usize::from(byte)])
+    }
+
+    /// The tokens of the code points of `text`; those of the bytes of one that has none.
+    fn code_points(&self, vocab: &Vocab, text: &[u8], symbols: &mut Vec<u32>) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (point, after) = rest.split_at(unit_len(rest));
+            match vocab.find(point).filter(|&id| !vocab.steers(id)) {
+                Some(id) => symbols.push(id),
+                None => symbols.extend(self.bytes(point)),
+            }
+            rest = after;
+        }
+    }
+
+    /// The token that `piece` is as a whole. What steers the model is never text.
+    fn whole(&self, vocab: &Vocab, piece: &[u8], stored: &mut Vec<u8>) -> Option<u32> {
+        stored.clear();
+        match self.splitter.spelling {
+            Spelling::ByteAlphabet => piece.iter().for_each(|&byte| byte_alphabet::spell(byte, stored)),
+            _ => stored.extend_from_slice(piece),
+        }
+        vocab.find(stored).filter(|&id| !vocab.steers(id))
     }
 
     fn merge_of(&self, left: u32, right: u32) -> Option<Merge> {
@@ -148,13 +189,6 @@ struct Scratch {
     symbols: Vec<u32>,
     pairs: Vec<Merge>,
     stored: Vec<u8>,
-}
-
-/// The token that `piece` is as a whole. What steers the model is never text.
-fn whole(vocab: &Vocab, piece: &[u8], stored: &mut Vec<u8>) -> Option<u32> {
-    stored.clear();
-    piece.iter().for_each(|&byte| byte_alphabet::spell(byte, stored));
-    vocab.find(stored).filter(|&id| !vocab.steers(id))
 }
 
 fn read_merges(vocab: &Vocab, merges: &ByteStrings) -> Result<HashMap<(u32, u32), Merge>, TokenizerError> {

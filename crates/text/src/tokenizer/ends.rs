@@ -8,7 +8,7 @@ use super::data::TokenizerData;
 use super::vocab::{Spelling, TokenKind, Vocab};
 
 /// Nobody writes these by accident: they end a generation whatever type the file gives them.
-const MARKERS: [&str; 13] = [
+const MARKERS: [&str; 19] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -22,10 +22,20 @@ const MARKERS: [&str; 13] = [
     "<|calls|>",
     "<|flush|>",
     "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>",
+    "<|tool_response>",
+    "[e~[",
+    // Between the files of a repository.
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
 ];
 
 /// These also occur in ordinary text.
 const AMBIGUOUS: [&str; 6] = ["</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"];
+
+/// With one of these, `</s>` is text.
+const OTHER_ENDS: [&str; 2] = ["<|tool_response>", "<|plamo:eos|>"];
 
 /// Makes the markers control tokens and returns the tokens that end a generation, sorted.
 pub(super) fn end_tokens(vocab: &mut Vocab, data: &TokenizerData, spelling: Spelling) -> Vec<u32> {
@@ -37,7 +47,11 @@ pub(super) fn end_tokens(vocab: &mut Vocab, data: &TokenizerData, spelling: Spel
             ends.push(id);
         }
     }
+    let has_other_end = OTHER_ENDS.iter().any(|text| vocab.find(text.as_bytes()).is_some());
     for text in AMBIGUOUS {
+        if text == "</s>" && has_other_end {
+            continue;
+        }
         if let Some(id) = vocab.find(text.as_bytes()) {
             let normal = vocab.kind(id) == Some(TokenKind::Normal);
             if !normal || spelling == Spelling::SentencePiece {
@@ -79,6 +93,22 @@ mod tests {
         let tokens = [("a", 1), ("</s>", 1), ("<|im_end|>", 1), ("x", 3), ("[EOS]", 3)];
         let data = TokenizerData { eos: Some(3), ..TokenizerData::default() };
         assert_eq!(ends(&tokens, data), [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_close_of_old_is_text_where_another_end_is() {
+        let data = || TokenizerData::default();
+        let old = |other: &str| ends(&[("</s>", 3), (other, 3)], data());
+        assert_eq!(old("x"), [0]);
+        assert_eq!(old("<|tool_response>"), [1]);
+        assert_eq!(old("<|plamo:eos|>"), [0; 0]);
+    }
+
+    #[test]
+    fn what_lies_between_files_ends_a_text() {
+        let tokens =
+            [("<|file_sep|>", 3), ("<|repo_name|>", 3), ("<|fim_pad|>", 3), ("<|fim_prefix|>", 3), ("[e~[", 3)];
+        assert_eq!(ends(&tokens, TokenizerData::default()), [0, 1, 2, 4]);
     }
 
     #[test]

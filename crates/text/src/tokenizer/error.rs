@@ -7,7 +7,10 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TokenizerError {
     /// `tokenizer.ggml.model` names an algorithm that Kernloom does not have.
-    #[error("tokenizer model {:?} is not supported (supported: \"gpt2\", \"llama\")", cut(model, NAME))]
+    #[error(
+        "tokenizer model {:?} is not supported (supported: \"gpt2\", \"gemma4\", \"llama\", \"plamo2\", \"rwkv\")",
+        cut(model, NAME)
+    )]
     UnsupportedModel {
         /// The name in the file.
         model: String,

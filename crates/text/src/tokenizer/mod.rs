@@ -1,8 +1,8 @@
 //! Tokenizers, built from nothing but the metadata of a model file.
 //!
-//! Two algorithms: byte-level BPE ("gpt2" in the file, here `bpe`) with a splitting rule named by
-//! the file (`split`), and SentencePiece BPE ("llama", here `spm`). Others (bert, t5, rwkv, …) are
-//! refused, and so is a splitting rule that is not known: wrong tokens give fluent nonsense, which
+//! Four algorithms: BPE by merges ("gpt2" or "gemma4" in the file, here `bpe`) with a splitting rule named by
+//! the file (`split`), and SentencePiece BPE ("llama", here `spm`), the longest token
+//! ("rwkv"), and the best scores ("plamo2"). Others (bert, t5, …) are refused, and so is a splitting rule that is not known: wrong tokens give fluent nonsense, which
 //! nobody notices.
 //!
 //! Not here: normalisation, token classification inputs (separators, masks), and the clean-up of
@@ -14,6 +14,10 @@ mod data;
 mod detokenizer;
 mod ends;
 mod error;
+mod escapes;
+mod plamo2;
+mod prefixes;
+mod rwkv;
 mod specials;
 mod split;
 mod spm;
@@ -29,6 +33,8 @@ pub use vocab::TokenKind;
 use std::ops::Range;
 
 use bpe::Bpe;
+use plamo2::Plamo2;
+use rwkv::Rwkv;
 use specials::{Fragment, Specials};
 use split::Splitter;
 use spm::Spm;
@@ -69,6 +75,28 @@ pub struct Tokenizer {
 enum Algorithm {
     Bpe(Bpe),
     Spm(Spm),
+    Rwkv(Rwkv),
+    Plamo2(Plamo2),
+}
+
+/// `tokenizer.ggml.model`.
+#[derive(Clone, Copy)]
+enum Model {
+    Bpe(Splitter),
+    Spm,
+    Rwkv,
+    Plamo2,
+}
+
+impl Model {
+    fn spelling(self) -> Spelling {
+        match self {
+            Model::Bpe(splitter) => splitter.spelling,
+            Model::Spm => Spelling::SentencePiece,
+            Model::Rwkv => Spelling::Escaped,
+            Model::Plamo2 => Spelling::Plain,
+        }
+    }
 }
 
 impl Tokenizer {
@@ -85,31 +113,36 @@ impl Tokenizer {
     /// # Errors
     /// Whatever is wrong with the metadata: see [`TokenizerError`].
     pub fn with_unknown_pre(mut data: TokenizerData, unknown_pre: UnknownPre) -> Result<Tokenizer, TokenizerError> {
-        let spelling = match data.model.as_str() {
-            "gpt2" => Spelling::ByteAlphabet,
-            "llama" => Spelling::SentencePiece,
+        let model = match data.model.as_str() {
+            "gpt2" => Model::Bpe(splitter(data.pre.as_deref(), unknown_pre)?),
+            // The name of the algorithm is that of the rule, too.
+            "gemma4" => Model::Bpe(splitter(Some("gemma4"), unknown_pre)?),
+            "llama" => Model::Spm,
+            "rwkv" => Model::Rwkv,
+            "plamo2" => Model::Plamo2,
             _ => return Err(TokenizerError::UnsupportedModel { model: data.model }),
         };
+        let spelling = model.spelling();
         let tokens = std::mem::take(&mut data.tokens);
         let mut vocab = Vocab::new(tokens, &data.token_type, spelling)?;
-        if spelling == Spelling::SentencePiece {
+        if matches!(model, Model::Spm) {
             name_classic_ids(&mut data, &vocab);
         }
         vocab.check_ids(&data)?;
         let ends = ends::end_tokens(&mut vocab, &data, spelling);
+        vocab.print_spoken(&ends);
         vocab.add_tags(template_tags::find(&vocab, data.chat_template.as_deref().unwrap_or_default()));
-        let (algorithm, adds_bos) = match spelling {
-            Spelling::ByteAlphabet => {
-                let splitter = splitter(data.pre.as_deref(), unknown_pre)?;
-                let bpe = Bpe::new(&vocab, &data.merges, splitter)?;
-                (Algorithm::Bpe(bpe), splitter.add_bos)
-            }
-            Spelling::SentencePiece => {
+        let (algorithm, adds_bos) = match model {
+            Model::Bpe(splitter) => (Algorithm::Bpe(Bpe::new(&vocab, &data.merges, splitter)?), splitter.add_bos),
+            Model::Spm => {
                 let prefix = data.add_space_prefix.unwrap_or(true);
                 let spm = Spm::new(&vocab, &data.scores, data.unk, prefix)?;
                 (Algorithm::Spm(spm), true)
             }
+            Model::Rwkv => (Algorithm::Rwkv(Rwkv::new(&vocab, data.unk)), false),
+            Model::Plamo2 => (Algorithm::Plamo2(Plamo2::new(&vocab, &data.scores)?), false),
         };
+        let always_bos = matches!(model, Model::Bpe(splitter) if splitter.gemma);
         Ok(Tokenizer {
             specials: Specials::new(&vocab, data.name.as_deref()),
             vocab,
@@ -117,7 +150,7 @@ impl Tokenizer {
             bos: data.bos,
             eos: data.eos,
             pad: data.pad,
-            add_bos: data.add_bos.unwrap_or(adds_bos),
+            add_bos: data.add_bos.unwrap_or(adds_bos) || always_bos,
             add_eos: data.add_eos.unwrap_or(false),
             ends,
             architecture: data.architecture,
@@ -154,6 +187,8 @@ impl Tokenizer {
                 match &self.algorithm {
                     Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, text, &mut out),
                     Algorithm::Spm(spm) => spm.encode(&self.vocab, text, leading, &mut out),
+                    Algorithm::Rwkv(rwkv) => rwkv.encode(text, &mut out),
+                    Algorithm::Plamo2(plamo2) => plamo2.encode(text, &mut out),
                 }
                 leading = false;
             }

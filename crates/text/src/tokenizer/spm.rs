@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use super::error::TokenizerError;
 use super::split::text::unit_len;
-use super::vocab::{SPACE_MARK, TokenKind, Vocab, byte_of};
+use super::vocab::{self, SPACE_MARK, TokenKind, Vocab};
 
 pub(super) struct Spm {
     /// Sort keys of the scores: higher scores have higher keys.
@@ -42,17 +42,9 @@ impl Spm {
         if let Some(id) = scores.iter().position(|score| score.is_nan()) {
             return Err(TokenizerError::BadScore { id: id as u32 });
         }
-        let mut byte_tokens = Box::new([None; 256]);
-        for id in 0..vocab.len() as u32 {
-            if vocab.kind(id) == Some(TokenKind::Byte)
-                && let Some(byte) = vocab.text(id).and_then(byte_of)
-            {
-                byte_tokens[usize::from(byte)].get_or_insert(id);
-            }
-        }
         Ok(Spm {
             score_keys: scores.iter().map(|&score| sort_key(score)).collect(),
-            byte_tokens,
+            byte_tokens: vocab.byte_tokens(),
             unknown,
             space_prefix,
             longest: vocab.longest(),
@@ -71,12 +63,7 @@ impl Spm {
         if leading && self.space_prefix {
             marked.extend_from_slice(SPACE_MARK);
         }
-        for &byte in text {
-            match byte {
-                b' ' => marked.extend_from_slice(SPACE_MARK),
-                _ => marked.push(byte),
-            }
-        }
+        vocab::marked(text, &mut marked);
         let symbols = self.join(vocab, &marked);
         let mut at = 0;
         while let Some(symbol) = symbols.get(at) {

@@ -6,6 +6,32 @@
 
 /// Around reasoning.
 pub(crate) const THINK: (&str, &str) = ("<think>", "</think>");
+/// Around reasoning, in all families. No opening tag is the beginning of another one.
+pub(crate) const THOUGHTS: [(&str, &str); 6] = [
+    THINK,
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    // Gemma 4.
+    ("<|channel>thought", "<channel|>"),
+];
+
+/// Tokens by which an output is told apart, and which are printed for that even if a file calls them control tokens.
+#[rustfmt::skip]
+pub(crate) const SPOKEN: &[&str] = &[
+    "<think>", "</think>", "[THINK]", "[/THINK]", "<seed:think>", "</seed:think>", "<|START_THINKING|>",
+    "<|END_THINKING|>", "<|inner_prefix|>", "<|inner_suffix|>", "<|channel>", "<channel|>",
+    "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<seed:tool_call>",
+    "</seed:tool_call>", "<minimax:tool_call>", "</minimax:tool_call>", "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>",
+    "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>",
+    "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|tool_call_start|>", "<|tool_call|>", "<TOOLCALL>", "</TOOLCALL>",
+    "<|START_ACTION|>", "<|END_ACTION|>", "<tool_calls>", "</tool_calls>", "<|tools_prefix|>", "<|tools_suffix|>",
+    "<|tool_call>", "<tool_call|>", "<|\"|>", "<start_function_call>", "<end_function_call>", "<escape>",
+    "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "｜DSML｜",
+];
+
 /// Around a call of a tool.
 pub(crate) const CALL: (&str, &str) = ("<tool_call>", "</tool_call>");
 /// Around the name of an argument.

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use super::data::{ByteStrings, TokenizerData};
 use super::error::{TokenizerError, shown};
-use super::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, byte_alphabet, tags};
+use super::{MAX_SPECIAL_BYTES, MAX_TOKEN_BYTES, byte_alphabet, escapes, tags};
 
 /// What a token is for; the numbers are those of `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +50,17 @@ impl TokenKind {
     }
 }
 
-/// The two ways in which a file spells ordinary tokens.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The ways in which a file spells ordinary tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// In the printable byte alphabet of GPT-2.
     ByteAlphabet,
     /// With `▁` for a space and `<0xXX>` for a raw byte.
     SentencePiece,
+    /// As it is printed, but for `<0xXX>`.
+    Plain,
+    /// With the escapes of Python.
+    Escaped,
 }
 
 /// The character that SentencePiece writes for a space, U+2581.
@@ -135,6 +139,18 @@ impl Vocab {
         self.kinds[id as usize] = TokenKind::Control;
     }
 
+    /// Makes control tokens that outputs are told apart by user-defined ones that steer the model, so that they are
+    /// printed; not those that end a generation.
+    pub(super) fn print_spoken(&mut self, ends: &[u32]) {
+        for text in tags::SPOKEN {
+            let id = self.find(text.as_bytes()).filter(|&id| self.kind(id) == Some(TokenKind::Control));
+            if let Some(id) = id.filter(|id| !ends.contains(id)) {
+                self.kinds[id as usize] = TokenKind::UserDefined;
+                self.tags.insert(id);
+            }
+        }
+    }
+
     /// Adds user-defined tokens that steer the model.
     pub(super) fn add_tags(&mut self, tags: BTreeSet<u32>) {
         self.tags.extend(tags);
@@ -155,6 +171,19 @@ impl Vocab {
             Some(TokenKind::UserDefined) => self.text(id).is_some_and(tags::looks_like_one),
             _ => self.steers(id),
         }
+    }
+
+    /// The tokens of raw bytes.
+    pub(super) fn byte_tokens(&self) -> Box<[Option<u32>; 256]> {
+        let mut tokens = Box::new([None; 256]);
+        for id in 0..self.len() as u32 {
+            if self.kind(id) == Some(TokenKind::Byte)
+                && let Some(byte) = self.text(id).and_then(byte_of)
+            {
+                tokens[usize::from(byte)].get_or_insert(id);
+            }
+        }
+        tokens
     }
 
     /// Longest stored text in bytes.
@@ -233,20 +262,32 @@ fn printed(tokens: &ByteStrings, kinds: &[TokenKind], spelling: Spelling) -> Res
             // Added tokens of some files are marked normal and spelled raw.
             (Spelling::ByteAlphabet, _) if byte_alphabet::unspell(text, out) => {}
             (Spelling::ByteAlphabet, _) => out.extend_from_slice(text),
-            (Spelling::SentencePiece, TokenKind::Byte) => {
+            (Spelling::Escaped, _) => escapes::unescape(text, out),
+            (Spelling::SentencePiece | Spelling::Plain, TokenKind::Byte) => {
                 let byte =
                     byte_of(text).ok_or_else(|| TokenizerError::BadByteToken { id: id as u32, text: shown(text) })?;
                 out.push(byte);
             }
             (Spelling::SentencePiece, _) => print_spaces(text, out),
+            (Spelling::Plain, _) => out.extend_from_slice(text),
         }
         printed.seal();
     }
     Ok(printed)
 }
 
+/// Text with `▁` for a space.
+pub(super) fn marked(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b' ' => out.extend_from_slice(SPACE_MARK),
+            _ => out.push(byte),
+        }
+    }
+}
+
 /// The byte that `<0xXX>` names.
-pub(super) fn byte_of(text: &[u8]) -> Option<u8> {
+fn byte_of(text: &[u8]) -> Option<u8> {
     let digits = text.strip_prefix(b"<0x")?.strip_suffix(b">")?;
     let [high, low] = digits else { return None };
     let value = |digit: &u8| char::from(*digit).to_digit(16);

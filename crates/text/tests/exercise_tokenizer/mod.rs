@@ -19,7 +19,7 @@ pub const ABSORB: u8 = 16;
 pub const ANY_PRE: u8 = 32;
 
 /// A splitting rule of each kind, and one that nobody knows.
-pub const PRES: [&str; 14] = [
+pub const PRES: [&str; 28] = [
     "llama-bpe",
     "glm4",
     "smaug-bpe",
@@ -34,6 +34,20 @@ pub const PRES: [&str; 14] = [
     "youtu",
     "gpt-4o",
     "unheard of",
+    "jais-2",
+    "minicpm5",
+    "ufakzeka",
+    "seed-coder",
+    "exaone-moe",
+    "laguna",
+    "bloom",
+    "viking",
+    "chameleon",
+    "superbpe",
+    "spark2_5",
+    "afmoe",
+    "tiny_aya",
+    "kimi-k2",
 ];
 
 /// The character that SentencePiece writes for a space.

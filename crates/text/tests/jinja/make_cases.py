@@ -88,6 +88,13 @@ missing[0:1]
 2 ** 10
 2 ** -1
 2 ** 0.5
+none_value | selectattr('a') | list
+missing | rejectattr('a', 'equalto', 1) | list | length
+missing | map('upper') | list
+none_value | map(attribute='a') | list
+0 | select | list
+false | reject | list
+5 | select | list
 1 / 0
 1 // 0
 1 % 0
@@ -606,10 +613,11 @@ def render(template):
         return None
 
 
-templates = ["{{ " + expression + " }}" for expression in EXPRESSIONS] + STATEMENTS
-cases = [{"template": template, "output": render(template)} for template in templates]
-path = os.path.join(os.path.dirname(__file__), "cases.json")
-with open(path, "w") as file:
-    json.dump({"context": CONTEXT, "cases": cases}, file, ensure_ascii=False, indent=1)
-    file.write("\n")
-print(len(cases), "cases,", sum(case["output"] is None for case in cases), "errors")
+if __name__ == "__main__":
+    templates = ["{{ " + expression + " }}" for expression in EXPRESSIONS] + STATEMENTS
+    cases = [{"template": template, "output": render(template)} for template in templates]
+    path = os.path.join(os.path.dirname(__file__), "cases.json")
+    with open(path, "w") as file:
+        json.dump({"context": CONTEXT, "cases": cases}, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+    print(len(cases), "cases,", sum(case["output"] is None for case in cases), "errors")

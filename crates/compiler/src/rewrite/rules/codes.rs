@@ -23,7 +23,7 @@ fn codes(g: &mut Graph, id: Id) -> Option<Id> {
         let like = g.shape(scales).to_vec();
         let least = fill(g, Const::f32(-SIGN as f32), DType::F32, &like);
         let offset = g.mul(scales, least);
-        Some(Coded { code, group: ACTIVATION_BLOCK, scale: scales, offset: Some(offset) })
+        Some(Coded { code, group: ACTIVATION_BLOCK, scale: scales, unit: 1.0, offset: Some(offset) })
     })
 }
 

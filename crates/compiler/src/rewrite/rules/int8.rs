@@ -9,13 +9,28 @@ use ir::{Graph, Id, Op, Part};
 /// (the `int8` policy).
 pub const INT8: Rule = Rule { name: "int8", kind: Kind::Reassociating, apply: int8 };
 
+/// As [`INT8`], of signed bytes that need no added term, for formats whose weights are multiples of such bytes
+/// ([`Part::Level`]).
+pub const LEVELS: Rule = Rule { name: "levels", kind: Kind::Reassociating, apply: levels };
+
+fn levels(g: &mut Graph, id: Id) -> Option<Id> {
+    integer_dots(g, id, |g, w| {
+        let format = format_under(g, w)?;
+        let f = g.format(format).clone();
+        let up = f.as_blocks().filter(|blocks| blocks.min.is_none())?.level_shift()?;
+        let group = g.format_group(format);
+        let (code, scale) = (other_part(g, w, Part::Level)?, other_part(g, w, Part::Scale)?);
+        Some(Coded { code, group, scale, unit: 1.0 / (1u32 << up) as f32, offset: None })
+    })
+}
+
 fn int8(g: &mut Graph, id: Id) -> Option<Id> {
     integer_dots(g, id, |g, w| {
         let format = format_under(g, w)?;
         let group = g.format_group(format);
         let offset = if offset_is_zero(g, format) { None } else { Some(other_part(g, w, Part::Offset)?) };
         let (code, scale) = (other_part(g, w, Part::Code)?, other_part(g, w, Part::Scale)?);
-        Some(Coded { code, group, scale, offset })
+        Some(Coded { code, group, scale, unit: 1.0, offset })
     })
 }
 

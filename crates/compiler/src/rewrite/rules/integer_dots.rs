@@ -7,14 +7,16 @@ use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 /// Values in a block of a quantised activation (DESIGN: one f32 scale each).
 pub const ACTIVATION_BLOCK: i64 = 32;
 
-/// Values that are `scale * code + offset` along the last dimension.
+/// Values that are `unit * scale * code + offset` along the last dimension.
 pub(super) struct Coded {
-    /// u8, shaped as the values.
+    /// u8 or i8, shaped as the values.
     pub(super) code: Id,
     /// Values that share a scale.
     pub(super) group: i64,
     /// f32, one for each group along the last dimension.
     pub(super) scale: Id,
+    /// A power of two.
+    pub(super) unit: f32,
     /// As the scale; `None` where it is zero.
     pub(super) offset: Option<Id>,
 }
@@ -75,7 +77,11 @@ pub(super) fn integer_dots(g: &mut Graph, id: Id, coded: impl Fn(&mut Graph, Id)
     let ws = spread(g, w.scale, w.group);
     let xs = spread(g, q.scales, ACTIVATION_BLOCK);
     let xs = replay(g, &chain, xs);
-    let scale = g.mul(ws, xs);
+    let mut scale = g.mul(ws, xs);
+    if w.unit != 1.0 {
+        let unit = fill(g, Const::f32(w.unit), DType::F32, &outer);
+        scale = g.mul(scale, unit);
+    }
     let mut value = g.mul(dots, scale);
     if let Some(offset) = w.offset {
         let mut leaf_split = g.shape(leaf).to_vec();

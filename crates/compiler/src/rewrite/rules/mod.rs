@@ -8,12 +8,14 @@ mod codes;
 mod int8;
 mod integer_dots;
 mod movement;
+pub(crate) mod planes;
 mod scan;
 mod topk;
 
 pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
 pub use codes::CODES;
-pub use int8::{INT8, code_bias};
+pub use int8::{INT8, LEVELS, code_bias};
 pub use integer_dots::ACTIVATION_BLOCK;
+pub use planes::PLANES;
 pub use scan::SCAN;
 pub use topk::TOPK;

@@ -67,6 +67,10 @@ pub(super) fn apply(run: &mut Run, name: &str, value: Value, args: Arguments) ->
             Value::list(reversed.collect(), &mut run.budget)
         }
         "sort" | "unique" | "min" | "max" | "sum" => ordered(run, name, &value, args),
+        // What is nothing has no items to Jinja2 here, and here only.
+        "map" | "select" | "reject" | "selectattr" | "rejectattr" if !value.is_true() => {
+            Value::list(vec![], &mut run.budget)
+        }
         "map" => map(run, &value, args),
         "select" | "reject" => select(run, name == "select", &value, None, args),
         "selectattr" | "rejectattr" => {

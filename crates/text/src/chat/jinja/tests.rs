@@ -308,3 +308,40 @@ fn random_templates_never_panic() {
         }
     });
 }
+
+/// Templates with which Jinja2 does what their authors cannot have meant: it cannot write a generator as JSON, and
+/// escapes for HTML whatever is added to a text that is `safe`.
+const BETTER: [&str; 2] = ["llama-cpp-deepseek-r1", "meetkai-functionary-medium-v3.1"];
+
+/// Templates of models, which are no part of this repository; `tests/jinja/published.py` has more.
+#[test]
+fn published_templates_render_as_in_jinja2() {
+    let Some(path) = std::env::var_os("KERNLOOM_TEMPLATE_CASES") else {
+        println!("skipped: KERNLOOM_TEMPLATE_CASES names no file");
+        return;
+    };
+    let file: Json = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let (mut same, mut wrong) = (0, vec![]);
+    for case in file["cases"].as_array().unwrap() {
+        let name = case["template"].as_str().unwrap();
+        let template = file["templates"][name].as_str().unwrap();
+        let contexts = file["contexts"].as_array().unwrap().iter();
+        let mut differing = vec![];
+        for (context, expected) in contexts.zip(case["outputs"].as_array().unwrap()) {
+            let rendered = render_with(template, &context[1]);
+            match (&rendered, expected.as_str()) {
+                (Ok(rendered), Some(expected)) if rendered == expected => {}
+                (Err(_), None) => {}
+                _ => differing.push(format!("{}\n  here   {rendered:?}\n  jinja2 {expected}", context[0])),
+            }
+        }
+        let known = BETTER.contains(&name) && !differing.is_empty();
+        match differing.first() {
+            _ if known => println!("{name} differs, and should"),
+            None => same += 1,
+            Some(first) => wrong.push(format!("{name}: {} cases differ, the first: {first}", differing.len())),
+        }
+    }
+    println!("{same} templates render as in Jinja2");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

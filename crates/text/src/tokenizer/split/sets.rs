@@ -17,6 +17,56 @@ pub(super) fn punctuation(unit: Unit) -> bool {
     unit.is(Class::PUNCTUATION)
 }
 
+/// `\d`
+pub(super) fn digit(unit: Unit) -> bool {
+    unit.is(Class::DIGIT)
+}
+
+/// `\w`
+pub(super) fn word(unit: Unit) -> bool {
+    unit.is(Class::LETTER | Class::MARK | Class::DIGIT)
+        || unit.ch.is_alphabetic()
+        || unit.is_connector()
+        || matches!(unit.ch, '\u{200C}' | '\u{200D}')
+}
+
+/// `\s`
+pub(super) fn space(unit: Unit) -> bool {
+    unit.is(Class::SPACE)
+}
+
+/// A space and nothing else.
+pub(super) fn blank(unit: Unit) -> bool {
+    unit.ch == ' '
+}
+
+/// `[\t\n]`
+pub(super) fn tab_or_line_feed(unit: Unit) -> bool {
+    matches!(unit.ch, '\t' | '\n')
+}
+
+/// `\n`
+pub(super) fn line_feed(unit: Unit) -> bool {
+    unit.ch == '\n'
+}
+
+/// `[^\n]`
+pub(super) fn in_line(unit: Unit) -> bool {
+    unit.ch != '\n'
+}
+
+/// `` [\p{P}!-/:-@\[-`{-~] ``
+pub(super) fn punctuation_or_ascii_sign(unit: Unit) -> bool {
+    punctuation(unit) || unit.ch.is_ascii_punctuation()
+}
+
+/// `[^(\s|.,!?…。，、।۔،)]`: what makes a word in the vocabularies after BLOOM.
+pub(super) fn bloom_word(unit: Unit) -> bool {
+    !unit.is(Class::SPACE)
+        && !matches!(unit.ch, '(' | ')' | '|' | '.' | ',' | '!' | '?')
+        && !matches!(unit.ch, '…' | '。' | '，' | '、' | '।' | '۔' | '،')
+}
+
 /// `[0-9]`
 pub(super) fn ascii_digit(unit: Unit) -> bool {
     unit.ch.is_ascii_digit()
@@ -60,6 +110,20 @@ pub(super) fn han_or_kana(unit: Unit) -> bool {
     matches!(unit.ch, '\u{3040}'..='\u{30FF}' | '\u{4E00}'..='\u{9FA5}')
 }
 
+/// `\p{Han}`
+pub(super) fn han(unit: Unit) -> bool {
+    within(unit, HAN)
+}
+
+/// The scripts that AFMoE takes for one without spaces: Han, Kana, Hangul, Thai, Lao, Khmer, Burmese, and all that lies
+/// from U+8C48 to U+FAFF.
+pub(super) fn unspaced_script(unit: Unit) -> bool {
+    matches!(unit.ch,
+        '\u{E40}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1100}'..='\u{11FF}' | '\u{1780}'..='\u{17FF}'
+        | '\u{2F00}'..='\u{2FDF}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}'
+        | '\u{8C48}'..='\u{FAFF}' | '\u{FF65}'..='\u{FF9F}')
+}
+
 /// Hangul syllables and compatibility letters.
 pub(super) fn hangul(unit: Unit) -> bool {
     matches!(unit.ch, '\u{3131}'..='\u{318E}' | '\u{AC00}'..='\u{D7A3}')
@@ -82,6 +146,14 @@ fn within(unit: Unit, ranges: &[(u32, u32)]) -> bool {
     let after = ranges.partition_point(|&(first, _)| first <= code);
     after > 0 && code <= ranges[after - 1].1
 }
+
+#[rustfmt::skip]
+const HAN: &[(u32, u32)] = &[
+    (0x2E80, 0x2E99), (0x2E9B, 0x2EF3), (0x2F00, 0x2FD5), (0x3005, 0x3005), (0x3007, 0x3007), (0x3021, 0x3029),
+    (0x3038, 0x303B), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFA6D), (0xFA70, 0xFAD9), (0x16FE2, 0x16FE3),
+    (0x16FF0, 0x16FF1), (0x20000, 0x2A6DF), (0x2A700, 0x2B739), (0x2B740, 0x2B81D), (0x2B820, 0x2CEA1), (0x2CEB0, 0x2EBE0),
+    (0x2EBF0, 0x2EE5D), (0x2F800, 0x2FA1D), (0x30000, 0x3134A), (0x31350, 0x323AF),
+];
 
 #[rustfmt::skip]
 const CASED_LETTERS: &[(u32, u32)] = &[

@@ -29,6 +29,12 @@ const CASED_LETTERS: &str = concat!(
 const DEEPSEEK_CJK: &str = r"[\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+";
 const HAN_KANA: &str = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+";
 
+/// A run of numbers in groups of three from its end.
+const GROUPS: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
+const UNSPACED: &str = "[一-\u{9fff}㐀-\u{4dbf}\u{8c48}-\u{faff}\u{3040}-ゟ゠-ヿ･-ﾟ⼀-\u{2fdf}เ-\u{e7f}\u{e80}-\u{eff}ក-\u{17ff}က-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}가-\u{d7af}ᄀ-ᇿ]+";
+const BLOOM: &str = r" ?[^(\s|.,!?…。，、।۔،)]+";
+const HALVING: &str = r"\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}";
+
 fn words(word: &str, digits: &str, not_symbol: &str) -> String {
     format!(r"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{word}|{digits}| ?[^\s{not_symbol}\p{{N}}]+[\r\n]*|{SPACES}")
 }
@@ -36,10 +42,20 @@ fn words(word: &str, digits: &str, not_symbol: &str) -> String {
 fn camel(contraction: &str, digits: &str) -> String {
     let upper = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]";
     let lower = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]";
+    camel_of(upper, lower, contraction, digits, r"[\r\n/]*")
+}
+
+fn camel_of(upper: &str, lower: &str, contraction: &str, digits: &str, trailing: &str) -> String {
     let lead = r"[^\r\n\p{L}\p{N}]?";
     format!(
-        r"{lead}{upper}*{lower}+{contraction}|{lead}{upper}+{lower}*{contraction}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"
+        r"{lead}{upper}*{lower}+{contraction}|{lead}{upper}+{lower}*{contraction}|{digits}| ?[^\s\p{{L}}\p{{N}}]+{trailing}|{SPACES}"
     )
+}
+
+fn deepseek_v3(end: &str) -> Vec<String> {
+    let ascii = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"##;
+    let last = format!(r"{ascii}|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+{end}");
+    vec![r"\p{N}{1,3}".into(), HAN_KANA.into(), last]
 }
 
 /// One name of every rule list, and the expressions.
@@ -65,16 +81,9 @@ fn expressions() -> Vec<(&'static str, Vec<String>)> {
             ]),
         ),
         ("deepseek-coder", list(&[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, r"\p{N}"])),
-        (
-            "deepseek-v3",
-            list(&[
-                r"\p{N}{1,3}",
-                HAN_KANA,
-                &format!(
-                    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{{|}}~][A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}"##
-                ),
-            ]),
-        ),
+        ("deepseek-v3", deepseek_v3(&format!(r"[\r\n]*|{SPACES}"))),
+        ("spark2_5", [deepseek_v3(r"|[\r\n]|\s+(?!\S)|\s+"), list(&[r"\p{N}"])].concat()),
+        ("afmoe", [list(&[GROUPS, UNSPACED]), deepseek_v3(&format!(r"[\r\n]*|{SPACES}"))[2..].to_vec()].concat()),
         (
             "youtu",
             list(&[
@@ -86,6 +95,54 @@ fn expressions() -> Vec<(&'static str, Vec<String>)> {
         ),
         ("gpt-4o", vec![camel(&optional, r"\p{N}{1,3}")]),
         ("tekken", vec![camel("", r"\p{N}")]),
+        ("tiny_aya", vec![r"\d{1,3}(?=(?:\d{3})*\b)".into(), camel(&optional, r"\p{N}{1,3}")]),
+        (
+            "kimi-k2",
+            vec![format!(
+                r"\p{{Han}}+|{}",
+                camel_of(
+                    r"[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]--\p{Han}]",
+                    r"[[\p{Ll}\p{Lm}\p{Lo}\p{M}]--\p{Han}]",
+                    &optional,
+                    r"\p{N}{1,3}",
+                    r"[\r\n]*"
+                )
+            )],
+        ),
+        ("jais-2", vec![words(r"\p{L}+", r"\p{N}{1,3}", r"\p{L}").replace(r"\s+(?!\S)|\s+", HALVING)]),
+        ("minicpm5", vec![r"\p{N}{1,3}".into(), words(r"\p{L}+", r"\p{N}+", r"\p{L}")]),
+        ("ufakzeka", vec![words(r"\p{L}+", r"\p{N}", r"\p{L}").replace(&format!("{CONTRACTIONS}|"), "")]),
+        ("seed-coder", vec![words(r"\p{L}+", r"\p{N}", r"\p{L}").replace(r"+[\r\n]*", "+")]),
+        (
+            "exaone-moe",
+            vec![
+                words(r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+", r"\p{N}", r"\p{L}")
+                    .replace(r"+[\r\n]*", r"+[\r\n/]?")
+                    .replace(r"\s*[\r\n]+", r"\s*[\r\n]"),
+            ],
+        ),
+        ("laguna", vec![r"[^\n]+|[\n]+".into(), words(r"\p{L}+", r"\p{N}", r"\p{L}")]),
+        (
+            "bailingmoe",
+            list(&[
+                r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+            ]),
+        ),
+        ("gemma4", list(&[r"[^\n]+|[\n]+"])),
+        ("bloom", list(&[BLOOM])),
+        ("viking", list(&[BLOOM, r"\p{N}"])),
+        ("superbpe", list(&[r"\p{N}+", r"(?=(\d{3})+(?!\d))"])),
+        (
+            "chameleon",
+            list(&[
+                "<sentinel:[0-9]+>",
+                "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+                r"([\t\n]|    |  )",
+                r"\p{N}",
+                r"[\p{P}!-/:-@\[-`{-~]",
+                GPT2,
+            ]),
+        ),
         ("default", list(&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"])),
     ]
 }
@@ -114,6 +171,7 @@ impl Oracle {
                 let mut from = 0;
                 for found in stage.find_iter(piece) {
                     let found = found.unwrap();
+                    // An expression may match nothing: it cuts there.
                     cut.push(&piece[from..found.start()]);
                     cut.push(found.as_str());
                     from = found.end();
@@ -195,6 +253,14 @@ fn readable_cases() {
         ("deepseek-v3", "(foo 你好abc", "(foo| |你好|abc"),
         ("youtu", "HelloWorld's日本 XMLHttp", "Hello|World's|日本| XMLHttp"),
         ("tekken", "HelloWorld's", "Hello|World|'s"),
+        ("kimi-k2", "HelloWorld's 中文 1234", "Hello|World's| |中文| |123|4"),
+        ("exaone-moe", "two words, and 12", "two words|,| and| |1|2"),
+        ("afmoe", "x1234567", "x|1|234|567"),
+        ("tiny_aya", "1234567 1024x", "1|234|567| |102|4|x"),
+        ("superbpe", "a 1234567", "a |1|234|567"),
+        ("spark2_5", "ab\n\n12", "ab|\n|\n|1|2"),
+        ("bloom", "Hello, world 12", "Hello|,| world| 12"),
+        ("chameleon", "<sentinel:12>IMGIMGABZ    x", "<|sentinel|:|1|2|>|IMGIMGABZ|    |x"),
     ] {
         let mut pieces = vec![];
         let splitter = Splitter::named(name).unwrap();

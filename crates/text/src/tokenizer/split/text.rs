@@ -16,8 +16,11 @@ impl Class {
     pub(super) const OTHER_LETTER: Class = Class(1 << 4);
     /// `\p{M}`
     pub(super) const MARK: Class = Class(1 << 5);
+    /// `\d`, that is `\p{Nd}`
+    pub(super) const DIGIT: Class = Class(1 << 6);
+    const OTHER_NUMBER: Class = Class(1 << 11);
     /// `\p{N}`
-    pub(super) const NUMBER: Class = Class(1 << 6);
+    pub(super) const NUMBER: Class = Class::DIGIT.or(Class::OTHER_NUMBER);
     /// `\p{P}`
     pub(super) const PUNCTUATION: Class = Class(1 << 7);
     /// `\p{S}`
@@ -41,7 +44,8 @@ impl Class {
             ModifierLetter => Class::MODIFIER,
             OtherLetter => Class::OTHER_LETTER,
             NonspacingMark | SpacingMark | EnclosingMark => Class::MARK,
-            DecimalNumber | LetterNumber | OtherNumber => Class::NUMBER,
+            DecimalNumber => Class::DIGIT,
+            LetterNumber | OtherNumber => Class::OTHER_NUMBER,
             ConnectorPunctuation | DashPunctuation | OpenPunctuation | ClosePunctuation | InitialPunctuation
             | FinalPunctuation | OtherPunctuation => Class::PUNCTUATION,
             MathSymbol | CurrencySymbol | ModifierSymbol | OtherSymbol => Class::SYMBOL,
@@ -78,6 +82,11 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn is(&self, class: Class) -> bool {
         self.class.0 & class.0 != 0
+    }
+
+    /// `\p{Pc}`
+    pub(super) fn is_connector(&self) -> bool {
+        get_general_category(self.ch) == GeneralCategory::ConnectorPunctuation
     }
 
     pub(super) fn is_line_break(&self) -> bool {
@@ -160,7 +169,7 @@ const fn ascii() -> [Class; 128] {
             b'\t'..=b'\r' | b' ' => Class::SPACE,
             b'A'..=b'Z' => Class::UPPER,
             b'a'..=b'z' => Class::LOWER,
-            b'0'..=b'9' => Class::NUMBER,
+            b'0'..=b'9' => Class::DIGIT,
             b'$' | b'+' | b'<' | b'=' | b'>' | b'^' | b'`' | b'|' | b'~' => Class::SYMBOL,
             b'!'..=b'/' | b':'..=b'@' | b'['..=b'_' | b'{' | b'}' => Class::PUNCTUATION,
             _ => Class::OTHER,

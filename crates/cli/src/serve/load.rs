@@ -1,0 +1,147 @@
+//! From a file and the flags of a server to a model that answers.
+
+use super::{Arguments, Reasoning, ReasoningFormat};
+use crate::failure::Usage;
+use crate::library;
+use crate::metadata;
+use crate::open::{self, Positions};
+use crate::terminal;
+use anyhow::Context;
+use devices::Machine;
+use model::engine::Sharing;
+use model::memory_plan::ModelMemory;
+use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
+use model::step::{Class, Output, Variant};
+#[cfg(unix)]
+use server::grammar::{Isolation, Program};
+use server::{Defaults, Facts, Model};
+use std::path::Path;
+use std::time::SystemTime;
+use text::chat::{ChatTemplate, Family};
+use text::fill::Fill;
+use text::sampler::Sampler;
+
+/// Opens a model on this device and starts its engine.
+pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: Machine) -> anyhow::Result<Model> {
+    let file = open::file(path)?;
+    let config = open::config(&file, path)?;
+    let mut tokenizer = open::tokenizer(&file, path)?;
+    let text = |id: Option<u32>| {
+        String::from_utf8_lossy(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default()).into_owned()
+    };
+    let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+    let template = match &args.chat_template_file {
+        Some(path) => {
+            let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            ChatTemplate::parse(&source, &bos, &eos)
+        }
+        None if args.chat_template.is_some() => {
+            let given = args.chat_template.as_deref().unwrap_or_default();
+            match Family::named(given) {
+                Some(family) => ChatTemplate::of_family(family, &bos, &eos),
+                None if given.contains('{') => ChatTemplate::parse(given, &bos, &eos),
+                None => return Err(Usage(format!("there is no built-in template '{given}'")).into()),
+            }
+        }
+        None if args.no_jinja => ChatTemplate::of_family(Family::of(&tokenizer), &bos, &eos),
+        None => ChatTemplate::of_model(&tokenizer),
+    };
+    let template = template.map_err(|error| error.to_string());
+    if let Ok(template) = &template {
+        tokenizer.use_template(template.source());
+    }
+    if let Err(problem) = &template {
+        terminal::line(&format!("warning: no chat, as the template cannot be used: {problem}"));
+    }
+    let mut sampling = args.sampling.config(&tokenizer);
+    sampling.seed = 0;
+    Sampler::new(sampling.clone(), config.vocab as usize)?;
+    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
+    let (one, all) = args.positions(made_for);
+    let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
+    let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
+    // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
+    // to its own when that is there.
+    let mut classes = &[Class::One, Class::Many, Class::Few, Class::Prompt][..];
+    if !opened.engine.rewinds() {
+        terminal::line("this model remembers in states: nothing of one prompt is reused for another");
+    }
+    if args.batch_invariant {
+        anyhow::ensure!(
+            opened.engine.rewinds(),
+            "--batch-invariant: a model that remembers adds up a prompt by the steps that it comes in"
+        );
+        opened.engine.make_batch_invariant();
+        classes = &[Class::Any];
+    }
+    let mut outputs = vec![Output::Logits];
+    outputs.extend(args.embeddings.then_some(Output::Hidden));
+    if opened.engine.device().steps_ahead() > 0 {
+        outputs.extend([Output::Likeliest, Output::Drawn]);
+    }
+    let variants = classes.iter().flat_map(|&class| outputs.iter().map(move |&output| Variant { class, output }));
+    let (first, others): (Vec<Variant>, Vec<Variant>) = variants.partition(|variant| variant.class == classes[0]);
+    opened.begin(&args.begin, &first, &others, |line| terminal::line(&line))?;
+    let facts = Facts {
+        path: path.display().to_string(),
+        names,
+        tags: args.tags.clone(),
+        architecture: file
+            .metadata()
+            .find::<&str>("general.architecture")
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+            .to_owned(),
+        quantization: open::main_type(&file).to_owned(),
+        digest: library::digest(path),
+        modified: written(path).or_else(|| written(&std::env::current_exe().ok()?)),
+        metadata: metadata::without_long_lists(&file),
+        parameters: open::parameters(&file),
+        bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
+        trained_context: made_for as u64,
+        width: config.hidden as u64,
+        cache: opened.engine.cache().to_string(),
+        device: opened.engine.device().name(),
+        memory: Some(opened.memory()),
+        programs: opened.engine.readiness().clone(),
+    };
+    let options =
+        Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };
+    let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
+    let defaults = Defaults {
+        sampling,
+        seed: args.sampling.seed,
+        limit: usize::try_from(args.predict).ok(),
+        thinking: match args.reasoning {
+            Reasoning::On => Some(true),
+            Reasoning::Off => Some(false),
+            Reasoning::Auto => None,
+        },
+        raw_reasoning: args.reasoning_format == ReasoningFormat::None,
+        parse_special: args.parse_special,
+    };
+    let fill = Fill::of(&file, &tokenizer);
+    let mut model = Model::new(worker, tokenizer, template, facts, defaults);
+    #[cfg(unix)]
+    {
+        let program = Program::this().context("the program that compiles grammars cannot be found")?;
+        model.isolation = Isolation::Processes(program);
+    }
+    model.fill = fill;
+    Ok(model)
+}
+
+/// What a model needs by its plan, before any of its programs is compiled.
+pub(super) fn plan(args: &Arguments, path: &Path) -> anyhow::Result<ModelMemory> {
+    let file = open::file(path)?;
+    let config = open::config(&file, path)?;
+    let (one, all) = args.positions(usize::try_from(config.context).unwrap_or(1).max(1));
+    let cache = open::cache_kind(&args.engine.kernels)?;
+    Ok(ModelMemory::of_cache(&config, all.max(one), cache, file.bytes()))
+}
+
+/// When a file was written. A model that comes with the program has the age of the program.
+fn written(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|meta| meta.modified()).ok()
+}

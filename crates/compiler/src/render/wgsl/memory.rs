@@ -1,0 +1,254 @@
+//! Memory as arrays of words.
+//!
+//! What is only read is an array of vectors of four words, so that a thread can load 16 bytes at once; what is written is an
+//! array of words, as a store to a part of a vector may write all of it. Neighbouring bytes and halves that different threads
+//! write would meet in one word: where a kernel stores less than a word, the array is one of atomic words, and the store
+//! flips those bits of its own place that differ. Nobody else writes there, so the place is read before without a race.
+
+use super::values::{from_bits, packed_halves, to_bits};
+use super::{Wgsl, register};
+use crate::gpu::select::{Access, in_words};
+use crate::render::family::{Language, Renderer};
+use ir::{DType, Graph, Id, Op, Space, Type};
+use rustc_hash::FxHashMap;
+
+/// How an array of memory is declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// Vectors of four words.
+    Vectors,
+    /// Words.
+    Words,
+    /// Atomic words.
+    Atomic,
+}
+
+impl View {
+    /// The type of an element.
+    pub(super) fn element(self) -> &'static str {
+        match self {
+            View::Vectors => "vec4<u32>",
+            View::Words => "u32",
+            View::Atomic => "atomic<u32>",
+        }
+    }
+}
+
+/// The arrays of a kernel.
+pub(super) struct Views {
+    /// Of each slot.
+    pub(super) slots: FxHashMap<u32, View>,
+    /// Of the memory of a block.
+    pub(super) shared: View,
+    /// Of scratch.
+    pub(super) scratch: View,
+    /// Whether threads read from storage what others of the block have written there.
+    pub(super) storage_barriers: bool,
+}
+
+/// How the arrays of a kernel are declared.
+pub(super) fn views(g: &Graph, root: Id) -> Views {
+    let mut views =
+        Views { slots: FxHashMap::default(), shared: View::Words, scratch: View::Words, storage_barriers: false };
+    let order = g.toposort(&[root]);
+    for &id in &order {
+        match *g.op(id) {
+            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
+                let view = views.slots.entry(slot).or_insert(View::Vectors);
+                if space == Space::Output {
+                    *view = View::Words;
+                }
+            }
+            Op::Buffer { space: Space::Task, .. } => views.storage_barriers = true,
+            Op::Load => {
+                let from = g.op(g.src(id)[0]);
+                views.storage_barriers |= matches!(from, Op::Buffer { space: Space::Output, .. });
+            }
+            _ => {}
+        }
+    }
+    for &id in &order {
+        let (Op::Store, &[buffer, _, value, ..]) = (g.op(id), g.src(id)) else { continue };
+        let Op::Buffer { slot, space, .. } = *g.op(buffer) else { continue };
+        if g.ty(value).bytes() < 4 {
+            match space {
+                Space::Shared => views.shared = View::Atomic,
+                Space::Task => views.scratch = View::Atomic,
+                _ => drop(views.slots.insert(slot, View::Atomic)),
+            }
+        }
+    }
+    views
+}
+
+/// Where a buffer lies: from a word of an array on.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    pub(super) view: View,
+    pub(super) name: String,
+    /// The word, or nothing for the first.
+    pub(super) first: String,
+}
+
+impl Array {
+    fn at(&self, word: &str) -> String {
+        if self.first.is_empty() { word.into() } else { format!("{} + {word}", self.first) }
+    }
+
+    /// A word.
+    fn word(&self, word: &str) -> String {
+        let (name, at) = (&self.name, self.at(word));
+        match self.view {
+            View::Vectors => format!("{name}[({at}) >> 2u][({at}) & 3]"),
+            View::Words => format!("{name}[{at}]"),
+            View::Atomic => format!("atomicLoad(&{name}[{at}])"),
+        }
+    }
+
+    /// The line that stores a word.
+    fn set(&self, word: &str, value: &str) -> String {
+        let (name, at) = (&self.name, self.at(word));
+        match self.view {
+            View::Atomic => format!("atomicStore(&{name}[{at}], {value});"),
+            _ => format!("{name}[{at}] = {value};"),
+        }
+    }
+}
+
+/// An index of units of so many bytes, to one of units of more.
+fn coarser(at: &str, from: usize, to: usize) -> String {
+    match to / from {
+        1 => at.into(),
+        n => format!("({at} >> {}u)", n.trailing_zeros()),
+    }
+}
+
+/// How far a part of a word is from its lowest bit, for an index of elements of so many bytes.
+fn shift(at: &str, bytes: usize) -> String {
+    format!("((u32({at}) & {}u) * {}u)", 4 / bytes - 1, bytes * 8)
+}
+
+/// A part of a word, whose other bits are zero.
+fn cut(word: &str, shift: &str, bytes: usize) -> String {
+    format!("(({word} >> {shift}) & {:#x}u)", (1u64 << (8 * bytes)) - 1)
+}
+
+impl Renderer<'_, Wgsl<'_>> {
+    /// The words that a value of this many bytes consists of; less than a word is the low part of one. `at` counts elements
+    /// of `element` bytes.
+    fn words_at(&mut self, array: &Array, at: &str, element: usize, bytes: usize) -> Vec<String> {
+        if bytes < 4 {
+            // In units of its own size, which it is aligned to.
+            let at = coarser(at, element, bytes);
+            let word = array.word(&coarser(&at, bytes, 4));
+            return vec![cut(&word, &shift(&at, bytes), bytes)];
+        }
+        let words = bytes / 4;
+        if array.view == View::Vectors && words.is_multiple_of(4) {
+            let first = self.hold("i32", &coarser(at, element, 16));
+            let four = |r: &mut Self, four: usize| {
+                let name = r.hold("vec4<u32>", &format!("{}[{first} + {four}]", array.name));
+                ["x", "y", "z", "w"].map(|part| format!("{name}.{part}"))
+            };
+            return (0..words / 4).flat_map(|n| four(self, n)).collect();
+        }
+        let first = if words > 1 { self.hold("i32", &coarser(at, element, 4)) } else { coarser(at, element, 4) };
+        let nth = |n: usize| if n == 0 { first.clone() } else { format!("{first} + {n}") };
+        (0..words).map(|n| array.word(&nth(n))).collect()
+    }
+
+    /// A value that is loaded.
+    pub(super) fn loaded(&mut self, g: &mut Graph, id: Id, access: Access) -> Option<String> {
+        let (ty, buffer) = (g.ty(id), g.src(id)[0]);
+        let at = self.value(g, g.src(id)[1]);
+        let array = self.language.places.get(&buffer)?.clone();
+        let element = g.dtype(buffer).bytes();
+        if access == Access::Bytes {
+            if ty.lanes > 1 || element > 1 {
+                return None;
+            }
+            let byte = |n: usize| {
+                let at = if n == 0 { at.clone() } else { format!("({at} + {n})") };
+                let byte = cut(&array.word(&coarser(&at, 1, 4)), &shift(&at, 1), 1);
+                if n == 0 { byte } else { format!("({byte} << {}u)", 8 * n) }
+            };
+            let bits = (0..ty.base.bytes()).map(byte).collect::<Vec<_>>().join(" | ");
+            return Some(self.hold(register(ty.base), &from_bits(ty.base, &format!("({bits})"))));
+        }
+        if ty.base == DType::Index {
+            return None;
+        }
+        let words = self.words_at(&array, &at, element, ty.bytes());
+        Some(self.of_memory(ty, &words))
+    }
+
+    /// A value from the words of its bytes.
+    fn of_memory(&mut self, ty: Type, words: &[String]) -> String {
+        if ty.lanes == 1 {
+            return self.hold(register(ty.base), &from_bits(ty.base, &words[0]));
+        }
+        if in_words(ty) {
+            return self.parts(ty, words.to_vec());
+        }
+        let words: Vec<String> = words.iter().map(|word| self.hold("u32", word)).collect();
+        let of_word = 4 / ty.base.bytes();
+        let lane = |lane: usize| {
+            let (word, part) = (&words[lane / of_word], lane % of_word);
+            match ty.base {
+                DType::F16 => format!("unpack2x16float({word}).{}", ["x", "y"][part]),
+                base if base.bytes() == 4 => from_bits(base, word),
+                base => from_bits(base, &cut(word, &format!("{}u", part * 8 * base.bytes()), base.bytes())),
+            }
+        };
+        let lanes = (0..usize::from(ty.lanes)).map(lane).collect();
+        self.parts(ty, lanes)
+    }
+
+    /// The words of a value's bytes.
+    fn to_memory(&self, ty: Type, name: &str) -> Vec<String> {
+        let lanes: Vec<String> = (0..Wgsl::parts(ty)).map(|part| Wgsl::part(name, ty, part)).collect();
+        if ty.lanes > 1 && in_words(ty) {
+            return lanes;
+        }
+        match ty.base.bytes() {
+            4 => lanes.iter().map(|lane| to_bits(ty.base, lane)).collect(),
+            2 if ty.base == DType::F16 => lanes.chunks(2).map(packed_halves).collect(),
+            bytes => {
+                let word = |lanes: &[String]| {
+                    let part =
+                        |(n, lane): (usize, &String)| format!("({} << {}u)", to_bits(ty.base, lane), 8 * bytes * n);
+                    format!("({})", lanes.iter().enumerate().map(part).collect::<Vec<_>>().join(" | "))
+                };
+                lanes.chunks(4 / bytes).map(word).collect()
+            }
+        }
+    }
+
+    /// What a store needs, and the lines that store.
+    pub(super) fn stored(&mut self, g: &mut Graph, id: Id) -> String {
+        let src = g.src(id).to_vec();
+        let at = self.value(g, src[1]);
+        let value = self.value(g, src[2]);
+        let only = src.get(3).map(|&c| self.value(g, c));
+        let (ty, element) = (g.ty(src[2]), g.dtype(src[0]).bytes());
+        let Some(array) = self.language.places.get(&src[0]).cloned() else { return self.unknown(g, id) };
+        if ty.base == DType::Index {
+            return self.unknown(g, id);
+        }
+        let words = self.to_memory(ty, &value);
+        let bytes = ty.bytes();
+        let lines = if bytes < 4 {
+            let at = self.hold("i32", &coarser(&at, element, bytes));
+            let (word, shift) = (coarser(&at, bytes, 4), self.hold("u32", &shift(&at, bytes)));
+            // Of a scalar, or of lanes that were joined.
+            let new = format!("({} & {:#x}u)", words[0], (1u64 << (8 * bytes)) - 1);
+            let old = cut(&array.word(&word), &shift, bytes);
+            format!("atomicXor(&{}[{}], ({new} ^ {old}) << {shift});", array.name, array.at(&word))
+        } else {
+            let first = self.hold("i32", &coarser(&at, element, 4));
+            let nth = |n: usize| if n == 0 { first.clone() } else { format!("{first} + {n}") };
+            words.iter().enumerate().map(|(n, word)| array.set(&nth(n), word)).collect::<Vec<_>>().join(" ")
+        };
+        only.map_or(lines.clone(), |c| format!("if ({c}) {{ {lines} }}"))
+    }
+}

@@ -1,0 +1,156 @@
+//! Layers that remember: which they are, and the sizes of what they keep.
+
+use super::keys::{Keys, out_of_range};
+use super::{ConfigError, MOST_HEAD, MOST_HEADS, MOST_WIDTH};
+use crate::family::{Family, Recurrence as Kind, Remembering};
+use serde::{Deserialize, Serialize};
+
+/// Tokens that a convolution reads at most.
+const MOST_TAPS: i64 = 64;
+
+/// By what the tokens of a layer come together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mixer {
+    /// Attention.
+    Attention,
+    /// A state.
+    Recurrence,
+    /// The sum of both.
+    Both,
+    /// Nothing: it has a feed-forward alone.
+    None,
+}
+
+impl Mixer {
+    /// Whether it has attention.
+    pub fn attends(self) -> bool {
+        matches!(self, Mixer::Attention | Mixer::Both)
+    }
+
+    /// Whether it has a state.
+    pub fn remembers(self) -> bool {
+        matches!(self, Mixer::Recurrence | Mixer::Both)
+    }
+}
+
+/// What a layer remembers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Recurrence {
+    /// The last inputs of a convolution that is as wide as the residual.
+    Convolution {
+        /// Tokens that it reads.
+        taps: i64,
+    },
+    /// A matrix for each head, which decays and takes the products of inputs and keys.
+    StateSpace {
+        /// Heads.
+        heads: i64,
+        /// Inputs of a head.
+        head: i64,
+        /// Groups of heads that share keys and queries.
+        groups: i64,
+        /// Length of a key.
+        state: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+    },
+    /// A matrix for each head, which decays and learns what it does not know of a value by its key.
+    DeltaRule {
+        /// Heads of values.
+        heads: i64,
+        /// Heads of keys and queries, each for as many of values.
+        key_heads: i64,
+        /// Length of a key.
+        key: i64,
+        /// Length of a value.
+        value: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+    },
+}
+
+impl Recurrence {
+    /// Values that a layer keeps of a sequence, in a model of this residual width.
+    pub fn values(&self, hidden: i64) -> i64 {
+        match *self {
+            Recurrence::Convolution { taps } => (taps - 1) * hidden,
+            Recurrence::StateSpace { heads, head, groups, state, taps } => {
+                heads * head * state + (taps - 1) * (heads * head + 2 * groups * state)
+            }
+            Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
+                heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
+            }
+        }
+    }
+}
+
+/// The layers of a model.
+pub(super) struct Kinds {
+    pub(super) recurrence: Option<Recurrence>,
+    pub(super) mixers: Vec<Mixer>,
+    pub(super) feeds: Vec<bool>,
+}
+
+/// What the layers of a file are.
+pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds, ConfigError> {
+    let n = layers as usize;
+    let Some((kind, which)) = family.recurrence else {
+        return Ok(Kinds { recurrence: None, mixers: vec![Mixer::Attention; n], feeds: vec![true; n] });
+    };
+    let of = |remembers: &[bool]| -> Vec<Mixer> {
+        let mixer = |&remembers: &bool| if remembers { Mixer::Recurrence } else { Mixer::Attention };
+        remembers[..n].iter().map(mixer).collect()
+    };
+    let (mixers, feeds) = match which {
+        Remembering::All => (vec![Mixer::Recurrence; n], vec![false; n]),
+        Remembering::Beside => (vec![Mixer::Both; n], vec![true; n]),
+        Remembering::WithoutKeys => (of(&k.lacking("attention.head_count_kv")?), vec![true; n]),
+        Remembering::Alone => {
+            let (keyless, unfed) = (k.lacking("attention.head_count_kv")?, k.lacking("feed_forward_length")?);
+            let mixer = |(&keyless, &unfed): (&bool, &bool)| match (keyless, unfed) {
+                (true, true) => Mixer::Recurrence,
+                (false, true) => Mixer::Attention,
+                _ => Mixer::None,
+            };
+            let feeds = unfed[..n].iter().map(|unfed| !unfed).collect();
+            (keyless.iter().zip(&unfed).take(n).map(mixer).collect(), feeds)
+        }
+        Remembering::AllBut(every) => {
+            let every = k.within("full_attention_interval", 1, layers.max(every))?.unwrap_or(every);
+            let remembers = match k.flags("attention.recurrent_layers")? {
+                Some(of_file) => of_file,
+                None => (1..=k.blocks).map(|layer| layer % every != 0).collect(),
+            };
+            (of(&remembers), vec![true; n])
+        }
+    };
+    Ok(Kinds { recurrence: Some(recurrence(k, kind)?), mixers, feeds })
+}
+
+/// The sizes of what is kept.
+fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
+    let required = |name: &str, least: i64, most: i64| -> Result<i64, ConfigError> {
+        k.positive(name, most)?;
+        Ok(k.within(name, least, most)?.unwrap_or(least))
+    };
+    if kind == Kind::Convolution {
+        return Ok(Recurrence::Convolution { taps: required("shortconv.l_cache", 2, MOST_TAPS)? });
+    }
+    let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
+    let inner = k.positive("ssm.inner_size", MOST_WIDTH)?;
+    let state = k.positive("ssm.state_size", MOST_HEAD)?;
+    let heads = k.positive("ssm.time_step_rank", MOST_HEADS)?;
+    let groups = k.positive("ssm.group_count", MOST_HEADS)?;
+    for (name, count, whole) in [("ssm.time_step_rank", heads, inner), ("ssm.group_count", groups, heads)] {
+        if whole % count != 0 {
+            return Err(out_of_range(&k.key(name), count, &format!("expected a divisor of {whole}")));
+        }
+    }
+    let head = inner / heads;
+    Ok(match kind {
+        Kind::DeltaRule => Recurrence::DeltaRule { heads, key_heads: groups, key: state, value: head, taps },
+        _ => Recurrence::StateSpace { heads, head, groups, state, taps },
+    })
+}

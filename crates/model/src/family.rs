@@ -1,0 +1,377 @@
+//! What a family of models is, as far as its files do not say it themselves.
+//!
+//! A [`Family`] is a row of data. Everything that most models share is [`Family::LLAMA`], and a row says what differs, so
+//! a newcomer is usually a few words ([`FAMILIES`]). What a file can say is not in a row: biases, scales of single matrices,
+//! gate and up as one matrix, shared experts, and a head of its own are used where they are there. What is in a row is
+//! what a tensor means: a norm that is there is read only where the row has a place for it.
+
+mod rows;
+
+pub use rows::{FAMILIES, missing};
+
+use serde::{Deserialize, Serialize};
+
+/// Names of the bias of the choice of experts.
+pub const EXPERT_CHOICE_BIAS: [&str; 2] = ["exp_probs_b.bias", "exp_probs_b"];
+
+/// How a row of values is normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// By the root of its mean square (arXiv 1910.07467).
+    Rms,
+    /// By its mean and variance (arXiv 1607.06450).
+    Layer,
+    /// As [`Norm::Layer`], without weights.
+    Bare,
+}
+
+/// Names of the norms of a block, without `.weight`; of several, the first that the file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Norms {
+    /// Of what attention reads; nothing if it reads the residual stream itself.
+    pub attention: &'static [&'static str],
+    /// Of what attention gives, before it is added to the stream.
+    pub after_attention: &'static [&'static str],
+    /// Of what the feed-forward reads.
+    pub feed_forward: &'static [&'static str],
+    /// Of what the feed-forward gives.
+    pub after_feed_forward: &'static [&'static str],
+}
+
+/// What the feed-forward reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// What attention has added to the stream.
+    No,
+    /// What attention reads.
+    Yes,
+    /// As a key of the file says.
+    Key(&'static str),
+    /// What attention reads, in files without a norm of the feed-forward, which then shares that of attention.
+    WithoutNorm,
+}
+
+/// Where queries and keys have norms. Over a head or over all of them, and with weights of how many heads, is what their
+/// shapes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadNorms {
+    /// Nowhere.
+    None,
+    /// Before the rotation.
+    Before,
+    /// Before the rotation, in files that have them.
+    MaybeBefore,
+    /// After the rotation.
+    After,
+}
+
+/// Which values of a head are rotated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// `(2i, 2i + 1)`.
+    Neighbours,
+    /// `(i, i + n / 2)`.
+    Halves,
+}
+
+/// Which layers know positions by rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// All of them.
+    All,
+    /// None.
+    None,
+    /// All but every n-th.
+    AllBut(i64),
+    /// Those with a window, if any has one.
+    Windowed,
+    /// All, unless the file says that it was trained without (`rope.scaling.finetuned`).
+    UnlessUntrained,
+}
+
+/// Which layers see a stretch of the past only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Of so many layers one sees all, the last, unless the file says which.
+    pub every: i64,
+    /// Positions that the others see, unless the file says so; `None` if only a file that says so has windows.
+    pub width: Option<i64>,
+    /// Numbers of layers that models with windows have; empty for any.
+    pub layers: &'static [i64],
+    /// Their rotation.
+    pub rotation: WindowRotation,
+}
+
+/// How layers with a window are rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowRotation {
+    /// As the others.
+    Same,
+    /// As the others, with a base of their own if the file has one.
+    SameOrBase,
+    /// Without any scaling, and with a base of their own: that of the file or 10000.
+    Base,
+    /// As the others, but without any scaling.
+    Unscaled,
+}
+
+/// What a value of the feed-forward goes through. Of gate and up, it is the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x * sigmoid(x).
+    Silu,
+    /// x * Phi(x), by a tangent (arXiv 1606.08415).
+    Gelu,
+    /// max(x, 0).
+    Relu,
+    /// max(x, 0) squared.
+    ReluSquared,
+    /// `min(x, 7) * sigmoid(1.702 * x)` times up, bounded to 7, and one (gpt-oss).
+    ClampedSwiglu,
+}
+
+/// What attention gives is multiplied with a sigmoid of what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionGate {
+    /// No.
+    None,
+    /// Each value with one of its own.
+    Each,
+    /// Each head with one.
+    Head,
+    /// Each value with one of its own, which the matrix of queries gives: behind the query of each head its gate.
+    Query,
+}
+
+/// How router scores become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each score.
+    Sigmoid,
+    /// Softmax over those that are chosen.
+    Chosen,
+}
+
+/// Which layers have experts, if a file has any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routed {
+    /// Those behind the dense lead, or every n-th of them, as the file says.
+    BehindLead,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// Whether the weights of the chosen experts are divided by their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalise {
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+    /// As `expert_weights_norm` says, or not.
+    Key,
+}
+
+/// Which matrices have scales of their own, in files that have them. Converters write scales for all matrices of a type of
+/// four bits, and families differ in what they do with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Scales {
+    /// The output of attention.
+    Output,
+    /// All of attention but a gate.
+    Attention,
+    /// Those of the feed-forward too, and those around a state.
+    All,
+}
+
+/// A factor that a family has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Factor {
+    /// None.
+    One,
+    /// The root of the residual width.
+    RootOfWidth,
+    /// That of the file, or none.
+    Key,
+    /// One over that of the file.
+    OneOverKey,
+    /// That of the file, or this.
+    KeyOr(f64),
+    /// That of the file, or this over the root of the number of layers.
+    KeyOrOverRootOfLayers(f64),
+    /// One over that of the file, or the residual width over this.
+    OneOverKeyOrWidthOver(f64),
+}
+
+/// What the scores of a head are multiplied with, unless the file says it (`attention.scale`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScoreScale {
+    /// One over the root of the length of a head.
+    RootOfHead,
+    /// One over the length of a head.
+    Head,
+    /// As [`ScoreScale::RootOfHead`]; in models of so many layers, of the length that the residual width implies. The
+    /// file has no say.
+    ImpliedAtLayers(i64),
+}
+
+/// A bound of values, by a hyperbolic tangent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cap {
+    /// None.
+    None,
+    /// That of the file, if any.
+    Key,
+    /// That of the file, or this.
+    KeyOr(f64),
+}
+
+/// What some layers have that remember in a state of constant size, however long the sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recurrence {
+    /// A convolution over the last few tokens between two gates (LFM2, arXiv 2511.23404).
+    Convolution,
+    /// A state space in which each head has one decay (Mamba2, arXiv 2405.21060).
+    StateSpace,
+    /// The gated delta rule (arXiv 2412.06464).
+    DeltaRule,
+}
+
+/// Which layers remember, in families that have such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembering {
+    /// All of them; none has attention.
+    All,
+    /// All of them, beside attention.
+    Beside,
+    /// Those without heads of keys.
+    WithoutKeys,
+    /// Those without heads of keys and without a feed-forward; of the others, those with a feed-forward have no attention.
+    Alone,
+    /// All but every n-th, unless the file says which.
+    AllBut(i64),
+}
+
+/// Linear biases of scores (arXiv 2108.12409).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Alibi {
+    /// None.
+    None,
+    /// With this exponent.
+    Always(f64),
+    /// With that of the file, if any.
+    Key,
+}
+
+/// A family of models.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Family {
+    /// `general.architecture`.
+    pub arch: &'static str,
+    /// Kind of all norms.
+    pub norm: Norm,
+    /// Whether the embedding has one (`token_embd_norm`).
+    pub embedding_norm: bool,
+    /// Name of the norm of what the head reads.
+    pub output_norm: &'static str,
+    /// Norms of a block.
+    pub norms: Norms,
+    /// Layers that remember, and how.
+    pub recurrence: Option<(Recurrence, Remembering)>,
+    /// Whether the delta rule has one matrix for how much is learned and how much is forgotten (`ssm_ba`), in which, as
+    /// everywhere, the heads of values of one head of keys lie together, and reads its matrices without scales. Otherwise
+    /// there are two, and every so many-th head of values belongs to one of keys.
+    pub gates_by_key: bool,
+    /// What the feed-forward reads.
+    pub parallel: Parallel,
+    /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
+    pub latent: bool,
+    /// Norms of queries and keys.
+    pub head_norms: HeadNorms,
+    /// Which values are rotated together.
+    pub pairs: Pairs,
+    /// The same in files with `rope.dimension_sections`, which are for pictures: text has one position for all sections.
+    pub pairs_with_sections: Option<Pairs>,
+    /// Whether angles are divided by factors for short and for long contexts where the file has them, whatever it says of
+    /// scaling.
+    pub long_factors: bool,
+    /// Which layers are rotated.
+    pub rotated: Rotated,
+    /// Which layers see a stretch of the past.
+    pub windows: Option<Windows>,
+    /// Biases of scores by distance.
+    pub alibi: Alibi,
+    /// Bound of scores.
+    pub score_cap: Cap,
+    /// Factor of scores.
+    pub score_scale: ScoreScale,
+    /// Whether each head has a score that belongs to no position (`attn_sinks`).
+    pub sinks: bool,
+    /// Gate of what attention gives.
+    pub attention_gate: AttentionGate,
+    /// Whether queries, keys and values are bounded by `attention.clamp_kqv`.
+    pub clamps: bool,
+    /// Whether queries grow with the position (`attention.temperature_scale`).
+    pub temperature: bool,
+    /// Whether what enters the last matrix of attention and feed-forward has a norm (`attn_sub_norm`, `ffn_sub_norm`).
+    pub inner_norms: bool,
+    /// Activation of the feed-forward.
+    pub activation: Activation,
+    /// Whether the feed-forward has a gate.
+    pub gated: bool,
+    /// Whether `feed_forward_length` counts gate and up.
+    pub counts_gate: bool,
+    /// Which matrices are multiplied with a scale where the file has one.
+    pub scales: Scales,
+    /// Which layers have experts.
+    pub routed: Routed,
+    /// How scores of a router become weights, if the file does not say it; `None`: by sigmoids if there is a bias of the
+    /// choice.
+    pub gating: Option<Gating>,
+    /// Whether weights of experts are normalised.
+    pub normalise: Normalise,
+    /// Factor of the embedding.
+    pub embedding_scale: Factor,
+    /// Factor of what a half of a block adds.
+    pub residual_scale: Factor,
+    /// Factor of logits.
+    pub logit_scale: Factor,
+    /// Bound of logits.
+    pub logit_cap: Cap,
+}
+
+impl Family {
+    /// The row of an architecture.
+    pub fn named(arch: &str) -> Option<&'static Family> {
+        FAMILIES.iter().find(|family| family.arch == arch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn rows_are_unique_and_documented() {
+        let documented = include_str!("../../../docs/models.md");
+        let mut seen = HashSet::new();
+        for family in FAMILIES {
+            assert!(seen.insert(family.arch), "two rows of {}", family.arch);
+            assert_eq!(Family::named(family.arch), Some(family));
+            assert!(documented.contains(&format!("`{}`", family.arch)), "docs/models.md has no {}", family.arch);
+            assert_eq!(missing(family.arch), None, "{} is there", family.arch);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        assert_eq!(missing("rwkv7"), Some("a state space or linear attention"));
+        assert_eq!(missing("no such thing"), None);
+    }
+}

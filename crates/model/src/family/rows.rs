@@ -1,0 +1,425 @@
+//! The families. A row says how it differs from [`Family::LLAMA`], or from another row.
+//!
+//! What is said here was read in the definitions of the models in llama.cpp and compared with its logits.
+
+use super::{
+    Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, HeadNorms, Norm, Normalise, Norms, Pairs, Parallel,
+    Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, WindowRotation, Windows,
+};
+
+/// Norms before attention and feed-forward.
+const BEFORE: Norms =
+    Norms { attention: &["attn_norm"], after_attention: &[], feed_forward: &["ffn_norm"], after_feed_forward: &[] };
+
+/// The second norm has a name that says where it was in other models.
+const POST_IS_SECOND: Norms = Norms { feed_forward: &["post_attention_norm"], ..BEFORE };
+
+/// Norms before and after both halves.
+const SANDWICH: Norms =
+    Norms { after_attention: &["post_attention_norm"], after_feed_forward: &["post_ffw_norm"], ..BEFORE };
+
+/// Norms after both halves only.
+const AFTER: Norms = Norms { attention: &[], feed_forward: &[], ..SANDWICH };
+
+/// One norm, for attention and a feed-forward beside it.
+const SHARED: Norms = Norms { feed_forward: &["attn_norm"], ..BEFORE };
+
+/// Windows of every layer, in files that have any.
+const ALL_WINDOWS: Windows = Windows { every: 0, width: None, layers: &[], rotation: WindowRotation::Same };
+
+/// Windows of every layer but one of four.
+const OF_FOUR: Windows = Windows { every: 4, width: None, layers: &[], rotation: WindowRotation::Same };
+
+impl Family {
+    /// What most have in common.
+    pub const LLAMA: Family = Family {
+        arch: "llama",
+        norm: Norm::Rms,
+        embedding_norm: false,
+        output_norm: "output_norm",
+        norms: BEFORE,
+        recurrence: None,
+        gates_by_key: false,
+        parallel: Parallel::No,
+        latent: false,
+        head_norms: HeadNorms::None,
+        pairs: Pairs::Neighbours,
+        pairs_with_sections: None,
+        long_factors: false,
+        rotated: Rotated::All,
+        windows: None,
+        alibi: Alibi::None,
+        score_cap: Cap::None,
+        score_scale: ScoreScale::RootOfHead,
+        sinks: false,
+        attention_gate: AttentionGate::None,
+        clamps: false,
+        temperature: false,
+        inner_norms: false,
+        activation: Activation::Silu,
+        gated: true,
+        counts_gate: false,
+        scales: Scales::Attention,
+        routed: Routed::BehindLead,
+        gating: Some(Gating::Softmax),
+        normalise: Normalise::Always,
+        embedding_scale: Factor::One,
+        residual_scale: Factor::One,
+        logit_scale: Factor::One,
+        logit_cap: Cap::None,
+    };
+
+    /// Rotated by halves.
+    const QWEN2: Family = Family { arch: "qwen2", pairs: Pairs::Halves, ..Family::LLAMA };
+
+    /// With norms of queries and keys.
+    const QWEN3: Family = Family { arch: "qwen3", head_norms: HeadNorms::Before, ..Family::QWEN2 };
+
+    /// Layer norms and a feed-forward without a gate.
+    const GPTNEOX: Family = Family {
+        arch: "gptneox",
+        norm: Norm::Layer,
+        parallel: Parallel::Key("use_parallel_residual"),
+        activation: Activation::Gelu,
+        gated: false,
+        ..Family::QWEN2
+    };
+
+    /// With learned positions instead of rotations.
+    const GPT2: Family = Family { arch: "gpt2", parallel: Parallel::No, rotated: Rotated::None, ..Family::GPTNEOX };
+
+    const GEMMA: Family =
+        Family { arch: "gemma", activation: Activation::Gelu, embedding_scale: Factor::RootOfWidth, ..Family::QWEN2 };
+
+    const GRANITE: Family = Family {
+        arch: "granite",
+        embedding_scale: Factor::Key,
+        residual_scale: Factor::Key,
+        logit_scale: Factor::OneOverKey,
+        ..Family::LLAMA
+    };
+
+    const COMMAND_R: Family = Family {
+        arch: "command-r",
+        norm: Norm::Layer,
+        norms: SHARED,
+        parallel: Parallel::Yes,
+        head_norms: HeadNorms::MaybeBefore,
+        logit_scale: Factor::Key,
+        ..Family::LLAMA
+    };
+
+    const LFM2: Family = Family {
+        arch: "lfm2",
+        output_norm: "token_embd_norm",
+        recurrence: Some((Recurrence::Convolution, Remembering::WithoutKeys)),
+        ..Family::QWEN3
+    };
+
+    /// Without attention and without a feed-forward.
+    const MAMBA2: Family = Family {
+        arch: "mamba2",
+        recurrence: Some((Recurrence::StateSpace, Remembering::All)),
+        scales: Scales::All,
+        ..Family::LLAMA
+    };
+
+    /// Three layers with the delta rule for one with attention.
+    const QWEN35: Family = Family {
+        arch: "qwen35",
+        norms: POST_IS_SECOND,
+        recurrence: Some((Recurrence::DeltaRule, Remembering::AllBut(4))),
+        attention_gate: AttentionGate::Query,
+        scales: Scales::All,
+        ..Family::QWEN3
+    };
+
+    const OLMO2: Family = Family {
+        arch: "olmo2",
+        norms: AFTER,
+        windows: Some(Windows { rotation: WindowRotation::Unscaled, ..OF_FOUR }),
+        ..Family::QWEN3
+    };
+}
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    Family { scales: Scales::All, ..Family::LLAMA },
+    Family::QWEN2,
+    Family { arch: "qwen2moe", normalise: Normalise::Never, ..Family::QWEN2 },
+    Family { arch: "qwen2vl", ..Family::QWEN2 },
+    Family { scales: Scales::All, ..Family::QWEN3 },
+    Family { arch: "qwen3moe", scales: Scales::All, ..Family::QWEN3 },
+    Family { arch: "qwen3vl", ..Family::QWEN3 },
+    Family { arch: "qwen3vlmoe", ..Family::QWEN3 },
+    Family { arch: "qwen", counts_gate: true, ..Family::QWEN2 },
+    Family { arch: "deepseek2", latent: true, gating: None, normalise: Normalise::Key, ..Family::LLAMA },
+    Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },
+    Family { arch: "dots1", gating: None, normalise: Normalise::Key, ..Family::QWEN3 },
+    Family { arch: "chatglm", ..Family::LLAMA },
+    Family { arch: "glm4", norms: SANDWICH, pairs_with_sections: Some(Pairs::Halves), ..Family::LLAMA },
+    Family {
+        arch: "glm4moe",
+        norms: POST_IS_SECOND,
+        head_norms: HeadNorms::MaybeBefore,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::QWEN2
+    },
+    Family::GEMMA,
+    Family {
+        arch: "gemma2",
+        norms: SANDWICH,
+        windows: Some(Windows { every: 2, width: Some(4096), layers: &[], rotation: WindowRotation::SameOrBase }),
+        score_cap: Cap::KeyOr(50.0),
+        score_scale: ScoreScale::ImpliedAtLayers(46),
+        logit_cap: Cap::KeyOr(30.0),
+        ..Family::GEMMA
+    },
+    Family {
+        arch: "gemma3",
+        norms: SANDWICH,
+        head_norms: HeadNorms::Before,
+        windows: Some(Windows { every: 6, width: None, layers: &[], rotation: WindowRotation::Base }),
+        score_scale: ScoreScale::ImpliedAtLayers(62),
+        logit_cap: Cap::Key,
+        ..Family::GEMMA
+    },
+    Family { arch: "mistral3", temperature: true, scales: Scales::All, ..Family::LLAMA },
+    Family { arch: "phi2", norms: SHARED, parallel: Parallel::Yes, ..Family::GPTNEOX },
+    Family { arch: "phi3", long_factors: true, ..Family::QWEN2 },
+    Family { arch: "phimoe", long_factors: true, ..Family::QWEN2 },
+    Family { arch: "smollm3", rotated: Rotated::AllBut(4), ..Family::LLAMA },
+    Family { arch: "olmo", norm: Norm::Bare, clamps: true, ..Family::LLAMA },
+    Family::OLMO2,
+    Family { arch: "olmoe", normalise: Normalise::Never, ..Family::QWEN3 },
+    Family { rotated: Rotated::UnlessUntrained, ..Family::GRANITE },
+    Family { arch: "granitemoe", ..Family::GRANITE },
+    Family {
+        arch: "minicpm",
+        embedding_scale: Factor::KeyOr(12.0),
+        residual_scale: Factor::KeyOrOverRootOfLayers(1.4),
+        logit_scale: Factor::OneOverKeyOrWidthOver(256.0),
+        ..Family::LLAMA
+    },
+    Family {
+        arch: "gpt-oss",
+        norms: POST_IS_SECOND,
+        windows: Some(Windows { every: 2, width: None, layers: &[], rotation: WindowRotation::SameOrBase }),
+        sinks: true,
+        activation: Activation::ClampedSwiglu,
+        gating: Some(Gating::Chosen),
+        normalise: Normalise::Never,
+        ..Family::QWEN2
+    },
+    Family::GPT2,
+    Family { arch: "starcoder", ..Family::GPT2 },
+    Family { arch: "starcoder2", parallel: Parallel::No, ..Family::GPTNEOX },
+    Family { arch: "codeshell", parallel: Parallel::No, ..Family::GPTNEOX },
+    Family::GPTNEOX,
+    Family {
+        arch: "falcon",
+        norms: Norms { attention: &["attn_norm_2", "attn_norm"], ..SHARED },
+        parallel: Parallel::Yes,
+        ..Family::GPTNEOX
+    },
+    Family { arch: "bloom", embedding_norm: true, alibi: Alibi::Always(8.0), ..Family::GPT2 },
+    Family { arch: "mpt", alibi: Alibi::Key, clamps: true, head_norms: HeadNorms::MaybeBefore, ..Family::GPT2 },
+    Family {
+        arch: "jais",
+        alibi: Alibi::Key,
+        score_scale: ScoreScale::Head,
+        activation: Activation::Silu,
+        gated: true,
+        ..Family::GPT2
+    },
+    Family { arch: "jais2", parallel: Parallel::No, activation: Activation::ReluSquared, ..Family::GPTNEOX },
+    Family { arch: "nemotron", parallel: Parallel::No, activation: Activation::ReluSquared, ..Family::GPTNEOX },
+    Family { arch: "arcee", activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
+    Family { arch: "refact", routed: Routed::None, alibi: Alibi::Always(8.0), rotated: Rotated::None, ..Family::LLAMA },
+    Family {
+        arch: "stablelm",
+        norm: Norm::Layer,
+        norms: Norms { feed_forward: &["ffn_norm", "attn_norm"], ..BEFORE },
+        parallel: Parallel::WithoutNorm,
+        head_norms: HeadNorms::MaybeBefore,
+        ..Family::QWEN2
+    },
+    Family { arch: "orion", norm: Norm::Layer, ..Family::QWEN2 },
+    Family { arch: "plamo", norms: SHARED, parallel: Parallel::Yes, ..Family::QWEN2 },
+    Family::COMMAND_R,
+    Family {
+        arch: "cohere2",
+        head_norms: HeadNorms::None,
+        rotated: Rotated::Windowed,
+        windows: Some(OF_FOUR),
+        scales: Scales::All,
+        ..Family::COMMAND_R
+    },
+    Family {
+        arch: "dbrx",
+        norm: Norm::Layer,
+        norms: Norms { feed_forward: &["attn_output_norm"], ..BEFORE },
+        clamps: true,
+        ..Family::QWEN2
+    },
+    Family { arch: "xverse", ..Family::LLAMA },
+    Family { arch: "internlm2", ..Family::LLAMA },
+    Family { arch: "exaone", ..Family::QWEN2 },
+    Family {
+        arch: "exaone4",
+        norms: AFTER,
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { width: Some(4096), layers: &[64], ..OF_FOUR }),
+        ..Family::QWEN3
+    },
+    Family {
+        arch: "exaone-moe",
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { width: Some(128), ..OF_FOUR }),
+        normalise: Normalise::Key,
+        ..Family::QWEN3
+    },
+    Family { arch: "seed_oss", norms: POST_IS_SECOND, ..Family::QWEN2 },
+    Family { arch: "ernie4_5", routed: Routed::None, ..Family::LLAMA },
+    Family { arch: "ernie4_5-moe", ..Family::LLAMA },
+    Family { arch: "paddleocr", routed: Routed::None, pairs_with_sections: Some(Pairs::Halves), ..Family::LLAMA },
+    Family { arch: "hunyuan-dense", head_norms: HeadNorms::After, ..Family::QWEN2 },
+    Family { arch: "hunyuan_vl", head_norms: HeadNorms::After, ..Family::QWEN2 },
+    Family { arch: "hunyuan-moe", head_norms: HeadNorms::After, ..Family::QWEN2 },
+    Family {
+        arch: "hy_v3",
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        scales: Scales::All,
+        ..Family::QWEN3
+    },
+    Family { arch: "maincoder", head_norms: HeadNorms::After, ..Family::LLAMA },
+    Family { arch: "nanbeige", scales: Scales::All, ..Family::LLAMA },
+    Family { arch: "bailingmoe", routed: Routed::All, normalise: Normalise::Key, ..Family::LLAMA },
+    Family { arch: "bailingmoe2", normalise: Normalise::Key, ..Family::QWEN3 },
+    Family { arch: "minimax-m2", gating: Some(Gating::Sigmoid), ..Family::QWEN3 },
+    Family { arch: "pangu-embedded", ..Family::QWEN2 },
+    Family {
+        arch: "mellum",
+        windows: Some(Windows { rotation: WindowRotation::Unscaled, ..OF_FOUR }),
+        scales: Scales::All,
+        ..Family::QWEN3
+    },
+    Family {
+        arch: "afmoe",
+        norms: SANDWICH,
+        rotated: Rotated::AllBut(4),
+        windows: Some(Windows { rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
+        attention_gate: AttentionGate::Each,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        embedding_scale: Factor::RootOfWidth,
+        ..Family::QWEN3
+    },
+    Family {
+        arch: "spark2_5",
+        windows: Some(Windows { rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
+        attention_gate: AttentionGate::Head,
+        activation: Activation::Gelu,
+        ..Family::QWEN2
+    },
+    Family { arch: "bitnet", inner_norms: true, scales: Scales::All, ..Family::QWEN2 },
+    Family { arch: "openelm", scales: Scales::Output, ..Family::QWEN3 },
+    Family { windows: Some(ALL_WINDOWS), ..Family::LFM2 },
+    Family { arch: "lfm2moe", ..Family::LFM2 },
+    Family::MAMBA2,
+    Family {
+        arch: "nemotron_h",
+        norms: Norms { feed_forward: &["attn_norm"], ..BEFORE },
+        recurrence: Some((Recurrence::StateSpace, Remembering::Alone)),
+        rotated: Rotated::None,
+        activation: Activation::ReluSquared,
+        gated: false,
+        ..Family::MAMBA2
+    },
+    Family {
+        arch: "granitehybrid",
+        recurrence: Some((Recurrence::StateSpace, Remembering::WithoutKeys)),
+        scales: Scales::Attention,
+        rotated: Rotated::UnlessUntrained,
+        ..Family::GRANITE
+    },
+    Family {
+        arch: "falcon-h1",
+        recurrence: Some((Recurrence::StateSpace, Remembering::Beside)),
+        scales: Scales::Attention,
+        ..Family::QWEN2
+    },
+    Family::QWEN35,
+    Family { arch: "qwen35moe", ..Family::QWEN35 },
+    Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
+];
+
+/// Architectures of the field that have no row, by what they have that this crate has not.
+const MISSING: &[(&str, &[&str])] = &[
+    (
+        "a state space or linear attention",
+        &[
+            "mamba",
+            "jamba",
+            "plamo2",
+            "nemotron_h_moe",
+            "qwen4exp",
+            "kimi-linear",
+            "kimi-k3",
+            "minimax-01",
+            "rwkv6",
+            "rwkv6qwen2",
+            "rwkv7",
+            "arwkv7",
+            "bailingmoe3",
+            "glm5-next",
+        ],
+    ),
+    (
+        "attention that sees what follows",
+        &[
+            "bert",
+            "modern-bert",
+            "nomic-bert",
+            "nomic-bert-moe",
+            "neo-bert",
+            "jina-bert-v2",
+            "jina-bert-v3",
+            "eurobert",
+            "gemma-embedding",
+            "llama-embed",
+            "t5",
+            "t5encoder",
+            "dream",
+            "llada",
+            "llada-moe",
+            "rnd1",
+        ],
+    ),
+    ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
+    ("several residual streams", &["deepseek4", "hrm_text"]),
+    ("latent attention of another form", &["minicpm3", "plm", "mistral4", "deepseek2-ocr"]),
+    (
+        "layers that differ in their heads",
+        &["deci", "gemma3n", "gemma4", "gemma4-assistant", "step35", "laguna", "mimo2"],
+    ),
+    ("a feed-forward beside its experts", &["arctic", "grok"]),
+    ("attention in chunks", &["llama4"]),
+    ("norms by other names", &["plamo3"]),
+    ("a router that reads what attention reads", &["smallthinker"]),
+    ("experts that share parts", &["grovemoe"]),
+    ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
+    ("windows and rotations by an array of layers", &["granite_swa"]),
+    ("a mean of experts and shared experts", &["cohere2moe"]),
+    ("an activation with limits or parameters of the file", &["maple", "apertus"]),
+    ("positions of a kind that the number of layers tells", &["baichuan"]),
+    ("the hidden states of another model", &["eagle3", "dflash"]),
+    ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon", "cogvlm"]),
+];
+
+/// What an architecture needs that is not there, if it is known.
+pub fn missing(arch: &str) -> Option<&'static str> {
+    MISSING.iter().find(|(_, archs)| archs.contains(&arch)).map(|(kind, _)| *kind)
+}

@@ -1,0 +1,343 @@
+//! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
+
+use super::Step;
+use crate::cache::{BLOCK, Cache, PAGE};
+use crate::config::{Attention, ConfigError, Mixer};
+use crate::family::{AttentionGate, HeadNorms, Scales};
+use crate::step::Part;
+use compiler::tensor::SoftmaxParts;
+use compiler::{Dim, Tensor, dims};
+use ir::{BinOp, DType};
+
+/// What the scores of a layer go through before the softmax, and what beside it.
+#[derive(Default)]
+struct Scores {
+    /// Positions that a token sees; all if `None`.
+    window: Option<i64>,
+    /// What each head loses for a position of distance, `[heads]`.
+    slopes: Option<Tensor>,
+    cap: Option<f32>,
+    /// A score without a value for each head, `[heads]`.
+    sinks: Option<Tensor>,
+}
+
+impl Step<'_> {
+    /// `x + attention(norm(x))`, or what a layer has in its place; `states` gets the next versions of what it keeps.
+    pub(super) fn attention_of(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let mixer = self.c.mixers[layer as usize];
+        if mixer == Mixer::None {
+            return Ok(x.clone());
+        }
+        let _scope = self.b.scope(&Part::Attention.scope(layer));
+        let norms = &self.family.norms;
+        let h = self.norm_of(layer, x, norms.attention)?;
+        let mut attention = || match &self.c.attention {
+            Attention::Latent { .. } => self.latent_attention(layer, &h, states),
+            _ => self.grouped_attention(layer, &h, states),
+        };
+        let a = match mixer {
+            Mixer::Both => attention()? + &self.recurrence_of(layer, &h, states)?,
+            Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
+            Mixer::Attention | Mixer::None => attention()?,
+        };
+        Ok(x + &super::times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
+    }
+
+    /// Queries, keys and values of each head; behind a query its gate, if the family has it there.
+    fn projections(&self, layer: i64, x: &Tensor) -> Result<[Tensor; 3], ConfigError> {
+        let c = self.c;
+        let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
+        let name = |part: &str, what: &str| format!("blk.{layer}.attn_{part}.{what}");
+        let scaled = |y: Tensor, part: &str| match self.family.scales >= Scales::Attention {
+            true => self.scaled(y, &name(part, "scale")),
+            false => Ok(y),
+        };
+        let query = if self.family.attention_gate == AttentionGate::Query { 2 * head } else { head };
+        let parts = [("q", c.heads, query), ("k", kv_heads, head), ("v", kv_heads, value)];
+        let whole = match self.w.has(&name("qkv", "weight")) {
+            true => {
+                let rows = parts.iter().map(|(_, heads, len)| heads * len).sum();
+                let w = self.w.get(&name("qkv", "weight"), &[rows, c.hidden])?;
+                Some(self.biased(scaled(x.linear(&w), "qkv")?, &name("qkv", "bias"), rows)?)
+            }
+            false => None,
+        };
+        let mut start = 0;
+        let mut part = |(part, heads, len): (&str, i64, i64)| -> Result<Tensor, ConfigError> {
+            let rows = heads * len;
+            let y = match &whole {
+                Some(whole) => whole.slice(1, start, rows),
+                None => {
+                    let w = self.w.get(&name(part, "weight"), &[rows, c.hidden])?;
+                    scaled(x.linear(&w), part)?
+                }
+            };
+            start += rows;
+            let y = self.biased(y, &name(part, "bias"), rows)?;
+            let y = c.clamp.map_or(y.clone(), |most| y.clamp(most));
+            Ok(y.reshape(&[self.t, Dim::Const(heads), Dim::Const(len)]))
+        };
+        let [q, k, v] = parts;
+        Ok([part(q)?, part(k)?, part(v)?])
+    }
+
+    /// The norm of queries or keys `[T, heads, len]`: over each head, with weights of one or of all, or over all heads.
+    fn head_norm(&self, layer: i64, part: &str, x: &Tensor) -> Result<Tensor, ConfigError> {
+        let (heads, len) = (x.len(1), x.len(2));
+        let name = format!("blk.{layer}.attn_{part}_norm");
+        let shape = self.w.shape(&(name.clone() + ".weight"));
+        match shape.as_deref() {
+            Some([n]) if *n == heads * len && heads > 1 => {
+                let whole = x.reshape(&[self.t, Dim::Const(heads * len)]);
+                Ok(self.norm(&whole, &name, &[heads * len])?.reshape(&x.shape()))
+            }
+            Some([_, _]) => self.norm(x, &name, &[heads, len]),
+            _ => self.norm(x, &name, &[len]),
+        }
+    }
+
+    /// Queries and keys, with their norms and rotated.
+    fn placed(&self, layer: i64, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor), ConfigError> {
+        let normed = |q: &Tensor, k: &Tensor| -> Result<(Tensor, Tensor), ConfigError> {
+            Ok((self.head_norm(layer, "q", q)?, self.head_norm(layer, "k", k)?))
+        };
+        let rotated = |q: &Tensor, k: &Tensor| match self.c.rotated[layer as usize] {
+            true => {
+                let windowed = self.c.window_of(layer).and(self.window_rotation.as_ref());
+                let rotation = windowed.unwrap_or(&self.rotation);
+                (rotation.of_front(q), rotation.of_front(k))
+            }
+            false => (q.clone(), k.clone()),
+        };
+        let there = || self.w.has(&format!("blk.{layer}.attn_q_norm.weight"));
+        Ok(match self.family.head_norms {
+            HeadNorms::None => rotated(&q, &k),
+            HeadNorms::MaybeBefore if !there() => rotated(&q, &k),
+            HeadNorms::Before | HeadNorms::MaybeBefore => {
+                let (q, k) = normed(&q, &k)?;
+                rotated(&q, &k)
+            }
+            HeadNorms::After => {
+                let (q, k) = rotated(&q, &k);
+                normed(&q, &k)?
+            }
+        })
+    }
+
+    /// What the scores of a layer go through.
+    fn scores_of(&self, layer: i64) -> Result<Scores, ConfigError> {
+        let c = self.c;
+        let sinks = match self.family.sinks {
+            true => Some(self.w.get(&format!("blk.{layer}.attn_sinks.weight"), &[c.heads])?),
+            false => None,
+        };
+        let slopes = (!c.slopes.is_empty()).then(|| {
+            let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
+            self.b.table("slopes", DType::F32, dims![c.heads], bytes)
+        });
+        Ok(Scores { window: c.window_of(layer).map(|window| window.width), slopes, cap: c.score_cap, sinks })
+    }
+
+    /// Growth of the queries with the position, `[T, 1, 1]`.
+    fn temperature(&self) -> Option<Tensor> {
+        let temperature = self.c.temperature?;
+        let steps = self.c.context / temperature.every + 1;
+        let factor = |step: i64| (1.0 + temperature.scale * (step as f64 + 1.0).ln()) as f32;
+        let bytes = (0..steps).flat_map(|step| factor(step).to_le_bytes()).collect();
+        let table = self.b.table("temperature", DType::F32, dims![steps], bytes);
+        let step = self.position.binary(BinOp::Div, &self.b.int32(temperature.every));
+        Some(table.gather(&step).reshape(dims![self.t, 1, 1]))
+    }
+
+    fn grouped_attention(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
+        let name = |part: &str| format!("blk.{layer}.attn_{part}");
+        let t = self.t;
+        let [q, k, v] = self.projections(layer, x)?;
+        let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, c.heads * head]));
+        let q = if gate.is_some() { q.slice(2, 0, head) } else { q };
+        let (mut q, k) = self.placed(layer, q, k)?;
+        if let Some(growth) = self.temperature() {
+            q = q * &growth;
+        }
+        let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));
+        let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]));
+        let group = c.heads / kv_heads;
+        let through = self.scores_of(layer)?;
+        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
+        let output = |out: Tensor| {
+            let mut out = match &gate {
+                Some(gate) => &out * &gate.sigmoid(),
+                None => self.gated(layer, x, out)?,
+            };
+            if self.family.inner_norms {
+                out = self.norm(&out, &name("sub_norm"), &[c.heads * value])?;
+            }
+            let y = self.scaled(out.linear(&w), &name("output.scale"))?;
+            self.biased(y, &name("output.bias"), c.hidden)
+        };
+        if let Some(runs) = &self.runs {
+            let q = runs.queries(&q.reshape(dims![t, kv_heads, group, head]), c.scale);
+            let k = runs.pages_of(&keys, kv_heads, 0, kv_heads * head);
+            let v = runs.pages_of(&values, kv_heads, 0, kv_heads * value);
+            states.extend(keys.states().chain(values.states()).cloned());
+            let mut scores = runs.scores(&k, &q);
+            if let Some(cap) = through.cap {
+                scores = scores.soft_cap(cap);
+            }
+            if let Some(slopes) = &through.slopes {
+                let slopes = slopes.reshape(dims![1, kv_heads, group, 1, 1, 1]);
+                scores = &scores - &(&slopes * &runs.distances());
+            }
+            let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv_heads, group, 1]));
+            return output(runs.attend(&scores, &v, through.window, sinks.as_ref()));
+        }
+        let tile = |cache: &Cache, len: i64| {
+            // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
+            let rows = cache.tiles_of(&self.page);
+            let s = [t, self.splits.into(), self.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
+            rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
+        };
+        let (k, v) = (tile(&keys, head), tile(&values, value));
+        states.extend(keys.states().chain(values.states()).cloned());
+        let one = Dim::Const(1);
+        let q = (q * c.scale).reshape(&[t, kv_heads.into(), one, one, group.into(), one, head.into()]);
+        let scores = (&q * &k.unsqueeze(4)).sum(6);
+        let out = self.attend(scores, kv_heads, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
+        output(out.reshape(&[t, Dim::Const(c.heads * value)]))
+    }
+
+    /// What attention gives, `[T, heads * len]`, times the gate of what it read.
+    fn gated(&self, layer: i64, x: &Tensor, out: Tensor) -> Result<Tensor, ConfigError> {
+        let (heads, all) = (self.c.heads, out.len(1));
+        let gate = |n: i64| -> Result<Tensor, ConfigError> {
+            Ok(x.linear(&self.w.get(&format!("blk.{layer}.attn_gate.weight"), &[n, self.c.hidden])?).sigmoid())
+        };
+        Ok(match self.family.attention_gate {
+            AttentionGate::None | AttentionGate::Query => out,
+            AttentionGate::Each => &out * &gate(all)?,
+            AttentionGate::Head => {
+                let by_head = out.reshape(dims![self.t, heads, all / heads]);
+                (&by_head * &gate(heads)?.unsqueeze(2)).reshape(&out.shape())
+            }
+        })
+    }
+
+    fn latent_attention(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let Attention::Latent { q_rank, kv_rank, nope, rope, value } = c.attention else { unreachable!() };
+        let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
+        let (t, heads, one) = (self.t, c.heads, Dim::Const(1));
+        let (a, q_b) = match q_rank {
+            Some(r) => {
+                let a = x.linear(&self.w.get(&name("q_a"), &[r, c.hidden])?);
+                let a = a.rms_norm(&self.w.get(&name("q_a_norm"), &[r])?, c.eps);
+                (a, self.w.get(&name("q_b"), &[heads * (nope + rope), r])?)
+            }
+            None => (x.clone(), self.w.get(&name("q"), &[heads * (nope + rope), c.hidden])?),
+        };
+        let whole = a.linear(&q_b).reshape(&[t, heads.into(), (nope + rope).into()]);
+        // What is rotated holds a head together; the rest need not.
+        let rank = a.len(1);
+        let q_b = q_b.reshape(dims![heads, nope + rope, rank]);
+        let part = |what: &str, start: i64, len: i64| {
+            let apart = a.unsqueeze(1).linear(&q_b.slice(1, start, len));
+            let name = format!("blk.{layer}.{what}");
+            Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
+        };
+        let (q, q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
+        let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
+        let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
+        let k_pe = self.rotation.of(&kv.slice(1, kv_rank, rope));
+        let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1));
+        // Keys and values share the latent: k_b moves to the query, v_b to the result.
+        let (k_b, v_b) = if self.w.has(&name("k_b")) {
+            (self.w.get(&name("k_b"), &[heads, kv_rank, nope])?, self.w.get(&name("v_b"), &[heads, value, kv_rank])?)
+        } else {
+            let both = self.w.get(&name("kv_b"), &[heads * (nope + value), kv_rank])?;
+            let both = both.reshape(dims![heads, nope + value, kv_rank]);
+            (both.slice(1, 0, nope).permute(&[0, 2, 1]), both.slice(1, nope, value))
+        };
+        let w = self.w.get(&name("output"), &[c.hidden, heads * value])?;
+        let output = |out: Tensor| self.scaled(out.linear(&w), &format!("blk.{layer}.attn_output.scale"));
+        if let Some(runs) = &self.runs {
+            // Each head has keys and values of its own.
+            let latent = runs.latents(&cache, kv_rank);
+            let of_heads = |x: Tensor, n: i64| {
+                let positions = x.shape()[0];
+                x.cast(self.cache.halves()).reshape(&[positions, heads.into(), n.into()])
+            };
+            let k = of_heads(latent.unsqueeze(1).linear(&k_b.permute(&[0, 2, 1])), nope);
+            let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
+            let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
+            let k_pe = runs.pages_of(&cache, 1, kv_rank, rope);
+            let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
+                + &runs.scores(&k_pe, &per_head(&q_pe, rope));
+            states.extend(cache.states().cloned());
+            return output(runs.attend(&scores, &runs.slots_of(&v, heads, value), None, None));
+        }
+        let q_latent = q.linear(&k_b);
+        let rows = cache.tiles_of(&self.page);
+        states.extend(cache.states().cloned());
+        let rows =
+            rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+        let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
+        let lift = |q: &Tensor, len: i64| q.reshape(&[t, one, one, one, heads.into(), one, len.into()]);
+        let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6)
+            + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
+        let mixed =
+            self.attend(scores * c.scale, 1, &Scores::default(), |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
+        let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
+        let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
+        let out = match value % BLOCK {
+            0 => {
+                // A task need not have a whole head to quantise blocks of it.
+                let (each, blocks) = (value / BLOCK, heads * value / BLOCK);
+                let inputs = mixed.unsqueeze(2).expand(&[t, heads.into(), each.into(), kv_rank.into()]);
+                let inputs = inputs.reshape(&[t, blocks.into(), kv_rank.into()]);
+                let apart = inputs.linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
+                Tensor::choice(&format!("blk.{layer}.v_b"), &[("heads", out), ("apart", apart)])
+            }
+            _ => out,
+        };
+        output(out)
+    }
+
+    /// Softmax over the cache from scores `[T, kv, splits, tiles, group, PAGE]`.
+    /// What is not visible weighs zero; as zero times NaN is NaN, rows that are
+    /// not finite reach every token that reads their page. So a page is cleared
+    /// before a sequence gets it ([`Batch::begun`](crate::batch::Batch::begun)).
+    fn attend(&self, scores: Tensor, kv: i64, through: &Scores, weigh: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+        let (t, one, group) = (self.t, Dim::Const(1), scores.len(4));
+        let mut scores = scores;
+        let by_position = [t, one, self.splits.into(), self.most_tiles.into(), one, PAGE.into()];
+        let position = self.position.reshape(dims![t, 1, 1, 1]);
+        if let Some(cap) = through.cap {
+            scores = scores.soft_cap(cap);
+        }
+        if let Some(slopes) = &through.slopes {
+            let distance = position.binary(BinOp::Sub, &self.at).cast(DType::F32).reshape(&by_position);
+            scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
+        }
+        let (seen, unseen) = match through.window {
+            None => (self.visible.clone(), f32::NEG_INFINITY),
+            Some(width) => {
+                let near = position.lt(&self.at.binary(BinOp::Add, &self.b.int32(width)));
+                // Finite, as a token may see nothing of a tile.
+                (self.visible.binary(BinOp::And, &near), f32::MIN)
+            }
+        };
+        let scores = seen.reshape(&by_position).select(&scores, &self.b.float(unseen));
+        let tiles = self.tiles.reshape(&[t, one, self.splits.into()]).expand(&[t, kv.into(), self.splits.into()]);
+        let mut parts = SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles);
+        if self.splits > 1 {
+            parts = parts.fold(2, &self.used.expand(&[t, kv.into()]));
+        }
+        if let Some(sinks) = &through.sinks {
+            let shape = if self.splits > 1 { dims![1, kv, group] } else { dims![1, kv, 1, group] };
+            parts = parts.beside(&sinks.reshape(shape));
+        }
+        parts.finish()
+    }
+}

@@ -1,0 +1,208 @@
+//! The gated delta rule (arXiv 2412.06464).
+//!
+//! A head keeps a matrix S from keys to values. Token t leaves `exp(g)` of it, and what the rest does not know of the value
+//! of its key it learns: `S' = exp(g) S + beta (v - exp(g) S k) k`, read by its query as `S' q`. Over several tokens, what each
+//! learns depends on what those before it did (section 3.3 there, with the step as its only chunk):
+//!
+//! ```text
+//! u[t] + sum over j < t of A[t, j] u[j] = beta[t] (v[t] - d[t] S k[t])    A[t, j] = beta[t] d[t, j] (k[t] . k[j])
+//! y[t] = d[t] S q[t] + sum over j <= t of d[t, j] (q[t] . k[j]) u[j]
+//! S'   = d[last] S   + sum over j of d[last, j] u[j] k[j]
+//! ```
+//!
+//! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave. The first line is solved by the
+//! inverse of a triangular matrix, made of those of its halves ([`inverse`]): each of them has bounded values, where powers of A,
+//! which would give the inverse too, have none.
+
+use super::Step;
+use super::segments::Segments;
+use crate::config::{ConfigError, Recurrence};
+use compiler::{Builder, Tensor, dims};
+use ir::{BinOp, UnOp};
+
+/// What a layer reads of a token.
+struct Read {
+    /// Queries and keys `[T, heads, key]`.
+    q: Tensor,
+    k: Tensor,
+    /// Values `[T, heads, value]`.
+    v: Tensor,
+    /// How much is learned, `[T, heads]`.
+    beta: Tensor,
+    /// Logarithm of what is left, `[T, heads]`.
+    log: Tensor,
+}
+
+impl Step<'_> {
+    /// `out(norm(y) * silu(z))`.
+    pub(super) fn delta_rule(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        segments: &Segments,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) = self.c.recurrence else {
+            unreachable!()
+        };
+        let (t, hidden) = (self.t, self.c.hidden);
+        let (inner, keys) = (heads * value, key_heads * key);
+        let channels = inner + 2 * keys;
+        let name = |part: &str| format!("blk.{layer}.ssm_{part}");
+        let (mixed, z) = self.values_and_gate(layer, x)?;
+        let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
+        let mixed = self.convolution(layer, &mixed, &conv, segments, states);
+        let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
+        let each = heads / key_heads;
+        let of_heads = |x: &Tensor| {
+            let x = x.reshape(dims![t, key_heads, key]);
+            let square = (&x * &x).sum(2);
+            let x = &x * &(square + self.c.eps).unary(UnOp::Rsqrt).unsqueeze(2);
+            let (at, many) = match self.family.gates_by_key {
+                true => (2, dims![t, key_heads, each, key]),
+                false => (1, dims![t, each, key_heads, key]),
+            };
+            x.unsqueeze(at).expand(many).reshape(dims![t, heads, key])
+        };
+        let (beta, alpha) = self.learning_and_forgetting(layer, x)?;
+        let rate = self.w.get(&name("a"), &[heads])?;
+        let read = Read {
+            q: of_heads(&mixed.slice(1, 0, keys)) * (1.0 / (key as f32).sqrt()),
+            k: of_heads(&mixed.slice(1, keys, keys)),
+            v: mixed.slice(1, 2 * keys, inner).reshape(dims![t, heads, value]),
+            beta: beta.sigmoid(),
+            log: &self.biased(alpha, &name("dt.bias"), heads)?.softplus() * &rate,
+        };
+        let y = recall(&read, &format!("state.{layer}"), segments, states);
+        let y = y.rms_norm(&self.w.get(&name("norm.weight"), &[value])?, self.c.eps);
+        let y = &y.reshape(dims![t, inner]) * &z.silu();
+        self.scaled_state(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
+    }
+
+    /// Queries, keys and values side by side, and the gate of what comes out.
+    fn values_and_gate(&self, layer: i64, x: &Tensor) -> Result<(Tensor, Tensor), ConfigError> {
+        let Some(Recurrence::DeltaRule { heads, key_heads, key, value, .. }) = self.c.recurrence else {
+            unreachable!()
+        };
+        let hidden = self.c.hidden;
+        let (inner, keys) = (heads * value, key_heads * key);
+        let name = |part: &str, what: &str| format!("blk.{layer}.{part}.{what}");
+        let product = |part: &str, rows: i64| -> Result<Tensor, ConfigError> {
+            let w = self.w.get(&name(part, "weight"), &[rows, hidden])?;
+            self.scaled_state(x.linear(&w), &name(part, "scale"))
+        };
+        if self.w.has(&name("attn_qkv", "weight")) {
+            return Ok((product("attn_qkv", inner + 2 * keys)?, product("attn_gate", inner)?));
+        }
+        // One matrix, by heads of keys.
+        let all = product("ssm_in", 2 * inner + 2 * keys)?;
+        let values = inner / key_heads;
+        let all = all.reshape(dims![self.t, key_heads, 2 * key + 2 * values]);
+        let part = |at: i64, len: i64| all.slice(2, at, len).reshape(dims![self.t, key_heads * len]);
+        let mixed = Tensor::concat(&[part(0, key), part(key, key), part(2 * key, values)], 1);
+        Ok((mixed, part(2 * key + values, values)))
+    }
+
+    /// How much is learned and how much is forgotten, before their functions, `[T, heads]` each.
+    fn learning_and_forgetting(&self, layer: i64, x: &Tensor) -> Result<(Tensor, Tensor), ConfigError> {
+        let Some(Recurrence::DeltaRule { heads, key_heads, .. }) = self.c.recurrence else { unreachable!() };
+        let (hidden, each) = (self.c.hidden, heads / key_heads);
+        let name = |part: &str, what: &str| format!("blk.{layer}.ssm_{part}.{what}");
+        if !self.family.gates_by_key {
+            let product = |part: &str| -> Result<Tensor, ConfigError> {
+                let w = self.w.get(&name(part, "weight"), &[heads, hidden])?;
+                self.scaled_state(x.linear(&w), &name(part, "scale"))
+            };
+            return Ok((product("beta")?, product("alpha")?));
+        }
+        let both = x.linear(&self.w.get(&name("ba", "weight"), &[2 * heads, hidden])?);
+        let both = both.reshape(dims![self.t, key_heads, 2, each]);
+        let part = |i: i64| both.slice(2, i, 1).reshape(dims![self.t, heads]);
+        Ok((part(0), part(1)))
+    }
+}
+
+impl Step<'_> {
+    /// Times the scale of a matrix around a state, in families that use it.
+    fn scaled_state(&self, x: Tensor, name: &str) -> Result<Tensor, ConfigError> {
+        if self.family.gates_by_key { Ok(x) } else { self.scaled(x, name) }
+    }
+}
+
+/// What the queries find, `[T, heads, value]`.
+fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
+    let Read { q, k, v, beta, log } = read;
+    let (t, heads, key, value) = (segments.t, q.len(1), q.len(2), v.len(2));
+    let decays = segments.decays(log);
+    let kept = segments.state(name, &[heads, value, key]);
+    let along = |x: &Tensor| x.reshape(dims![t, heads, 1, key]);
+    let before = segments.remembered_by_tokens(&kept);
+    let known = &(&before * &along(k)).sum(3) * &decays.since.unsqueeze(2);
+    let surprise = &(v - &known) * &beta.unsqueeze(2);
+    if segments.single {
+        let left = &before * &decays.since.reshape(dims![1, heads, 1, 1]);
+        let next = &left + &(&surprise.unsqueeze(3) * &along(k));
+        let next = segments.remember(&kept, &next);
+        states.push(next.clone());
+        return (&segments.rows(&next) * &along(q)).sum(3);
+    }
+    let between = segments.between(&decays);
+    let products = |x: &Tensor| &(&x.unsqueeze(1) * &k.unsqueeze(0)).sum(3) * &between;
+    let learned = solve(&(&products(k) * &beta.unsqueeze(1)), &surprise, segments);
+    let near = (&products(q).unsqueeze(3) * &learned.unsqueeze(0)).sum(1);
+    let far = &(&before * &along(q)).sum(3) * &decays.since.unsqueeze(2);
+    let weighted = &segments.by_segment(&learned) * &segments.until_last(&decays).unsqueeze(3);
+    let taken = (&weighted.unsqueeze(4) * &segments.by_segment(k).unsqueeze(3)).sum(1);
+    let left = &segments.remembered(&kept) * &segments.last(&decays.since).unsqueeze(2).unsqueeze(3);
+    states.push(segments.remember(&kept, &(&left + &taken)));
+    &near + &far
+}
+
+/// u of `u[t] + sum over j < t of a[t, j] u[j] = x[t]`, for `a` `[T, T, heads]` and `x` `[T, heads, n]`.
+fn solve(a: &Tensor, x: &Tensor, segments: &Segments) -> Tensor {
+    let b = &segments.b;
+    let most = (segments.most_tokens as u64).next_power_of_two() as i64;
+    let all = b.iota(most);
+    // Rows and columns past the last token are those of the identity.
+    let is_token = all.lt(&segments.tokens_of_step());
+    let (row, column) = (all.unsqueeze(1), all.unsqueeze(0));
+    let earlier = column.lt(&row).binary(BinOp::And, &is_token.unsqueeze(1)).binary(BinOp::And, &is_token.unsqueeze(0));
+    let padded = a.gather(&all).permute(&[1, 0, 2]).gather(&all).permute(&[1, 0, 2]);
+    let inverse = inverse(b, &earlier.unsqueeze(2).select(&padded, &b.float(0.0)));
+    let rows = inverse.gather(&b.iota(segments.t));
+    (&rows.unsqueeze(3) * &x.gather(&all).unsqueeze(0)).sum(1)
+}
+
+/// The inverse of `I + a` for each head, where `a` `[n, n, heads]` is zero but below its diagonal and n is a power of two.
+/// Of halves, it is
+///
+/// ```text
+/// [ P   ]^-1   [  P^-1              ]
+/// [ R Q ]    = [ -Q^-1 R P^-1  Q^-1 ]
+/// ```
+///
+/// and so on for P and Q. All blocks of a size are inverted together, the smallest first.
+fn inverse(b: &Builder, a: &Tensor) -> Tensor {
+    let (n, heads) = (a.len(0), a.len(2));
+    let flat = a.reshape(dims![n * n, heads]);
+    let int = |value: i64| b.int32(value);
+    let times = |x: &Tensor, y: &Tensor| (&x.unsqueeze(3) * &y.unsqueeze(1)).sum(2);
+    let mut blocks = b.float(1.0).reshape(dims![1, 1, 1, 1]).expand(dims![n, 1, 1, heads]);
+    let mut size = 1;
+    while size < n {
+        let pairs = n / (2 * size);
+        let halves = blocks.reshape(dims![pairs, 2, size, size, heads]);
+        let half = |i: i64| halves.slice(1, i, 1).reshape(dims![pairs, size, size, heads]);
+        let (p, q) = (half(0), half(1));
+        let first = b.iota(pairs).binary(BinOp::Mul, &int(2 * size)).reshape(dims![pairs, 1, 1]);
+        let row = first.binary(BinOp::Add, &int(size)).binary(BinOp::Add, &b.iota(size).reshape(dims![1, size, 1]));
+        let column = first.binary(BinOp::Add, &b.iota(size).reshape(dims![1, 1, size]));
+        let r = flat.gather(&row.binary(BinOp::Mul, &int(n)).binary(BinOp::Add, &column));
+        let zero = b.float(0.0).reshape(dims![1, 1, 1, 1]).expand(&p.shape());
+        let upper = Tensor::concat(&[p.clone(), zero], 2);
+        let lower = Tensor::concat(&[-&times(&q, &times(&r, &p)), q], 2);
+        blocks = Tensor::concat(&[upper, lower], 1);
+        size *= 2;
+    }
+    blocks.reshape(dims![n, n, heads])
+}

@@ -1,0 +1,210 @@
+//! The feed-forward: dense, or a mixture of experts beside which one may be shared by all tokens.
+
+use super::{Part, Step, times};
+use crate::config::{ConfigError, Experts, Gating};
+use crate::expert_tiles::Tiles;
+use crate::family::{Activation, EXPERT_CHOICE_BIAS, Scales};
+use compiler::{Dim, Tensor};
+use ir::{BinOp, DType, UnOp};
+
+/// Where gate and up of [`Activation::ClampedSwiglu`] end.
+const SWIGLU_LIMIT: f32 = 7.0;
+
+/// What its sigmoid multiplies the gate with.
+const SWIGLU_ALPHA: f32 = 1.702;
+
+impl Activation {
+    /// Of a value without a gate.
+    fn of(self, x: &Tensor) -> Tensor {
+        let positive = || x.maximum(&x.builder().float(0.0));
+        match self {
+            Activation::Silu => x.silu(),
+            Activation::Gelu => x.gelu(),
+            Activation::Relu => positive(),
+            Activation::ReluSquared => &positive() * &positive(),
+            Activation::ClampedSwiglu => {
+                let x = x.binary(BinOp::Min, &x.builder().float(SWIGLU_LIMIT));
+                &x * &(&x * SWIGLU_ALPHA).sigmoid()
+            }
+        }
+    }
+
+    /// Of a gate, times up.
+    fn gated(self, gate: &Tensor, up: &Tensor) -> Tensor {
+        match self {
+            Activation::ClampedSwiglu => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
+            _ => &self.of(gate) * up,
+        }
+    }
+}
+
+/// The matrices of experts `[count, rows, columns]`, with a bias `[count, rows]` and a scale `[count]` if there are any.
+struct ExpertMatrix {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    scale: Option<Tensor>,
+}
+
+impl ExpertMatrix {
+    /// The products of rows with the matrices that `rows` picks of each tensor, `[.., .., rows]`.
+    fn of(&self, x: &Tensor, rows: impl Fn(&Tensor) -> Tensor) -> Tensor {
+        let mut y = x.linear(&rows(&self.weight));
+        if let Some(scale) = &self.scale {
+            y = y * &rows(scale).unsqueeze(2);
+        }
+        match &self.bias {
+            Some(bias) => y + &rows(bias),
+            None => y,
+        }
+    }
+}
+
+impl Step<'_> {
+    /// `stream + feed_forward(norm(x))`.
+    pub(super) fn feed_forward_of(&self, layer: i64, x: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        if !c.feeds[layer as usize] {
+            return Ok(stream.clone());
+        }
+        let _scope = self.b.scope(&Part::FeedForward.scope(layer));
+        let h = self.norm_of(layer, x, self.family.norms.feed_forward)?;
+        let f = match c.experts_of(layer) {
+            Some(e) => self.experts(layer, &h, e)?,
+            None => self.feed_forward(&h, c.ffn, layer, "")?,
+        };
+        let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
+        Ok(stream + &times(f, c.residual_scale))
+    }
+
+    /// `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate, each with its bias and scale if there are any;
+    /// one matrix may hold gate and up. `suffix` tells the shared expert from a dense feed-forward.
+    fn feed_forward(&self, x: &Tensor, width: i64, layer: i64, suffix: &str) -> Result<Tensor, ConfigError> {
+        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let name = |part: &str, what: &str| format!("blk.{layer}.ffn_{part}{suffix}.{what}");
+        let weight = |part: &str, rows: i64, columns: i64| self.w.get(&name(part, "weight"), &[rows, columns]);
+        let finish = |y: Tensor, part: &str, rows: i64| -> Result<Tensor, ConfigError> {
+            let y = self.biased(y, &name(part, "bias"), rows)?;
+            if self.family.scales == Scales::All { self.scaled(y, &name(part, "scale")) } else { Ok(y) }
+        };
+        let down = weight("down", hidden, width)?;
+        let mut h = if !self.family.gated {
+            let up = weight("up", width, hidden)?;
+            let h = act.of(&finish(x.linear(&up), "up", width)?);
+            match self.w.find(&format!("blk.{layer}.ffn.act.scales"), &[width])? {
+                Some(scales) => &h * &scales.unary(UnOp::Recip),
+                None => h,
+            }
+        } else if self.w.has(&name("gate", "weight")) {
+            let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
+            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?)
+        } else {
+            let both = weight("up", 2 * width, hidden)?;
+            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)))
+        };
+        if self.family.inner_norms {
+            h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
+        }
+        finish(h.linear(&down), "down", hidden)
+    }
+
+    /// One of the matrices of all experts.
+    fn expert_matrix(&self, layer: i64, part: &str, shape: [i64; 3]) -> Result<ExpertMatrix, ConfigError> {
+        let name = |what: &str| format!("blk.{layer}.ffn_{part}_exps.{what}");
+        let scales = self.family.scales == Scales::All;
+        Ok(ExpertMatrix {
+            weight: self.w.get(&name("weight"), &shape)?,
+            bias: self.w.find(&name("bias"), &shape[..2])?,
+            scale: if scales { self.w.find(&name("scale"), &shape[..1])? } else { None },
+        })
+    }
+
+    /// Gate and up of all experts.
+    fn gate_and_up(&self, layer: i64, e: &Experts) -> Result<[ExpertMatrix; 2], ConfigError> {
+        let hidden = self.c.hidden;
+        if !self.w.has(&format!("blk.{layer}.ffn_gate_up_exps.weight")) {
+            let shape = [e.count, e.width, hidden];
+            return Ok([self.expert_matrix(layer, "gate", shape)?, self.expert_matrix(layer, "up", shape)?]);
+        }
+        let both = self.expert_matrix(layer, "gate_up", [e.count, 2 * e.width, hidden])?;
+        let half = |start: i64| ExpertMatrix {
+            weight: both.weight.slice(1, start, e.width),
+            bias: both.bias.as_ref().map(|bias| bias.slice(1, start, e.width)),
+            scale: both.scale.clone(),
+        };
+        Ok([half(0), half(e.width)])
+    }
+
+    /// Routed and shared experts.
+    fn experts(&self, layer: i64, x: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
+        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let scores = x.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
+        let scores = self.biased(scores, &name("ffn_gate_inp.bias"), e.count)?;
+        let probs = match e.gating {
+            Gating::Softmax => scores.softmax(),
+            Gating::Sigmoid => scores.sigmoid(),
+            Gating::Chosen => scores,
+        };
+        // The bias chooses experts; the weights do not contain it.
+        let of_choice = EXPERT_CHOICE_BIAS.into_iter().find(|part| self.w.has(&name(part)));
+        let of_choice = of_choice.map(|part| self.w.get(&name(part), &[e.count])).transpose()?;
+        let mut choose = match of_choice {
+            Some(bias) => &probs + &bias,
+            None => probs.clone(),
+        };
+        if e.groups.0 > 1 {
+            choose = self.only_best_groups(&choose, e);
+        }
+        let ids = choose.topk(e.used as usize);
+        let mut weights = probs.take_last(&ids);
+        if e.gating == Gating::Chosen {
+            weights = weights.softmax();
+        }
+        if e.normalise {
+            let total = weights.sum(1).unsqueeze(1).maximum(&self.b.float(6.103_515_6e-5));
+            weights = &weights * &total.unary(UnOp::Recip);
+        }
+        if e.scale != 1.0 {
+            weights = weights * e.scale;
+        }
+        let [gate, up] = self.gate_and_up(layer, e)?;
+        let down = self.expert_matrix(layer, "down", [e.count, hidden, e.width])?;
+        // Each token reads its experts, or each expert its tokens.
+        let slots = {
+            let rows = |w: &Tensor| w.gather(&ids);
+            let x = x.unsqueeze(1);
+            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
+            down.of(&h, rows)
+        };
+        let by_expert = {
+            let tiles = Tiles::of(self.b, self.t, &ids, e.count, self.counts_in_chunks);
+            let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
+            let x = x.gather(&tiles.token).prefix(1, &tiles.count);
+            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
+            let y = down.of(&h.prefix(1, &tiles.count), rows);
+            tiles.restore(&y)
+        };
+        let each = Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert)]);
+        let routed = (&each * &weights.unsqueeze(2)).sum(1);
+        let of_matrix = || self.w.shape(&name("ffn_down_shexp.weight")).and_then(|shape| shape.last().copied());
+        let Some(width) = self.c.shared_width.or_else(of_matrix) else { return Ok(routed) };
+        let mut shared = self.feed_forward(x, width, layer, "_shexp")?;
+        if let Some(gate) = self.w.find(&name("ffn_gate_inp_shexp.weight"), &[hidden])? {
+            shared = shared * &x.linear(&gate.reshape(&[Dim::Const(1), Dim::Const(hidden)])).sigmoid();
+        }
+        Ok(&routed + &shared)
+    }
+
+    /// Minus infinity outside the best groups; a group counts by the sum of its
+    /// two best experts (DeepSeek-V3).
+    fn only_best_groups(&self, scores: &Tensor, e: &Experts) -> Tensor {
+        let (groups, used) = e.groups;
+        let size = e.count / groups;
+        let grouped = scores.reshape(&[self.t, Dim::Const(groups), Dim::Const(size)]);
+        let best = grouped.take_last(&grouped.topk(2)).sum(2);
+        let chosen = best.topk(used as usize);
+        let hit = chosen.unsqueeze(2).equal(&self.b.iota(groups)).cast(DType::I32).sum(1);
+        let keep = self.b.int32(0).lt(&hit).unsqueeze(2);
+        keep.select(&grouped, &self.b.float(f32::NEG_INFINITY)).reshape(&[self.t, Dim::Const(e.count)])
+    }
+}

@@ -1,0 +1,63 @@
+//! Layers that remember in a state of constant size.
+//!
+//! The step is the chunk: its tokens read what was remembered before it, and each other, and both is a product of matrices.
+//! So a step has [`CHUNK`](super::segments::CHUNK) tokens at most. One token is the same with matrices of one row.
+
+use super::Step;
+use super::segments::Segments;
+use crate::config::{ConfigError, Recurrence};
+use compiler::Tensor;
+
+impl Step<'_> {
+    /// What a layer has in place of attention, or beside it.
+    pub(super) fn recurrence_of(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let (Some(recurrence), Some(segments)) = (&self.c.recurrence, &self.segments) else {
+            unreachable!("a layer that remembers is of a model that does")
+        };
+        match *recurrence {
+            Recurrence::Convolution { taps } => self.short_convolution(layer, x, segments, taps, states),
+            Recurrence::StateSpace { .. } => self.state_space(layer, x, segments, states),
+            Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
+        }
+    }
+
+    /// `out(c * convolution(b * x))` of three parts of one projection (LFM2, arXiv 2511.23404, section 2.2).
+    fn short_convolution(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        segments: &Segments,
+        taps: i64,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let n = self.c.hidden;
+        let name = |part: &str| format!("blk.{layer}.shortconv.{part}.weight");
+        let parts = x.linear(&self.w.get(&name("in_proj"), &[3 * n, n])?);
+        let part = |i: i64| parts.slice(1, i * n, n);
+        let conv = self.w.get(&name("conv"), &[n, taps])?;
+        let y = self.convolution(layer, &(&part(0) * &part(2)), &conv, segments, states);
+        Ok((&part(1) * &y).linear(&self.w.get(&name("out_proj"), &[n, n])?))
+    }
+
+    /// For each channel the sum of the last values times weights `[channels, taps]`, the eldest first.
+    pub(super) fn convolution(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        weight: &Tensor,
+        segments: &Segments,
+        states: &mut Vec<Tensor>,
+    ) -> Tensor {
+        let (channels, taps) = (weight.len(0), weight.len(1));
+        let (values, next) = segments.last_values(&format!("state.{layer}.conv"), x, taps);
+        states.push(next);
+        let of_tap = |tap: usize| weight.slice(1, tap as i64, 1).reshape(&[channels.into()]);
+        let terms = values.iter().enumerate().map(|(tap, value)| value * &of_tap(tap));
+        terms.reduce(|sum, term| sum + &term).expect("a tap")
+    }
+}

@@ -1,0 +1,84 @@
+//! A state space whose heads have one decay each (Mamba2, arXiv 2405.21060).
+//!
+//! A head keeps a matrix S. Token t leaves `exp(dt a)` of it, adds `dt x B`, and reads `S C`. Over several tokens that is
+//! (section 6 there, with the step as its only chunk)
+//!
+//! ```text
+//! y[t] = d[t] S C[t] + sum over j <= t of d[t, j] (C[t] . B[j]) dt[j] x[j]
+//! S'   = d[last] S   + sum over j of d[last, j] dt[j] x[j] B[j]
+//! ```
+//!
+//! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave.
+
+use super::Step;
+use super::segments::Segments;
+use crate::config::{ConfigError, Recurrence};
+use compiler::{Dim, Tensor, dims};
+
+impl Step<'_> {
+    /// `out(norm((y + D x) * silu(z)))`.
+    pub(super) fn state_space(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        segments: &Segments,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let Some(Recurrence::StateSpace { heads, head, groups, state, taps }) = self.c.recurrence else {
+            unreachable!()
+        };
+        let (t, hidden, each) = (self.t, self.c.hidden, heads / groups);
+        let (inner, keys) = (heads * head, groups * state);
+        let channels = inner + 2 * keys;
+        let name = |part: &str| format!("blk.{layer}.ssm_{part}");
+        let w = self.w.get(&name("in.weight"), &[inner + channels + heads, hidden])?;
+        let all = self.scaled(x.linear(&w), &name("in.scale"))?;
+        let (z, dt) = (all.slice(1, 0, inner), all.slice(1, inner + channels, heads));
+        let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
+        let mixed = self.convolution(layer, &all.slice(1, inner, channels), &conv, segments, states);
+        let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
+        // By groups of heads.
+        let x = mixed.slice(1, 0, inner).reshape(dims![t, groups, each, head]);
+        let [b, c] = [inner, inner + keys].map(|at| mixed.slice(1, at, keys).reshape(dims![t, groups, state]));
+        let dt = self.biased(dt, &name("dt.bias"), heads)?.softplus();
+        let decays = segments.decays(&(&dt * &self.w.get(&name("a"), &[heads, 1])?.reshape(dims![heads])));
+        let by_group = |x: &Tensor| {
+            let mut shape = x.shape();
+            shape.pop();
+            shape.extend([Dim::Const(groups), Dim::Const(each)]);
+            x.reshape(&shape)
+        };
+        let kept = segments.state(&format!("state.{layer}"), &[groups, each, head, state]);
+        let given = &x * &by_group(&dt).unsqueeze(3);
+        let y = if segments.single {
+            let key = b.reshape(dims![1, groups, 1, 1, state]);
+            let left = &segments.remembered(&kept) * &by_group(&decays.since).reshape(dims![1, groups, each, 1, 1]);
+            let next = &left + &(&given.unsqueeze(4) * &key);
+            let next = segments.remember(&kept, &next);
+            states.push(next.clone());
+            (&segments.rows(&next) * &c.reshape(dims![1, groups, 1, 1, state])).sum(4)
+        } else {
+            let near = (&c.unsqueeze(1) * &b.unsqueeze(0)).sum(3);
+            let near = &by_group(&segments.between(&decays)) * &near.unsqueeze(3);
+            let near = (&near.unsqueeze(4) * &given.unsqueeze(0)).sum(1);
+            let far = &segments.remembered_by_tokens(&kept) * &c.reshape(dims![t, groups, 1, 1, state]);
+            let far = &far.sum(4) * &by_group(&decays.since).unsqueeze(3);
+            let left = by_group(&segments.last(&decays.since)).unsqueeze(3).unsqueeze(4);
+            let weighted = &segments.by_segment(&given) * &by_group(&segments.until_last(&decays)).unsqueeze(4);
+            let taken = &weighted.unsqueeze(5) * &segments.by_segment(&b).unsqueeze(3).unsqueeze(3);
+            let next = &(&segments.remembered(&kept) * &left) + &taken.sum(1);
+            states.push(segments.remember(&kept, &next));
+            &near + &far
+        };
+        let skip = self.w.get(&name("d"), &[heads, 1])?.reshape(dims![groups, each, 1]);
+        let y = (&y + &(&x * &skip)).reshape(dims![t, inner]);
+        let y = &y * &z.silu();
+        let y = if self.w.has(&name("norm.weight")) {
+            let weight = self.w.get(&name("norm.weight"), &[groups, inner / groups])?;
+            y.reshape(dims![t, groups, inner / groups]).rms_norm(&weight, self.c.eps).reshape(dims![t, inner])
+        } else {
+            y
+        };
+        self.scaled(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
+    }
+}

@@ -1,0 +1,95 @@
+//! Logits of small models of many families against those of llama.cpp.
+//!
+//! Files are made from seeds; the references are in `families/`: logits of the last tokens of a prompt that is longer than any
+//! window, little-endian f32, one row a token. They were computed by llama.cpp as llama-cpp-python 0.3.36 carries it, on one
+//! thread of a CPU in f32, from the same files (`kernloom synth SHAPE -q f32 -s 7`).
+
+use crate::support::{self, cpu, synth, worst_row};
+use compiler::Numerics;
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use model::steps::Steps;
+use std::path::Path;
+
+/// Tokens of the prompt.
+const PROMPT: usize = 90;
+
+/// Tokens that have a reference.
+const COMPARED: usize = 3;
+
+const VOCAB: u32 = 512;
+
+/// NMSE at most. That of families with a GELU is an error of the reference, which takes it from a table of halves.
+const BOUND: f64 = 1e-6;
+
+/// A prompt, as the reference has it: a linear congruential generator.
+fn prompt() -> Vec<u32> {
+    let mut state = 12345u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % (VOCAB - 1)
+    };
+    (0..PROMPT).map(|_| next()).collect()
+}
+
+/// Logits of the last tokens, in steps of so many.
+fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
+    let (ids, mut out) = (prompt(), vec![]);
+    for (number, chunk) in ids.chunks(batch).enumerate() {
+        let logits = steps.step(chunk, number * batch, 0..chunk.len()).expect("a step");
+        out.extend_from_slice(logits);
+    }
+    out.split_off((PROMPT - COMPARED) * VOCAB as usize)
+}
+
+fn check(shape: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/families").join(format!("{shape}.f32"));
+    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let want: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    assert_eq!(want.len(), COMPARED * VOCAB as usize, "{}", path.display());
+    let file = synth(shape, "f32", None);
+    // Token by token, few, and a prompt that is read by runs.
+    for batch in [1, 7, PROMPT] {
+        let options = EngineOptions {
+            compiler: support::options(Numerics::Exact),
+            context: 128,
+            chunk: PROMPT as i64,
+            cache: CacheKind::F32,
+        };
+        let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        let error = worst_row(&last_logits(&mut engine, batch), &want, VOCAB as usize);
+        println!("{shape} in steps of {batch}: NMSE {error:.1e}");
+        assert!(error <= BOUND, "{shape} in steps of {batch}: NMSE {error:e}");
+    }
+}
+
+macro_rules! families {
+    ($($test:ident $shape:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            check($shape);
+        }
+    )*};
+}
+
+families! {
+    experts_of_llamas "tiny-mixtral";
+    a_shared_expert_with_a_gate "tiny-qwen2moe";
+    a_dense_lead_and_sigmoids "tiny-glm4moe";
+    sinks_windows_and_experts_with_biases "tiny-gpt-oss";
+    caps_windows_and_norms_on_both_sides "tiny-gemma2";
+    windows_with_a_rotation_of_their_own "tiny-gemma3";
+    layers_without_positions "tiny-smollm3";
+    norms_after_and_over_all_heads "tiny-olmo2";
+    rotations_in_windows_only "tiny-exaone-moe";
+    scales_of_embedding_residuals_and_logits "tiny-granite";
+    a_feed_forward_beside_attention "tiny-cohere2";
+    layer_norms_and_biases "tiny-starcoder2";
+    squares_and_half_a_rotation "tiny-nemotron";
+    short_convolutions "tiny-lfm2";
+    state_spaces "tiny-mamba2";
+    state_spaces_attention_and_feed_forwards_apart "tiny-nemotron-h";
+    delta_rules "tiny-qwen3.5";
+    delta_rules_by_heads_of_keys_and_experts "tiny-qwen3-next";
+    biases_of_distance_and_one_matrix_of_queries_keys_and_values "tiny-bloom";
+}

@@ -1,0 +1,125 @@
+//! Layers that remember: whatever steps a text comes in, and whatever lay in its place, its logits are the same.
+
+use crate::support::{self, cpu, synth, tokens, worst_row};
+use compiler::Numerics;
+use gguf::Gguf;
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use model::error::EngineError;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Shapes of each kind.
+const SHAPES: [&str; 4] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next"];
+
+/// NMSE between steps of one token and of several.
+const BOUND: f64 = 1e-9;
+
+const VOCAB: usize = 512;
+
+fn engine(file: &Arc<Gguf>, numerics: Numerics) -> Engine {
+    let cache = CacheKind::of(numerics);
+    let options = EngineOptions { compiler: support::options(numerics), context: 512, chunk: 512, cache };
+    Engine::new(file.clone(), cpu(2), options).expect("an engine")
+}
+
+/// Logits of a text in steps of these sizes, over and over.
+fn logits(engine: &mut Engine, text: &[u32], steps: &[usize]) -> Vec<f32> {
+    let (mut out, mut at) = (vec![], 0);
+    for &n in steps.iter().cycle() {
+        let n = n.min(text.len() - at);
+        if n == 0 {
+            return out;
+        }
+        out.extend_from_slice(engine.step(&text[at..at + n], at, 0..n).expect("a step"));
+        at += n;
+    }
+    out
+}
+
+#[test]
+fn a_step_has_as_many_tokens_as_are_taken_together() {
+    for shape in SHAPES {
+        let engine = engine(&synth(shape, "f32", None), Numerics::Exact);
+        assert_eq!((engine.chunk(), engine.limits().tokens, engine.rewinds()), (128, 128, false));
+    }
+    assert!(engine(&synth("tiny-llama", "f32", None), Numerics::Exact).rewinds());
+}
+
+/// Prompts longer than a step, too: what is forgotten between tokens is added up over many of them.
+#[test]
+fn long_texts_agree_token_by_token() {
+    for shape in SHAPES {
+        let file = synth(shape, "f32", None);
+        let text = tokens(300, VOCAB as u32, 3);
+        let each = logits(&mut engine(&file, Numerics::Exact), &text, &[1]);
+        let whole = logits(&mut engine(&file, Numerics::Exact), &text, &[128]);
+        let error = worst_row(&whole, &each, VOCAB);
+        println!("{shape}: NMSE {error:.1e}");
+        assert!(error <= BOUND, "{shape}: NMSE {error:e}");
+    }
+}
+
+#[test]
+fn a_text_begins_anew_whatever_lies_in_its_place() {
+    for shape in SHAPES {
+        let file = synth(shape, "q8_0", None);
+        let (text, other) = (tokens(20, VOCAB as u32, 1), tokens(33, VOCAB as u32, 2));
+        let mut used = engine(&file, Numerics::Int8);
+        for steps in [&[1][..], &[5], &[20]] {
+            logits(&mut used, &other, &[7, 1]);
+            let again = logits(&mut used, &text, steps);
+            assert_eq!(
+                again,
+                logits(&mut engine(&file, Numerics::Int8), &text, steps),
+                "{shape} in steps of {steps:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_text_goes_on_from_where_it_is_and_nowhere_else() {
+    let file = synth("tiny-mamba2", "q8_0", None);
+    let text = tokens(12, VOCAB as u32, 1);
+    let mut engine = engine(&file, Numerics::Int8);
+    engine.step(&text[..8], 0, 7..8).expect("a step");
+    for start in [3, 9] {
+        let error = engine.step(&text[start..start + 1], start, 0..1).expect_err("it is elsewhere");
+        assert!(matches!(error, EngineError::Remembered { position, .. } if position == start), "{error}");
+        engine.step(&text[..8], 0, 7..8).expect("it begins anew");
+    }
+    engine.step(&text[8..], 8, 0..1).expect("it goes on");
+}
+
+/// The interpreter finds races and what is read too early.
+#[test]
+fn the_same_in_blocks_of_threads() {
+    for shape in SHAPES {
+        let file = synth(shape, "f32", None);
+        let text = tokens(18, VOCAB as u32, 4);
+        let compiler = compiler::Options::gpu(Numerics::Exact);
+        let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F32 };
+        let blocks = Arc::new(device::Interpreter::of_blocks().apart());
+        let mut blocks = Engine::new(file.clone(), blocks, options).expect("an engine");
+        let steps = [3, 1, 12, 1];
+        let got = logits(&mut blocks, &text, &steps);
+        let error = worst_row(&got, &logits(&mut engine(&file, Numerics::Exact), &text, &steps), VOCAB);
+        println!("{shape}: NMSE {error:.1e}");
+        assert!(error <= BOUND, "{shape}: NMSE {error:e}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_steps_give_the_same(shape in 0..SHAPES.len(), steps in prop::collection::vec(1usize..40, 1..6), seed in 0u32..100) {
+        let file = synth(SHAPES[shape], "f32", None);
+        let text = tokens(60, VOCAB as u32, seed);
+        let each = logits(&mut engine(&file, Numerics::Exact), &text, &[1]);
+        let got = logits(&mut engine(&file, Numerics::Exact), &text, &steps);
+        let error = worst_row(&got, &each, VOCAB);
+        prop_assert!(error <= BOUND, "{} in steps of {steps:?}: NMSE {error:e}", SHAPES[shape]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Adapters, and what kernels may use on them.
+
+use compiler::gpu::GpuPlan;
+use compiler::render::wgsl::Bindings;
+use compiler::{Numerics, Options};
+use device::{Error, Result};
+use std::fmt;
+
+/// Threads of a block at most, whatever an adapter allows: more of them have fewer registers each.
+const THREADS: u32 = 256;
+
+/// Bytes of memory of a workgroup that kernels use at most.
+const SHARED: u32 = 32 << 10;
+
+/// Lanes of a subgroup at most that kernels exchange values across.
+const LANES: u32 = 32;
+
+/// An adapter, by its number among those that there are.
+#[derive(Clone)]
+pub struct Adapter {
+    /// Its number.
+    pub ordinal: usize,
+    pub(crate) adapter: wgpu::Adapter,
+    info: wgpu::AdapterInfo,
+}
+
+/// All adapters of the system; without a driver there are none.
+pub fn adapters() -> Vec<Adapter> {
+    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let descriptor = wgpu::InstanceDescriptor {
+        backends,
+        // Neither validation nor names: they cost time in every call.
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    };
+    let instance = wgpu::Instance::new(descriptor);
+    let all = pollster::block_on(instance.enumerate_adapters(backends));
+    let of = |(ordinal, adapter): (usize, wgpu::Adapter)| Adapter { ordinal, info: adapter.get_info(), adapter };
+    all.into_iter().enumerate().map(of).collect()
+}
+
+impl Adapter {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// Whether it is a program of the processor that behaves like a GPU.
+    pub fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Lanes whose registers reach each other: of a subgroup, if all of them are equally long, else a thread alone.
+    pub fn lanes(&self) -> u32 {
+        let (least, most) = (self.info.subgroup_min_size, self.info.subgroup_max_size);
+        let known = least == most && most.is_power_of_two() && most <= LANES;
+        if known && self.adapter.features().contains(wgpu::Features::SUBGROUP) { most } else { 1 }
+    }
+
+    /// What kernels use of it.
+    pub(crate) fn features(&self) -> wgpu::Features {
+        self.adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// Bytes of a buffer that a kernel reaches.
+    pub fn binding_bytes(&self) -> u64 {
+        let limits = self.adapter.limits();
+        // Addresses of bytes have 31 bits.
+        limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(i32::MAX as u64)
+    }
+
+    /// How kernels use it.
+    pub fn plan(&self) -> GpuPlan {
+        let limits = self.adapter.limits();
+        let threads = limits.max_compute_invocations_per_workgroup.min(THREADS);
+        GpuPlan {
+            shared: limits.max_compute_workgroup_storage_size.min(SHARED) as usize,
+            // Beside slots there are scratch and variables.
+            slots: limits.max_storage_buffers_per_shader_stage as usize - Bindings::OTHERS,
+            alignment: limits.min_storage_buffer_offset_alignment.max(64) as usize,
+            ..GpuPlan::portable(self.lanes().into(), threads.into())
+        }
+    }
+
+    /// What the compiler of kernels does for it by default.
+    pub fn options(&self, numerics: Numerics) -> Options {
+        let mut options = Options::wgsl(numerics);
+        options.on_gpu(|plan| *plan = self.plan());
+        options
+    }
+
+    /// Whether kernels can be made for it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let limits = self.adapter.limits();
+        let least = [
+            ("threads of a workgroup", limits.max_compute_invocations_per_workgroup, 32),
+            ("storage buffers of a kernel", limits.max_storage_buffers_per_shader_stage, 8),
+            ("bytes of a workgroup", limits.max_compute_workgroup_storage_size, 16 << 10),
+        ];
+        match least.into_iter().find(|(_, has, needs)| has < needs) {
+            Some((what, has, needs)) => {
+                Err(Error::Unusable(format!("{self} has {has} {what}, and kernels need {needs}; use --device cpu")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What it is and can do, in words.
+    pub fn facts(&self) -> String {
+        let limits = self.adapter.limits();
+        let lanes = match self.lanes() {
+            1 => "no subgroups of one size".into(),
+            lanes => format!("subgroups of {lanes}"),
+        };
+        format!(
+            "{}, {}{lanes}, {} KiB a workgroup, {} storage buffers, bindings of {} MiB",
+            self.backend(),
+            if self.is_software() { "software, " } else { "" },
+            limits.max_compute_workgroup_storage_size >> 10,
+            limits.max_storage_buffers_per_shader_stage,
+            self.binding_bytes() >> 20,
+        )
+    }
+
+    /// What it is reached through, and its driver.
+    fn backend(&self) -> String {
+        let (driver, version) = (&self.info.driver, &self.info.driver_info);
+        let driver = [driver, version].map(|s| s.trim()).into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>();
+        match driver.is_empty() {
+            true => self.info.backend.to_string(),
+            false => format!("{} ({})", self.info.backend, driver.join(" ")),
+        }
+    }
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wgpu:{}, {}, {}", self.ordinal, self.info.name, self.backend())
+    }
+}

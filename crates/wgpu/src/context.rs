@@ -1,0 +1,115 @@
+//! An adapter in use, and what went wrong there.
+
+use crate::adapter::Adapter;
+use device::{Error, Result};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+/// A problem with the adapter that can be known before it is used.
+pub(crate) fn unusable(problem: String) -> Error {
+    Error::Unusable(problem)
+}
+
+/// The first thing that went wrong outside of a scope.
+type Failure = Arc<Mutex<Option<String>>>;
+
+/// An adapter in use.
+pub(crate) struct Context {
+    /// `wgpu:0`.
+    pub(crate) name: String,
+    /// With what it is.
+    pub(crate) title: String,
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    /// Bytes of a buffer that a kernel reaches.
+    pub(crate) binding_bytes: u64,
+    failure: Failure,
+}
+
+impl Context {
+    pub(crate) fn new(adapter: &Adapter) -> Result<Context> {
+        adapter.check()?;
+        let descriptor = wgpu::DeviceDescriptor {
+            required_features: adapter.features(),
+            required_limits: adapter.adapter.limits(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            ..wgpu::DeviceDescriptor::default()
+        };
+        let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
+        let (device, queue) = opened.map_err(|error| unusable(format!("{adapter} cannot be opened: {error}")))?;
+        let failure = Failure::default();
+        let (of_errors, of_loss) = (failure.clone(), failure.clone());
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&of_errors, error.to_string())));
+        device.set_device_lost_callback(move |reason, message| {
+            if reason != wgpu::DeviceLostReason::Destroyed {
+                note(&of_loss, format!("the adapter was lost: {message}"));
+            }
+        });
+        Ok(Context {
+            name: format!("wgpu:{}", adapter.ordinal),
+            title: format!("wgpu:{} ({})", adapter.ordinal, adapter.name()),
+            device,
+            queue,
+            binding_bytes: adapter.binding_bytes(),
+            failure,
+        })
+    }
+
+    /// An error of the adapter.
+    pub(crate) fn failed(&self, problem: impl Into<String>) -> Error {
+        Error::Failed { device: self.title.clone(), problem: one_line(&problem.into()) }
+    }
+
+    /// What went wrong so far, if something did: from then on nothing is right.
+    pub(crate) fn check(&self) -> Result<()> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().map_or(Ok(()), |problem| Err(self.failed(problem.clone())))
+    }
+
+    /// Waits for all that was sent.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
+        self.check()?;
+        waited.map(drop).map_err(|error| self.failed(error.to_string()))
+    }
+
+    /// Bytes of a buffer, from whole words to whole words, when all that was sent is over.
+    pub(crate) fn bring(&self, buffer: &wgpu::Buffer, at: usize, bytes: usize) -> Result<Vec<u8>> {
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let size = bytes as u64;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let near = self.device.create_buffer(&descriptor);
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        encoder.copy_buffer_to_buffer(buffer, at as u64, &near, 0, size);
+        self.queue.submit([encoder.finish()]);
+        let (send, mapped) = mpsc::channel();
+        near.map_async(wgpu::MapMode::Read, .., move |result| drop(send.send(result)));
+        self.wait()?;
+        match mapped.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(self.failed(error.to_string())),
+            Err(_) => return Err(self.failed("what was read did not arrive")),
+        }
+        let view = near.get_mapped_range(..).map_err(|error| self.failed(error.to_string()))?;
+        Ok(view.to_vec())
+    }
+
+    /// Calls `make`, whose errors are told apart from those of what was sent before.
+    pub(crate) fn scoped<T>(&self, make: impl FnOnce() -> T) -> std::result::Result<T, wgpu::Error> {
+        let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
+        let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let made = make();
+        let errors = [validation.pop(), internal.pop()].map(pollster::block_on);
+        let memory = pollster::block_on(memory.pop());
+        errors.into_iter().chain([memory]).flatten().next().map_or(Ok(made), Err)
+    }
+}
+
+fn note(failure: &Failure, problem: String) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+}
+
+/// The lines of a message as one.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

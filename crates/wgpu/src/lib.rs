@@ -1,0 +1,102 @@
+//! GPUs that WebGPU's native implementation reaches: Vulkan, Metal, DirectX 12.
+//!
+//! Nothing of them is needed to build this crate, or to start a program that has it. What a kernel computes is the compiler's
+//! business, which writes WGSL; what is here is which adapters there are and what they can do ([`adapter`]), memory
+//! ([`memory`]), pipelines ([`pipelines`]) and steps ([`steps`]).
+
+pub mod adapter;
+mod bandwidth;
+mod context;
+pub mod memory;
+pub mod pipelines;
+pub mod steps;
+mod timestamps;
+
+use adapter::Adapter;
+use compiler::program::Program;
+use compiler::{Numerics, Options};
+use context::{Context, unusable};
+use device::{Device, Executable, Memory, Result, validate};
+use memory::AdapterHeap;
+use std::sync::Arc;
+use steps::Steps;
+
+/// An adapter in use.
+pub struct Wgpu {
+    adapter: Adapter,
+    context: Arc<Context>,
+    heap: Arc<AdapterHeap>,
+}
+
+impl Wgpu {
+    /// Takes the adapter of this number into use.
+    ///
+    /// # Errors
+    /// [`device::Error::Unusable`] if there is none, or it cannot run kernels.
+    pub fn new(ordinal: usize) -> Result<Wgpu> {
+        let mut all = adapter::adapters();
+        if ordinal >= all.len() {
+            let there: Vec<String> = all.iter().map(Adapter::to_string).collect();
+            let there = if there.is_empty() { "none".into() } else { there.join("; ") };
+            return Err(unusable(format!(
+                "there is no wgpu:{ordinal}; there are: {there}. A driver of Vulkan, Metal or DirectX 12 is needed"
+            )));
+        }
+        Wgpu::of(all.swap_remove(ordinal))
+    }
+
+    /// As [`Wgpu::new`], for an adapter of [`adapter::adapters`].
+    ///
+    /// # Errors
+    /// As [`Wgpu::new`].
+    pub fn of(adapter: Adapter) -> Result<Wgpu> {
+        let context = Arc::new(Context::new(&adapter)?);
+        let heap = Arc::new(AdapterHeap::new(context.clone()));
+        Ok(Wgpu { adapter, context, heap })
+    }
+
+    /// Bytes a second that a kernel reads which does nothing else.
+    ///
+    /// # Errors
+    /// Of the adapter.
+    pub fn read_bandwidth(&self) -> Result<f64> {
+        bandwidth::measure(&self.context)
+    }
+
+    /// The adapter.
+    pub fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+}
+
+impl Device for Wgpu {
+    fn name(&self) -> String {
+        self.adapter.to_string()
+    }
+
+    fn options(&self, numerics: Numerics) -> Options {
+        self.adapter.options(numerics)
+    }
+
+    fn memory(&self) -> Memory {
+        Memory::on(self.heap.clone())
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
+        validate::program(&program)?;
+        memory.check_place(&self.context.name, &program)?;
+        let pipelines = pipelines::load(&self.context, &program)?;
+        let places = memory.bind(&program)?;
+        let heap = self.heap.clone();
+        Ok(Box::new(Steps::new(self.context.clone(), heap, program, pipelines, places, memory.id())?))
+    }
+
+    fn available_memory(&self) -> Option<u64> {
+        // Nothing says how much of an adapter's memory is free.
+        None
+    }
+
+    fn keeps_weights(&self) -> bool {
+        true
+    }
+}

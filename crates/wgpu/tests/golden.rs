@@ -1,0 +1,114 @@
+//! Golden logits on an adapter, as it is and with less than it can do.
+
+use compiler::gpu::GpuPlan;
+use compiler::{Numerics, Options};
+use device::Device;
+use gguf::Gguf;
+use model::cache::CacheKind;
+use model::engine::{Engine, EngineOptions};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use testkit::golden::{Golden, all, folder};
+use webgpu::Wgpu;
+use webgpu::adapter::adapters;
+
+/// Tokens of each step: a few, and one after another.
+const DECODING: [usize; 4] = [7, 1, 1, 1];
+
+/// The same for a prompt.
+const PROMPT: [usize; 2] = [40, 1];
+
+/// The first adapter.
+fn first() -> Option<Arc<Wgpu>> {
+    let adapter = adapters().into_iter().next()?;
+    Some(Arc::new(Wgpu::of(adapter).expect("an adapter that can be opened")))
+}
+
+fn problem(device: &Arc<Wgpu>, file: &Golden, numerics: Numerics, options: Options, steps: &[usize]) -> Option<String> {
+    let opened = Arc::new(Gguf::open(&file.path).expect("a model file"));
+    let cache = CacheKind::of(numerics);
+    let options = EngineOptions { compiler: options, context: 128, chunk: 64, cache };
+    let mut engine = match Engine::new(opened, device.clone(), options) {
+        Ok(engine) => engine,
+        Err(error) => return Some(error.to_string()),
+    };
+    file.problem(numerics, steps, |tokens, at| {
+        let logits = engine.step(tokens, at, 0..tokens.len());
+        logits.map(<[f32]>::to_vec).map_err(|error| error.to_string())
+    })
+}
+
+/// Both policies of each file.
+fn both(files: &[Golden]) -> Vec<(&Golden, Numerics)> {
+    files.iter().flat_map(|file| [(file, Numerics::Exact), (file, Numerics::Int8)]).collect()
+}
+
+/// Runs files in these steps, on several threads: an adapter in software compiles on the one that asks.
+fn check(device: &Arc<Wgpu>, jobs: Vec<(&Golden, Numerics)>, steps: &[usize], change: impl Fn(&mut GpuPlan) + Sync) {
+    let jobs = Mutex::new(jobs);
+    let problems = Mutex::new(vec![]);
+    let work = || {
+        loop {
+            let Some((file, numerics)) = jobs.lock().expect("no panic").pop() else { break };
+            let mut options = device.options(numerics);
+            options.on_gpu(&change);
+            if let Some(problem) = problem(device, file, numerics, options, steps) {
+                problems.lock().expect("no panic").push(format!("{} {numerics:?}: {problem}", file.name));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let problems = problems.into_inner().expect("no panic");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The files whose names begin so.
+fn named(names: &[&str]) -> Vec<Golden> {
+    let files: Vec<Golden> = all().into_iter().filter(|f| names.iter().any(|n| f.name.starts_with(n))).collect();
+    assert!(!files.is_empty(), "no golden files of {names:?} in {}", folder().display());
+    files
+}
+
+#[test]
+fn golden_logits() {
+    let Some(device) = first() else {
+        println!("wgpu: skipped, as there is no adapter");
+        return;
+    };
+    let files = all();
+    assert!(!files.is_empty(), "no golden files in {}", folder().display());
+    // `exact` of one file of each model, and of each format that is unpacked in its own way.
+    let mut seen = HashSet::new();
+    let mut jobs = vec![];
+    for file in &files {
+        let new = [&file.model, &file.quant].map(|name| seen.insert(name.clone()));
+        jobs.extend(new.contains(&true).then_some((file, Numerics::Exact)));
+        jobs.push((file, Numerics::Int8));
+    }
+    check(&device, jobs, &DECODING, |_| {});
+    println!("wgpu: {} files ran on {}", files.len(), device.name());
+}
+
+#[test]
+fn golden_logits_of_prompts() {
+    let Some(device) = first() else { return };
+    check(&device, both(&named(&["tiny-mla-moe-Q4_0", "tiny-llama-Q4_K_M"])), &PROMPT, |_| {});
+}
+
+/// Threads that do not reach each other's registers, few buffers of a kernel, little memory of a workgroup; narrow loads;
+/// blocks of few threads whose memory is not shared.
+#[test]
+fn adapters_that_can_do_less() {
+    let Some(device) = first() else { return };
+    let files = named(&["tiny-mla-moe-Q4_0"]);
+    check(&device, both(&files), &DECODING, |plan| {
+        (plan.lanes, plan.most_warps, plan.warps, plan.product_warps) = (1, 32, 4, 32);
+        (plan.shared, plan.slots, plan.alignment) = (16 << 10, 7, 256);
+    });
+    check(&device, both(&files), &DECODING, |plan| (plan.widest, plan.rows, plan.join) = (4, 1, false));
+    check(&device, both(&files), &DECODING, |plan| (plan.shared, plan.warps, plan.all_warps) = (0, 1, 1));
+}

@@ -1,0 +1,5 @@
+//! Tests of adapters. Those that run kernels take the first adapter, which may be one in software (Mesa's lavapipe), and do
+//! nothing without any.
+
+mod golden;
+mod translated;

@@ -1,0 +1,98 @@
+//! Every kernel of tiny models becomes MSL and SPIR-V, for targets of several kinds; needs no adapter.
+
+use compiler::gpu::GpuPlan;
+use compiler::{Compiled, Numerics, Options};
+use gguf::Gguf;
+use model::cache::{CacheKind, PAGE};
+use model::config::Config;
+use model::step::{Class, Output, Sizes, build};
+use naga::back::{msl, spv};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use std::collections::HashSet;
+use testkit::golden::{Golden, all};
+
+/// Files whose kernels are translated: each model and each kind of format.
+const FILES: [&str; 7] = [
+    "tiny-llama-Q4_0",
+    "tiny-llama-IQ4_XS",
+    "tiny-llama-BF16",
+    "tiny-mla-moe-Q4_K_M",
+    "tiny-mla-dense-Q4_0",
+    "tiny-qwen3moe-Q4_0",
+    "tiny-glm4-Q5_K_M",
+];
+
+/// Apple's GPUs, a small card without subgroups, and one with long ones.
+fn plans() -> Vec<GpuPlan> {
+    let small = GpuPlan { shared: 16 << 10, slots: 7, ..GpuPlan::portable(1, 32) };
+    vec![GpuPlan::portable(32, 256), small, GpuPlan { slots: 15, ..GpuPlan::portable(16, 256) }]
+}
+
+fn program(file: &Golden, numerics: Numerics, class: Class, plan: GpuPlan) -> Compiled {
+    let opened = Gguf::open(&file.path).expect("a model file");
+    let config = Config::read(&opened).expect("a model");
+    let mut options = Options::wgsl(numerics);
+    options.on_gpu(|of| *of = plan);
+    let pages = 256 / PAGE;
+    let sizes = Sizes {
+        class,
+        output: Output::Logits,
+        most_tokens: 64,
+        most_rows: 64,
+        segments: 1,
+        pages,
+        row_pages: pages,
+        cache: CacheKind::of(numerics),
+    };
+    build(&opened, &config, &sizes, &options).expect("a program")
+}
+
+/// A kernel that was read and found valid.
+fn valid(text: &str) -> Result<(naga::Module, ModuleInfo), String> {
+    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let capabilities = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let info = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    let info = info.map_err(|error| error.emit_to_string(text))?;
+    Ok((module, info))
+}
+
+fn translated(text: &str, symbol: &str) -> Result<(), String> {
+    let (module, info) = valid(text)?;
+    let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
+    let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
+    let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
+    let text = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default());
+    let (text, _) = text.map_err(|error| error.to_string())?;
+    // Both have the entry point.
+    match words.len() > 20 && text.contains(symbol) {
+        true => Ok(()),
+        false => Err("nothing came out".into()),
+    }
+}
+
+#[test]
+fn kernels_become_msl_and_spirv() {
+    let files: Vec<Golden> = all().into_iter().filter(|f| FILES.iter().any(|n| f.name.starts_with(n))).collect();
+    assert!(!files.is_empty(), "no golden files");
+    let (mut seen, mut kernels, mut problems) = (HashSet::new(), 0, vec![]);
+    for file in &files {
+        for (numerics, class, plan) in plans().into_iter().enumerate().flat_map(|(number, plan)| {
+            let class = [Class::One, Class::Few, Class::Many][number];
+            [Numerics::Exact, Numerics::Int8].map(|numerics| (numerics, class, plan.clone()))
+        }) {
+            let program = program(file, numerics, class, plan).program;
+            for kernel in &program.kernels {
+                if !seen.insert(kernel.source.clone()) {
+                    continue;
+                }
+                kernels += 1;
+                let text = format!("{}\n{}", program.prelude, kernel.source);
+                if let Err(problem) = translated(&text, &kernel.symbol) {
+                    problems.push(format!("{} {}: {problem}", file.name, kernel.symbol));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{} of {kernels}: {}", problems.len(), problems[..1.min(problems.len())].join("\n"));
+    println!("wgpu: {kernels} kernels of {} files became MSL and SPIR-V", files.len());
+}
