@@ -2,6 +2,7 @@
 """A GPU beside the references: golden logits on it, and the same bits however a step is sent.
 
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N] [--jobs N]
+    bench/gpu.py shapes PROGRAM [--device cuda] [--quants q4_0,q4_k_m] [--jobs N]
     bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--depths 0,4000] [--rounds 3]
     bench/gpu.py faults PROGRAM MODEL
     bench/gpu.py published PROGRAM FILE [--device cuda]
@@ -10,6 +11,8 @@ FOLDER holds manifest.json, models and logits as tests/golden does. `exact` must
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
 and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (--sending), which must give the same bits.
 
+`shapes` writes every tiny shape of `synth` and compares the logits of 70 tokens with those of the processor: `exact` to NMSE
+1e-9, and `int8` may be as far from the processor's `exact` as the processor's `int8` is, with room for a flipped expert.
 `speed` decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with flash attention.
 `faults` tries what goes wrong: each must be one line and an exit code, soon, and leave the card usable.
 `published` compares a published file with the figures of .ci/published on the card: token ids, a chat, greedy texts,
@@ -76,9 +79,10 @@ def problem(file, got, want, numerics):
     return None if kl <= most else f"mean KL {kl:.2e}, at most {most:.2e}"
 
 
-def logits(program, folder, file, numerics, batch, device, out, *more):
-    ids = ",".join(map(str, file["prompt"] + file["greedy"]))
-    command = [program, "logits", "-m", str(folder / file["file"]), "--tokens", ids, "--batch", str(batch)]
+def logits(program, model, tokens, numerics, batch, device, out, *more):
+    """Writes the logits of a text; the last line of what went wrong, if anything."""
+    ids = ",".join(map(str, tokens))
+    command = [program, "logits", "-m", str(model), "--tokens", ids, "--batch", str(batch)]
     command += ["--device", device, "--numerics", numerics, "--out", str(out), *more]
     ran = subprocess.run(command, capture_output=True, text=True)
     return (ran.stderr.strip().splitlines() or ["failed"])[-1] if ran.returncode else None
@@ -89,12 +93,13 @@ def one_golden(args, folder, file, numerics, batch):
     want = floats(folder / file["file"].replace(".gguf", ".logits.f32"))
     with tempfile.TemporaryDirectory() as scratch:
         out, again = pathlib.Path(scratch) / "logits", pathlib.Path(scratch) / "again"
-        failed = logits(args.program, folder, file, numerics, batch, args.device, out)
+        model, tokens = folder / file["file"], file["prompt"] + file["greedy"]
+        failed = logits(args.program, model, tokens, numerics, batch, args.device, out)
         failed = failed or problem(file, floats(out), want, numerics)
         if failed or batch != 7 or not args.device.startswith("cuda"):
             return failed
         for way in ("plain-graph", "one-by-one"):
-            failed = logits(args.program, folder, file, numerics, batch, args.device, again, "--sending", way)
+            failed = logits(args.program, model, tokens, numerics, batch, args.device, again, "--sending", way)
             if not failed and out.read_bytes() != again.read_bytes():
                 failed = f"{way} gives other bits than one graph"
             if failed:
@@ -119,6 +124,55 @@ def golden(args):
     runs = len(each)
     print(f"golden on {args.device}: {len(files)} files, {runs} runs, {wrong} wrong")
     return 1 if wrong or not runs else 0
+
+
+def one_shape(args, shape, quant):
+    """What is wrong with a tiny model on the device in steps of each size, if anything."""
+    tokens = [(i * 37 + 11) % 250 for i in range(70)]
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        model = scratch / "model.gguf"
+        made = subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], capture_output=True, text=True)
+        if made.returncode:
+            return made.stderr.strip()
+        of = {}
+        for numerics in ("exact", "int8"):
+            failed = logits(args.program, model, tokens, numerics, 7, "cpu", scratch / "cpu")
+            if failed:
+                return f"cpu: {failed}"
+            of[numerics] = floats(scratch / "cpu")
+        vocab = len(of["exact"]) // len(tokens)
+        far = mean_kl(of["int8"], of["exact"], vocab)
+        for batch in BATCHES:
+            for numerics in ("exact", "int8"):
+                failed = logits(args.program, model, tokens, numerics, batch, args.device, scratch / "device")
+                got = floats(scratch / "device") if not failed else None
+                if not failed and len(got) != len(of["exact"]):
+                    failed = f"{len(got)} logits instead of {len(of['exact'])}"
+                if not failed and numerics == "exact" and not nmse(got, of["exact"]) <= EXACT_NMSE:
+                    failed = f"NMSE {nmse(got, of['exact']):.2e}"
+                if not failed and numerics == "int8" and not mean_kl(got, of["exact"], vocab) <= 3 * far + 5e-3:
+                    failed = f"mean KL {mean_kl(got, of['exact'], vocab):.2e}, the processor's {far:.2e}"
+                if failed:
+                    return f"{numerics} in steps of {batch}: {failed}"
+    return None
+
+
+def shapes(args):
+    told = subprocess.run([args.program, "synth", "--help"], capture_output=True, text=True).stdout
+    names = next(line for line in told.splitlines() if line.startswith("Shapes: "))[len("Shapes: ") :].split(", ")
+    each = [(name, quant) for name in names if name.startswith("tiny-") for quant in args.quants.split(",")]
+
+    def tried(run):
+        failed = one_shape(args, *run)
+        if failed:
+            print(f"{' '.join(run)}: {failed}", flush=True)
+        return bool(failed)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        wrong = sum(pool.map(tried, each))
+    print(f"shapes on {args.device}: {len(each)} models, {wrong} wrong")
+    return 1 if wrong or not each else 0
 
 
 def decoded(command, key):
@@ -208,6 +262,11 @@ def main():
     of_golden.add_argument("--device", default="cuda")
     of_golden.add_argument("--files", type=int)
     of_golden.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    of_shapes = commands.add_parser("shapes")
+    of_shapes.add_argument("program")
+    of_shapes.add_argument("--device", default="cuda")
+    of_shapes.add_argument("--quants", default="q4_0,q4_k_m")
+    of_shapes.add_argument("--jobs", type=int, default=1, help="models at a time")
     of_speed = commands.add_parser("speed")
     of_speed.add_argument("program")
     of_speed.add_argument("models", nargs="+")
@@ -225,7 +284,7 @@ def main():
     args = parser.parse_args()
     if args.command == "published":
         return 1 if published.check(args.program, args.model, args.device) else 0
-    return {"golden": golden, "speed": speed, "faults": faults}[args.command](args)
+    return {"golden": golden, "shapes": shapes, "speed": speed, "faults": faults}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -168,10 +168,14 @@ fn chat_whole_and_streamed(server: &Server) {
         "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hi" }] }, { "role": "assistant", "content": null, "tool_calls": [
             { "id": "1", "type": "function", "function": { "name": "f", "arguments": "{not json" } }] },
             { "role": "tool", "tool_call_id": "1", "content": "x" }],
-        "tools": [{ "type": "web_search" }, { "type": "function", "function": { "name": "f", "description": null } }],
+        "tools": [{ "type": "web_search" }],
         "store": false, "prompt_cache_key": "k", "max_tokens": 2, "unknown": { "a": [] }, "stop": null, "stream_options": null,
     });
     assert_eq!(server.post("/v1/chat/completions", odd).status, 200);
+    // What the template of this model does not read is refused, not left out.
+    let tools = json!([{ "type": "function", "function": { "name": "f", "description": null } }]);
+    let refused = server.post("/v1/chat/completions", chat(json!({ "tools": tools })));
+    assert!(refused.status == 400 && refused.body.contains("does not read tools"), "{}", refused.body);
 }
 
 fn completions_of_every_form(server: &Server) {

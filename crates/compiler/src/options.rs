@@ -4,7 +4,7 @@ use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
-use crate::schedule::Prices;
+use crate::schedule::{Heads, Prices};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -78,7 +78,9 @@ impl Options {
     /// The defaults for a GPU that runs WGSL, with subgroups of 32 lanes.
     pub fn wgsl(numerics: Numerics) -> Options {
         let gpu = Gpu { plan: GpuPlan::portable(32, 256), language: GpuLanguage::Wgsl };
-        Options::on(numerics, Machine::Gpu(gpu), Prices::gpu())
+        // Without products of matrices the heads of a task wait for each other.
+        let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
+        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, ..Prices::gpu() })
     }
 
     /// Widths and unrolling, if kernels are for a CPU.

@@ -100,7 +100,11 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
-            reach: if options.compiler.allows("runs") { Reach::of(config) } else { Reach::NOTHING },
+            reach: if options.compiler.allows("runs") {
+                Reach::of(config, &options.compiler.prices.latents)
+            } else {
+                Reach::NOTHING
+            },
         }
     }
 }

@@ -13,15 +13,13 @@
 use crate::cache::Cache;
 use crate::cache::PAGE;
 use crate::config::{Attention, Config};
+use compiler::schedule::Latents;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, Id};
 
 /// Tokens of a run at most.
 pub const RUN: i64 = 64;
-
-/// Pages whose keys and values are decompressed in one step at most: more are read in the absorbed form.
-pub const SLOTS: i64 = 256;
 
 /// The runs of a step.
 pub struct Runs {
@@ -51,12 +49,19 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The inputs of a step of at most `tokens` tokens in `segments` segments, with this page table (rows one after
-    /// another).
-    pub fn new(b: &Builder, tokens: Dim, most_tokens: i64, segments: i64, row_pages: Id, table: &Tensor) -> Runs {
+    /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table (rows one
+    /// after another). At most `slots` pages are decompressed.
+    pub fn new(
+        b: &Builder,
+        (tokens, most_tokens): (Dim, i64),
+        segments: i64,
+        row_pages: Id,
+        table: &Tensor,
+        slots: i64,
+    ) -> Runs {
         let most = b.most(row_pages);
         let runs = Dim::Sym(b.var("runs", 1, most_tokens / RUN + segments));
-        let slots = b.var("slots", 1, SLOTS.min(most * segments));
+        let slots = b.var("slots", 1, slots.min(most * segments));
         let token = b.input("run_token", DType::I32, &[runs, RUN.into()]);
         let position = b.input("run_position", DType::I32, &[runs, RUN.into()]);
         let segment = b.input("run_segment", DType::I32, &[runs]);
@@ -176,8 +181,8 @@ impl Reach {
     /// Nothing is read by runs.
     pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0 };
 
-    /// The costs of a model.
-    pub fn of(config: &Config) -> Reach {
+    /// The costs of a model on a device.
+    pub fn of(config: &Config, latents: &Latents) -> Reach {
         let heads = config.heads as f64;
         match config.attention {
             Attention::None => Reach::NOTHING,
@@ -191,8 +196,8 @@ impl Reach {
                     each: per(2 * kv_rank + rope),
                     token: INT8 * per(kv_rank * (nope + value)),
                     run: per(nope + rope + value),
-                    slot: per(kv_rank * nope) + INT8 * per(kv_rank * value),
-                    slots: SLOTS as usize,
+                    slot: latents.cost * (per(kv_rank * nope) + INT8 * per(kv_rank * value)),
+                    slots: latents.pages as usize,
                 }
             }
         }

@@ -19,6 +19,7 @@ use crate::prefill_attention::Runs;
 use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
+use compiler::schedule::Heads;
 use compiler::{Builder, Dim, Tensor, dims};
 use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
@@ -296,6 +297,8 @@ struct Step<'a> {
     segments: Option<Segments>,
     /// Whether choices of experts are counted in chunks.
     counts_in_chunks: bool,
+    /// Heads that a task of attention has.
+    heads_of_task: Heads,
 }
 
 impl<'a> Step<'a> {
@@ -393,8 +396,10 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
-            runs: by_runs.then(|| Runs::new(b, t, most, sizes.segments, row_pages, &table)),
+            runs: by_runs
+                .then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, options.prices.latents.pages)),
             counts_in_chunks: options.prices.counts_in_chunks,
+            heads_of_task: options.prices.heads.clone(),
         }
     }
 

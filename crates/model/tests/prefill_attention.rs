@@ -3,6 +3,7 @@
 
 use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::Numerics;
+use compiler::schedule::Prices;
 use device::Interpreter;
 use model::batch::Batch;
 use model::cache::{CacheKind, PAGE};
@@ -120,7 +121,7 @@ fn what_is_short_or_has_a_long_past_is_read_by_token() {
     decoding.push((0, 10));
     assert_eq!(class(&decoding), Class::Many);
     // More pages than can be decompressed.
-    let past = (model::prefill_attention::SLOTS * PAGE) as usize;
+    let past = (Prices::cpu().latents.pages * PAGE) as usize;
     assert_eq!(class(&[(past - 500, past)]), Class::Prompt);
     assert_eq!(class(&[(past - 500, past + 1)]), Class::Many);
 }

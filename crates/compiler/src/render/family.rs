@@ -4,6 +4,7 @@
 //! What none of them knows is an error, so that no kernel silently does less than its graph.
 
 use crate::kernel::expression::collect_loads;
+use crate::render::rounds;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Space, Type};
 use rustc_hash::FxHashMap;
 
@@ -21,6 +22,9 @@ pub struct Unwritable {
 pub(crate) trait Language: Sized {
     /// What errors call it.
     const NAME: &'static str;
+
+    /// Whether several rounds of a loop that loads are written together.
+    const UNROLLS: bool = false;
 
     /// The type of a register or of an element in memory.
     fn type_name(ty: Type) -> String;
@@ -46,8 +50,9 @@ pub(crate) trait Language: Sized {
     }
 
     /// What is in the parentheses of a loop from 0 on.
-    fn counting(ty: &str, name: &str, end: &str) -> String {
-        format!("{ty} {name} = 0; {name} < {end}; {name}++")
+    fn counting(ty: &str, name: &str, end: &str, step: i64) -> String {
+        let next = if step == 1 { "++".into() } else { format!(" += {step}") };
+        format!("{ty} {name} = 0; {name} < {end}; {name}{next}")
     }
 
     /// What the name of a parameter says about its elements.
@@ -218,8 +223,18 @@ impl<'a, L: Language> Renderer<'a, L> {
             r.line(&L::definition(&ty, &format!("e{n}"), &extent));
             // The body may store to what the extent was loaded from.
             r.forget();
-            let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"));
-            r.scope(&format!("for ({counting}) "), |r| r.statements(g, body));
+            let together = if L::UNROLLS { rounds::together(g, range, body) } else { 1 };
+            let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"), together);
+            r.scope(&format!("for ({counting}) "), |r| {
+                r.statements(g, body);
+                for round in 1..together {
+                    r.scope("", |r| {
+                        let at = r.hold(&ty, &format!("r{n} + {round}"));
+                        r.name(range, &at);
+                        r.statements(g, body);
+                    });
+                }
+            });
         });
     }
 

@@ -140,6 +140,8 @@ struct Wgsl<'s> {
 impl Language for Wgsl<'_> {
     const NAME: &'static str = "WGSL";
 
+    const UNROLLS: bool = true;
+
     fn type_name(ty: Type) -> String {
         if ty.lanes > 1 && in_words(ty) { "u32".into() } else { register(ty.base).into() }
     }
@@ -161,8 +163,8 @@ impl Language for Wgsl<'_> {
         format!("let {name}: {ty} = {text};")
     }
 
-    fn counting(ty: &str, name: &str, end: &str) -> String {
-        format!("var {name}: {ty} = 0; {name} < {end}; {name}++")
+    fn counting(ty: &str, name: &str, end: &str, step: i64) -> String {
+        format!("var {name}: {ty} = 0; {name} < {end}; {name} += {step}")
     }
 
     fn tag(ty: DType) -> String {

@@ -40,6 +40,9 @@ impl Scheduler {
                 (false, _) => Err("that is too much"),
                 (true, true) => Err("a reader loops"),
                 (true, false) if !apart => Err(versions::OVERWRITES),
+                (true, false) if readers.iter().all(|&r| self.waits_anyway(small, r)) => {
+                    Err("they wait for another kernel as long")
+                }
                 (true, false) => self.repeat_in(g, small, &readers),
             };
             let what = match why {
@@ -50,6 +53,13 @@ impl Scheduler {
                 .notes
                 .push(format!("{kernel} {what} its readers ({times}): {work} values of work, {most} at most"));
         }
+    }
+
+    /// Whether a reader waits as long without this kernel: for another one as deep that stays.
+    fn waits_anyway(&self, small: usize, reader: usize) -> bool {
+        let stays = |d: usize| d < small || self.out.groups[d].heavy;
+        let deps = &self.out.groups[reader].deps;
+        deps.iter().any(|&d| d != small && stays(d) && self.depth(d) >= self.depth(small))
     }
 
     /// Whether readers may compute a kernel again rather than wait for it.

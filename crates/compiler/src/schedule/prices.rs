@@ -12,6 +12,10 @@ pub struct Prices {
     pub repeat: i64,
     /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
     pub moved_steps: i64,
+    /// Heads of queries that a task of attention has.
+    pub heads: Heads,
+    /// Keys and values that prompts make of latents.
+    pub latents: Latents,
     /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
     pub counts_in_chunks: bool,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
@@ -37,6 +41,27 @@ pub struct Splits {
     pub few: i64,
     /// For each of many tokens.
     pub many: i64,
+}
+
+/// Heads of queries that read the same keys, and that a task of attention has together at most: it reads keys once for all of
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Where each group of heads has keys of its own.
+    pub of_group: i64,
+    /// Where all heads read one latent.
+    pub of_latent: i64,
+    /// Of tokens of a prompt that follow each other.
+    pub of_run: i64,
+}
+
+/// Keys and values of each head that a step of a prompt makes of the latents in a cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latents {
+    /// Pages of which they are made at most, for which there is room then; with more, heads read the latents.
+    pub pages: i64,
+    /// What making them costs, against what its products cost in attention.
+    pub cost: f64,
 }
 
 /// Tokens for which a step of many is planned and priced; it may have fewer and more.
@@ -117,6 +142,8 @@ impl Prices {
             task_elements: 1 << 18,
             repeat: 512,
             moved_steps: i64::MAX,
+            heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
+            latents: Latents { pages: 256, cost: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
             usual: Usual { many: i64::MAX, prompt: i64::MAX },
@@ -152,6 +179,10 @@ impl Prices {
             moved_steps: 8,
             // A block multiplies all choices of a tile.
             prefix_tasks: false,
+            // Tasks share a second cache, and products of matrices have two sides: tokens and positions.
+            // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
+            heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
+            latents: Latents { pages: 1024, cost: 4.0 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // What is planned for more leaves most multiprocessors idle when a few sequences decode.

@@ -21,6 +21,25 @@ struct Scores {
     sinks: Option<Tensor>,
 }
 
+/// Heads of keys as tasks see them, and queries of each, where a task has at most so many queries that share keys.
+fn tasks_of_heads(kv: i64, group: i64, most: i64) -> (i64, i64) {
+    let together = (1..=group.min(most)).rev().find(|n| group % n == 0).unwrap_or(1);
+    (kv * (group / together), together)
+}
+
+/// Keys or values `[_, kv, …]` for so many heads: those of a group read the same.
+fn repeated(rows: &Tensor, heads: i64) -> Tensor {
+    let (kv, mut shape) = (rows.len(1), rows.shape());
+    if kv == heads {
+        return rows.clone();
+    }
+    shape.insert(2, (heads / kv).into());
+    let each = rows.unsqueeze(2).expand(&shape);
+    shape.remove(2);
+    shape[1] = heads.into();
+    each.reshape(&shape)
+}
+
 impl Step<'_> {
     /// `x + attention(norm(x))`, or what a layer has in its place; `states` gets the next versions of what it keeps.
     pub(super) fn attention_of(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
@@ -178,19 +197,20 @@ impl Step<'_> {
             self.biased(y, &name("output.bias"), c.hidden)
         };
         if let Some(runs) = &self.runs {
-            let q = runs.queries(&q.reshape(dims![t, kv_heads, group, head]), c.scale);
-            let k = runs.pages_of(&keys, kv_heads, 0, kv_heads * head);
-            let v = runs.pages_of(&values, kv_heads, 0, kv_heads * value);
+            let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_run);
+            let q = runs.queries(&q.reshape(dims![t, kv, group, head]), c.scale);
+            let k = repeated(&runs.pages_of(&keys, kv_heads, 0, kv_heads * head), kv);
+            let v = repeated(&runs.pages_of(&values, kv_heads, 0, kv_heads * value), kv);
             states.extend(keys.states().chain(values.states()).cloned());
             let mut scores = runs.scores(&k, &q);
             if let Some(cap) = through.cap {
                 scores = scores.soft_cap(cap);
             }
             if let Some(slopes) = &through.slopes {
-                let slopes = slopes.reshape(dims![1, kv_heads, group, 1, 1, 1]);
+                let slopes = slopes.reshape(dims![1, kv, group, 1, 1, 1]);
                 scores = &scores - &(&slopes * &runs.distances());
             }
-            let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv_heads, group, 1]));
+            let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv, group, 1]));
             return output(runs.attend(&scores, &v, through.window, sinks.as_ref()));
         }
         let tile = |cache: &Cache, len: i64| {
@@ -199,12 +219,13 @@ impl Step<'_> {
             let s = [t, self.splits.into(), self.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
             rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
         };
-        let (k, v) = (tile(&keys, head), tile(&values, value));
+        let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_group);
+        let (k, v) = (repeated(&tile(&keys, head), kv), repeated(&tile(&values, value), kv));
         states.extend(keys.states().chain(values.states()).cloned());
         let one = Dim::Const(1);
-        let q = (q * c.scale).reshape(&[t, kv_heads.into(), one, one, group.into(), one, head.into()]);
+        let q = (q * c.scale).reshape(&[t, kv.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);
-        let out = self.attend(scores, kv_heads, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
+        let out = self.attend(scores, kv, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
         output(out.reshape(&[t, Dim::Const(c.heads * value)]))
     }
 
@@ -282,12 +303,14 @@ impl Step<'_> {
         states.extend(cache.states().cloned());
         let rows =
             rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+        let (kv, group) = tasks_of_heads(1, heads, self.heads_of_task.of_latent);
+        let rows = repeated(&rows, kv);
         let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
-        let lift = |q: &Tensor, len: i64| q.reshape(&[t, one, one, one, heads.into(), one, len.into()]);
+        let lift = |q: &Tensor, len: i64| q.reshape(&[t, kv.into(), one, one, group.into(), one, len.into()]);
         let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6)
             + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
         let mixed =
-            self.attend(scores * c.scale, 1, &Scores::default(), |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
+            self.attend(scores * c.scale, kv, &Scores::default(), |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
         let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
         let out = match value % BLOCK {
