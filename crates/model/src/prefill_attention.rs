@@ -13,7 +13,7 @@
 use crate::cache::Cache;
 use crate::cache::PAGE;
 use crate::config::{Attention, Config};
-use compiler::schedule::Latents;
+use compiler::schedule::{Latents, Prices};
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, Id};
@@ -50,18 +50,18 @@ pub struct Runs {
 
 impl Runs {
     /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table (rows one
-    /// after another). At most `slots` pages are decompressed.
+    /// after another), on a device with such prices.
     pub fn new(
         b: &Builder,
         (tokens, most_tokens): (Dim, i64),
         segments: i64,
         row_pages: Id,
         table: &Tensor,
-        slots: i64,
+        prices: &Prices,
     ) -> Runs {
         let most = b.most(row_pages);
         let runs = Dim::Sym(b.var("runs", 1, most_tokens / RUN + segments));
-        let slots = b.var("slots", 1, slots.min(most * segments));
+        let slots = b.var_usually("slots", 1, prices.latents.pages.min(most * segments), prices.usual.pages);
         let token = b.input("run_token", DType::I32, &[runs, RUN.into()]);
         let position = b.input("run_position", DType::I32, &[runs, RUN.into()]);
         let segment = b.input("run_segment", DType::I32, &[runs]);

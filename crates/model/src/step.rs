@@ -396,8 +396,7 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
-            runs: by_runs
-                .then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, options.prices.latents.pages)),
+            runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices)),
             counts_in_chunks: options.prices.counts_in_chunks,
             heads_of_task: options.prices.heads.clone(),
         }

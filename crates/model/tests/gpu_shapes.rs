@@ -144,12 +144,26 @@ fn kernels_that_choose_tokens_are_as_they_were() {
 
 #[test]
 fn attention_multiplies_matrices() {
-    for shape in ["glm-4.7-flash", "deepseek-v2-lite", "youtu-llm-2b", "llama-3.2-1b"] {
-        let c = one_token(shape, 2);
-        let body = c.bodies.iter().find(|b| b.paths().contains(&"warp product")).unwrap_or_else(|| panic!("{shape}"));
-        let count = |path: &str| body.paths().iter().filter(|p| **p == path).count();
-        // Scores, with what takes elements of them, and weighted sums; the sums lie in registers from begin to end.
-        assert!(count("warp product") >= 3, "{shape}: {:?}", body.paths());
-        assert_eq!(count("fragments"), 2, "{shape}: {:?}", body.paths());
+    let shapes = ["glm-4.7-flash", "deepseek-v2-lite", "youtu-llm-2b", "llama-3.2-1b", "qwen3-30b-a3b"];
+    for (shape, class) in shapes.into_iter().flat_map(|shape| [(shape, Class::One), (shape, Class::Prompt)]) {
+        let c = of_class(class, shape, 2);
+        let all = || c.bodies.iter().filter(|b| b.paths().contains(&"fragments"));
+        assert!(all().next().is_some(), "{shape}, {class:?}");
+        for body in all() {
+            let count = |path: &str| body.paths().iter().filter(|p| **p == path).count();
+            // Scores, with what takes elements of them, and weighted sums; the sums lie in registers from begin to end.
+            assert!(count("warp product") >= 3, "{shape}, {class:?}: {:?}", body.paths());
+            assert_eq!(count("fragments"), 2, "{shape}, {class:?}: {:?}", body.paths());
+        }
+    }
+}
+
+/// Factors of all of a long input beside a tile would leave no room for the tile.
+#[test]
+fn long_sums_of_prompts_are_tiles() {
+    for shape in ["llama-3.1-8b", "glm-4.7-flash"] {
+        let hollow = Hollow { quant: "q4_k_m", ..Hollow::new(shape, 2) };
+        let c = hollow.compile_with(Class::Prompt, &Options::gpu(hollow.numerics)).expect("a program");
+        assert!(c.bodies.iter().all(|body| !body.paths().contains(&"integer dot")), "{shape}");
     }
 }

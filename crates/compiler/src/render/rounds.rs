@@ -36,3 +36,45 @@ fn sets(g: &Graph, body: &[Id]) -> Option<Vec<Id>> {
     }
     Some(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::together;
+    use ir::{Axis, DType, Graph, Id, Op, Space, Type};
+
+    /// A loop of so many rounds that each add `lanes` floats from memory to a register, and its body.
+    fn sum(g: &mut Graph, rounds: i64, lanes: u16) -> (Id, Vec<Id>) {
+        let extent = g.int(rounds);
+        let range = g.make(Op::Range(0, Axis::Loop), DType::Index, vec![], vec![extent]);
+        let buffer = Op::Buffer { slot: 0, space: Space::Input, len: 4096 };
+        let buffer = g.make(buffer, DType::F32, vec![], vec![]);
+        let load = g.load(buffer, range, lanes as usize);
+        let acc = g.make(Op::Acc(0), Type::vector(DType::F32, lanes as usize), vec![], vec![]);
+        let added = g.add(acc, load);
+        (range, vec![g.make(Op::Set, DType::Index, vec![], vec![acc, added])])
+    }
+
+    #[test]
+    fn a_divisor_of_the_rounds_that_keeps_few_bytes_on_the_way() {
+        let g = &mut Graph::new();
+        for (rounds, lanes, expected) in [(64, 1, 8), (6, 1, 6), (7, 1, 7), (13, 1, 1), (64, 16, 2), (64, 64, 1)] {
+            let (range, body) = sum(g, rounds, lanes);
+            assert_eq!(together(g, range, &body), expected, "{rounds} rounds of {lanes} floats");
+        }
+    }
+
+    #[test]
+    fn what_stores_or_loads_nothing_new_stays_a_loop() {
+        let g = &mut Graph::new();
+        let (range, body) = sum(g, 64, 1);
+        let zero = g.int(0);
+        let out = g.make(Op::Buffer { slot: 1, space: Space::Output, len: 64 }, DType::F32, vec![], vec![]);
+        let acc = g.src(body[0])[0];
+        let store = g.make(Op::Store, DType::Index, vec![], vec![out, range, acc]);
+        assert_eq!(together(g, range, &[body[0], store]), 1);
+        let same = g.src(store)[0];
+        let load = g.load(same, zero, 1);
+        let set = g.make(Op::Set, DType::Index, vec![], vec![acc, load]);
+        assert_eq!(together(g, range, &[set]), 1);
+    }
+}

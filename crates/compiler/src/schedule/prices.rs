@@ -20,7 +20,7 @@ pub struct Prices {
     pub counts_in_chunks: bool,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
     pub prefix_tasks: bool,
-    /// Tokens that a step of many usually has.
+    /// What a step of many tokens usually has.
     pub usual: Usual,
     /// Into how many parts a fold over a cache is split.
     pub splits: Splits,
@@ -64,13 +64,15 @@ pub struct Latents {
     pub cost: f64,
 }
 
-/// Tokens for which a step of many is planned and priced; it may have fewer and more.
+/// What a step of many tokens is planned and priced for; it may have fewer and more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usual {
-    /// Those of several sequences.
+    /// Tokens of several sequences.
     pub many: i64,
-    /// Those of prompts.
+    /// Tokens of prompts.
     pub prompt: i64,
+    /// Pages of latents that a prompt has keys and values of.
+    pub pages: i64,
 }
 
 /// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
@@ -146,7 +148,7 @@ impl Prices {
             latents: Latents { pages: 256, cost: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
-            usual: Usual { many: i64::MAX, prompt: i64::MAX },
+            usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX },
             // Tasks for the cores of a desktop.
             splits: Splits { one: 8, few: 2, many: 1 },
             unfused: false,
@@ -186,7 +188,7 @@ impl Prices {
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // What is planned for more leaves most multiprocessors idle when a few sequences decode.
-            usual: Usual { many: 32, prompt: 512 },
+            usual: Usual { many: 32, prompt: 512, pages: 32 },
             // A multiprocessor each, on some 132.
             splits: Splits { one: 128, few: 16, many: 4 },
             profile: Profile {

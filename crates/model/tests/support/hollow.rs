@@ -82,6 +82,8 @@ fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
 pub struct Hollow<'a> {
     pub shape: &'a str,
     pub layers: u32,
+    /// Quantisation of the file.
+    pub quant: &'a str,
     /// Whether matrices beside each other differ in type.
     pub mixed: bool,
     pub numerics: Numerics,
@@ -104,6 +106,7 @@ impl<'a> Hollow<'a> {
         Hollow {
             shape,
             layers,
+            quant: "q4_0",
             mixed: false,
             numerics,
             context: 4096,
@@ -157,7 +160,7 @@ impl<'a> Hollow<'a> {
     fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let synth = SynthOptions { layers: Some(self.layers), mixed: self.mixed, ..Default::default() };
-        let plan = SynthPlan::new(self.shape, "q4_0", &synth).expect("a known shape");
+        let plan = SynthPlan::new(self.shape, self.quant, &synth).expect("a known shape");
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow-{process}-{number}.gguf"));
         let path = Temporary(path);
