@@ -194,9 +194,9 @@ impl Reach {
                 let per = |n: i64| heads * n as f64;
                 Reach {
                     each: per(2 * kv_rank + rope),
-                    token: INT8 * per(kv_rank * (nope + value)),
-                    run: per(nope + rope + value),
-                    slot: latents.cost * (per(kv_rank * nope) + INT8 * per(kv_rank * value)),
+                    token: latents.token * INT8 * per(kv_rank * (nope + value)),
+                    run: latents.run * per(nope + rope + value),
+                    slot: latents.slot * (per(kv_rank * nope) + INT8 * per(kv_rank * value)),
                     slots: latents.pages as usize,
                 }
             }

@@ -1,6 +1,7 @@
 //! Prompts that are read by runs of tokens have the logits of prompts that are read token by token: of every family, in
 //! every kind of cache, in pieces, beside each other, on the device and through the interpreter.
 
+use crate::support::hollow::Hollow;
 use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::Numerics;
 use compiler::schedule::Prices;
@@ -8,7 +9,7 @@ use device::Interpreter;
 use model::batch::Batch;
 use model::cache::{CacheKind, PAGE};
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::prefill_attention::RUN;
+use model::prefill_attention::{RUN, Reach};
 use model::step::Class;
 use std::sync::Arc;
 
@@ -124,4 +125,22 @@ fn what_is_short_or_has_a_long_past_is_read_by_token() {
     let past = (Prices::cpu().latents.pages * PAGE) as usize;
     assert_eq!(class(&[(past - 500, past)]), Class::Prompt);
     assert_eq!(class(&[(past - 500, past + 1)]), Class::Many);
+}
+
+/// What was faster on an H100, of prompts and depths that were measured both ways.
+#[test]
+fn a_gpu_reads_by_runs_what_is_faster_so() {
+    let latents = Prices::gpu().latents;
+    for (shape, past, tokens, by_runs) in [
+        ("glm-4.7-flash", 0, 512, true),
+        ("glm-4.7-flash", 30_000, 512, false),
+        ("glm-4.7-flash", 30_000, 2048, true),
+        ("youtu-llm-2b", 0, 512, true),
+        ("youtu-llm-2b", 30_000, 512, true),
+        ("youtu-llm-2b", 30_000, 2048, true),
+    ] {
+        let reach = Reach::of(&Hollow::new(shape, 1).config(), &latents);
+        let segment = past..past + tokens;
+        assert_eq!(reach.by_runs([segment].into_iter()), by_runs, "{tokens} tokens of {shape} behind {past}");
+    }
 }

@@ -55,13 +55,18 @@ pub struct Heads {
     pub of_run: i64,
 }
 
-/// Keys and values of each head that a step of a prompt makes of the latents in a cache.
+/// Keys and values of each head that a step of a prompt makes of the latents in a cache. Costs are those of a product, against one of
+/// attention in which heads read the latents themselves, token by token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latents {
     /// Pages of which they are made at most, for which there is room then; with more, heads read the latents.
     pub pages: i64,
-    /// What making them costs, against what its products cost in attention.
-    pub cost: f64,
+    /// To make them.
+    pub slot: f64,
+    /// To read them, with many tokens together.
+    pub run: f64,
+    /// To have a token read latents, with what else a step costs that is planned for fewer tokens.
+    pub token: f64,
 }
 
 /// What a step of many tokens is planned and priced for; it may have fewer and more.
@@ -145,7 +150,7 @@ impl Prices {
             repeat: 512,
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
-            latents: Latents { pages: 256, cost: 1.0 },
+            latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
             usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX },
@@ -184,7 +189,8 @@ impl Prices {
             // Tasks share a second cache, and products of matrices have two sides: tokens and positions.
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
-            latents: Latents { pages: 1024, cost: 4.0 },
+            // Of prompts of 512 and 2048 of GLM-4.7-Flash and Youtu-LLM-2B at depths 0 and 30,000, on an H100.
+            latents: Latents { pages: 1024, slot: 4.0, run: 0.67, token: 6.5 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // What is planned for more leaves most multiprocessors idle when a few sequences decode.
