@@ -84,7 +84,6 @@ fn what_clients_ask_for() {
     responses_and_messages(server);
     schemas(server);
     hostile_grammars(server);
-    required_calls(server);
     begun_answers(server);
     embeddings(server);
     ollama::chats_and_texts(server);
@@ -326,7 +325,11 @@ fn hostile_grammars(server: &Server) {
 }
 
 /// A call is all that a model can write that is told to call; streamed, its arguments come in pieces.
-fn required_calls(server: &Server) {
+#[test]
+fn calls_that_are_required() {
+    let template = "{% if tools %}Call by <tool_call>{\"name\": ..., \"arguments\": ...}</tool_call>: {{ tools | tojson }}\n{% endif %}\
+                    {% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant: ";
+    let server = &Server::start(&["--chat-template", template]);
     let schema = json!({ "type": "object", "required": ["city", "ok"], "additionalProperties": false,
         "properties": { "city": { "enum": ["Oslo", "Reykjavik"] }, "ok": { "type": "boolean" } } });
     let check = |name: &str, arguments: &str| {
