@@ -18,6 +18,7 @@ use compiler::{Numerics, Options};
 use context::{Context, unusable};
 use device::{Device, Executable, Memory, Result, validate};
 use memory::AdapterHeap;
+use std::path::Path;
 use std::sync::Arc;
 use steps::Steps;
 
@@ -26,6 +27,12 @@ pub struct Wgpu {
     adapter: Adapter,
     context: Arc<Context>,
     heap: Arc<AdapterHeap>,
+}
+
+/// What a driver that is there may lack to list its adapters.
+fn lacks() -> &'static str {
+    let nvidia = Path::new("/proc/driver/nvidia/version").exists();
+    if nvidia { "; that of NVIDIA needs libvulkan1, libX11 and libXext (packages libx11-6 and libxext6)" } else { "" }
 }
 
 impl Wgpu {
@@ -38,8 +45,9 @@ impl Wgpu {
         if ordinal >= all.len() {
             let there: Vec<String> = all.iter().map(Adapter::to_string).collect();
             let there = if there.is_empty() { "none".into() } else { there.join("; ") };
+            let lacks = if all.is_empty() { lacks() } else { "" };
             return Err(unusable(format!(
-                "there is no wgpu:{ordinal}; there are: {there}. A driver of Vulkan, Metal or DirectX 12 is needed"
+                "there is no wgpu:{ordinal}; there are: {there}. A driver of Vulkan, Metal or DirectX 12 is needed{lacks}"
             )));
         }
         Wgpu::of(all.swap_remove(ordinal))
