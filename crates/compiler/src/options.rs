@@ -4,7 +4,7 @@ use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
-use crate::schedule::{Heads, Prices};
+use crate::schedule::{Heads, Latents, Prices};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -80,7 +80,9 @@ impl Options {
         let gpu = Gpu { plan: GpuPlan::portable(32, 256), language: GpuLanguage::Wgsl };
         // Without products of matrices the heads of a task wait for each other.
         let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
-        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, ..Prices::gpu() })
+        // The room for more is beyond what kernels of many adapters reach.
+        let latents = Latents { pages: 256, ..Prices::gpu().latents };
+        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, latents, ..Prices::gpu() })
     }
 
     /// Widths and unrolling, if kernels are for a CPU.
