@@ -107,20 +107,28 @@ def one_golden(args, folder, file, numerics, batch):
     return None
 
 
+def how_many_fail(jobs, runs, failure, title):
+    """How many runs fail, so many at a time; prints what is wrong with each."""
+
+    def tried(run):
+        failed = failure(run)
+        if failed:
+            print(f"{title(run)}: {failed}", flush=True)
+        return bool(failed)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return sum(pool.map(tried, runs))
+
+
 def golden(args):
     folder = pathlib.Path(args.folder)
     files = json.loads((folder / "manifest.json").read_text())
     files = [file for file in files if (folder / file["file"]).is_file()][: args.files]
     each = [(file, numerics, batch) for file in files for numerics in ("exact", "int8") for batch in BATCHES]
 
-    def tried(run):
-        failed = one_golden(args, folder, *run)
-        if failed:
-            print(f"{run[0]['file']} {run[1]} in steps of {run[2]}: {failed}", flush=True)
-        return bool(failed)
-
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        wrong = sum(pool.map(tried, each))
+    wrong = how_many_fail(
+        args.jobs, each, lambda run: one_golden(args, folder, *run), lambda run: f"{run[0]['file']} {run[1]} in steps of {run[2]}"
+    )
     runs = len(each)
     print(f"golden on {args.device}: {len(files)} files, {runs} runs, {wrong} wrong")
     return 1 if wrong or not runs else 0
@@ -163,14 +171,7 @@ def shapes(args):
     names = next(line for line in told.splitlines() if line.startswith("Shapes: "))[len("Shapes: ") :].split(", ")
     each = [(name, quant) for name in names if name.startswith("tiny-") for quant in args.quants.split(",")]
 
-    def tried(run):
-        failed = one_shape(args, *run)
-        if failed:
-            print(f"{' '.join(run)}: {failed}", flush=True)
-        return bool(failed)
-
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        wrong = sum(pool.map(tried, each))
+    wrong = how_many_fail(args.jobs, each, lambda run: one_shape(args, *run), " ".join)
     print(f"shapes on {args.device}: {len(each)} models, {wrong} wrong")
     return 1 if wrong or not each else 0
 

@@ -3,6 +3,7 @@
 //! Compilers of C and CUDA unroll loops, so that the loads of several rounds are on their way at once. Those of shading languages
 //! leave a loop as it is, and a sum whose rounds load little then waits for memory in each of them.
 
+use crate::kernel::expression::depends;
 use ir::{Graph, Id, Op};
 
 /// Bytes of loads that a thread has on their way, as rounds are put together.
@@ -16,7 +17,7 @@ const MOST: i64 = 8;
 pub(super) fn together(g: &Graph, range: Id, body: &[Id]) -> i64 {
     let Some(rounds) = g.as_int(g.src(range)[0]) else { return 1 };
     let Some(values) = sets(g, body) else { return 1 };
-    let moves = |&id: &Id| *g.op(id) == Op::Load && g.toposort(&[id]).contains(&range);
+    let moves = |&id: &Id| *g.op(id) == Op::Load && depends(g, id, range);
     let bytes: usize = g.toposort(&values).iter().filter(|id| moves(id)).map(|&id| g.ty(id).bytes()).sum();
     if bytes == 0 {
         return 1;

@@ -27,7 +27,7 @@ fn tasks_of_heads(kv: i64, group: i64, most: i64) -> (i64, i64) {
     (kv * (group / together), together)
 }
 
-/// Keys or values `[_, kv, …]` for so many heads: those of a group read the same.
+/// What so many heads read of `[_, kv, …]`, where those of a group read the same.
 fn repeated(rows: &Tensor, heads: i64) -> Tensor {
     let (kv, mut shape) = (rows.len(1), rows.shape());
     if kv == heads {
@@ -316,10 +316,9 @@ impl Step<'_> {
         let out = match value % BLOCK {
             0 => {
                 // A task need not have a whole head to quantise blocks of it.
-                let (each, blocks) = (value / BLOCK, heads * value / BLOCK);
-                let inputs = mixed.unsqueeze(2).expand(&[t, heads.into(), each.into(), kv_rank.into()]);
-                let inputs = inputs.reshape(&[t, blocks.into(), kv_rank.into()]);
-                let apart = inputs.linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
+                let blocks = heads * value / BLOCK;
+                let apart =
+                    repeated(&mixed, blocks).linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
                 Tensor::choice(&format!("blk.{layer}.v_b"), &[("heads", out), ("apart", apart)])
             }
             _ => out,
