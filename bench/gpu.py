@@ -96,8 +96,14 @@ def one_golden(args, folder, file, numerics, batch):
         model, tokens = folder / file["file"], file["prompt"] + file["greedy"]
         failed = logits(args.program, model, tokens, numerics, batch, args.device, out)
         failed = failed or problem(file, floats(out), want, numerics)
-        if failed or batch != 7 or not args.device.startswith("cuda"):
+        if failed or not args.device.startswith("cuda"):
             return failed
+        if batch == 1:
+            # The program of a token with many pages behind it.
+            failed = logits(args.program, model, tokens, numerics, batch, args.device, again, "--without", "short")
+            return failed or problem(file, floats(again), want, numerics)
+        if batch != 7:
+            return None
         for way in ("plain-graph", "one-by-one"):
             failed = logits(args.program, model, tokens, numerics, batch, args.device, again, "--sending", way)
             if not failed and out.read_bytes() != again.read_bytes():

@@ -130,6 +130,12 @@ impl Test {
         self.prompt == 0
     }
 
+    /// The first and the last position of a token that it decodes, or that would follow.
+    fn decoded(&self) -> [usize; 2] {
+        let first = self.depth + self.prompt;
+        [first, first + self.generated.saturating_sub(1)]
+    }
+
     fn classes(&self, engine: &Engine) -> Vec<Class> {
         let prompt = self.depth + self.prompt;
         [engine.classes(0..self.depth), engine.classes(self.depth..prompt)].concat()
@@ -198,9 +204,9 @@ fn ready(path: &Path, flags: &EngineFlags, tests: &[Test], talk: bool) -> anyhow
     Ok(opened)
 }
 
-/// The program that decodes.
-fn decoding(engine: &Engine) -> Variant {
-    engine.decoding(&SamplerConfig::greedy())
+/// The program that decodes a token at a position.
+fn decoding(engine: &Engine, at: usize) -> Variant {
+    engine.decoding(&SamplerConfig::greedy(), at)
 }
 
 /// The programs that tests need, and the one that decodes.
@@ -208,7 +214,11 @@ fn variants(tests: &[Test], engine: &Engine) -> Vec<Variant> {
     let mut classes: Vec<Class> = tests.iter().flat_map(|t| t.classes(engine)).collect();
     classes.sort_unstable();
     classes.dedup();
-    [decoding(engine)].into_iter().chain(classes.into_iter().map(Variant::from)).collect()
+    let mut variants: Vec<Variant> = classes.into_iter().map(Variant::from).collect();
+    variants.extend(tests.iter().flat_map(|t| t.decoded()).map(|at| decoding(engine, at)));
+    variants.sort_unstable();
+    variants.dedup();
+    variants
 }
 
 /// Nanoseconds of every repetition, and the bandwidth right before each of them, where it is asked for.

@@ -17,6 +17,7 @@ use device::cpu::bandwidth;
 use device::{Ahead, BuildFolder, Progress, Target, Toolchain, ToolchainConfig};
 use model::cache::PAGE;
 use model::config::Config;
+use model::prefill_attention::Reach;
 use model::program_cache;
 use model::step::{Class, Output, ROWS, Sizes, build};
 use std::fs;
@@ -249,9 +250,12 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let mut programs = vec![];
     let mut outputs = vec![(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)];
     let mut classes = vec![Class::Prompt, Class::Many, Class::Few, Class::One, Class::Any];
+    if Reach::of(config, options).has_short() {
+        classes.push(Class::Short);
+    }
     if args.steps == Steps::Few {
         outputs.truncate(1);
-        classes.retain(|class| matches!(class, Class::Few | Class::One));
+        classes.retain(|class| *class == Class::Few || class.one());
     }
     if matches!(options.machine, Machine::Gpu(_)) {
         outputs.extend([(Output::Likeliest, Some(ROWS)), (Output::Drawn, Some(ROWS))]);

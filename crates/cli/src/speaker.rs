@@ -148,7 +148,7 @@ impl Speaker {
     /// Compiles what answers to a prompt of so many tokens need, or what is needed to begin with.
     pub fn prepare(&mut self, flag: &BeginFlag, prompt: usize) -> anyhow::Result<()> {
         let engine = &self.opened.engine;
-        let decoding = engine.decoding(&self.sampling);
+        let decoding = engine.decoding(&self.sampling, prompt);
         let prompts: Vec<Variant> = engine.classes(0..prompt).into_iter().map(Variant::from).collect();
         // Answers may be on the screen by then, so nothing is said.
         self.opened.begin(flag, &[decoding], &prompts, drop)
@@ -302,7 +302,7 @@ impl Speaker {
             line += &format!("; first token after {:.2} s", first.as_secs_f64());
         }
         let engine = &self.opened.engine;
-        if let Some((program, _)) = engine.program(engine.decoding(&self.sampling)) {
+        if let Some((program, _)) = engine.program(engine.decoding(&self.sampling, self.generator.cached().len())) {
             line += &format!("; {} kernels in {} stages a token", program.launches(), program.stages.len());
         }
         if t.steps > 0 {

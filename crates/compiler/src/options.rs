@@ -82,7 +82,7 @@ impl Options {
         let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
-        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, latents, ..Prices::gpu() })
+        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, short: None, latents, ..Prices::gpu() })
     }
 
     /// Widths and unrolling, if kernels are for a CPU.

@@ -41,13 +41,15 @@ const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> O
 }
 
 /// What comes after the rules.
-static LATER: [Off; 32] = [
+static LATER: [Off; 33] = [
     off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
     off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
     off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
     off("epilogue", "operations join the kernel that produces what they read", |o| o.prices.fusions.epilogue = false),
     off("absorb", "small kernels move into their readers", |o| o.prices.fusions.absorb = false),
-    off("repeat", "readers compute what is cheap again instead of waiting for it", |o| o.prices.repeat = 0),
+    off("repeat", "readers compute what is cheap again instead of waiting for it", |o| {
+        (o.prices.repeat, o.prices.stage_elements) = (0, 0);
+    }),
     off("fold", "scores of attention stay in the task that weighs with them: online softmax", |o| {
         o.prices.fusions.fold = false;
     }),
@@ -101,6 +103,7 @@ static LATER: [Off; 32] = [
         o.on_gpu(|gpu| gpu.overlap = false);
     }),
     off("split", "attention of one token is cut along the cache", |_| ()),
+    off("short", "one token with few pages behind it has a program of its own (GPUs)", |_| ()),
     off("slots", "each token may read the experts that it chose", |_| ()),
     off("by-expert", "tokens may be grouped by the experts that they chose", |_| ()),
     off("apart", "rows of a head that nothing holds together may be products of their own", |_| ()),

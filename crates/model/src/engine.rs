@@ -100,11 +100,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
-            reach: if options.compiler.allows("runs") {
-                Reach::of(config, &options.compiler.prices.latents)
-            } else {
-                Reach::NOTHING
-            },
+            reach: Reach::of(config, &options.compiler),
         }
     }
 }
@@ -279,6 +275,15 @@ impl Engine {
         }
     }
 
+    /// The classes of all steps, those of one token first.
+    pub fn all_classes(&self) -> Vec<Class> {
+        if self.batch_invariant {
+            return vec![Class::Any];
+        }
+        let short = Some(Class::Short).filter(|_| self.limits().reach.has_short());
+        short.into_iter().chain([Class::One, Class::Many, Class::Few, Class::Prompt]).collect()
+    }
+
     /// The classes of the steps that take tokens of one sequence between two positions.
     pub fn classes(&self, positions: Range<usize>) -> Vec<Class> {
         let (end, chunk) = (positions.end, self.chunk());
@@ -442,9 +447,9 @@ impl Engine {
         sampling.draw(0).filter(|_| self.device.steps_ahead() > 0)
     }
 
-    /// The program of the steps of one token whose next is chosen so: by the device itself, where it can.
-    pub fn decoding(&self, sampling: &SamplerConfig) -> Variant {
-        Variant { class: self.class_of(1, 0), output: self.draw(sampling).map_or(Output::Logits, Output::of) }
+    /// The program of the step of one token at a position whose next is chosen so: by the device itself, where it can.
+    pub fn decoding(&self, sampling: &SamplerConfig, at: usize) -> Variant {
+        Variant { class: self.class_of(1, at), output: self.draw(sampling).map_or(Output::Logits, Output::of) }
     }
 
     /// Runs tokens of the only sequence from position `start` on, and returns the

@@ -142,8 +142,10 @@ impl fmt::Display for ModelMemory {
 
 /// Bytes of weights that decoding one token reads, as its program says; `None` before that is compiled.
 pub fn step_bytes(engine: &Engine) -> Option<u64> {
-    let of = |output| engine.program(Variant { class: Class::One, output });
-    let (program, _) = [Output::Logits, Output::Likeliest, Output::Drawn].into_iter().find_map(of)?;
+    let of = |(class, output)| engine.program(Variant { class, output });
+    let outputs = [Output::Logits, Output::Likeliest, Output::Drawn];
+    let all = outputs.into_iter().flat_map(|output| [(Class::One, output), (Class::Short, output)]);
+    let (program, _) = all.into_iter().find_map(of)?;
     let vars: Vec<i64> = program.vars.iter().map(|v| v.min).collect();
     let launches = program.stages.iter().flat_map(|s| &s.launches);
     Some(launches.map(|l| l.bytes.eval(&vars).max(0) as u64).sum())

@@ -13,6 +13,8 @@
 use crate::cache::Cache;
 use crate::cache::PAGE;
 use crate::config::{Attention, Config};
+use crate::step::Class;
+use compiler::Options;
 use compiler::schedule::{Latents, Prices};
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
@@ -170,6 +172,8 @@ pub struct Reach {
     slot: f64,
     /// Pages that can be decompressed.
     slots: usize,
+    /// Pages of a short past, or 0 if no token has a program for that.
+    short: usize,
 }
 
 /// An 8-bit product against one in f32.
@@ -179,16 +183,24 @@ const ALONE: f64 = 1.3;
 
 impl Reach {
     /// Nothing is read by runs.
-    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0 };
+    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0 };
 
     /// The costs of a model on a device.
-    pub fn of(config: &Config, latents: &Latents) -> Reach {
+    pub fn of(config: &Config, options: &Options) -> Reach {
+        let prices = &options.prices;
+        let short = prices.short.as_ref().filter(|_| options.allows("short"));
+        let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
+        let runs = if options.allows("runs") { Reach::of_runs(config, &prices.latents) } else { Reach::NOTHING };
+        Reach { short: short.map_or(0, |short| short.pages as usize), ..runs }
+    }
+
+    fn of_runs(config: &Config, latents: &Latents) -> Reach {
         let heads = config.heads as f64;
         match config.attention {
             Attention::None => Reach::NOTHING,
             Attention::Grouped { head, value, .. } => {
                 let pair = heads * (head + value) as f64;
-                Reach { each: ALONE * pair, token: 0.0, run: pair, slot: 0.0, slots: usize::MAX }
+                Reach { each: ALONE * pair, run: pair, slots: usize::MAX, ..Reach::NOTHING }
             }
             Attention::Latent { kv_rank, nope, rope, value, .. } => {
                 let per = |n: i64| heads * n as f64;
@@ -198,9 +210,20 @@ impl Reach {
                     run: latents.run * per(nope + rope + value),
                     slot: latents.slot * (per(kv_rank * nope) + INT8 * per(kv_rank * value)),
                     slots: latents.pages as usize,
+                    short: 0,
                 }
             }
         }
+    }
+
+    /// The class of a token that so many positions are behind, itself among them.
+    pub fn one(&self, positions: usize) -> Class {
+        if positions.div_ceil(PAGE as usize) <= self.short { Class::Short } else { Class::One }
+    }
+
+    /// Whether there are programs for short pasts.
+    pub fn has_short(&self) -> bool {
+        self.short > 0
     }
 
     /// Whether segments, each of tokens between two positions, are better read by runs.

@@ -38,6 +38,8 @@ pub const ROWS: i64 = 64;
 pub enum Class {
     /// One token of one sequence.
     One,
+    /// The same, with few pages behind it, where that has a program of its own ([`compiler::schedule::Short`]).
+    Short,
     /// Two to eight tokens.
     Few,
     /// More than eight.
@@ -50,10 +52,10 @@ pub enum Class {
 }
 
 impl Class {
-    /// Those that an engine chooses from by the number of tokens.
+    /// Those that an engine of any model and device chooses from.
     pub const ALL: [Class; 4] = [Class::One, Class::Few, Class::Many, Class::Prompt];
 
-    /// The class of a number of tokens, unless it pays to read them by runs.
+    /// The class of a number of tokens, whatever they read.
     pub fn of(tokens: usize) -> Class {
         match tokens {
             0 | 1 => Class::One,
@@ -66,11 +68,17 @@ impl Class {
     pub fn words(self) -> &'static str {
         match self {
             Class::One => "1 token",
+            Class::Short => "1 token with a short past",
             Class::Few => "2 to 8 tokens",
             Class::Many => "many tokens",
             Class::Prompt => "prompts",
             Class::Any => "any number of tokens",
         }
+    }
+
+    /// Whether a step of it has one token of one sequence.
+    pub fn one(self) -> bool {
+        matches!(self, Class::One | Class::Short)
     }
 
     /// Whether a step of it has many tokens.
@@ -81,7 +89,7 @@ impl Class {
     /// Tokens of a step of it at least and at most, if a step has `most` at most.
     pub fn tokens(self, most: i64) -> (i64, i64) {
         match self {
-            Class::One => (1, 1),
+            Class::One | Class::Short => (1, 1),
             Class::Few => (2, 8),
             Class::Many | Class::Prompt => (9, most.max(9)),
             Class::Any => (1, most),
@@ -238,7 +246,7 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
         name.push_str(&format!("_{:?}", sizes.output).to_lowercase());
     }
     let options = match sizes.class {
-        Class::One | Class::Few => options.for_few_tokens(),
+        Class::One | Class::Short | Class::Few => options.for_few_tokens(),
         Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
         Class::Any => options.for_many_tokens(),
     };
@@ -305,7 +313,7 @@ impl<'a> Step<'a> {
     fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
         let (least, most) = sizes.class.tokens(sizes.most_tokens);
         let t = match sizes.class {
-            Class::One => Dim::Const(1),
+            class if class.one() => Dim::Const(1),
             class => {
                 let usual = &options.prices.usual;
                 let usual = if class == Class::Many { usual.many } else { usual.prompt };
@@ -319,9 +327,15 @@ impl<'a> Step<'a> {
             Attention::Latent { .. } | Attention::None => 1,
         };
         let split = &options.prices.splits;
+        let short = options.prices.short.as_ref().filter(|_| sizes.class == Class::Short);
+        let mut heads_of_task = options.prices.heads.clone();
+        if let Some(short) = short {
+            heads_of_task.of_latent = short.heads;
+        }
         let splits = match sizes.class {
             _ if !options.allows("split") => 1,
             Class::One => (split.one / kv).max(1),
+            Class::Short => short.map_or(split.one, |short| short.pages),
             Class::Few => split.few,
             Class::Many => split.many,
             Class::Prompt | Class::Any => 1,
@@ -398,7 +412,7 @@ impl<'a> Step<'a> {
             position,
             runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices)),
             counts_in_chunks: options.prices.counts_in_chunks,
-            heads_of_task: options.prices.heads.clone(),
+            heads_of_task,
         }
     }
 

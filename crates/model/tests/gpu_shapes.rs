@@ -49,7 +49,7 @@ fn check(name: &str, shape: &str, class: Class) {
     let layers = LAYER + 2;
     let [c, shorter] = [layers, layers - 1].map(|layers| of_class(class, shape, layers));
     let step = match class {
-        Class::One => "one token".into(),
+        Class::One | Class::Short => class.words().into(),
         class => format!("{class:?}"),
     };
     let mut text = format!("{shape}, layer {LAYER} of {layers}, {step}, int8, blocks of threads\n");
@@ -117,6 +117,7 @@ fn kernels_of_deepseek_lite_are_as_they_were() {
 #[test]
 fn kernels_of_youtu_are_as_they_were() {
     check("gpu_youtu", "youtu-llm-2b", Class::One);
+    check("gpu_youtu_short", "youtu-llm-2b", Class::Short);
 }
 
 #[test]

@@ -3,8 +3,7 @@
 
 use crate::support::hollow::Hollow;
 use crate::support::{self, cpu, nmse, synth, tokens};
-use compiler::Numerics;
-use compiler::schedule::Prices;
+use compiler::{Numerics, Options};
 use device::Interpreter;
 use model::batch::Batch;
 use model::cache::{CacheKind, PAGE};
@@ -122,7 +121,7 @@ fn what_is_short_or_has_a_long_past_is_read_by_token() {
     decoding.push((0, 10));
     assert_eq!(class(&decoding), Class::Many);
     // More pages than can be decompressed.
-    let past = (Prices::cpu().latents.pages * PAGE) as usize;
+    let past = (Options::cpu(Numerics::Int8, 64).prices.latents.pages * PAGE) as usize;
     assert_eq!(class(&[(past - 500, past)]), Class::Prompt);
     assert_eq!(class(&[(past - 500, past + 1)]), Class::Many);
 }
@@ -130,7 +129,7 @@ fn what_is_short_or_has_a_long_past_is_read_by_token() {
 /// What was faster on an H100, of prompts and depths that were measured both ways.
 #[test]
 fn a_gpu_reads_by_runs_what_is_faster_so() {
-    let latents = Prices::gpu().latents;
+    let options = Options::gpu(Numerics::Int8);
     for (shape, past, tokens, by_runs) in [
         ("glm-4.7-flash", 0, 512, true),
         ("glm-4.7-flash", 30_000, 512, false),
@@ -139,8 +138,24 @@ fn a_gpu_reads_by_runs_what_is_faster_so() {
         ("youtu-llm-2b", 30_000, 512, true),
         ("youtu-llm-2b", 30_000, 2048, true),
     ] {
-        let reach = Reach::of(&Hollow::new(shape, 1).config(), &latents);
+        let reach = Reach::of(&Hollow::new(shape, 1).config(), &options);
         let segment = past..past + tokens;
         assert_eq!(reach.by_runs([segment].into_iter()), by_runs, "{tokens} tokens of {shape} behind {past}");
     }
+}
+
+/// On a GPU a token of a model with one latent for all heads has a program for few pages, which is faster there.
+#[test]
+fn few_pages_of_latents_have_a_program_of_their_own() {
+    let [gpu, cpu] = [Options::gpu(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
+    let without = Options { without: vec!["short".into()], ..gpu.clone() };
+    let short = gpu.prices.short.as_ref().expect("few pages").pages as usize * 64;
+    let class =
+        |shape, options: &Options, positions| Reach::of(&Hollow::new(shape, 1).config(), options).one(positions);
+    for shape in ["glm-4.7-flash", "youtu-llm-2b", "deepseek-v2-lite"] {
+        let at = [1, short, short + 1, 100_000].map(|positions| class(shape, &gpu, positions));
+        assert_eq!(at, [Class::Short, Class::Short, Class::One, Class::One], "{shape}");
+        assert_eq!([&cpu, &without].map(|options| class(shape, options, 1)), [Class::One; 2], "{shape}");
+    }
+    assert_eq!(class("qwen3-30b-a3b", &gpu, 1), Class::One);
 }

@@ -152,7 +152,7 @@ fn what_decodes_is_what_is_profiled() {
     let penalised = SamplerConfig { presence_penalty: 1.0, ..draws.clone() };
     let mut launches = vec![];
     for (sampling, output) in [(&greedy, Output::Likeliest), (&draws, Output::Drawn), (&penalised, Output::Logits)] {
-        let (draw, variant) = (beside.draw(sampling), beside.decoding(sampling));
+        let (draw, variant) = (beside.draw(sampling), beside.decoding(sampling, 0));
         assert_eq!((variant.output, draw.is_some()), (output, output.chooses()));
         let profile = beside.profile(&[5], 0, draw).expect("times");
         let (program, _) = beside.program(variant).expect("it ran");
@@ -162,5 +162,5 @@ fn what_decodes_is_what_is_profiled() {
     assert!(launches[2] < launches[0] && launches[0] < launches[1], "choosing takes kernels: {launches:?}");
     // A device that does not work beside the host gives logits, whatever is asked for.
     let here = engine(Arc::new(Interpreter::of_blocks()));
-    assert_eq!((here.draw(&greedy), here.decoding(&greedy).output), (None, Output::Logits));
+    assert_eq!((here.draw(&greedy), here.decoding(&greedy, 0).output), (None, Output::Logits));
 }

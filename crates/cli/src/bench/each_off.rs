@@ -100,8 +100,9 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(opened: &Opened) -> Counts {
-        let program = opened.engine.program(super::decoding(&opened.engine)).map(|(program, _)| program);
+    fn of(opened: &Opened, tests: &[Test]) -> Counts {
+        let at = tests.first().map_or(0, |test| test.decoded()[0]);
+        let program = opened.engine.program(super::decoding(&opened.engine, at)).map(|(program, _)| program);
         Counts { kernels: program.map_or(0, |p| p.launches()), stages: program.map_or(0, |p| p.stages.len()) }
     }
 }
@@ -118,16 +119,16 @@ pub fn run(args: &Arguments, tests: &[Test]) -> anyhow::Result<()> {
     let watch = interrupt::watch();
     let rounds = args.rounds.unwrap_or(args.repetitions);
     let switches = compiler::switches();
-    let names = bases.iter().map(|base| (base.name.clone(), Counts::of(&base.with))).collect();
+    let names = bases.iter().map(|base| (base.name.clone(), Counts::of(&base.with, tests))).collect();
     let mut outcome = Outcome { tests, bases: names, rows: vec![], rounds };
     for (at, switch) in switches.iter().enumerate() {
         terminal::line(&format!("{} of {}: without {}", at + 1, switches.len(), switch.name));
-        let mut row = Row { switch: *switch, base: 0, counts: Counts::of(&bases[0].with), turns: None };
+        let mut row = Row { switch: *switch, base: 0, counts: Counts::of(&bases[0].with, tests), turns: None };
         let mut other = None;
         for (at, base) in bases.iter().enumerate() {
             let (without, differs) = base.without(*switch, tests)?;
             if at == 0 || differs {
-                row = Row { base: at, counts: Counts::of(&without), ..row };
+                row = Row { base: at, counts: Counts::of(&without, tests), ..row };
             }
             if differs {
                 other = Some(without);

@@ -40,7 +40,8 @@ pub struct Row {
 impl Row {
     /// A row for the repetitions' times in nanoseconds, and the bandwidths beside them.
     pub fn new(opened: &Opened, test: Test, times: Vec<u64>, reads: &[f64]) -> Row {
-        let program = opened.engine.program(super::decoding(&opened.engine)).map(|(program, _)| program);
+        let program =
+            opened.engine.program(super::decoding(&opened.engine, test.decoded()[0])).map(|(program, _)| program);
         let positions = test.depth as f64 + test.prompt as f64 + test.generated as f64 / 2.0;
         Row {
             test,

@@ -11,7 +11,7 @@ use devices::Machine;
 use model::engine::Sharing;
 use model::memory_plan::ModelMemory;
 use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
-use model::step::{Class, Output, Variant};
+use model::step::{Output, Variant};
 #[cfg(unix)]
 use server::grammar::{Isolation, Program};
 use server::{Defaults, Facts, Model};
@@ -60,9 +60,6 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let (one, all) = args.positions(made_for);
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
-    // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
-    // to its own when that is there.
-    let mut classes = &[Class::One, Class::Many, Class::Few, Class::Prompt][..];
     if !opened.engine.rewinds() {
         terminal::line("this model remembers in states: nothing of one prompt is reused for another");
     }
@@ -72,15 +69,18 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
             "--batch-invariant: a model that remembers adds up a prompt by the steps that it comes in"
         );
         opened.engine.make_batch_invariant();
-        classes = &[Class::Any];
     }
     let mut outputs = vec![Output::Logits];
     outputs.extend(args.embeddings.then_some(Output::Hidden));
     if opened.engine.device().steps_ahead() > 0 {
         outputs.extend([Output::Likeliest, Output::Drawn]);
     }
+    // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
+    // to its own when that is there.
+    let classes = opened.engine.all_classes();
     let variants = classes.iter().flat_map(|&class| outputs.iter().map(move |&output| Variant { class, output }));
-    let (first, others): (Vec<Variant>, Vec<Variant>) = variants.partition(|variant| variant.class == classes[0]);
+    let (first, others): (Vec<Variant>, Vec<Variant>) =
+        variants.partition(|variant| variant.class == classes[0] || variant.class.one());
     opened.begin(&args.begin, &first, &others, |line| terminal::line(&line))?;
     let facts = Facts {
         path: path.display().to_string(),

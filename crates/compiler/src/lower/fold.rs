@@ -102,7 +102,7 @@ impl Lowering<'_> {
         let buffer = self.carriers[&(g.src(m).to_vec(), part)];
         self.stash.insert(m, buffer);
         self.memo.retain(|k, _| k.0 != m);
-        if self.s.stored.contains(&m) {
+        if self.s.stores(self.group, m) {
             let map = self.map(m).unwrap().clone();
             let shape = g.shape(m).to_vec();
             let (dims, at) = self.loops(g, None, &shape, &map);

@@ -7,7 +7,7 @@ use ir::{DType, Graph, Id, Op, Space, index};
 
 impl Lowering<'_> {
     pub(super) fn emit(&mut self, g: &mut Graph, m: Id, items: &mut Vec<Item>) {
-        let stored = self.s.stored.contains(&m);
+        let stored = self.s.stores(self.group, m);
         let keep = self.keep.contains(&m);
         if !keep && !stored {
             return;

@@ -66,7 +66,7 @@ impl Lowering<'_> {
         }
         for &m in members {
             let n = uses.get(&m).copied().unwrap_or(0);
-            let stored = self.s.stored.contains(&m);
+            let stored = self.s.stores(self.group, m);
             let keep = match g.op(m) {
                 Op::Fold { .. } => false,
                 Op::Reduce(..) | Op::Scan(_) | Op::Concat(_) => n > 0,

@@ -16,7 +16,7 @@ impl Lowering<'_> {
     /// Whether anything that this task stores is read, if all readers are folds that count their parts along one of its
     /// axes.
     pub(super) fn wanted(&mut self, g: &mut Graph, members: &[Id]) -> Option<Id> {
-        let stored: Vec<Id> = members.iter().copied().filter(|m| self.s.stored.contains(m)).collect();
+        let stored: Vec<Id> = members.iter().copied().filter(|m| self.s.stores(self.group, *m)).collect();
         let mut wanted = FxHashSet::default();
         for &m in &stored {
             let Taken { axis, count } = self.taken(g, m)?;

@@ -55,7 +55,7 @@ pub(crate) fn assemble(
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
-        for groups in a.together(g, s, stage) {
+        for groups in a.together(g, s, stage, buffers.inputs()) {
             if let Some(call) = call_of(g, s, groups[0]) {
                 let (kernel, lowered) = a.custom(g, call);
                 made.push(Made { kernel, groups, lowered });
@@ -130,13 +130,19 @@ fn shared_slots(lowered: &[Lowered]) -> (Vec<Id>, Vec<Vec<u32>>) {
 }
 
 impl Assembly<'_> {
-    /// The groups of a stage that become one kernel.
-    fn together(&self, g: &Graph, s: &Schedule, stage: &[usize]) -> Vec<Vec<usize>> {
+    /// The groups of a stage that become one kernel, in the order in which their blocks begin: those that read no weights are
+    /// few and take a while, and of the others what reads most takes longest.
+    fn together(&self, g: &mut Graph, s: &Schedule, stage: &[usize], inputs: &BTreeSet<String>) -> Vec<Vec<usize>> {
         let custom = stage.iter().any(|&group| call_of(g, s, group).is_some());
-        match self.target.joins_stages() && !custom {
-            true => vec![stage.to_vec()],
-            false => stage.iter().map(|&group| vec![group]).collect(),
+        if custom || !self.target.joins_stages() {
+            return stage.iter().map(|&group| vec![group]).collect();
         }
+        let mut groups = stage.to_vec();
+        groups.sort_by_cached_key(|&group| match read_bytes(g, s, group, inputs) {
+            0 => (0, 0),
+            bytes => (1, -bytes),
+        });
+        vec![groups]
     }
 
     /// The nests of groups that shall become one kernel: of as many as have room for their buffers in one.

@@ -33,25 +33,27 @@ impl Scheduler {
                 continue;
             }
             let Some(work) = self.work_of(g, small) else { continue };
-            let (most, times) = (self.prices.repeat, readers.len());
-            let serial = readers.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
-            let apart = readers.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
+            // A task of a kernel for several tokens computes it for all that it has.
+            let one = self.symbolic_axes(g, small).is_empty();
+            let most = if one { self.prices.stage_elements } else { self.prices.repeat };
+            let early: Vec<usize> = readers.iter().copied().filter(|&r| !self.waits_anyway(small, r)).collect();
+            let serial = early.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
+            let apart = early.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
             let why = match (work <= most, serial) {
                 (false, _) => Err("that is too much"),
                 (true, true) => Err("a reader loops"),
                 (true, false) if !apart => Err(versions::OVERWRITES),
-                (true, false) if readers.iter().all(|&r| self.waits_anyway(small, r)) => {
-                    Err("they wait for another kernel as long")
-                }
-                (true, false) => self.repeat_in(g, small, &readers),
+                (true, false) if early.is_empty() => Err("they wait for another kernel as long"),
+                (true, false) => self.repeat_in(g, small, &early, early.len() == readers.len()),
             };
             let what = match why {
                 Ok(()) => "computed again by".to_owned(),
                 Err(why) => format!("not computed again ({why}) by"),
             };
+            let (times, of) = (early.len(), readers.len());
             self.out
                 .notes
-                .push(format!("{kernel} {what} its readers ({times}): {work} values of work, {most} at most"));
+                .push(format!("{kernel} {what} its readers ({times} of {of}): {work} values of work, {most} at most"));
         }
     }
 
@@ -263,40 +265,49 @@ impl Scheduler {
         self.depths.borrow_mut().clear();
     }
 
-    /// Lets every reader compute a small kernel again.
-    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize]) -> Result<(), &'static str> {
+    /// Axes of a kernel along which it has as many tasks as a step has tokens, or rows, or pages.
+    fn symbolic_axes(&self, g: &Graph, group: usize) -> Vec<usize> {
+        let axes = &self.out.groups[group].axes;
+        (0..axes.len()).filter(|&i| !axes[i].inner && g.as_int(axes[i].count).is_none()).collect()
+    }
+
+    /// Lets readers compute a small kernel again; if those are `all` that it has, it is gone.
+    fn repeat_in(&mut self, g: &mut Graph, small: usize, readers: &[usize], all: bool) -> Result<(), &'static str> {
         // Each task needs all of it, except along symbolic axes.
+        let symbolic = self.symbolic_axes(g, small);
         let mut plans = vec![];
         for &r in readers {
-            let want = self.demanded(g, small, r).ok_or("its values are read in another order")?;
             let mut to: FxHashMap<usize, usize> = FxHashMap::default();
-            for (id, w) in &want {
-                for (x, y) in self.out.maps[&(small, *id)].iter().zip(w) {
-                    let Along::Axis { axis, unit: 1 } = *x else { continue };
-                    if g.as_int(self.out.groups[small].axes[axis].count).is_some() {
-                        continue;
-                    }
-                    match *y {
-                        Along::Axis { axis: other, unit: 1 }
-                            if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count =>
-                        {
-                            if to.insert(axis, other).is_some_and(|o| o != other) {
-                                return Err("an axis is read along two");
-                            }
+            if !symbolic.is_empty() {
+                let want = self.demanded(g, small, r).ok_or("its values are read in another order")?;
+                for (id, w) in &want {
+                    for (x, y) in self.out.maps[&(small, *id)].iter().zip(w) {
+                        let Along::Axis { axis, unit: 1 } = *x else { continue };
+                        if !symbolic.contains(&axis) {
+                            continue;
                         }
-                        _ => return Err("axes of other lengths"),
+                        match *y {
+                            Along::Axis { axis: other, unit: 1 }
+                                if self.out.groups[r].axes[other].count == self.out.groups[small].axes[axis].count =>
+                            {
+                                if to.insert(axis, other).is_some_and(|o| o != other) {
+                                    return Err("an axis is read along two");
+                                }
+                            }
+                            _ => return Err("axes of other lengths"),
+                        }
                     }
                 }
             }
-            let symbolic =
-                self.out.groups[small].axes.iter().enumerate().filter(|(_, a)| !a.inner && g.as_int(a.count).is_none());
-            if symbolic.map(|(i, _)| i).any(|i| !to.contains_key(&i)) {
+            if symbolic.iter().any(|i| !to.contains_key(i)) {
                 return Err("it has an axis that a reader lacks");
             }
             plans.push((r, to));
         }
-        let moved = self.out.groups[small].clone();
-        self.out.groups[small] = Group { dead: true, ..Group::default() };
+        let moved = match all {
+            true => std::mem::replace(&mut self.out.groups[small], Group { dead: true, ..Group::default() }),
+            false => self.out.groups[small].clone(),
+        };
         for (r, to) in plans {
             for m in &moved.members {
                 let mut map = self.out.maps[&(small, *m)].clone();
@@ -317,10 +328,12 @@ impl Scheduler {
             gr.deps.remove(&small);
             gr.deps.extend(moved.deps.iter().copied());
         }
-        for m in &moved.members {
-            self.out.maps.remove(&(small, *m));
-            // Any of the readers is as good a home as another: none stores it.
-            self.out.home.insert(*m, readers[0]);
+        if all {
+            for m in &moved.members {
+                self.out.maps.remove(&(small, *m));
+                // Any of the readers is as good a home as another: none stores it.
+                self.out.home.insert(*m, readers[0]);
+            }
         }
         self.depths.borrow_mut().clear();
         Ok(())

@@ -129,11 +129,16 @@ impl Schedule {
     pub(crate) fn in_order(&self) -> Vec<usize> {
         let stores = |i: &usize| {
             let group = &self.groups[*i];
-            !group.dead && group.members.iter().any(|m| self.stored.contains(m))
+            !group.dead && group.members.iter().any(|&m| self.stores(*i, m))
         };
         let mut order: Vec<usize> = (0..self.groups.len()).filter(stores).collect();
         order.sort_by_key(|&i| (self.groups[i].level, i));
         order
+    }
+
+    /// Whether a group writes a member to memory; others may compute it again for themselves.
+    pub(crate) fn stores(&self, group: usize, member: Id) -> bool {
+        self.stored.contains(&member) && self.home.get(&member) == Some(&group)
     }
 
     /// The computed nodes that a node reads, through views and inlined bodies.

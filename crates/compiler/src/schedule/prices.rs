@@ -10,10 +10,14 @@ pub struct Prices {
     pub task_elements: i64,
     /// Elements that each task of a reader may compute again rather than read.
     pub repeat: i64,
+    /// The same, where it makes the reader a stage earlier.
+    pub stage_elements: i64,
     /// Steps of a loop at most that moves into the kernel that reads its result, which has fewer tasks.
     pub moved_steps: i64,
     /// Heads of queries that a task of attention has.
     pub heads: Heads,
+    /// What a token with a short past is read by, if it has a program of its own.
+    pub short: Option<Short>,
     /// Keys and values that prompts make of latents.
     pub latents: Latents,
     /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
@@ -53,6 +57,16 @@ pub struct Heads {
     pub of_latent: i64,
     /// Of tokens of a prompt that follow each other.
     pub of_run: i64,
+}
+
+/// Attention of one token whose heads all read one latent, and that has so few pages behind it that more tasks which read
+/// them again are faster than few which do not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// Pages at most; each is a part of the fold ([`Splits`]).
+    pub pages: i64,
+    /// Heads of queries that a task has at most.
+    pub heads: i64,
 }
 
 /// Keys and values of each head that a step of a prompt makes of the latents in a cache. Costs are those of a product, against one of
@@ -148,8 +162,10 @@ impl Prices {
             // Some ten microseconds of one core, or two of a multiprocessor.
             task_elements: 1 << 18,
             repeat: 512,
+            stage_elements: 512,
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
+            short: None,
             latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
@@ -184,11 +200,15 @@ impl Prices {
         Prices {
             // More steps are merged by more blocks than a product of heads has.
             moved_steps: 8,
+            // Top-8 of 128 by pairs; a block of 256 threads computes it in a microsecond.
+            stage_elements: 1 << 15,
             // A block multiplies all choices of a tile.
             prefix_tasks: false,
             // Tasks share a second cache, and products of matrices have two sides: tokens and positions.
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
+            // Four tasks a page, which 132 multiprocessors run at once.
+            short: Some(Short { pages: 32, heads: 5 }),
             // Of prompts of 512 and 2048 of GLM-4.7-Flash and Youtu-LLM-2B at depths 0 and 30,000, on an H100.
             latents: Latents { pages: 1024, slot: 4.0, run: 0.67, token: 6.5 },
             counts_in_chunks: true,

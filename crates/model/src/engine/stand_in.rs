@@ -63,7 +63,8 @@ impl Engine {
     /// Whether another program would have to stand in for this one, as no earlier process has made it.
     pub fn is_later(&self, variant: Variant) -> bool {
         self.stand_in.is_some()
-            && !matches!(variant.class, Class::One | Class::Any)
+            && !variant.class.one()
+            && variant.class != Class::Any
             && !self.programs.contains_key(&variant)
             && self.device.kept(&self.follows_from(variant)).is_none()
     }
@@ -89,7 +90,7 @@ impl Engine {
 
     /// Whether a step may be run by its own program now. If not, that is being compiled.
     pub(super) fn may_run(&mut self, variant: Variant) -> Result<bool, EngineError> {
-        if self.stand_in.is_none() || matches!(variant.class, Class::One | Class::Any) {
+        if self.stand_in.is_none() || variant.class.one() || variant.class == Class::Any {
             return Ok(true);
         }
         self.adopt(false)?;
@@ -215,7 +216,7 @@ impl Engine {
         if class != meant.class {
             self.readiness.count(piece.tokens());
         }
-        if let Some(stand_in) = self.stand_in.as_mut().filter(|_| class == Class::One) {
+        if let Some(stand_in) = self.stand_in.as_mut().filter(|_| class.one()) {
             stand_in.took(clock.elapsed());
         }
         Ok(())

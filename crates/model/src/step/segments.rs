@@ -4,7 +4,7 @@
 //! *place*, which is given on the host ([`crate::batch::Batch`]); a sequence that begins, with position 0, remembers
 //! nothing, whatever lies in its place.
 
-use super::{Class, Sizes};
+use super::Sizes;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
@@ -65,7 +65,7 @@ impl Segments {
     /// The sequences of the tokens `[T]` of these segments and positions.
     pub(super) fn new(b: &Builder, t: Dim, sizes: &Sizes, segment: &Tensor, position: &Tensor) -> Segments {
         let most_tokens = sizes.class.tokens(sizes.most_tokens).1;
-        let single = sizes.class == Class::One;
+        let single = sizes.class.one();
         let var = |name: &str, most: i64| match single {
             true => Dim::Const(1),
             false => Dim::Sym(b.var(name, 1, most)),
