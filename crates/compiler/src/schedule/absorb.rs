@@ -33,24 +33,26 @@ impl Scheduler {
                 continue;
             }
             let Some(work) = self.work_of(g, small) else { continue };
-            // A task of a kernel for several tokens computes it for all that it has.
-            let one = self.symbolic_axes(g, small).is_empty();
-            let most = if one { self.prices.stage_elements } else { self.prices.repeat };
             let early: Vec<usize> = readers.iter().copied().filter(|&r| !self.waits_anyway(small, r)).collect();
-            let serial = early.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
-            let apart = early.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
+            // What is more than a trifle is computed again only to be a stage earlier, and for one token: a task of a kernel for
+            // several computes it for all that it has.
+            let (trifle, one) = (self.prices.repeat, self.symbolic_axes(g, small).is_empty());
+            let most = if one { trifle.max(self.prices.stage_elements) } else { trifle };
+            let again = if work <= trifle { &readers } else { &early };
+            let serial = again.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
+            let apart = again.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
             let why = match (work <= most, serial) {
                 (false, _) => Err("that is too much"),
                 (true, true) => Err("a reader loops"),
                 (true, false) if !apart => Err(versions::OVERWRITES),
                 (true, false) if early.is_empty() => Err("they wait for another kernel as long"),
-                (true, false) => self.repeat_in(g, small, &early, early.len() == readers.len()),
+                (true, false) => self.repeat_in(g, small, again, again.len() == readers.len()),
             };
             let what = match why {
                 Ok(()) => "computed again by".to_owned(),
                 Err(why) => format!("not computed again ({why}) by"),
             };
-            let (times, of) = (early.len(), readers.len());
+            let (times, of) = (again.len(), readers.len());
             self.out
                 .notes
                 .push(format!("{kernel} {what} its readers ({times} of {of}): {work} values of work, {most} at most"));

@@ -162,7 +162,7 @@ impl Prices {
             // Some ten microseconds of one core, or two of a multiprocessor.
             task_elements: 1 << 18,
             repeat: 512,
-            stage_elements: 512,
+            stage_elements: 0,
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             short: None,
