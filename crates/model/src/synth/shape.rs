@@ -243,7 +243,7 @@ const QWEN3: Shape = Shape {
     ..PLAIN
 };
 
-static SHAPES: [Shape; 38] = [
+static SHAPES: [Shape; 39] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -321,6 +321,20 @@ static SHAPES: [Shape; 38] = [
         ffn: 14_336,
         tied: false,
         ..LLAMA_3
+    },
+    Shape {
+        name: "smollm2-135m",
+        layers: 30,
+        hidden: 576,
+        heads: 9,
+        attention: Attention::Grouped { kv_heads: 3, head: 64, value: 64 },
+        rope_base: 1e5,
+        ffn: 1536,
+        tied: true,
+        context: 8192,
+        vocab: 49_152,
+        family: &CHATML,
+        ..PLAIN
     },
     Shape { name: "qwen3-0.6b", hidden: 1024, ffn: 3072, ..QWEN3 },
     Shape { name: "qwen3-1.7b", hidden: 2048, ffn: 6144, ..QWEN3 },
