@@ -215,8 +215,8 @@ impl Prices {
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
             // What is planned for more leaves most multiprocessors idle when a few sequences decode.
             usual: Usual { many: 32, prompt: 512, pages: 32 },
-            // A multiprocessor each, on some 132.
-            splits: Splits { one: 128, few: 16, many: 4 },
+            // A multiprocessor each, of 132; with 128 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
+            splits: Splits { one: 132, few: 16, many: 4 },
             profile: Profile {
                 // A true dependence between two kernels of a graph, measured on an H200.
                 stage: 1.35,
