@@ -20,8 +20,8 @@ use testkit::standalone::{Standalone, Step};
 /// Tokens of the steps of each file, which are of all classes: the first is read by runs.
 const STEPS: &[usize] = &[50, 9, 3, 1, 1];
 
-/// Those under `exact`, which differs in what sums are made of: of the classes of the most and the fewest tokens.
-const EXACT_STEPS: &[usize] = &[63, 1];
+/// Those of what differs in what sums are made of, `exact` and other formats: of the classes of the most and the fewest tokens.
+const SUMS: &[usize] = &[63, 1];
 
 /// The levels, which differ in their dots of integers: under `exact` they are one.
 const LEVELS: [Isa; 3] = [Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
@@ -30,8 +30,8 @@ const LEVELS: [Isa; 3] = [Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
 /// (`device/tests/levels.rs`); with less of it, gcc does not see that a loop fills a vector.
 const FLAGS: [&str; 3] = ["-static", "-O1", "-Wno-maybe-uninitialized"];
 
-/// A run: a file, a level and a policy.
-type Run<'a> = (&'a Golden, Isa, Numerics);
+/// A run: a file, a level, a policy and steps.
+type Run<'a> = (&'a Golden, Isa, Numerics, &'static [usize]);
 
 #[test]
 fn golden_logits_of_every_kind() {
@@ -43,10 +43,11 @@ fn golden_logits_of_every_kind() {
     for file in &files {
         let (model, quant) = (models.insert(&file.model), quants.insert(&file.quant));
         if model {
-            runs.push((file, Isa::Neon, Numerics::Exact));
+            runs.push((file, Isa::Neon, Numerics::Exact, SUMS));
         }
         if model || quant {
-            runs.push((file, level.next().expect("a level"), Numerics::Int8));
+            let steps = if model { STEPS } else { SUMS };
+            runs.push((file, level.next().expect("a level"), Numerics::Int8, steps));
         }
     }
     check(&runs);
@@ -56,9 +57,9 @@ fn golden_logits_of_every_kind() {
 #[ignore = "builds for many minutes; .ci/run --full runs it"]
 fn golden_logits_of_every_file() {
     let files = golden();
-    let of_file = |file| LEVELS.map(|isa| (file, isa, Numerics::Int8)).into_iter();
+    let of_file = |file| LEVELS.map(|isa| (file, isa, Numerics::Int8, STEPS)).into_iter();
     let runs: Vec<Run<'_>> =
-        files.iter().flat_map(|file| of_file(file).chain([(file, Isa::Neon, Numerics::Exact)])).collect();
+        files.iter().flat_map(|file| of_file(file).chain([(file, Isa::Neon, Numerics::Exact, SUMS)])).collect();
     check(&runs);
 }
 
@@ -70,8 +71,9 @@ fn check(runs: &[Run<'_>]) {
     assert!(!runs.is_empty(), "no golden files");
     let (next, problems) = (AtomicUsize::new(0), Mutex::new(vec![]));
     let worker = || {
-        while let Some(&(file, isa, numerics)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(problem) = problem(file, isa, numerics, &compiler, &emulator) {
+        while let Some(&run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(problem) = problem(run, &compiler, &emulator) {
+                let (file, isa, numerics, _) = run;
                 let problem = format!("{} {numerics:?} at {isa}: {problem}", file.name);
                 problems.lock().expect("no panic above").push(problem);
             }
@@ -86,11 +88,12 @@ fn check(runs: &[Run<'_>]) {
 }
 
 /// What is wrong with the logits of a file, if anything.
-fn problem(file: &Golden, isa: Isa, numerics: Numerics, compiler: &Path, emulator: &Path) -> Option<String> {
-    let run = [emulator.to_str().expect("a path in UTF-8"), "-cpu", "max"];
-    let builder = Builder { compiler, run: &run, flags: &FLAGS };
+fn problem(run: Run<'_>, compiler: &Path, emulator: &Path) -> Option<String> {
+    let (file, isa, numerics, _) = run;
+    let emulated = [emulator.to_str().expect("a path in UTF-8"), "-cpu", "max"];
+    let builder = Builder { compiler, run: &emulated, flags: &FLAGS };
     let folder = folder(&format!("{}-{numerics:?}-{isa}", file.name));
-    let (source, data) = program(file, isa, numerics);
+    let (source, data) = program(run);
     std::fs::write(folder.join("data"), data).expect("data");
     builder.build(&folder, &[&device::cpu::toolchain::FLAGS[..], isa.flags()].concat(), &source);
     let ran = builder.run(&folder, &["data", "logits"]);
@@ -110,7 +113,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// The steps of a file as a C program, and its data.
-fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
+fn program((file, isa, numerics, steps): Run<'_>) -> (String, Vec<u8>) {
     let weights = Arc::new(Gguf::open(&file.path).expect("a golden file"));
     let target = Target { isa, extras: vec![] };
     let cache = CacheKind::of(numerics);
@@ -118,7 +121,6 @@ fn program(file: &Golden, isa: Isa, numerics: Numerics) -> (String, Vec<u8>) {
     let engine = || Engine::new(weights.clone(), Arc::new(Null), options.clone()).expect("a golden model");
     let limits = engine().limits();
     let tokens: Vec<u32> = file.prompt.iter().chain(&file.greedy).copied().collect();
-    let steps = if numerics == Numerics::Exact { EXACT_STEPS } else { STEPS };
     assert_eq!(steps.iter().sum::<usize>(), tokens.len(), "{}", file.name);
     let mut batches = vec![];
     let mut at = 0;

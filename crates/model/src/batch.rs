@@ -37,7 +37,7 @@ impl Limits {
     /// The class of a step whose segments are tokens between two positions.
     pub fn class(&self, segments: impl Iterator<Item = Range<usize>> + Clone) -> Class {
         match Class::of(segments.clone().map(|s| s.len()).sum()) {
-            Class::One => self.reach.one(segments.map(|s| s.end).max().unwrap_or(0)),
+            Class::One if segments.clone().all(|s| self.reach.is_short(s.end)) => Class::Short,
             Class::Many if self.reach.by_runs(segments) => Class::Prompt,
             class => class,
         }

@@ -13,7 +13,6 @@
 use crate::cache::Cache;
 use crate::cache::PAGE;
 use crate::config::{Attention, Config};
-use crate::step::Class;
 use compiler::Options;
 use compiler::schedule::{Latents, Prices};
 use compiler::tensor::SoftmaxParts;
@@ -216,9 +215,9 @@ impl Reach {
         }
     }
 
-    /// The class of a token that so many positions are behind, itself among them.
-    pub fn one(&self, positions: usize) -> Class {
-        if positions.div_ceil(PAGE as usize) <= self.short { Class::Short } else { Class::One }
+    /// Whether a token that reads so many positions, its own among them, has a short past.
+    pub fn is_short(&self, positions: usize) -> bool {
+        positions.div_ceil(PAGE as usize) <= self.short
     }
 
     /// Whether there are programs for short pasts.

@@ -150,12 +150,22 @@ fn few_pages_of_latents_have_a_program_of_their_own() {
     let [gpu, cpu] = [Options::gpu(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
     let without = Options { without: vec!["short".into()], ..gpu.clone() };
     let short = gpu.prices.short.as_ref().expect("few pages").pages as usize * 64;
-    let class =
-        |shape, options: &Options, positions| Reach::of(&Hollow::new(shape, 1).config(), options).one(positions);
+    let is_short =
+        |shape, options: &Options, at: usize| Reach::of(&Hollow::new(shape, 1).config(), options).is_short(at);
     for shape in ["glm-4.7-flash", "youtu-llm-2b", "deepseek-v2-lite"] {
-        let at = [1, short, short + 1, 100_000].map(|positions| class(shape, &gpu, positions));
-        assert_eq!(at, [Class::Short, Class::Short, Class::One, Class::One], "{shape}");
-        assert_eq!([&cpu, &without].map(|options| class(shape, options, 1)), [Class::One; 2], "{shape}");
+        let at = [1, short, short + 1, 100_000].map(|positions| is_short(shape, &gpu, positions));
+        assert_eq!(at, [true, true, false, false], "{shape}");
+        assert_eq!([&cpu, &without].map(|options| is_short(shape, options, 1)), [false; 2], "{shape}");
     }
-    assert_eq!(class("qwen3-30b-a3b", &gpu, 1), Class::One);
+    assert!(!is_short("qwen3-30b-a3b", &gpu, 1));
+    // What the engine of such a model takes.
+    let limits = |options: &Options| {
+        let options = EngineOptions { compiler: options.clone(), context: 4096, chunk: 64, cache: CacheKind::F16 };
+        let device = Arc::new(Interpreter::of_blocks().apart());
+        Engine::new(synth("tiny-mla-dense", "q4_0", Some(1)), device, options).expect("a model").limits()
+    };
+    let classes =
+        [&gpu, &without].map(|o| [0, short - 1, short].map(|at| limits(o).class(std::iter::once(at..at + 1))));
+    assert_eq!(classes, [[Class::Short, Class::Short, Class::One], [Class::One; 3]]);
+    assert_eq!(limits(&gpu).class([5..6, 0..1].into_iter()), Class::Few);
 }

@@ -39,11 +39,14 @@ impl Scheduler {
             let (trifle, one) = (self.prices.repeat, self.symbolic_axes(g, small).is_empty());
             let most = if one { trifle.max(self.prices.stage_elements) } else { trifle };
             let again = if work <= trifle { &readers } else { &early };
+            let is_custom = |&r: &usize| self.out.groups[r].members.iter().any(|m| matches!(g.op(*m), Op::Call { .. }));
+            let custom = again.iter().any(is_custom);
             let serial = again.iter().any(|&r| self.out.groups[r].axes.iter().any(|a| a.serial));
             let apart = again.iter().all(|&r| self.keeps_versions_apart(g, &[small, r], &[]).is_ok());
             let why = match (work <= most, serial) {
                 (false, _) => Err("that is too much"),
                 (true, true) => Err("a reader loops"),
+                (true, false) if custom => Err("a custom kernel reads memory"),
                 (true, false) if !apart => Err(versions::OVERWRITES),
                 (true, false) if early.is_empty() => Err("they wait for another kernel as long"),
                 (true, false) => self.repeat_in(g, small, again, again.len() == readers.len()),
