@@ -209,13 +209,18 @@ fn decoding(engine: &Engine, at: usize) -> Variant {
     engine.decoding(&SamplerConfig::greedy(), at)
 }
 
-/// The programs that tests need, and the one that decodes.
+/// Where tests decode; at the beginning, if there are none and programs are only counted.
+fn decoded(tests: &[Test]) -> Vec<usize> {
+    if tests.is_empty() { vec![0] } else { tests.iter().flat_map(|test| test.decoded()).collect() }
+}
+
+/// The programs that tests need, and those that decode.
 fn variants(tests: &[Test], engine: &Engine) -> Vec<Variant> {
     let mut classes: Vec<Class> = tests.iter().flat_map(|t| t.classes(engine)).collect();
     classes.sort_unstable();
     classes.dedup();
     let mut variants: Vec<Variant> = classes.into_iter().map(Variant::from).collect();
-    variants.extend(tests.iter().flat_map(|t| t.decoded()).map(|at| decoding(engine, at)));
+    variants.extend(decoded(tests).into_iter().map(|at| decoding(engine, at)));
     variants.sort_unstable();
     variants.dedup();
     variants

@@ -101,7 +101,7 @@ struct Counts {
 
 impl Counts {
     fn of(opened: &Opened, tests: &[Test]) -> Counts {
-        let at = tests.first().map_or(0, |test| test.decoded()[0]);
+        let at = super::decoded(tests)[0];
         let program = opened.engine.program(super::decoding(&opened.engine, at)).map(|(program, _)| program);
         Counts { kernels: program.map_or(0, |p| p.launches()), stages: program.map_or(0, |p| p.stages.len()) }
     }
