@@ -4,7 +4,7 @@
 use super::{Group, Scheduler};
 use crate::schedule::axes::{Along, backward, unify};
 use crate::schedule::versions;
-use ir::{Graph, Id, Op, UnOp};
+use ir::{Graph, Id, Op, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl Scheduler {
@@ -35,9 +35,10 @@ impl Scheduler {
             let Some(work) = self.work_of(g, small) else { continue };
             let early: Vec<usize> = readers.iter().copied().filter(|&r| !self.waits_anyway(small, r)).collect();
             // What is more than a trifle is computed again only to be a stage earlier, and for one token: a task of a kernel for
-            // several computes it for all that it has.
+            // several computes it for all that it has. Rows of weights are unpacked once.
             let (trifle, one) = (self.prices.repeat, self.symbolic_axes(g, small).is_empty());
-            let most = if one { trifle.max(self.prices.stage_elements) } else { trifle };
+            let more = one && !self.unpacks(g, small);
+            let most = if more { trifle.max(self.prices.stage_elements) } else { trifle };
             let again = if work <= trifle { &readers } else { &early };
             let is_custom = |&r: &usize| self.out.groups[r].members.iter().any(|m| matches!(g.op(*m), Op::Call { .. }));
             let custom = again.iter().any(is_custom);
@@ -268,6 +269,15 @@ impl Scheduler {
             }
         }
         self.depths.borrow_mut().clear();
+    }
+
+    /// Whether a kernel reads weights in a block format.
+    fn unpacks(&self, g: &Graph, group: usize) -> bool {
+        walk::any(self.out.groups[group].members.iter().copied(), |id, more| {
+            let own = self.out.home.get(&id).is_none_or(|&home| home == group);
+            more.extend(g.src(id).iter().copied().filter(|_| own));
+            own && matches!(g.op(id), Op::Dequant(..))
+        })
     }
 
     /// Axes of a kernel along which it has as many tasks as a step has tokens, or rows, or pages.
