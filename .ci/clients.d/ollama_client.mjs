@@ -24,11 +24,18 @@ for await (const part of await client.chat({ model, messages, options, stream: t
 assert.equal(text, whole.message.content);
 assert.ok(last.done && last.done_reason === 'length' && last.total_duration > 0);
 
-// Leaving in the middle.
-const endless = await client.chat({ model, messages, options: { num_predict: -1 }, stream: true });
-await assert.rejects(async () => {
-  for await (const _ of endless) endless.abort();
-}, { name: 'AbortError' });
+// Leaving in the middle. A tiny model may fill its context before a busy machine has read the first part.
+let left = false;
+for (let attempt = 0; attempt < 5 && !left; attempt++) {
+  const endless = await client.chat({ model, messages, options: { num_predict: -1 }, stream: true });
+  try {
+    for await (const _ of endless) endless.abort();
+  } catch (error) {
+    assert.equal(error.name, 'AbortError');
+    left = true;
+  }
+}
+assert.ok(left, 'every text was over before it could be left');
 
 const format = { type: 'object', properties: { wet: { type: 'boolean' } }, required: ['wet'] };
 const paint = await client.chat({ model, messages, format, options: { num_predict: 100 } });
