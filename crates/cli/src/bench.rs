@@ -216,11 +216,9 @@ fn decoded(tests: &[Test]) -> Vec<usize> {
 
 /// The programs that tests need, and those that decode.
 fn variants(tests: &[Test], engine: &Engine) -> Vec<Variant> {
-    let mut classes: Vec<Class> = tests.iter().flat_map(|t| t.classes(engine)).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    let mut variants: Vec<Variant> = classes.into_iter().map(Variant::from).collect();
-    variants.extend(decoded(tests).into_iter().map(|at| decoding(engine, at)));
+    let of_prompts = tests.iter().flat_map(|t| t.classes(engine)).map(Variant::from);
+    let mut variants: Vec<Variant> =
+        of_prompts.chain(decoded(tests).into_iter().map(|at| decoding(engine, at))).collect();
     variants.sort_unstable();
     variants.dedup();
     variants

@@ -209,7 +209,7 @@ impl Reach {
                     run: latents.run * per(nope + rope + value),
                     slot: latents.slot * (per(kv_rank * nope) + INT8 * per(kv_rank * value)),
                     slots: latents.pages as usize,
-                    short: 0,
+                    ..Reach::NOTHING
                 }
             }
         }

@@ -81,6 +81,11 @@ impl Class {
         matches!(self, Class::One | Class::Short)
     }
 
+    /// Whether a step of it may have one token, so that its program can answer alone.
+    pub fn takes_one(self) -> bool {
+        self.one() || self == Class::Any
+    }
+
     /// Whether a step of it has many tokens.
     pub fn many(self) -> bool {
         matches!(self, Class::Many | Class::Prompt | Class::Any)

@@ -149,7 +149,7 @@ fn a_gpu_reads_by_runs_what_is_faster_so() {
 fn few_pages_of_latents_have_a_program_of_their_own() {
     let [gpu, cpu] = [Options::gpu(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
     let without = Options { without: vec!["short".into()], ..gpu.clone() };
-    let short = gpu.prices.short.as_ref().expect("few pages").pages as usize * 64;
+    let short = gpu.prices.short.as_ref().expect("few pages").pages as usize * PAGE as usize;
     let is_short =
         |shape, options: &Options, at: usize| Reach::of(&Hollow::new(shape, 1).config(), options).is_short(at);
     for shape in ["glm-4.7-flash", "youtu-llm-2b", "deepseek-v2-lite"] {

@@ -79,8 +79,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     // to its own when that is there.
     let classes = opened.engine.all_classes();
     let variants = classes.iter().flat_map(|&class| outputs.iter().map(move |&output| Variant { class, output }));
-    let (first, others): (Vec<Variant>, Vec<Variant>) =
-        variants.partition(|variant| variant.class == classes[0] || variant.class.one());
+    let (first, others): (Vec<Variant>, Vec<Variant>) = variants.partition(|variant| variant.class.takes_one());
     opened.begin(&args.begin, &first, &others, |line| terminal::line(&line))?;
     let facts = Facts {
         path: path.display().to_string(),

@@ -63,8 +63,7 @@ impl Engine {
     /// Whether another program would have to stand in for this one, as no earlier process has made it.
     pub fn is_later(&self, variant: Variant) -> bool {
         self.stand_in.is_some()
-            && !variant.class.one()
-            && variant.class != Class::Any
+            && !variant.class.takes_one()
             && !self.programs.contains_key(&variant)
             && self.device.kept(&self.follows_from(variant)).is_none()
     }
@@ -90,7 +89,7 @@ impl Engine {
 
     /// Whether a step may be run by its own program now. If not, that is being compiled.
     pub(super) fn may_run(&mut self, variant: Variant) -> Result<bool, EngineError> {
-        if self.stand_in.is_none() || variant.class.one() || variant.class == Class::Any {
+        if self.stand_in.is_none() || variant.class.takes_one() {
             return Ok(true);
         }
         self.adopt(false)?;
