@@ -47,9 +47,9 @@ pub enum UnOp {
     Rsqrt,
     /// One over the value.
     Recip,
-    /// Sine of a value in radians.
+    /// Sine of a value in radians; on a GPU exact to 2^-22 up to some 10^4 radians.
     Sin,
-    /// Cosine of a value in radians.
+    /// Cosine of a value in radians; as for the sine.
     Cos,
     /// Absolute value.
     Abs,

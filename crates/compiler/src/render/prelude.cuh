@@ -69,6 +69,22 @@ template <class T> KL_FN T kl_floor_mod(T a, T b) { T r = a % b; return r < 0 ? 
 KL_FN int kl_int(float f) { return f >= -2147483648.0f && f < 2147483648.0f ? (int)f : 0; }
 KL_FN float kl_exp2(float f) { return ldexpf(1.0f, (int)f); }
 
+// Sine and cosine: the quarter of a turn that x lies in, and polynomials from -pi/4 to pi/4 (Cephes' coefficients). Those
+// of CUDA have an array in local memory, for angles that no step has.
+KL_FN float kl_quarters(float x, int more) {
+  const float n = rintf(x * 0.636619772f);
+  const float r = fmaf(n, -7.549789948768648e-8f, fmaf(n, -4.837512969970703e-4f, fmaf(n, -1.5703125f, x)));
+  const float z = r * r;
+  const float sine = r + r * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f));
+  const float cosine =
+    1.0f - 0.5f * z + z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * 2.443315711809948e-5f));
+  const int quarter = ((int)n + more) & 3;
+  const float y = quarter & 1 ? cosine : sine;
+  return quarter & 2 ? -y : y;
+}
+KL_FN float kl_sin(float x) { return kl_quarters(x, 0); }
+KL_FN float kl_cos(float x) { return kl_quarters(x, 1); }
+
 // Sums of four products of u8 and i8.
 KL_FN int kl_dot4(int sum, u32 codes, u32 values, u8) {
   int d;
