@@ -255,7 +255,8 @@ pub struct MeasureFlags {
 /// A number of positions; 0 takes those of the model.
 #[derive(Args, Clone, Debug)]
 pub struct ContextFlag {
-    /// Positions of the cache; 0 takes what the model was made for [default: 4096, or fewer if the model has fewer]
+    /// Positions of the cache; 0 takes what the model was made for [default: the same, as far as half of the memory beside
+    /// the weights holds them]
     #[arg(short, long, alias = "context", alias = "max-context", value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=i32::MAX as i64))]
     pub ctx_size: Option<u32>,

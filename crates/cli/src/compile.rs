@@ -17,6 +17,7 @@ use device::cpu::bandwidth;
 use device::{Ahead, BuildFolder, Progress, Target, Toolchain, ToolchainConfig};
 use model::cache::PAGE;
 use model::config::Config;
+use model::memory_plan::{USUAL_CONTEXT, made_for};
 use model::prefill_attention::Reach;
 use model::program_cache;
 use model::step::{Class, Output, ROWS, Sizes, build};
@@ -235,10 +236,11 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 }
 
 /// Every program that a command may run. Of its sizes only the numbers of tokens and of rows of a step are in kernels. The
-/// former is less than `--ubatch-size` where the context is; the latter is [`ROWS`], or, where the logits of all tokens are
-/// wanted and of hidden states, the former.
+/// former is less than `--ubatch-size` where the context is, which by default is at least [`USUAL_CONTEXT`] if the model was
+/// made for so many; the latter is [`ROWS`], or, where the logits of all tokens are wanted and of hidden states, the former.
 fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
-    let context = open::context(config, Positions::Flag(args.context.ctx_size))? as i64;
+    let usual = made_for(config).min(USUAL_CONTEXT);
+    let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
     let mut steps = vec![most.min(context)];
     if args.context.ctx_size.is_none() && most > context {

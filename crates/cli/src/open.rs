@@ -15,14 +15,11 @@ use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::memory_plan::{Bytes, ModelMemory, TooLarge};
+use model::memory_plan::{self, Bytes, ModelMemory, TooLarge};
 use model::step::{Class, Variant};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::tokenizer::Tokenizer;
-
-/// Positions of the cache when nothing is said.
-const DEFAULT_CONTEXT: usize = 4096;
 
 /// Opens a model file, or the model that comes with the program under its name.
 pub fn file(path: &Path) -> anyhow::Result<Arc<Gguf>> {
@@ -51,7 +48,7 @@ pub fn config(file: &Gguf, path: &Path) -> anyhow::Result<Config> {
 /// How much of the cache is wanted.
 #[derive(Clone, Copy, Debug)]
 pub enum Positions {
-    /// As a flag says: `None` for the default, 0 for those of the model.
+    /// As a flag says: `None` for [`memory_plan::default_context`], 0 for those of the model.
     Flag(Option<u32>),
     /// Just so many.
     Needed(usize),
@@ -276,16 +273,24 @@ fn opened(
         terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
     }
     let cache = cache_kind(&flags.kernels)?;
-    let context = context(&config, positions)?;
-    let sharing = sharing(context as i64);
-    let all = (sharing.positions as usize).max(context);
-    let plan = ModelMemory::of_cache(&config, all, cache, file.bytes());
+    let usual = |available| memory_plan::default_context(&config, cache, file.bytes(), available);
+    // What is not said is chosen by what the device has, and the device by the least.
+    let least = context(&config, positions, usual(None));
     let machine = match on {
         Where::On(machine) => machine,
-        Where::Chosen(ends) => machine(&devices_config(flags, ends)?, plan.weights + plan.cache, talk)?,
+        Where::Chosen(ends) => {
+            let plan = ModelMemory::of_cache(&config, least, cache, file.bytes());
+            machine(&devices_config(flags, ends)?, plan.weights + plan.cache, talk)?
+        }
     };
     let device = machine.device();
-    refuse(plan.on(&*device).check())?;
+    let context = match positions {
+        Positions::Flag(None) => usual(device.available_memory()),
+        _ => least,
+    };
+    let sharing = sharing(context as i64);
+    let all = (sharing.positions as usize).max(context);
+    refuse(ModelMemory::of_cache(&config, all, cache, file.bytes()).on(&*device).check())?;
     let compiler = leave_out(&flags.kernels, device.options(numerics(&flags.kernels)))?;
     let chunk = flags.kernels.step_tokens(&compiler).min(all as i64);
     let options = EngineOptions { compiler, context: context as i64, chunk, cache };
@@ -293,11 +298,11 @@ fn opened(
     Ok(Opened { engine, machine, path: path.to_owned(), talk, flags: flags.clone() })
 }
 
-/// The positions of the cache.
-pub fn context(config: &Config, positions: Positions) -> anyhow::Result<usize> {
-    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
-    Ok(match positions {
-        Positions::Flag(None) => DEFAULT_CONTEXT.min(made_for),
+/// The positions of the cache; these if nothing is said.
+pub fn context(config: &Config, positions: Positions, usual: usize) -> usize {
+    let made_for = memory_plan::made_for(config);
+    match positions {
+        Positions::Flag(None) => usual,
         Positions::Flag(Some(0)) => made_for,
         Positions::Flag(Some(n)) => {
             if n as usize > made_for {
@@ -308,7 +313,7 @@ pub fn context(config: &Config, positions: Positions) -> anyhow::Result<usize> {
             n as usize
         }
         Positions::Needed(n) => n.max(1),
-    })
+    }
 }
 
 /// A plan that does not fit ends the program before weights are touched.

@@ -27,7 +27,7 @@ const DEFAULT_PLACES: u16 = 4;
 /// Models at a time when nothing is said.
 const DEFAULT_MODELS: u16 = 4;
 
-/// Positions of the cache when nothing is said.
+/// Positions of the cache when nothing is said: of each of several models, and of a single one at least.
 const DEFAULT_POSITIONS: usize = 16_384;
 
 /// What to serve, and how.
@@ -289,10 +289,11 @@ impl Arguments {
         names
     }
 
-    /// Positions of one sequence and of all.
-    fn positions(&self, made_for: usize) -> (usize, usize) {
+    /// Positions of one sequence and of all. `usual` are those of a model that has the memory for itself.
+    fn positions(&self, made_for: usize, usual: usize) -> (usize, usize) {
         let all = match self.context.ctx_size {
-            None => DEFAULT_POSITIONS,
+            None if self.is_of_several() => DEFAULT_POSITIONS,
+            None => usual.max(DEFAULT_POSITIONS),
             Some(0) => made_for,
             Some(n) => n as usize,
         };

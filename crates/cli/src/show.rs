@@ -64,7 +64,8 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
     let of_engine = || -> anyhow::Result<Needs> {
         let config = Config::read(file)?;
         let cache = open::cache_kind(&args.engine.kernels)?;
-        let context = open::context(&config, Positions::Flag(args.context.ctx_size))?;
+        let usual = memory_plan::default_context(&config, cache, file.bytes(), device::available_memory());
+        let context = open::context(&config, Positions::Flag(args.context.ctx_size), usual);
         let target = open::target(&args.engine)?.map_or_else(|| Target::detect(None), Ok)?;
         let compiler = open::compiler_options(&args.engine.kernels, &target)?;
         let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);

@@ -540,6 +540,34 @@ impl Graph {
         r
     }
 
+    /// `root` with each of `values` in place of `var`. The same as a [`Graph::substitute`] for each; what does not depend on
+    /// `var` is looked at once.
+    pub fn substitute_each(&mut self, root: Id, var: Id, values: &[Id]) -> Vec<Id> {
+        // What depends on `var`, sources first, and of each the sources with their places in this list.
+        let (mut above, mut places) = (vec![var], FxHashMap::from_iter([(var, 0)]));
+        let mut sources: Vec<Vec<(Id, Option<usize>)>> = vec![vec![]];
+        for id in self.toposort(&[root]) {
+            let of: Vec<_> = self.src(id).iter().map(|s| (*s, places.get(s).copied())).collect();
+            if id != var && of.iter().any(|s| s.1.is_some()) {
+                places.insert(id, above.len());
+                above.push(id);
+                sources.push(of);
+            }
+        }
+        let Some(&end) = places.get(&root) else { return vec![root; values.len()] };
+        let one = |&value: &Id| {
+            let mut new = vec![value];
+            for (&id, of) in above.iter().zip(&sources).skip(1) {
+                let now = |&(s, place): &(Id, Option<usize>)| place.map_or(s, |place| new[place]);
+                let is_as_before = of.iter().all(|s| now(s) == s.0);
+                let src = if is_as_before { vec![] } else { of.iter().map(now).collect() };
+                new.push(if is_as_before { id } else { self.rebuild(id, src) });
+            }
+            new[end]
+        };
+        values.iter().map(one).collect()
+    }
+
     /// The node over other sources, in its scope, simplified again where it is arithmetic.
     pub fn rebuild(&mut self, id: Id, src: Vec<Id>) -> Id {
         let before = self.enter(self.scope(id));

@@ -9,15 +9,12 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{EngineOptions, Sharing};
-use model::memory_plan::ModelMemory;
+use model::memory_plan::{ModelMemory, default_context};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::chat::ChatTemplate;
 use text::sampler::{Sampler, SamplerConfig};
-
-/// Positions of the cache when nothing is said.
-const CONTEXT: usize = 4096;
 
 /// Settings of an [`Engine`] to be. What is not set is chosen as the program `kernloom` does.
 #[derive(Clone, Debug)]
@@ -81,7 +78,8 @@ impl Builder {
         self
     }
 
-    /// Positions of the cache: prompt and answers together. By default 4096, or fewer if the model was made for fewer.
+    /// Positions of the cache: prompt and answers together. By default those that the model was made for, or as many of them
+    /// as half of the memory beside its weights holds.
     pub fn context(mut self, positions: usize) -> Builder {
         self.context = Some(positions.max(1));
         self
@@ -173,12 +171,13 @@ impl Builder {
         };
         tokenizer.use_template(template.source());
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
-        let context =
-            self.context.unwrap_or_else(|| CONTEXT.min(usize::try_from(config.context).unwrap_or(CONTEXT).max(1)));
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let plan = ModelMemory::of_cache(&config, context, cache, file.bytes());
-        let device = devices::open(&self.devices(), plan.weights + plan.cache, drop)?.device();
-        plan.on(&*device).check()?;
+        let context =
+            |available| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), available));
+        let least = ModelMemory::of_cache(&config, context(None), cache, file.bytes());
+        let device = devices::open(&self.devices(), least.weights + least.cache, drop)?.device();
+        let context = context(device.available_memory());
+        ModelMemory::of_cache(&config, context, cache, file.bytes()).on(&*device).check()?;
         let compiler = device.options(self.numerics);
         let chunk = compiler.step_tokens().min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };

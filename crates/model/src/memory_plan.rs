@@ -26,6 +26,31 @@ pub fn state_bytes(config: &Config) -> u64 {
     layers as u64 * values as u64 * DType::F32.bytes() as u64
 }
 
+/// Positions that a model has at least when nothing is said, if it was made for so many, and all that it has where the
+/// system does not say how much memory there is.
+pub const USUAL_CONTEXT: usize = 4096;
+
+/// Positions that a model was made for.
+pub fn made_for(config: &Config) -> usize {
+    usize::try_from(config.context).unwrap_or(1).max(1)
+}
+
+/// Positions of the cache when nothing is said: all that the model was made for, if half of the memory that is left beside
+/// its weights holds them, else a power of two of which that is true: what is available changes a little from run to run,
+/// and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
+///
+/// # Arguments
+/// `weights` are the bytes of the file, `available` those that the device has for it and for the cache.
+pub fn default_context(config: &Config, cache: CacheKind, weights: u64, available: Option<u64>) -> usize {
+    let made_for = made_for(config);
+    let Some(available) = available else { return made_for.min(USUAL_CONTEXT) };
+    let room = available.saturating_sub(weights) / 2;
+    match usize::try_from(room / cache_bytes(config, cache).max(1)).unwrap_or(usize::MAX) {
+        fit if fit >= made_for => made_for,
+        fit => fit.checked_ilog2().map_or(0, |log| 1 << log).max(USUAL_CONTEXT).min(made_for),
+    }
+}
+
 /// Memory of a model at a context, known before any weight is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelMemory {
@@ -168,6 +193,26 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synth::{SynthOptions, SynthPlan};
+    use gguf::Gguf;
+
+    #[test]
+    fn a_context_that_nobody_chose_takes_half_of_what_weights_leave() {
+        let plan = SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).expect("a shape");
+        let small = Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model");
+        let config = Config { context: 100_000, ..small.clone() };
+        let (kind, weights) = (CacheKind::F16, 5u64 << 30);
+        let row = cache_bytes(&config, kind);
+        let of = |positions: u64| default_context(&config, kind, weights, Some(weights + 2 * row * positions));
+        assert_eq!([of(100_000), of(99_999), of(65_535), of(10_000)], [100_000, 65_536, 32_768, 8192]);
+        // Less is refused by the plan, not made smaller.
+        assert_eq!([of(100), of(0)], [USUAL_CONTEXT; 2]);
+        assert_eq!(default_context(&config, kind, weights, Some(0)), USUAL_CONTEXT);
+        assert_eq!(default_context(&config, kind, weights, None), USUAL_CONTEXT);
+        let made_for = made_for(&small);
+        assert!(made_for < USUAL_CONTEXT);
+        assert_eq!([None, Some(0), Some(1 << 40)].map(|room| default_context(&small, kind, 0, room)), [made_for; 3]);
+    }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_plan() {

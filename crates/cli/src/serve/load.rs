@@ -9,7 +9,7 @@ use crate::terminal;
 use anyhow::Context;
 use devices::Machine;
 use model::engine::Sharing;
-use model::memory_plan::ModelMemory;
+use model::memory_plan::{self, ModelMemory};
 use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
 use model::step::{Output, Variant};
 #[cfg(unix)]
@@ -56,8 +56,10 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let mut sampling = args.sampling.config(&tokenizer);
     sampling.seed = 0;
     Sampler::new(sampling.clone(), config.vocab as usize)?;
-    let made_for = usize::try_from(config.context).unwrap_or(1).max(1);
-    let (one, all) = args.positions(made_for);
+    let made_for = memory_plan::made_for(&config);
+    let cache = open::cache_kind(&args.engine.kernels)?;
+    let usual = memory_plan::default_context(&config, cache, file.bytes(), machine.device().available_memory());
+    let (one, all) = args.positions(made_for, usual);
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
     if !opened.engine.rewinds() {
@@ -131,12 +133,13 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     Ok(model)
 }
 
-/// What a model needs by its plan, before any of its programs is compiled.
-pub(super) fn plan(args: &Arguments, path: &Path) -> anyhow::Result<ModelMemory> {
+/// What a model needs by its plan, before any of its programs is compiled; what is not said takes what is available.
+pub(super) fn plan(args: &Arguments, path: &Path, available: Option<u64>) -> anyhow::Result<ModelMemory> {
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
-    let (one, all) = args.positions(usize::try_from(config.context).unwrap_or(1).max(1));
     let cache = open::cache_kind(&args.engine.kernels)?;
+    let usual = memory_plan::default_context(&config, cache, file.bytes(), available);
+    let (one, all) = args.positions(memory_plan::made_for(&config), usual);
     Ok(ModelMemory::of_cache(&config, all.max(one), cache, file.bytes()))
 }
 

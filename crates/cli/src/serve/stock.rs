@@ -158,8 +158,9 @@ impl Loader for Stock {
     fn plan(&self, name: &str) -> Result<ModelMemory, ApiError> {
         let item = self.item(name)?;
         let plan = || {
-            let plan = load::plan(&self.args, &item.path)?;
-            Ok(plan.on(&*self.machine(&plan)?.device()))
+            let least = load::plan(&self.args, &item.path, None)?;
+            let device = self.machine(&least)?.device();
+            Ok(load::plan(&self.args, &item.path, device.available_memory())?.on(&*device))
         };
         plan().map_err(|error| self.refused(name, &error))
     }
@@ -167,7 +168,7 @@ impl Loader for Stock {
     fn load(&self, name: &str) -> Result<Model, ApiError> {
         let Item { names, path, .. } = self.item(name)?;
         let load = || {
-            let machine = self.machine(&load::plan(&self.args, &path)?)?;
+            let machine = self.machine(&load::plan(&self.args, &path, None)?)?;
             load::model(&self.args, &path, names, machine)
         };
         load().map_err(|error| self.refused(name, &error))

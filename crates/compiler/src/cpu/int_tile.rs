@@ -29,6 +29,7 @@ use crate::lower::Item;
 use ir::index::{Linear, bounds};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// What the loops over rows, tokens and groups need to know.
 struct Tile<'a> {
@@ -180,13 +181,18 @@ impl Tile<'_> {
         g.add(first, at)
     }
 
-    /// `e` for the group and element of number `range * span + offset` of this
-    /// panel.
-    fn at_element(&self, g: &mut Graph, e: Id, range: Id, span: i64, offset: i64) -> Id {
-        let group = self.group_at(g, range, span / self.width, offset / self.width);
-        let element = g.int(offset % self.width);
-        let mut m = FxHashMap::from_iter([(self.p.group, group), (self.p.element, element)]);
-        g.substitute(e, &mut m)
+    /// `e` for the groups and elements of the numbers `range * span + offset` of this panel, for each of these offsets.
+    fn at_elements(&self, g: &mut Graph, e: Id, range: Id, span: i64, offsets: Range<i64>) -> Vec<Id> {
+        let (mut all, mut at) = (vec![], offsets.start);
+        while at < offsets.end {
+            let end = offsets.end.min((at / self.width + 1) * self.width);
+            let group = self.group_at(g, range, span / self.width, at / self.width);
+            let of_group = replace(g, e, self.p.group, group);
+            let elements: Vec<Id> = (at..end).map(|offset| g.int(offset % self.width)).collect();
+            all.extend(g.substitute_each(of_group, self.p.element, &elements));
+            at = end;
+        }
+        all
     }
 
     /// `e` for `n` groups from `range * n` on, as a vector.
@@ -244,7 +250,7 @@ impl Tile<'_> {
             for i in 0..self.tokens {
                 let at = self.token_at(g, block, i);
                 let x = replace(g, self.p.x, self.token, at);
-                let all: Vec<Id> = (0..4 * units).map(|e| self.at_element(g, x, step, span, first + e)).collect();
+                let all = self.at_elements(g, x, step, span, first..first + 4 * units);
                 let mut packer = Packer::default();
                 let v = packer.pack_vector(g, &all)?;
                 if packer.gathered > 0 {
@@ -381,7 +387,7 @@ impl Tile<'_> {
                     continue;
                 }
                 let step = t.counted(g, self.groups / groups);
-                let all: Vec<Id> = (0..span).map(|e| self.at_element(g, code, step, span, e)).collect();
+                let all = self.at_elements(g, code, step, span, 0..span);
                 let Some(order) = lane_order(g, &all, bytes as usize) else { continue };
                 let mut chunks = vec![];
                 let mut packer = Packer::default();

@@ -9,7 +9,6 @@ use crate::kernel::expression::{combined, replace};
 use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, splat};
 use ir::{BinOp, Graph, Id, Op, Type};
-use rustc_hash::FxHashMap;
 
 /// Vector code of one pass over a stretch.
 pub(super) struct Pass {
@@ -112,15 +111,14 @@ fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> O
         let at = g.mul(range, k);
         g.add(at, c)
     };
+    let elements: Vec<Id> = (0..width).map(|e| g.int(e)).collect();
     let (mut codes, mut xs) = (vec![], vec![]);
-    for u in 0..s.groups * width {
-        let at = group_at(g, u / width);
-        let e = g.int(u % width);
-        let mut m: FxHashMap<Id, Id> = FxHashMap::default();
-        m.insert(p.group, at);
-        m.insert(p.element, e);
-        codes.push(g.substitute(p.code, &mut m));
-        xs.push(g.substitute(p.x, &mut m));
+    for i in 0..s.groups {
+        let at = group_at(g, i);
+        for (all, e) in [(&mut codes, p.code), (&mut xs, p.x)] {
+            let of_group = replace(g, e, p.group, at);
+            all.extend(g.substitute_each(of_group, p.element, &elements));
+        }
     }
     let most = (s.groups * width).min(t.target.vector_bytes as i64) as usize;
     // The widest vectors whose lanes take the same bits of their bytes.
