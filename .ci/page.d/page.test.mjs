@@ -267,9 +267,41 @@ onPage('Markdown is drawn, and code is copied', async (page) => {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), MARKDOWN);
 });
 
+const FORMULAS = String.raw`Euler: \(e^{i\pi} + 1 = 0\), not $5 and $10.
+
+\[
+\sum_{n=1}^{\infty} \frac{1}{n^2}
+- \begin{pmatrix} a & b \\ c & d \end{pmatrix} ${'+ a_{100}'.repeat(40)}
+\]
+
+Broken: $\frac{1}$ and \(\foo\). Not finished: \( x^2`;
+
+onPage('formulas are drawn, and copied as they were written', async (page) => {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await answering(page, FORMULAS.match(/[^]{1,5}/g).map((content) => piece({ content })));
+  await say(page, 'Draw');
+  await settled(page);
+  const body = page.locator('.message.assistant > .markdown');
+  const all = await body.locator('math').evaluateAll((all) => all.map((math) => [math.namespaceURI, math.getAttribute('display'), math.clientHeight > 0]));
+  const namespace = 'http://www.w3.org/1998/Math/MathML';
+  assert.deepEqual(all, [[namespace, null, true], [namespace, 'block', true], [namespace, null, true]]);
+  assert.equal(await body.locator('math').first().getAttribute('alttext'), 'e^{i\\pi} + 1 = 0');
+  assert.deepEqual(await body.locator('.formula-source').allInnerTexts(), ['$\\frac{1}$']);
+  assert.deepEqual(await body.locator('.unknown').allTextContents(), ['\\foo']);
+  const text = await body.innerText();
+  assert.ok(text.includes('not $5 and $10') && text.includes('Not finished: \\( x^2'), text);
+  // The wide one is moved by keys, and it alone.
+  await page.locator('.formula[tabindex="0"]').waitFor();
+  assert.equal(await page.locator('.formula[tabindex="0"]').count(), 1);
+  assert.ok(await page.evaluate(() => document.querySelector('#log').scrollWidth <= document.querySelector('#log').clientWidth));
+  await page.locator('.message.assistant [aria-label="Copy this message"]').click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), FORMULAS);
+});
+
 const HOSTILE = `<script>globalThis.hit = 1</script><img src=x onerror="globalThis.hit = 2"><svg onload=globalThis.hit=3>
 [a](javascript:globalThis.hit=4) [b](JaVaScRiPt:globalThis.hit=5 "t\\" onclick=globalThis.hit=6") ![c](javascript:globalThis.hit=7)
 ![d](https://evil.example/?leak) <https://a.example/"onmouseover="globalThis.hit=8> <a href="javascript:globalThis.hit=9">e</a>
+$<script>globalThis.hit=16</script>$ \\(\\text{<img src=x onerror=globalThis.hit=17>}\\) \\[\\class{" onload="globalThis.hit=18}{\\href{javascript:globalThis.hit=19}{x}}\\]
 [f](data:text/html,<script>globalThis.hit=10</script>) [" onfocus="globalThis.hit=11" autofocus="](https://x.example)
 
 \`\`\`"><img src=x onerror=globalThis.hit=12>

@@ -2,6 +2,7 @@
 // is loaded from anywhere.
 
 import { button, copy, element } from './dom.js';
+import { formula } from './formula.js';
 import { parseInline, safeLink } from './inline.js';
 import { parse } from './markdown.js';
 
@@ -55,7 +56,19 @@ function table({ align, head, rows }) {
   return element('div', { class: 'table', tabindex: '0' }, element('table', {}, element('thead', {}, row(head, 'th')), body));
 }
 
-const inline = (text) => parseInline(text).map(drawPart);
+const inline = (text) => drawParts(parseInline(text));
+
+/** Parts of a line. What ends a sentence stays with the formula before it. */
+function drawParts(parts) {
+  const out = [];
+  parts.forEach((part, index) => {
+    const before = parts[index - 1];
+    const [end] = typeof part === 'string' && before?.type === 'formula' && !before.display ? /^[.,;:!?)\]’”-]*/.exec(part) : [''];
+    if (end) out.push(element('span', { class: 'together' }, out.pop(), end));
+    out.push(drawPart(end ? part.slice(end.length) : part));
+  });
+  return out;
+}
 
 const TAGS = { strong: 'strong', emphasis: 'em', strike: 'del' };
 
@@ -64,12 +77,13 @@ function drawPart(part) {
   if (part.type === 'break') return element('br');
   if (part.type === 'code') return element('code', {}, part.text);
   if (part.type === 'link') return link(part);
-  return element(TAGS[part.type], {}, part.parts.map(drawPart));
+  if (part.type === 'formula') return formula(part);
+  return element(TAGS[part.type], {}, drawParts(part.parts));
 }
 
 /** A link; an image becomes one too, as fetching it would tell somebody that this was read. */
 function link({ address, image, parts }) {
-  const inner = parts.length ? parts.map(drawPart) : [document.createTextNode(address)];
+  const inner = parts.length ? drawParts(parts) : [document.createTextNode(address)];
   const href = safeLink(address);
   if (!href) return element('span', { class: 'no-link', title: 'This address is not followed.' }, inner, ` (${address})`);
   const text = image ? ['🖼 ', ...inner] : inner;

@@ -41,16 +41,19 @@ macro_rules! file {
 
 static INDEX: File = File { path: ROOT, kind: HTML, text: include_str!("../page/index.html") };
 
-static FILES: [File; 20] = [
+static FILES: [File; 23] = [
     file!("answer.js", SCRIPT),
     file!("chats.js", SCRIPT),
     file!("conversation.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("events.js", SCRIPT),
+    file!("formula.js", SCRIPT),
     file!("history.js", SCRIPT),
     file!("icon.svg", PICTURE),
     file!("inline.js", SCRIPT),
     file!("key.js", SCRIPT),
+    file!("latex-commands.js", SCRIPT),
+    file!("latex.js", SCRIPT),
     file!("main.js", SCRIPT),
     file!("markdown.js", SCRIPT),
     file!("messages.js", SCRIPT),
