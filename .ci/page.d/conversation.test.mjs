@@ -44,7 +44,8 @@ test('search', () => {
 test('files', () => {
   const chat = newConversation('s');
   const question = add(chat, null, 'user', 'a');
-  Object.assign(add(chat, question.id, 'assistant', 'b'), { spent: { rate: 2.5 }, reasoning: 'r', state: 'length' });
+  Object.assign(add(chat, question.id, 'assistant', 'b'), { spent: { rate: 2.5 }, reasoning: 'r', state: 'length', model: 'fox' });
+  chat.model = 'owl';
   assert.deepEqual(read(write([chat])), [chat]);
   const file = (conversations, more = {}) => JSON.stringify({ format: 'kernloom-chats', version: 1, conversations, ...more });
   const one = (messages, more = {}) => file([{ id: 'x', messages, ...more }]);
@@ -63,6 +64,8 @@ test('files', () => {
     [one([{ ...message, parent: 'm' }]), /follows one that is not there/],
     [one([], { id: '../x' }), /no id/],
     [one([], { title: {} }), /title is not text/],
+    [one([], { model: 1 }), /model is not text/],
+    [one([{ ...message, model: {} }]), /model is not text/],
   ]) {
     assert.throws(() => read(text), problem, text);
   }

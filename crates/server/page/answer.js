@@ -1,8 +1,9 @@
 // From the chunks of a stream to a message: text, thoughts, progress, speed.
 
 /** What is asked of the server for a message. */
-export function body(messages, sampling, thinking) {
+export function body(messages, sampling, thinking, model) {
   const asked = {
+    ...(model && { model }),
     messages,
     stream: true,
     stream_options: { include_usage: true },

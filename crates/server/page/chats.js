@@ -3,6 +3,7 @@
 import { body, settle, take } from './answer.js';
 import { add, find, newConversation, path, prompt, show } from './conversation.js';
 import * as history from './history.js';
+import { choice } from './models.js';
 import * as preferences from './preferences.js';
 import { chat } from './server.js';
 
@@ -15,11 +16,13 @@ function asRead(conversation) {
   return conversation;
 }
 
+const fresh = () => newConversation(preferences.get('system'), preferences.get('model'));
+
 export class Chats {
   /** All that were written down. */
   all = [];
   /** What is shown; it is written down with its first message. */
-  current = newConversation(preferences.get('system'));
+  current = fresh();
   /** For the ids of conversations, what stops their answers. */
   running = new Map();
   #timers = new Map();
@@ -62,7 +65,7 @@ export class Chats {
 
   /** Shows a conversation, or a new one if there is none of this id. */
   open(id) {
-    this.current = this.all.find((one) => one.id === id) ?? newConversation(preferences.get('system'));
+    this.current = this.all.find((one) => one.id === id) ?? fresh();
     this.view.changed();
   }
 
@@ -99,6 +102,7 @@ export class Chats {
     const { current } = this;
     const edited = add(current, message.parent, message.role, text);
     if (message.role === 'user') return this.#answer(current, add(current, edited.id, 'assistant', ''));
+    if (message.model) edited.model = message.model;
     this.keep(current);
     this.view.changed();
   }
@@ -120,11 +124,14 @@ export class Chats {
     this.running.set(conversation.id, controller);
     message.state = 'running';
     delete message.error;
+    const model = choice(conversation);
+    if (model) message.model = model;
+    else delete message.model;
     this.keep(conversation);
     this.view.changed();
     let failure = null;
     try {
-      const asked = body(prompt(conversation, message), preferences.sampling(), preferences.get('thinking'));
+      const asked = body(prompt(conversation, message), preferences.sampling(), preferences.get('thinking'), message.model);
       for await (const chunk of chat(asked, controller.signal)) {
         take(message, chunk);
         this.view.streamed(conversation, message);
@@ -178,7 +185,7 @@ export class Chats {
       this.running.get(id)?.abort();
       await history.remove(id).catch((error) => this.view.storageFailed(error));
     }
-    if (gone.has(this.current)) this.current = newConversation(preferences.get('system'));
+    if (gone.has(this.current)) this.current = fresh();
     this.view.changed();
   }
 

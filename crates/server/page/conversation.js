@@ -4,10 +4,10 @@
 /** An id that no other has. */
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0')).join('');
 
-/** A conversation without messages. */
-export function newConversation(system = '') {
+/** A conversation without messages. `model` is the one that was chosen for it. */
+export function newConversation(system = '', model = '') {
   const now = Date.now();
-  return { id: newId(), title: '', created: now, updated: now, system, head: null, messages: [] };
+  return { id: newId(), title: '', created: now, updated: now, system, model, head: null, messages: [] };
 }
 
 /** Adds a message below `parent` and shows it. */

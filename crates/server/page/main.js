@@ -6,8 +6,10 @@ import { path } from './conversation.js';
 import { ask, byId, download, element, say } from './dom.js';
 import { askKey } from './key.js';
 import { Messages } from './messages.js';
+import * as models from './models.js';
+import * as picker from './picker.js';
 import * as preferences from './preferences.js';
-import { properties } from './server.js';
+import * as server from './server.js';
 import * as settings from './settings.js';
 import * as sidebar from './sidebar.js';
 import { fileName, read, write } from './transfer.js';
@@ -20,6 +22,8 @@ const promptField = byId('prompt');
 let contextLength = 0;
 /** Whether the server may be another one than before. */
 let stale = false;
+/** The model whose properties are shown; empty for the only one. */
+let described = '';
 
 const view = {
   changed: draw,
@@ -31,7 +35,8 @@ const view = {
     if (error.kind === 'key') askKey(error.message).then((given) => given && retry());
   },
   answered() {
-    if (stale) connect();
+    // A model that was loaded for this answer can tell its context now.
+    if (stale || models.areSeveral()) connect();
   },
   storageFailed(error) {
     say(`The browser could not keep this chat: ${error.message}`);
@@ -74,6 +79,9 @@ function draw() {
   byId('stop').hidden = !running;
   if (hadFocus) promptField.focus();
   drawGauge(shown);
+  picker.draw(current);
+  if (models.choice(current) !== described) connect();
+  if (running) watch();
   sidebar.draw(chats.all, current, chats.running);
   const hash = chats.all.includes(current) ? `#${current.id}` : '';
   if (location.hash !== hash) history.pushState(null, '', hash || location.pathname + location.search);
@@ -112,8 +120,15 @@ function banner(text) {
 async function connect() {
   banner('');
   try {
-    const props = await properties();
+    const usual = await server.properties();
+    models.take(await server.models(), usual.model_alias);
+    const name = models.choice(chats.current);
+    described = name;
+    const props = name && name !== usual.model_alias ? await server.properties(name) : usual;
+    if (name !== described) return;
     stale = false;
+    picker.draw(chats.current);
+    watch();
     contextLength = props.default_generation_settings?.n_ctx ?? 0;
     byId('model').textContent = props.model_alias ?? '';
     settings.setDefaults(props.default_generation_settings?.params);
@@ -128,6 +143,34 @@ async function connect() {
       banner(error.message);
     }
   }
+}
+
+let watching = null;
+
+/** While models come and go, the page says which are there. */
+function watch() {
+  const waits = chats.isRunning() && !chats.lastAnswer()?.content;
+  if (watching || !models.areSeveral() || !(waits || models.list().some(({ status }) => status === 'loading'))) return;
+  watching = setTimeout(async () => {
+    try {
+      models.take(await server.models());
+      picker.draw(chats.current);
+      const answer = chats.lastAnswer();
+      if (answer) messages.update(chats.current, answer);
+    } catch {
+      // Whoever waits for an answer is told what is wrong.
+    }
+    watching = null;
+    watch();
+  }, LOADING_POLL);
+}
+
+function chooseModel() {
+  const { current } = chats;
+  current.model = byId('model-choice').value;
+  preferences.set('model', current.model);
+  chats.keep(current);
+  connect();
 }
 
 function send() {
@@ -193,6 +236,7 @@ function startChat() {
     if (await ask('Delete this chat?', 'Delete')) chats.remove([current]);
   };
   byId('banner-retry').onclick = connect;
+  byId('model-choice').onchange = chooseModel;
   byId('to-end').onclick = () => {
     toEnd();
     promptField.focus();

@@ -3,6 +3,7 @@
 import { summary } from './answer.js';
 import { button, copy, element } from './dom.js';
 import { versions } from './conversation.js';
+import { isLoading } from './models.js';
 import { render } from './render.js';
 
 const NAMES = { user: 'You', assistant: 'Model' };
@@ -12,7 +13,7 @@ class MessageView {
   constructor(message, actions) {
     this.message = message;
     this.actions = actions;
-    this.name = element('h2', { class: 'name' }, NAMES[message.role]);
+    this.name = element('h2', { class: 'name' });
     this.wait = element('div', { class: 'wait quiet' });
     this.thoughts = element('div', { class: 'markdown' });
     this.thoughtsTitle = element('summary', {}, 'Thoughts');
@@ -41,6 +42,7 @@ class MessageView {
     const running = message.state === 'running';
     this.node.setAttribute('aria-busy', running);
     this.node.classList.toggle('running', running);
+    this.name.textContent = message.model ?? NAMES[message.role];
     if (message.role === 'user') this.body.textContent = message.content;
     else render(this.body, message.content);
     this.updateThoughts(running);
@@ -61,10 +63,14 @@ class MessageView {
   }
 
   updateWait(running) {
-    const { content, reasoning, progress } = this.message;
+    const { content, reasoning, progress, model } = this.message;
     this.wait.hidden = !running || Boolean(content || reasoning);
     if (this.wait.hidden) return;
-    if (!progress) return this.wait.replaceChildren('Waiting for the server…');
+    if (!progress) {
+      const text = isLoading(model) ? `Loading ${model}…` : 'Waiting for the server…';
+      if (this.wait.textContent !== text) this.wait.replaceChildren(text);
+      return;
+    }
     const { processed, total, cache } = progress;
     const label = `Reading the prompt: ${processed} of ${total} tokens${cache ? `, ${cache} of them cached` : ''}`;
     this.wait.replaceChildren(element('progress', { max: total, value: processed, 'aria-label': 'Reading the prompt' }), ` ${label}`);

@@ -2,6 +2,7 @@
 
 const FORMAT = 'kernloom-chats';
 const MOST = 20_000;
+const LONGEST_NAME = 256;
 
 /** The text of a file with these conversations. */
 export const write = (conversations) => JSON.stringify({ format: FORMAT, version: 1, conversations }, null, 1);
@@ -46,6 +47,7 @@ function conversation(value) {
     created: time(value.created),
     updated: time(value.updated),
     system: string(value.system ?? '', 'system'),
+    model: string(value.model ?? '', 'model').slice(0, LONGEST_NAME),
     head: known.has(value.head) ? value.head : (messages.at(-1)?.id ?? null),
     messages,
   };
@@ -64,6 +66,7 @@ function message(value) {
     // Whatever ran when the file was written does not run now.
     state: ['done', 'stopped', 'length'].includes(value.state) ? value.state : 'stopped',
   };
+  if (value.model) out.model = string(value.model, 'model').slice(0, LONGEST_NAME);
   if (isObject(value.spent)) {
     const numbers = Object.entries(value.spent).filter(([, number]) => Number.isFinite(number));
     out.spent = Object.fromEntries(numbers.slice(0, 20));

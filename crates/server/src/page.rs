@@ -41,7 +41,7 @@ macro_rules! file {
 
 static INDEX: File = File { path: ROOT, kind: HTML, text: include_str!("../page/index.html") };
 
-static FILES: [File; 23] = [
+static FILES: [File; 25] = [
     file!("answer.js", SCRIPT),
     file!("chats.js", SCRIPT),
     file!("conversation.js", SCRIPT),
@@ -57,6 +57,8 @@ static FILES: [File; 23] = [
     file!("main.js", SCRIPT),
     file!("markdown.js", SCRIPT),
     file!("messages.js", SCRIPT),
+    file!("models.js", SCRIPT),
+    file!("picker.js", SCRIPT),
     file!("preferences.js", SCRIPT),
     file!("render.js", SCRIPT),
     file!("server.js", SCRIPT),
