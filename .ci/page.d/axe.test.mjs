@@ -18,7 +18,7 @@ async function check(page, where) {
   assert.ok(passes.length > 10, 'axe looked');
 }
 
-const ANSWER = '# Title\n\nA [link](https://example.org), `code`, ~~gone~~ [no](javascript:x).\n\n- [ ] a\n- b\n\n> quote\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```js\nlet x;\n```\n\n\\[ \\foo + \\frac{1}{2} \\] \\(x\\) $\\frac$\n';
+const ANSWER = '# Title\n\nA [link](https://example.org), `code`, ~~gone~~ [no](javascript:x).\n\n- [ ] a\n- b\n\n> quote\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```js\nlet x = "s" + 1; // c\n```\n\n```json\n{"a": 1}\n```\n\n```diff\n-a\n+b\n```\n\n\\[ \\foo + \\frac{1}{2} \\] \\(x\\) $\\frac$\n';
 const SPENT = { timings: { cache_n: 1, prompt_n: 9, predicted_n: 5, prompt_per_second: 9, predicted_per_second: 5 } };
 
 for (const colorScheme of ['light', 'dark']) {

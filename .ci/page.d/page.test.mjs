@@ -276,6 +276,24 @@ const FORMULAS = String.raw`Euler: \(e^{i\pi} + 1 = 0\), not $5 and $10.
 
 Broken: $\frac{1}$ and \(\foo\). Not finished: \( x^2`;
 
+onPage('code has colours, a long one when it is complete', async (page) => {
+  const line = 'let x = "<b>"; // why\n';
+  const long = `\`\`\`rust\n${line.repeat(1000)}`;
+  await page.evaluate(() => {
+    globalThis.most = 0;
+    const look = () => document.querySelector('.running pre') && (most = Math.max(most, document.querySelectorAll('.running pre span').length));
+    new MutationObserver(look).observe(document.querySelector('#log'), { subtree: true, childList: true });
+  });
+  await answering(page, [piece({ content: `\`\`\`rust\n${line}\`\`\`\n\n` }), piece({ content: long })]);
+  await say(page, 'Draw');
+  await settled(page);
+  const kinds = await page.locator('.message pre').first().locator('span').evaluateAll((all) => all.map(({ className, textContent }) => `${className}:${textContent}`));
+  assert.deepEqual(kinds, ['keyword:let', 'string:"<b>"', 'comment:// why']);
+  assert.equal(await page.locator('.message pre').last().locator('span').count(), 3000);
+  assert.ok((await page.locator('.message pre').last().textContent()).trimEnd() === line.repeat(1000).trimEnd(), 'nothing is lost');
+  assert.ok((await page.evaluate(() => most)) < 1000);
+});
+
 onPage('formulas are drawn, and copied as they were written', async (page) => {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await answering(page, FORMULAS.match(/[^]{1,5}/g).map((content) => piece({ content })));

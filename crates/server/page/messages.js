@@ -44,7 +44,7 @@ class MessageView {
     this.node.classList.toggle('running', running);
     this.name.textContent = message.model ?? NAMES[message.role];
     if (message.role === 'user') this.body.textContent = message.content;
-    else render(this.body, message.content);
+    else render(this.body, message.content, running);
     this.updateThoughts(running);
     this.updateWait(running);
     this.updateProblem();
@@ -59,7 +59,7 @@ class MessageView {
     const ms = thoughtFor ?? spent?.thoughtMs;
     const time = ms === undefined ? '' : ` for ${(ms / 1000).toFixed(1)} s`;
     this.thoughtsTitle.textContent = running && !content ? 'Thinking…' : `Thought${time}`;
-    render(this.thoughts, reasoning);
+    render(this.thoughts, reasoning, running);
   }
 
   updateWait(running) {

@@ -3,13 +3,19 @@
 
 import { button, copy, element } from './dom.js';
 import { formula } from './formula.js';
+import { highlight } from './highlight.js';
 import { parseInline, safeLink } from './inline.js';
 import { parse } from './markdown.js';
 
+/** A longer code gets its colours when it is complete: it is drawn anew with each of its words. */
+const LONGEST_GROWING = 10_000;
+
 /** Draws a text. When it grows, the blocks that stay as they are keep their elements, and what is selected in them. */
-export function render(container, text) {
+export function render(container, text, grows = false) {
   const before = container.sources ?? [];
   const blocks = parse(text);
+  const last = blocks.at(-1);
+  if (grows && last?.type === 'code' && last.text.length > LONGEST_GROWING) Object.assign(last, { language: '', source: `growing ${last.source}` });
   blocks.forEach((block, index) => {
     if (before[index] === block.source) return;
     const node = draw(block);
@@ -34,9 +40,10 @@ function draw(block) {
 }
 
 function code({ language, text }) {
+  const coloured = highlight(text, language).map((part) => (typeof part === 'string' ? part : element('span', { class: part.kind }, part.text)));
   const head = element('div', { class: 'code-head' }, element('span', {}, language || 'text'));
   head.append(button('Copy', () => copy(text), { 'aria-label': 'Copy this code' }));
-  return element('div', { class: 'code' }, head, element('pre', { tabindex: '0' }, element('code', {}, text)));
+  return element('div', { class: 'code' }, head, element('pre', { tabindex: '0' }, element('code', {}, coloured)));
 }
 
 function list({ ordered, start, loose, items }) {
