@@ -294,6 +294,49 @@ onPage('code has colours, a long one when it is complete', async (page) => {
   assert.ok((await page.evaluate(() => most)) < 1000);
 });
 
+onPage('text files go with a message, and others are refused', async (page) => {
+  const bodies = asked(page);
+  const drop = async (files) => {
+    const data = await page.evaluateHandle((files) => {
+      const data = new DataTransfer();
+      for (const [name, text, type] of files) data.items.add(new File([text], name, { type }));
+      return data;
+    }, files);
+    await page.dispatchEvent('#log', 'dragover', { dataTransfer: data });
+    assert.ok(await page.evaluate(() => document.body.classList.contains('dropping')));
+    await page.dispatchEvent('#log', 'drop', { dataTransfer: data });
+    assert.equal(await page.evaluate(() => document.body.classList.contains('dropping')), false);
+  };
+  const attached = () => page.locator('#attached .file-name').allInnerTexts();
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('#attach')]);
+  await chooser.setFiles([{ name: 'one.rs', mimeType: '', buffer: Buffer.from('fn one() {}\n') }, { name: 'bad.bin', mimeType: '', buffer: Buffer.from([1, 0]) }]);
+  await until('one is taken', async () => (await attached()).join() === 'one.rs');
+  assert.equal(await page.textContent('#status'), 'bad.bin is not a text file (UTF-8).');
+  await drop([['two.md', '<b>two</b>', 'text/markdown'], ['p.png', 'x', 'image/png']]);
+  await until('another is taken', async () => (await attached()).join() === 'one.rs,two.md');
+  assert.equal(await page.textContent('#status'), 'p.png is an image; only text is read here.');
+  await drop([['large.txt', 'x'.repeat(300_000), 'text/plain']]);
+  await until('it is said', async () => /^large.txt is too large: 293 KB/.test(await page.textContent('#status')));
+  await page.click('[aria-label="Leave one.rs out"]');
+  assert.deepEqual(await attached(), ['two.md']);
+  await say(page, 'What is it?');
+  await settled(page);
+  assert.deepEqual(bodies[0].messages, [{ role: 'user', content: 'File `two.md`:\n```md\n<b>two</b>\n```\n\nWhat is it?' }]);
+  assert.equal(await page.locator('#attached').isVisible(), false);
+  await page.reload();
+  const chip = page.locator('.message.user .file');
+  assert.equal(await chip.innerText(), 'two.md 10 bytes');
+  await chip.locator('summary').click();
+  assert.equal(await chip.locator('pre').innerText(), '<b>two</b>');
+  // They stay when the words change, and need none.
+  await page.locator('.message.user >> text=Edit').click();
+  await page.fill('[aria-label="Edit the message"]', '');
+  await page.locator('.editor >> text=Send').click();
+  await settled(page);
+  assert.deepEqual(bodies[1].messages[0].content, 'File `two.md`:\n```md\n<b>two</b>\n```');
+  assert.equal(await page.locator('.message.user .plain').isVisible(), false);
+});
+
 onPage('formulas are drawn, and copied as they were written', async (page) => {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await answering(page, FORMULAS.match(/[^]{1,5}/g).map((content) => piece({ content })));
@@ -474,7 +517,7 @@ onPage('all of it works from the keyboard', async (page) => {
     await page.keyboard.press('Tab');
     reached.add(await focus());
   }
-  for (const name of ['skip', 'new-chat', 'search', 'import', 'export-all', 'rename', 'export', 'delete', 'theme', 'open-settings', 'prompt', 'send', 'Copy', 'Edit', 'Regenerate']) {
+  for (const name of ['skip', 'new-chat', 'search', 'import', 'export-all', 'rename', 'export', 'delete', 'theme', 'open-settings', 'attach', 'prompt', 'send', 'Copy', 'Edit', 'Regenerate']) {
     assert.ok(reached.has(name), name);
   }
 });

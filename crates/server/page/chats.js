@@ -73,11 +73,11 @@ export class Chats {
   isRunning = () => this.running.has(this.current.id);
 
   /** Says something and lets the model answer. */
-  send(text) {
+  send(text, files) {
     if (this.isRunning()) return;
     const { current } = this;
     if (!this.all.includes(current)) this.all.push(current);
-    const said = add(current, current.head, 'user', text);
+    const said = add(current, current.head, 'user', text, files);
     this.#answer(current, add(current, said.id, 'assistant', ''));
   }
 
@@ -100,7 +100,7 @@ export class Chats {
   edit(message, text) {
     if (this.isRunning()) return;
     const { current } = this;
-    const edited = add(current, message.parent, message.role, text);
+    const edited = add(current, message.parent, message.role, text, message.files);
     if (message.role === 'user') return this.#answer(current, add(current, edited.id, 'assistant', ''));
     if (message.model) edited.model = message.model;
     this.keep(current);

@@ -1,6 +1,7 @@
 // The page: what happens when something is pressed, and what is drawn when something has changed.
 
 import { filled } from './answer.js';
+import * as attachments from './attachments.js';
 import { Chats } from './chats.js';
 import { path } from './conversation.js';
 import { ask, byId, download, element, say } from './dom.js';
@@ -175,10 +176,10 @@ function chooseModel() {
 
 function send() {
   const text = promptField.value;
-  if (!text.trim() || chats.isRunning()) return;
+  if (!(text.trim() || attachments.areThere()) || chats.isRunning()) return;
   promptField.value = '';
   preferences.set('draft', '');
-  chats.send(text);
+  chats.send(text, attachments.takeAll());
 }
 
 function newChat() {
@@ -315,6 +316,7 @@ async function start() {
   startList();
   startChat();
   startComposer();
+  attachments.start();
   startKeys();
   settings.start(settingsActions);
   try {

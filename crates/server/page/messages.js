@@ -1,8 +1,10 @@
 // The messages of a conversation, as elements that stay while their messages do.
 
 import { summary } from './answer.js';
+import { chip } from './attachments.js';
 import { button, copy, element } from './dom.js';
 import { versions } from './conversation.js';
+import { withFiles } from './files.js';
 import { isLoading } from './models.js';
 import { render } from './render.js';
 
@@ -25,12 +27,13 @@ class MessageView {
     this.tools = element('div', { class: 'tools quiet' }, this.versions, this.buttons(), this.spent);
     this.node = element('article', { class: `message ${message.role}`, 'data-id': message.id });
     const answers = message.role === 'assistant' ? [this.folded, this.wait] : [];
-    this.node.append(this.name, ...answers, this.body, this.problem, this.tools);
+    const files = message.files ? [element('div', { class: 'files' }, message.files.map(chip))] : [];
+    this.node.append(this.name, ...answers, ...files, this.body, this.problem, this.tools);
   }
 
   buttons() {
     const { message, actions } = this;
-    const out = [button('Copy', () => copy(message.content), { 'aria-label': 'Copy this message' })];
+    const out = [button('Copy', () => copy(withFiles(message)), { 'aria-label': 'Copy this message' })];
     if (message.role === 'assistant') out.push(button('Regenerate', () => actions.regenerate(message), { class: 'idle' }));
     out.push(button('Edit', () => this.edit(), { class: 'idle', 'aria-label': 'Edit this message' }));
     return out;
@@ -43,8 +46,10 @@ class MessageView {
     this.node.setAttribute('aria-busy', running);
     this.node.classList.toggle('running', running);
     this.name.textContent = message.model ?? NAMES[message.role];
-    if (message.role === 'user') this.body.textContent = message.content;
-    else render(this.body, message.content, running);
+    if (message.role === 'user') {
+      this.body.textContent = message.content;
+      if (!this.editor) this.body.hidden = !message.content;
+    } else render(this.body, message.content, running);
     this.updateThoughts(running);
     this.updateWait(running);
     this.updateProblem();
@@ -114,13 +119,14 @@ class MessageView {
     const close = () => {
       this.editor.remove();
       this.editor = null;
-      this.body.hidden = this.tools.hidden = false;
+      this.tools.hidden = false;
+      this.body.hidden = message.role === 'user' && !message.content;
       this.node.querySelector('.tools button:not([hidden])')?.focus();
     };
     const save = () => {
       const text = field.value;
       close();
-      if (text.trim() && text !== message.content) this.actions.edit(message, text);
+      if ((text.trim() || message.files) && text !== message.content) this.actions.edit(message, text);
     };
     const ok = message.role === 'user' ? 'Send' : 'Save';
     const row = element('div', { class: 'row end' }, button('Cancel', close), button(ok, save, { class: 'primary' }));

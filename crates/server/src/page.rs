@@ -41,12 +41,14 @@ macro_rules! file {
 
 static INDEX: File = File { path: ROOT, kind: HTML, text: include_str!("../page/index.html") };
 
-static FILES: [File; 26] = [
+static FILES: [File; 28] = [
     file!("answer.js", SCRIPT),
+    file!("attachments.js", SCRIPT),
     file!("chats.js", SCRIPT),
     file!("conversation.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("events.js", SCRIPT),
+    file!("files.js", SCRIPT),
     file!("formula.js", SCRIPT),
     file!("highlight.js", SCRIPT),
     file!("history.js", SCRIPT),
