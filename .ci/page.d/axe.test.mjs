@@ -29,6 +29,8 @@ for (const colorScheme of ['light', 'dark']) {
       try {
         await page.evaluate(axe.source);
         await check(page, 'empty');
+        await page.click('#instructions summary');
+        await check(page, 'a system prompt');
         await page.setInputFiles('#attach-file', { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('text') });
         await page.locator('#attached li').waitFor();
         await check(page, 'a file attached');
@@ -42,6 +44,11 @@ for (const colorScheme of ['light', 'dark']) {
         await page.locator('.file summary').click();
         await page.hover('#model');
         await check(page, 'a chat');
+        await page.unroute('**/v1/chat/completions');
+        await answering(page, [piece({ content: 'cut' }, SPENT), { choices: [{ index: 0, delta: {}, finish_reason: 'length' }] }]);
+        await page.click('text=Regenerate');
+        await page.locator('text=Continue').waitFor();
+        await check(page, 'an answer cut');
         await page.locator('.message.user >> text=Edit').click();
         await check(page, 'editing');
         await page.locator('.editor >> text=Cancel').click();

@@ -180,29 +180,83 @@ onPage('settings come from the server and go with the requests', async (page) =>
     assert.ok(Math.abs((await field(page, name).inputValue()) - params[name]) < 1e-5, name);
   }
   assert.equal(await field(page, 'seed').inputValue(), '-1');
-  await page.fill('#system', 'Answer in one word.');
   await field(page, 'temperature').fill('0.25');
   await field(page, 'max_tokens').fill('7');
   await field(page, 'top_p').fill('9');
   await page.click('#close-settings');
+  await page.click('#instructions summary');
+  await page.fill('#system', 'Answer in one word.');
   await say(page, 'Tell me a story.');
   await settled(page);
   assert.deepEqual([bodies[0].temperature, bodies[0].max_tokens, bodies[0].top_p, bodies[0].top_k], [0.25, 7, undefined, undefined]);
   assert.deepEqual(bodies[0].messages[0], { role: 'system', content: 'Answer in one word.' });
-  assert.match(await page.locator('.message.assistant .notice').innerText(), /limit of tokens/);
+  assert.match(await page.locator('.message.assistant .notice').innerText(), /^Stopped at 7 tokens\./);
   await page.reload();
   await openSettings(page);
   assert.equal(await field(page, 'temperature').inputValue(), '0.25');
   assert.equal(await page.inputValue('#system'), 'Answer in one word.');
+  assert.equal(await page.textContent('#system-start'), 'Answer in one word.');
   await page.click('#reset-sampling');
   assert.ok(Math.abs((await field(page, 'temperature').inputValue()) - params.temperature) < 1e-5);
-  await page.fill('#system', '');
   await page.click('#close-settings');
   await page.click('#new-chat');
+  await page.click('#instructions summary');
+  await page.fill('#system', '');
   await say(page, 'Hello');
   await settled(page);
+  await page.click('#chats li:last-child a');
+  assert.equal(await page.inputValue('#system'), 'Answer in one word.');
   assert.equal(bodies[1].temperature, undefined);
   assert.equal(bodies[1].messages.length, 1);
+});
+
+onPage('an answer that a limit ended goes on', async (page) => {
+  const bodies = asked(page);
+  await openSettings(page);
+  await field(page, 'max_tokens').fill('5');
+  await field(page, 'temperature').fill('0');
+  await page.click('#close-settings');
+  await say(page, 'Tell me a story about a fox.');
+  await settled(page);
+  const notice = page.locator('.message.assistant .notice');
+  assert.equal(await notice.locator('span').innerText(), 'Stopped at 5 tokens.');
+  const first = await lastAnswer(page);
+  await page.click('text=Continue');
+  await until('it goes on', async () => (await notice.locator('span').innerText()) === 'Stopped at 10 tokens.');
+  await settled(page);
+  const more = await lastAnswer(page);
+  assert.ok(more.startsWith(first) && more.length > first.length, more);
+  assert.deepEqual(bodies[1].messages, [{ role: 'user', content: 'Tell me a story about a fox.' }, { role: 'assistant', content: first }]);
+  assert.match(await page.locator('.spent').last().innerText(), /^10 tokens/);
+  assert.equal(await page.locator('.message').count(), 2);
+  // A rest that does not come can be asked for again, and takes nothing away.
+  await page.route('**/v1/chat/completions', (route) => route.abort());
+  await page.click('text=Continue');
+  await page.locator('[role="alert"]:visible').waitFor();
+  assert.equal(await lastAnswer(page), more);
+  await page.unroute('**/v1/chat/completions');
+  await page.click('.message >> text=Try again');
+  await until('it goes on', async () => (await notice.locator('span').innerText()) === 'Stopped at 15 tokens.');
+  assert.ok((await lastAnswer(page)).startsWith(more));
+  // Where the context is full, nothing goes on.
+  await answering(page, [piece({ content: 'x' }, { timings: { cache_n: 0, prompt_n: 2000, predicted_n: 48 } }), { choices: [{ index: 0, delta: {}, finish_reason: 'length' }] }]);
+  await page.click('#new-chat');
+  await say(page, 'Fill it');
+  await settled(page);
+  assert.equal(await notice.innerText(), 'Stopped at 48 tokens: the context is full.');
+}, { complaints: /net::ERR_FAILED/ });
+
+onPage('an empty chat offers something to ask', async (page) => {
+  const offers = page.locator('#hint button');
+  assert.equal(await offers.count(), 4);
+  const text = await offers.first().innerText();
+  await page.fill('#prompt', 'a draft');
+  await offers.first().focus();
+  await page.keyboard.press('Enter');
+  await settled(page);
+  assert.equal((await messages(page))[0], text);
+  assert.equal(await page.inputValue('#prompt'), 'a draft');
+  assert.equal(await offers.count(), 0);
 });
 
 onPage('reasoning is folded', async (page) => {
@@ -524,7 +578,11 @@ onPage('all of it works from the keyboard', async (page) => {
 
 onPage('on a phone the list lies over the messages, and nothing is wider than the screen', async (page) => {
   const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth && document.querySelector('#log').scrollWidth <= innerWidth);
-  await answering(page, [piece({ content: `${MARKDOWN}\n\n${'long'.repeat(300)}\n\n\`\`\`\n${'wide '.repeat(100)}\n\`\`\`\n\n|${' a |'.repeat(40)}\n|${'---|'.repeat(40)}` })]);
+  assert.ok(await fits());
+  await page.tap('#instructions summary');
+  await page.fill('#system', 'long words '.repeat(40));
+  assert.ok(await fits());
+  await answering(page, [piece({ content: `${MARKDOWN}\n\n${FORMULAS}\n\n${'long'.repeat(300)}\n\n\`\`\`\n${'wide '.repeat(100)}\n\`\`\`\n\n|${' a |'.repeat(40)}\n|${'---|'.repeat(40)}` })]);
   await page.fill('#prompt', 'one');
   await page.press('#prompt', 'Enter');
   assert.equal(await page.inputValue('#prompt'), 'one\n');
@@ -538,8 +596,8 @@ onPage('on a phone the list lies over the messages, and nothing is wider than th
   await page.tap('#new-chat');
   await until('the list is closed', async () => !(await page.locator('#chats').isVisible()));
   const box = await page.locator('#send').boundingBox();
-  assert.ok(box.y + box.height <= 844 && box.x + box.width <= 390);
-}, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  assert.ok(box.y + box.height <= 740 && box.x + box.width <= 360);
+}, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
 
 onPage('a model that loads is waited for', async (page) => {
   let asks = 0;

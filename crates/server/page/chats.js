@@ -1,6 +1,6 @@
 // The chats of this browser and the answers under way. It knows nothing of elements: `view` is told what changed.
 
-import { body, settle, take } from './answer.js';
+import { body, goOn, settle, take } from './answer.js';
 import { add, find, newConversation, path, prompt, show } from './conversation.js';
 import * as history from './history.js';
 import { choice } from './models.js';
@@ -90,10 +90,19 @@ export class Chats {
   /** The same answer again, after a failure. */
   retry(message, conversation = this.current) {
     if (this.running.has(conversation.id) || !find(conversation, message.id)) return;
+    if (message.spent?.earlier) return this.goOn(message, conversation);
     Object.assign(message, { content: '', reasoning: '' });
     delete message.spent;
     show(conversation, message);
     this.#answer(conversation, message);
+  }
+
+  /** The rest of an answer that a limit ended. */
+  goOn(message, conversation = this.current) {
+    if (this.running.has(conversation.id)) return;
+    goOn(message);
+    show(conversation, message);
+    this.#answer(conversation, message, true);
   }
 
   /** Another wording of a message: a question is answered anew. */
@@ -119,19 +128,19 @@ export class Chats {
     this.running.get(this.current.id)?.abort();
   }
 
-  async #answer(conversation, message) {
+  async #answer(conversation, message, goesOn = false) {
     const controller = new AbortController();
     this.running.set(conversation.id, controller);
     message.state = 'running';
     delete message.error;
-    const model = choice(conversation);
+    const model = (goesOn && message.model) || choice(conversation);
     if (model) message.model = model;
     else delete message.model;
     this.keep(conversation);
     this.view.changed();
     let failure = null;
     try {
-      const asked = body(prompt(conversation, message), preferences.sampling(), preferences.get('thinking'), message.model);
+      const asked = body(prompt(conversation, message, goesOn), preferences.sampling(), preferences.get('thinking'), message.model);
       for await (const chunk of chat(asked, controller.signal)) {
         take(message, chunk);
         this.view.streamed(conversation, message);

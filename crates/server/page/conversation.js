@@ -43,9 +43,9 @@ export function show(conversation, message) {
   conversation.head = leaf.id;
 }
 
-/** What a server is asked to answer: all that leads to `message`, which is not part of it. */
-export function prompt(conversation, message) {
-  const before = path({ ...conversation, head: message.parent });
+/** What a server is asked to answer: all that leads to `message`, which is part of it only if it is to go on. */
+export function prompt(conversation, message, goesOn = false) {
+  const before = path({ ...conversation, head: goesOn ? message.id : message.parent });
   const system = conversation.system.trim() ? [{ role: 'system', content: conversation.system }] : [];
   const said = before.map(({ role, reasoning, ...message }) => ({ role, content: withFiles(message), ...(reasoning && { reasoning_content: reasoning }) }));
   return [...system, ...said.filter((message) => message.content || message.reasoning_content)];

@@ -4,7 +4,7 @@ import { filled } from './answer.js';
 import * as attachments from './attachments.js';
 import { Chats } from './chats.js';
 import { path } from './conversation.js';
-import { ask, byId, download, element, say } from './dom.js';
+import { ask, byId, download, say } from './dom.js';
 import { askKey } from './key.js';
 import { Messages } from './messages.js';
 import * as models from './models.js';
@@ -13,6 +13,7 @@ import * as preferences from './preferences.js';
 import * as server from './server.js';
 import * as settings from './settings.js';
 import * as sidebar from './sidebar.js';
+import { suggestions } from './suggestions.js';
 import { fileName, read, write } from './transfer.js';
 
 const LOADING_POLL = 1000;
@@ -50,6 +51,11 @@ const messages = new Messages(log, {
   retry: (message) => chats.retry(message),
   edit: (message, text) => chats.edit(message, text),
   choose: (message) => chats.choose(message),
+  goOn(message) {
+    promptField.focus();
+    chats.goOn(message);
+  },
+  isFull: (message) => contextLength > 0 && filled(message) >= contextLength - 1,
 });
 
 const isAtEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_THE_END;
@@ -66,8 +72,9 @@ function draw() {
   const stay = !newer && !isAtEnd();
   log.classList.toggle('busy', running);
   messages.show(current, shown);
-  byId('hint')?.remove();
-  if (shown.length === 0) log.append(element('p', { id: 'hint', class: 'quiet' }, 'Ask something. What is said here stays between this browser and this server.'));
+  if (shown.length > 0) byId('hint')?.remove();
+  else if (!byId('hint')) log.append(suggestions((text) => chats.send(text, attachments.takeAll())));
+  drawSystem(current);
   log.dataset.chat = current.id;
   log.dataset.head = current.head;
   if (!stay) toEnd();
@@ -86,6 +93,11 @@ function draw() {
   sidebar.draw(chats.all, current, chats.running);
   const hash = chats.all.includes(current) ? `#${current.id}` : '';
   if (location.hash !== hash) history.pushState(null, '', hash || location.pathname + location.search);
+}
+
+function drawSystem({ system }) {
+  if (document.activeElement !== byId('system')) byId('system').value = system;
+  byId('system-start').textContent = system.trim() ? system.slice(0, 200) : 'none';
 }
 
 function drawGauge(shown) {
@@ -128,12 +140,11 @@ async function connect() {
     const props = name && name !== usual.model_alias ? await server.properties(name) : usual;
     if (name !== described) return;
     stale = false;
-    picker.draw(chats.current);
-    watch();
     contextLength = props.default_generation_settings?.n_ctx ?? 0;
     byId('model').textContent = props.model_alias ?? '';
     settings.setDefaults(props.default_generation_settings?.params);
-    drawGauge(path(chats.current));
+    draw();
+    watch();
   } catch (error) {
     if (error.kind === 'loading') {
       byId('model').textContent = 'The model is loading…';
@@ -238,6 +249,12 @@ function startChat() {
   };
   byId('banner-retry').onclick = connect;
   byId('model-choice').onchange = chooseModel;
+  byId('system').oninput = () => {
+    chats.current.system = byId('system').value;
+    preferences.set('system', chats.current.system);
+    chats.keep(chats.current);
+    drawSystem(chats.current);
+  };
   byId('to-end').onclick = () => {
     toEnd();
     promptField.focus();
@@ -270,12 +287,6 @@ function startComposer() {
 }
 
 const settingsActions = {
-  system: () => chats.current.system,
-  setSystem(text) {
-    chats.current.system = text;
-    preferences.set('system', text);
-    chats.keep(chats.current);
-  },
   async changeKey() {
     byId('settings').close();
     if (await askKey('An empty field forgets the key.')) connect();
@@ -296,7 +307,7 @@ const SHORTCUTS = {
     const answer = chats.lastAnswer();
     if (answer) chats.regenerate(answer);
   },
-  KeyS: () => settings.show(settingsActions),
+  KeyS: settings.show,
 };
 
 function startKeys() {

@@ -1,6 +1,6 @@
 // The messages of a conversation, as elements that stay while their messages do.
 
-import { summary } from './answer.js';
+import { summary, tokens, written } from './answer.js';
 import { chip } from './attachments.js';
 import { button, copy, element } from './dom.js';
 import { versions } from './conversation.js';
@@ -10,7 +10,8 @@ import { render } from './render.js';
 
 const NAMES = { user: 'You', assistant: 'Model' };
 
-/** One message. `actions` has `regenerate`, `edit(message, text)`, `choose(message)`, `retry`. */
+/** One message. `actions` has `regenerate`, `edit(message, text)`, `choose(message)`, `retry`, `goOn`
+ * and `isFull(message)`. */
 class MessageView {
   constructor(message, actions) {
     this.message = message;
@@ -52,7 +53,7 @@ class MessageView {
     } else render(this.body, message.content, running);
     this.updateThoughts(running);
     this.updateWait(running);
-    this.updateProblem();
+    this.updateProblem(conversation);
     this.updateVersions(conversation);
     this.spent.textContent = message.role === 'assistant' ? summary(message.spent) : '';
   }
@@ -81,10 +82,14 @@ class MessageView {
     this.wait.replaceChildren(element('progress', { max: total, value: processed, 'aria-label': 'Reading the prompt' }), ` ${label}`);
   }
 
-  updateProblem() {
+  updateProblem(conversation) {
     const { state, error } = this.message;
-    const text = { failed: error, length: 'The answer ended at the limit of tokens.', stopped: 'Stopped.' }[state];
-    const key = `${state} ${error}`;
+    const isFull = state === 'length' && this.actions.isFull(this.message);
+    const count = written(this.message);
+    const length = `Stopped at ${count ? tokens(count) : 'a limit of tokens'}${isFull ? ': the context is full.' : '.'}`;
+    const text = { failed: error, length, stopped: 'Stopped.' }[state];
+    const goesOn = state === 'length' && !isFull && conversation.head === this.message.id;
+    const key = `${text} ${goesOn}`;
     if (this.problem.dataset.key === key) return;
     this.problem.dataset.key = key;
     this.problem.hidden = !text || this.message.role === 'user';
@@ -92,6 +97,7 @@ class MessageView {
     if (state === 'failed') this.problem.setAttribute('role', 'alert');
     else this.problem.removeAttribute('role');
     this.problem.replaceChildren(element('span', {}, text ?? ''));
+    if (goesOn) this.problem.append(button('Continue', () => this.actions.goOn(this.message), { class: 'idle' }));
     if (state === 'failed') this.problem.append(button('Try again', () => this.actions.retry(this.message)));
   }
 

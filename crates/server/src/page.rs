@@ -41,7 +41,7 @@ macro_rules! file {
 
 static INDEX: File = File { path: ROOT, kind: HTML, text: include_str!("../page/index.html") };
 
-static FILES: [File; 28] = [
+static FILES: [File; 29] = [
     file!("answer.js", SCRIPT),
     file!("attachments.js", SCRIPT),
     file!("chats.js", SCRIPT),
@@ -68,6 +68,7 @@ static FILES: [File; 28] = [
     file!("settings.js", SCRIPT),
     file!("sidebar.js", SCRIPT),
     file!("style.css", STYLE),
+    file!("suggestions.js", SCRIPT),
     file!("theme.js", SCRIPT),
     file!("transfer.js", SCRIPT),
 ];
