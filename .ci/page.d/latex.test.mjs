@@ -50,6 +50,7 @@ test('a formula over lines is one, whatever its lines look like', () => {
   // One that is not finished takes nothing away.
   assert.deepEqual(parse('\\[ x\n- a\n- b').map(({ type }) => type), ['paragraph', 'list']);
   assert.deepEqual(parse('A \\[ here\n```\n\\]\n```').map(({ type }) => type), ['paragraph', 'code']);
+  assert.deepEqual(parse('a | b\n--|--\n\\(|x\\|\\) | \\(y |')[0].rows, [['\\(|x\\|\\)', '\\(y']]);
   const item = parse('1. a:\n   \\[\n   - b\n   \\]\n2. c')[0].items[0];
   assert.equal(formulas(item.blocks[0].text)[0], '!- b');
 });

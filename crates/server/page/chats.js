@@ -16,6 +16,7 @@ function asRead(conversation) {
   return conversation;
 }
 
+/** A conversation that begins as the last one did. */
 const fresh = () => newConversation(preferences.get('system'), preferences.get('model'));
 
 export class Chats {

@@ -124,14 +124,19 @@ function list(lines, at, depth) {
   return { block: { type: 'list', ordered: first.ordered, start: first.start, loose, items }, next };
 }
 
-/** The cells of a line of a table; a bar in code or after a backslash is none. */
+/** The cells of a line of a table; a bar in code, between `\( \)` or after a backslash is none. */
 function cells(line) {
   const out = [''];
   let code = false;
+  /** Where a formula ends that has begun; -1 if none ends any more. */
+  let end = 0;
   const inner = line.trim().replace(/^\|/, '').replace(/([^\\]|^)\|$/, '$1');
   for (let at = 0; at < inner.length; at += 1) {
     const letter = inner[at];
-    if (letter === '\\' && inner[at + 1] === '|') {
+    if (letter === '\\' && inner[at + 1] === '(' && !code && end >= 0 && at >= end) end = inner.indexOf('\\)', at);
+    if (at < end) {
+      out[out.length - 1] += letter;
+    } else if (letter === '\\' && inner[at + 1] === '|') {
       out[out.length - 1] += '|';
       at += 1;
     } else if (letter === '|' && !code) {
