@@ -18,17 +18,22 @@ async function check(page, where) {
   assert.ok(passes.length > 10, 'axe looked');
 }
 
-const ANSWER = '# Title\n\nA [link](https://example.org), `code`, ~~gone~~ [no](javascript:x).\n\n- [ ] a\n- b\n\n> quote\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```js\nlet x;\n```\n';
+const ANSWER = '# Title\n\nA [link](https://example.org), `code`, ~~gone~~ [no](javascript:x).\n\n- [ ] a\n- b\n\n> quote\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```js\nlet x = "s" + 1; // c\n```\n\n```json\n{"a": 1}\n```\n\n```diff\n-a\n+b\n```\n\n\\[ \\foo + \\frac{1}{2} \\] \\(x\\) $\\frac$\n';
 const SPENT = { timings: { cache_n: 1, prompt_n: 9, predicted_n: 5, prompt_per_second: 9, predicted_per_second: 5 } };
 
 for (const colorScheme of ['light', 'dark']) {
-  for (const viewport of [{ width: 1280, height: 800 }, { width: 390, height: 844 }]) {
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 740 }]) {
     test(`axe finds nothing: ${colorScheme}, ${viewport.width} wide`, async () => {
       const phone = viewport.width < 500;
       const page = await open(browser, server.url, { colorScheme, viewport, isMobile: phone, hasTouch: phone });
       try {
         await page.evaluate(axe.source);
         await check(page, 'empty');
+        await page.click('#instructions summary');
+        await check(page, 'a system prompt');
+        await page.setInputFiles('#attach-file', { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('text') });
+        await page.locator('#attached li').waitFor();
+        await check(page, 'a file attached');
         await answering(page, [piece({ reasoning_content: 'hm **so**' }), piece({ content: ANSWER }, SPENT)]);
         await say(page, 'Draw');
         if (phone) await page.click('#send');
@@ -36,8 +41,14 @@ for (const colorScheme of ['light', 'dark']) {
         await page.click('text=Regenerate');
         await settled(page);
         await page.locator('details.thoughts summary').click();
+        await page.locator('.file summary').click();
         await page.hover('#model');
         await check(page, 'a chat');
+        await page.unroute('**/v1/chat/completions');
+        await answering(page, [piece({ content: 'cut' }, SPENT), { choices: [{ index: 0, delta: {}, finish_reason: 'length' }] }]);
+        await page.click('text=Regenerate');
+        await page.locator('text=Continue').waitFor();
+        await check(page, 'an answer cut');
         await page.locator('.message.user >> text=Edit').click();
         await check(page, 'editing');
         await page.locator('.editor >> text=Cancel').click();

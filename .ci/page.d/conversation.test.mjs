@@ -1,7 +1,7 @@
 // What the page does with conversations, files and streams, without a browser.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { settle, summary, take } from './page/answer.js';
+import { goOn, settle, summary, take, written } from './page/answer.js';
 import { add, newConversation, path, prompt, search, show, titleOf, versions } from './page/conversation.js';
 import { events } from './page/events.js';
 import { read, write } from './page/transfer.js';
@@ -44,7 +44,8 @@ test('search', () => {
 test('files', () => {
   const chat = newConversation('s');
   const question = add(chat, null, 'user', 'a');
-  Object.assign(add(chat, question.id, 'assistant', 'b'), { spent: { rate: 2.5 }, reasoning: 'r', state: 'length' });
+  Object.assign(add(chat, question.id, 'assistant', 'b'), { spent: { rate: 2.5 }, reasoning: 'r', state: 'length', model: 'fox' });
+  chat.model = 'owl';
   assert.deepEqual(read(write([chat])), [chat]);
   const file = (conversations, more = {}) => JSON.stringify({ format: 'kernloom-chats', version: 1, conversations, ...more });
   const one = (messages, more = {}) => file([{ id: 'x', messages, ...more }]);
@@ -63,6 +64,8 @@ test('files', () => {
     [one([{ ...message, parent: 'm' }]), /follows one that is not there/],
     [one([], { id: '../x' }), /no id/],
     [one([], { title: {} }), /title is not text/],
+    [one([], { model: 1 }), /model is not text/],
+    [one([{ ...message, model: {} }]), /model is not text/],
   ]) {
     assert.throws(() => read(text), problem, text);
   }
@@ -97,4 +100,11 @@ test('an answer from its chunks', () => {
   assert.deepEqual([message.content, message.reasoning, message.state, message.finish], ['Yes', 'hm', 'length', undefined]);
   assert.equal(summary(message.spent), '4 tokens · 12.3 tok/s · prompt 9 (2 cached, 100 tok/s)');
   assert.equal(summary(undefined), '');
+  // Going on adds to it.
+  Object.assign(message.spent, { thoughtMs: 1000 });
+  goOn(message);
+  delta({ content: ', so.' }, { timings: { cache_n: 9, prompt_n: 4, predicted_n: 2, prompt_per_second: 100, predicted_per_second: 12 } });
+  settle(message, 'done');
+  assert.deepEqual([message.content, written(message), message.spent.thoughtMs], ['Yes, so.', 6, 1000]);
+  assert.equal(summary(message.spent), '6 tokens · 12.0 tok/s · prompt 13 (9 cached, 100 tok/s)');
 });

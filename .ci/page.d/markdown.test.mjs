@@ -102,7 +102,7 @@ const depth = (parts) => 1 + Math.max(0, ...parts.slice(0, 1000).map((part) => (
 test('no text takes long or nests without end', () => {
   const n = 5000;
   const hostile = [
-    '*', '_', '**a ', '*a_ ', '*a **b ', 'a**b', '[', ']', '![', '[a](', '](', '`', '`` ` ', '~~', '~~a', '<', '&', '&#', '\\', '(', '> ', '- ', '1. ', '| ', '|-', '#', '# ', ' ', '\t', 'http://', 'https://a.b.', '.', '-', '=', '~~~ `', '```\n', '> - ', '*a*', '![x](y', '\n\n- ',
+    '*', '_', '**a ', '*a_ ', '*a **b ', 'a**b', '[', ']', '![', '[a](', '](', '`', '`` ` ', '~~', '~~a', '<', '&', '&#', '\\', '(', '> ', '- ', '1. ', '| ', '|-', '#', '# ', ' ', '\t', 'http://', 'https://a.b.', '.', '-', '=', '~~~ `', '```\n', '> - ', '*a*', '![x](y', '\n\n- ', '$', '$$', '$a', '\\(', '\\[', '\\[\n', '$$ \n', '\\(a', '$a\n',
   ].flatMap((text) => [text.repeat(n), `# ${text.repeat(n)}x`, `a | b\n${text.repeat(n)}x`, `${text.repeat(n)}${[...text].reverse().join('').repeat(n)}`]);
   hostile.push(`${'*'.repeat(n)}a${'*'.repeat(n)}`, `${'![a'.repeat(n)}${'](b)'.repeat(n)}`, Array.from({ length: 300 }, (_, i) => '`'.repeat(i + 1)).join(' '), `(${' '.repeat(n)}[a](${' '.repeat(n)}`);
   for (const text of hostile) {

@@ -180,29 +180,83 @@ onPage('settings come from the server and go with the requests', async (page) =>
     assert.ok(Math.abs((await field(page, name).inputValue()) - params[name]) < 1e-5, name);
   }
   assert.equal(await field(page, 'seed').inputValue(), '-1');
-  await page.fill('#system', 'Answer in one word.');
   await field(page, 'temperature').fill('0.25');
   await field(page, 'max_tokens').fill('7');
   await field(page, 'top_p').fill('9');
   await page.click('#close-settings');
+  await page.click('#instructions summary');
+  await page.fill('#system', 'Answer in one word.');
   await say(page, 'Tell me a story.');
   await settled(page);
   assert.deepEqual([bodies[0].temperature, bodies[0].max_tokens, bodies[0].top_p, bodies[0].top_k], [0.25, 7, undefined, undefined]);
   assert.deepEqual(bodies[0].messages[0], { role: 'system', content: 'Answer in one word.' });
-  assert.match(await page.locator('.message.assistant .notice').innerText(), /limit of tokens/);
+  assert.match(await page.locator('.message.assistant .notice').innerText(), /^Stopped at 7 tokens\./);
   await page.reload();
   await openSettings(page);
   assert.equal(await field(page, 'temperature').inputValue(), '0.25');
   assert.equal(await page.inputValue('#system'), 'Answer in one word.');
+  assert.equal(await page.textContent('#system-start'), 'Answer in one word.');
   await page.click('#reset-sampling');
   assert.ok(Math.abs((await field(page, 'temperature').inputValue()) - params.temperature) < 1e-5);
-  await page.fill('#system', '');
   await page.click('#close-settings');
   await page.click('#new-chat');
+  await page.click('#instructions summary');
+  await page.fill('#system', '');
   await say(page, 'Hello');
   await settled(page);
+  await page.click('#chats li:last-child a');
+  assert.equal(await page.inputValue('#system'), 'Answer in one word.');
   assert.equal(bodies[1].temperature, undefined);
   assert.equal(bodies[1].messages.length, 1);
+});
+
+onPage('an answer that a limit ended goes on', async (page) => {
+  const bodies = asked(page);
+  await openSettings(page);
+  await field(page, 'max_tokens').fill('5');
+  await field(page, 'temperature').fill('0');
+  await page.click('#close-settings');
+  await say(page, 'Tell me a story about a fox.');
+  await settled(page);
+  const notice = page.locator('.message.assistant .notice');
+  assert.equal(await notice.locator('span').innerText(), 'Stopped at 5 tokens.');
+  const first = await lastAnswer(page);
+  await page.click('text=Continue');
+  await until('it goes on', async () => (await notice.locator('span').innerText()) === 'Stopped at 10 tokens.');
+  await settled(page);
+  const more = await lastAnswer(page);
+  assert.ok(more.startsWith(first) && more.length > first.length, more);
+  assert.deepEqual(bodies[1].messages, [{ role: 'user', content: 'Tell me a story about a fox.' }, { role: 'assistant', content: first }]);
+  assert.match(await page.locator('.spent').last().innerText(), /^10 tokens/);
+  assert.equal(await page.locator('.message').count(), 2);
+  // A rest that does not come can be asked for again, and takes nothing away.
+  await page.route('**/v1/chat/completions', (route) => route.abort());
+  await page.click('text=Continue');
+  await page.locator('[role="alert"]:visible').waitFor();
+  assert.equal(await lastAnswer(page), more);
+  await page.unroute('**/v1/chat/completions');
+  await page.click('.message >> text=Try again');
+  await until('it goes on', async () => (await notice.locator('span').innerText()) === 'Stopped at 15 tokens.');
+  assert.ok((await lastAnswer(page)).startsWith(more));
+  // Where the context is full, nothing goes on.
+  await answering(page, [piece({ content: 'x' }, { timings: { cache_n: 0, prompt_n: 2000, predicted_n: 48 } }), { choices: [{ index: 0, delta: {}, finish_reason: 'length' }] }]);
+  await page.click('#new-chat');
+  await say(page, 'Fill it');
+  await settled(page);
+  assert.equal(await notice.innerText(), 'Stopped at 48 tokens: the context is full.');
+}, { complaints: /net::ERR_FAILED/ });
+
+onPage('an empty chat offers something to ask', async (page) => {
+  const offers = page.locator('#hint button');
+  assert.equal(await offers.count(), 4);
+  const text = await offers.first().innerText();
+  await page.fill('#prompt', 'a draft');
+  await offers.first().focus();
+  await page.keyboard.press('Enter');
+  await settled(page);
+  assert.equal((await messages(page))[0], text);
+  assert.equal(await page.inputValue('#prompt'), 'a draft');
+  assert.equal(await offers.count(), 0);
 });
 
 onPage('reasoning is folded', async (page) => {
@@ -267,9 +321,102 @@ onPage('Markdown is drawn, and code is copied', async (page) => {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), MARKDOWN);
 });
 
+const FORMULAS = String.raw`Euler: \(e^{i\pi} + 1 = 0\), not $5 and $10.
+
+\[
+\sum_{n=1}^{\infty} \frac{1}{n^2}
+- \begin{pmatrix} a & b \\ c & d \end{pmatrix} ${'+ a_{100}'.repeat(40)}
+\]
+
+Broken: $\frac{1}$ and \(\foo\). Not finished: \( x^2`;
+
+onPage('code has colours, a long one when it is complete', async (page) => {
+  const line = 'let x = "<b>"; // why\n';
+  const long = `\`\`\`rust\n${line.repeat(1000)}`;
+  await page.evaluate(() => {
+    globalThis.most = 0;
+    const look = () => document.querySelector('.running pre') && (most = Math.max(most, document.querySelectorAll('.running pre span').length));
+    new MutationObserver(look).observe(document.querySelector('#log'), { subtree: true, childList: true });
+  });
+  await answering(page, [piece({ content: `\`\`\`rust\n${line}\`\`\`\n\n` }), piece({ content: long })]);
+  await say(page, 'Draw');
+  await settled(page);
+  const kinds = await page.locator('.message pre').first().locator('span').evaluateAll((all) => all.map(({ className, textContent }) => `${className}:${textContent}`));
+  assert.deepEqual(kinds, ['keyword:let', 'string:"<b>"', 'comment:// why']);
+  assert.equal(await page.locator('.message pre').last().locator('span').count(), 3000);
+  assert.ok((await page.locator('.message pre').last().textContent()).trimEnd() === line.repeat(1000).trimEnd(), 'nothing is lost');
+  assert.ok((await page.evaluate(() => most)) < 1000);
+});
+
+onPage('text files go with a message, and others are refused', async (page) => {
+  const bodies = asked(page);
+  const drop = async (files) => {
+    const data = await page.evaluateHandle((files) => {
+      const data = new DataTransfer();
+      for (const [name, text, type] of files) data.items.add(new File([text], name, { type }));
+      return data;
+    }, files);
+    await page.dispatchEvent('#log', 'dragover', { dataTransfer: data });
+    assert.ok(await page.evaluate(() => document.body.classList.contains('dropping')));
+    await page.dispatchEvent('#log', 'drop', { dataTransfer: data });
+    assert.equal(await page.evaluate(() => document.body.classList.contains('dropping')), false);
+  };
+  const attached = () => page.locator('#attached .file-name').allInnerTexts();
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('#attach')]);
+  await chooser.setFiles([{ name: 'one.rs', mimeType: '', buffer: Buffer.from('fn one() {}\n') }, { name: 'bad.bin', mimeType: '', buffer: Buffer.from([1, 0]) }]);
+  await until('one is taken', async () => (await attached()).join() === 'one.rs');
+  assert.equal(await page.textContent('#status'), 'bad.bin is not a text file (UTF-8).');
+  await drop([['two.md', '<b>two</b>', 'text/markdown'], ['p.png', 'x', 'image/png']]);
+  await until('another is taken', async () => (await attached()).join() === 'one.rs,two.md');
+  assert.equal(await page.textContent('#status'), 'p.png is an image; only text is read here.');
+  await drop([['large.txt', 'x'.repeat(300_000), 'text/plain']]);
+  await until('it is said', async () => /^large.txt is too large: 293 KB/.test(await page.textContent('#status')));
+  await page.click('[aria-label="Leave one.rs out"]');
+  assert.deepEqual(await attached(), ['two.md']);
+  await say(page, 'What is it?');
+  await settled(page);
+  assert.deepEqual(bodies[0].messages, [{ role: 'user', content: 'File `two.md`:\n```md\n<b>two</b>\n```\n\nWhat is it?' }]);
+  assert.equal(await page.locator('#attached').isVisible(), false);
+  await page.reload();
+  const chip = page.locator('.message.user .file');
+  assert.equal(await chip.innerText(), 'two.md 10 bytes');
+  await chip.locator('summary').click();
+  assert.equal(await chip.locator('pre').innerText(), '<b>two</b>');
+  // They stay when the words change, and need none.
+  await page.locator('.message.user >> text=Edit').click();
+  await page.fill('[aria-label="Edit the message"]', '');
+  await page.locator('.editor >> text=Send').click();
+  await settled(page);
+  assert.deepEqual(bodies[1].messages[0].content, 'File `two.md`:\n```md\n<b>two</b>\n```');
+  assert.equal(await page.locator('.message.user .plain').isVisible(), false);
+});
+
+onPage('formulas are drawn, and copied as they were written', async (page) => {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await answering(page, FORMULAS.match(/[^]{1,5}/g).map((content) => piece({ content })));
+  await say(page, 'Draw');
+  await settled(page);
+  const body = page.locator('.message.assistant > .markdown');
+  const all = await body.locator('math').evaluateAll((all) => all.map((math) => [math.namespaceURI, math.getAttribute('display'), math.clientHeight > 0]));
+  const namespace = 'http://www.w3.org/1998/Math/MathML';
+  assert.deepEqual(all, [[namespace, null, true], [namespace, 'block', true], [namespace, null, true]]);
+  assert.equal(await body.locator('math').first().getAttribute('alttext'), 'e^{i\\pi} + 1 = 0');
+  assert.deepEqual(await body.locator('.formula-source').allInnerTexts(), ['$\\frac{1}$']);
+  assert.deepEqual(await body.locator('.unknown').allTextContents(), ['\\foo']);
+  const text = await body.innerText();
+  assert.ok(text.includes('not $5 and $10') && text.includes('Not finished: \\( x^2'), text);
+  // The wide one is moved by keys, and it alone.
+  await page.locator('.formula[tabindex="0"]').waitFor();
+  assert.equal(await page.locator('.formula[tabindex="0"]').count(), 1);
+  assert.ok(await page.evaluate(() => document.querySelector('#log').scrollWidth <= document.querySelector('#log').clientWidth));
+  await page.locator('.message.assistant [aria-label="Copy this message"]').click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), FORMULAS);
+});
+
 const HOSTILE = `<script>globalThis.hit = 1</script><img src=x onerror="globalThis.hit = 2"><svg onload=globalThis.hit=3>
 [a](javascript:globalThis.hit=4) [b](JaVaScRiPt:globalThis.hit=5 "t\\" onclick=globalThis.hit=6") ![c](javascript:globalThis.hit=7)
 ![d](https://evil.example/?leak) <https://a.example/"onmouseover="globalThis.hit=8> <a href="javascript:globalThis.hit=9">e</a>
+$<script>globalThis.hit=16</script>$ \\(\\text{<img src=x onerror=globalThis.hit=17>}\\) \\[\\class{" onload="globalThis.hit=18}{\\href{javascript:globalThis.hit=19}{x}}\\]
 [f](data:text/html,<script>globalThis.hit=10</script>) [" onfocus="globalThis.hit=11" autofocus="](https://x.example)
 
 \`\`\`"><img src=x onerror=globalThis.hit=12>
@@ -424,14 +571,18 @@ onPage('all of it works from the keyboard', async (page) => {
     await page.keyboard.press('Tab');
     reached.add(await focus());
   }
-  for (const name of ['skip', 'new-chat', 'search', 'import', 'export-all', 'rename', 'export', 'delete', 'theme', 'open-settings', 'prompt', 'send', 'Copy', 'Edit', 'Regenerate']) {
+  for (const name of ['skip', 'new-chat', 'search', 'import', 'export-all', 'rename', 'export', 'delete', 'theme', 'open-settings', 'attach', 'prompt', 'send', 'Copy', 'Edit', 'Regenerate']) {
     assert.ok(reached.has(name), name);
   }
 });
 
 onPage('on a phone the list lies over the messages, and nothing is wider than the screen', async (page) => {
   const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth && document.querySelector('#log').scrollWidth <= innerWidth);
-  await answering(page, [piece({ content: `${MARKDOWN}\n\n${'long'.repeat(300)}\n\n\`\`\`\n${'wide '.repeat(100)}\n\`\`\`\n\n|${' a |'.repeat(40)}\n|${'---|'.repeat(40)}` })]);
+  assert.ok(await fits());
+  await page.tap('#instructions summary');
+  await page.fill('#system', 'long words '.repeat(40));
+  assert.ok(await fits());
+  await answering(page, [piece({ content: `${MARKDOWN}\n\n${FORMULAS}\n\n${'long'.repeat(300)}\n\n\`\`\`\n${'wide '.repeat(100)}\n\`\`\`\n\n|${' a |'.repeat(40)}\n|${'---|'.repeat(40)}` })]);
   await page.fill('#prompt', 'one');
   await page.press('#prompt', 'Enter');
   assert.equal(await page.inputValue('#prompt'), 'one\n');
@@ -445,8 +596,8 @@ onPage('on a phone the list lies over the messages, and nothing is wider than th
   await page.tap('#new-chat');
   await until('the list is closed', async () => !(await page.locator('#chats').isVisible()));
   const box = await page.locator('#send').boundingBox();
-  assert.ok(box.y + box.height <= 844 && box.x + box.width <= 390);
-}, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  assert.ok(box.y + box.height <= 740 && box.x + box.width <= 360);
+}, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
 
 onPage('a model that loads is waited for', async (page) => {
   let asks = 0;

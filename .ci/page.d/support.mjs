@@ -19,9 +19,9 @@ export async function until(what, holds) {
 
 /** A server on a free port, or on `port`. */
 export class Server {
-  static async start(flags = [], port = 0) {
+  static async start(flags = [], port = 0, models = ['kernloom-demo']) {
     const server = new Server();
-    const args = ['serve', 'kernloom-demo', '--port', String(port), '-np', '2', '--kv-unified', '--metrics', '--log-disable', ...flags];
+    const args = ['serve', ...models, '--port', String(port), '-np', '2', '--kv-unified', '--metrics', '--log-disable', ...flags];
     server.process = spawn(process.env.KERNLOOM, args, { stdio: ['ignore', 'ignore', 'pipe'] });
     const lines = [];
     const address = new Promise((resolve, reject) => {

@@ -1,8 +1,9 @@
 // The chats of this browser and the answers under way. It knows nothing of elements: `view` is told what changed.
 
-import { body, settle, take } from './answer.js';
+import { body, goOn, settle, take } from './answer.js';
 import { add, find, newConversation, path, prompt, show } from './conversation.js';
 import * as history from './history.js';
+import { choice } from './models.js';
 import * as preferences from './preferences.js';
 import { chat } from './server.js';
 
@@ -15,11 +16,14 @@ function asRead(conversation) {
   return conversation;
 }
 
+/** A conversation that begins as the last one did. */
+const fresh = () => newConversation(preferences.get('system'), preferences.get('model'));
+
 export class Chats {
   /** All that were written down. */
   all = [];
   /** What is shown; it is written down with its first message. */
-  current = newConversation(preferences.get('system'));
+  current = fresh();
   /** For the ids of conversations, what stops their answers. */
   running = new Map();
   #timers = new Map();
@@ -62,7 +66,7 @@ export class Chats {
 
   /** Shows a conversation, or a new one if there is none of this id. */
   open(id) {
-    this.current = this.all.find((one) => one.id === id) ?? newConversation(preferences.get('system'));
+    this.current = this.all.find((one) => one.id === id) ?? fresh();
     this.view.changed();
   }
 
@@ -70,11 +74,11 @@ export class Chats {
   isRunning = () => this.running.has(this.current.id);
 
   /** Says something and lets the model answer. */
-  send(text) {
+  send(text, files) {
     if (this.isRunning()) return;
     const { current } = this;
     if (!this.all.includes(current)) this.all.push(current);
-    const said = add(current, current.head, 'user', text);
+    const said = add(current, current.head, 'user', text, files);
     this.#answer(current, add(current, said.id, 'assistant', ''));
   }
 
@@ -87,18 +91,28 @@ export class Chats {
   /** The same answer again, after a failure. */
   retry(message, conversation = this.current) {
     if (this.running.has(conversation.id) || !find(conversation, message.id)) return;
+    if (message.spent?.earlier) return this.goOn(message, conversation);
     Object.assign(message, { content: '', reasoning: '' });
     delete message.spent;
     show(conversation, message);
     this.#answer(conversation, message);
   }
 
+  /** The rest of an answer that a limit ended. */
+  goOn(message, conversation = this.current) {
+    if (this.running.has(conversation.id)) return;
+    goOn(message);
+    show(conversation, message);
+    this.#answer(conversation, message, true);
+  }
+
   /** Another wording of a message: a question is answered anew. */
   edit(message, text) {
     if (this.isRunning()) return;
     const { current } = this;
-    const edited = add(current, message.parent, message.role, text);
+    const edited = add(current, message.parent, message.role, text, message.files);
     if (message.role === 'user') return this.#answer(current, add(current, edited.id, 'assistant', ''));
+    if (message.model) edited.model = message.model;
     this.keep(current);
     this.view.changed();
   }
@@ -115,16 +129,19 @@ export class Chats {
     this.running.get(this.current.id)?.abort();
   }
 
-  async #answer(conversation, message) {
+  async #answer(conversation, message, goesOn = false) {
     const controller = new AbortController();
     this.running.set(conversation.id, controller);
     message.state = 'running';
     delete message.error;
+    const model = (goesOn && message.model) || choice(conversation);
+    if (model) message.model = model;
+    else delete message.model;
     this.keep(conversation);
     this.view.changed();
     let failure = null;
     try {
-      const asked = body(prompt(conversation, message), preferences.sampling(), preferences.get('thinking'));
+      const asked = body(prompt(conversation, message, goesOn), preferences.sampling(), preferences.get('thinking'), message.model);
       for await (const chunk of chat(asked, controller.signal)) {
         take(message, chunk);
         this.view.streamed(conversation, message);
@@ -178,7 +195,7 @@ export class Chats {
       this.running.get(id)?.abort();
       await history.remove(id).catch((error) => this.view.storageFailed(error));
     }
-    if (gone.has(this.current)) this.current = newConversation(preferences.get('system'));
+    if (gone.has(this.current)) this.current = fresh();
     this.view.changed();
   }
 

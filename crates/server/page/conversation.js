@@ -1,22 +1,24 @@
 // A conversation is a tree of messages. Messages with the same parent are versions of one another: another answer to
 // the same question, or another wording of the question. What is shown is the way from the root to `head`.
 
+import { withFiles } from './files.js';
+
 /** An id that no other has. */
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0')).join('');
 
-/** A conversation without messages. */
-export function newConversation(system = '') {
+/** A conversation without messages. `model` is the one that was chosen for it. */
+export function newConversation(system = '', model = '') {
   const now = Date.now();
-  return { id: newId(), title: '', created: now, updated: now, system, head: null, messages: [] };
+  return { id: newId(), title: '', created: now, updated: now, system, model, head: null, messages: [] };
 }
 
 /** Adds a message below `parent` and shows it. */
-export function add(conversation, parent, role, content) {
-  const message = { id: newId(), parent, role, content, reasoning: '', created: Date.now(), state: 'done' };
+export function add(conversation, parent, role, content, files = []) {
+  const message = { id: newId(), parent, role, content, reasoning: '', created: Date.now(), state: 'done', ...(files.length && { files }) };
   conversation.messages.push(message);
   conversation.head = message.id;
   conversation.updated = Date.now();
-  if (!conversation.title && role === 'user') conversation.title = titleOf(content);
+  if (!conversation.title && role === 'user') conversation.title = titleOf(content || files[0]?.name || '');
   return message;
 }
 
@@ -41,15 +43,12 @@ export function show(conversation, message) {
   conversation.head = leaf.id;
 }
 
-/** What a server is asked to answer: all that leads to `message`, which is not part of it. */
-export function prompt(conversation, message) {
-  const before = path({ ...conversation, head: message.parent });
+/** What a server is asked to answer: all that leads to `message`, which is part of it only if it is to go on. */
+export function prompt(conversation, message, goesOn = false) {
+  const before = path({ ...conversation, head: goesOn ? message.id : message.parent });
   const system = conversation.system.trim() ? [{ role: 'system', content: conversation.system }] : [];
-  const said = before.filter((message) => message.content || message.reasoning);
-  return [
-    ...system,
-    ...said.map(({ role, content, reasoning }) => (reasoning ? { role, content, reasoning_content: reasoning } : { role, content })),
-  ];
+  const said = before.map(({ role, reasoning, ...message }) => ({ role, content: withFiles(message), ...(reasoning && { reasoning_content: reasoning }) }));
+  return [...system, ...said.filter((message) => message.content || message.reasoning_content)];
 }
 
 /** A title from what was asked. */

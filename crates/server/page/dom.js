@@ -14,6 +14,14 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
+/** An element of a formula. */
+export function mathElement(tag, attributes = {}, ...children) {
+  const node = document.createElementNS('http://www.w3.org/1998/Math/MathML', tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
 /** A button that says what it does. */
 export function button(text, onclick, properties = {}) {
   return element('button', { type: 'button', onclick, ...properties }, text);

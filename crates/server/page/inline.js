@@ -1,9 +1,11 @@
-// Inline Markdown: emphasis by CommonMark's stack of delimiters, code, links. The work grows with the length of the
+// Inline Markdown: emphasis by CommonMark's stack of delimiters, code, links, formulas. The work grows with the length of the
 // text, whatever is in it.
 
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', hellip: '…', mdash: '—', ndash: '–', times: '×', rarr: '→', copy: '©' };
 const LONGEST_LINK = 4000;
+const LONGEST_FORMULA = 10_000;
+const LONGEST_IN_DOLLARS = 500;
 const DEEPEST = 30;
 
 /** The parts of a text: strings, and nodes with a `type` and `parts` (or `text`). */
@@ -32,10 +34,12 @@ class Reader {
     this.brackets = [];
     /** Lengths of runs of backticks that do not come again. */
     this.lonely = new Set();
+    /** Where the ends of formulas come next. */
+    this.ends = new Map();
   }
 
   read() {
-    const special = /[\\`*_~[\]!<&\n]|https?:\/\//g;
+    const special = /[\\`*_~[\]!<&\n$]|https?:\/\//g;
     while (this.at < this.text.length) {
       special.lastIndex = this.at;
       const found = special.exec(this.text);
@@ -53,6 +57,7 @@ class Reader {
   one(mark) {
     switch (mark[0]) {
       case '\\': return this.escape();
+      case '$': return this.dollar();
       case '`': return this.code();
       case '*': case '_': case '~': return this.delimiter(mark);
       case '[': return this.open(false);
@@ -77,8 +82,34 @@ class Reader {
   escape() {
     const next = this.text[this.at + 1];
     if (next === '\n') return this.push({ type: 'break' }, 2);
+    // A formula, or the beginning of one that is still being written.
+    if (next === '(') return this.formula('\\)', false) || this.literal(2);
+    if (next === '[') return this.formula('\\]', true) || this.literal(2);
     if (next !== undefined && /[!-/:-@[-`{-~]/.test(next)) return this.push(next, 2);
     this.literal(1);
+  }
+
+  /** A formula from two signs here to two others, if it has its end. */
+  formula(close, display) {
+    const start = this.at + 2;
+    let end = this.ends.get(close) ?? -1;
+    if (end < start) end = this.text.indexOf(close, start);
+    if (end < 0) end = Infinity;
+    this.ends.set(close, end);
+    if (end - start > LONGEST_FORMULA) return false;
+    const latex = this.text.slice(start, end);
+    if (!latex.trim()) return false;
+    this.push({ type: 'formula', latex, display, source: this.text.slice(this.at, end + 2) }, end + 2 - this.at);
+    return true;
+  }
+
+  /** `$$ $$`, or `$ $` where it is no price: nothing but a formula has its first sign right behind the one and its last right before the other. */
+  dollar() {
+    if (this.text[this.at + 1] === '$') return this.formula('$$', true) || this.literal(2);
+    const before = this.text[this.at - 1] ?? ' ';
+    const found = /^\$((?:[^\s$\\`]|\\[^\n`])(?:[^$\\`\n]|\\[^\n`])*)\$(?![\p{L}\p{N}$])/u.exec(this.text.slice(this.at, this.at + LONGEST_IN_DOLLARS));
+    if (!found || /[\p{L}\p{N}$]/u.test(before) || /\s$/.test(found[1]) || isAmount(found[1])) return this.literal(1);
+    this.push({ type: 'formula', latex: found[1], display: false, source: found[0] }, found[0].length);
   }
 
   code() {
@@ -168,6 +199,9 @@ class Reader {
   }
 }
 
+/** Whether a text begins with an amount of money and goes on with words. */
+const isAmount = (text) => /^\d[\d.,]*\p{L}{0,2}[\s,/-]/u.test(text) && !/[\\^_{}=+<>*]/.test(text);
+
 /** Whether a closer takes an opener: CommonMark's rule of three. */
 const fits = (opener, closer) =>
   opener.mark === closer.mark &&
@@ -234,6 +268,9 @@ const text = (part) => (part.mark ? part.mark.repeat(part.count) : part);
 function merge(parts) {
   const out = [];
   for (const part of parts) {
+    // A formula with lines of its own needs no break before or behind it.
+    if (part.type === 'break' && out.at(-1)?.display) continue;
+    if (part.display && out.at(-1)?.type === 'break') out.pop();
     if (typeof part === 'string' && typeof out.at(-1) === 'string') out[out.length - 1] += part;
     else if (part !== '') out.push(part);
   }

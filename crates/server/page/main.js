@@ -1,15 +1,19 @@
 // The page: what happens when something is pressed, and what is drawn when something has changed.
 
 import { filled } from './answer.js';
+import * as attachments from './attachments.js';
 import { Chats } from './chats.js';
 import { path } from './conversation.js';
-import { ask, byId, download, element, say } from './dom.js';
+import { ask, byId, download, say } from './dom.js';
 import { askKey } from './key.js';
 import { Messages } from './messages.js';
+import * as models from './models.js';
+import * as picker from './picker.js';
 import * as preferences from './preferences.js';
-import { properties } from './server.js';
+import * as server from './server.js';
 import * as settings from './settings.js';
 import * as sidebar from './sidebar.js';
+import { suggestions } from './suggestions.js';
 import { fileName, read, write } from './transfer.js';
 
 const LOADING_POLL = 1000;
@@ -20,6 +24,8 @@ const promptField = byId('prompt');
 let contextLength = 0;
 /** Whether the server may be another one than before. */
 let stale = false;
+/** The model whose properties are shown; empty for the only one. */
+let described = '';
 
 const view = {
   changed: draw,
@@ -31,7 +37,8 @@ const view = {
     if (error.kind === 'key') askKey(error.message).then((given) => given && retry());
   },
   answered() {
-    if (stale) connect();
+    // A model that was loaded for this answer can tell its context now.
+    if (stale || models.areSeveral()) connect();
   },
   storageFailed(error) {
     say(`The browser could not keep this chat: ${error.message}`);
@@ -44,6 +51,11 @@ const messages = new Messages(log, {
   retry: (message) => chats.retry(message),
   edit: (message, text) => chats.edit(message, text),
   choose: (message) => chats.choose(message),
+  goOn(message) {
+    promptField.focus();
+    chats.goOn(message);
+  },
+  isFull: (message) => contextLength > 0 && filled(message) >= contextLength - 1,
 });
 
 const isAtEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_THE_END;
@@ -60,8 +72,9 @@ function draw() {
   const stay = !newer && !isAtEnd();
   log.classList.toggle('busy', running);
   messages.show(current, shown);
-  byId('hint')?.remove();
-  if (shown.length === 0) log.append(element('p', { id: 'hint', class: 'quiet' }, 'Ask something. What is said here stays between this browser and this server.'));
+  if (shown.length > 0) byId('hint')?.remove();
+  else if (!byId('hint')) log.append(suggestions((text) => chats.send(text, attachments.takeAll())));
+  drawSystem(current);
   log.dataset.chat = current.id;
   log.dataset.head = current.head;
   if (!stay) toEnd();
@@ -74,9 +87,17 @@ function draw() {
   byId('stop').hidden = !running;
   if (hadFocus) promptField.focus();
   drawGauge(shown);
+  picker.draw(current);
+  if (models.choice(current) !== described) connect();
+  if (running) watch();
   sidebar.draw(chats.all, current, chats.running);
   const hash = chats.all.includes(current) ? `#${current.id}` : '';
   if (location.hash !== hash) history.pushState(null, '', hash || location.pathname + location.search);
+}
+
+function drawSystem({ system }) {
+  if (document.activeElement !== byId('system')) byId('system').value = system;
+  byId('system-start').textContent = system.trim() ? system.slice(0, 200) : 'none';
 }
 
 function drawGauge(shown) {
@@ -112,12 +133,18 @@ function banner(text) {
 async function connect() {
   banner('');
   try {
-    const props = await properties();
+    const usual = await server.properties();
+    models.take(await server.models(), usual.model_alias);
+    const name = models.choice(chats.current);
+    described = name;
+    const props = name && name !== usual.model_alias ? await server.properties(name) : usual;
+    if (name !== described) return;
     stale = false;
     contextLength = props.default_generation_settings?.n_ctx ?? 0;
     byId('model').textContent = props.model_alias ?? '';
     settings.setDefaults(props.default_generation_settings?.params);
-    drawGauge(path(chats.current));
+    draw();
+    watch();
   } catch (error) {
     if (error.kind === 'loading') {
       byId('model').textContent = 'The model is loading…';
@@ -130,12 +157,40 @@ async function connect() {
   }
 }
 
+let watching = null;
+
+/** While models come and go, the page says which are there. */
+function watch() {
+  const waits = chats.isRunning() && !chats.lastAnswer()?.content;
+  if (watching || !models.areSeveral() || !(waits || models.list().some(({ status }) => status === 'loading'))) return;
+  watching = setTimeout(async () => {
+    try {
+      models.take(await server.models());
+      picker.draw(chats.current);
+      const answer = chats.lastAnswer();
+      if (answer) messages.update(chats.current, answer);
+    } catch {
+      // Whoever waits for an answer is told what is wrong.
+    }
+    watching = null;
+    watch();
+  }, LOADING_POLL);
+}
+
+function chooseModel() {
+  const { current } = chats;
+  current.model = byId('model-choice').value;
+  preferences.set('model', current.model);
+  chats.keep(current);
+  connect();
+}
+
 function send() {
   const text = promptField.value;
-  if (!text.trim() || chats.isRunning()) return;
+  if (!(text.trim() || attachments.areThere()) || chats.isRunning()) return;
   promptField.value = '';
   preferences.set('draft', '');
-  chats.send(text);
+  chats.send(text, attachments.takeAll());
 }
 
 function newChat() {
@@ -193,6 +248,13 @@ function startChat() {
     if (await ask('Delete this chat?', 'Delete')) chats.remove([current]);
   };
   byId('banner-retry').onclick = connect;
+  byId('model-choice').onchange = chooseModel;
+  byId('system').oninput = () => {
+    chats.current.system = byId('system').value;
+    preferences.set('system', chats.current.system);
+    chats.keep(chats.current);
+    drawSystem(chats.current);
+  };
   byId('to-end').onclick = () => {
     toEnd();
     promptField.focus();
@@ -225,12 +287,6 @@ function startComposer() {
 }
 
 const settingsActions = {
-  system: () => chats.current.system,
-  setSystem(text) {
-    chats.current.system = text;
-    preferences.set('system', text);
-    chats.keep(chats.current);
-  },
   async changeKey() {
     byId('settings').close();
     if (await askKey('An empty field forgets the key.')) connect();
@@ -251,7 +307,7 @@ const SHORTCUTS = {
     const answer = chats.lastAnswer();
     if (answer) chats.regenerate(answer);
   },
-  KeyS: () => settings.show(settingsActions),
+  KeyS: settings.show,
 };
 
 function startKeys() {
@@ -271,6 +327,7 @@ async function start() {
   startList();
   startChat();
   startComposer();
+  attachments.start();
   startKeys();
   settings.start(settingsActions);
   try {

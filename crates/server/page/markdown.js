@@ -11,6 +11,7 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-+*]|\d{1,9}[.)])( +|$)/;
 const TABLE_RULE = /^\|? *:?-+:? *(?:\| *:?-+:? *)*\|?$/;
 const LONGEST_TABLE_RULE = 1000;
+const MOST_LINES_OF_A_FORMULA = 100;
 
 const isBlank = (line) => line.trim() === '';
 
@@ -123,14 +124,19 @@ function list(lines, at, depth) {
   return { block: { type: 'list', ordered: first.ordered, start: first.start, loose, items }, next };
 }
 
-/** The cells of a line of a table; a bar in code or after a backslash is none. */
+/** The cells of a line of a table; a bar in code, between `\( \)` or after a backslash is none. */
 function cells(line) {
   const out = [''];
   let code = false;
+  /** Where a formula ends that has begun; -1 if none ends any more. */
+  let end = 0;
   const inner = line.trim().replace(/^\|/, '').replace(/([^\\]|^)\|$/, '$1');
   for (let at = 0; at < inner.length; at += 1) {
     const letter = inner[at];
-    if (letter === '\\' && inner[at + 1] === '|') {
+    if (letter === '\\' && inner[at + 1] === '(' && !code && end >= 0 && at >= end) end = inner.indexOf('\\)', at);
+    if (at < end) {
+      out[out.length - 1] += letter;
+    } else if (letter === '\\' && inner[at + 1] === '|') {
       out[out.length - 1] += '|';
       at += 1;
     } else if (letter === '|' && !code) {
@@ -169,14 +175,27 @@ function begins(lines, at) {
   return mark !== null && (!mark.ordered || mark.start === 1) && line.length > mark.width - 1;
 }
 
+/** Where the formula ends that a line leaves open: its lines begin nothing else, whatever they look like. */
+function formulaEnd(lines, at) {
+  const line = lines[at];
+  const last = line.lastIndexOf('\\[');
+  const close = last >= 0 && !line.includes('\\]', last) ? '\\]' : line.split('$$').length % 2 === 0 ? '$$' : null;
+  if (!close) return at;
+  for (let next = at + 1; next < Math.min(lines.length, at + MOST_LINES_OF_A_FORMULA); next += 1) {
+    if (isBlank(lines[next]) || FENCE.test(lines[next])) return at;
+    if (lines[next].includes(close)) return next;
+  }
+  return at;
+}
+
 function paragraph(lines, at, depth) {
-  let next = at + 1;
+  let next = formulaEnd(lines, at) + 1;
   while (next < lines.length && !isBlank(lines[next])) {
     if (/^ {0,3}(=+|-+) *$/.test(lines[next]) && next === at + 1 && depth === 0) {
       return { block: { type: 'heading', level: lines[next].includes('=') ? 1 : 2, text: lines[at].trim() }, next: next + 1 };
     }
     if (begins(lines, next) || table(lines, next)) break;
-    next += 1;
+    next = formulaEnd(lines, next) + 1;
   }
   const text = lines.slice(at, next).map((line) => line.replace(/^ +/, '')).join('\n').trimEnd();
   return { block: { type: 'paragraph', text }, next };

@@ -1,18 +1,22 @@
 // The messages of a conversation, as elements that stay while their messages do.
 
-import { summary } from './answer.js';
+import { summary, tokens, written } from './answer.js';
+import { chip } from './attachments.js';
 import { button, copy, element } from './dom.js';
 import { versions } from './conversation.js';
+import { withFiles } from './files.js';
+import { isLoading } from './models.js';
 import { render } from './render.js';
 
 const NAMES = { user: 'You', assistant: 'Model' };
 
-/** One message. `actions` has `regenerate`, `edit(message, text)`, `choose(message)`, `retry`. */
+/** One message. `actions` has `regenerate`, `edit(message, text)`, `choose(message)`, `retry`, `goOn`
+ * and `isFull(message)`. */
 class MessageView {
   constructor(message, actions) {
     this.message = message;
     this.actions = actions;
-    this.name = element('h2', { class: 'name' }, NAMES[message.role]);
+    this.name = element('h2', { class: 'name' });
     this.wait = element('div', { class: 'wait quiet' });
     this.thoughts = element('div', { class: 'markdown' });
     this.thoughtsTitle = element('summary', {}, 'Thoughts');
@@ -24,12 +28,13 @@ class MessageView {
     this.tools = element('div', { class: 'tools quiet' }, this.versions, this.buttons(), this.spent);
     this.node = element('article', { class: `message ${message.role}`, 'data-id': message.id });
     const answers = message.role === 'assistant' ? [this.folded, this.wait] : [];
-    this.node.append(this.name, ...answers, this.body, this.problem, this.tools);
+    const files = message.files ? [element('div', { class: 'files' }, message.files.map(chip))] : [];
+    this.node.append(this.name, ...answers, ...files, this.body, this.problem, this.tools);
   }
 
   buttons() {
     const { message, actions } = this;
-    const out = [button('Copy', () => copy(message.content), { 'aria-label': 'Copy this message' })];
+    const out = [button('Copy', () => copy(withFiles(message)), { 'aria-label': 'Copy this message' })];
     if (message.role === 'assistant') out.push(button('Regenerate', () => actions.regenerate(message), { class: 'idle' }));
     out.push(button('Edit', () => this.edit(), { class: 'idle', 'aria-label': 'Edit this message' }));
     return out;
@@ -41,11 +46,14 @@ class MessageView {
     const running = message.state === 'running';
     this.node.setAttribute('aria-busy', running);
     this.node.classList.toggle('running', running);
-    if (message.role === 'user') this.body.textContent = message.content;
-    else render(this.body, message.content);
+    this.name.textContent = message.model ?? NAMES[message.role];
+    if (message.role === 'user') {
+      this.body.textContent = message.content;
+      if (!this.editor) this.body.hidden = !message.content;
+    } else render(this.body, message.content, running);
     this.updateThoughts(running);
     this.updateWait(running);
-    this.updateProblem();
+    this.updateProblem(conversation);
     this.updateVersions(conversation);
     this.spent.textContent = message.role === 'assistant' ? summary(message.spent) : '';
   }
@@ -57,23 +65,31 @@ class MessageView {
     const ms = thoughtFor ?? spent?.thoughtMs;
     const time = ms === undefined ? '' : ` for ${(ms / 1000).toFixed(1)} s`;
     this.thoughtsTitle.textContent = running && !content ? 'Thinking…' : `Thought${time}`;
-    render(this.thoughts, reasoning);
+    render(this.thoughts, reasoning, running);
   }
 
   updateWait(running) {
-    const { content, reasoning, progress } = this.message;
+    const { content, reasoning, progress, model } = this.message;
     this.wait.hidden = !running || Boolean(content || reasoning);
     if (this.wait.hidden) return;
-    if (!progress) return this.wait.replaceChildren('Waiting for the server…');
+    if (!progress) {
+      const text = isLoading(model) ? `Loading ${model}…` : 'Waiting for the server…';
+      if (this.wait.textContent !== text) this.wait.replaceChildren(text);
+      return;
+    }
     const { processed, total, cache } = progress;
     const label = `Reading the prompt: ${processed} of ${total} tokens${cache ? `, ${cache} of them cached` : ''}`;
     this.wait.replaceChildren(element('progress', { max: total, value: processed, 'aria-label': 'Reading the prompt' }), ` ${label}`);
   }
 
-  updateProblem() {
+  updateProblem(conversation) {
     const { state, error } = this.message;
-    const text = { failed: error, length: 'The answer ended at the limit of tokens.', stopped: 'Stopped.' }[state];
-    const key = `${state} ${error}`;
+    const isFull = state === 'length' && this.actions.isFull(this.message);
+    const count = written(this.message);
+    const length = `Stopped at ${count ? tokens(count) : 'a limit of tokens'}${isFull ? ': the context is full.' : '.'}`;
+    const text = { failed: error, length, stopped: 'Stopped.' }[state];
+    const goesOn = state === 'length' && !isFull && conversation.head === this.message.id;
+    const key = `${text} ${goesOn}`;
     if (this.problem.dataset.key === key) return;
     this.problem.dataset.key = key;
     this.problem.hidden = !text || this.message.role === 'user';
@@ -81,6 +97,7 @@ class MessageView {
     if (state === 'failed') this.problem.setAttribute('role', 'alert');
     else this.problem.removeAttribute('role');
     this.problem.replaceChildren(element('span', {}, text ?? ''));
+    if (goesOn) this.problem.append(button('Continue', () => this.actions.goOn(this.message), { class: 'idle' }));
     if (state === 'failed') this.problem.append(button('Try again', () => this.actions.retry(this.message)));
   }
 
@@ -108,13 +125,14 @@ class MessageView {
     const close = () => {
       this.editor.remove();
       this.editor = null;
-      this.body.hidden = this.tools.hidden = false;
+      this.tools.hidden = false;
+      this.body.hidden = message.role === 'user' && !message.content;
       this.node.querySelector('.tools button:not([hidden])')?.focus();
     };
     const save = () => {
       const text = field.value;
       close();
-      if (text.trim() && text !== message.content) this.actions.edit(message, text);
+      if ((text.trim() || message.files) && text !== message.content) this.actions.edit(message, text);
     };
     const ok = message.role === 'user' ? 'Send' : 'Save';
     const row = element('div', { class: 'row end' }, button('Cancel', close), button(ok, save, { class: 'primary' }));

@@ -2,13 +2,20 @@
 // is loaded from anywhere.
 
 import { button, copy, element } from './dom.js';
+import { formula } from './formula.js';
+import { highlight } from './highlight.js';
 import { parseInline, safeLink } from './inline.js';
 import { parse } from './markdown.js';
 
+/** A longer code gets its colours when it is complete: it is drawn anew with each of its words. */
+const LONGEST_GROWING = 10_000;
+
 /** Draws a text. When it grows, the blocks that stay as they are keep their elements, and what is selected in them. */
-export function render(container, text) {
+export function render(container, text, grows = false) {
   const before = container.sources ?? [];
   const blocks = parse(text);
+  const last = blocks.at(-1);
+  if (grows && last?.type === 'code' && last.text.length > LONGEST_GROWING) Object.assign(last, { language: '', source: `growing ${last.source}` });
   blocks.forEach((block, index) => {
     if (before[index] === block.source) return;
     const node = draw(block);
@@ -33,9 +40,10 @@ function draw(block) {
 }
 
 function code({ language, text }) {
+  const coloured = highlight(text, language).map((part) => (typeof part === 'string' ? part : element('span', { class: part.kind }, part.text)));
   const head = element('div', { class: 'code-head' }, element('span', {}, language || 'text'));
   head.append(button('Copy', () => copy(text), { 'aria-label': 'Copy this code' }));
-  return element('div', { class: 'code' }, head, element('pre', { tabindex: '0' }, element('code', {}, text)));
+  return element('div', { class: 'code' }, head, element('pre', { tabindex: '0' }, element('code', {}, coloured)));
 }
 
 function list({ ordered, start, loose, items }) {
@@ -55,7 +63,19 @@ function table({ align, head, rows }) {
   return element('div', { class: 'table', tabindex: '0' }, element('table', {}, element('thead', {}, row(head, 'th')), body));
 }
 
-const inline = (text) => parseInline(text).map(drawPart);
+const inline = (text) => drawParts(parseInline(text));
+
+/** Parts of a line. What ends a sentence stays with the formula before it. */
+function drawParts(parts) {
+  const out = [];
+  parts.forEach((part, index) => {
+    const before = parts[index - 1];
+    const [end] = typeof part === 'string' && before?.type === 'formula' && !before.display ? /^[.,;:!?)\]’”-]*/.exec(part) : [''];
+    if (end) out.push(element('span', { class: 'together' }, out.pop(), end));
+    out.push(drawPart(end ? part.slice(end.length) : part));
+  });
+  return out;
+}
 
 const TAGS = { strong: 'strong', emphasis: 'em', strike: 'del' };
 
@@ -64,12 +84,13 @@ function drawPart(part) {
   if (part.type === 'break') return element('br');
   if (part.type === 'code') return element('code', {}, part.text);
   if (part.type === 'link') return link(part);
-  return element(TAGS[part.type], {}, part.parts.map(drawPart));
+  if (part.type === 'formula') return formula(part);
+  return element(TAGS[part.type], {}, drawParts(part.parts));
 }
 
 /** A link; an image becomes one too, as fetching it would tell somebody that this was read. */
 function link({ address, image, parts }) {
-  const inner = parts.length ? parts.map(drawPart) : [document.createTextNode(address)];
+  const inner = parts.length ? drawParts(parts) : [document.createTextNode(address)];
   const href = safeLink(address);
   if (!href) return element('span', { class: 'no-link', title: 'This address is not followed.' }, inner, ` (${address})`);
   const text = image ? ['🖼 ', ...inner] : inner;

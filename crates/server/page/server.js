@@ -42,15 +42,20 @@ async function refusal(response) {
   return new ServerError('refused', `The server refused: ${message}`);
 }
 
-/** What the server says about itself and its settings. */
-export async function properties() {
-  const response = await request('props');
+async function json(path) {
+  const response = await request(path);
   try {
     return await response.json();
   } catch {
     throw new ServerError('unreachable', UNREACHABLE);
   }
 }
+
+/** What the server says about itself and its settings; with a name about that model. */
+export const properties = (model) => json(model ? `props?model=${encodeURIComponent(model)}` : 'props');
+
+/** The models that the server has. */
+export const models = async () => (await json('v1/models')).data ?? [];
 
 /** The chunks of an answer. Leaving the loop, or the signal, ends it on the server too. */
 export async function* chat(body, signal) {

@@ -50,7 +50,7 @@ function change(name) {
   fill();
 }
 
-/** Makes the dialog. `actions` has `system()`, `setSystem(text)`, `changeKey` and `deleteAll`. */
+/** Makes the dialog. `actions` has `changeKey` and `deleteAll`. */
 export function start(actions) {
   for (const { name, label, min, max, step } of FIELDS) {
     const input = element('input', { type: 'number', id: `sampling-${name}`, min, max, step });
@@ -61,7 +61,6 @@ export function start(actions) {
     preferences.setSampling({});
     fill();
   };
-  byId('system').oninput = () => actions.setSystem(byId('system').value);
   byId('thinking').value = preferences.get('thinking');
   byId('thinking').onchange = () => preferences.set('thinking', byId('thinking').value);
   byId('appearance').onchange = () => preferences.setTheme(byId('appearance').value);
@@ -72,14 +71,13 @@ export function start(actions) {
   };
   byId('change-key').onclick = actions.changeKey;
   byId('delete-all').onclick = actions.deleteAll;
-  byId('open-settings').onclick = () => show(actions);
+  byId('open-settings').onclick = show;
   fill();
 }
 
 /** Opens the dialog. */
-export function show(actions) {
+export function show() {
   if (document.querySelector('dialog[open]')) return;
-  byId('system').value = actions.system();
   byId('appearance').value = preferences.get('theme');
   fill();
   byId('settings').showModal();

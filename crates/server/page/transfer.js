@@ -1,7 +1,10 @@
 // Conversations as a file, and back. A file comes from anywhere: nothing of it is taken but what is known.
 
+import { MOST as MOST_FILES, nameOf } from './files.js';
+
 const FORMAT = 'kernloom-chats';
 const MOST = 20_000;
+const LONGEST_NAME = 256;
 
 /** The text of a file with these conversations. */
 export const write = (conversations) => JSON.stringify({ format: FORMAT, version: 1, conversations }, null, 1);
@@ -46,6 +49,7 @@ function conversation(value) {
     created: time(value.created),
     updated: time(value.updated),
     system: string(value.system ?? '', 'system'),
+    model: string(value.model ?? '', 'model').slice(0, LONGEST_NAME),
     head: known.has(value.head) ? value.head : (messages.at(-1)?.id ?? null),
     messages,
   };
@@ -64,11 +68,18 @@ function message(value) {
     // Whatever ran when the file was written does not run now.
     state: ['done', 'stopped', 'length'].includes(value.state) ? value.state : 'stopped',
   };
+  if (Array.isArray(value.files) && value.files.length) out.files = value.files.slice(0, MOST_FILES).map(file);
+  if (value.model) out.model = string(value.model, 'model').slice(0, LONGEST_NAME);
   if (isObject(value.spent)) {
     const numbers = Object.entries(value.spent).filter(([, number]) => Number.isFinite(number));
     out.spent = Object.fromEntries(numbers.slice(0, 20));
   }
   return out;
+}
+
+function file(value) {
+  if (!isObject(value)) throw new Error('a file is not an object');
+  return { name: nameOf(string(value.name, 'name of a file')), text: string(value.text, 'text of a file') };
 }
 
 const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -41,25 +41,34 @@ macro_rules! file {
 
 static INDEX: File = File { path: ROOT, kind: HTML, text: include_str!("../page/index.html") };
 
-static FILES: [File; 20] = [
+static FILES: [File; 29] = [
     file!("answer.js", SCRIPT),
+    file!("attachments.js", SCRIPT),
     file!("chats.js", SCRIPT),
     file!("conversation.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("events.js", SCRIPT),
+    file!("files.js", SCRIPT),
+    file!("formula.js", SCRIPT),
+    file!("highlight.js", SCRIPT),
     file!("history.js", SCRIPT),
     file!("icon.svg", PICTURE),
     file!("inline.js", SCRIPT),
     file!("key.js", SCRIPT),
+    file!("latex-commands.js", SCRIPT),
+    file!("latex.js", SCRIPT),
     file!("main.js", SCRIPT),
     file!("markdown.js", SCRIPT),
     file!("messages.js", SCRIPT),
+    file!("models.js", SCRIPT),
+    file!("picker.js", SCRIPT),
     file!("preferences.js", SCRIPT),
     file!("render.js", SCRIPT),
     file!("server.js", SCRIPT),
     file!("settings.js", SCRIPT),
     file!("sidebar.js", SCRIPT),
     file!("style.css", STYLE),
+    file!("suggestions.js", SCRIPT),
     file!("theme.js", SCRIPT),
     file!("transfer.js", SCRIPT),
 ];
