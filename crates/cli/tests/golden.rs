@@ -55,7 +55,8 @@ fn logits_with_a_cache_of_8_bits() {
     let of_file = |file| {
         let (cache, tokens) = (Some("q8_0"), usize::MAX);
         let case = move |numerics, batch| Case { file, numerics, cache, batch, device: "cpu", tokens, built: None };
-        ["exact", "int8"].into_iter().flat_map(move |numerics| CLASSES.map(|batch| case(numerics, batch)))
+        // Entries of the cache are read alike under both policies.
+        CLASSES.map(|batch| case("int8", batch)).into_iter().chain([case("exact", BATCHES[2])])
     };
     check(&files, &files.iter().flat_map(of_file).collect::<Vec<_>>(), "the logits command with a cache of q8_0");
 }

@@ -43,11 +43,14 @@ impl Setup {
         self.target.options(self.numerics)
     }
 
-    /// Classes whose programs are not those of another setup.
+    /// Classes whose products are not those of another setup or class.
     fn classes(&self) -> impl Iterator<Item = Class> + use<> {
-        // Few tokens do without the matrix unit.
+        // Few tokens do without the matrix unit, and sums of floats go by vectors for any number of tokens.
         let unit = self.options().plan().is_some_and(|plan| plan.matrix_unit);
-        Class::ALL.into_iter().filter(move |class| !unit || class.many())
+        let of_floats = self.numerics == Numerics::Exact;
+        let has =
+            move |class: &Class| (!unit || class.many()) && (!of_floats || [Class::One, Class::Many].contains(class));
+        Class::ALL.into_iter().filter(has)
     }
 }
 
