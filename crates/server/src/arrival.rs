@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use futures_util::StreamExt;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
@@ -107,6 +108,12 @@ impl Arrived {
     pub fn wants_stream(&self) -> bool {
         let named = serde_json::from_slice::<Named>(&self.bytes).ok();
         named.and_then(|named| named.stream).is_some_and(|stream| stream.get() == "true")
+    }
+
+    /// All of it as an object, if it is one and short.
+    pub fn short_object(&self) -> Option<Value> {
+        let is_short = self.bytes.len() <= SHORT_BODY;
+        is_short.then(|| serde_json::from_slice(&self.bytes).ok()).flatten().filter(Value::is_object)
     }
 
     /// With the name of the model in it, for which nothing else of it is built.

@@ -1,6 +1,7 @@
 //! The routes, and what is done to every request: ids, who may ask, keys.
 
 use crate::account::Account;
+use crate::api::ollama::reply::Form;
 use crate::api::{chat, completions, embeddings, info, messages, native, ollama, responses};
 use crate::app::App;
 use crate::arrival::Arrived;
@@ -80,8 +81,16 @@ fn of_ollama(generate: impl Fn(Begin, Work) -> MethodRouter<Arc<App>>) -> Router
     let tell = |value: Value| json_response(&value);
     let refused = || any(async || of_ollama_or(Err(ollama::manage::refused())));
     Router::new()
-        .route("/api/chat", generate(ollama::chat::begin, Work::Template))
-        .route("/api/generate", generate(ollama::generate::begin, Work::Template))
+        .route(
+            "/api/chat",
+            post(async |state: Shared, asked: Request| talk(state, asked, ollama::chat::begin, Form::Chat).await),
+        )
+        .route(
+            "/api/generate",
+            post(async |state: Shared, asked: Request| {
+                talk(state, asked, ollama::generate::begin, Form::Generate).await
+            }),
+        )
         .route("/api/embed", generate(ollama::embed::begin, Work::Plain))
         .route("/api/embeddings", generate(ollama::embed::begin_one, Work::Plain))
         .route("/api/version", get(async move || tell(ollama::models::version())))
@@ -156,10 +165,27 @@ async fn metrics(State(app): Shared) -> Response {
     response
 }
 
-async fn generate(State(app): Shared, request: Request, begin: Begin, work: Work) -> Response {
+/// The account of a request, and its body when it has come.
+async fn opened(app: &Arc<App>, request: Request, work: Work) -> (Account, Result<Arrived, ApiError>) {
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-    let account = Account::open(&app, request.uri().path(), id);
-    let body = Arrived::wait(&app, request, work).await;
+    let account = Account::open(app, request.uri().path(), id);
+    (account, Arrived::wait(app, request, work).await)
+}
+
+async fn generate(State(app): Shared, request: Request, begin: Begin, work: Work) -> Response {
+    let (account, body) = opened(&app, request, work).await;
+    answer(app, account, body, begin).await
+}
+
+/// As [`generate`], but what only lets a model go is answered without it, if it is not there.
+async fn talk(State(app): Shared, request: Request, begin: Begin, form: Form) -> Response {
+    let (mut account, body) = opened(&app, request, Work::Template).await;
+    if let Ok(body) = &body
+        && let Some(said) = ollama::keep_alive::gone(&app, body, form).await
+    {
+        account.close();
+        return json_response(&said);
+    }
     answer(app, account, body, begin).await
 }
 

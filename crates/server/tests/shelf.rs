@@ -390,6 +390,14 @@ async fn clients_of_ollama_load_and_unload() {
     assert_eq!(answer["done_reason"], "unload");
     until("b goes", || server.app.shelf.status("b") == Status::Unloaded).await;
     assert_eq!(loaded().await, ["a:latest"]);
+    // What is not there is not loaded to go again.
+    let loads = server.maker.loads();
+    for (path, field) in [("/api/generate", "response"), ("/api/chat", "message")] {
+        let (status, answer) = server.ask("POST", path, json!({ "model": "b", "keep_alive": 0 })).await;
+        let said = (status, &answer["model"], &answer["done_reason"], answer[field].is_null());
+        assert_eq!(said, (200, &json!("b"), &json!("unload"), false), "{answer}");
+    }
+    assert_eq!(server.maker.loads(), loads);
     let (_, tags) = server.ask("GET", "/api/tags", Value::Null).await;
     assert_eq!(tags["models"].as_array().map(Vec::len), Some(5), "{tags}");
     // Whoever names none gets the usual one.

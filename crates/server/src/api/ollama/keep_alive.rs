@@ -1,8 +1,14 @@
 //! `keep_alive`: how long a model stays loaded after a request. It has an effect where models come and go.
 
+use super::line::Head;
+use super::reply::{Form, Loaded};
+use crate::app::App;
+use crate::arrival::Arrived;
+use crate::budget::NAME_BYTES;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::shelf::Stay;
+use crate::shelf::{Status, Stay};
+use crate::stream::Protocol;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -45,6 +51,27 @@ pub fn stay(fields: Fields<'_>) -> Result<Option<Stay>, ApiError> {
 /// Whether a model that stays so goes at once.
 pub fn unloads(stay: Option<Stay>) -> bool {
     stay == Some(Stay::For(Duration::ZERO))
+}
+
+/// The answer to a request that only lets a model go, if that is not loaded: it is not loaded to go again.
+pub async fn gone(app: &App, body: &Arrived, form: Form) -> Option<Value> {
+    if !app.shelf.lets_go() || app.check().is_err() {
+        return None;
+    }
+    let body = body.short_object()?;
+    let is_empty = |name| match &body[name] {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    let asked = body["model"].as_str().filter(|name| name.len() <= NAME_BYTES)?;
+    if !["prompt", "suffix", "messages"].into_iter().all(is_empty) || !unloads(stay(Fields::of(&body).ok()?).ok()?) {
+        return None;
+    }
+    let name = app.shelf.named(Some(asked)).await.ok()?;
+    let head = Head::of(if asked.is_empty() { &name } else { asked });
+    (app.shelf.status(&name) == Status::Unloaded).then(|| Loaded { head, form, unloads: true }.whole(vec![]))
 }
 
 /// The seconds of a time; `None` for what is no time.

@@ -20,7 +20,12 @@ impl Head {
     /// # Errors
     /// A name of a model that is none.
     pub fn new(fields: Fields<'_>, model: &Model) -> Result<Head, ApiError> {
-        Ok(Head { model: model.called_by(fields)?, began: Instant::now() })
+        Ok(Head::of(&model.called_by(fields)?))
+    }
+
+    /// For a request to a model that it calls so.
+    pub fn of(name: &str) -> Head {
+        Head { model: name.to_owned(), began: Instant::now() }
     }
 
     /// An object that is to be filled.
