@@ -248,6 +248,7 @@ onPage('an answer that a limit ended goes on', async (page) => {
 
 onPage('an empty chat offers something to ask', async (page) => {
   const offers = page.locator('#hint button');
+  await offers.first().waitFor();
   assert.equal(await offers.count(), 4);
   const text = await offers.first().innerText();
   await page.fill('#prompt', 'a draft');
