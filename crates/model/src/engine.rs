@@ -277,11 +277,7 @@ impl Engine {
 
     /// The classes of all steps, those of one token first.
     pub fn all_classes(&self) -> Vec<Class> {
-        if self.batch_invariant {
-            return vec![Class::Any];
-        }
-        let short = Some(Class::Short).filter(|_| self.limits().reach.has_short());
-        short.into_iter().chain([Class::One, Class::Many, Class::Few, Class::Prompt]).collect()
+        if self.batch_invariant { vec![Class::Any] } else { Class::choices(self.limits().reach.has_short()) }
     }
 
     /// The classes of the steps that take tokens of one sequence between two positions.

@@ -55,6 +55,12 @@ impl Class {
     /// Those that an engine of any model and device chooses from.
     pub const ALL: [Class; 4] = [Class::One, Class::Few, Class::Many, Class::Prompt];
 
+    /// Those that an engine chooses from, which has programs for short pasts or not. Those of one token come first.
+    pub fn choices(short: bool) -> Vec<Class> {
+        let short = Some(Class::Short).filter(|_| short);
+        short.into_iter().chain([Class::One, Class::Many, Class::Few, Class::Prompt]).collect()
+    }
+
     /// The class of a number of tokens, whatever they read.
     pub fn of(tokens: usize) -> Class {
         match tokens {

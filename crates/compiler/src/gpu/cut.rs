@@ -28,7 +28,7 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
         least = beside.min(least);
         // A few blocks more than run at once would take as long again.
         let (all, at_once) = (beside + total, plan.processors);
-        if (at_once + 1..=at_once * 3 / 2).contains(&all) {
+        if beside < at_once && (at_once + 1..=at_once * 3 / 2).contains(&all) {
             least = least.min((at_once - beside) / 2).max(1);
         }
     }
