@@ -17,7 +17,7 @@ use device::cpu::bandwidth;
 use device::{Ahead, BuildFolder, Progress, Target, Toolchain, ToolchainConfig};
 use model::cache::PAGE;
 use model::config::Config;
-use model::memory_plan::{USUAL_CONTEXT, made_for};
+use model::memory_plan::default_context;
 use model::prefill_attention::Reach;
 use model::program_cache;
 use model::step::{Class, Output, ROWS, Sizes, build};
@@ -236,10 +236,11 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 }
 
 /// Every program that a command may run. Of its sizes only the numbers of tokens and of rows of a step are in kernels. The
-/// former is less than `--ubatch-size` where the context is, which by default is at least [`USUAL_CONTEXT`] if the model was
-/// made for so many; the latter is [`ROWS`], or, where the logits of all tokens are wanted and of hidden states, the former.
+/// former is less than `--ubatch-size` where the context is, which by default is at least that of [`default_context`]
+/// on a device that does not say what it has; the latter is [`ROWS`], or, where the logits of all tokens are wanted and of hidden states, the former.
 fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
-    let usual = made_for(config).min(USUAL_CONTEXT);
+    let cache = open::cache_kind(&args.kernels)?;
+    let usual = default_context(config, cache, 0, None);
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
     let mut steps = vec![most.min(context)];
@@ -247,7 +248,6 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
         // The sequences of a server have more room together.
         steps.push(most);
     }
-    let cache = open::cache_kind(&args.kernels)?;
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     let mut outputs = vec![(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)];

@@ -8,6 +8,7 @@ use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::Context;
 use devices::Machine;
+use model::config::Config;
 use model::engine::Sharing;
 use model::memory_plan::{self, ModelMemory};
 use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
@@ -56,10 +57,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let mut sampling = args.sampling.config(&tokenizer);
     sampling.seed = 0;
     Sampler::new(sampling.clone(), config.vocab as usize)?;
-    let made_for = memory_plan::made_for(&config);
-    let cache = open::cache_kind(&args.engine.kernels)?;
-    let usual = memory_plan::default_context(&config, cache, file.bytes(), machine.device().available_memory());
-    let (one, all) = args.positions(made_for, usual);
+    let (one, all) = positions(args, &config, file.bytes(), machine.device().available_memory())?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
     if !opened.engine.rewinds() {
@@ -100,7 +98,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         metadata: metadata::without_long_lists(&file),
         parameters: open::parameters(&file),
         bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
-        trained_context: made_for as u64,
+        trained_context: memory_plan::made_for(&config) as u64,
         width: config.hidden as u64,
         cache: opened.engine.cache().to_string(),
         device: opened.engine.device().name(),
@@ -138,9 +136,20 @@ pub(super) fn plan(args: &Arguments, path: &Path, available: Option<u64>) -> any
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let cache = open::cache_kind(&args.engine.kernels)?;
-    let usual = memory_plan::default_context(&config, cache, file.bytes(), available);
-    let (one, all) = args.positions(memory_plan::made_for(&config), usual);
+    let (one, all) = positions(args, &config, file.bytes(), available)?;
     Ok(ModelMemory::of_cache(&config, all.max(one), cache, file.bytes()))
+}
+
+/// Positions of one sequence and of all, for a file of so many bytes on a device that has so many for it.
+fn positions(
+    args: &Arguments,
+    config: &Config,
+    weights: u64,
+    available: Option<u64>,
+) -> anyhow::Result<(usize, usize)> {
+    let cache = open::cache_kind(&args.engine.kernels)?;
+    let usual = memory_plan::default_context(config, cache, weights, available);
+    Ok(args.positions(memory_plan::made_for(config), usual))
 }
 
 /// When a file was written. A model that comes with the program has the age of the program.
