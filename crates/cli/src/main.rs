@@ -42,6 +42,7 @@ mod quantize;
 mod rm;
 mod run;
 mod sampling;
+mod sequences;
 mod serve;
 mod settings;
 mod show;

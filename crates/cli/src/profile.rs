@@ -5,13 +5,14 @@ mod trace;
 
 use crate::arguments::{EngineFlags, MeasureFlags, ModelOrDemo};
 use crate::failure::Usage;
-use crate::interrupt;
+use crate::interrupt::{self, Watch};
 use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::origin::{shortened, without_layer};
 use crate::output::{self, Stdout};
 use crate::peaks::{self, Bandwidth};
 use crate::sampling::Sampling;
+use crate::sequences::{self, Sequences};
 use crate::terminal;
 use crate::tune::TuneFlag;
 use ahead::Ahead;
@@ -42,6 +43,9 @@ pub struct Arguments {
     /// Tokens of a step; more than one profiles a prompt
     #[arg(short = 'p', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=8192))]
     tokens: u32,
+    /// Sequences of which a step has a token each
+    #[arg(long, visible_alias = "np", value_name = "N", default_value = "1", conflicts_with = "tokens", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    parallel: u32,
     /// Tokens in the cache before
     #[arg(short = 'd', long, value_name = "N", default_value = "0")]
     depth: u32,
@@ -65,6 +69,13 @@ pub struct Arguments {
     engine: EngineFlags,
     #[command(flatten)]
     tune: TuneFlag,
+}
+
+impl Arguments {
+    /// Tokens of a step, of all its sequences.
+    fn step_tokens(&self) -> u32 {
+        self.tokens.max(self.parallel)
+    }
 }
 
 /// A kernel and where it is used; layers are not told apart.
@@ -96,26 +107,40 @@ struct Total {
 
 /// Profiles.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let (tokens, depth) = (args.tokens as usize, args.depth as usize);
+    let (tokens, parallel, depth) = (args.tokens as usize, args.parallel as usize, args.depth as usize);
     let mut flags = args.engine.clone();
-    flags.kernels.least_tokens = args.tokens;
+    flags.kernels.least_tokens = args.step_tokens();
     args.tune.before(&args.model, &args.engine, &args.measure)?;
-    let mut opened = open::engine(
-        &models::resolve(args.model.name(), &args.model.fetch)?,
-        &flags,
-        Positions::Needed(depth + tokens),
-        true,
-    )?;
+    let path = models::resolve(args.model.name(), &args.model.fetch)?;
+    let positions = Positions::Needed(depth + tokens);
+    let mut opened = match parallel {
+        1 => open::engine(&path, &flags, positions, true)?,
+        _ => open::shared_engine(&path, &flags, positions, sequences::sharing(parallel, depth + 1), true)?,
+    };
     opened.measurable()?;
     let sampling = args.sampling.numbers();
-    let ahead = Ahead::of(tokens, &sampling, opened.engine.device().steps_ahead(), opened.machine.card().is_some());
-    // Prompts give logits, from which the host chooses.
-    let draw = opened.engine.draw(&sampling).filter(|_| tokens == 1);
+    let of = args.step_tokens() as usize;
+    let ahead = match parallel {
+        1 => Ahead::of(of, &sampling, opened.engine.device().steps_ahead(), opened.machine.card().is_some()),
+        _ => Ahead::None("of several sequences, steps are measured one by one"),
+    };
+    // Prompts and several sequences give logits, from which the host chooses.
+    let draw = opened.engine.draw(&sampling).filter(|_| of == 1);
     let output = draw.map_or(Output::Logits, Output::of);
-    let variant = Variant { class: opened.engine.class_of(tokens, depth), output };
+    let class = match parallel {
+        1 => opened.engine.class_of(tokens, depth),
+        _ => opened.engine.class_of_sequences(parallel, depth),
+    };
+    let variant = Variant { class, output };
     let marks = kernel_marks::of(opened.engine.compile(variant)?);
-    let before = opened.engine.classes(0..depth).into_iter().map(Variant::from);
-    let variants: Vec<Variant> = before.filter(|&other| other != variant).chain([variant]).collect();
+    let before = match parallel {
+        1 => opened.engine.classes(0..depth),
+        _ => sequences::classes(&opened.engine, parallel, depth),
+    };
+    let before = before.into_iter().map(Variant::from);
+    let mut variants: Vec<Variant> = before.filter(|&other| other != variant).chain([variant]).collect();
+    variants.sort_unstable();
+    variants.dedup();
     opened.prepare(&variants)?;
     check_filter(args, &opened, variant)?;
     let _lock = peaks::lock(&args.measure)?;
@@ -148,18 +173,35 @@ fn check_filter(args: &Arguments, opened: &Opened, variant: Variant) -> anyhow::
     Err(Usage(format!("no kernel is called '{name}' (kernels: {})", names.join(", "))).into())
 }
 
-/// Runs the steps; the sum of all, and the last.
-fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow::Result<(Total, Profile)> {
-    let watch = interrupt::watch();
-    let mut random = Random(1);
-    let (depth, chunk) = (args.depth as usize, opened.engine.chunk());
+/// Computes the cache of one sequence.
+fn fill(opened: &mut Opened, depth: usize, random: &mut Random, watch: &Watch) -> anyhow::Result<()> {
+    let chunk = opened.engine.chunk();
     for at in (0..depth).step_by(chunk) {
         watch.check()?;
-        terminal::progress(&format!("filling the cache: {at} of {depth}"));
         let n = chunk.min(depth - at);
         let tokens: Vec<u32> = (0..n).map(|_| random.token(opened.engine.config())).collect();
         opened.engine.step(&tokens, at, n - 1..n)?;
     }
+    Ok(())
+}
+
+/// Runs the steps; the sum of all, and the last.
+fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow::Result<(Total, Profile)> {
+    let watch = interrupt::watch();
+    let mut random = Random(1);
+    let depth = args.depth as usize;
+    terminal::progress(&format!("filling the cache: {depth} tokens"));
+    let mut sequences = match args.parallel {
+        1 => {
+            fill(opened, depth, &mut random, &watch)?;
+            None
+        }
+        count => {
+            let mut all = Sequences::new(&opened.engine, count as usize, depth + 1);
+            all.read_prompts(&mut opened.engine, depth, &watch)?;
+            Some(all)
+        }
+    };
     let mut total = Total { steps: 0, wall_ns: 0, host_ns: 0, rest_ns: 0, lines: vec![] };
     let mut last = None;
     // The first step warms up.
@@ -169,7 +211,10 @@ fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow:
         terminal::progress(&format!("step {step} of {steps}"));
         let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened.engine.config())).collect();
         let start = Instant::now();
-        let profile = opened.engine.profile(&tokens, depth, draw)?;
+        let profile = match &mut sequences {
+            Some(all) => opened.engine.profile_batch(all.next(&opened.engine, depth)?)?,
+            None => opened.engine.profile(&tokens, depth, draw)?,
+        };
         if step > 0 {
             // A card is asked for the times of its kernels apart from the step.
             let of_step = opened.machine.card().is_some().then_some(profile.wall_ns);
@@ -319,7 +364,7 @@ impl View<'_> {
 
     fn last_line(&self) -> String {
         let Some((program, log)) = self.opened.engine.program(self.variant) else { return String::new() };
-        let tokens = f64::from(self.args.tokens);
+        let tokens = f64::from(self.args.step_tokens());
         let limit = self.bandwidth / self.bytes().max(1.0) * tokens;
         let reached = tokens * 1e9 / self.total.per_step(self.total.host_ns).max(1.0);
         format!(
@@ -371,12 +416,13 @@ impl View<'_> {
             Some((program, log)) => (Some(program), Some(log)),
             None => (None, None),
         };
-        let tokens = f64::from(self.args.tokens);
+        let tokens = f64::from(self.args.step_tokens());
         let limit = self.bandwidth / self.bytes().max(1.0) * tokens;
         let reached = tokens * 1e9 / total.per_step(total.host_ns).max(1.0);
         json!({
             "device": self.opened.engine.device().name(),
             "tokens": self.args.tokens,
+            "sequences": self.args.parallel,
             "depth": self.args.depth,
             "steps": total.steps,
             "output": self.variant.output.name(),

@@ -4,7 +4,7 @@ use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
-use crate::schedule::{Heads, Latents, Prices};
+use crate::schedule::{Heads, Latents, Prices, Usual};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -82,7 +82,10 @@ impl Options {
         let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
-        Options::on(numerics, Machine::Gpu(gpu), Prices { heads, short: None, latents, ..Prices::gpu() })
+        // One program for several tokens, as the driver compiles each in the foreground.
+        let usual = Usual { many: 32, ..Prices::gpu().usual };
+        let prices = Prices { heads, short: None, several: None, usual, latents, ..Prices::gpu() };
+        Options::on(numerics, Machine::Gpu(gpu), prices)
     }
 
     /// Widths and unrolling, if kernels are for a CPU.

@@ -41,7 +41,7 @@ const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> O
 }
 
 /// What comes after the rules.
-static LATER: [Off; 33] = [
+static LATER: [Off; 34] = [
     off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
     off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
     off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
@@ -103,6 +103,7 @@ static LATER: [Off; 33] = [
         o.on_gpu(|gpu| gpu.overlap = false);
     }),
     off("split", "attention of one token is cut along the cache", |_| ()),
+    off("several", "steps of some dozen sequences have a program of their own (GPUs)", |_| ()),
     off("short", "one token with few pages behind it has a program of its own (GPUs)", |_| ()),
     off("slots", "each token may read the experts that it chose", |_| ()),
     off("by-expert", "tokens may be grouped by the experts that they chose", |_| ()),

@@ -36,9 +36,11 @@ pub struct Limits {
 impl Limits {
     /// The class of a step whose segments are tokens between two positions.
     pub fn class(&self, segments: impl Iterator<Item = Range<usize>> + Clone) -> Class {
-        match Class::of(segments.clone().map(|s| s.len()).sum()) {
+        let tokens = segments.clone().map(|s| s.len()).sum();
+        match Class::of(tokens) {
             Class::One if segments.clone().all(|s| self.reach.is_short(s.end)) => Class::Short,
             Class::Many if self.reach.by_runs(segments) => Class::Prompt,
+            Class::Many if tokens <= self.reach.several() => Class::Several,
             class => class,
         }
     }

@@ -71,7 +71,8 @@ impl Sharing {
         let pages_of = |positions: i64| (positions + PAGE - 1) / PAGE;
         let row_pages = pages_of(options.context);
         // A step has room for a token of each sequence.
-        let most_tokens = options.chunk.max(self.sequences);
+        let several = options.compiler.prices.several.as_ref().filter(|_| variant.class == Class::Several);
+        let most_tokens = options.chunk.max(self.sequences).min(several.map_or(i64::MAX, |several| several.most));
         let rows = match variant.output {
             Output::Logits => self.rows.unwrap_or(i64::MAX),
             Output::Hidden => i64::MAX,
@@ -275,9 +276,17 @@ impl Engine {
         }
     }
 
+    /// The class of a step of a token each of so many sequences, at a position.
+    pub fn class_of_sequences(&self, count: usize, position: usize) -> Class {
+        match self.batch_invariant {
+            true => Class::Any,
+            false => self.limits().class((0..count).map(|_| position..position + 1)),
+        }
+    }
+
     /// The classes of all steps, those of one token first.
     pub fn all_classes(&self) -> Vec<Class> {
-        if self.batch_invariant { vec![Class::Any] } else { Class::choices(self.limits().reach.has_short()) }
+        if self.batch_invariant { vec![Class::Any] } else { Class::choices(&self.limits().reach) }
     }
 
     /// The classes of the steps that take tokens of one sequence between two positions.
@@ -472,6 +481,23 @@ impl Engine {
         self.profile_with(tokens, start, draw, Clock::Wall)
     }
 
+    /// As [`Engine::profile`] for a batch.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn profile_batch(&mut self, batch: &Batch) -> Result<Profile, EngineError> {
+        self.profile_by_clock(batch, Clock::Wall)
+    }
+
+    fn profile_by_clock(&mut self, batch: &Batch, clock: Clock) -> Result<Profile, EngineError> {
+        let mut profile = self.run_batch(batch, Some(clock))?.expect("a profile");
+        let rows: usize = batch.places().map(|(_, positions)| positions.end).sum();
+        for launch in &mut profile.launches {
+            launch.bytes += launch.row_bytes * rows as i64;
+        }
+        Ok(profile)
+    }
+
     /// As [`Engine::profile`], with times by this clock.
     pub(crate) fn profile_with(
         &mut self,
@@ -480,20 +506,14 @@ impl Engine {
         draw: Option<Draw>,
         clock: Clock,
     ) -> Result<Profile, EngineError> {
-        let n = tokens.len();
-        let profiled = self.with_single(|engine, batch| {
+        self.with_single(|engine, batch| {
             batch.add(tokens, start, &engine.single_pages)?;
             match draw {
                 Some(draw) => batch.draw(draw),
                 None => batch.want_last(),
             }
-            engine.run_batch(batch, Some(clock))
-        });
-        let mut profile = profiled?.expect("a profile");
-        for launch in &mut profile.launches {
-            launch.bytes += launch.row_bytes * (start + n) as i64;
-        }
-        Ok(profile)
+            engine.profile_by_clock(batch, clock)
+        })
     }
 
     /// Runs a batch that was made for [`Engine::limits`], and returns its output

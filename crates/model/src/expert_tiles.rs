@@ -1,15 +1,23 @@
 //! Tokens of many, grouped by the experts that they chose.
 //!
 //! Every choice (a token and one of its experts) gets a place in a tile. A tile
-//! belongs to one expert and has room for [`TILE`] choices, of which the last tile
+//! belongs to one expert and has room for some choices, of which the last tile
 //! of an expert may use fewer. So the rows of an expert are read once for a tile,
 //! and nothing is decided on the host.
 
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType};
 
-/// Choices of a tile.
-pub const TILE: i64 = 64;
+/// Choices of a tile at least and at most.
+const SIZES: (i64, i64) = (16, 64);
+
+/// Choices that a tile has room for, where so many tokens usually choose `used` of `experts` experts: twice of what an
+/// expert then has, as some have more.
+pub fn size(tokens: i64, used: i64, experts: i64) -> i64 {
+    let each = tokens.saturating_mul(used) / experts.max(1);
+    let (least, most) = SIZES;
+    (each.saturating_mul(2).clamp(least, most) as u64).next_power_of_two() as i64
+}
 
 /// Choices that are compared with each other.
 const CHUNK: i64 = 64;
@@ -20,7 +28,7 @@ pub struct Tiles {
     pub expert: Tensor,
     /// Choices of each tile, `[tiles]`.
     pub count: Tensor,
-    /// Token of each place, `[tiles, TILE]`; of the places that are not used,
+    /// Token of each place, `[tiles, size]`; of the places that are not used,
     /// any token.
     pub token: Tensor,
     /// Place of each choice, `[tokens, used]`.
@@ -95,7 +103,7 @@ impl Chunks {
         earlier.binary(BinOp::Add, &before).binary(BinOp::Add, &begin.gather(&self.expert))
     }
 
-    /// The choice at each place `at` of tiles, `[tiles, TILE]`, which is the so many-th of an expert: of the first chunk
+    /// The choice at each place `at` of tiles, `[tiles, size]`, which is the so many-th of an expert: of the first chunk
     /// by whose end its expert has had more, the one that is there. 0 where there is none.
     fn choices(&self, place: &Tensor, at: &Tensor, rank: &Tensor, expert: &Tensor) -> Tensor {
         let b = at.builder();
@@ -119,7 +127,7 @@ impl Chunks {
 impl Tiles {
     /// Places the choices `ids`, `[tokens, used]`, of `experts` experts, in the
     /// order of tokens within an expert. They are counted in chunks, or all are gone through once.
-    pub fn of(b: &Builder, tokens: Dim, ids: &Tensor, experts: i64, in_chunks: bool) -> Tiles {
+    pub fn of(b: &Builder, tokens: Dim, ids: &Tensor, experts: i64, size: i64, in_chunks: bool) -> Tiles {
         let used = ids.len(1);
         let one = Dim::Const(1);
         let int = |v: i64| b.int32(v);
@@ -129,12 +137,12 @@ impl Tiles {
         let div = |x: &Tensor, y: &Tensor| x.binary(BinOp::Div, y);
         // Tiles in all: each expert leaves room in one at most.
         let choices = b.length(BinOp::Mul, tokens, used);
-        let full = b.length(BinOp::Div, choices, TILE);
+        let full = b.length(BinOp::Div, choices, size);
         let tiles = b.length(BinOp::Add, full, experts);
 
         // The first tile of each expert, by how many choices it has.
         let counts = if in_chunks { Counts::in_chunks(b, choices, ids, experts) } else { Counts::of_all(ids, experts) };
-        let needed = div(&add(&counts.taken, &int(TILE - 1)), &int(TILE));
+        let needed = div(&add(&counts.taken, &int(size - 1)), &int(size));
         let end = needed.scan(0);
         let first = sub(&end, &needed);
 
@@ -143,14 +151,14 @@ impl Tiles {
         let column = [tiles, one];
         let past = end.reshape(dims![1, experts]).lt(&add(&tile, &int(1)).reshape(&column));
         let owner = past.cast(DType::I32).sum(1);
-        let within = mul(&sub(&tile, &first.gather(&owner)), &int(TILE));
+        let within = mul(&sub(&tile, &first.gather(&owner)), &int(size));
         let left = sub(&counts.taken.gather(&owner), &within);
-        let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(TILE));
+        let count = left.binary(BinOp::Max, &int(0)).binary(BinOp::Min, &int(size));
 
         // Places of choices: those of an expert are counted from its first tile on. Then the choice of each place.
-        let begin = mul(&first, &int(TILE));
-        let beside = b.iota(TILE).unsqueeze(0);
-        let at = add(&mul(&tile, &int(TILE)).reshape(&column), &beside);
+        let begin = mul(&first, &int(size));
+        let beside = b.iota(size).unsqueeze(0);
+        let at = add(&mul(&tile, &int(size)).reshape(&column), &beside);
         let (place, token) = match &counts.chunks {
             Some(chunks) => {
                 let place = chunks.places(&begin);
@@ -163,17 +171,17 @@ impl Tiles {
                 let begins = b.iota(choices).unsqueeze(1).equal(&int(0)).select(&begin, &int(0));
                 let place = sub(&mul(&flat, &add(&flat, &begins).scan(0)).sum(1), &int(1));
                 let of = place.reshape(&[one, one, tokens, used.into()]);
-                let here = at.reshape(&[tiles, Dim::Const(TILE), one, one]).equal(&of);
+                let here = at.reshape(&[tiles, Dim::Const(size), one, one]).equal(&of);
                 let t = b.iota(tokens).reshape(&[one, one, tokens, one]);
                 (place, mul(&here.cast(DType::I32), &t).sum_over(&[2, 3]))
             }
         };
         let place = place.reshape(&[tokens, used.into()]);
-        let places = b.length(BinOp::Mul, tiles, TILE);
+        let places = b.length(BinOp::Mul, tiles, size);
         Tiles { expert: owner, count, token, place, places }
     }
 
-    /// Rows of tiles, `[tiles, TILE, n]`, in the order of choices:
+    /// Rows of tiles, `[tiles, size, n]`, in the order of choices:
     /// `[tokens, used, n]`.
     pub fn restore(&self, rows: &Tensor) -> Tensor {
         rows.reshape(&[self.places, Dim::Const(rows.len(2))]).gather(&self.place)

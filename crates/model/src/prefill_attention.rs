@@ -173,6 +173,8 @@ pub struct Reach {
     slots: usize,
     /// Pages of a short past, or 0 if no token has a program for that.
     short: usize,
+    /// Tokens at most of a step that has a program between those of few tokens and of many, or 0.
+    several: usize,
 }
 
 /// An 8-bit product against one in f32.
@@ -182,7 +184,7 @@ const ALONE: f64 = 1.3;
 
 impl Reach {
     /// Nothing is read by runs.
-    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0 };
+    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0 };
 
     /// The costs of a model on a device.
     pub fn of(config: &Config, options: &Options) -> Reach {
@@ -190,7 +192,12 @@ impl Reach {
         let short = prices.short.as_ref().filter(|_| options.allows("short"));
         let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
         let runs = if options.allows("runs") { Reach::of_runs(config, &prices.latents) } else { Reach::NOTHING };
-        Reach { short: short.map_or(0, |short| short.pages as usize), ..runs }
+        let several = prices.several.as_ref().filter(|_| options.allows("several"));
+        Reach {
+            short: short.map_or(0, |short| short.pages as usize),
+            several: several.map_or(0, |several| several.most as usize),
+            ..runs
+        }
     }
 
     fn of_runs(config: &Config, latents: &Latents) -> Reach {
@@ -223,6 +230,11 @@ impl Reach {
     /// Whether there are programs for short pasts.
     pub fn has_short(&self) -> bool {
         self.short > 0
+    }
+
+    /// Tokens at most of a step that has a program between those of few tokens and of many; 0 if there is none.
+    pub fn several(&self) -> usize {
+        self.several
     }
 
     /// Whether segments, each of tokens between two positions, are better read by runs.

@@ -15,7 +15,7 @@ mod state_space;
 use crate::cache::{Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError};
 use crate::family::{Family, Norm};
-use crate::prefill_attention::Runs;
+use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
@@ -42,6 +42,8 @@ pub enum Class {
     Short,
     /// Two to eight tokens.
     Few,
+    /// More than eight, where so few have a program of their own ([`compiler::schedule::Several`]).
+    Several,
     /// More than eight.
     Many,
     /// More than eight, in runs of one sequence that are long enough to be read together ([`crate::prefill_attention`]).
@@ -55,10 +57,12 @@ impl Class {
     /// Those that an engine of any model and device chooses from.
     pub const ALL: [Class; 4] = [Class::One, Class::Few, Class::Many, Class::Prompt];
 
-    /// Those that an engine chooses from, which has programs for short pasts or not. Those of one token come first.
-    pub fn choices(short: bool) -> Vec<Class> {
-        let short = Some(Class::Short).filter(|_| short);
-        short.into_iter().chain([Class::One, Class::Many, Class::Few, Class::Prompt]).collect()
+    /// Those that an engine chooses from, by what its ways of reading the cache cost. Those of one token come first.
+    pub fn choices(reach: &Reach) -> Vec<Class> {
+        let short = Some(Class::Short).filter(|_| reach.has_short());
+        let several = Some(Class::Several).filter(|_| reach.several() > 0);
+        let most = [Class::One, Class::Many, Class::Few, Class::Prompt];
+        short.into_iter().chain(most).chain(several).collect()
     }
 
     /// The class of a number of tokens, whatever they read.
@@ -76,6 +80,7 @@ impl Class {
             Class::One => "1 token",
             Class::Short => "1 token with a short past",
             Class::Few => "2 to 8 tokens",
+            Class::Several => "several tokens",
             Class::Many => "many tokens",
             Class::Prompt => "prompts",
             Class::Any => "any number of tokens",
@@ -94,7 +99,7 @@ impl Class {
 
     /// Whether a step of it has many tokens.
     pub fn many(self) -> bool {
-        matches!(self, Class::Many | Class::Prompt | Class::Any)
+        matches!(self, Class::Several | Class::Many | Class::Prompt | Class::Any)
     }
 
     /// Tokens of a step of it at least and at most, if a step has `most` at most.
@@ -102,7 +107,7 @@ impl Class {
         match self {
             Class::One | Class::Short => (1, 1),
             Class::Few => (2, 8),
-            Class::Many | Class::Prompt => (9, most.max(9)),
+            Class::Several | Class::Many | Class::Prompt => (9, most.max(9)),
             Class::Any => (1, most),
         }
     }
@@ -258,7 +263,7 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     }
     let options = match sizes.class {
         Class::One | Class::Short | Class::Few => options.for_few_tokens(),
-        Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
+        Class::Several | Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
         Class::Any => options.for_many_tokens(),
     };
     let mut compiled = compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?;
@@ -314,6 +319,8 @@ struct Step<'a> {
     runs: Option<Runs>,
     /// The sequences of the step, if some layers remember.
     segments: Option<Segments>,
+    /// Tokens that a step of its class usually has.
+    usual_tokens: i64,
     /// Whether choices of experts are counted in chunks.
     counts_in_chunks: bool,
     /// Heads that a task of attention has.
@@ -323,13 +330,15 @@ struct Step<'a> {
 impl<'a> Step<'a> {
     fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
         let (least, most) = sizes.class.tokens(sizes.most_tokens);
+        let usual = &options.prices.usual;
+        let several = options.prices.several.as_ref().filter(|_| sizes.class == Class::Several);
+        let usual_tokens = match sizes.class {
+            Class::Many => usual.many,
+            _ => several.map_or(usual.prompt, |several| several.usual),
+        };
         let t = match sizes.class {
             class if class.one() => Dim::Const(1),
-            class => {
-                let usual = &options.prices.usual;
-                let usual = if class == Class::Many { usual.many } else { usual.prompt };
-                Dim::Sym(b.var_usually("tokens", least, most, usual))
-            }
+            _ => Dim::Sym(b.var_usually("tokens", least, most, usual_tokens)),
         };
         let pages = b.var("pages", 1, sizes.pages);
         let row_pages = b.var("row_pages", 1, sizes.row_pages);
@@ -348,7 +357,7 @@ impl<'a> Step<'a> {
             Class::One => (split.one / kv).max(1),
             Class::Short => short.map_or(split.one, |short| short.pages),
             Class::Few => split.few,
-            Class::Many => split.many,
+            Class::Several | Class::Many => split.many,
             Class::Prompt | Class::Any => 1,
         };
         let mut token = b.input("token", DType::I32, &[t]);
@@ -422,6 +431,7 @@ impl<'a> Step<'a> {
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
             runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices)),
+            usual_tokens,
             counts_in_chunks: options.prices.counts_in_chunks,
             heads_of_task,
         }

@@ -124,6 +124,7 @@ fn kernels_of_youtu_are_as_they_were() {
 fn kernels_of_prompts_and_sequences_are_as_they_were() {
     check("gpu_glm_flash_prompt", "glm-4.7-flash", Class::Prompt);
     check("gpu_glm_flash_many", "glm-4.7-flash", Class::Many);
+    check("gpu_glm_flash_several", "glm-4.7-flash", Class::Several);
 }
 
 /// The kernels behind the last layer of a step that gives this.

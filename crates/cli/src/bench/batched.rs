@@ -10,11 +10,8 @@ use crate::models;
 use crate::open::{self, Opened, Positions};
 use crate::output::Stdout;
 use crate::peaks;
+use crate::sequences::{self, Sequences};
 use crate::terminal;
-use model::batch::Batch;
-use model::cache::PAGE;
-use model::engine::Sharing;
-use model::random::Random;
 use model::step::Class;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -35,11 +32,6 @@ impl Case {
     fn positions(&self) -> usize {
         self.prompt + self.generated
     }
-
-    /// Pages of one sequence.
-    fn pages(&self) -> usize {
-        self.positions().div_ceil(PAGE as usize)
-    }
 }
 
 /// Measures every combination of prompt, tokens to decode and sequences.
@@ -56,14 +48,14 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     }
     let positions = cases.iter().map(Case::positions).max().unwrap_or(1);
     let sequences = parallel.iter().copied().max().unwrap_or(1);
-    let pages = cases.iter().map(|case| case.pages() * case.sequences).max().unwrap_or(1);
-    let sharing = Sharing::of_texts(sequences as i64, pages as i64 * PAGE);
+    let sharing = sequences::sharing(sequences, positions);
     let path = &models::resolve(args.model.name(), &args.model.fetch)?;
     let mut opened = open::shared_engine(path, &args.engine, Positions::Needed(positions), sharing, true)?;
     opened.measurable()?;
     let chunk = opened.engine.limits().tokens;
-    let mut classes: Vec<Class> = cases.iter().flat_map(|case| case.classes(chunk)).collect();
-    classes.sort_by_key(|class| *class as u8);
+    let mut classes: Vec<Class> =
+        cases.iter().flat_map(|case| sequences::classes(&opened.engine, case.sequences, case.prompt)).collect();
+    classes.sort_unstable();
     classes.dedup();
     opened.prepare(&classes)?;
     let _lock = peaks::lock(&args.measure)?;
@@ -89,57 +81,17 @@ pub fn run(args: &Arguments, parallel: &[usize]) -> anyhow::Result<()> {
     table.finish()
 }
 
-impl Case {
-    fn classes(&self, chunk: usize) -> impl Iterator<Item = Class> {
-        let all = self.prompt * self.sequences;
-        let prompts = (0..all).step_by(chunk).map(move |at| Class::of(chunk.min(all - at)));
-        let classes = prompts.chain([Class::of(self.sequences)]);
-        classes.flat_map(|class| if class.many() { vec![class, Class::Prompt] } else { vec![class] })
-    }
-}
-
 /// Times of all prompts and of decoding.
 fn measure(opened: &mut Opened, case: Case, watch: &Watch) -> anyhow::Result<(Duration, Duration)> {
-    let limits = opened.engine.limits();
-    let mut random = Random(1);
-    let mut batch = Batch::new(limits);
-    let pages: Vec<Vec<u32>> = (0..case.sequences)
-        .map(|s| (s * case.pages()..(s + 1) * case.pages()).map(|page| page as u32).collect())
-        .collect();
-    let mut tokens = vec![];
+    let mut sequences = Sequences::new(&opened.engine, case.sequences, case.positions());
     let began = Instant::now();
-    for (s, pages) in pages.iter().enumerate() {
-        let mut at = 0;
-        while at < case.prompt {
-            let n = (limits.tokens - batch.tokens()).min(case.prompt - at);
-            tokens.clear();
-            tokens.extend((0..n).map(|_| random.below(limits.vocab as u64)));
-            batch.add(&tokens, at, pages)?;
-            at += n;
-            if at == case.prompt {
-                batch.want_last();
-            }
-            let last = s + 1 == case.sequences && at == case.prompt;
-            if batch.tokens() == limits.tokens || last {
-                watch.check()?;
-                if batch.rows() == 0 {
-                    batch.want_last();
-                }
-                opened.engine.run(&batch)?;
-                batch.clear();
-            }
-        }
-    }
+    sequences.read_prompts(&mut opened.engine, case.prompt, watch)?;
     let prompts = began.elapsed();
     let began = Instant::now();
     for at in case.prompt..case.positions() {
         watch.check()?;
-        batch.clear();
-        for pages in &pages {
-            batch.add(&[random.below(limits.vocab as u64)], at, pages)?;
-            batch.want_last();
-        }
-        opened.engine.run(&batch)?;
+        let batch = sequences.next(&opened.engine, at)?;
+        opened.engine.run(batch)?;
     }
     Ok((prompts, began.elapsed()))
 }

@@ -58,20 +58,25 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
     let mut steps = vec![1; gr.axes.len()];
-    // As many tasks as there usually are.
+    // As many tasks as there usually are, and not many more places for tokens than those.
     let (mut tokens_left, mut tasks) = (plan.tile_tokens, 1);
     for &i in tokens.iter().rev().filter(|&&i| !counting(i)) {
         let (most, usual) = (index::bounds(g, gr.axes[i].count).1, index::usual(g, gr.axes[i].count));
         steps[i] = match g.as_int(gr.axes[i].count) {
             Some(n) => (1..=n.min(tokens_left)).rev().find(|d| n % d == 0).unwrap_or(1),
-            None => most.min(tokens_left),
+            None => {
+                let usual = usual.clamp(int_tile::M, tokens_left.max(int_tile::M)) as u64;
+                most.min(tokens_left).min(usual.next_power_of_two() as i64)
+            }
         };
         tokens_left /= steps[i];
         tasks *= (usual + steps[i] - 1) / steps[i];
     }
-    if plan.tile_tokens / tokens_left.max(1) <= int_tile::FEW {
+    let places = plan.tile_tokens / tokens_left.max(1);
+    if places < 2 {
         return None;
     }
+    let few = places <= int_tile::FEW;
     let rows = |i: &usize| !gr.axes[*i].inner && !tokens.contains(i) && !counting(*i);
     let rows: Vec<usize> = (0..gr.axes.len()).filter(rows).collect();
     for i in (0..gr.axes.len()).filter(|&i| !gr.axes[i].inner && !tokens.contains(&i)) {
@@ -89,6 +94,13 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
         let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
         steps[i] = *whole.iter().rev().find(fits).or(whole.first()).unwrap_or(&1);
+        // Few tokens wait for weights, but where blocks come after blocks all that they compute does.
+        let rounds = tasks / steps[i] / plan.processors;
+        if few && (rounds < 2 || steps[i] * unit < int_tile::ROWS_OF_FEW) {
+            return None;
+        }
+    } else if few {
+        return None;
     }
     Some(Cut { steps, order: None })
 }

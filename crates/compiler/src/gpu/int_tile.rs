@@ -9,6 +9,9 @@
 //! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
 //! and the tokens are copied once.
 //!
+//! Where there are few tiles, warps have the same ones and take the groups of a panel in turns, so that what is read from
+//! shared memory serves more products; what they have is put together in the end.
+//!
 //! Tokens past the last one repeat it, and are not stored. What this path cannot do: groups of other lengths than 16 and
 //! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
 
@@ -33,11 +36,19 @@ const ROW: i64 = 16;
 /// Sums that a thread keeps at most.
 const MOST: i64 = 64;
 
-/// Tokens of a task at most that are multiplied as they come.
+/// Tokens of a task at most that are multiplied as they come, unless it has so many rows.
 pub(super) const FEW: i64 = 8;
+pub(super) const ROWS_OF_FEW: i64 = 128;
 
-/// Elements of a panel at most.
-const PANEL: i64 = 128;
+/// Elements of a panel at most, by how many blocks there are: of few tokens, a thread has registers for longer panels, and
+/// waits less often in them. A block that has a multiprocessor for itself has nothing else to do meanwhile.
+fn longest_panel(tokens: i64, alone: bool) -> i64 {
+    match tokens {
+        ..=32 if alone => 512,
+        ..=32 => 256,
+        _ => 128,
+    }
+}
 
 /// Sums for several tokens and rows, of the same tokens.
 struct Product {
@@ -88,6 +99,9 @@ struct Grid {
     n: Id,
     down: i64,
     across: i64,
+    /// Warps that have the same tiles, and which of them it is: each adds every so many-th group.
+    apart: i64,
+    part: Id,
     /// Whether a task usually has fewer tokens than places for them.
     ragged: bool,
 }
@@ -103,9 +117,9 @@ struct Stretches {
 /// Statements of items that are integer dots for several tokens, if their tiles fit into a block: of as many of them, from
 /// the first on, as are one tile.
 pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(usize, Vec<Id>)> {
-    let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?;
+    let mut product = product(g, items.first()?, t.target.alone).filter(|_| t.target.plan.multiplies)?;
     for &item in &items[1..] {
-        let Some(next) = product.beside(g, item) else { break };
+        let Some(next) = product.beside(g, item, t.target.alone) else { break };
         product.rows += next.rows;
         product.sums.push(next);
     }
@@ -120,10 +134,10 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
 
 /// Whether an item is made of such tiles.
 pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
-    product(g, item).is_some()
+    product(g, item, false).is_some()
 }
 
-fn product(g: &mut Graph, item: &Item) -> Option<Product> {
+fn product(g: &mut Graph, item: &Item, alone: bool) -> Option<Product> {
     let p = matches(g, item.value)?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
     if !matches!(width, 16 | 32) || g.dtype(item.buffer) != DType::F32 {
@@ -131,12 +145,13 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     }
     let (token, row) = p.token_and_row(g, &item.dims)?;
     let (rows, tokens) = (g.as_int(g.src(row)[0])?, bounds(g, g.src(token)[0]).1);
-    if rows % M != 0 || tokens <= FEW {
+    if rows % M != 0 || tokens < 2 || tokens <= FEW && rows < ROWS_OF_FEW {
         return None;
     }
     let scales = p.scales(g, token, row)?;
-    let of_panel = (1..=PANEL / width).rev().find(|n| groups % n == 0)?;
     let tokens = (tokens + N - 1) / N * N;
+    let most = longest_panel(tokens, alone);
+    let of_panel = (1..=most / width).rev().find(|n| groups % n == 0)?;
     let sums = vec![Sum { item: item.clone(), p, row, rows, first: 0, scales }];
     Some(Product { sums, token, rows, tokens, width, groups: of_panel, panels: groups / of_panel })
 }
@@ -211,9 +226,9 @@ impl Sum {
 
 impl Product {
     /// Another item as a sum below the others, if it is of the same tokens.
-    fn beside(&self, g: &mut Graph, item: &Item) -> Option<Sum> {
+    fn beside(&self, g: &mut Graph, item: &Item, alone: bool) -> Option<Sum> {
         let first = &self.sums[0];
-        let other = product(g, item)?;
+        let other = product(g, item, alone)?;
         let [sum] = &other.sums[..] else { return None };
         // By the names of the first one.
         let (ours, theirs) = (first.around(self.token), sum.around(other.token));
@@ -230,7 +245,7 @@ impl Product {
             dims: item.dims.iter().map(|&d| named(g, d)).collect(),
             ..item.clone()
         };
-        let mut sum = product(g, &renamed)?.sums.pop()?;
+        let mut sum = product(g, &renamed, alone)?.sums.pop()?;
         sum.first = self.rows;
         let of_token = |scales: &Scales| (scales.factor.token, scales.rest.as_ref().map(|rest| rest.token));
         let of_row = |scales: &Scales| (scales.factor.row.is_some(), scales.rest.as_ref().map(|r| r.row.is_some()));
@@ -254,6 +269,10 @@ impl Product {
 
     fn statements(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
         let grid = self.grid(t, g)?;
+        let parts = match grid.apart {
+            1 => None,
+            apart => Some(t.near(g, DType::F32, self.parts(apart))?),
+        };
         // A task without tokens has no panels: all threads have to agree on what they wait in.
         let some = self.at_least(g, g.src(self.token)[0]);
         let count = by(g, BinOp::Mul, some, self.panels);
@@ -270,6 +289,10 @@ impl Product {
             stores.extend(store);
         }
         all.extend(once_a_task(t, g, (&around, panel), [&mut loads, &mut stores]));
+        let first = self.tile_token(g, &grid, 0);
+        let any = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
+        let products = self.multiply(t, g, &grid, &place, &accs);
+        let products = t.only(g, (g.as_int(any) != Some(1)).then_some(any), products);
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
         let mut body = stores;
@@ -279,12 +302,12 @@ impl Product {
             let loads = loads.iter().map(|&s| replace(g, s, panel, next)).collect();
             body.extend(t.only(g, Some(some), loads));
         }
-        let first = self.tile_token(g, &grid, 0);
-        let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
-        let products = self.multiply(t, g, &grid, &place, &accs);
-        body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), products));
+        body.extend(products);
         all.push(make_loop(g, panel, body));
-        all.extend(self.results(t, g, &grid, &accs));
+        match parts {
+            Some(parts) => all.extend(self.results_of_parts(t, g, &grid, &accs, parts)),
+            None => all.extend(self.results(t, g, &grid, &accs)),
+        }
         Some(t.nest(g, &around, all))
     }
 
@@ -304,9 +327,45 @@ impl Product {
         if 4 * down * across > MOST {
             return None;
         }
-        let m = by(g, BinOp::Div, t.target.warp, beside);
-        let n = by(g, BinOp::Mod, t.target.warp, beside);
-        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across, ragged })
+        // What warps read from shared memory, in bytes: a fragment serves all tiles of a warp beside or below each other.
+        let read = |&(apart, _, down, across): &(i64, i64, i64, i64)| {
+            let groups = self.panels * self.groups * warps / apart;
+            groups * self.width * (down * M + across * N) + 2 * self.parts_bytes(apart)
+        };
+        let split = |apart: i64| {
+            let share = warps / apart;
+            let each = (0..=share.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
+            let each = each.map(|beside| (apart, beside, shares(tall, share / beside), shares(wide, beside)));
+            each.filter(|&(_, _, down, across)| 4 * down * across <= MOST / 2).collect::<Vec<_>>()
+        };
+        let room = t.target.room() as i64;
+        let fits = |&apart: &i64| self.groups % apart == 0 && self.panel_bytes() + self.parts_bytes(apart) <= room;
+        let apart = (1..=warps.ilog2()).map(|b| 1i64 << b).filter(fits);
+        let all = std::iter::once((1, beside, down, across)).chain(apart.flat_map(split));
+        let (apart, beside, down, across) = all.min_by_key(read)?;
+        let part = by(g, BinOp::Mod, t.target.warp, apart);
+        let warp = by(g, BinOp::Div, t.target.warp, apart);
+        let (m, n) = (by(g, BinOp::Div, warp, beside), by(g, BinOp::Mod, warp, beside));
+        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across, apart, part, ragged })
+    }
+
+    /// Distance of tokens where warps leave their parts of sums: the rows of four tokens lie in different banks.
+    fn parts_pitch(&self) -> i64 {
+        self.rows + 4
+    }
+
+    /// Floats that the parts of so many warps take.
+    fn parts(&self, apart: i64) -> i64 {
+        if apart > 1 { apart * self.tokens * self.parts_pitch() } else { 0 }
+    }
+
+    fn parts_bytes(&self, apart: i64) -> i64 {
+        self.parts(apart) * DType::F32.bytes() as i64
+    }
+
+    /// Bytes that a panel takes at most: codes, and a factor and an added term of each group.
+    fn panel_bytes(&self) -> i64 {
+        (self.rows + self.tokens) * (self.pitch() + 2 * self.groups * DType::F32.bytes() as i64)
     }
 
     /// Whether a task usually has fewer tokens than places for them.
@@ -510,7 +569,9 @@ impl Product {
 
     /// The sums of the tiles of a warp, with the groups of a panel added.
     fn multiply(&self, t: &mut Tiler, g: &mut Graph, grid: &Grid, place: &Panel, accs: &[Id]) -> Vec<Id> {
-        let group = t.counted(g, self.groups);
+        let turn = t.counted(g, self.groups / grid.apart);
+        let group = by(g, BinOp::Mul, turn, grid.apart);
+        let group = g.add(group, grid.part);
         let lane = t.target.lane;
         let (upper, half) = (by(g, BinOp::Div, lane, 16), by(g, BinOp::Div, lane, 8));
         let (low8, low16) = (by(g, BinOp::Mod, lane, 8), by(g, BinOp::Mod, lane, 16));
@@ -624,7 +685,7 @@ impl Product {
         if !pairs.is_empty() {
             body.push(t.set(g, pairs));
         }
-        vec![make_loop(g, group, body)]
+        vec![make_loop(g, turn, body)]
     }
 
     /// First row of tile `i` of a warp; past the last one, the last one again.
@@ -650,6 +711,57 @@ impl Product {
     fn own(&self, t: &Tiler, g: &mut Graph) -> (Id, Id) {
         let token = by(g, BinOp::Mod, t.target.lane, 4);
         (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mul, token, 2))
+    }
+
+    /// Puts together what several warps have of the same sums: each leaves its part, and threads take elements in turns.
+    fn results_of_parts(&self, t: &mut Tiler, g: &mut Graph, grid: &Grid, accs: &[Id], parts: Id) -> Vec<Id> {
+        let (of_row, of_token) = self.own(t, g);
+        let (pitch, mut all) = (self.parts_pitch(), vec![]);
+        let own = by(g, BinOp::Mul, grid.part, self.tokens * pitch);
+        for i in 0..grid.down {
+            for j in 0..grid.across {
+                let acc = accs[(i * grid.across + j) as usize];
+                let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
+                let (row, token) = (by(g, BinOp::Mul, m, M), by(g, BinOp::Mul, n, N));
+                let (row, token) = (g.add(row, of_row), g.add(token, of_token));
+                let mut body = vec![];
+                for e in 0..4 {
+                    let (row, token) = (by(g, BinOp::Add, row, e / 2 * 8), by(g, BinOp::Add, token, e % 2));
+                    let at = by(g, BinOp::Mul, token, pitch);
+                    let at = g.add(at, row);
+                    let at = g.add(at, own);
+                    let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
+                    body.push(g.make(Op::Store, DType::Index, vec![], vec![parts, at, value]));
+                }
+                for (tile, end) in [(m, self.rows / M), (n, self.tokens / N)] {
+                    let below = (bounds(g, tile).1 >= end).then(|| by(g, BinOp::Lt, tile, end));
+                    body = t.only(g, below, body);
+                }
+                all.extend(body);
+            }
+        }
+        for sum in &self.sums {
+            let copies = t.in_turns(g, sum.rows * self.tokens, |t, g, at| {
+                let (row, token) = (by(g, BinOp::Mod, at, sum.rows), by(g, BinOp::Div, at, sum.rows));
+                let from = by(g, BinOp::Mul, token, pitch);
+                let from = g.add(from, row);
+                let from = by(g, BinOp::Add, from, sum.first);
+                let each: Vec<Id> = (0..grid.apart)
+                    .map(|part| {
+                        let from = by(g, BinOp::Add, from, part * self.tokens * pitch);
+                        g.load(parts, from, 1)
+                    })
+                    .collect();
+                let total = combined(g, BinOp::Add, &each).unwrap_or(each[0]);
+                let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
+                let index = g.substitute(sum.item.index, &mut names);
+                let store = t.store(g, sum.item.buffer, index, total);
+                let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
+                (vec![], t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]))
+            });
+            all.extend(copies.into_iter().flat_map(|(_, stores)| stores));
+        }
+        all
     }
 
     /// Stores the sums of a thread.

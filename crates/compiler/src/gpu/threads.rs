@@ -16,6 +16,8 @@ pub(super) type Tiler = Emitter<Threads>;
 /// What is known of the block that a kernel is written for.
 pub(super) struct Threads {
     pub(super) plan: GpuPlan,
+    /// Whether each block usually has a multiprocessor for itself.
+    pub(super) alone: bool,
     /// Number of this warp in its block.
     pub(super) warp: Id,
     /// Number of this lane in its warp.
@@ -119,8 +121,10 @@ impl Emitter<Threads> {
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let free = vec![plan.shared; if turns { nest.phases.len().max(1) } else { 1 }];
         let (placed, staged, held, carried, lent, pending) = Default::default();
+        let alone = index::usual(g, nest.tasks) <= plan.processors;
         let mut threads = Threads {
             plan,
+            alone,
             warp,
             lane,
             placed,

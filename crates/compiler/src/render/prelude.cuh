@@ -34,21 +34,34 @@ struct bf16 {
   __device__ __forceinline__ operator float() const { return __uint_as_float((u32)b << 16); }
 };
 
-// A vector of one thread. Bytes are kept in words of four.
+// A vector of one thread. Bytes and halves are kept in words: what puts a half into a register that has another one waits
+// for both.
 __device__ constexpr int kl_align(int bytes) {
   return bytes >= 16 && bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : bytes % 2 == 0 ? 2 : 1;
 }
-template <class T, int N, bool WORDS = (sizeof(T) == 1 && N % 4 == 0)> struct alignas(kl_align(sizeof(T) * N)) vec {
+template <class T, int N, int WORD = (sizeof(T) < 4 && sizeof(T) * N % 4 == 0 ? sizeof(T) : 0)>
+struct alignas(kl_align(sizeof(T) * N)) vec {
   T v[N];
   __device__ __forceinline__ T get(int i) const { return v[i]; }
   __device__ __forceinline__ void set(int i, T x) { v[i] = x; }
 };
-template <class T, int N> struct alignas(kl_align(N)) vec<T, N, true> {
+template <class T, int N> struct alignas(kl_align(N)) vec<T, N, 1> {
   u32 w[N / 4];
   __device__ __forceinline__ T get(int i) const { return (T)(w[i / 4] >> (8 * (i % 4))); }
   __device__ __forceinline__ void set(int i, T x) {
     int s = 8 * (i % 4);
     w[i / 4] = (w[i / 4] & ~(255u << s)) | ((u32)(u8)x << s);
+  }
+};
+template <class T, int N> struct alignas(kl_align(2 * N)) vec<T, N, 2> {
+  u32 w[N / 2];
+  __device__ __forceinline__ T get(int i) const {
+    const u16 half = (u16)(w[i / 2] >> (16 * (i % 2)));
+    return *reinterpret_cast<const T *>(&half);
+  }
+  __device__ __forceinline__ void set(int i, T x) {
+    const u32 half = *reinterpret_cast<const u16 *>(&x);
+    w[i / 2] = i % 2 ? (w[i / 2] & 0xffffu) | half << 16 : (w[i / 2] & 0xffff0000u) | half;
   }
 };
 

@@ -18,6 +18,8 @@ pub struct Prices {
     pub heads: Heads,
     /// What a token with a short past is read by, if it has a program of its own.
     pub short: Option<Short>,
+    /// What has a program of its own between few tokens and many, if there is one.
+    pub several: Option<Several>,
     /// Keys and values that prompts make of latents.
     pub latents: Latents,
     /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
@@ -67,6 +69,15 @@ pub struct Short {
     pub pages: i64,
     /// Heads of queries that a task has at most.
     pub heads: i64,
+}
+
+/// Steps of sequences that are so few that they wait for weights, as those of few tokens do, but multiply in tiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Several {
+    /// Tokens at most.
+    pub most: i64,
+    /// Tokens that such a step is planned and priced for.
+    pub usual: i64,
 }
 
 /// Keys and values of each head that a step of a prompt makes of the latents in a cache. Costs are those of a product, against one of
@@ -166,6 +177,7 @@ impl Prices {
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             short: None,
+            several: None,
             latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
@@ -209,12 +221,13 @@ impl Prices {
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
             // Four tasks a page, which 132 multiprocessors run at once.
             short: Some(Short { pages: 32, heads: 5 }),
+            // What is planned for more leaves most multiprocessors idle when some sequences decode.
+            several: Some(Several { most: 128, usual: 32 }),
             // Of prompts of 512 and 2048 of GLM-4.7-Flash and Youtu-LLM-2B at depths 0 and 30,000, on an H100.
             latents: Latents { pages: 1024, slot: 4.0, run: 0.67, token: 6.5 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
-            // What is planned for more leaves most multiprocessors idle when a few sequences decode.
-            usual: Usual { many: 32, prompt: 512, pages: 32 },
+            usual: Usual { many: 512, prompt: 512, pages: 32 },
             // A multiprocessor each, of 132; with 128 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
             splits: Splits { one: 132, few: 16, many: 4 },
             profile: Profile {

@@ -186,6 +186,7 @@ impl Engine {
         let is_there = |class| self.programs.contains_key(&Variant { class, ..meant });
         match tokens {
             9.. if is_there(Class::Many) || is_there(Class::Prompt) => tokens,
+            9.. if is_there(Class::Several) => tokens.min(self.limits().reach.several()),
             2.. if is_there(Class::Few) => tokens.min(8),
             _ => 1,
         }
@@ -200,9 +201,10 @@ impl Engine {
         rows: &mut [f32],
     ) -> Result<(), EngineError> {
         let own = self.variant(piece);
-        let classes = [own.class, Class::Many, Class::Prompt];
+        let several = Some(Class::Several).filter(|_| piece.tokens() <= self.limits().reach.several());
+        let classes = [own.class, Class::Many, Class::Prompt].into_iter().chain(several);
         let there = |class: &Class| self.programs.contains_key(&Variant { class: *class, ..own });
-        let class = if piece.tokens() > 8 { classes.into_iter().find(there).unwrap_or(own.class) } else { own.class };
+        let class = if piece.tokens() > 8 { classes.clone().find(there).unwrap_or(own.class) } else { own.class };
         let variant = Variant { class, ..own };
         self.prepare(variant)?;
         let clock = Instant::now();

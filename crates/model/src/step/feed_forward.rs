@@ -2,7 +2,7 @@
 
 use super::{Part, Step, times};
 use crate::config::{ConfigError, Experts, Gating};
-use crate::expert_tiles::Tiles;
+use crate::expert_tiles::{self, Tiles};
 use crate::family::{Activation, EXPERT_CHOICE_BIAS, Scales};
 use compiler::{Dim, Tensor};
 use ir::{BinOp, DType, UnOp};
@@ -177,7 +177,8 @@ impl Step<'_> {
             down.of(&h, rows)
         };
         let by_expert = {
-            let tiles = Tiles::of(self.b, self.t, &ids, e.count, self.counts_in_chunks);
+            let size = expert_tiles::size(self.usual_tokens, e.used, e.count);
+            let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
             let x = x.gather(&tiles.token).prefix(1, &tiles.count);
             let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
