@@ -83,7 +83,7 @@ impl Options {
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         // One program for several tokens, as the driver compiles each in the foreground.
-        let usual = Usual { many: 32, ..Prices::gpu().usual };
+        let usual = Usual { many: 32, beside: 64, ..Prices::gpu().usual };
         let prices = Prices { heads, short: None, several: None, usual, latents, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(gpu), prices)
     }

@@ -284,6 +284,11 @@ impl Engine {
         }
     }
 
+    /// Tokens of prompts that a step had better have at most beside sequences that decode.
+    pub fn prompt_tokens_beside(&self) -> usize {
+        self.options.compiler.prices.usual.beside as usize
+    }
+
     /// The classes of all steps, those of one token first.
     pub fn all_classes(&self) -> Vec<Class> {
         if self.batch_invariant { vec![Class::Any] } else { Class::choices(&self.limits().reach) }

@@ -105,8 +105,9 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         memory: Some(opened.memory()),
         programs: opened.engine.readiness().clone(),
     };
-    let options =
-        Sharings { queue: args.max_queue, beside: args.prefill_beside as usize, reuse: !args.no_prefix_cache };
+    let beside = args.prefill_beside.map_or(opened.engine.prompt_tokens_beside(), |tokens| tokens as usize);
+    terminal::line(&format!("a step that decodes reads at most {beside} tokens of prompts (--prefill-beside)"));
+    let options = Sharings { queue: args.max_queue, beside, reuse: !args.no_prefix_cache };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
     let defaults = Defaults {
         sampling,

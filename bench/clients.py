@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Servers side by side under clients that each wait for an answer before they ask again: throughput and latency.
+
+    bench/clients.py MODEL --kernloom PROGRAM [--llama-server PATH] [--rows 1:512:128,32:512:128,32:4096:256]
+                     [--rounds 2] [--device cuda] [-- FLAGS of kernloom serve]
+
+A row is clients : tokens of a prompt : tokens of an answer. Prompts are random token ids that no two requests share, given to
+`/completion` of both servers, which have the same places and the same room for each; answers are greedy and do not end
+before their length. Of each row: tokens of answers a second while all clients run, the time until the first token and, as
+a mean of each answer, from token to token (p50 and p99, milliseconds), and requests that failed. When the first token came
+is counted back from the end of an answer by the server's own time for the others: of a file with random weights most
+tokens are no text, so nothing else may come before. Needs nothing but Python.
+"""
+
+import argparse
+import asyncio
+import json
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def get(port, path, body=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        return json.load(answer)
+
+
+def started(command, port, log):
+    """A server that answers."""
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    until = time.monotonic() + 300
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            sys.exit(f"{' '.join(map(str, command))}: ended; see {log.name}")
+        try:
+            get(port, "/health")
+            return process
+        except OSError:
+            time.sleep(0.2)
+    process.kill()
+    sys.exit(f"{' '.join(map(str, command))}: does not answer; see {log.name}")
+
+
+async def ask(port, prompt, tokens):
+    """Seconds until the first token, seconds from token to token, and the number of tokens."""
+    body = {"prompt": prompt, "n_predict": tokens, "stream": True, "ignore_eos": True, "cache_prompt": False,
+            "temperature": 0.0}
+    text = json.dumps(body).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+        sent = time.monotonic()
+        writer.write(head.encode() + b"Connection: close\r\n\r\n" + text)
+        await writer.drain()
+        status = await reader.readline()
+        if b" 200 " not in status:
+            raise OSError((await reader.read(2000)).decode(errors="replace").strip().splitlines()[-1])
+        async for line in reader:
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line[6:])
+            if "error" in event:
+                raise OSError(json.dumps(event["error"]))
+            if event.get("stop"):
+                count, rest = event["tokens_predicted"], event["timings"]["predicted_ms"] / 1e3
+                return time.monotonic() - rest - sent, rest / max(count - 1, 1), count
+        raise OSError("the answer was cut")
+    finally:
+        writer.close()
+
+
+async def row(port, clients, prompt, tokens, rounds, vocab, seed):
+    """All requests of a row, or what went wrong, and how long it took."""
+    done, failed = [], []
+
+    async def client(number):
+        ids = random.Random(seed * 1000 + number)
+        for _ in range(rounds):
+            try:
+                done.append(await ask(port, [ids.randrange(vocab) for _ in range(prompt)], tokens))
+            except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+                failed.append(str(error))
+
+    began = time.monotonic()
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    return done, failed, time.monotonic() - began
+
+
+def quantile(values, q):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(q * len(values)))] * 1e3 if values else float("nan")
+
+
+def report(name, spec, result):
+    done, failed, took = result
+    rate = sum(d[2] for d in done) / took
+    first, gaps = [d[0] for d in done], [d[1] for d in done]
+    for why in sorted(set(failed)):
+        print(f"{name}: {failed.count(why)} failed: {why}", file=sys.stderr)
+    cells = [quantile(first, 0.5), quantile(first, 0.99), quantile(gaps, 0.5), quantile(gaps, 0.99)]
+    numbers = " | ".join(f"{c:.1f}" for c in cells)
+    print(f"| {spec[0]} | {spec[1]} / {spec[2]} | {name} | {rate:.0f} | {numbers} | {len(failed)} |", flush=True)
+    return rate
+
+
+def main():
+    own = sys.argv[1:]
+    own, flags = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--kernloom", required=True)
+    parser.add_argument("--llama-server")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rows", default="1:512:128,32:512:128,128:512:128,32:4096:256")
+    parser.add_argument("--rounds", type=int, default=2, help="requests of a client")
+    args = parser.parse_args(own)
+    rows = [tuple(map(int, spec.split(":"))) for spec in args.rows.split(",")]
+    places = max(spec[0] for spec in rows)
+    room = -(-max(prompt + tokens for _, prompt, tokens in rows) // 256) * 256
+    on_card = args.device != "cpu"
+
+    def kernloom(port):
+        return [args.kernloom, "serve", "-m", args.model, "--device", args.device, "--port", str(port), "-np", str(places),
+                "-c", str(places * room), *flags]
+
+    def llama(port):
+        return [args.llama_server, "-m", args.model, "--port", str(port), "-np", str(places), "-c", str(places * room),
+                "-fa", "on", "-ngl", "99" if on_card else "0", "--no-webui"]
+
+    servers = [("kernloom", kernloom)] + ([("llama-server", llama)] if args.llama_server else [])
+    print("| clients | prompt / answer | server | tok/s | first p50 ms | p99 | next p50 ms | p99 | failed |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    rates = {}
+    for name, command in servers:
+        port = free_port()
+        with open(f"{name}.log", "w") as log:
+            process = started(command(port), port, log)
+            try:
+                vocab = get(port, "/v1/models")["data"][0]["meta"]["n_vocab"]
+                # What is compiled at the first step of a kind is not what a row measures.
+                for spec in rows:
+                    asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7))
+                for seed, spec in enumerate(rows):
+                    rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed)))
+            finally:
+                process.terminate()
+                process.wait(60)
+    if args.llama_server:
+        ratios = ", ".join(f"{spec[0]} x {spec[1]} / {spec[2]}: {rates['kernloom', spec] / rates['llama-server', spec]:.2f}" for spec in rows)
+        print(f"throughput, kernloom to llama-server: {ratios}")
+
+
+if __name__ == "__main__":
+    main()
