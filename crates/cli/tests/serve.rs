@@ -95,6 +95,7 @@ fn what_clients_ask_for() {
     clients_that_do_not_read(server);
     origins(server);
     metrics(server);
+    traces(server);
 }
 
 fn models_and_properties(server: &Server) {
@@ -673,6 +674,21 @@ fn origins(server: &Server) {
     }
     let head = server.ask("GET", "/health", "X-Request-Id: mine\r\n", b"").head;
     assert!(head.contains("x-request-id: mine") && !head.contains("allow-origin"), "{head}");
+}
+
+/// A request that is part of a trace gets a span in it, and its line of the log names both.
+fn traces(server: &Server) {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let asked = format!("traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n");
+    let body = json!({ "prompt": "a", "max_tokens": 1 }).to_string();
+    let head = server.ask("POST", "/v1/completions", &asked, body.as_bytes()).head;
+    let given = head.lines().find_map(|line| line.strip_prefix("traceparent: 00-")).expect("a trace");
+    let span = given.strip_prefix(&format!("{trace}-")).and_then(|rest| rest.strip_suffix("-01")).expect("a span");
+    assert!(span.len() == 16 && span != "00f067aa0ba902b7", "{given}");
+    let mut lines = std::iter::from_fn(|| server.log.recv_timeout(Duration::from_secs(30)).ok());
+    let line = lines.find(|line| line.starts_with('{') && line.contains(trace)).expect("a line for the request");
+    let line: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(line["trace"], json!({ "id": trace, "parent": "00f067aa0ba902b7", "span": span }));
 }
 
 fn metrics(server: &Server) {

@@ -6,6 +6,7 @@ use crate::memory::Charge;
 use crate::metrics::Outcome;
 use crate::shelf::Lease;
 use crate::speech::Heard;
+use crate::trace::Trace;
 use gguf::plain;
 use model::scheduler::Spent;
 use serde_json::json;
@@ -18,6 +19,7 @@ pub struct Account {
     /// The id that the client knows.
     pub request: String,
     path: String,
+    trace: Option<Trace>,
     began: Instant,
     /// The status of the response.
     pub status: u16,
@@ -36,10 +38,11 @@ pub struct Account {
 
 impl Account {
     /// Begins an account.
-    pub fn open(app: &Arc<App>, path: &str, request: String) -> Account {
+    pub fn open(app: &Arc<App>, path: &str, request: String, trace: Option<Trace>) -> Account {
         Account {
             request,
             path: path.to_owned(),
+            trace,
             began: Instant::now(),
             status: 200,
             finish: None,
@@ -152,6 +155,9 @@ impl Drop for Account {
         });
         if let Some((lease, _)) = self.lease.as_ref().filter(|_| self.app.shelf.is_of_several()) {
             line["model"] = lease.name().into();
+        }
+        if let Some(Trace { id, parent, span, .. }) = &self.trace {
+            line["trace"] = json!({ "id": id, "parent": parent, "span": span });
         }
         eprintln!("{line}");
     }

@@ -234,9 +234,18 @@ impl App {
 
     /// An id such as `chatcmpl-…`.
     pub fn id(&self, prefix: &str) -> String {
-        let (number, salt) = (self.next(), self.salt);
-        let mixed = (salt ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        format!("{prefix}{:016x}{:08x}", mixed ^ mixed >> 33, number as u32)
+        let number = self.next();
+        format!("{prefix}{:016x}{:08x}", self.mixed(number), number as u32)
+    }
+
+    /// A number that no other request has.
+    pub fn number(&self) -> u64 {
+        self.mixed(self.next())
+    }
+
+    fn mixed(&self, number: u64) -> u64 {
+        let mixed = (self.salt ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ mixed >> 33
     }
 
     /// When the server started.

@@ -40,6 +40,7 @@ pub mod stream;
 mod system;
 pub mod tool_schema;
 pub mod tools;
+pub mod trace;
 pub mod unread;
 
 pub use app::{App, Options};

@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::page;
 use crate::served::Model;
 use crate::stream::{Begin, answer, json_response, json_text, with_model};
+use crate::trace::{TRACEPARENT, Trace};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -25,9 +26,12 @@ use std::time::UNIX_EPOCH;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of a request, for handlers.
-#[derive(Clone, Debug)]
-struct RequestId(String);
+/// How a request is called, for handlers.
+#[derive(Clone, Debug, Default)]
+struct Called {
+    id: String,
+    trace: Option<Trace>,
+}
 
 type Shared = State<Arc<App>>;
 
@@ -167,8 +171,8 @@ async fn metrics(State(app): Shared) -> Response {
 
 /// The account of a request, and its body when it has come.
 async fn opened(app: &Arc<App>, request: Request, work: Work) -> (Account, Result<Arrived, ApiError>) {
-    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-    let account = Account::open(app, request.uri().path(), id);
+    let called = request.extensions().get::<Called>().cloned().unwrap_or_default();
+    let account = Account::open(app, request.uri().path(), called.id, called.trace);
     (account, Arrived::wait(app, request, work).await)
 }
 
@@ -208,7 +212,9 @@ async fn compute(State(app): Shared, request: Request, run: Compute, work: Work)
 async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= REQUEST_ID_BYTES).cloned();
     let id = given.unwrap_or_else(|| HeaderValue::from_str(&app.id("req-")).unwrap_or(HeaderValue::from_static("req")));
-    request.extensions_mut().insert(RequestId(String::from_utf8_lossy(id.as_bytes()).into_owned()));
+    let trace = Trace::of(request.headers(), app.number());
+    let passed_on = trace.as_ref().and_then(Trace::header);
+    request.extensions_mut().insert(Called { id: String::from_utf8_lossy(id.as_bytes()).into_owned(), trace });
     let path = request.uri().path();
     let (mut response, origin) = match app.admission.check(request.method(), request.uri(), request.headers()) {
         Err(error) => (error.respond_at(path), None),
@@ -223,6 +229,7 @@ async fn guard(State(app): Shared, mut request: Request, next: Next) -> Response
     };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
+    passed_on.and_then(|trace| headers.insert(TRACEPARENT, trace));
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
