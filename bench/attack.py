@@ -24,8 +24,9 @@ import sys
 import tempfile
 import time
 
-from load import free_port, send
+from load import send
 from processes import holds, processor
+from servers import free_port
 
 HEALTH_AIM = 0.050
 GAP_AIM = 2

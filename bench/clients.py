@@ -17,40 +17,11 @@ import asyncio
 import json
 import pathlib
 import random
-import socket
-import subprocess
 import sys
 import time
-import urllib.request
 
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def get(port, path, body=None):
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode())
-    request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=600) as answer:
-        return json.load(answer)
-
-
-def started(command, port, log):
-    """A server that answers."""
-    process = subprocess.Popen(command, stdout=log, stderr=log)
-    until = time.monotonic() + 300
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            sys.exit(f"{' '.join(map(str, command))}: ended; see {log.name}")
-        try:
-            get(port, "/health")
-            return process
-        except OSError:
-            time.sleep(0.2)
-    process.kill()
-    sys.exit(f"{' '.join(map(str, command))}: does not answer; see {log.name}")
+from load import send
+from servers import get, running
 
 
 async def ask(port, prompt, tokens):
@@ -58,12 +29,9 @@ async def ask(port, prompt, tokens):
     body = {"prompt": prompt, "n_predict": tokens, "stream": True, "ignore_eos": True, "cache_prompt": False,
             "temperature": 0.0}
     text = json.dumps(body).encode()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sent = time.monotonic()
+    reader, writer = await send(port, "/completion", text)
     try:
-        head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
-        sent = time.monotonic()
-        writer.write(head.encode() + b"Connection: close\r\n\r\n" + text)
-        await writer.drain()
         status = await reader.readline()
         if b" 200 " not in status:
             raise OSError((await reader.read(2000)).decode(errors="replace").strip().splitlines()[-1])
@@ -129,34 +97,22 @@ def main():
     rows = [tuple(map(int, spec.split(":"))) for spec in args.rows.split(",")]
     places = max(spec[0] for spec in rows)
     room = -(-max(prompt + tokens for _, prompt, tokens in rows) // 256) * 256
-    on_card = args.device != "cpu"
-
-    def kernloom(port):
-        return [args.kernloom, "serve", "-m", args.model, "--device", args.device, "--port", str(port), "-np", str(places),
-                "-c", str(places * room), *flags]
-
-    def llama(port):
-        return [args.llama_server, "-m", args.model, "--port", str(port), "-np", str(places), "-c", str(places * room),
-                "-fa", "on", "-ngl", "99" if on_card else "0", "--no-webui"]
-
-    servers = [("kernloom", kernloom)] + ([("llama-server", llama)] if args.llama_server else [])
+    room_for_all = ["-np", str(places), "-c", str(places * room)]
+    servers = [("kernloom", [args.kernloom, "serve", "-m", args.model, "--device", args.device, *room_for_all, *flags])]
+    if args.llama_server:
+        layers = "0" if args.device == "cpu" else "99"
+        servers.append(("llama-server", [args.llama_server, "-m", args.model, "-fa", "on", "-ngl", layers, "--no-webui", *room_for_all]))
     print("| clients | prompt / answer | server | tok/s | first p50 ms | p99 | next p50 ms | p99 | failed |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     rates = {}
     for name, command in servers:
-        port = free_port()
-        with open(f"{name}.log", "w") as log:
-            process = started(command(port), port, log)
-            try:
-                vocab = get(port, "/v1/models")["data"][0]["meta"]["n_vocab"]
-                # What is compiled at the first step of a kind is not what a row measures.
-                for spec in rows:
-                    asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7))
-                for seed, spec in enumerate(rows):
-                    rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed)))
-            finally:
-                process.terminate()
-                process.wait(60)
+        with running(name, command) as (_, port):
+            vocab = get(port, "/v1/models")["data"][0]["meta"]["n_vocab"]
+            # What is compiled at the first step of a kind is not what a row measures.
+            for spec in rows:
+                asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7))
+            for seed, spec in enumerate(rows):
+                rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed)))
     if args.llama_server:
         ratios = ", ".join(f"{spec[0]} x {spec[1]} / {spec[2]}: {rates['kernloom', spec] / rates['llama-server', spec]:.2f}" for spec in rows)
         print(f"throughput, kernloom to llama-server: {ratios}")

@@ -19,15 +19,12 @@ import json
 import os
 import random
 import re
-import socket
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 from statistics import median
 
 from processes import holds
+from servers import get, running
 
 SUBJECTS = "fox dog cat bird boy girl king queen farmer baker fish tree river stone cloud star".split()
 DEEDS = ["found a key", "lost a ball", "went to the sea", "made a cake", "saw the moon", "met a friend", "was sad",
@@ -108,8 +105,7 @@ class Load:
         self.exact = False
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as response:
-            return json.load(response)
+        return get(self.port, path)
 
     async def alone(self):
         for prompt in PROMPTS:
@@ -289,33 +285,12 @@ class Load:
             print(f"  wrong: {problem}")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def serve(name, command, args):
-    port = free_port()
-    log = tempfile.TemporaryFile()
-    process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log)
-    try:
+    with running(name, command) as (process, port):
         load = Load(name, port, process.pid, args.clients, args.minutes * 60, args.temperature)
         load.exact = "--batch-invariant" in command
-        for _ in range(6000):
-            if process.poll() is not None:
-                log.seek(0)
-                raise SystemExit(f"{name} ended: {log.read()[-2000:].decode(errors='replace')}")
-            try:
-                load.get("/health")
-                break
-            except OSError:
-                time.sleep(0.1)
         asyncio.run(load.run())
         return load
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def main():

@@ -237,7 +237,8 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 
 /// Every program that a command may run. Of its sizes only the numbers of tokens and of rows of a step are in kernels. The
 /// former is less than `--ubatch-size` where the context is, which by default is at least that of [`default_context`]
-/// on a device that does not say what it has; the latter is [`ROWS`], or, where the logits of all tokens are wanted and of hidden states, the former.
+/// on a device that does not say what it has; the latter is [`ROWS`], or, where the logits of all tokens are wanted and of hidden
+/// states, the former.
 fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
     let cache = open::cache_kind(&args.kernels)?;
     let usual = default_context(config, cache, 0, None);

@@ -127,18 +127,14 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     // Prompts and several sequences give logits, from which the host chooses.
     let draw = opened.engine.draw(&sampling).filter(|_| of == 1);
     let output = draw.map_or(Output::Logits, Output::of);
-    let class = match parallel {
-        1 => opened.engine.class_of(tokens, depth),
-        _ => opened.engine.class_of_sequences(parallel, depth),
-    };
+    let class = opened.engine.class_of_sequences(parallel, depth..depth + tokens);
     let variant = Variant { class, output };
     let marks = kernel_marks::of(opened.engine.compile(variant)?);
     let before = match parallel {
         1 => opened.engine.classes(0..depth),
         _ => sequences::classes(&opened.engine, parallel, depth),
     };
-    let before = before.into_iter().map(Variant::from);
-    let mut variants: Vec<Variant> = before.filter(|&other| other != variant).chain([variant]).collect();
+    let mut variants: Vec<Variant> = before.into_iter().map(Variant::from).chain([variant]).collect();
     variants.sort_unstable();
     variants.dedup();
     opened.prepare(&variants)?;
@@ -178,6 +174,7 @@ fn fill(opened: &mut Opened, depth: usize, random: &mut Random, watch: &Watch) -
     let chunk = opened.engine.chunk();
     for at in (0..depth).step_by(chunk) {
         watch.check()?;
+        terminal::progress(&format!("filling the cache: {at} of {depth}"));
         let n = chunk.min(depth - at);
         let tokens: Vec<u32> = (0..n).map(|_| random.token(opened.engine.config())).collect();
         opened.engine.step(&tokens, at, n - 1..n)?;
@@ -190,7 +187,6 @@ fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow:
     let watch = interrupt::watch();
     let mut random = Random(1);
     let depth = args.depth as usize;
-    terminal::progress(&format!("filling the cache: {depth} tokens"));
     let mut sequences = match args.parallel {
         1 => {
             fill(opened, depth, &mut random, &watch)?;
@@ -212,7 +208,7 @@ fn measure(args: &Arguments, opened: &mut Opened, draw: Option<Draw>) -> anyhow:
         let tokens: Vec<u32> = (0..args.tokens).map(|_| random.token(opened.engine.config())).collect();
         let start = Instant::now();
         let profile = match &mut sequences {
-            Some(all) => opened.engine.profile_batch(all.next(&opened.engine, depth)?)?,
+            Some(all) => opened.engine.profile_batch(all.next(depth)?)?,
             None => opened.engine.profile(&tokens, depth, draw)?,
         };
         if step > 0 {

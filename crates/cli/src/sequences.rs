@@ -12,6 +12,8 @@ pub struct Sequences {
     pages: Vec<Vec<u32>>,
     batch: Batch,
     random: Random,
+    /// Tokens are below this.
+    vocab: u64,
 }
 
 /// Pages of so many positions.
@@ -31,7 +33,7 @@ pub fn classes(engine: &Engine, count: usize, prompt: usize) -> Vec<Class> {
     let many = || engine.all_classes().into_iter().filter(|class| class.many());
     // Which of those of many tokens depends on the segments.
     let prompts = sizes.flat_map(|class| if class.many() { many().collect() } else { vec![class] });
-    let mut classes: Vec<Class> = prompts.chain([engine.class_of_sequences(count, prompt)]).collect();
+    let mut classes: Vec<Class> = prompts.chain([engine.class_of_sequences(count, prompt..prompt + 1)]).collect();
     classes.sort_unstable();
     classes.dedup();
     classes
@@ -42,28 +44,29 @@ impl Sequences {
     pub fn new(engine: &Engine, count: usize, positions: usize) -> Sequences {
         let each = pages(positions);
         let pages = (0..count).map(|s| (s * each..(s + 1) * each).map(|page| page as u32).collect()).collect();
-        Sequences { pages, batch: Batch::new(engine.limits()), random: Random(1) }
+        let limits = engine.limits();
+        Sequences { pages, batch: Batch::new(limits), random: Random(1), vocab: limits.vocab as u64 }
     }
 
     /// Computes all prompts, in steps of as many tokens as the engine takes.
     pub fn read_prompts(&mut self, engine: &mut Engine, prompt: usize, watch: &Watch) -> anyhow::Result<()> {
-        let Sequences { pages, batch, random } = self;
-        let limits = engine.limits();
+        let Sequences { pages, batch, random, vocab } = self;
+        let most = engine.limits().tokens;
         let mut tokens = vec![];
         batch.clear();
         for (s, own) in pages.iter().enumerate() {
             let mut at = 0;
             while at < prompt {
-                let n = (limits.tokens - batch.tokens()).min(prompt - at);
+                let n = (most - batch.tokens()).min(prompt - at);
                 tokens.clear();
-                tokens.extend((0..n).map(|_| random.below(limits.vocab as u64)));
+                tokens.extend((0..n).map(|_| random.below(*vocab)));
                 batch.add(&tokens, at, own)?;
                 at += n;
                 if at == prompt {
                     batch.want_last();
                 }
                 let last = s + 1 == pages.len() && at == prompt;
-                if batch.tokens() == limits.tokens || last {
+                if batch.tokens() == most || last {
                     watch.check()?;
                     if batch.rows() == 0 {
                         batch.want_last();
@@ -77,10 +80,10 @@ impl Sequences {
     }
 
     /// One token of each at this position.
-    pub fn next(&mut self, engine: &Engine, position: usize) -> anyhow::Result<&Batch> {
+    pub fn next(&mut self, position: usize) -> anyhow::Result<&Batch> {
         self.batch.clear();
         for pages in &self.pages {
-            self.batch.add(&[self.random.below(engine.limits().vocab as u64)], position, pages)?;
+            self.batch.add(&[self.random.below(self.vocab)], position, pages)?;
             self.batch.want_last();
         }
         Ok(&self.batch)

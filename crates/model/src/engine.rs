@@ -270,17 +270,14 @@ impl Engine {
 
     /// The class of a step of so many tokens of one sequence from a position on.
     pub fn class_of(&self, tokens: usize, start: usize) -> Class {
-        match self.batch_invariant {
-            true => Class::Any,
-            false => self.limits().class(std::iter::once(start..start + tokens)),
-        }
+        self.class_of_sequences(1, start..start + tokens)
     }
 
-    /// The class of a step of a token each of so many sequences, at a position.
-    pub fn class_of_sequences(&self, count: usize, position: usize) -> Class {
+    /// The class of a step of so many sequences, of which each has tokens at these positions.
+    pub fn class_of_sequences(&self, count: usize, positions: Range<usize>) -> Class {
         match self.batch_invariant {
             true => Class::Any,
-            false => self.limits().class((0..count).map(|_| position..position + 1)),
+            false => self.limits().class((0..count).map(|_| positions.clone())),
         }
     }
 

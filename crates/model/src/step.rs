@@ -331,10 +331,10 @@ impl<'a> Step<'a> {
     fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
         let (least, most) = sizes.class.tokens(sizes.most_tokens);
         let usual = &options.prices.usual;
-        let several = options.prices.several.as_ref().filter(|_| sizes.class == Class::Several);
-        let usual_tokens = match sizes.class {
-            Class::Many => usual.many,
-            _ => several.map_or(usual.prompt, |several| several.usual),
+        let usual_tokens = match (sizes.class, &options.prices.several) {
+            (Class::Several, Some(several)) => several.usual,
+            (Class::Many, _) => usual.many,
+            _ => usual.prompt,
         };
         let t = match sizes.class {
             class if class.one() => Dim::Const(1),

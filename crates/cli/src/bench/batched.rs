@@ -90,8 +90,7 @@ fn measure(opened: &mut Opened, case: Case, watch: &Watch) -> anyhow::Result<(Du
     let began = Instant::now();
     for at in case.prompt..case.positions() {
         watch.check()?;
-        let batch = sequences.next(&opened.engine, at)?;
-        opened.engine.run(batch)?;
+        opened.engine.run(sequences.next(at)?)?;
     }
     Ok((prompts, began.elapsed()))
 }

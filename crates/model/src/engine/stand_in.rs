@@ -201,10 +201,10 @@ impl Engine {
         rows: &mut [f32],
     ) -> Result<(), EngineError> {
         let own = self.variant(piece);
-        let several = Some(Class::Several).filter(|_| piece.tokens() <= self.limits().reach.several());
-        let classes = [own.class, Class::Many, Class::Prompt].into_iter().chain(several);
+        // Who is cut for some dozen tokens has no more ([`Engine::fitting`]).
+        let classes = [own.class, Class::Many, Class::Prompt, Class::Several];
         let there = |class: &Class| self.programs.contains_key(&Variant { class: *class, ..own });
-        let class = if piece.tokens() > 8 { classes.clone().find(there).unwrap_or(own.class) } else { own.class };
+        let class = if piece.tokens() > 8 { classes.into_iter().find(there).unwrap_or(own.class) } else { own.class };
         let variant = Variant { class, ..own };
         self.prepare(variant)?;
         let clock = Instant::now();

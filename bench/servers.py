@@ -1,0 +1,43 @@
+"""Servers that are started to be measured, and ended whatever happens."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def get(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        return json.load(answer)
+
+
+@contextlib.contextmanager
+def running(name, command):
+    """A server by a command that takes --port: its process and its port, when it answers. What it said is told if it ends first."""
+    port, log = free_port(), tempfile.TemporaryFile()
+    process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log)
+    try:
+        for _ in range(6000):
+            if process.poll() is not None:
+                log.seek(0)
+                raise SystemExit(f"{name} ended: {log.read()[-2000:].decode(errors='replace')}")
+            try:
+                get(port, "/health")
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            raise SystemExit(f"{name} does not answer after ten minutes")
+        yield process, port
+    finally:
+        process.terminate()
+        process.wait(60)
