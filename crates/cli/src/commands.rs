@@ -3,7 +3,8 @@
 use crate::failure::{self, Usage};
 use crate::terminal;
 use crate::{
-    bench, classic, compile, completions, config, detokenize, devices_command, doctor, llama_flags, logits, ls, man,
+    bench, classic, compile, completions, config, detokenize, devices_command, doctor, imatrix, llama_flags, logits,
+    ls, man,
 };
 use crate::{
     perplexity, profile, pull, quantize, rm, run, serve, settings, show, smoke, spelling, synth, tokenize, tune, usage,
@@ -60,6 +61,8 @@ pub enum Command {
     Show(show::Arguments),
     /// Write a model of a real shape with random weights
     Synth(synth::Arguments),
+    /// Measure which columns of a model's matrices matter on a text, for `quantize`
+    Imatrix(imatrix::Arguments),
     /// Write a model in another quantisation
     Quantize(quantize::Arguments),
     /// Build the kernels of a model ahead of time, for this machine or another

@@ -19,6 +19,7 @@ mod devices_command;
 mod doctor;
 mod failure;
 mod folders;
+mod imatrix;
 mod interrupt;
 mod library;
 mod llama_flags;
@@ -98,6 +99,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Rm(args) => rm::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Imatrix(args) => imatrix::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -12,7 +12,8 @@ use model::perplexity::base_logits::{BaseReader, BaseWriter};
 use model::perplexity::{Distance, Mean, PerplexityError, Score, Windows, choices, score};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use text::tokenizer::Tokenizer;
 
 /// What to score.
 #[derive(clap::Args, Debug)]
@@ -61,26 +62,21 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let tokenizer = open::tokenizer(&file, path)?;
     let vocab = open::config(&file, path)?.vocab as usize;
     drop(file);
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
     let mut base = args.kl_base.as_deref().map(BaseReader::open).transpose()?;
-    let mut windows = match &base {
+    let windows = match &base {
         Some(base) => {
             if args.file.is_some() {
                 base.windows().check_text(&tokenizer.encode(text(args)?, true, false))?;
             }
-            base.windows_with(bos)
+            let mut windows = base.windows_with(tokenizer.bos().filter(|_| tokenizer.adds_bos()));
+            if let Some(chunks) = args.chunks {
+                windows.truncate(chunks as usize);
+            }
+            check_ids(&windows, vocab)?;
+            windows
         }
-        None => {
-            let tokens = tokenizer.encode(text(args)?, true, false);
-            Windows::new(tokens, args.ctx_size as usize, bos)?
-        }
+        None => windows_of(&tokenizer, vocab, text(args)?, args.ctx_size as usize, args.chunks)?,
     };
-    if let Some(chunks) = args.chunks {
-        windows.truncate(chunks as usize);
-    }
-    if let Some(id) = windows.tokens().iter().find(|&&id| id as usize >= vocab) {
-        bail!("token {id} of the text is not in the vocabulary of {vocab} tokens");
-    }
     let window = windows.window();
     let mut opened = open::scoring_engine(path, &args.engine, Positions::Needed(window))?;
     let classes = opened.engine.classes(0..window - 1);
@@ -157,19 +153,47 @@ fn answer(args: &Arguments) -> anyhow::Result<()> {
 }
 
 fn text(args: &Arguments) -> anyhow::Result<Vec<u8>> {
+    let stdin = PathBuf::from("-");
+    text_of(args.file.as_ref().unwrap_or(&stdin))
+}
+
+/// What is in a file, or comes from stdin if it is called `-`.
+pub fn text_of(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = vec![];
-    match &args.file {
-        Some(path) if path.as_os_str() != "-" => {
-            bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        }
-        _ => {
-            std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
-        }
+    if path.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     }
     Ok(bytes)
 }
 
-fn report(score: &Score, window: usize) -> String {
+/// A text in windows of so many tokens, at most so many.
+pub fn windows_of(
+    tokenizer: &Tokenizer,
+    vocab: usize,
+    text: Vec<u8>,
+    window: usize,
+    most: Option<u32>,
+) -> anyhow::Result<Windows> {
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let mut windows = Windows::new(tokenizer.encode(text, true, false), window, bos)?;
+    if let Some(most) = most {
+        windows.truncate(most as usize);
+    }
+    check_ids(&windows, vocab)?;
+    Ok(windows)
+}
+
+fn check_ids(windows: &Windows, vocab: usize) -> anyhow::Result<()> {
+    match windows.tokens().iter().find(|&&id| id as usize >= vocab) {
+        Some(id) => bail!("token {id} of the text is not in the vocabulary of {vocab} tokens"),
+        None => Ok(()),
+    }
+}
+
+/// The score in words: the perplexity, and the distance from a reference.
+pub fn report(score: &Score, window: usize) -> String {
     let (perplexity, error) = score.perplexity();
     let mut out = format!("PPL = {perplexity:.4} ± {error:.5} ({} windows of {window} tokens)\n", score.windows);
     if let Some(distance) = &score.distance {

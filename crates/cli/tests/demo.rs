@@ -6,7 +6,7 @@
 use crate::support::{argmax, command, floats, folder, list, run, text};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use text::chat::{ChatTemplate, Conversation};
 
 /// The name of the model on the command line.
@@ -179,6 +179,44 @@ fn q8_0_is_refused_without_the_flag_and_kept_with_it() {
         let same = kept.tensor(&tensor.name).expect("every tensor");
         assert!(same.ty == tensor.ty && kept.data(same) == shipped.data(tensor), "{}", tensor.name);
     }
+}
+
+#[test]
+fn an_importance_matrix_brings_a_file_nearer_to_its_source() {
+    let folder = crate::support::folder();
+    let path = |name: &str| folder.join(name);
+    let (read, held_out) = (path("read.txt"), path("held-out.txt"));
+    let stories = std::fs::read_to_string(demo("held-out.txt")).expect("stories");
+    let (front, back) = stories.split_at(stories.len() / 2);
+    std::fs::write(&read, front.repeat(2)).expect("it is written");
+    std::fs::write(&held_out, back).expect("it is written");
+    let imatrix = |out: &Path, more: &[&str]| {
+        let words = [&["imatrix", MODEL, "-f", text(&read), "-c", "256", "-o", text(out)], more].concat();
+        run(&words).ok().text().to_owned()
+    };
+    let (gguf, old) = (path("imatrix.gguf"), path("imatrix.dat"));
+    let said = imatrix(&gguf, &[]);
+    assert!(said.contains(" tensors, ") && said.contains(" windows of 256 tokens"), "{said}");
+    imatrix(&old, &["--output-format", "dat", "--chunks", "2"]);
+    let divergence = |more: &[&str]| -> f64 {
+        let out = path("weighed.gguf");
+        let words = ["quantize", MODEL, text(&out), "q2_k", "--allow-requantize", "--kl-text", text(&held_out)];
+        let run = run(&[&words[..], more].concat()).ok();
+        let value = run.text().split("mean KLD = ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::parse);
+        value.expect("a divergence").expect("a number")
+    };
+    let without = divergence(&["--chunks", "1"]);
+    let with = divergence(&["--chunks", "1", "--imatrix", text(&gguf)]);
+    let with_old = divergence(&["--chunks", "1", "--imatrix", text(&old)]);
+    assert!(with < 0.9 * without && with_old < without, "{without} without, {with} and {with_old} with");
+    // Sums add up, without a model.
+    let both = path("both.gguf");
+    let added = run(&["imatrix", "--in-file", text(&gguf), "--in-file", text(&gguf), "-o", text(&both)]).ok();
+    assert!(added.text().contains(" tensors, "), "{}", added.text());
+    let refused = run(&["quantize", MODEL, text(&both), "q2_k", "--imatrix", text(&read)]);
+    assert!(refused.error(1).contains("is no importance matrix"), "{}", refused.err);
+    let nothing = run(&["imatrix", "--in-file", text(&gguf)]);
+    assert!(nothing.error(2).contains("give a text (-f)"), "{}", nothing.err);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! Binary operators broadcast as usual: shapes are aligned at the end and
 //! dimensions of length 1 are repeated.
 
+mod operands;
+
 use gguf::format::Format;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Scope, UnOp};
 use std::cell::RefCell;
@@ -12,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
+
+pub use operands::Operand;
 
 /// Terms of a series in ninths at most, of which the next would be less than the last digit of a float.
 const SOFTPLUS_TERMS: u32 = 8;

@@ -4,7 +4,7 @@
 //!
 //! - plain floats: rounding to nearest even;
 //! - one float scale and evenly spaced codes (Q4_0, Q5_0, Q8_0, Q4_1, Q5_1): the closed formulas of the field
-//!   (`direct`), so that the codes are those of other engines;
+//!   (`direct`), so that the codes are those of other engines; the search, where values have importances;
 //! - everything else (K-quants, tables, powers of two, formats made at run time): a search for the least weighted
 //!   squared error (`search`).
 //!
@@ -112,7 +112,8 @@ pub struct Quantiser {
 #[derive(Clone, Debug)]
 enum Method {
     Plain(PlainKind),
-    Direct(Direct, Packer),
+    /// The search is for values with importances; codes of eight bits gain nothing by it.
+    Direct(Direct, Option<Search<Uniform>>, Packer),
     Uniform(Search<Uniform>, Packer),
     Table(Search<Table>, Packer),
 }
@@ -146,9 +147,10 @@ impl Quantiser {
             }
             Encoding::Blocks(blocks) => {
                 let packer = Packer::new(blocks);
+                let search = || Search::new(blocks, Uniform::new(blocks));
                 match (Direct::of(blocks), &blocks.table) {
-                    (Some(direct), _) => Method::Direct(direct, packer),
-                    (None, None) => Method::Uniform(Search::new(blocks, Uniform::new(blocks)), packer),
+                    (Some(direct), _) => Method::Direct(direct, (blocks.code.range().1 < 127).then(search), packer),
+                    (None, None) => Method::Uniform(search(), packer),
                     (None, Some(table)) => Method::Table(Search::new(blocks, Table::new(table, blocks.zero)), packer),
                 }
             }
@@ -187,7 +189,7 @@ impl Quantiser {
     }
 
     /// As [`Quantiser::run`], where the squared error of each value counts by its importance (for instance the mean
-    /// square of the activations that it meets). Only formats with a search heed it.
+    /// square of the activations that it meets). Plain floats and Q8_0 do not heed it.
     ///
     /// # Errors
     /// Those of [`Quantiser::run`], and importances that are negative, not finite or not one per value.
@@ -234,8 +236,11 @@ impl Quantiser {
     fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
         let packer = match &self.method {
             Method::Plain(kind) => return plain(*kind, x[0], out),
-            Method::Direct(direct, packer) => {
-                direct.solve(x, solution)?;
+            Method::Direct(direct, search, packer) => {
+                match search.as_ref().filter(|_| w.is_some()) {
+                    Some(search) => search.solve(x, w, solution)?,
+                    None => direct.solve(x, solution)?,
+                }
                 packer
             }
             Method::Uniform(search, packer) => {

@@ -1,6 +1,7 @@
 //! Runs sequences: programs for each class of step, and the cache they share.
 
 mod behind;
+mod observe;
 pub mod readiness;
 mod stand_in;
 

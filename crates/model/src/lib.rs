@@ -8,6 +8,7 @@ pub mod error;
 mod expert_tiles;
 pub mod family;
 pub mod generate;
+pub mod importance;
 pub mod kernel_marks;
 pub mod median;
 pub mod memory_plan;

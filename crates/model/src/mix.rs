@@ -1,6 +1,6 @@
 //! Which type each tensor of a quantised file has.
 //!
-//! The rules are those of llama.cpp's quantiser without an importance matrix: more bits for the output, for some of the
+//! The rules are those of llama.cpp's quantiser: more bits for the output, for some of the
 //! layers of the values and of the down projections, and another type where a row is not a whole number of blocks.
 //! MXFP4 is the exception: here every matrix has it, there only experts do.
 
@@ -52,6 +52,8 @@ pub(crate) struct Mix {
     pub(crate) tied: bool,
     /// Whether four or more query heads share a value.
     pub(crate) shared_values: bool,
+    /// Whether values have importances.
+    pub(crate) weighted: bool,
 }
 
 macro_rules! quants {
@@ -126,8 +128,8 @@ impl Mix {
     }
 
     fn chosen(&self, role: Role, layer: u32) -> GgmlType {
-        use GgmlType::{Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
-        let Mix { quant, layers, tied, shared_values } = *self;
+        use GgmlType::{Q3_K, Q4_1, Q4_K, Q5_1, Q5_K, Q6_K, Q8_0};
+        let Mix { quant, layers, tied, shared_values, weighted } = *self;
         let is_output = role == Role::Output || tied && role == Role::Embedding;
         match (quant, role) {
             (Quant::Q8_0, _) => Q8_0,
@@ -139,7 +141,9 @@ impl Mix {
             (Quant::Q3KM, Role::Value | Role::Down | Role::AttentionOutput) => Q4_K,
             (Quant::Q4KM | Quant::Q5KM, Role::Value | Role::Down) if has_more(layer, layers) => Q6_K,
             (Quant::Iq4Nl | Quant::Iq4Xs, Role::Value) if shared_values => Q5_K,
-            (Quant::Iq4Nl | Quant::Iq4Xs, Role::Down) if layer < layers / 8 => Q5_K,
+            (Quant::Iq4Nl | Quant::Iq4Xs, Role::Down) if layer < layers / 8 && !weighted => Q5_K,
+            (Quant::Q4_0, Role::Down) if layer < layers / 8 && weighted => Q4_1,
+            (Quant::Q5_0, Role::Down) if layer < layers / 8 && weighted => Q5_1,
             _ => quant.base(),
         }
     }

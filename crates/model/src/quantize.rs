@@ -1,7 +1,7 @@
 //! A model file in another quantisation.
 //!
-//! Matrices get the types that llama.cpp's quantiser gives them without an importance matrix; what is no matrix stays as
-//! it is, and so does the metadata. Rows pass through memory a few at a time, so that a file of any size can be written.
+//! Matrices get the types that llama.cpp's quantiser gives them; what is no matrix stays as it is, and so does the metadata.
+//! Errors may be weighed by what the matrices meet ([`crate::importance`]). Rows pass through memory a few at a time, so that a file of any size can be written.
 //!
 //! ```no_run
 //! use model::{quantize::{QuantizePlan, QuantizeOptions}, synth::Quant};
@@ -12,6 +12,7 @@
 //! ```
 
 use crate::config::{Attention, Config, ConfigError};
+use crate::importance::Importances;
 use crate::mix::{Mix, Quant, Role};
 use gguf::dequant::Dequantiser;
 use gguf::quantise::Quantiser;
@@ -70,6 +71,18 @@ pub enum QuantizeError {
         /// Its type.
         ty: GgmlType,
     },
+    /// Importances of another model.
+    #[error(
+        "tensor {tensor} has {values} columns, and the importance matrix has {importances} values for it; it is of another model"
+    )]
+    Importances {
+        /// The first such tensor.
+        tensor: String,
+        /// Columns of all its matrices.
+        values: usize,
+        /// Values that were given.
+        importances: usize,
+    },
     /// The metadata is not that of a model.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -79,10 +92,12 @@ pub enum QuantizeError {
 }
 
 /// How to quantise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuantizeOptions {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QuantizeOptions<'a> {
     /// Takes values that are quantised already.
     pub allow_requantize: bool,
+    /// What each column of the matrices counts; all alike without.
+    pub importances: Option<&'a Importances>,
 }
 
 /// A file to be written.
@@ -90,14 +105,16 @@ pub struct QuantizeOptions {
 pub struct QuantizePlan<'a> {
     file: &'a Gguf,
     writer: Writer,
+    importances: Option<&'a Importances>,
 }
 
 impl<'a> QuantizePlan<'a> {
     /// Chooses the type of every tensor.
     ///
     /// # Errors
-    /// A target or a source type that is not supported, a source that is quantised already, metadata of no model.
-    pub fn new(file: &'a Gguf, quant: Quant, options: QuantizeOptions) -> Result<QuantizePlan<'a>, QuantizeError> {
+    /// A target or a source type that is not supported, a source that is quantised already, metadata of no model, importances
+    /// of another one.
+    pub fn new(file: &'a Gguf, quant: Quant, options: QuantizeOptions<'a>) -> Result<QuantizePlan<'a>, QuantizeError> {
         if !QUANTS.contains(&quant) {
             return Err(QuantizeError::Target(quant.name()));
         }
@@ -108,7 +125,8 @@ impl<'a> QuantizePlan<'a> {
         };
         let tied = file.tensor("output.weight").is_none();
         let layers = block_count(file, &config);
-        let mix = Mix { quant, layers, tied, shared_values };
+        let weighted = options.importances.is_some();
+        let mix = Mix { quant, layers, tied, shared_values, weighted };
         let mut writer = Writer::new();
         writer.copy_metadata(file.metadata());
         writer.set("general.file_type", quant.file_type());
@@ -129,9 +147,33 @@ impl<'a> QuantizePlan<'a> {
                 _ if options.allow_requantize => {}
                 other => return Err(QuantizeError::Quantised { tensor: name(), ty: other }),
             }
+            if let Some(sums) = options.importances.and_then(|all| all.tensors.get(&tensor.name)) {
+                let (columns, values) = (tensor.dims[0], tensor.dims[0] * tensor.dims[2] * tensor.dims[3]);
+                let importances = sums.squares.len();
+                if importances as u64 != values && importances as u64 != columns {
+                    return Err(QuantizeError::Importances { tensor: name(), values: values as usize, importances });
+                }
+            }
             writer.tensor(&tensor.name, ty, tensor.shape())?;
         }
-        Ok(QuantizePlan { file, writer })
+        if let Some(importances) = options.importances {
+            writer.set("quantize.imatrix.entries_count", importances.tensors.len() as i32);
+            writer.set("quantize.imatrix.chunks_count", importances.windows.0 as i32);
+            if let Some(text) = importances.texts.first() {
+                writer.set("quantize.imatrix.dataset", text.as_str());
+            }
+        }
+        Ok(QuantizePlan { file, writer, importances: options.importances })
+    }
+
+    /// Matrices of blocks that are quantised without importances, though others have them.
+    pub fn unweighted(&self) -> impl Iterator<Item = &str> {
+        let all = self.importances.into_iter();
+        all.flat_map(|known| {
+            let quantised = self.tensors().iter().filter(|t| t.n_dims > 1 && t.ty.block_len() > 1);
+            let of_blocks = quantised.map(|t| t.name.as_str()).filter(|name| name.starts_with("blk."));
+            of_blocks.filter(|name| !known.tensors.contains_key(*name))
+        })
     }
 
     /// The tensors as they will be.
@@ -163,10 +205,31 @@ impl<'a> QuantizePlan<'a> {
             };
             match source.ty == tensor.ty {
                 true => from.chunks(VALUES).try_for_each(emit),
-                false => Conversion::new(source.ty, tensor.ty)?.run(from, source.dims[0] as usize, workers, &mut emit),
+                false => {
+                    let sums = self.importances.and_then(|all| all.tensors.get(&tensor.name));
+                    let means = sums.map(|sums| sums.means()).unwrap_or_default();
+                    let matrix = Matrix { columns: source.dims[0] as usize, rows: source.dims[1] as usize, means };
+                    Conversion::new(source.ty, tensor.ty)?.run(from, &matrix, workers, &mut emit)
+                }
             }
         })?;
         Ok(())
+    }
+}
+
+/// The rows of one matrix or of several, and what their columns count.
+struct Matrix {
+    columns: usize,
+    rows: usize,
+    /// `[matrices, columns]`, or one for all; empty if all count alike.
+    means: Vec<f32>,
+}
+
+impl Matrix {
+    /// What the columns of a row count.
+    fn means_of(&self, row: usize) -> Option<&[f32]> {
+        let matrices = self.means.len() / self.columns;
+        (matrices > 0).then(|| &self.means[row / self.rows % matrices * self.columns..][..self.columns])
     }
 }
 
@@ -192,19 +255,20 @@ impl Conversion {
         })
     }
 
-    /// Converts rows of `columns` values, some on each thread at a time, and emits them in order.
+    /// Converts the rows, some on each thread at a time, and emits them in order.
     fn run(
         &self,
         data: &[u8],
-        columns: usize,
+        matrix: &Matrix,
         workers: usize,
         emit: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (row, rows) = ((self.from_row)(columns), (VALUES / columns).max(1));
-        for batch in data.chunks(row * rows * workers) {
-            let parts: Vec<&[u8]> = batch.chunks(row * rows).collect();
+        let (row, rows) = ((self.from_row)(matrix.columns), (VALUES / matrix.columns).max(1));
+        let parts: Vec<(usize, &[u8])> = (0..).step_by(rows).zip(data.chunks(row * rows)).collect();
+        for batch in parts.chunks(workers) {
             let converted: Vec<io::Result<Vec<u8>>> = std::thread::scope(|scope| {
-                let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| self.rows(part, columns))).collect();
+                let threads: Vec<_> =
+                    batch.iter().map(|&(first, part)| scope.spawn(move || self.rows(part, matrix, first))).collect();
                 threads
                     .into_iter()
                     .map(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed"))))
@@ -217,12 +281,22 @@ impl Conversion {
         Ok(())
     }
 
-    fn rows(&self, data: &[u8], columns: usize) -> io::Result<Vec<u8>> {
+    /// Converts rows from row `first` on.
+    fn rows(&self, data: &[u8], matrix: &Matrix, first: usize) -> io::Result<Vec<u8>> {
+        let columns = matrix.columns;
         let rows = data.len() / (self.from_row)(columns);
         let mut values = vec![0.0; rows * columns];
         self.from.run(data, &mut values).map_err(io::Error::other)?;
-        let mut out = vec![0; rows * (self.to_row)(columns)];
-        self.to.run(&values, &mut out).map_err(io::Error::other)?;
+        let to_row = (self.to_row)(columns);
+        let mut out = vec![0; rows * to_row];
+        if matrix.means.is_empty() {
+            self.to.run(&values, &mut out).map_err(io::Error::other)?;
+            return Ok(out);
+        }
+        for (at, (values, out)) in values.chunks(columns).zip(out.chunks_mut(to_row)).enumerate() {
+            let means = matrix.means_of(first + at).unwrap_or_default();
+            self.to.run_weighted(values, means, out).map_err(io::Error::other)?;
+        }
         Ok(out)
     }
 }

@@ -8,6 +8,7 @@
 mod attention;
 mod delta_rule;
 mod feed_forward;
+mod observed;
 mod recurrence;
 mod segments;
 mod state_space;
@@ -24,6 +25,7 @@ use compiler::{Builder, Dim, Tensor, dims};
 use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id};
+pub(crate) use observed::{Counts, Observed};
 pub use segments::CHUNK;
 use segments::Segments;
 use std::collections::HashSet;
@@ -251,11 +253,34 @@ pub enum StepError {
 
 /// Compiles the step of a model.
 pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<Compiled, StepError> {
+    Ok(built(file, config, sizes, options, false)?.0)
+}
+
+/// As [`build`], with outputs that tell what the matrices were multiplied with.
+pub(crate) fn build_observed(
+    file: &Gguf,
+    config: &Config,
+    sizes: &Sizes,
+    options: &Options,
+) -> Result<(Compiled, Vec<Observed>), StepError> {
+    built(file, config, sizes, options, true)
+}
+
+fn built(
+    file: &Gguf,
+    config: &Config,
+    sizes: &Sizes,
+    options: &Options,
+    observe: bool,
+) -> Result<(Compiled, Vec<Observed>), StepError> {
     sizes.cache.check(config)?;
     let builder = Builder::new();
     let step = Step::new(file, config, sizes, &builder, options);
     let (out, states) = step.forward(sizes.output)?;
     let kept = sizes.output.chooses().then(|| sampling::keep(&builder, &out, sizes.kept_rows()));
+    let (sums, observed) = if observe { observed::observe(file, &builder, &out) } else { Default::default() };
+    let mut outputs = vec![(sizes.output.name(), &out)];
+    outputs.extend(sums.iter().map(|(name, sum)| (name.as_str(), sum)));
     let effects: Vec<&Tensor> = states.iter().chain(&kept).collect();
     let mut name = format!("{:?}", sizes.class).to_lowercase();
     if sizes.output != Output::Logits {
@@ -266,9 +291,9 @@ pub fn build(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
         Class::Several | Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
         Class::Any => options.for_many_tokens(),
     };
-    let mut compiled = compile(&builder, &name, &[(sizes.output.name(), &out)], &effects, &options)?;
+    let mut compiled = compile(&builder, &name, &outputs, &effects, &options)?;
     compiled.program.many_tokens = sizes.class.many();
-    Ok(compiled)
+    Ok((compiled, observed))
 }
 
 /// Names of the tensors that a step reads, which is recorded and not compiled.

@@ -294,7 +294,7 @@ fn type_of(quant: Quant, tensor: &tensors::Spec, shape: &Shape, layers: u32, opt
         Attention::Grouped { kv_heads, .. } => shape.heads / kv_heads >= 4,
         Attention::Latent { .. } | Attention::None => false,
     };
-    Mix { quant, layers, tied: shape.tied, shared_values }.type_of(tensor.role, tensor.layer, columns)
+    Mix { quant, layers, tied: shape.tied, shared_values, weighted: false }.type_of(tensor.role, tensor.layer, columns)
 }
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -12,6 +12,7 @@ mod fuse;
 mod gpu;
 mod gpu_shapes;
 mod hostile_metadata;
+mod importance;
 mod kernels;
 mod long_context;
 mod mxfp4;

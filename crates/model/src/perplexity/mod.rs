@@ -108,6 +108,14 @@ impl Windows {
         &self.tokens[..self.count() * self.window]
     }
 
+    /// What a model reads of each window.
+    pub fn inputs(&self) -> impl Iterator<Item = Vec<u32>> {
+        self.tokens().chunks_exact(self.window).map(|window| {
+            let first = self.bos.unwrap_or(window[0]);
+            std::iter::once(first).chain(window[1..].iter().copied()).collect()
+        })
+    }
+
     /// Checks that a text begins with the tokens of all windows. There may be more of it, as what is left over is not
     /// scored.
     ///
@@ -214,13 +222,7 @@ pub fn score(
     let mut score = Score { distance: base.as_ref().map(|_| Distance::default()), ..Score::default() };
     let scored = windows.scored();
     let mut reference = vec![];
-    let mut input = vec![];
-    for window in windows.tokens().chunks_exact(windows.window) {
-        input.clear();
-        input.extend_from_slice(window);
-        if let Some(bos) = windows.bos {
-            input[0] = bos;
-        }
+    for (window, input) in windows.tokens().chunks_exact(windows.window).zip(windows.inputs()) {
         let at = score.windows * windows.window;
         // The last token of a window predicts nothing that is known.
         let done = each_row(engine, &input[..scored.end], 0, scored.start, |position, row| {
@@ -236,6 +238,56 @@ pub fn score(
                 distance.add(&row, &reference, next);
             }
             Ok(())
+        });
+        match done {
+            Err(PerplexityError::Engine(error)) if error.is_stopped() => return Ok(score),
+            done => done?,
+        }
+        score.windows += 1;
+        if on(&score).is_break() {
+            break;
+        }
+    }
+    Ok(score)
+}
+
+/// How far a model is from another one, `base`, on a text, window by window. `on` hears of every window and may stop, as may
+/// the device within one.
+///
+/// # Errors
+/// What the engines say, logits that are not numbers, and models of other vocabularies.
+pub fn compare(
+    base: &mut dyn Steps,
+    engine: &mut dyn Steps,
+    windows: &Windows,
+    mut on: impl FnMut(&Score) -> ControlFlow<()>,
+) -> Result<Score, PerplexityError> {
+    if base.vocab() != engine.vocab() {
+        return Err(PerplexityError::Vocabulary { base: base.vocab(), model: engine.vocab() });
+    }
+    let mut score = Score { distance: Some(Distance::default()), ..Score::default() };
+    let (scored, vocab) = (windows.scored(), base.vocab());
+    let mut reference: Vec<f32> = vec![];
+    for (window, input) in windows.tokens().chunks_exact(windows.window).zip(windows.inputs()) {
+        let at = score.windows * windows.window;
+        let not_a_number = |position: usize| PerplexityError::NotANumber(at + position);
+        reference.clear();
+        let done = each_row(base, &input[..scored.end], 0, scored.start, |position, row| {
+            let row = LogSoftmax::of(row).ok_or_else(|| not_a_number(position))?;
+            reference.extend((0..vocab).map(|id| row.at(id) as f32));
+            Ok(())
+        });
+        let done = done.and_then(|()| {
+            each_row(engine, &input[..scored.end], 0, scored.start, |position, row| {
+                let row = LogSoftmax::of(row).ok_or_else(|| not_a_number(position))?;
+                let next = window[position + 1] as usize;
+                score.loss.add(-row.at(next));
+                let base = &reference[(position - scored.start) * vocab..][..vocab];
+                if let Some(distance) = &mut score.distance {
+                    distance.add(&row, base, next);
+                }
+                Ok(())
+            })
         });
         match done {
             Err(PerplexityError::Engine(error)) if error.is_stopped() => return Ok(score),
