@@ -120,7 +120,6 @@ const TABLE: &[Row] = &[
         &[
             "-cram",
             "--cache-ram",
-            "-ctxcp",
             "--ctx-checkpoints",
             "--swa-checkpoints",
             "--cache-reuse",

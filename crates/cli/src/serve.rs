@@ -109,6 +109,10 @@ pub struct Arguments {
     /// Compute every prompt anew
     #[arg(long)]
     no_prefix_cache: bool,
+    /// Of a model that remembers in states, texts that it can go on from, kept beside the device [default: 32, in an eighth of
+    /// the memory at most]
+    #[arg(long, visible_alias = "swa-checkpoints", value_name = "N")]
+    ctx_checkpoints: Option<u16>,
     /// Seconds that a request may take
     #[arg(long, value_name = "S", default_value = "3600", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 13] = [
+const SHORT: [(&str, &str); 14] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
     ("-hff", "--hf-file"),
@@ -17,6 +17,7 @@ const SHORT: [(&str, &str); 13] = [
     ("-pg", "--prompt-and-gen"),
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),
+    ("-ctxcp", "--ctx-checkpoints"),
 ];
 
 /// Flags whose value is text, which may look like a flag.

@@ -12,3 +12,7 @@ mod prefetches;
 mod product;
 mod random_plans;
 mod streams;
+
+/// A compiler allocates much, and these tests compile for minutes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

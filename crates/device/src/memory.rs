@@ -294,6 +294,20 @@ impl Memory {
         Ok(elements)
     }
 
+    /// Appends bytes of a state to others, as the last step left them.
+    ///
+    /// # Errors
+    /// As [`Memory::output`]; and [`Error::OutOfReach`] of bytes that it does not have.
+    pub fn copy_state(&self, name: &str, range: Range<usize>, to: &mut Vec<u8>) -> Result<()> {
+        let (index, length) = self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?;
+        if range.end > length {
+            return Err(Error::OutOfReach { name: name.into(), place: self.place().into() });
+        }
+        let start = to.len();
+        to.resize(start + range.len(), 0);
+        self.regions[index].1.read(range.start, &mut to[start..])
+    }
+
     /// Replaces elements of a state from an index on, between steps.
     ///
     /// # Errors

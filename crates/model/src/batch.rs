@@ -5,6 +5,7 @@
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
 use crate::cache::PAGE;
+use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::prefill_attention::{RUN, Reach};
 use crate::sent::Arriving;
@@ -421,6 +422,24 @@ pub trait Batches {
     /// Whether a sequence can go on from any of its positions; otherwise only from the last, or from the start.
     fn rewinds(&self) -> bool {
         true
+    }
+
+    /// What the layers of a model that remembers have of the sequence at a place, if that is known.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn remember(&mut self, place: usize) -> Result<Option<Snapshot>, EngineError> {
+        let _ = place;
+        Ok(None)
+    }
+
+    /// Lets the sequence at a place go on from where a snapshot was taken, of a sequence that had the same tokens.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let _ = (place, snapshot);
+        unreachable!("no snapshots")
     }
 
     /// How many steps may be sent before the tokens of one are known.

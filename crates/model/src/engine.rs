@@ -3,6 +3,7 @@
 mod behind;
 mod observe;
 pub mod readiness;
+mod snapshot;
 mod stand_in;
 
 use crate::batch::{Batch, Batches, Limits};
@@ -23,6 +24,7 @@ use compiler::{Compiled, Log, Options};
 use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use readiness::{Readiness, State};
+pub use snapshot::Snapshot;
 use stand_in::StandIn;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -123,6 +125,8 @@ pub struct Engine {
     programs: HashMap<Variant, Loaded>,
     /// Names of the states that hold positions, which are the cache.
     caches: Vec<String>,
+    /// States of what layers remember.
+    memories: Vec<String>,
     /// The position that each place goes on from, in a model that remembers; `None` where a step was broken off.
     remembered: Vec<Option<usize>>,
     /// Whether every step is run by the program for many tokens.
@@ -205,6 +209,7 @@ impl Engine {
             ready: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
+            memories: vec![],
             remembered: vec![Some(0); limits.segments],
             batch_invariant: false,
             readiness: Arc::default(),
@@ -401,7 +406,7 @@ impl Engine {
             Ready::Kept(kept) => (Arc::new(kept.program), kept.log, false),
             Ready::Made(made) => (made.program, made.log, false),
         };
-        self.caches = states(&program);
+        self.know_states(&program);
         let loaded = self.load(program, log)?;
         if fresh {
             program_cache::keep(&*self.device, &self.follows_from(variant), loaded.exe.program(), &loaded.log);
@@ -677,8 +682,13 @@ fn compiled(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> R
 
 /// Names of the states that hold positions.
 pub(crate) fn states(program: &Program) -> Vec<String> {
+    states_of(program, CACHE)
+}
+
+/// Names of the states that begin so.
+fn states_of(program: &Program, prefix: &str) -> Vec<String> {
     let state = |buffer: &Buffer| match &buffer.kind {
-        BufferKind::State(name) if name.starts_with(CACHE) => Some(name.clone()),
+        BufferKind::State(name) if name.starts_with(prefix) => Some(name.clone()),
         _ => None,
     };
     program.buffers.iter().filter_map(state).collect()
@@ -699,6 +709,14 @@ impl Batches for Engine {
 
     fn rewinds(&self) -> bool {
         Engine::rewinds(self)
+    }
+
+    fn remember(&mut self, place: usize) -> Result<Option<Snapshot>, EngineError> {
+        Engine::remember(self, place)
+    }
+
+    fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::recall(self, place, snapshot)
     }
 
     fn ahead(&self) -> usize {

@@ -3,6 +3,7 @@
 //! A [`Generator`] remembers what the cache holds, so that the next turn of a conversation only computes what is new.
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
+use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::sent::Arriving;
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
@@ -46,6 +47,12 @@ pub struct Timing {
     pub step_time: Duration,
 }
 
+/// Of a model that remembers, a prompt of so many tokens is worth a snapshot.
+const WORTH: usize = 256;
+
+/// Before so many of its last tokens: when a chat goes on, its template may have told the beginning of the answer otherwise.
+const CHANGED: usize = 9;
+
 /// Runs one sequence after the other, and knows the tokens that the cache holds.
 #[derive(Default)]
 pub struct Generator {
@@ -56,6 +63,8 @@ pub struct Generator {
     since: Option<Instant>,
     /// Whether a step was broken off, which may have read its tokens or not.
     broken: bool,
+    /// Of a model that remembers, from where tokens that the cache holds can be gone on from.
+    snapshot: Option<Snapshot>,
 }
 
 impl Generator {
@@ -128,7 +137,15 @@ impl Generator {
         let cached = sequence.tokens().iter().zip(&self.cached).take_while(|(a, b)| a == b).count().min(total - 1);
         // What was read into a state cannot be taken out of it.
         let goes_on = engine.rewinds() || cached == self.cached.len() && is_whole;
-        let cached = if goes_on { cached } else { 0 };
+        self.snapshot.take_if(|snapshot| snapshot.position() > cached);
+        let cached = match &self.snapshot {
+            _ if goes_on => cached,
+            Some(snapshot) => {
+                engine.recall(snapshot)?;
+                snapshot.position()
+            }
+            None => 0,
+        };
         self.cached.truncate(cached);
         timing.reused += cached;
         let mut next = None;
@@ -137,7 +154,10 @@ impl Generator {
             if on(Event::Prompt { cached, done, total }).is_break() {
                 return Ok(None);
             }
-            let n = engine.chunk().min(total - done);
+            let wanted = total.saturating_sub(CHANGED);
+            let keeps = !engine.rewinds() && total >= WORTH;
+            let end = if keeps && done < wanted { wanted } else { total };
+            let n = engine.chunk().min(end - done);
             engine.prepare(n)?;
             let tokens = &sequence.tokens()[done..done + n];
             let clock = Instant::now();
@@ -152,6 +172,8 @@ impl Generator {
             self.cached.extend_from_slice(tokens);
             if self.cached.len() == total {
                 next = Some(sequence.choose(logits)?);
+            } else if keeps && self.cached.len() == wanted {
+                self.snapshot = engine.remember()?;
             }
         }
         if on(Event::Prompt { cached, done: total, total }).is_break() {
@@ -330,6 +352,24 @@ mod tests {
         run(model, generator, &[1, 2, 3, 4, 5, 7], Some(1), 99).1.unwrap();
         run(model, generator, &[1, 2, 3, 4, 5, 7], Some(1), 99).1.unwrap();
         assert_eq!(model.steps, [6, 6]);
+        // An answer that is told otherwise: from before the end of its prompt.
+        let long: Vec<u32> = (0..300).map(|i| i % 8).collect();
+        let longer = [&long[..], &[10; 40]].concat();
+        let model = &mut Counting::new(12, 512, 128);
+        model.remembers = true;
+        run(model, generator, &long, Some(3), 99).1.unwrap();
+        assert_eq!(model.steps, [128, 128, 35, 9, 1, 1]);
+        model.steps.clear();
+        run(model, generator, &longer, Some(1), 99).1.unwrap();
+        assert_eq!(model.steps, [40, 9], "from 291 on");
+        // Another text is read from its start, and then the first one again.
+        model.steps.clear();
+        run(model, generator, &[1, 2, 3], Some(1), 99).1.unwrap();
+        run(model, generator, &longer, Some(1), 99).1.unwrap();
+        assert_eq!(model.steps, [3, 128, 128, 75, 9]);
+        let model = &mut Counting::new(12, 64, 8);
+        model.remembers = true;
+        run(model, generator, &[1, 2, 3, 4, 5, 7], Some(1), 99).1.unwrap();
         // A step that was broken off may have been read or not.
         model.breaks = true;
         assert_eq!(run(model, generator, &[1, 2, 3, 4, 5, 7, 8], Some(1), 99).1.unwrap(), Finish::Stopped);

@@ -26,6 +26,17 @@ pub fn state_bytes(config: &Config) -> u64 {
     layers as u64 * values as u64 * DType::F32.bytes() as u64
 }
 
+/// Texts that a model that remembers can go on from, when nothing is said: as many as llama-server keeps, if an eighth of the
+/// memory that is `available` to the host holds them. None for a model that does not remember.
+pub fn default_snapshots(config: &Config, available: Option<u64>) -> usize {
+    const USUAL: u64 = 32;
+    match (state_bytes(config), available) {
+        (0, _) => 0,
+        (bytes, Some(available)) => USUAL.min(available / 8 / bytes) as usize,
+        (_, None) => USUAL as usize,
+    }
+}
+
 /// Positions that a model has at least when nothing is said, if it was made for so many, and all that it has where the
 /// system does not say how much memory there is.
 pub const USUAL_CONTEXT: usize = 4096;

@@ -108,6 +108,18 @@ impl Pages {
         (lease, cached)
     }
 
+    /// How many tokens [`Pages::acquire`] would find computed.
+    pub fn known(&self, tokens: &[u32]) -> usize {
+        let most = tokens.len().saturating_sub(1);
+        let (mut at, mut cached) = (None, 0);
+        while cached + BLOCK <= most
+            && let Some(page) = self.child(at, |p| p.tokens == tokens[cached..cached + BLOCK])
+        {
+            (at, cached) = (Some(page), cached + BLOCK);
+        }
+        cached + self.best_end(at, &tokens[cached..most]).map_or(0, |(_, same)| same)
+    }
+
     /// Makes sure that there are pages for so many positions. `false` if there are none left; the lease then has what
     /// there was.
     pub fn grow(&mut self, lease: &mut Lease, positions: usize) -> bool {
@@ -352,8 +364,9 @@ mod tests {
                     continue;
                 }
                 let tokens: Vec<u32> = (0..len as u32).map(|i| if i < 70 { 1 } else { seed + i / 90 }).collect();
+                let known = pages.known(&tokens);
                 let (mut lease, cached) = pages.acquire(&tokens);
-                prop_assert!(cached < tokens.len());
+                prop_assert!(cached < tokens.len() && cached == known);
                 for at in 0..cached {
                     let page = lease.pages()[at / BLOCK] as usize;
                     prop_assert_eq!(written[page][at % BLOCK], tokens[at]);

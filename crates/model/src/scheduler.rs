@@ -19,6 +19,7 @@
 
 mod flight;
 mod job;
+mod snapshots;
 pub mod worker;
 
 pub use job::{Constraint, Failure, Job, Pooling, Rejected, Sink, Spent};
@@ -31,6 +32,7 @@ use crate::step::Output;
 use device::Device;
 use flight::Flight;
 use job::Task;
+use snapshots::Snapshots;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,11 +49,13 @@ pub struct Options {
     pub beside: usize,
     /// Keep what sequences computed for those that begin alike.
     pub reuse: bool,
+    /// Of a model that remembers, how many texts it can go on from are kept for that.
+    pub snapshots: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { queue: 256, beside: 64, reuse: true }
+        Options { queue: 256, beside: 64, reuse: true, snapshots: 32 }
     }
 }
 
@@ -115,6 +119,7 @@ pub struct Scheduler {
     limits: Limits,
     options: Options,
     pages: Pages,
+    snapshots: Snapshots,
     queue: VecDeque<Task>,
     /// In the order of admission; each with its place.
     running: Vec<(usize, Task)>,
@@ -147,6 +152,7 @@ impl Scheduler {
         Scheduler {
             batch: Batch::new(limits),
             pages: Pages::new(limits.pages),
+            snapshots: Snapshots::new(options.snapshots),
             queue: VecDeque::new(),
             running: Vec::with_capacity(limits.segments),
             parts: Vec::with_capacity(limits.segments),
@@ -206,6 +212,7 @@ impl Scheduler {
     /// As [`Scheduler::step`], but who is over does not hear of it yet: when its sink does, by [`Scheduler::tell`], the
     /// counts know it too.
     fn work(&mut self) -> bool {
+        self.keep_due();
         self.drop_closed();
         self.admit();
         let worked = self.advance();
@@ -247,7 +254,8 @@ impl Scheduler {
         let mut at = 0;
         while at < self.running.len() {
             if self.running[at].1.is_closed() {
-                let (_, task) = self.running.remove(at);
+                let (place, task) = self.running.remove(at);
+                self.keep_leaving(place, &task);
                 self.end(task, Ok(Finish::Stopped));
             } else {
                 at += 1;
@@ -274,12 +282,10 @@ impl Scheduler {
         let mut at = 0;
         while self.running.len() < self.limits.segments && at < self.queue.len() {
             let tokens = self.queue[at].tokens().len();
-            // Of a vector or of scores, every token counts: none was computed before. Nor does a state tell what was read into
-            // it.
-            let fresh = self.queue[at].is_read_whole() || !self.engine.rewinds();
-            let known: &[u32] = if fresh { &[] } else { self.queue[at].tokens() };
-            let (mut lease, cached) = self.pages.acquire(known);
-            if self.options.reuse && !fresh && self.is_being_computed(self.queue[at].tokens(), cached) {
+            let (mut lease, cached) = self.known(at);
+            // What a model that remembers is reading need not be where this one can go on from.
+            let may_wait = self.options.reuse && self.engine.rewinds() && !self.queue[at].is_read_whole();
+            if may_wait && self.is_being_computed(self.queue[at].tokens(), cached) {
                 self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 at += 1;
                 continue;
@@ -297,8 +303,36 @@ impl Scheduler {
             task.place(self.tickets, cached);
             let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
             let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
+            if cached > 0
+                && !self.engine.rewinds()
+                && let Some(snapshot) = self.snapshots.get(&task.tokens()[..cached])
+                && let Err(error) = self.engine.recall(place, snapshot)
+            {
+                let lease = std::mem::take(&mut task.lease);
+                self.pages.release(lease, &[]);
+                self.ended.push((task, Err(Failure::Engine(error.to_string()))));
+                continue;
+            }
             self.stats.cached_tokens += if task.spent.generated == 0 { cached as u64 } else { 0 };
             self.running.push((place, task));
+        }
+    }
+
+    /// Pages for the request at this place of the queue, and how many of its tokens need not be computed.
+    fn known(&mut self, at: usize) -> (Lease, usize) {
+        let task = &self.queue[at];
+        // Of a vector or of scores, every token counts: none was computed before.
+        if task.is_read_whole() {
+            return self.pages.acquire(&[]);
+        }
+        if self.engine.rewinds() {
+            return self.pages.acquire(task.tokens());
+        }
+        let lengths = self.snapshots.lengths(task.tokens());
+        let there = |length: &usize| self.pages.known(&task.tokens()[..length + 1]) == *length;
+        match lengths.into_iter().find(there) {
+            Some(length) => self.pages.acquire(&task.tokens()[..length + 1]),
+            None => self.pages.acquire(&[]),
         }
     }
 
@@ -345,7 +379,7 @@ impl Scheduler {
                 }
                 _ => left.div_ceil(others),
             };
-            let mut count = share.min(ready);
+            let mut count = share.min(ready).min(self.until_snapshot(s));
             if s.scores_prompt() {
                 // A row for each of its tokens, and one is left for everybody else.
                 count = count.min(self.limits.rows.saturating_sub(self.batch.rows() + behind));
@@ -396,7 +430,8 @@ impl Scheduler {
                 continue;
             }
             // The youngest gives way, be it this one: one sequence alone always has enough.
-            if let Some((_, mut youngest)) = self.running.pop() {
+            if let Some((place, mut youngest)) = self.running.pop() {
+                self.keep_leaving(place, &youngest);
                 let lease = std::mem::take(&mut youngest.lease);
                 self.give_back(lease, &youngest.tokens()[..youngest.computed]);
                 youngest.computed = 0;
@@ -450,6 +485,7 @@ impl Scheduler {
             self.ended.push((task, Err(Failure::Engine(problem.into()))));
         }
         self.pages.clear();
+        self.snapshots.clear();
         self.flight = None;
         true
     }

@@ -26,8 +26,8 @@ use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id};
 pub(crate) use observed::{Counts, Observed};
-pub use segments::CHUNK;
 use segments::Segments;
+pub use segments::{CHUNK, REMEMBERED};
 use std::collections::HashSet;
 use text::sampler::Draw;
 

@@ -1,6 +1,6 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Snapshot};
 use crate::error::EngineError;
 use crate::sent::Arriving;
 use crate::step::{Output, Variant};
@@ -37,6 +37,23 @@ pub trait Steps {
     /// Whether the sequence can go on from any of its positions; otherwise only from the last, or from the start.
     fn rewinds(&self) -> bool {
         true
+    }
+
+    /// What the layers of a model that remembers have of the sequence, if that is known.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn remember(&mut self) -> Result<Option<Snapshot>, EngineError> {
+        Ok(None)
+    }
+
+    /// Lets the sequence go on from where a snapshot of it was taken.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn recall(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let _ = snapshot;
+        unreachable!("no snapshots")
     }
 
     /// How many steps may be sent before the token of one is known. Without any, every token waits for its logits.
@@ -86,6 +103,14 @@ impl Steps for Engine {
 
     fn rewinds(&self) -> bool {
         Engine::rewinds(self)
+    }
+
+    fn remember(&mut self) -> Result<Option<Snapshot>, EngineError> {
+        Engine::remember(self, 0)
+    }
+
+    fn recall(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::recall(self, 0, snapshot)
     }
 
     fn ahead(&self) -> usize {
@@ -152,6 +177,19 @@ pub(crate) mod tests {
 
         fn rewinds(&self) -> bool {
             !self.remembers
+        }
+
+        fn remember(&mut self) -> Result<Option<Snapshot>, EngineError> {
+            let rows = self.cache.iter().flat_map(|token| token.to_le_bytes()).collect();
+            Ok(self.remembers.then(|| Snapshot::new(self.cache.len(), rows)))
+        }
+
+        fn recall(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+            let (words, _) = snapshot.rows().as_chunks();
+            let read: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            assert!(self.cache.starts_with(&read), "what the cache holds is what was read");
+            self.cache = read;
+            Ok(())
         }
 
         fn prepare(&mut self, _: usize) -> Result<(), EngineError> {

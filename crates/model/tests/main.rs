@@ -35,3 +35,7 @@ mod switches;
 mod synth;
 mod threads;
 mod tune;
+
+/// A compiler allocates much, and these tests compile for minutes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

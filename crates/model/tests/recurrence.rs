@@ -1,13 +1,17 @@
 //! Layers that remember: whatever steps a text comes in, and whatever lay in its place, its logits are the same.
 
 use crate::support::{self, cpu, synth, tokens, worst_row};
+use ::text::sampler::SamplerConfig;
 use compiler::Numerics;
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::engine::{Engine, EngineOptions};
+use model::engine::{Engine, EngineOptions, Sharing};
 use model::error::EngineError;
+use model::scheduler::{self, Failure, Job, Scheduler, Sink, Spent};
+use model::sequence::{Event, Finish, Request};
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 
 /// Shapes of each kind.
 const SHAPES: [&str; 4] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next"];
@@ -90,6 +94,96 @@ fn a_text_goes_on_from_where_it_is_and_nowhere_else() {
         engine.step(&text[..8], 0, 7..8).expect("it begins anew");
     }
     engine.step(&text[8..], 8, 0..1).expect("it goes on");
+}
+
+#[test]
+fn a_text_goes_on_from_a_snapshot_as_if_nothing_had_been_between() {
+    for shape in SHAPES {
+        let file = synth(shape, "q8_0", None);
+        let (text, other) = (tokens(40, VOCAB as u32, 1), tokens(40, VOCAB as u32, 2));
+        let mut engine = engine(&file, Numerics::Int8);
+        engine.step(&text[..30], 0, 29..30).expect("a step");
+        let snapshot = engine.remember(0).expect("a device").expect("it remembers");
+        assert_eq!(snapshot.position(), 30);
+        let on = |engine: &mut Engine| engine.step(&text[30..], 30, 0..10).map(<[f32]>::to_vec);
+        let expected = on(&mut engine).expect("a step");
+        // Another text that has what the cache holds of this one, but nothing of what layers remember.
+        engine.recall(0, &snapshot).expect("a device");
+        engine.step(&other[..7], 30, 6..7).expect("a step");
+        assert!(on(&mut engine).is_err(), "it is elsewhere");
+        engine.recall(0, &snapshot).expect("a device");
+        assert_eq!(on(&mut engine).expect("a step"), expected, "{shape}");
+    }
+    let mut engine = engine(&synth("tiny-llama", "q8_0", None), Numerics::Int8);
+    engine.step(&[1, 2], 0, 1..2).expect("a step");
+    assert_eq!(engine.remember(0).expect("a device"), None, "nothing is remembered");
+}
+
+/// What a request heard.
+#[derive(Clone, Default)]
+struct Ear(Arc<Mutex<(Vec<u32>, usize)>>);
+
+impl Sink for Ear {
+    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        let mut heard = self.0.lock().expect("no panic");
+        match event {
+            Event::Prompt { cached, .. } => heard.1 = cached,
+            Event::Token { sampled, .. } => heard.0.push(sampled.id),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn vector(&mut self, _: &[f32]) {}
+
+    fn end(&mut self, end: Result<(Finish, Spent), Failure>) {
+        end.expect("an answer");
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_served_chat_goes_on_and_says_what_it_would_anew() {
+    for shape in SHAPES {
+        let file = synth(shape, "f32", None);
+        // Each text with what came before it in the cache: the answer to it, and how much of it was there.
+        let said = |reuse: bool, texts: &[&[u32]]| -> Vec<(Vec<u32>, usize)> {
+            let options = EngineOptions {
+                compiler: support::options(Numerics::Exact),
+                context: 512,
+                chunk: 128,
+                cache: CacheKind::F32,
+            };
+            let sharing = Sharing::of_texts(2, 1024);
+            let engine = Engine::shared(file.clone(), cpu(2), options, sharing).expect("an engine");
+            let options = scheduler::Options { reuse, ..scheduler::Options::default() };
+            let mut scheduler = Scheduler::new(Box::new(engine), options);
+            let answer = |text: &&[u32]| {
+                let (ear, sampling) = (Ear::default(), SamplerConfig::greedy());
+                let request = Request { prompt: text.to_vec(), sampling, limit: Some(6), ends: Arc::from([]) };
+                let sink = Box::new(ear.clone());
+                let job = Job { id: 1, request, constraint: None, pooling: None, score: None, sink };
+                scheduler.submit(job).expect("a place");
+                while scheduler.step() {}
+                let heard = ear.0.lock().expect("no panic").clone();
+                heard
+            };
+            texts.iter().map(answer).collect()
+        };
+        let (first, more) = (tokens(150, VOCAB as u32, 1), tokens(40, VOCAB as u32, 2));
+        let answer = &said(true, &[&first])[0].0;
+        let turn = [&first, &answer[..], &more].concat();
+        let otherwise = [&first, &more[..]].concat();
+        let texts: [&[u32]; 4] = [&first, &turn, &otherwise, &more];
+        let (with, without) = (said(true, &texts), said(false, &texts));
+        let found: Vec<usize> = with.iter().map(|(_, cached)| *cached).collect();
+        assert_eq!(found, [0, 155, 128, 0], "{shape}");
+        for (number, (with, without)) in with.iter().zip(&without).enumerate() {
+            assert_eq!((&with.0, without.1), (&without.0, 0), "{shape}, text {number}");
+        }
+    }
 }
 
 /// The interpreter finds races and what is read too early.

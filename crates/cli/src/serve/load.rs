@@ -60,8 +60,14 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let (one, all) = positions(args, &config, file.bytes(), machine.device().available_memory())?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
-    if !opened.engine.rewinds() {
-        terminal::line("this model remembers in states: nothing of one prompt is reused for another");
+    let available = device::available_memory();
+    let snapshots =
+        args.ctx_checkpoints.map_or_else(|| memory_plan::default_snapshots(&config, available), usize::from);
+    if !opened.engine.rewinds() && !args.no_prefix_cache {
+        let each = open::bytes(memory_plan::state_bytes(&config));
+        terminal::line(&format!(
+            "this model remembers in states: it goes on from {snapshots} texts at most, of {each} each (--ctx-checkpoints)"
+        ));
     }
     if args.batch_invariant {
         anyhow::ensure!(
@@ -107,7 +113,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     };
     let beside = args.prefill_beside.map_or(opened.engine.prompt_tokens_beside(), |tokens| tokens as usize);
     terminal::line(&format!("a step that decodes reads at most {beside} tokens of prompts (--prefill-beside)"));
-    let options = Sharings { queue: args.max_queue, beside, reuse: !args.no_prefix_cache };
+    let options = Sharings { queue: args.max_queue, beside, reuse: !args.no_prefix_cache, snapshots };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
     let defaults = Defaults {
         sampling,

@@ -1,6 +1,6 @@
 //! Steps that tell what the matrices of the model are multiplied with.
 
-use super::{Engine, states};
+use super::Engine;
 use crate::error::EngineError;
 use crate::step::{self, Class, Observed, Output, Variant};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Engine {
         let sizes = self.sharing.sizes(variant, &self.options);
         let (compiled, observed) = step::build_observed(&self.file, &self.config, &sizes, &self.options.compiler)?;
         let program = Arc::new(compiled.program);
-        self.caches = states(&program);
+        self.know_states(&program);
         let loaded = self.load(program, compiled.log)?;
         self.programs.insert(variant, loaded);
         Ok(observed)

@@ -26,7 +26,8 @@ struct Share {
 impl Scheduler {
     /// Whether the next step may be sent before the tokens of this one are known: nothing but the device chooses any.
     pub(super) fn sends(&self) -> bool {
-        self.engine.ahead() > 0 && !self.running.is_empty() && self.running.iter().all(|(_, task)| task.is_drawn())
+        let chosen = self.engine.ahead() > 0 && self.running.iter().all(|(_, task)| task.is_drawn());
+        chosen && !self.running.is_empty() && !self.waits_for_snapshot()
     }
 
     /// Sends the batch, and takes the tokens of the step before.
@@ -89,7 +90,8 @@ impl Scheduler {
     pub(super) fn leave(&mut self, mut ended: Vec<(usize, Result<Finish, Failure>)>) {
         ended.sort_unstable_by_key(|(at, _)| *at);
         for (at, finish) in ended.into_iter().rev() {
-            let (_, task) = self.running.remove(at);
+            let (place, task) = self.running.remove(at);
+            self.keep_leaving(place, &task);
             self.end(task, finish);
         }
         if self.running.is_empty() {

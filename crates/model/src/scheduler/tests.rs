@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cache::PAGE;
+use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::sent::Arriving;
 use crate::sequence::{Event, PromptError, Request};
@@ -123,6 +124,19 @@ impl Batches for Paged {
 
     fn rewinds(&self) -> bool {
         self.read.is_none()
+    }
+
+    fn remember(&mut self, place: usize) -> Result<Option<Snapshot>, EngineError> {
+        let tokens = self.read.as_ref().map(|places| &places[place]);
+        let rows = |tokens: &Vec<i32>| tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        Ok(tokens.map(|tokens| Snapshot::new(tokens.len(), rows(tokens))))
+    }
+
+    fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let (words, _) = snapshot.rows().as_chunks();
+        let tokens = words.iter().map(|word| i32::from_le_bytes(*word)).collect();
+        self.read.as_mut().expect("a model that remembers")[place] = tokens;
+        Ok(())
     }
 
     fn ahead(&self) -> usize {
@@ -720,6 +734,33 @@ fn a_worker_that_aborts_tells_everybody() {
     }
 }
 
+#[test]
+fn a_chat_with_a_model_that_remembers_is_not_read_again() {
+    for ahead in [0, 1] {
+        let mut bench = bench_over(true, ahead, 128, 2, 4096, 128, Options::default());
+        let cached = |bench: &mut Bench, text: &[u32]| {
+            let ear = bench.add(text, 20);
+            bench.finish();
+            assert_eq!(ear.tokens(), alone(text, 20, 4096));
+            (ear.spent().expect("it ended").1.cached, [text, &ear.tokens()].concat())
+        };
+        let (found, mut said) = cached(&mut bench, &prompt(1, 700));
+        assert_eq!(found, 0);
+        said.extend(prompt(2, 30));
+        let (found, _) = cached(&mut bench, &said);
+        assert_eq!(found, said.len() - 31, "all but the last token and what is new");
+        // An answer that is told otherwise, or left out: from the border before it.
+        let (found, _) = cached(&mut bench, &[&prompt(1, 700)[..], &prompt(5, 40)].concat());
+        assert_eq!(found, 640);
+        // Long texts that differ in the middle.
+        let long = prompt(7, 3000);
+        assert_eq!(cached(&mut bench, &long).0, 0);
+        assert_eq!(cached(&mut bench, &[&long[..2500], &prompt(8, 90)].concat()).0, 2048);
+        // Nobody gets what another text left.
+        assert_eq!(cached(&mut bench, &prompt(9, 700)).0, 0);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -733,9 +774,11 @@ proptest! {
         beside in 1usize..40,
         reuse in any::<bool>(),
         ahead in 0usize..2,
+        remembers in any::<bool>(),
+        snapshots in 0usize..5,
     ) {
-        let options = Options { queue: 99, beside, reuse };
-        let mut bench = bench_ahead(ahead, tokens.max(segments), segments, 250, pages, options);
+        let options = Options { queue: 99, beside, reuse, snapshots };
+        let mut bench = bench_over(remembers, ahead, tokens.max(segments), segments, 250, pages, options);
         let mut ears = vec![];
         for (seed, len, limit, wait) in jobs {
             for _ in 0..wait {

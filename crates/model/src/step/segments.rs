@@ -12,6 +12,9 @@ use ir::{BinOp, DType, UnOp};
 /// (`recurrence.rs`).
 pub const CHUNK: i64 = 128;
 
+/// What the names of states of layers that remember begin with.
+pub const REMEMBERED: &str = "state.";
+
 /// What a token leaves at least of what was before: next to nothing of it, and enough to be a float.
 const LEAST_LOG: f32 = -80.0;
 

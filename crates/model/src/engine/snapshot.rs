@@ -1,0 +1,71 @@
+//! What the layers of a model that remembers have of a sequence at one of its positions, kept beside the device: a text that
+//! begins as one did before goes on from there.
+
+use super::{Engine, states_of};
+use crate::error::EngineError;
+use crate::step::REMEMBERED;
+use compiler::program::Program;
+
+/// What is remembered of a sequence, with all that the cache holds of it left aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    position: usize,
+    /// The rows of its place in all states, one after the other.
+    rows: Vec<u8>,
+}
+
+impl Snapshot {
+    /// The rows of all states after so many tokens.
+    pub fn new(position: usize, rows: Vec<u8>) -> Snapshot {
+        Snapshot { position, rows }
+    }
+
+    /// Tokens that were read until then.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What it holds.
+    pub fn rows(&self) -> &[u8] {
+        &self.rows
+    }
+}
+
+impl Engine {
+    pub(super) fn know_states(&mut self, program: &Program) {
+        self.caches = super::states(program);
+        self.memories = states_of(program, REMEMBERED);
+    }
+
+    /// What the layers remember of the sequence at a place; `None` if the model has none that do, or if it is not known
+    /// where the sequence is.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn remember(&mut self, place: usize) -> Result<Option<Snapshot>, EngineError> {
+        let Some(position) = self.remembered[place].filter(|_| !self.memories.is_empty()) else { return Ok(None) };
+        let mut rows = vec![];
+        for name in &self.memories {
+            let bytes = self.memory.state_bytes(name)? / self.remembered.len();
+            self.memory.copy_state(name, place * bytes..(place + 1) * bytes, &mut rows)?;
+        }
+        Ok(Some(Snapshot { position, rows }))
+    }
+
+    /// Lets the sequence at a place go on from where a snapshot of this engine was taken.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let mut rows = &snapshot.rows[..];
+        self.remembered[place] = None;
+        for name in &self.memories {
+            let bytes = self.memory.state_bytes(name)? / self.remembered.len();
+            let (own, rest) = rows.split_at(bytes);
+            self.memory.write_state(name, place * bytes, own)?;
+            rows = rest;
+        }
+        self.remembered[place] = Some(snapshot.position);
+        Ok(())
+    }
+}
