@@ -6,7 +6,7 @@ by their plans models never take more than there was, and there are never more t
 
     several.py http://127.0.0.1:8080 --models tiny-llama tiny-qwen3 --clients 32 --seconds 60 [--at-a-time 2]
 
-The server should be started with --batch-invariant, as ties are frequent with random weights."""
+The server should be started with --metrics, and with --batch-invariant, as ties are frequent with random weights."""
 
 import argparse
 import json

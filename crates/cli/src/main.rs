@@ -23,6 +23,7 @@ mod imatrix;
 mod interrupt;
 mod library;
 mod llama_flags;
+mod log_lines;
 mod logits;
 mod ls;
 mod man;

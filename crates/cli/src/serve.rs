@@ -10,6 +10,7 @@ use crate::arguments::{BeginFlag, ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::library::Cached;
+use crate::log_lines;
 use crate::sampling::Sampling;
 use crate::terminal;
 use anyhow::Context;
@@ -172,6 +173,9 @@ pub struct Arguments {
     /// Write no line for each request
     #[arg(long)]
     log_disable: bool,
+    /// How the log is written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "json")]
+    log_format: log_lines::Format,
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
@@ -219,11 +223,12 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
         args.api_key.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
     }
     args.api_key.retain(|key| !key.is_empty());
-    let mut options = args.options();
+    let (mut options, format) = (args.options(), args.log_format);
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
     let stock = Stock::new(args)?;
     options.library = Some(Arc::new(Cached { fetch: stock.fetch().clone(), served: stock.served() }));
+    log_lines::begin(format);
     // A signal ends the server in order, and not the program at once.
     let _watch = interrupt::watch();
     let listening = |addresses: &[std::net::SocketAddr]| {

@@ -1,6 +1,6 @@
 //! The account of one request: what it did and took, as a line of the log and in the metrics.
 
-use crate::app::{Active, App, now};
+use crate::app::{Active, App};
 use crate::error::ApiError;
 use crate::memory::Charge;
 use crate::metrics::Outcome;
@@ -9,9 +9,11 @@ use crate::speech::Heard;
 use crate::trace::Trace;
 use gguf::plain;
 use model::scheduler::Spent;
-use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The target of what is logged of requests ([`tracing`]).
+pub const LOG: &str = "kernloom::request";
 
 /// What one request did, written when it is over.
 pub struct Account {
@@ -106,13 +108,12 @@ impl Account {
 /// Names fields in the log that a route did not ask for.
 pub fn name_fields(path: &str, names: &[&str]) {
     for name in names {
-        let line = json!({
-            "time": now(),
-            "path": plain::line(path, plain::QUOTE),
-            "field": plain::name(name),
-            "note": "it has no effect here; this is said once",
-        });
-        eprintln!("{line}");
+        tracing::warn!(
+            target: LOG,
+            path = %plain::line(path, plain::QUOTE),
+            field = %plain::name(name),
+            note = "it has no effect here; this is said once",
+        );
     }
 }
 
@@ -137,28 +138,27 @@ impl Drop for Account {
         let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
         // Of all requests to the model, those too that ran beside it.
         let stood_in = self.lease.as_ref().map_or(0, |(lease, before)| lease.facts.programs.stood_in() - before);
-        let mut line = json!({
-            "time": now(),
-            "request": plain::line(&self.request, plain::QUOTE),
-            "path": plain::line(&self.path, plain::QUOTE),
-            "status": self.status,
-            "end": self.finish.unwrap_or("cancelled"),
-            "prompt_cached": s.cached,
-            "prompt_new": s.prompt - s.cached,
-            "generated": s.generated,
-            "prefill_per_second": rate(s.prompt - s.cached, s.prompt_time),
-            "decode_per_second": rate(s.generated.saturating_sub(1), s.decode_time),
-            "queue_ms": ms(s.waited),
-            "first_token_ms": self.first_token.map(ms),
-            "total_ms": ms(total),
-            "stand_in_tokens": stood_in,
-        });
-        if let Some((lease, _)) = self.lease.as_ref().filter(|_| self.app.shelf.is_of_several()) {
-            line["model"] = lease.name().into();
-        }
-        if let Some(Trace { id, parent, span, .. }) = &self.trace {
-            line["trace"] = json!({ "id": id, "parent": parent, "span": span });
-        }
-        eprintln!("{line}");
+        let model = self.lease.as_ref().filter(|_| self.app.shelf.is_of_several()).map(|(lease, _)| lease.name());
+        let trace = self.trace.as_ref();
+        tracing::info!(
+            target: LOG,
+            request = %plain::line(&self.request, plain::QUOTE),
+            path = %plain::line(&self.path, plain::QUOTE),
+            status = self.status,
+            end = self.finish.unwrap_or("cancelled"),
+            prompt_cached = s.cached,
+            prompt_new = s.prompt - s.cached,
+            generated = s.generated,
+            prefill_per_second = rate(s.prompt - s.cached, s.prompt_time),
+            decode_per_second = rate(s.generated.saturating_sub(1), s.decode_time),
+            queue_ms = ms(s.waited),
+            first_token_ms = self.first_token.map(ms),
+            total_ms = ms(total),
+            stand_in_tokens = stood_in,
+            model,
+            trace_id = trace.map(|trace| &*trace.id),
+            parent_id = trace.map(|trace| &*trace.parent),
+            span_id = trace.map(|trace| &*trace.span),
+        );
     }
 }
