@@ -12,7 +12,7 @@ use anyhow::Context;
 use model::importance::{self, Importances};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to read and to write.
 #[derive(clap::Args, Debug)]
@@ -90,7 +90,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 }
 
 /// What the matrices met, and whether Ctrl-C ended it.
-fn collected(args: &Arguments, text: &PathBuf) -> anyhow::Result<(Importances, bool)> {
+fn collected(args: &Arguments, text: &Path) -> anyhow::Result<(Importances, bool)> {
     let Some(name) = args.model.as_ref().or(args.place.as_ref()) else {
         return Err(Usage("give the model that reads the text".into()).into());
     };

@@ -123,6 +123,12 @@ fn a_text_goes_on_from_a_snapshot_as_if_nothing_had_been_between() {
 #[derive(Clone, Default)]
 struct Ear(Arc<Mutex<(Vec<u32>, usize)>>);
 
+impl Ear {
+    fn heard(&self) -> (Vec<u32>, usize) {
+        self.0.lock().expect("no panic").clone()
+    }
+}
+
 impl Sink for Ear {
     fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let mut heard = self.0.lock().expect("no panic");
@@ -167,8 +173,7 @@ fn a_served_chat_goes_on_and_says_what_it_would_anew() {
                 let job = Job { id: 1, request, constraint: None, pooling: None, score: None, sink };
                 scheduler.submit(job).expect("a place");
                 while scheduler.step() {}
-                let heard = ear.0.lock().expect("no panic").clone();
-                heard
+                ear.heard()
             };
             texts.iter().map(answer).collect()
         };
