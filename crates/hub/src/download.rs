@@ -5,10 +5,9 @@ use crate::client::{Client, Failure, Reply};
 use crate::error::Error;
 use crate::listing::{self, Hash};
 use crate::watch::{Event, Watch};
-use fs4::{FileExt, TryLockError};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -105,7 +104,7 @@ fn lock(path: &Path, item: &Item, watch: &dyn Watch) -> Result<File, Error> {
     let file = File::options().create(true).truncate(false).write(true).open(path).map_err(Error::io("open", path))?;
     let mut waiting = false;
     loop {
-        match FileExt::try_lock(&file) {
+        match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if !watch.waits() => return Err(Error::Stopped { file: item.name.clone() }),
             Err(TryLockError::WouldBlock) => {

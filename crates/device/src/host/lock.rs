@@ -6,7 +6,7 @@
 //! who made the file can write there, and the others lock it all the same.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -86,9 +86,9 @@ impl MachineLock {
     pub fn acquire(path: &Path, waiting: impl FnOnce(&Holder)) -> Result<MachineLock> {
         let failed = |source| Error::Lock { path: path.into(), source };
         let mut file = open(path).map_err(failed)?;
-        if !system::lock(&file, false).map_err(failed)? {
+        if !lock(&file, false).map_err(failed)? {
             waiting(&Holder::read(&mut file));
-            system::lock(&file, true).map_err(failed)?;
+            lock(&file, true).map_err(failed)?;
         }
         MachineLock::held(file, path)
     }
@@ -100,7 +100,7 @@ impl MachineLock {
     pub fn try_acquire(path: &Path) -> Result<std::result::Result<MachineLock, Holder>> {
         let failed = |source| Error::Lock { path: path.into(), source };
         let mut file = open(path).map_err(failed)?;
-        if !system::lock(&file, false).map_err(failed)? {
+        if !lock(&file, false).map_err(failed)? {
             return Ok(Err(Holder::read(&mut file)));
         }
         MachineLock::held(file, path).map(Ok)
@@ -124,6 +124,19 @@ impl Drop for MachineLock {
         // Closing the file releases the lock. The file itself stays: whoever
         // waits for it holds it open, and a new one would be another lock.
         let _ = self.file.set_len(0);
+    }
+}
+
+/// Locks the file; says whether it is locked now.
+fn lock(file: &File, wait: bool) -> io::Result<bool> {
+    loop {
+        let locked = if wait { file.lock().map_err(TryLockError::Error) } else { file.try_lock() };
+        match locked {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 
@@ -170,25 +183,7 @@ fn create(path: &Path) -> io::Result<File> {
 mod system {
     use std::fs::{File, OpenOptions, Permissions};
     use std::io;
-    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-
-    /// Locks the file; says whether it is locked now.
-    pub(super) fn lock(file: &File, wait: bool) -> io::Result<bool> {
-        let operation = libc::LOCK_EX | if wait { 0 } else { libc::LOCK_NB };
-        loop {
-            // SAFETY: the descriptor is open as long as `file` is borrowed.
-            if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-                return Ok(true);
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock if !wait => return Ok(false),
-                _ => return Err(error),
-            }
-        }
-    }
 
     pub(super) fn no_links(options: &mut OpenOptions) {
         // Nor is a pipe waited for.
@@ -211,10 +206,6 @@ mod system {
 mod system {
     use std::fs::{File, OpenOptions};
     use std::io;
-
-    pub(super) fn lock(_file: &File, _wait: bool) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 
     pub(super) fn no_links(_options: &mut OpenOptions) {}
 
