@@ -1,16 +1,20 @@
-//! The log of a server: what it says by `tracing`, a line on stderr for each event, as JSON or as text.
+//! What a server says by `tracing`: a line on stderr for each event, as JSON or as text, and with the feature `otlp` a span for
+//! each request.
 
+use crate::otlp::{Flushed, Traces};
 use serde_json::{Map, Value};
 use std::fmt::{self, Write as _};
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::Registry;
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// What the targets of our own events begin with; libraries say other things.
 const OURS: &str = "kernloom";
+
+/// The library that exports traces, whose warnings are said.
+const EXPORTER: &str = "opentelemetry";
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -21,25 +25,59 @@ pub enum Format {
     Text,
 }
 
-/// From now on, events are lines on stderr.
-pub fn begin(format: Format) {
-    // Somebody who has one already, as a test has, keeps it.
-    let _ = tracing::subscriber::set_global_default(Registry::default().with(Lines(format)));
+/// Where events go.
+pub struct Log {
+    /// How they are written to stderr, if they are.
+    format: Option<Format>,
+    /// Who gets spans of requests.
+    traces: Option<Traces>,
 }
 
-struct Lines(Format);
-
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if !event.metadata().target().starts_with(OURS) {
-            return;
-        }
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        let line = self.0.line(SystemTime::now(), fields.0);
-        // A stderr that nobody reads is no reason to stop.
-        let _ = writeln!(std::io::stderr(), "{line}");
+impl Log {
+    /// Lines of this format, if there are any, and spans for the collector at this address, if there is one.
+    pub fn new(format: Option<Format>, collector: Option<&str>) -> anyhow::Result<Log> {
+        Ok(Log { format, traces: collector.map(Traces::to).transpose()? })
     }
+
+    /// From now on, events go there; until what is returned goes.
+    pub fn begin(self) -> Option<Flushed> {
+        let flushed = self.traces.as_ref().map(Traces::flushed_at_the_end);
+        // Somebody who has one already, as a test has, keeps it.
+        let _ = tracing::subscriber::set_global_default(self);
+        flushed
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let target = metadata.target();
+        metadata.is_event()
+            && (target.starts_with(OURS) || target.starts_with(EXPORTER) && *metadata.level() <= Level::WARN)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let (mut fields, time) = (Fields::default(), SystemTime::now());
+        event.record(&mut fields);
+        if let Some(traces) = self.traces.as_ref().filter(|_| event.metadata().target().starts_with(OURS)) {
+            traces.request(time, &fields.0);
+        }
+        if let Some(format) = self.format {
+            // A stderr that nobody reads is no reason to stop.
+            let _ = writeln!(std::io::stderr(), "{}", format.line(time, fields.0));
+        }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 impl Format {

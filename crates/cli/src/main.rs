@@ -32,6 +32,8 @@ mod models;
 mod numbers;
 mod open;
 mod origin;
+#[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
+mod otlp;
 mod output;
 mod passes;
 mod peaks;

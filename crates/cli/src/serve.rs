@@ -10,7 +10,7 @@ use crate::arguments::{BeginFlag, ContextFlag, EngineFlags, ModelOrDemo};
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::library::Cached;
-use crate::log_lines;
+use crate::log_lines::{self, Log};
 use crate::sampling::Sampling;
 use crate::terminal;
 use anyhow::Context;
@@ -176,6 +176,10 @@ pub struct Arguments {
     /// How the log is written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "json")]
     log_format: log_lines::Format,
+    /// Collector of traces that gets a span for each request, by OTLP over HTTP, as http://localhost:4318
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL")]
+    otlp_traces_endpoint: Option<String>,
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
@@ -223,12 +227,14 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
         args.api_key.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
     }
     args.api_key.retain(|key| !key.is_empty());
-    let (mut options, format) = (args.options(), args.log_format);
+    let mut options = args.options();
+    let log = Log::new(Some(args.log_format).filter(|_| !args.log_disable), args.collector())?;
     server::check(&options, args.insecure).map_err(|e| Usage(e.to_string()))?;
     // What can be refused is refused before anybody listens.
     let stock = Stock::new(args)?;
     options.library = Some(Arc::new(Cached { fetch: stock.fetch().clone(), served: stock.served() }));
-    log_lines::begin(format);
+    // What is left for a collector is sent when the server has ended.
+    let _sent = log.begin();
     // A signal ends the server in order, and not the program at once.
     let _watch = interrupt::watch();
     let listening = |addresses: &[std::net::SocketAddr]| {
@@ -240,6 +246,14 @@ pub fn run(mut args: Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// The collector of traces.
+    fn collector(&self) -> Option<&str> {
+        #[cfg(feature = "otlp")]
+        return self.otlp_traces_endpoint.as_deref();
+        #[cfg(not(feature = "otlp"))]
+        None
+    }
+
     fn options(&self) -> Options {
         let compat = |names| self.metrics_compat.contains(&names);
         Options {
@@ -274,7 +288,7 @@ impl Arguments {
             ping: Duration::from_secs(self.sse_ping_interval),
             timeout: Duration::from_secs(self.timeout),
             drain: Duration::from_secs(self.drain_timeout),
-            log: !self.log_disable,
+            log: !self.log_disable || self.collector().is_some(),
         }
     }
 

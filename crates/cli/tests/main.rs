@@ -17,6 +17,8 @@ mod hub;
 mod machine;
 mod neon;
 #[cfg(unix)]
+#[cfg(feature = "otlp")]
+mod otlp;
 mod plain;
 mod serve;
 mod settings;

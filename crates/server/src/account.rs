@@ -159,6 +159,7 @@ impl Drop for Account {
             trace_id = trace.map(|trace| &*trace.id),
             parent_id = trace.map(|trace| &*trace.parent),
             span_id = trace.map(|trace| &*trace.span),
+            sampled = trace.map(Trace::is_sampled),
         );
     }
 }

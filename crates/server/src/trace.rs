@@ -45,6 +45,11 @@ impl Trace {
         Some(Trace { id, parent, span: format!("{:016x}", span.max(1)), flags })
     }
 
+    /// Whether who asked keeps the trace.
+    pub fn is_sampled(&self) -> bool {
+        u8::from_str_radix(&self.flags, 16).is_ok_and(|flags| flags & 1 == 1)
+    }
+
     /// The header for whoever comes after us.
     pub fn header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.to_string()).ok()
@@ -76,6 +81,7 @@ mod tests {
         let trace = of(&[&format!("00-{ID}-00f067aa0ba902b7-01")]).expect("a trace");
         assert_eq!((&*trace.id, &*trace.parent, &*trace.span), (ID, "00f067aa0ba902b7", "00000000000000ab"));
         assert_eq!(trace.to_string(), format!("00-{ID}-00000000000000ab-01"));
+        assert!(trace.is_sampled() && !of(&[&format!("00-{ID}-00f067aa0ba902b7-02")]).expect("a trace").is_sampled());
         // Of a later version the parts that are known count.
         assert_eq!(of(&[&format!("cc-{ID}-00f067aa0ba902b7-01-what-comes")]), Some(trace));
     }
