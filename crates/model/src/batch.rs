@@ -5,10 +5,10 @@
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
 use crate::cache::PAGE;
-use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::prefill_attention::{RUN, Reach};
 use crate::sent::Arriving;
+use crate::snapshot::Snapshot;
 use crate::step::{Class, Output, Variant};
 use device::{Device, Null};
 use std::ops::Range;

@@ -3,10 +3,10 @@
 //! A [`Generator`] remembers what the cache holds, so that the next turn of a conversation only computes what is new.
 //! Text is not its business: tokens go in, tokens come out, and the caller says after each whether to go on.
 
-use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::sent::Arriving;
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
+use crate::snapshot::Snapshot;
 use crate::steps::Steps;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

@@ -25,6 +25,7 @@ pub mod sampling;
 pub mod scheduler;
 pub mod sent;
 pub mod sequence;
+pub mod snapshot;
 pub mod step;
 pub mod steps;
 pub mod synth;

@@ -1,8 +1,9 @@
 //! What the loops over tokens need of an engine: generation, scoring, and their tests.
 
-use crate::engine::{Engine, Snapshot};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::sent::Arriving;
+use crate::snapshot::Snapshot;
 use crate::step::{Output, Variant};
 use std::ops::Range;
 use text::sampler::Draw;

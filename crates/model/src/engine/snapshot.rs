@@ -1,35 +1,10 @@
-//! What the layers of a model that remembers have of a sequence at one of its positions, kept beside the device: a text that
-//! begins as one did before goes on from there.
+//! Snapshots of what layers remember ([`Snapshot`]): taken, and gone on from.
 
 use super::{Engine, states_of};
 use crate::error::EngineError;
+use crate::snapshot::Snapshot;
 use crate::step::REMEMBERED;
 use compiler::program::Program;
-
-/// What is remembered of a sequence, with all that the cache holds of it left aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    position: usize,
-    /// The rows of its place in all states, one after the other.
-    rows: Vec<u8>,
-}
-
-impl Snapshot {
-    /// The rows of all states after so many tokens.
-    pub fn new(position: usize, rows: Vec<u8>) -> Snapshot {
-        Snapshot { position, rows }
-    }
-
-    /// Tokens that were read until then.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
-    /// What it holds.
-    pub fn rows(&self) -> &[u8] {
-        &self.rows
-    }
-}
 
 impl Engine {
     pub(super) fn know_states(&mut self, program: &Program) {
@@ -49,7 +24,7 @@ impl Engine {
             let bytes = self.memory.state_bytes(name)? / self.remembered.len();
             self.memory.copy_state(name, place * bytes..(place + 1) * bytes, &mut rows)?;
         }
-        Ok(Some(Snapshot { position, rows }))
+        Ok(Some(Snapshot::new(position, rows)))
     }
 
     /// Lets the sequence at a place go on from where a snapshot of this engine was taken.
@@ -57,7 +32,7 @@ impl Engine {
     /// # Errors
     /// A failure of the device.
     pub fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
-        let mut rows = &snapshot.rows[..];
+        let mut rows = snapshot.rows();
         self.remembered[place] = None;
         for name in &self.memories {
             let bytes = self.memory.state_bytes(name)? / self.remembered.len();
@@ -65,7 +40,7 @@ impl Engine {
             self.memory.write_state(name, place * bytes, own)?;
             rows = rest;
         }
-        self.remembered[place] = Some(snapshot.position);
+        self.remembered[place] = Some(snapshot.position());
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! make room. Pages hold what the layers with attention need of the same texts, so both must be there still.
 
 use super::{BLOCK, Scheduler, Task};
-use crate::engine::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Tokens between two snapshots of a long text.
 const APART: usize = 1024;

@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::cache::PAGE;
-use crate::engine::Snapshot;
 use crate::error::EngineError;
 use crate::sent::Arriving;
 use crate::sequence::{Event, PromptError, Request};
+use crate::snapshot::Snapshot;
 use compiler::program::Program;
 use device::{Executable, Memory};
 use proptest::prelude::*;
