@@ -67,10 +67,10 @@ def tests_of(source):
     kept = cache() / PACKAGE.replace("==", "-")
     if not kept.is_dir():
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+            pip, source = [sys.executable, "-m", "pip"], ["--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
             # Nothing is built: the source is all that is wanted of it.
-            subprocess.run(["pip", "install", "--quiet", "scikit-build-core"], check=True)
-            subprocess.run([*command, "--no-build-isolation", PACKAGE, "-d", folder], check=True)
+            subprocess.run([*pip, "install", "--quiet", "scikit-build-core"], check=True)
+            subprocess.run([*pip, "download", *source, PACKAGE, "-d", folder], check=True)
             archive = next(pathlib.Path(folder).glob("*.tar.gz"))
             with tarfile.open(archive) as tar:
                 tar.extractall(folder, filter="data")

@@ -36,11 +36,11 @@ test('nothing is lost, and no code takes long', () => {
   const pieces = ['"', "'", '`', '/*', '/* /*', '*/', '//', '#', '\\', '"\\', '<', '<!--', '="', "='", '&', '-', '--', '$', '${', 'r#"', '"""', "'''", "'a", '1', '1.', '1e', '0x', '1_', 'a1', 'é', '_', '@', '+', '\n+', '\n-', '\n#', '\n[', '\n ', ' :', 'a:', '"a":', '"a" ', "''", '\ud800', '{', '1z', 'if '];
   for (const language of ['c', 'rust', 'python', 'js', 'bash', 'sql', 'json', 'yaml', 'html', 'css', 'diff']) {
     for (const piece of pieces) {
-      for (const code of [piece.repeat(60_000 / piece.length), `${piece.repeat(1000)}\n${'x'.repeat(30_000)}${piece}`]) {
+      for (const code of [piece.repeat(200_000 / piece.length), `${piece.repeat(1000)}\n${'x'.repeat(100_000)}${piece}`]) {
         const began = performance.now();
         const parts = highlight(code, language);
         const ms = performance.now() - began;
-        assert.ok(ms < 1000, `${language} ${JSON.stringify(piece)} took ${ms} ms`);
+        assert.ok(ms < 2000, `${language} ${JSON.stringify(piece)} took ${ms} ms`);
         if (process.env.SHOW && ms > 60) console.log(language, JSON.stringify(piece), ms.toFixed(0));
         assert.ok(parts.map((part) => part.text ?? part).join('') === code, `${language} ${JSON.stringify(piece)}`);
       }

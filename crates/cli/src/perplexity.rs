@@ -9,7 +9,7 @@ use crate::output::Stdout;
 use crate::terminal;
 use anyhow::{Context, bail};
 use model::perplexity::base_logits::{BaseReader, BaseWriter};
-use model::perplexity::{Distance, Mean, PerplexityError, Score, Windows, choices, score};
+use model::perplexity::{Distance, Mean, PerplexityError, Reference, Score, Windows, choices, score};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     opened.prepare(&classes)?;
     let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;
     let watch = interrupt::watch();
-    let done = score(&mut opened.engine, &windows, save.as_mut(), base.as_mut(), |score| {
+    let base = base.as_mut().map(|base| base as &mut dyn Reference);
+    let done = score(&mut opened.engine, &windows, save.as_mut(), base, |score| {
         let (perplexity, error) = score.perplexity();
         terminal::progress(&format!("{} of {}: {perplexity:.4} ± {error:.4}", score.windows, windows.count()));
         if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -10,8 +10,9 @@ use crate::perplexity::{report, text_of, windows_of};
 use crate::terminal;
 use crate::writing::with_progress;
 use anyhow::Context;
+use gguf::Gguf;
 use model::importance::Importances;
-use model::perplexity::compare;
+use model::perplexity::{OtherModel, score};
 use model::quantize::{QUANTS, QuantizeOptions, QuantizePlan};
 use model::synth::Quant;
 use std::io::Write;
@@ -80,15 +81,14 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     writeln!(out, "{name}: {}, {} instead of {}, in {seconds:.1} s", quant.name(), bytes(plan.bytes()), bytes(before))?;
     out.flush()?;
     match &args.kl_text {
-        Some(text) => compared(args, &input, text),
+        Some(text) => compared(args, &file, &input, text),
         None => Ok(()),
     }
 }
 
 /// Says how far the file that was written is from its source on a text.
-fn compared(args: &Arguments, input: &Path, text: &Path) -> anyhow::Result<()> {
-    let file = open::file(input)?;
-    let (tokenizer, config) = (open::tokenizer(&file, input)?, open::config(&file, input)?);
+fn compared(args: &Arguments, file: &Gguf, input: &Path, text: &Path) -> anyhow::Result<()> {
+    let (tokenizer, config) = (open::tokenizer(file, input)?, open::config(file, input)?);
     let windows = windows_of(&tokenizer, config.vocab as usize, text_of(text)?, WINDOW, args.chunks)?;
     let engine = |path: &Path| open::scoring_engine(path, &args.engine, Positions::Needed(WINDOW));
     let (mut base, mut other) = (engine(input)?, engine(&args.out)?);
@@ -97,7 +97,8 @@ fn compared(args: &Arguments, input: &Path, text: &Path) -> anyhow::Result<()> {
         opened.prepare(&classes)?;
     }
     let watch = interrupt::watch();
-    let score = compare(&mut base.engine, &mut other.engine, &windows, |score| {
+    let mut base = OtherModel::new(&mut base.engine);
+    let score = score(&mut other.engine, &windows, None, Some(&mut base), |score| {
         terminal::progress(&format!("{} of {} windows", score.windows, windows.count()));
         if watch.is_hit() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

@@ -87,19 +87,11 @@ impl Pages {
     /// Pages for a new sequence that begins with these tokens, and how many of them need not be computed: never the
     /// last, whose logits are wanted.
     pub fn acquire(&mut self, tokens: &[u32]) -> (Lease, usize) {
-        let most = tokens.len().saturating_sub(1);
-        let mut lease = Lease::default();
-        let mut at = None;
-        while (lease.pages.len() + 1) * BLOCK <= most {
-            let block = &tokens[lease.pages.len() * BLOCK..][..BLOCK];
-            let Some(page) = self.child(at, |p| p.tokens == block) else { break };
-            self.take(page);
-            lease.pages.push(page);
-            at = Some(page);
-        }
-        lease.kept = lease.pages.len();
-        let mut cached = lease.pages.len() * BLOCK;
-        if let Some((page, same)) = self.best_end(at, &tokens[cached..most]) {
+        let (path, end) = self.find(tokens);
+        path.iter().for_each(|&page| self.take(page));
+        let mut cached = path.len() * BLOCK;
+        let mut lease = Lease { kept: path.len(), pages: path };
+        if let Some((page, same)) = end {
             self.forget(page);
             self.pages[page as usize].users = 1;
             lease.pages.push(page);
@@ -110,14 +102,22 @@ impl Pages {
 
     /// How many tokens [`Pages::acquire`] would find computed.
     pub fn known(&self, tokens: &[u32]) -> usize {
-        let most = tokens.len().saturating_sub(1);
-        let (mut at, mut cached) = (None, 0);
-        while cached + BLOCK <= most
-            && let Some(page) = self.child(at, |p| p.tokens == tokens[cached..cached + BLOCK])
-        {
-            (at, cached) = (Some(page), cached + BLOCK);
+        let (path, end) = self.find(tokens);
+        path.len() * BLOCK + end.map_or(0, |(_, same)| same)
+    }
+
+    /// The full pages that all but the last of the tokens begin with, and the end of a path that may be taken over behind
+    /// them, with how many more it has.
+    fn find(&self, tokens: &[u32]) -> (Vec<u32>, Option<(u32, usize)>) {
+        let rest = &tokens[..tokens.len().saturating_sub(1)];
+        let (blocks, _) = rest.as_chunks::<BLOCK>();
+        let mut path: Vec<u32> = vec![];
+        for block in blocks {
+            let Some(page) = self.child(path.last().copied(), |p| p.tokens == block) else { break };
+            path.push(page);
         }
-        cached + self.best_end(at, &tokens[cached..most]).map_or(0, |(_, same)| same)
+        let end = self.best_end(path.last().copied(), &rest[path.len() * BLOCK..]);
+        (path, end)
     }
 
     /// Makes sure that there are pages for so many positions. `false` if there are none left; the lease then has what

@@ -1,7 +1,8 @@
 //! A model file in another quantisation.
 //!
 //! Matrices get the types that llama.cpp's quantiser gives them; what is no matrix stays as it is, and so does the metadata.
-//! Errors may be weighed by what the matrices meet ([`crate::importance`]). Rows pass through memory a few at a time, so that a file of any size can be written.
+//! Errors may be weighed by what the matrices meet ([`crate::importance`]). Rows pass through memory a few at a time, so that
+//! a file of any size can be written.
 //!
 //! ```no_run
 //! use model::{quantize::{QuantizePlan, QuantizeOptions}, synth::Quant};

@@ -202,15 +202,87 @@ impl Score {
     }
 }
 
+/// What a model is compared with: log-probabilities of every scored position, in the order of the text.
+pub trait Reference {
+    /// Length of a row.
+    fn vocab(&self) -> usize;
+
+    /// A window begins, which is read so as far as it is scored, from position `first` of it on; it is the text from token `at` on.
+    ///
+    /// # Errors
+    /// Of whoever computes the rows.
+    fn begin(&mut self, input: &[u32], first: usize, at: usize) -> Result<(), PerplexityError>;
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// Of whoever reads the rows.
+    fn row(&mut self, out: &mut Vec<f32>) -> Result<(), PerplexityError>;
+}
+
+impl Reference for BaseReader {
+    fn vocab(&self) -> usize {
+        BaseReader::vocab(self)
+    }
+
+    fn begin(&mut self, _: &[u32], _: usize, _: usize) -> Result<(), PerplexityError> {
+        Ok(())
+    }
+
+    fn row(&mut self, out: &mut Vec<f32>) -> Result<(), PerplexityError> {
+        Ok(BaseReader::row(self, out)?)
+    }
+}
+
+/// Another model, which reads the same text window by window.
+pub struct OtherModel<'a> {
+    engine: &'a mut dyn Steps,
+    /// Those of a window, and where the next one begins.
+    rows: Vec<f32>,
+    next: usize,
+}
+
+impl<'a> OtherModel<'a> {
+    /// The model of an engine that has the text to itself.
+    pub fn new(engine: &'a mut dyn Steps) -> OtherModel<'a> {
+        OtherModel { engine, rows: vec![], next: 0 }
+    }
+}
+
+impl Reference for OtherModel<'_> {
+    fn vocab(&self) -> usize {
+        self.engine.vocab()
+    }
+
+    fn begin(&mut self, input: &[u32], first: usize, at: usize) -> Result<(), PerplexityError> {
+        let (rows, vocab) = (&mut self.rows, self.engine.vocab());
+        rows.clear();
+        self.next = 0;
+        each_row(self.engine, input, 0, first, |position, row| {
+            let row = LogSoftmax::of(row).ok_or(PerplexityError::NotANumber(at + position))?;
+            rows.extend((0..vocab).map(|id| row.at(id) as f32));
+            Ok(())
+        })
+    }
+
+    fn row(&mut self, out: &mut Vec<f32>) -> Result<(), PerplexityError> {
+        let end = self.next + self.engine.vocab();
+        out.clear();
+        out.extend_from_slice(&self.rows[self.next..end]);
+        self.next = end;
+        Ok(())
+    }
+}
+
 /// Scores a text. `on` hears of every window and may stop, as may the device within one.
 ///
 /// # Errors
-/// What the engine says, logits that are not numbers, and what is wrong with the files.
+/// What the engine and the reference say, logits that are not numbers, and what is wrong with the files.
 pub fn score(
     engine: &mut dyn Steps,
     windows: &Windows,
     mut save: Option<&mut BaseWriter>,
-    mut base: Option<&mut BaseReader>,
+    mut base: Option<&mut dyn Reference>,
     mut on: impl FnMut(&Score) -> ControlFlow<()>,
 ) -> Result<Score, PerplexityError> {
     let vocab = engine.vocab();
@@ -225,66 +297,19 @@ pub fn score(
     for (window, input) in windows.tokens().chunks_exact(windows.window).zip(windows.inputs()) {
         let at = score.windows * windows.window;
         // The last token of a window predicts nothing that is known.
-        let done = each_row(engine, &input[..scored.end], 0, scored.start, |position, row| {
-            let next = window[position + 1] as usize;
-            let row = LogSoftmax::of(row).ok_or(PerplexityError::NotANumber(at + position))?;
-            let loss = -row.at(next);
-            score.loss.add(loss);
-            if let Some(save) = &mut save {
-                save.row(&row)?;
-            }
-            if let (Some(base), Some(distance)) = (&mut base, &mut score.distance) {
-                base.row(&mut reference)?;
-                distance.add(&row, &reference, next);
-            }
-            Ok(())
-        });
-        match done {
-            Err(PerplexityError::Engine(error)) if error.is_stopped() => return Ok(score),
-            done => done?,
-        }
-        score.windows += 1;
-        if on(&score).is_break() {
-            break;
-        }
-    }
-    Ok(score)
-}
-
-/// How far a model is from another one, `base`, on a text, window by window. `on` hears of every window and may stop, as may
-/// the device within one.
-///
-/// # Errors
-/// What the engines say, logits that are not numbers, and models of other vocabularies.
-pub fn compare(
-    base: &mut dyn Steps,
-    engine: &mut dyn Steps,
-    windows: &Windows,
-    mut on: impl FnMut(&Score) -> ControlFlow<()>,
-) -> Result<Score, PerplexityError> {
-    if base.vocab() != engine.vocab() {
-        return Err(PerplexityError::Vocabulary { base: base.vocab(), model: engine.vocab() });
-    }
-    let mut score = Score { distance: Some(Distance::default()), ..Score::default() };
-    let (scored, vocab) = (windows.scored(), base.vocab());
-    let mut reference: Vec<f32> = vec![];
-    for (window, input) in windows.tokens().chunks_exact(windows.window).zip(windows.inputs()) {
-        let at = score.windows * windows.window;
-        let not_a_number = |position: usize| PerplexityError::NotANumber(at + position);
-        reference.clear();
-        let done = each_row(base, &input[..scored.end], 0, scored.start, |position, row| {
-            let row = LogSoftmax::of(row).ok_or_else(|| not_a_number(position))?;
-            reference.extend((0..vocab).map(|id| row.at(id) as f32));
-            Ok(())
-        });
-        let done = done.and_then(|()| {
-            each_row(engine, &input[..scored.end], 0, scored.start, |position, row| {
-                let row = LogSoftmax::of(row).ok_or_else(|| not_a_number(position))?;
+        let input = &input[..scored.end];
+        let begun = base.as_mut().map_or(Ok(()), |base| base.begin(input, scored.start, at));
+        let done = begun.and_then(|()| {
+            each_row(engine, input, 0, scored.start, |position, row| {
                 let next = window[position + 1] as usize;
+                let row = LogSoftmax::of(row).ok_or(PerplexityError::NotANumber(at + position))?;
                 score.loss.add(-row.at(next));
-                let base = &reference[(position - scored.start) * vocab..][..vocab];
-                if let Some(distance) = &mut score.distance {
-                    distance.add(&row, base, next);
+                if let Some(save) = &mut save {
+                    save.row(&row)?;
+                }
+                if let (Some(base), Some(distance)) = (&mut base, &mut score.distance) {
+                    base.row(&mut reference)?;
+                    distance.add(&row, &reference, next);
                 }
                 Ok(())
             })
