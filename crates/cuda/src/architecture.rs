@@ -41,14 +41,14 @@ impl Architecture {
         self.capability >= EARLY
     }
 
-    /// Bytes of shared memory that a block may have.
-    pub fn shared_bytes(&self) -> usize {
+    /// Bytes of shared memory that each of so many blocks of a multiprocessor may have.
+    pub fn shared_bytes(&self, blocks: usize) -> usize {
         let all = match self.capability {
             (8, 0 | 7) => 164 << 10,
             (8, _) | (12, _) => 100 << 10,
             _ => 228 << 10,
         };
-        all - RESERVED
+        all / blocks - RESERVED
     }
 
     /// Whether kernels can be made for it.
@@ -70,7 +70,8 @@ impl Architecture {
         let mut options = Options::gpu(numerics);
         options.on_gpu(|plan| {
             plan.overlap &= self.launches_early();
-            plan.shared = plan.shared.min(self.shared_bytes());
+            plan.shared = plan.shared.min(self.shared_bytes(1));
+            plan.shared_of_two = self.shared_bytes(2);
         });
         options
     }
@@ -96,7 +97,7 @@ mod tests {
         let of = |name| Architecture::named(name).expect(name);
         assert!(of("sm_75").check("a card").is_err() && of("sm_80").check("a card").is_ok());
         assert!(!of("sm_89").launches_early() && of("sm_90a").launches_early());
-        assert!(of("sm_86").shared_bytes() < of("sm_80").shared_bytes());
+        assert!(of("sm_86").shared_bytes(1) < of("sm_80").shared_bytes(1));
         let source = |name| format!("{:?}", of(name).options(Numerics::Int8));
         assert!(source("sm_80") != source("sm_86") && source("sm_80") != source("sm_90a"));
     }

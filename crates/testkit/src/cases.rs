@@ -264,6 +264,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
         tile_tokens: 1 << r.below(8),
         tile_rows: 16 << r.below(4),
         shared: [0, 64, 1 << 10, 1 << 20][r.below(4)],
+        shared_of_two: [0, 1 << 10, 1 << 20][r.below(3)],
         slots: [4, 8, usize::MAX][r.below(3)],
         alignment: [64, 256][r.below(2)],
     }

@@ -99,6 +99,11 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         if few && (rounds < 2 || steps[i] * unit < int_tile::ROWS_OF_FEW) {
             return None;
         }
+        // Where half of the multiprocessors have nothing, others read the same rows for half of the tokens.
+        let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] % (2 * int_tile::M) == 0);
+        if let Some(&t) = last.filter(|_| 2 * tasks / steps[i] <= plan.processors) {
+            steps[t] /= 2;
+        }
     } else if few {
         return None;
     }

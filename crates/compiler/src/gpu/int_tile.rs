@@ -22,7 +22,7 @@ mod results;
 use self::grid::Grid;
 use self::panel::{Panel, longest_panel};
 use crate::gpu::matrix;
-use crate::gpu::threads::Tiler;
+use crate::gpu::threads::{Tiler, Turns};
 use crate::kernel::dot_pattern::{Pattern, Scales, matches};
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
@@ -228,6 +228,9 @@ impl Product {
         }
         body.extend(products);
         all.push(make_loop(g, panel, body));
+        if t.target.turns == Turns::Rounds {
+            all.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+        }
         match parts {
             Some(parts) => all.extend(self.results_of_parts(t, g, &grid, &accs, parts)),
             None => all.extend(self.results(t, g, &grid, &accs)),
@@ -265,10 +268,13 @@ impl Product {
             })
             .collect();
         let mut columns = vec![];
-        // As many tiles as a fragment has matrices for.
+        // As many tiles as a fragment has matrices for; one, where there is usually no second one.
+        let most = if grid.ragged && self.tokens <= 2 * N { 1 } else { 4 };
         let (mut i, mut units) = (0, vec![]);
         while i < grid.across {
-            let beside = [4 / parts, 2 / parts, 1].into_iter().find(|&n| n > 0 && i + n <= grid.across).unwrap_or(1);
+            let beside =
+                [4 / parts, 2 / parts, 1].into_iter().find(|&n| (1..=most).contains(&n) && i + n <= grid.across);
+            let beside = beside.unwrap_or(1);
             let (tile, part) = match parts {
                 2 => (upper, half),
                 _ => (by(g, BinOp::Div, lane, 8), none),

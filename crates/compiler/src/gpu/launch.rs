@@ -26,7 +26,10 @@ fn waits(g: &Graph, body: &Body) -> bool {
     body.parts(g).iter().all(|(part, _)| g.src(*part).iter().any(|&s| *g.op(s) == Op::Wait))
 }
 
-/// Blocks of a kernel that a multiprocessor should have room for, at the usual number of tasks.
-pub(crate) fn beside(g: &mut Graph, body: &Body, plan: &GpuPlan, threads: usize) -> i64 {
-    plan.blocks_beside(index::usual(g, body.tasks), threads)
+/// Blocks of a kernel that a multiprocessor should have registers for, at the usual number of tasks.
+pub(crate) fn beside(g: &mut Graph, body: &Body, plan: &GpuPlan, size: &Geometry) -> i64 {
+    match size.shared_bytes > plan.shared_of_two {
+        true => 1,
+        false => plan.blocks_beside(index::usual(g, body.tasks), size.threads),
+    }
 }

@@ -319,14 +319,19 @@ fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, al
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
     let (across, widest) = (length / WIDE, t.target.plan.widest);
+    let mut loads = vec![];
+    collect_loads(g, s.column, &mut loads);
+    // Neighbouring lanes read what lies side by side.
+    let beside = loads.iter().any(|&l| Linear::of(g, g.src(l)[1]).coefficient(n) == 1);
     let copies = copied(t, g, short * across, place, |g, at| {
-        let (column, part) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+        let (column, part) = match beside {
+            true => (by(g, BinOp::Mod, at, short), by(g, BinOp::Div, at, short)),
+            false => (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across)),
+        };
         let part = by(g, BinOp::Mul, part, WIDE);
         let to = by(g, BinOp::Mul, column, pitch(length));
         (wide(g, s, n, (column, part), widest), g.add(to, part))
     });
-    let mut loads = vec![];
-    collect_loads(g, s.column, &mut loads);
     let early = loads.iter().all(|&l| outside(g, l));
     match t.target.staged.serial {
         Some(r) if early && !depends(g, s.column, r) => t.target.staged.before.extend(copies),

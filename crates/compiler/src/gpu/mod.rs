@@ -9,6 +9,7 @@
 //! before (the rewrites, the schedule, the nests) and the index algebra are shared with the CPU.
 
 pub mod align;
+mod banks;
 mod carried;
 mod cut;
 mod dot;

@@ -42,6 +42,8 @@ pub struct GpuPlan {
     pub tile_rows: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
     pub shared: usize,
+    /// Bytes of shared memory that each of two blocks of a multiprocessor may have.
+    pub shared_of_two: usize,
     /// Buffers of a kernel at most.
     pub slots: usize,
     /// Bytes at whose multiples values between kernels lie: a power of two.
@@ -71,6 +73,7 @@ impl Default for GpuPlan {
             tile_tokens: 64,
             tile_rows: 128,
             shared: 200 << 10,
+            shared_of_two: 113 << 10,
             slots: usize::MAX,
             alignment: 64,
         }
@@ -91,6 +94,7 @@ impl GpuPlan {
             multiplies: false,
             overlap: false,
             shared: 32 << 10,
+            shared_of_two: usize::MAX,
             slots: 28,
             alignment: 256,
             ..GpuPlan::default()

@@ -8,11 +8,11 @@
 use crate::gpu::align::{align, widths};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{combine, has_reduction, or_last, replace};
+use crate::kernel::expression::{by, collect_loads, combine, has_reduction, or_last, outside, replace};
 use crate::kernel::superword::{Packer, splat};
 use crate::lower::{Item, identity};
 use ir::index;
-use ir::{BinOp, Graph, Id, Op, ReduceOp, Type};
+use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
 /// What one step adds to each output.
@@ -249,6 +249,49 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     }
     t.nest(g, &outer, stmts)
 }
+
+/// A sum over what lies in scratch, whose steps threads share out that would have no element otherwise: whole warps take
+/// a stretch each.
+pub(super) fn shared_out(t: &mut Tiler, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+    let &[body, range] = g.src(item.value) else { return None };
+    let (len, ty) = (g.as_int(g.src(range)[0])?, g.dtype(item.value));
+    let extents: Vec<Id> = item.dims.iter().map(|&d| g.src(d)[0]).collect();
+    let n: i64 = extents.iter().map(|&e| g.as_int(e)).product::<Option<i64>>()?;
+    let mut loads = vec![];
+    collect_loads(g, body, &mut loads);
+    if has_reduction(g, body) || loads.iter().any(|&l| outside(g, l)) || n % t.target.plan.lanes != 0 {
+        return None;
+    }
+    let fits = |of: &i64| of * n <= t.target.plan.threads() && len % of == 0 && len / of >= LEAST;
+    let groups = (1..=t.target.plan.warps.ilog2()).rev().map(|b| 1i64 << b).find(fits)?;
+    let warps = n / t.target.plan.lanes;
+    let (group, warp) = (by(g, BinOp::Div, t.target.warp, warps), by(g, BinOp::Mod, t.target.warp, warps));
+    let element = by(g, BinOp::Mul, warp, t.target.plan.lanes);
+    let element = g.add(element, t.target.lane);
+    let at = index::unflatten(g, &extents, element);
+    let mut map: FxHashMap<Id, Id> = item.dims.iter().copied().zip(at).collect();
+    let step = t.counted(g, len / groups);
+    let first = by(g, BinOp::Mul, group, len / groups);
+    map.insert(range, g.add(first, step));
+    let value = g.substitute(body, &mut map);
+    let (acc, start) = (t.acc(g, ty), g.constant(identity(op, ty), ty));
+    let next = combine(g, op, acc, value);
+    let parts = t.stash(g, ty, (n * groups) as usize);
+    let update = t.set(g, vec![(acc, next)]);
+    let mut all = vec![t.set(g, vec![(acc, start)])];
+    all.extend(t.nest(g, &[step], vec![update]));
+    let place = by(g, BinOp::Mul, element, groups);
+    let place = g.add(place, group);
+    all.push(g.make(Op::Store, DType::Index, vec![], vec![parts, place, acc]));
+    let has = (warps * groups < t.target.plan.warps).then(|| by(g, BinOp::Lt, group, groups));
+    let all = t.only(g, has, all);
+    let whole = across_warps(t, g, item, &item.dims, &extents, parts, groups, op);
+    t.target.pending.push((item.buffer, whole));
+    Some(all)
+}
+
+/// Steps of a thread at least, for which an exchange is worth it.
+const LEAST: i64 = 8;
 
 /// Rows at most that are known by their greatest number alone.
 const FEW_ROWS: i64 = 256;

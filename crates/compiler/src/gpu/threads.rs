@@ -3,7 +3,7 @@
 use crate::gpu::places::{Carrier, Copies, Held, Staged};
 use crate::gpu::plan::GpuPlan;
 use crate::kernel::emitter::Emitter;
-use crate::kernel::expression::{by, reads};
+use crate::kernel::expression::{by, collect_loads, reads};
 use crate::lower::{Item, Nest, Phase};
 use ir::index;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space};
@@ -18,12 +18,16 @@ pub(super) struct Threads {
     pub(super) plan: GpuPlan,
     /// Whether each block usually has a multiprocessor for itself.
     pub(super) alone: bool,
+    /// What takes turns with shared memory.
+    pub(super) turns: Turns,
     /// Number of this warp in its block.
     pub(super) warp: Id,
     /// Number of this lane in its warp.
     pub(super) lane: Id,
     /// Scratch of the nest, and what stands for it here.
     placed: FxHashMap<Id, Id>,
+    /// Scratch whose rows, of so many elements, are apart, so that those of a fragment lie in different banks.
+    apart: FxHashMap<Id, i64>,
     /// What paths keep in shared memory for the present phase.
     pub(super) staged: Staged,
     /// Bytes of shared memory that are left in each phase; in all of them, if phases do not take turns with it.
@@ -46,6 +50,17 @@ pub(super) struct Threads {
     pub(super) pending: Vec<(Id, Vec<Id>)>,
 }
 
+/// What takes turns with shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turns {
+    /// Nothing, but for what barriers happen to lie between.
+    None,
+    /// Phases: what one no longer needs is room for the next one.
+    Phases,
+    /// What is used in a round of a loop, too: one round ends before the next one begins, and a loop before what follows.
+    Rounds,
+}
+
 /// Elements that threads take in turns.
 pub(super) struct Shares {
     /// Loops that all threads run.
@@ -55,6 +70,9 @@ pub(super) struct Shares {
     /// The index along each of the dimensions that were shared out.
     pub(super) at: FxHashMap<Id, Id>,
 }
+
+/// By which rows that are put apart are longer.
+const GAP: i64 = 8;
 
 impl Threads {
     fn space(&mut self, bytes: usize, phases: RangeInclusive<usize>) -> Space {
@@ -113,21 +131,31 @@ fn span(g: &Graph, nest: &Nest, stash: Id) -> RangeInclusive<usize> {
 }
 
 impl Emitter<Threads> {
-    /// For a nest, in blocks of the warps of the plan; `turns` says whether phases take turns with shared memory.
-    pub(super) fn of_blocks(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: bool) -> Tiler {
+    /// For a nest, in blocks of the warps of the plan; `apart` are stashes whose rows, of so many elements, lie apart, and
+    /// `turns` says what takes turns with shared memory.
+    pub(super) fn of_blocks(
+        g: &mut Graph,
+        nest: &Nest,
+        plan: &GpuPlan,
+        apart: &FxHashMap<Id, i64>,
+        turns: Turns,
+    ) -> Tiler {
         let plan = plan.clone();
         let (warps, lanes) = (g.int(plan.warps), g.int(plan.lanes));
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
-        let free = vec![plan.shared; if turns { nest.phases.len().max(1) } else { 1 }];
+        let length = |s: Id, len: usize| len + apart.get(&s).map_or(0, |&row| len / row as usize * GAP as usize);
+        let free = vec![plan.shared; if turns == Turns::None { 1 } else { nest.phases.len().max(1) }];
         let (placed, staged, held, carried, lent, pending) = Default::default();
         let alone = index::usual(g, nest.tasks) <= plan.processors;
         let mut threads = Threads {
             plan,
             alone,
+            turns,
             warp,
             lane,
             placed,
+            apart: FxHashMap::default(),
             staged,
             free,
             phase: 0,
@@ -143,19 +171,20 @@ impl Emitter<Threads> {
         let mut order: Vec<(usize, Id)> = vec![];
         for &s in &nest.stashes {
             let Op::Buffer { len, .. } = *g.op(s) else { continue };
-            order.push((len * g.dtype(s).bytes(), s));
+            order.push((length(s, len) * g.dtype(s).bytes(), s));
         }
         order.sort_unstable();
         let mut place: FxHashMap<Id, Space> = FxHashMap::default();
         for (bytes, s) in order {
-            let span = if turns { span(g, nest, s) } else { 0..=0 };
+            let span = if turns == Turns::None { 0..=0 } else { span(g, nest, s) };
             place.insert(s, threads.space(bytes, span.clone()));
             threads.spans.insert(s, span);
         }
         for &s in &nest.stashes {
             let Op::Buffer { len, .. } = *g.op(s) else { continue };
-            let here = t.scratch(g, place[&s], g.dtype(s), len);
+            let here = t.scratch(g, place[&s], g.dtype(s), length(s, len));
             threads.placed.insert(s, here);
+            threads.apart.extend(apart.get(&s).map(|&row| (here, row)));
             let span = threads.spans[&s].clone();
             threads.spans.insert(here, span);
         }
@@ -223,16 +252,42 @@ impl Emitter<Threads> {
         let mut map = self.target.placed.clone();
         let mut sub = |e: Id| g.substitute(e, &mut map);
         let dims = item.dims.iter().map(|&d| sub(d)).collect();
-        Item { dims, value: sub(item.value), buffer: sub(item.buffer), index: sub(item.index) }
+        let mut here = Item { dims, value: sub(item.value), buffer: sub(item.buffer), index: sub(item.index) };
+        let apart = &self.target.apart;
+        let place = |g: &mut Graph, buffer: Id, index: Id| {
+            let gaps = by(g, BinOp::Div, index, apart[&buffer]);
+            let gaps = by(g, BinOp::Mul, gaps, GAP);
+            g.add(index, gaps)
+        };
+        let mut loads = vec![];
+        collect_loads(g, here.value, &mut loads);
+        loads.retain(|&l| apart.contains_key(&g.src(l)[0]));
+        let mut moved = FxHashMap::default();
+        for load in loads {
+            let (buffer, index) = (g.src(load)[0], g.src(load)[1]);
+            let index = place(g, buffer, index);
+            moved.insert(load, g.load(buffer, index, 1));
+        }
+        if !moved.is_empty() {
+            here.value = g.substitute(here.value, &mut moved);
+        }
+        if apart.contains_key(&here.buffer) {
+            here.index = place(g, here.buffer, here.index);
+        }
+        here
     }
 
-    /// Shares out elements: as many of the last dimensions as have a known length, and one more. Neighbours go to
-    /// neighbouring lanes.
+    /// Shares out elements: as many of the last dimensions as have a known length, and one more, or two if that one is
+    /// usually short. Neighbours go to neighbouring lanes.
     pub(super) fn share(&mut self, g: &mut Graph, dims: &[Id]) -> Shares {
         let extents: Vec<Id> = dims.iter().map(|&d| g.src(d)[0]).collect();
         let known = extents.iter().rev().take_while(|&&e| g.as_int(e).is_some()).count();
         let first = dims.len() - known.min(dims.len());
-        let first = first.saturating_sub(1);
+        let mut first = first.saturating_sub(1);
+        let usual = extents[first..].iter().fold(1i64, |n, &e| n.saturating_mul(index::usual(g, e)));
+        if usual < self.target.plan.threads() {
+            first = first.saturating_sub(1);
+        }
         let mut total = g.int(1);
         for &e in &extents[first..] {
             total = g.mul(total, e);

@@ -18,41 +18,48 @@ use crate::gpu::matrix;
 use crate::gpu::places::Staged;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
-use crate::gpu::threads::Tiler;
-use crate::gpu::{carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
+use crate::gpu::threads::{Tiler, Turns};
+use crate::gpu::{banks, carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
 use crate::lower::{Item, Nest, Phase, identity};
-use ir::index::{Linear, bounds};
+use ir::index::{self, Linear, bounds};
 use ir::{DType, Graph, Id, Op, ReduceOp, Space};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
-    let (body, crowded) = best(g, nest, plan, false);
+    let bytes = |g: &Graph, body: &Body| body.bytes_in(g, Space::Shared, plan.widest);
+    let (mut body, crowded) = best(g, nest, plan, Turns::None);
     if crowded && plan.multiplies && nest.phases.len() > 1 {
-        // What a phase no longer needs is room for the next one.
-        let (turns, _) = best(g, nest, plan, true);
-        if turns.bytes_in(g, Space::Shared, plan.widest) <= plan.shared {
-            return turns;
+        let (turns, _) = best(g, nest, plan, Turns::Phases);
+        if bytes(g, &turns) <= plan.shared {
+            body = turns;
+        }
+    }
+    // Where a block has a multiprocessor for itself for its memory alone, two of them hide what each waits for.
+    if plan.multiplies && bytes(g, &body) > plan.shared_of_two && index::usual(g, nest.tasks) > plan.processors {
+        let (rounds, _) = best(g, nest, plan, Turns::Rounds);
+        if bytes(g, &rounds) <= plan.shared_of_two && rounds.paths() == body.paths() {
+            return rounds;
         }
     }
     body
 }
 
 /// The body of a kernel, with stashes in fragments if they can lie there; and whether something found no room.
-fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: bool) -> (Body, bool) {
+fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
     let with = plan.multiplies.then(|| tiled(g, nest, plan, true, turns)).flatten();
     with.or_else(|| tiled(g, nest, plan, false, turns)).expect("every item has a path if no stash lies in fragments")
 }
 
-/// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room; `turns` says
-/// whether phases take turns with shared memory.
-fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: bool) -> Option<(Body, bool)> {
+/// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room.
+fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Turns) -> Option<(Body, bool)> {
     let Gathered { nest, into } = gathered(g, nest, plan, fragments);
     let nest = &nest;
-    let mut t = Tiler::of_blocks(g, nest, plan, turns);
+    let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
+    let mut t = Tiler::of_blocks(g, nest, plan, &apart, turns);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
@@ -63,7 +70,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: boo
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
     for (n, (serial, items)) in phases.iter().enumerate() {
-        if turns && n > 0 {
+        if turns != Turns::None && n > 0 {
             all.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
         }
         t.target.enter(n, Staged::of(*serial));
@@ -95,7 +102,12 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: boo
         body.extend(t.due(g, None));
         all.extend(t.target.staged.before());
         match *serial {
-            Some(range) => all.push(make_loop(g, range, body)),
+            Some(range) => {
+                if turns == Turns::Rounds {
+                    body.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+                }
+                all.push(make_loop(g, range, body));
+            }
             None => all.extend(body),
         }
     }
@@ -218,6 +230,11 @@ fn by_thread(t: &mut Tiler, g: &mut Graph, item: &Item) -> Vec<Id> {
         && let Some((dim, side)) = beside(t, g, item)
     {
         return sums_beside(t, g, item, op, dim, side);
+    }
+    if let Op::Reduce(op, _) = *g.op(item.value)
+        && let Some(s) = reduce::shared_out(t, g, item, op)
+    {
+        return s;
     }
     let shares = t.shares_of(g, item, &item.dims);
     let value = g.substitute(item.value, &mut shares.at.clone());

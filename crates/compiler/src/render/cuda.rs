@@ -32,7 +32,7 @@ pub(crate) fn kernel(
     vars: &[String],
 ) -> Result<String, Unwritable> {
     let size = geometry(g, body, plan);
-    let beside = beside(g, body, plan, size.threads);
+    let beside = beside(g, body, plan, &size);
     let mut head = format!("extern \"C\" __global__ void __launch_bounds__({}, {beside}) {symbol}(", size.threads);
     // What is known of a pointer is known to nobody else, a wait included: it would move loads across.
     let alone = if size.waits { "" } else { "__restrict__ " };
@@ -88,6 +88,8 @@ struct Cuda<'s> {
 impl Language for Cuda<'_> {
     const NAME: &'static str = "CUDA";
 
+    const UNROLL: Option<&'static str> = Some("#pragma unroll");
+
     fn type_name(ty: Type) -> String {
         ctype(ty)
     }
@@ -122,6 +124,14 @@ impl Language for Cuda<'_> {
                 let [rows, columns] = [rows, columns].map(|id| r.value(g, id));
                 let name = r.declared(&ctype(g.ty(id)));
                 r.line(&format!("kl_product_of({name}, {rows}, {columns});"));
+                name
+            }
+            Inst::Masked { ops, of, shift } => {
+                let [a, b, c] = of.map(|id| r.value(g, id));
+                let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);
+                let shift = shift.and_then(|(op, by)| Some(format!(" {} {by}", sign(op)?))).unwrap_or_default();
+                let of = format!("{a}.w[i]{shift}, {b}.w[i], {c}.w[i]");
+                r.line(&format!("KL_EACH(i, {words}) {name}.w[i] = kl_bits<{}>({of});", truth_table(ops)));
                 name
             }
             _ => {
@@ -239,6 +249,17 @@ impl Renderer<'_, Cuda<'_>> {
         }
         name
     }
+}
+
+/// What two operations of bits, `(a, b)` and then `c`, make of each three bits, as an instruction of three operands has it:
+/// the bits of `a` are those of 0xf0, of `b` 0xcc, of `c` 0xaa.
+fn truth_table([first, second]: [BinOp; 2]) -> u8 {
+    let apply = |op: BinOp, a: u8, b: u8| match op {
+        BinOp::And => a & b,
+        BinOp::Or => a | b,
+        _ => a ^ b,
+    };
+    apply(second, apply(first, 0xf0, 0xcc), 0xaa)
 }
 
 /// Words as the elements of a list.
@@ -402,4 +423,16 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::truth_table;
+    use ir::BinOp;
+
+    #[test]
+    fn three_bits_at_once() {
+        assert_eq!(truth_table([BinOp::And, BinOp::Xor]), 0x6a);
+        assert_eq!(truth_table([BinOp::Or, BinOp::And]), 0xa8);
+    }
 }

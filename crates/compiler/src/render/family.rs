@@ -49,6 +49,9 @@ pub(crate) trait Language: Sized {
         format!("const {ty} {name} = {text};")
     }
 
+    /// A line before a loop of which all rounds are to be one after another, if its compiler is told so.
+    const UNROLL: Option<&'static str> = None;
+
     /// What is in the parentheses of a loop from 0 on.
     fn counting(ty: &str, name: &str, end: &str, step: i64) -> String {
         let next = if step == 1 { "++".into() } else { format!(" += {step}") };
@@ -224,6 +227,9 @@ impl<'a, L: Language> Renderer<'a, L> {
             // The body may store to what the extent was loaded from.
             r.forget();
             let together = if L::UNROLLS { rounds::together(g, range, body) } else { 1 };
+            if let Some(line) = L::UNROLL.filter(|_| rounds::multiplies(g, range, body)) {
+                r.line(line);
+            }
             let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"), together);
             r.scope(&format!("for ({counting}) "), |r| {
                 r.statements(g, body);

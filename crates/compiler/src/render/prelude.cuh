@@ -98,6 +98,13 @@ KL_FN float kl_quarters(float x, int more) {
 KL_FN float kl_sin(float x) { return kl_quarters(x, 0); }
 KL_FN float kl_cos(float x) { return kl_quarters(x, 1); }
 
+// Two operations of bits at once, by what they make of each three bits.
+template <int TRUTH> KL_FN u32 kl_bits(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(TRUTH));
+  return d;
+}
+
 // Sums of four products of u8 and i8.
 KL_FN int kl_dot4(int sum, u32 codes, u32 values, u8) {
   int d;

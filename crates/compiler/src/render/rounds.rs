@@ -25,6 +25,14 @@ pub(super) fn together(g: &Graph, range: Id, body: &[Id]) -> i64 {
     (1..=MOST).rev().find(|n| rounds % n == 0 && *n as usize * bytes <= BYTES).unwrap_or(1)
 }
 
+/// Whether all rounds of a loop should be one after another, as they are few and multiply matrices under conditions:
+/// compilers leave such loops as they are, and know best about others.
+pub(super) fn multiplies(g: &Graph, range: Id, body: &[Id]) -> bool {
+    let few = g.as_int(g.src(range)[0]).is_some_and(|n| n <= MOST);
+    let all = if few { g.toposort(body) } else { vec![] };
+    [Op::WarpProduct, Op::If].iter().all(|op| all.iter().any(|&id| g.op(id) == op))
+}
+
 /// The values of a body that only sets registers.
 fn sets(g: &Graph, body: &[Id]) -> Option<Vec<Id>> {
     let mut values = vec![];

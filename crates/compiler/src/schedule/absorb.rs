@@ -33,10 +33,13 @@ impl Scheduler {
                 continue;
             }
             let Some(work) = self.work_of(g, small) else { continue };
-            let early: Vec<usize> = readers.iter().copied().filter(|&r| !self.waits_anyway(small, r)).collect();
             // What is more than a trifle is computed again only to be a stage earlier, and for one token: a task of a kernel for
-            // several computes it for all that it has. Rows of weights are unpacked once.
+            // several computes it for all that it has, and those of its reader come one after another. Rows of weights are
+            // unpacked once.
             let (trifle, one) = (self.prices.repeat, self.symbolic_axes(g, small).is_empty());
+            let grows = |r: usize| work > trifle && !self.symbolic_axes(g, r).is_empty();
+            let early = |&r: &usize| !self.waits_anyway(small, r) && !grows(r);
+            let early: Vec<usize> = readers.iter().copied().filter(early).collect();
             let more = one && !self.unpacks(g, small);
             let most = if more { trifle.max(self.prices.stage_elements) } else { trifle };
             let again = if work <= trifle { &readers } else { &early };

@@ -39,6 +39,15 @@ pub(crate) enum Inst {
     Lanes(Vec<Const>),
     /// An operation of bits on words.
     Bitwise(BinOp),
+    /// Two of them one after the other, of words and of two that are known.
+    Masked {
+        /// The operations.
+        ops: [BinOp; 2],
+        /// The words, and what is known.
+        of: [Id; 3],
+        /// How far the words are shifted before; what comes from another byte is masked.
+        shift: Option<(BinOp, u32)>,
+    },
     /// Bytes of the same bits as other bytes.
     SameBits,
     /// Words shifted, and what came from another byte cut off: `(distance, bits that stay)` of each word.

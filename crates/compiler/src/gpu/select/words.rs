@@ -31,6 +31,42 @@ pub(super) fn bitwise(g: &mut Graph, id: Id) -> Option<Inst> {
     in_words(g.ty(id)).then_some(Inst::Bitwise(op))
 }
 
+/// Two operations of bits with bytes that are known; of what was shifted, compilers see what is one.
+pub(super) fn masked(g: &mut Graph, id: Id) -> Option<Inst> {
+    let (ops, of) = two_masks(g, id)?;
+    shift_before(g, of[0], of[1]).is_none().then_some(Inst::Masked { ops, of, shift: None })
+}
+
+/// The same of bytes that were shifted, whose bits from other bytes the first mask takes away.
+pub(super) fn shifted_and_masked(g: &mut Graph, id: Id) -> Option<Inst> {
+    let (ops, [words, before, after]) = two_masks(g, id)?;
+    let shift = shift_before(g, words, before).filter(|_| ops[0] == BinOp::And)?;
+    Some(Inst::Masked { ops, of: [g.src(words)[0], before, after], shift: Some(shift) })
+}
+
+/// Two operations of bits, and what they are of: words and two that are known.
+fn two_masks(g: &Graph, id: Id) -> Option<([BinOp; 2], [Id; 3])> {
+    let bits = |id: Id| match (g.op(id), g.src(id)) {
+        (Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor)), &[a, b]) if in_words(g.ty(id)) => [(a, b), (b, a)]
+            .into_iter()
+            .find(|&(_, known)| matches!(g.op(known), Op::Lanes(_)))
+            .map(|(a, b)| (*op, a, b)),
+        _ => None,
+    };
+    let (second, inner, after) = bits(id)?;
+    let (first, words, before) = bits(inner)?;
+    Some(([first, second], [words, before, after]))
+}
+
+/// How far words were shifted, if all by as much, and a mask leaves nothing of what came from another byte.
+fn shift_before(g: &mut Graph, words: Id, mask: Id) -> Option<(BinOp, u32)> {
+    let Some(Inst::ShiftedWords(op, by)) = shifted(g, words) else { return None };
+    let Op::Lanes(mask) = g.op(mask) else { return None };
+    let &(distance, left) = by.first()?;
+    let same = by.iter().all(|&other| other == (distance, left));
+    (same && packed(mask).iter().all(|mask| mask & !left == 0)).then_some((op, distance))
+}
+
 /// Bytes are the same bits, signed or not.
 pub(super) fn same_bits(g: &mut Graph, id: Id) -> Option<Inst> {
     (*g.op(id) == Op::Cast && both_in_words(g, id, 0) && g.dtype(id) != DType::Bool).then_some(Inst::SameBits)

@@ -103,7 +103,7 @@ impl Renderer<'_, Wgsl<'_>> {
             return self.loaded(g, id, *access);
         }
         let ty = g.ty(id);
-        let ids = g.src(id).to_vec();
+        let ids = if let Inst::Masked { of, .. } = inst { of.to_vec() } else { g.src(id).to_vec() };
         let src: Vec<String> = ids.iter().map(|&s| self.value(g, s)).collect();
         let types: Vec<Type> = ids.iter().map(|&s| g.ty(s)).collect();
         let lanes = usize::from(ty.lanes);
@@ -116,6 +116,12 @@ impl Renderer<'_, Wgsl<'_>> {
             Inst::Bitwise(op) => {
                 let sign = sign(*op)?;
                 words.map(|w| format!("{} {sign} {}", word(0, w), word(1, w))).collect()
+            }
+            Inst::Masked { ops: [first, second], shift, .. } => {
+                let (first, second) = (sign(*first)?, sign(*second)?);
+                let shift = shift.and_then(|(op, by)| Some(format!(" {} {by}u", sign(op)?))).unwrap_or_default();
+                let text = |w| format!("(({}{shift}) {first} {}) {second} {}", word(0, w), word(1, w), word(2, w));
+                words.map(text).collect()
             }
             Inst::SameBits => words.map(|w| word(0, w)).collect(),
             Inst::ShiftedWords(op, by) => {
