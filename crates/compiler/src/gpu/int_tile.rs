@@ -20,7 +20,7 @@ mod panel;
 mod results;
 
 use self::grid::Grid;
-use self::panel::{Panel, longest_panel};
+use self::panel::Panel;
 use crate::gpu::matrix;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::kernel::dot_pattern::{Pattern, Scales, matches};
@@ -73,14 +73,16 @@ struct Sum {
 /// Statements of items that are integer dots for several tokens, if their tiles fit into a block: of as many of them, from
 /// the first on, as are one tile.
 pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(usize, Vec<Id>)> {
-    let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?.in_panels(t.target.alone);
+    let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?;
     for &item in &items[1..] {
         let Some(next) = product.beside(g, item) else { break };
         product.rows += next.rows;
         product.sums.push(next);
     }
     while !product.sums.is_empty() {
-        if let Some(all) = t.attempt_near(|t| product.statements(t, g)) {
+        let lengths = panel::lengths(product.tokens, t.target.alone);
+        let mut tiles = lengths.filter_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g)));
+        if let Some(all) = tiles.next() {
             return Some((product.sums.len(), all));
         }
         product.rows -= product.sums.pop().map_or(0, |sum| sum.rows);
@@ -142,11 +144,12 @@ impl Sum {
 }
 
 impl Product {
-    /// The same in panels of as many groups as divide the sum, by how long they may be.
-    fn in_panels(self, alone: bool) -> Product {
-        let most = longest_panel(self.tokens, alone) / self.width;
-        let groups = (1..=most).rev().find(|n| self.groups % n == 0).unwrap_or(1);
-        Product { groups, panels: self.groups / groups, ..self }
+    /// The same in panels of as many groups as divide the sum, of so many elements at most.
+    fn in_panels(&mut self, most: i64) -> &Product {
+        let all = self.groups * self.panels;
+        self.groups = (1..=most / self.width).rev().find(|n| all % n == 0).unwrap_or(1);
+        self.panels = all / self.groups;
+        self
     }
 
     /// Another item as a sum below the others, if it is of the same tokens.
