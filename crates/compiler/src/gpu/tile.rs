@@ -38,7 +38,8 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
             body = turns;
         }
     }
-    // Where a block has a multiprocessor for itself for its memory alone, two of them hide what each waits for.
+    // Where a block has a multiprocessor for itself for its memory alone, two of them hide what each waits for, if they
+    // compute all in the same way.
     if plan.multiplies && bytes(g, &body) > plan.shared_of_two && index::usual(g, nest.tasks) > plan.processors {
         let (rounds, _) = best(g, nest, plan, Turns::Rounds);
         if bytes(g, &rounds) <= plan.shared_of_two && rounds.paths() == body.paths() {

@@ -57,7 +57,7 @@ impl Lives {
     }
 
     /// A loop: what one round leaves to the next lives as long as it, and so does what is touched where one round goes
-    /// over into the next without a barrier.
+    /// over into the next without a barrier. If there may be no round, its barriers are none for what was before.
     fn rounds(&mut self, g: &Graph, s: Id) {
         let src = g.src(s);
         self.touch(g, g.src(src[0])[0]);
@@ -69,6 +69,9 @@ impl Lives {
         for (buffer, life) in inside.used {
             let own = anew.contains(&buffer) && (apart || life.0 > whole.0 && life.1 < whole.1);
             self.note(buffer, if own { life } else { whole });
+        }
+        if g.as_int(g.src(src[0])[0]).is_none_or(|rounds| rounds < 1) {
+            self.used.values_mut().filter(|life| life.1 == whole.0).for_each(|life| life.1 = whole.1);
         }
         self.stretch = inside.stretch;
     }
@@ -129,12 +132,24 @@ mod tests {
         g.make(Op::Store, DType::Index, vec![], vec![to, lane, value])
     }
 
+    /// Bytes of these buffers, with a loop over this body.
     fn bytes(g: &mut Graph, body: Vec<Id>, after: Vec<Id>, all: &[(Id, usize)]) -> usize {
         let extent = g.int(7);
+        bytes_around(g, extent, vec![], body, after, all)
+    }
+
+    fn bytes_around(
+        g: &mut Graph,
+        extent: Id,
+        before: Vec<Id>,
+        body: Vec<Id>,
+        after: Vec<Id>,
+        all: &[(Id, usize)],
+    ) -> usize {
         let range = g.make(Op::Range(9, Axis::Loop), DType::Index, vec![], vec![extent]);
         let src = std::iter::once(range).chain(body).collect();
         let rounds = g.make(Op::Loop, DType::Index, vec![], src);
-        let statements = std::iter::once(rounds).chain(after).collect();
+        let statements = before.into_iter().chain([rounds]).chain(after).collect();
         let root = g.make(Op::Block, DType::Index, vec![], statements);
         places(g, root, all, 16).1
     }
@@ -155,5 +170,18 @@ mod tests {
         let (carried, rest) = (copy(g, a, &[a]), vec![wait, second, wait, third, wait]);
         let carried = std::iter::once(carried).chain(rest).collect();
         assert_eq!(bytes(g, carried, vec![], &all), 192, "a round reads what the one before it has left");
+    }
+
+    #[test]
+    fn barriers_of_a_loop_without_rounds_are_none() {
+        let g = &mut Graph::new();
+        let all: Vec<(Id, usize)> = (0..2).map(|slot| buffer(g, slot)).collect();
+        let [a, b] = [all[0].0, all[1].0];
+        let wait = g.make(Op::Barrier, DType::Index, vec![], vec![]);
+        let (before, after) = (vec![copy(g, a, &[])], vec![copy(g, b, &[])]);
+        let some = g.int(2);
+        assert_eq!(bytes_around(g, some, before.clone(), vec![wait], after.clone(), &all), 64);
+        let maybe = g.var("n", 0, 9);
+        assert_eq!(bytes_around(g, maybe, before, vec![wait], after, &all), 128);
     }
 }
