@@ -24,7 +24,7 @@ use self::panel::Panel;
 use crate::gpu::matrix;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::kernel::dot_pattern::{Pattern, Scales, matches};
-use crate::kernel::emitter::make_loop;
+use crate::kernel::emitter::{make_barrier, make_loop};
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
 use crate::lower::Item;
@@ -80,9 +80,8 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
         product.sums.push(next);
     }
     while !product.sums.is_empty() {
-        let lengths = panel::lengths(product.tokens, t.target.alone);
-        let mut tiles = lengths.filter_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g)));
-        if let Some(all) = tiles.next() {
+        let mut lengths = panel::lengths(product.tokens, t.target.alone);
+        if let Some(all) = lengths.find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g))) {
             return Some((product.sums.len(), all));
         }
         product.rows -= product.sums.pop().map_or(0, |sum| sum.rows);
@@ -232,7 +231,7 @@ impl Product {
         body.extend(products);
         all.push(make_loop(g, panel, body));
         if t.target.turns == Turns::Rounds {
-            all.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+            all.push(make_barrier(g));
         }
         match parts {
             Some(parts) => all.extend(self.results_of_parts(t, g, &grid, &accs, parts)),

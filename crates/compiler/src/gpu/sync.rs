@@ -5,8 +5,9 @@
 //! which another read, gets a barrier before it; unless both touch the element of one index expression, which is the
 //! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
 
+use crate::kernel::emitter::make_barrier;
 use crate::kernel::expression::{collect_loads, is_scratch};
-use ir::{Axis, DType, Graph, Id, Op, walk};
+use ir::{Axis, Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
 
 /// The statements with barriers between them.
@@ -66,7 +67,7 @@ fn insert(g: &mut Graph, statements: &[Id], mut since: Touched) -> (Vec<Id>, Tou
             }
         }
         if clashes {
-            out.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+            out.push(make_barrier(g));
             since = Touched::default();
         }
         if exchanges {

@@ -254,6 +254,9 @@ impl Emitter<Threads> {
         let dims = item.dims.iter().map(|&d| sub(d)).collect();
         let mut here = Item { dims, value: sub(item.value), buffer: sub(item.buffer), index: sub(item.index) };
         let apart = &self.target.apart;
+        if apart.is_empty() {
+            return here;
+        }
         let place = |g: &mut Graph, buffer: Id, index: Id| {
             let gaps = by(g, BinOp::Div, index, apart[&buffer]);
             let gaps = by(g, BinOp::Mul, gaps, GAP);
@@ -268,9 +271,7 @@ impl Emitter<Threads> {
             let index = place(g, buffer, index);
             moved.insert(load, g.load(buffer, index, 1));
         }
-        if !moved.is_empty() {
-            here.value = g.substitute(here.value, &mut moved);
-        }
+        here.value = g.substitute(here.value, &mut moved);
         if apart.contains_key(&here.buffer) {
             here.index = place(g, here.buffer, here.index);
         }

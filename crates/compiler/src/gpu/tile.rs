@@ -21,11 +21,11 @@ use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{banks, carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
 use crate::kernel::body::{Body, Way};
-use crate::kernel::emitter::{block, make_loop};
+use crate::kernel::emitter::{block, make_barrier, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
 use crate::lower::{Item, Nest, Phase, identity};
 use ir::index::{self, Linear, bounds};
-use ir::{DType, Graph, Id, Op, ReduceOp, Space};
+use ir::{Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Tiles a nest for blocks of threads.
@@ -40,7 +40,7 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
     }
     // Where a block has a multiprocessor for itself for its memory alone, two of them hide what each waits for, if they
     // compute all in the same way.
-    if plan.multiplies && bytes(g, &body) > plan.shared_of_two && index::usual(g, nest.tasks) > plan.processors {
+    if plan.multiplies && index::usual(g, nest.tasks) > plan.processors && bytes(g, &body) > plan.shared_of_two {
         let (rounds, _) = best(g, nest, plan, Turns::Rounds);
         if bytes(g, &rounds) <= plan.shared_of_two && rounds.paths() == body.paths() {
             return rounds;
@@ -72,7 +72,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
     let (mut ways, mut all) = (vec![], vec![]);
     for (n, (serial, items)) in phases.iter().enumerate() {
         if turns != Turns::None && n > 0 {
-            all.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+            all.push(make_barrier(g));
         }
         t.target.enter(n, Staged::of(*serial));
         let forms: Vec<Form> = forms.by_ref().take(items.len()).collect();
@@ -105,7 +105,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
         match *serial {
             Some(range) => {
                 if turns == Turns::Rounds {
-                    body.push(g.make(Op::Barrier, DType::Index, vec![], vec![]));
+                    body.push(make_barrier(g));
                 }
                 all.push(make_loop(g, range, body));
             }

@@ -132,6 +132,11 @@ pub(crate) fn make_loop(g: &mut Graph, range: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::Loop, DType::Index, vec![], [vec![range], stmts].concat())
 }
 
+/// All threads of a block wait for each other.
+pub(crate) fn make_barrier(g: &mut Graph) -> Id {
+    g.make(Op::Barrier, DType::Index, vec![], vec![])
+}
+
 /// `if condition { .. }`.
 pub(crate) fn make_if(g: &mut Graph, condition: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::If, DType::Index, vec![], [vec![condition], stmts].concat())

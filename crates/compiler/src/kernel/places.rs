@@ -117,6 +117,7 @@ fn buffers(g: &Graph, all: &[Id]) -> FxHashSet<Id> {
 #[cfg(test)]
 mod tests {
     use super::places;
+    use crate::kernel::emitter::{block, make_barrier, make_loop};
     use ir::{Axis, Const, DType, Graph, Id, Op, Space};
 
     fn buffer(g: &mut Graph, slot: u32) -> (Id, usize) {
@@ -147,10 +148,9 @@ mod tests {
         all: &[(Id, usize)],
     ) -> usize {
         let range = g.make(Op::Range(9, Axis::Loop), DType::Index, vec![], vec![extent]);
-        let src = std::iter::once(range).chain(body).collect();
-        let rounds = g.make(Op::Loop, DType::Index, vec![], src);
+        let rounds = make_loop(g, range, body);
         let statements = before.into_iter().chain([rounds]).chain(after).collect();
-        let root = g.make(Op::Block, DType::Index, vec![], statements);
+        let root = block(g, statements);
         places(g, root, all, 16).1
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let g = &mut Graph::new();
         let all: Vec<(Id, usize)> = (0..3).map(|slot| buffer(g, slot)).collect();
         let [a, b, c] = [all[0].0, all[1].0, all[2].0];
-        let wait = g.make(Op::Barrier, DType::Index, vec![], vec![]);
+        let wait = make_barrier(g);
         let (first, second, third) = (copy(g, a, &[]), copy(g, b, &[a]), copy(g, c, &[b]));
         let apart = vec![first, wait, second, wait, third, wait];
         assert_eq!(bytes(g, apart.clone(), vec![], &all), 128, "the third lies where the first was");
@@ -177,7 +177,7 @@ mod tests {
         let g = &mut Graph::new();
         let all: Vec<(Id, usize)> = (0..2).map(|slot| buffer(g, slot)).collect();
         let [a, b] = [all[0].0, all[1].0];
-        let wait = g.make(Op::Barrier, DType::Index, vec![], vec![]);
+        let wait = make_barrier(g);
         let (before, after) = (vec![copy(g, a, &[])], vec![copy(g, b, &[])]);
         let some = g.int(2);
         assert_eq!(bytes_around(g, some, before.clone(), vec![wait], after.clone(), &all), 64);

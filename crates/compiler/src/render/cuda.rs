@@ -88,7 +88,7 @@ struct Cuda<'s> {
 impl Language for Cuda<'_> {
     const NAME: &'static str = "CUDA";
 
-    const UNROLL: Option<&'static str> = Some("#pragma unroll");
+    const UNROLL_LINE: Option<&'static str> = Some("#pragma unroll");
 
     fn type_name(ty: Type) -> String {
         ctype(ty)

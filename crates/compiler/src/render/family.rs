@@ -50,7 +50,7 @@ pub(crate) trait Language: Sized {
     }
 
     /// A line before a loop of which all rounds are to be one after another, if its compiler is told so.
-    const UNROLL: Option<&'static str> = None;
+    const UNROLL_LINE: Option<&'static str> = None;
 
     /// What is in the parentheses of a loop from 0 on.
     fn counting(ty: &str, name: &str, end: &str, step: i64) -> String {
@@ -227,7 +227,7 @@ impl<'a, L: Language> Renderer<'a, L> {
             // The body may store to what the extent was loaded from.
             r.forget();
             let together = if L::UNROLLS { rounds::together(g, range, body) } else { 1 };
-            if let Some(line) = L::UNROLL.filter(|_| rounds::multiplies(g, range, body)) {
+            if let Some(line) = L::UNROLL_LINE.filter(|_| rounds::multiplies(g, range, body)) {
                 r.line(line);
             }
             let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"), together);

@@ -45,17 +45,18 @@ pub(super) fn shifted_and_masked(g: &mut Graph, id: Id) -> Option<Inst> {
 }
 
 /// Two operations of bits, and what they are of: words and two that are known.
-fn two_masks(g: &Graph, id: Id) -> Option<([BinOp; 2], [Id; 3])> {
-    let bits = |id: Id| match (g.op(id), g.src(id)) {
-        (Op::Binary(op @ (BinOp::And | BinOp::Or | BinOp::Xor)), &[a, b]) if in_words(g.ty(id)) => [(a, b), (b, a)]
-            .into_iter()
-            .find(|&(_, known)| matches!(g.op(known), Op::Lanes(_)))
-            .map(|(a, b)| (*op, a, b)),
-        _ => None,
-    };
-    let (second, inner, after) = bits(id)?;
-    let (first, words, before) = bits(inner)?;
+fn two_masks(g: &mut Graph, id: Id) -> Option<([BinOp; 2], [Id; 3])> {
+    let (second, inner, after) = mask(g, id)?;
+    let (first, words, before) = mask(g, inner)?;
     Some(([first, second], [words, before, after]))
+}
+
+/// An operation of bits, the words that it is of, and those that are known.
+fn mask(g: &mut Graph, id: Id) -> Option<(BinOp, Id, Id)> {
+    let Some(Inst::Bitwise(op)) = bitwise(g, id) else { return None };
+    let &[a, b] = g.src(id) else { return None };
+    let is_known = |id: Id| matches!(g.op(id), Op::Lanes(_));
+    [(a, b), (b, a)].into_iter().find(|&(_, known)| is_known(known)).map(|(words, known)| (op, words, known))
 }
 
 /// How far words were shifted, if all by as much, and a mask leaves nothing of what came from another byte.
