@@ -22,9 +22,9 @@ mod results;
 use self::grid::Grid;
 use self::panel::Panel;
 use crate::gpu::matrix;
-use crate::gpu::threads::{Tiler, Turns};
+use crate::gpu::threads::Tiler;
 use crate::kernel::dot_pattern::{Pattern, Scales, matches};
-use crate::kernel::emitter::{make_barrier, make_loop};
+use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
 use crate::lower::Item;
@@ -230,9 +230,6 @@ impl Product {
         }
         body.extend(products);
         all.push(make_loop(g, panel, body));
-        if t.target.turns == Turns::Rounds {
-            all.push(make_barrier(g));
-        }
         match parts {
             Some(parts) => all.extend(self.results_of_parts(t, g, &grid, &accs, parts)),
             None => all.extend(self.results(t, g, &grid, &accs)),

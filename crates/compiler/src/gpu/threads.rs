@@ -18,8 +18,6 @@ pub(super) struct Threads {
     pub(super) plan: GpuPlan,
     /// Whether each block usually has a multiprocessor for itself.
     pub(super) alone: bool,
-    /// What takes turns with shared memory.
-    pub(super) turns: Turns,
     /// Number of this warp in its block.
     pub(super) warp: Id,
     /// Number of this lane in its warp.
@@ -57,7 +55,7 @@ pub(super) enum Turns {
     None,
     /// Phases: what one no longer needs is room for the next one.
     Phases,
-    /// What is used in a round of a loop, too: one round ends before the next one begins, and a loop before what follows.
+    /// What is used in a round of a loop, too: one round ends before the next one begins.
     Rounds,
 }
 
@@ -151,7 +149,6 @@ impl Emitter<Threads> {
         let mut threads = Threads {
             plan,
             alone,
-            turns,
             warp,
             lane,
             placed,
