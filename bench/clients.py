@@ -2,9 +2,10 @@
 """Servers side by side under clients that each wait for an answer before they ask again: throughput and latency.
 
     bench/clients.py MODEL --kernloom PROGRAM [--llama-server PATH] [--rows 1:512:128,32:512:128,32:4096:256]
-                     [--rounds 2] [--device cuda] [-- FLAGS of kernloom serve]
+                     [--rounds 2] [--rate REQUESTS] [--device cuda] [-- FLAGS of kernloom serve]
 
-A row is clients : tokens of a prompt : tokens of an answer. Prompts are random token ids that no two requests share, given to
+A row is clients : tokens of a prompt : tokens of an answer. With --rate nobody waits for an answer before the next one asks:
+a row's requests, clients times rounds of them, come at random moments, so many a second, the same ones for both. Prompts are random token ids that no two requests share, given to
 `/completion` of both servers, which have the same places and the same room for each; answers are greedy and do not end
 before their length. Of each row: tokens of answers a second while all clients run, the time until the first token and, as
 a mean of each answer, from token to token (p50 and p99, milliseconds), and requests that failed. When the first token came
@@ -14,6 +15,7 @@ tokens are no text, so nothing else may come before. Needs nothing but Python.
 
 import argparse
 import asyncio
+import itertools
 import json
 import pathlib
 import random
@@ -49,20 +51,28 @@ async def ask(port, prompt, tokens):
         writer.close()
 
 
-async def row(port, clients, prompt, tokens, rounds, vocab, seed):
+async def row(port, clients, prompt, tokens, rounds, vocab, seed, rate=None):
     """All requests of a row, or what went wrong, and how long it took."""
     done, failed = [], []
 
-    async def client(number):
+    async def client(number, rounds, after=0.0):
         ids = random.Random(seed * 1000 + number)
-        for _ in range(rounds):
+        prompts = [[ids.randrange(vocab) for _ in range(prompt)] for _ in range(rounds)]
+        await asyncio.sleep(after)
+        for ids in prompts:
             try:
-                done.append(await ask(port, [ids.randrange(vocab) for _ in range(prompt)], tokens))
+                done.append(await ask(port, ids, tokens))
             except (OSError, ValueError, asyncio.IncompleteReadError) as error:
                 failed.append(str(error))
 
+    if rate:
+        gaps = random.Random(seed)
+        moments = itertools.accumulate(gaps.expovariate(rate) for _ in range(clients * rounds))
+        users = [client(number, 1, after) for number, after in enumerate(moments)]
+    else:
+        users = [client(number, rounds) for number in range(clients)]
     began = time.monotonic()
-    await asyncio.gather(*(client(number) for number in range(clients)))
+    await asyncio.gather(*users)
     return done, failed, time.monotonic() - began
 
 
@@ -93,6 +103,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rows", default="1:512:128,32:512:128,128:512:128,32:4096:256")
     parser.add_argument("--rounds", type=int, default=2, help="requests of a client")
+    parser.add_argument("--rate", type=float, help="requests a second, of clients that do not wait for each other")
     args = parser.parse_args(own)
     rows = [tuple(map(int, spec.split(":"))) for spec in args.rows.split(",")]
     places = max(spec[0] for spec in rows)
@@ -112,7 +123,7 @@ def main():
             for spec in rows:
                 asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7))
             for seed, spec in enumerate(rows):
-                rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed)))
+                rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed, args.rate)))
     if args.llama_server:
         ratios = ", ".join(f"{spec[0]} x {spec[1]} / {spec[2]}: {rates['kernloom', spec] / rates['llama-server', spec]:.2f}" for spec in rows)
         print(f"throughput, kernloom to llama-server: {ratios}")
