@@ -7,7 +7,7 @@
 
 use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
-use crate::gpu::places::{Carrier, Layout};
+use crate::gpu::places::{Carrier, Fragments, Layout};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{has_reduction, is_scratch, loads_of, reads};
 use crate::lower::Item;
@@ -50,7 +50,7 @@ fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], ite
     let count = layout.all_elements();
     (alone && whole && by_element && count <= MOST).then(|| {
         let accs = (0..count).map(|_| t.acc(g, DType::F32)).collect();
-        Carrier { accs, layout, rows_first: item.dims[0] == m }
+        Carrier { accs, layout: Fragments::Tiles(layout), rows_first: item.dims[0] == m }
     })
 }
 
@@ -59,7 +59,7 @@ fn touches(g: &Graph, item: &Item, stash: Id) -> bool {
 }
 
 /// Whether an item needs of the stash that another one updates only the element of its own.
-fn follows(g: &mut Graph, item: &Item, update: &Item) -> bool {
+pub(super) fn follows(g: &mut Graph, item: &Item, update: &Item) -> bool {
     let stash = update.buffer;
     let same_extents = item.dims.iter().map(|&d| g.src(d)[0]).eq(update.dims.iter().map(|&d| g.src(d)[0]));
     if !same_extents || has_reduction(g, item.value) {
@@ -79,11 +79,16 @@ fn follows(g: &mut Graph, item: &Item, update: &Item) -> bool {
 }
 
 impl Tiler {
-    fn carry(&mut self, g: &Graph, stash: Id, carrier: Carrier) {
+    pub(super) fn carry(&mut self, g: &Graph, stash: Id, carrier: Carrier) {
+        self.in_registers(g, stash);
+        self.target.carried.insert(stash, carrier);
+    }
+
+    /// Notes that nothing of a stash lies in shared memory.
+    pub(super) fn in_registers(&mut self, g: &Graph, stash: Id) {
         if let Op::Buffer { len, .. } = *g.op(stash) {
             self.target.give_back(g, stash, len);
         }
-        self.target.carried.insert(stash, carrier);
     }
 
     /// Statements of an item outside of loops that sets or reads a stash in fragments.
@@ -94,7 +99,7 @@ impl Tiler {
             std::iter::once(item.buffer).chain(loads.iter().map(|&l| g.src(l)[0])).find_map(|b| carried(&b))?;
         let loads: Vec<Id> = loads.into_iter().filter(|&l| g.src(l)[0] == stash).collect();
         let [a, b] = item.dims[..] else { return None };
-        Some(c.layout.each(self, g, |g, m, n, number| {
+        let element = |g: &mut Graph, m: Id, n: Id, number: usize| {
             let (at_a, at_b) = if c.rows_first { (m, n) } else { (n, m) };
             let mut map = FxHashMap::from_iter([(a, at_a), (b, at_b)]);
             map.extend(loads.iter().map(|&l| (l, c.accs[number])));
@@ -104,6 +109,10 @@ impl Tiler {
             }
             let index = g.substitute(item.index, &mut map);
             self.store(g, item.buffer, index, value)
-        }))
+        };
+        Some(match &c.layout {
+            Fragments::Tiles(layout) => layout.each(self, g, element),
+            Fragments::Rows(layout) => layout.each(self, g, element),
+        })
     }
 }

@@ -28,8 +28,6 @@ fn waits(g: &Graph, body: &Body) -> bool {
 
 /// Blocks of a kernel that a multiprocessor should have registers for, at the usual number of tasks.
 pub(crate) fn beside(g: &mut Graph, body: &Body, plan: &GpuPlan, size: &Geometry) -> i64 {
-    match size.shared_bytes > plan.shared_of_two {
-        true => 1,
-        false => plan.blocks_beside(index::usual(g, body.tasks), size.threads),
-    }
+    let room = (plan.shared_of_two.saturating_mul(2) / size.shared_bytes.max(1)).max(1);
+    plan.blocks_beside(index::usual(g, body.tasks), size.threads).min(room as i64)
 }

@@ -20,9 +20,9 @@ use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
 use rustc_hash::FxHashMap;
 
 /// Rows, columns and elements of the sum that one product of a warp has.
-const M: i64 = 16;
-const N: i64 = 8;
-const K: i64 = 16;
+pub(super) const M: i64 = 16;
+pub(super) const N: i64 = 8;
+pub(super) const K: i64 = 16;
 
 /// Halves that a thread copies at once, and by which rows in shared memory are longer, so that eight of them lie in
 /// different banks.
@@ -32,21 +32,21 @@ const WIDE: i64 = 8;
 const BATCH: usize = 20;
 
 /// A sum of products.
-struct Sum {
-    reduce: Id,
-    k: Id,
-    rows: Rows,
+pub(super) struct Sum {
+    pub(super) reduce: Id,
+    pub(super) k: Id,
+    pub(super) rows: Rows,
     /// Whether the sum runs across the rows.
-    across: bool,
+    pub(super) across: bool,
     /// The other factor.
-    column: Id,
+    pub(super) column: Id,
 }
 
 /// All sums of an item, and its dimensions.
-struct Product {
-    m: Id,
-    n: Id,
-    sums: Vec<Sum>,
+pub(super) struct Product {
+    pub(super) m: Id,
+    pub(super) n: Id,
+    pub(super) sums: Vec<Sum>,
 }
 
 impl Staged {
@@ -67,11 +67,12 @@ pub(super) fn is_product(g: &mut Graph, item: &Item, updates: bool) -> bool {
     product(g, item, updates).is_some()
 }
 
-fn extent(g: &Graph, range: Id) -> Option<i64> {
+pub(super) fn extent(g: &Graph, range: Id) -> Option<i64> {
     g.as_int(g.src(range)[0])
 }
 
-fn product(g: &mut Graph, item: &Item, updates: bool) -> Option<Product> {
+/// The products of an item, if this path takes them.
+pub(super) fn product(g: &mut Graph, item: &Item, updates: bool) -> Option<Product> {
     let [a, b] = item.dims[..] else { return None };
     let mut reduces = vec![];
     find_reductions(g, item.value, &mut reduces);
@@ -133,15 +134,15 @@ fn sum(g: &mut Graph, reduce: Id, m: Id, n: Id) -> Option<Sum> {
     })
 }
 
-/// Bytes of shared memory that are needed beyond what is staged.
-fn needed(t: &Tiler, p: &Product, columns: i64) -> usize {
+/// Bytes of shared memory that are needed beyond what is staged, if a sum has so many columns there.
+pub(super) fn needed(t: &Tiler, p: &Product, columns: impl Fn(&Sum) -> i64) -> usize {
     let mut halves = 0;
     for s in &p.sums {
         if !t.target.staged.tiles.contains_key(&s.rows) {
             halves += s.rows.rows * (s.rows.columns + WIDE);
         }
         let length = if s.across { s.rows.rows } else { s.rows.columns };
-        halves += columns * (length + WIDE);
+        halves += columns(s) * (length + WIDE);
     }
     halves as usize * DType::F16.bytes()
 }
@@ -152,7 +153,7 @@ pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
     let p = product(g, item, updates).filter(|_| t.target.plan.multiplies)?;
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let columns = (short + N - 1) / N * N;
-    if needed(t, &p, columns) > t.target.room() {
+    if needed(t, &p, |_| columns) > t.target.room() {
         t.target.crowded = true;
         return None;
     }
@@ -288,12 +289,12 @@ fn one_round(t: &mut Tiler, g: &mut Graph, w: &Work, layout: &Layout, round: Id,
 }
 
 /// Distance of rows in shared memory.
-fn pitch(columns: i64) -> i64 {
+pub(super) fn pitch(columns: i64) -> i64 {
     columns + WIDE
 }
 
 /// The tile of some rows in shared memory; the statements that copy it, unless it is there.
-fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
+pub(super) fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
     if let Some(&tile) = t.target.staged.tiles.get(rows) {
         return tile;
     }
@@ -314,7 +315,7 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> I
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
 /// where that changes nothing.
-fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Copies) -> Id {
+pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Copies) -> Id {
     let length = if s.across { s.rows.rows } else { s.rows.columns };
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
@@ -374,7 +375,7 @@ fn copied(
 }
 
 /// Statements that copy: the loads of a batch before its stores.
-fn in_batches(copies: Copies) -> Vec<Id> {
+pub(super) fn in_batches(copies: Copies) -> Vec<Id> {
     let mut all = vec![];
     for batch in copies.chunks(BATCH) {
         all.extend(batch.iter().flat_map(|c| &c.0));

@@ -28,6 +28,7 @@ mod sync;
 mod threads;
 pub mod tile;
 mod tokens;
+mod warp_rows;
 mod warps;
 mod wide_map;
 

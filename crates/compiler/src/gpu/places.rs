@@ -1,6 +1,7 @@
 //! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
 //! halves in shared memory.
 
+use crate::gpu::warp_rows;
 use ir::Id;
 use rustc_hash::FxHashMap;
 
@@ -23,11 +24,19 @@ pub(super) struct Held {
 
 /// A stash that lies in fragments.
 pub(super) struct Carrier {
-    /// Registers of a lane, in the order of `Layout::each`.
+    /// Registers of a lane, in the order of their fragments.
     pub(super) accs: Vec<Id>,
-    pub(super) layout: Layout,
+    pub(super) layout: Fragments,
     /// Whether the rows of the product are the first dimension.
     pub(super) rows_first: bool,
+}
+
+/// Which elements lie in the fragments of a lane.
+pub(super) enum Fragments {
+    /// Those of the tiles of a product.
+    Tiles(Layout),
+    /// Those of the rows of a warp.
+    Rows(warp_rows::Layout),
 }
 
 /// Which tiles of a result a warp has.

@@ -19,7 +19,7 @@ use crate::gpu::places::Staged;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
-use crate::gpu::{banks, carried, dot, early, fold, int_tile, reduce, registers, sync, wide_map};
+use crate::gpu::{banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, wide_map};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
@@ -49,15 +49,28 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
     body
 }
 
-/// The body of a kernel, with stashes in fragments if they can lie there; and whether something found no room.
+/// What lies in the fragments of products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Nothing.
+    Nothing,
+    /// What a loop adds products to.
+    Carriers,
+    /// All that a loop computes, row by row.
+    Rows,
+}
+
+/// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
-    let with = plan.multiplies.then(|| tiled(g, nest, plan, true, turns)).flatten();
-    with.or_else(|| tiled(g, nest, plan, false, turns)).expect("every item has a path if no stash lies in fragments")
+    let in_fragments = if plan.multiplies { &[Kept::Rows, Kept::Carriers][..] } else { &[] };
+    let with = in_fragments.iter().find_map(|&kept| tiled(g, nest, plan, kept, turns));
+    with.or_else(|| tiled(g, nest, plan, Kept::Nothing, turns))
+        .expect("every item has a path if no stash lies in fragments")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room.
-fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Turns) -> Option<(Body, bool)> {
-    let Gathered { nest, into } = gathered(g, nest, plan, fragments);
+fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -> Option<(Body, bool)> {
+    let Gathered { nest, into } = gathered(g, nest, plan, kept != Kept::Nothing);
     let nest = &nest;
     let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
     let mut t = Tiler::of_blocks(g, nest, plan, &apart, turns);
@@ -65,7 +78,21 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
     }
-    if fragments && !carried::plan(&mut t, g, &phases) {
+    let by_rows: Vec<Option<warp_rows::Plan>> = match kept {
+        Kept::Rows => (0..phases.len()).map(|n| warp_rows::plan(&mut t, g, &phases, n)).collect(),
+        _ => phases.iter().map(|_| None).collect(),
+    };
+    let fits = match kept {
+        Kept::Nothing => true,
+        Kept::Carriers => carried::plan(&mut t, g, &phases),
+        Kept::Rows => {
+            let plain = |(plan, (_, items)): (&Option<_>, &(Option<Id>, Vec<Item>))| {
+                plan.is_some() || !items.iter().any(|i| matrix::updates(g, i).is_some())
+            };
+            by_rows.iter().any(|plan| plan.is_some()) && by_rows.iter().zip(&phases).all(plain)
+        }
+    };
+    if !fits {
         return None;
     }
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
@@ -80,6 +107,15 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
         if let Some(stmts) = fold::in_registers(&mut t, g, &nest.phases[n], &elsewhere) {
             ways.extend(items.iter().map(|_| Way::by("fold in registers")));
             all.extend(stmts);
+            continue;
+        }
+        if let (Some(rows), Some(range)) = (&by_rows[n], *serial) {
+            let (before, round, after) = warp_rows::statements(&mut t, g, rows)?;
+            ways.extend(rows.paths().map(Way::by));
+            all.extend(t.target.staged.before());
+            all.extend(before);
+            all.push(rounds(g, range, round, turns));
+            all.extend(after);
             continue;
         }
         let (mut body, before) = (vec![], ways.len());
@@ -103,12 +139,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
         body.extend(t.due(g, None));
         all.extend(t.target.staged.before());
         match *serial {
-            Some(range) => {
-                if turns == Turns::Rounds {
-                    body.push(make_barrier(g));
-                }
-                all.push(make_loop(g, range, body));
-            }
+            Some(range) => all.push(rounds(g, range, body, turns)),
             None => all.extend(body),
         }
     }
@@ -122,6 +153,14 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, fragments: bool, turns: Tur
     let crowded = t.target.crowded;
     let stashes = t.into_stashes().into_iter().filter(|stash| used.contains(stash)).collect();
     Some((Body { root, stashes, tasks: nest.tasks, ways }, crowded))
+}
+
+/// The loop of a phase, whose rounds may take turns with shared memory.
+fn rounds(g: &mut Graph, range: Id, mut round: Vec<Id>, turns: Turns) -> Id {
+    if turns == Turns::Rounds {
+        round.push(make_barrier(g));
+    }
+    make_loop(g, range, round)
 }
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange

@@ -1,8 +1,10 @@
 //! How many warps a block of a nest has work for.
 
+use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::int_tile::is_tile;
-use crate::gpu::matrix::is_product;
+use crate::gpu::matrix::{M, is_product};
 use crate::gpu::plan::GpuPlan;
+use crate::gpu::warp_rows;
 use crate::lower::{Item, Nest, Phase};
 use ir::index::{bounds, usual};
 use ir::{Graph, Op};
@@ -15,6 +17,11 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
         return plan.product_warps;
     }
     if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {
+        let Gathered { nest: gathered, .. } = gathered(g, nest, plan, true);
+        let mut loops = gathered.phases.iter().filter(|p| p.serial.is_some());
+        if let Some(rows) = loops.find_map(|p| warp_rows::rows_of(g, &p.items)) {
+            return (rows / M).min(plan.product_warps);
+        }
         // Its tile needs the registers of as many as it can have, however many blocks there are.
         let least = bounds(g, nest.tasks).0;
         return plan.for_blocks(least, most).warps.min(plan.product_warps);
