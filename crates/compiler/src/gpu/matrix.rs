@@ -294,23 +294,45 @@ pub(super) fn pitch(columns: i64) -> i64 {
 }
 
 /// The tile of some rows in shared memory; the statements that copy it, unless it is there.
-pub(super) fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
+fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> Id {
+    if let Some(&tile) = t.target.staged.tiles.get(rows) {
+        return tile;
+    }
+    let tile = tile_of(t, g, rows);
+    let count = rows.rows * rows.columns / WIDE;
+    let copies = copied(t, g, count, tile, |g, at| of_row(g, rows, at));
+    all.extend(copies);
+    tile
+}
+
+/// The tile of some rows in shared memory.
+pub(super) fn tile_of(t: &mut Tiler, g: &mut Graph, rows: &Rows) -> Id {
     if let Some(&tile) = t.target.staged.tiles.get(rows) {
         return tile;
     }
     let tile = t.stash(g, DType::F16, (rows.rows * pitch(rows.columns)) as usize);
-    let across = rows.columns / WIDE;
-    let copies = copied(t, g, rows.rows * across, tile, |g, at| {
-        let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
-        let column = by(g, BinOp::Mul, column, WIDE);
-        let (from, to) = (by(g, BinOp::Mul, row, rows.stride), by(g, BinOp::Mul, row, pitch(rows.columns)));
-        let from = g.add(from, column);
-        let from = g.add(rows.first, from);
-        (g.load(rows.buffer, from, WIDE as usize), g.add(to, column))
-    });
-    all.extend(copies);
     t.target.staged.tiles.insert(rows.clone(), tile);
     tile
+}
+
+/// Statements that copy rows to their tile as they lie, with no value in between: on their way until the next barrier.
+pub(super) fn sent(t: &mut Tiler, g: &mut Graph, rows: &Rows, tile: Id) -> Vec<Id> {
+    let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |_, g, at| {
+        let (value, place) = of_row(g, rows, at);
+        (vec![], vec![g.make(Op::Store, DType::Index, vec![], vec![tile, place, value])])
+    });
+    copies.into_iter().flat_map(|(_, stores)| stores).collect()
+}
+
+/// The wide value of some rows of this number, and its place in their tile.
+fn of_row(g: &mut Graph, rows: &Rows, at: Id) -> (Id, Id) {
+    let across = rows.columns / WIDE;
+    let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+    let column = by(g, BinOp::Mul, column, WIDE);
+    let (from, to) = (by(g, BinOp::Mul, row, rows.stride), by(g, BinOp::Mul, row, pitch(rows.columns)));
+    let from = g.add(from, column);
+    let from = g.add(rows.first, from);
+    (g.load(rows.buffer, from, WIDE as usize), g.add(to, column))
 }
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase

@@ -110,7 +110,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             continue;
         }
         if let (Some(rows), Some(range)) = (&by_rows[n], *serial) {
-            let (before, round, after) = warp_rows::statements(&mut t, g, rows)?;
+            let [before, round, after] = warp_rows::statements(&mut t, g, rows, range)?;
             ways.extend(rows.paths().map(Way::by));
             all.extend(t.target.staged.before());
             all.extend(before);

@@ -13,9 +13,11 @@
 use crate::gpu::carried::follows;
 use crate::gpu::fold::same_index;
 use crate::gpu::matrix::{self, K, M, N, Product, Sum};
-use crate::gpu::places::{Carrier, Copies, Fragments};
+use crate::gpu::places::{Carrier, Copies, Fragments, Rows};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{by, collect_loads, combine, has_reduction, is_scratch, loads_of, reads};
+use crate::kernel::expression::{
+    by, collect_loads, combine, has_reduction, is_scratch, loads_of, reads, replace, zero,
+};
 use crate::lower::{Item, identity};
 use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
@@ -305,8 +307,9 @@ fn has_rows(t: &Tiler, g: &mut Graph, rows: i64) -> Option<Id> {
     (rows / M < t.target.plan.warps).then(|| by(g, BinOp::Lt, t.target.warp, rows / M))
 }
 
-/// The statements of a planned loop: those before it, and those of a round; if there is room for what it copies.
-pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan) -> Option<(Vec<Id>, Vec<Id>, Vec<Id>)> {
+/// The statements of a planned loop: those before it, those of a round, and those after it; if there is room for what it
+/// copies.
+pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan, serial: Id) -> Option<[Vec<Id>; 3]> {
     let products = || plan.steps.iter().filter_map(|s| if let Form::Product(p) = &s.form { Some(p) } else { None });
     // First factors that no other step computes.
     let given = |g: &Graph, s: &Sum| !reads_scratch(g, s.column);
@@ -315,26 +318,51 @@ pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan) -> Option<(V
         t.target.crowded = true;
         return None;
     }
-    let mut copies: Copies = vec![];
+    let mut columns: Copies = vec![];
     let mut staged: FxHashMap<Id, (Id, Option<Id>)> = FxHashMap::default();
     for p in products() {
         for s in &p.sums {
-            let tile = matrix::staged_rows(t, g, &s.rows, &mut copies);
-            let column = given(g, s).then(|| matrix::staged_columns(t, g, s, p.n, plan.rows, &mut copies));
+            let tile = matrix::tile_of(t, g, &s.rows);
+            let column = given(g, s).then(|| matrix::staged_columns(t, g, s, p.n, plan.rows, &mut columns));
             staged.insert(s.reduce, (tile, column));
         }
     }
-    let mut body = matrix::in_batches(copies);
+    let some = has_rows(t, g, plan.rows);
+    // What only the first product needs is copied during the others, for the next round; the rest during the first one.
+    let (first, rest) = tiles(products());
+    let next = {
+        let (after, last) = (by(g, BinOp::Add, serial, 1), by(g, BinOp::Sub, g.src(serial)[0], 1));
+        g.binary(BinOp::Min, after, last)
+    };
+    let send = |t: &mut Tiler, g: &mut Graph, all: &[Rows], round: Id| -> Vec<Id> {
+        let each = |rows: &Rows| {
+            let (tile, first) = (matrix::tile_of(t, g, rows), replace(g, rows.first, serial, round));
+            matrix::sent(t, g, &Rows { first, ..rows.clone() }, tile)
+        };
+        all.iter().flat_map(each).collect()
+    };
+    let mut body = matrix::in_batches(columns);
+    body.extend(send(t, g, &rest, serial));
     let mut all = vec![];
+    let mut ahead = Some(send(t, g, &first, next));
     for step in &plan.steps {
         match &step.form {
-            Form::Product(p) => product(t, g, plan, step, p, &staged, &mut all),
+            Form::Product(p) => {
+                product(t, g, plan, step, p, &staged, &mut all);
+                if let Some(ahead) = ahead.take() {
+                    body.extend(t.only(g, some, std::mem::take(&mut all)));
+                    body.extend(ahead);
+                }
+            }
             Form::Along(op, range) => along(t, g, plan, step, (*op, *range), &mut all),
             Form::Map => map(t, g, plan, step, &mut all),
         }
     }
-    let some = has_rows(t, g, plan.rows);
     body.extend(t.only(g, some, all));
+    let zero = g.int(0);
+    let any = g.binary(BinOp::Lt, zero, g.src(serial)[0]);
+    let begin = send(t, g, &first, zero);
+    let begin = t.only(g, Some(any).filter(|&any| g.as_int(any) != Some(1)), begin);
     let (mut before, mut after) = (vec![], vec![]);
     for &buffer in &plan.outside {
         let stash = &plan.stashes[&buffer];
@@ -348,7 +376,23 @@ pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan) -> Option<(V
             after.push(t.store_if(g, buffer, at, acc, Some(first)));
         }
     }
-    Some((t.only(g, some, before), body, t.only(g, some, after)))
+    let before = begin.into_iter().chain(t.only(g, some, before)).collect();
+    Some([before, body, t.only(g, some, after)])
+}
+
+/// The rows that only the first of some products reads, if there are others, and those of the others.
+fn tiles<'p>(products: impl Iterator<Item = &'p Product>) -> (Vec<Rows>, Vec<Rows>) {
+    let each: Vec<Vec<&Rows>> = products.map(|p| p.sums.iter().map(|s| &s.rows).collect()).collect();
+    let Some((of_first, others)) = each.split_first() else { return (vec![], vec![]) };
+    let others: Vec<&Rows> = others.concat();
+    let (mut first, mut rest): (Vec<Rows>, Vec<Rows>) = (vec![], vec![]);
+    for &rows in of_first.iter().chain(&others) {
+        let to = if others.is_empty() || others.contains(&rows) { &mut rest } else { &mut first };
+        if !to.contains(rows) {
+            to.push(rows.clone());
+        }
+    }
+    (first, rest)
 }
 
 /// A value at an element of a step.
@@ -447,7 +491,7 @@ fn product(
     let tiles: Vec<usize> = (0..accs.len() / 4).collect();
     for chunk in tiles.chunks(TILES) {
         let ty = Type::vector(DType::F32, 4);
-        let none = crate::kernel::expression::zero(g, ty);
+        let none = zero(g, ty);
         let mut sums: Vec<Vec<Id>> = vec![];
         for (_, members) in &groups {
             let parts: Vec<Id> = chunk.iter().map(|_| t.acc(g, ty)).collect();

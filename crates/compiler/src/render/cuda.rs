@@ -43,7 +43,8 @@ pub(crate) fn kernel(
     if size.shared_bytes > 0 {
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
-    let mut r = Renderer::new(Cuda { selection }, vars, 0);
+    let copies = selection.values().any(|inst| matches!(inst, Inst::Copy { .. }));
+    let mut r = Renderer::new(Cuda { selection, copies }, vars, 0);
     let lanes = plan.lanes;
     r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {lanes}, lane = threadIdx.x % {lanes};"));
     let parts = body.parts(g);
@@ -83,6 +84,8 @@ fn ctype(ty: Type) -> String {
 /// CUDA, and how the values of a kernel are computed in it.
 struct Cuda<'s> {
     selection: &'s Selection,
+    /// Whether copies may be on their way where threads wait for each other.
+    copies: bool,
 }
 
 impl Language for Cuda<'_> {
@@ -151,6 +154,11 @@ impl Language for Cuda<'_> {
     fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
         let src = g.src(id).to_vec();
         let at = r.value(g, src[1]);
+        if let Some(&Inst::Copy { from, at: first }) = r.language.selection.get(&id) {
+            let first = r.value(g, first);
+            let (to, from) = (buffer::<Self>(g, src[0]), buffer::<Self>(g, from));
+            return format!("kl_copy({to} + {at}, {from} + {first});");
+        }
         let v = r.value(g, src[2]);
         let only = src.get(3).map(|&c| r.value(g, c));
         let only = only.map_or(String::new(), |c| format!("if ({c}) "));
@@ -164,7 +172,12 @@ impl Language for Cuda<'_> {
 
     fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) {
         match g.op(id) {
-            Op::Barrier => r.line("__syncthreads();"),
+            Op::Barrier => {
+                if r.language.copies {
+                    r.line("kl_copied();");
+                }
+                r.line("__syncthreads();");
+            }
             Op::Wait => r.line("kl_wait();"),
             Op::Trigger => r.line("kl_trigger();"),
             _ => drop(r.unknown(g, id)),

@@ -139,6 +139,13 @@ template <int MATRICES, bool TRANSPOSED, class T> KL_FN vec<T, 4 / sizeof(T) * M
   return out;
 }
 
+// 16 bytes from memory to shared memory, which are there when all copies of the thread are waited for.
+template <class T> KL_FN void kl_copy(T *to, const T *from) {
+  u32 at = (u32)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+KL_FN void kl_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Sums of 16 rows by 8 columns, plus products of 16 elements.
 KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<f16, 8> &a, const vec<f16, 4> &b) {
   const u32 *x = (const u32 *)&a, *y = (const u32 *)&b;

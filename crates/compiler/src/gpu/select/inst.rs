@@ -29,6 +29,13 @@ pub(crate) enum Inst {
     Load(Access),
     /// A store.
     Store(Access),
+    /// A load and the store of it to shared memory, where it is behind the next barrier.
+    Copy {
+        /// The memory.
+        from: Id,
+        /// The first element there.
+        at: Id,
+    },
     /// Entries of a table of sixteen bytes, a lane at a time.
     Lookup([u32; 4]),
     /// The same for four bytes at a time.

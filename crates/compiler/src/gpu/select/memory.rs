@@ -2,7 +2,11 @@
 
 use super::inst::{Access, Inst};
 use crate::gpu::align::alignment;
-use ir::{Graph, Id, Op};
+use ir::{Graph, Id, Op, Space};
+use rustc_hash::FxHashSet;
+
+/// Bytes that go from memory to shared memory at once.
+const COPIED: usize = 16;
 
 /// The load and the exchange are one instruction.
 pub(super) fn fragment(g: &mut Graph, id: Id) -> Option<Inst> {
@@ -27,4 +31,28 @@ pub(super) fn store(g: &mut Graph, id: Id) -> Option<Inst> {
     let ty = g.ty(stored);
     let element = ty.lanes == 1 && g.dtype(buffer) == ty.base;
     Some(Inst::Store(if element { Access::Element } else { Access::Whole }))
+}
+
+/// Stores to shared memory of what was loaded just for them, where nothing reads that memory but fragments: those of what
+/// other threads have stored, behind a barrier.
+pub(super) fn copies(g: &mut Graph, order: &[Id]) -> Vec<(Id, Inst)> {
+    let is_shared = |g: &Graph, buffer: Id| matches!(g.op(buffer), Op::Buffer { space: Space::Shared, .. });
+    let mut read: FxHashSet<Id> = FxHashSet::default();
+    for &id in order.iter().filter(|&&id| !matches!(g.op(id), Op::Fragment { .. })) {
+        read.extend(g.src(id).iter().filter(|&&s| *g.op(s) == Op::Load).map(|&s| g.src(s)[0]));
+    }
+    let mut all = vec![];
+    for &id in order {
+        let (Op::Store, &[buffer, _, stored]) = (g.op(id), g.src(id)) else { continue };
+        let loaded = *g.op(stored) == Op::Load && g.ty(stored).bytes() == COPIED;
+        if !loaded || !is_shared(g, buffer) || read.contains(&buffer) {
+            continue;
+        }
+        let &[from, at, ..] = g.src(stored) else { continue };
+        let whole = matches!(load(g, stored), Some(Inst::Load(Access::Whole)));
+        if whole && !is_shared(g, from) && !matches!(g.op(from), Op::Buffer { space: Space::Task, .. }) {
+            all.push((id, Inst::Copy { from, at }));
+        }
+    }
+    all
 }

@@ -61,5 +61,7 @@ pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {
     let tiles = order.iter().any(|&id| *g.op(id) == Op::WarpProduct);
     let first: &[Rule] = if tiles { &OF_TILES } else { &[] };
     let inst = |id: Id| first.iter().chain(&RULES).find_map(|rule| rule(g, id)).map(|inst| (id, inst));
-    order.into_iter().filter_map(inst).collect()
+    let mut all: Selection = order.iter().copied().filter_map(inst).collect();
+    all.extend(memory::copies(g, &order));
+    all
 }
