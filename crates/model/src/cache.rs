@@ -147,6 +147,11 @@ impl Cache {
         (&rows.reshape(&split) * &tiles(scales, BLOCK).unsqueeze(whole.len())).reshape(&whole)
     }
 
+    /// Length of a row.
+    pub fn length(&self) -> i64 {
+        self.n
+    }
+
     /// How its values are represented.
     pub fn kind(&self) -> CacheKind {
         self.kind

@@ -10,8 +10,7 @@
 //! the rank of the latent and more (DeepSeek-V2, arXiv 2405.04434, section 2.1), which pays for making them as soon as
 //! there are enough tokens ([`Reach`]).
 
-use crate::cache::Cache;
-use crate::cache::PAGE;
+use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use compiler::Options;
 use compiler::schedule::{Latents, Prices};
@@ -41,6 +40,8 @@ pub struct Runs {
     slots: Id,
     /// Position `j` of page `i`, `[1, row_pages, PAGE, 1]`.
     at: Tensor,
+    /// Whether rows of codes become halves once a step, as products of matrices take those.
+    unpacks: bool,
     /// Position of each token of a run, `[runs, 1, 1, RUN]`.
     last: Tensor,
     /// Whether position `j` of page `i` is visible to a token of a run, `[runs, row_pages, PAGE, RUN]`.
@@ -81,7 +82,8 @@ impl Runs {
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
         let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
-        Runs { runs, token, place, page, slot, pages, slot_page, slots, at, last, visible, row_pages, b: b.clone() }
+        let (unpacks, b) = (unpacks(prices), b.clone());
+        Runs { runs, token, place, page, slot, pages, slot_page, slots, at, unpacks, last, visible, row_pages, b }
     }
 
     /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`.
@@ -92,7 +94,15 @@ impl Runs {
     /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:
     /// `[runs, kv, row_pages, PAGE, len / kv]`.
     pub fn pages_of(&self, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
-        by_head(&cache.part_of(&self.page, start, len), kv)
+        let Some(rows) = self.unpacked(cache) else { return by_head(&cache.part_of(&self.page, start, len), kv) };
+        let pages = rows.reshape(dims![self.slots, PAGE, rows.len(1)]).gather(&self.slot);
+        by_head(&pages.slice(3, start, len).cast(DType::F32), kv)
+    }
+
+    /// The rows of all positions that are in use as halves, if they are codes and become those: `[slots * PAGE, n]`.
+    fn unpacked(&self, cache: &Cache) -> Option<Tensor> {
+        let codes = cache.kind() == CacheKind::Q8_0;
+        (codes && self.unpacks).then(|| self.rows(cache, cache.length()).cast(DType::F16).fence())
     }
 
     /// As [`Runs::pages_of`], of rows `[slots * PAGE, kv, len]` that were computed for the rows of [`Runs::latents`].
@@ -103,6 +113,13 @@ impl Runs {
 
     /// The first `n` values of the rows of all positions that are in use, `[slots * PAGE, n]`.
     pub fn latents(&self, cache: &Cache, n: i64) -> Tensor {
+        match self.unpacked(cache) {
+            Some(rows) => rows.slice(1, 0, n).cast(DType::F32),
+            None => self.rows(cache, n),
+        }
+    }
+
+    fn rows(&self, cache: &Cache, n: i64) -> Tensor {
         let all = self.b.length(BinOp::Mul, Dim::Sym(self.slots), PAGE);
         cache.part_of(&self.slot_page, 0, n).reshape(&[all, n.into()])
     }
@@ -149,6 +166,11 @@ impl Runs {
     }
 }
 
+/// Whether rows of codes become halves once a step.
+fn unpacks(prices: &Prices) -> bool {
+    prices.fusions.unpack_once && prices.fusions.halves_in_place
+}
+
 /// Rows of pages `[runs, row_pages, PAGE, kv * len]` by head: `[runs, kv, row_pages, PAGE, len]`.
 fn by_head(pages: &Tensor, kv: i64) -> Tensor {
     let mut shape = pages.shape();
@@ -186,12 +208,12 @@ impl Reach {
     /// Nothing is read by runs.
     pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0 };
 
-    /// The costs of a model on a device.
-    pub fn of(config: &Config, options: &Options) -> Reach {
+    /// The costs of a model with such a cache on a device.
+    pub fn of(config: &Config, cache: CacheKind, options: &Options) -> Reach {
         let prices = &options.prices;
         let short = prices.short.as_ref().filter(|_| options.allows("short"));
         let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
-        let runs = if options.allows("runs") { Reach::of_runs(config, &prices.latents) } else { Reach::NOTHING };
+        let runs = if options.allows("runs") { Reach::of_runs(config, cache, prices) } else { Reach::NOTHING };
         let several = prices.several.as_ref().filter(|_| options.allows("several"));
         Reach {
             short: short.map_or(0, |short| short.pages as usize),
@@ -200,13 +222,16 @@ impl Reach {
         }
     }
 
-    fn of_runs(config: &Config, latents: &Latents) -> Reach {
+    fn of_runs(config: &Config, cache: CacheKind, prices: &Prices) -> Reach {
+        let latents: &Latents = &prices.latents;
         let heads = config.heads as f64;
         match config.attention {
             Attention::None => Reach::NOTHING,
             Attention::Grouped { head, value, .. } => {
                 let pair = heads * (head + value) as f64;
-                Reach { each: ALONE * pair, run: pair, slots: usize::MAX, ..Reach::NOTHING }
+                let copied = cache == CacheKind::Q8_0 && unpacks(prices);
+                let slots = if copied { latents.pages as usize } else { usize::MAX };
+                Reach { each: ALONE * pair, run: pair, slots, ..Reach::NOTHING }
             }
             Attention::Latent { kv_rank, nope, rope, value, .. } => {
                 let per = |n: i64| heads * n as f64;

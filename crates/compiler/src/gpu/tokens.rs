@@ -3,7 +3,7 @@
 use crate::program::products::is_dot;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
-use crate::schedule::roles::reads_state;
+use crate::schedule::roles::{lies_as_halves, reads_state};
 use ir::{DType, Graph, Id, Op, index};
 
 /// The task axes along which the tokens lie of the sums by integer dots of a group: what moves their values and not
@@ -24,8 +24,8 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usiz
     (all, sums)
 }
 
-/// The task axes along which rows of a cache of halves lie, and those of the columns, if all sums that a group was made
-/// for are products of such rows.
+/// The task axes along which rows of halves lie, of a cache or of a value that lies in memory, and those of the columns, if
+/// all sums that a group was made for are products of such rows.
 pub(super) fn halves_axes(g: &mut Graph, s: &Schedule, group: usize) -> Option<(Vec<usize>, Vec<usize>)> {
     let members = s.groups[group].members.clone();
     let sums: Vec<Id> = members.into_iter().filter(|m| s.roles.heavy.contains(m)).collect();
@@ -33,8 +33,9 @@ pub(super) fn halves_axes(g: &mut Graph, s: &Schedule, group: usize) -> Option<(
     let task = |i: &usize| axes[*i].is_task();
     let mut found: Option<(Vec<usize>, Vec<usize>)> = None;
     for sum in sums {
-        let halves =
+        let cached =
             |g: &Graph, id: Id| *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::F16 && reads_state(g, id);
+        let halves = |g: &Graph, id: Id| cached(g, id) || lies_as_halves(g, id);
         let (own, moved) = moved_by(g, s, group, sum, halves);
         let (rows, columns): (Vec<usize>, Vec<usize>) =
             (0..axes.len()).filter(task).filter(|&i| own.has(i)).partition(|&i| moved.has(i));

@@ -147,7 +147,8 @@ impl Roles {
                 cone.push(id);
                 grows = true;
                 weights |= self.unpacked.contains(&base(g, id));
-                if self.chooses_rows(g, base(g, id)) {
+                let halves = self.fusions.halves_in_place && lies_as_halves(g, base(g, id));
+                if halves || self.chooses_rows(g, base(g, id)) {
                     more.push(g.src(id)[0]);
                 }
             } else if self.chooses_rows(g, id) {
@@ -280,6 +281,12 @@ pub(crate) fn reads_state(g: &Graph, id: Id) -> bool {
         Op::Gather | Op::Cast => reads_state(g, g.src(id)[0]),
         _ => is_view(g, id) && reads_state(g, g.src(id)[0]),
     }
+}
+
+/// Whether a node is halves, converted, that lie in memory because their author asked for it.
+pub(crate) fn lies_as_halves(g: &Graph, id: Id) -> bool {
+    let halves = *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::F16;
+    halves && *g.op(base(g, g.src(id)[0])) == Op::Fence
 }
 
 /// The sources of a node and which of their dimensions a sum runs along, given those of the node; `None` where a
