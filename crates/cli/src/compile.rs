@@ -252,7 +252,7 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     let mut outputs = vec![(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)];
-    let mut classes = [Class::choices(&Reach::of(config, cache, options)), vec![Class::Any]].concat();
+    let mut classes = [Class::choices(&Reach::of(config, options)), vec![Class::Any]].concat();
     if args.steps == Steps::Few {
         outputs.truncate(1);
         classes.retain(|class| *class == Class::Few || class.one());

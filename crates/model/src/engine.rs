@@ -104,7 +104,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
-            reach: Reach::of(config, options.cache, &options.compiler),
+            reach: Reach::of(config, &options.compiler),
         }
     }
 }

@@ -82,7 +82,8 @@ impl Runs {
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
         let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
-        let (unpacks, b) = (unpacks(prices), b.clone());
+        let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
+        let b = b.clone();
         Runs { runs, token, place, page, slot, pages, slot_page, slots, at, unpacks, last, visible, row_pages, b }
     }
 
@@ -94,9 +95,14 @@ impl Runs {
     /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:
     /// `[runs, kv, row_pages, PAGE, len / kv]`.
     pub fn pages_of(&self, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
-        let Some(rows) = self.unpacked(cache) else { return by_head(&cache.part_of(&self.page, start, len), kv) };
+        by_head(&cache.part_of(&self.page, start, len), kv)
+    }
+
+    /// As [`Runs::pages_of`], for one head that all share, of rows of which [`Runs::latents`] are a part.
+    pub fn beside_latents(&self, cache: &Cache, start: i64, len: i64) -> Tensor {
+        let Some(rows) = self.unpacked(cache) else { return self.pages_of(cache, 1, start, len) };
         let pages = rows.reshape(dims![self.slots, PAGE, rows.len(1)]).gather(&self.slot);
-        by_head(&pages.slice(3, start, len).cast(DType::F32), kv)
+        by_head(&pages.slice(3, start, len).cast(DType::F32), 1)
     }
 
     /// The rows of all positions that are in use as halves, if they are codes and become those: `[slots * PAGE, n]`.
@@ -166,11 +172,6 @@ impl Runs {
     }
 }
 
-/// Whether rows of codes become halves once a step.
-fn unpacks(prices: &Prices) -> bool {
-    prices.fusions.unpack_once && prices.fusions.halves_in_place
-}
-
 /// Rows of pages `[runs, row_pages, PAGE, kv * len]` by head: `[runs, kv, row_pages, PAGE, len]`.
 fn by_head(pages: &Tensor, kv: i64) -> Tensor {
     let mut shape = pages.shape();
@@ -208,12 +209,12 @@ impl Reach {
     /// Nothing is read by runs.
     pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0 };
 
-    /// The costs of a model with such a cache on a device.
-    pub fn of(config: &Config, cache: CacheKind, options: &Options) -> Reach {
+    /// The costs of a model on a device.
+    pub fn of(config: &Config, options: &Options) -> Reach {
         let prices = &options.prices;
         let short = prices.short.as_ref().filter(|_| options.allows("short"));
         let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
-        let runs = if options.allows("runs") { Reach::of_runs(config, cache, prices) } else { Reach::NOTHING };
+        let runs = if options.allows("runs") { Reach::of_runs(config, &prices.latents) } else { Reach::NOTHING };
         let several = prices.several.as_ref().filter(|_| options.allows("several"));
         Reach {
             short: short.map_or(0, |short| short.pages as usize),
@@ -222,16 +223,13 @@ impl Reach {
         }
     }
 
-    fn of_runs(config: &Config, cache: CacheKind, prices: &Prices) -> Reach {
-        let latents: &Latents = &prices.latents;
+    fn of_runs(config: &Config, latents: &Latents) -> Reach {
         let heads = config.heads as f64;
         match config.attention {
             Attention::None => Reach::NOTHING,
             Attention::Grouped { head, value, .. } => {
                 let pair = heads * (head + value) as f64;
-                let copied = cache == CacheKind::Q8_0 && unpacks(prices);
-                let slots = if copied { latents.pages as usize } else { usize::MAX };
-                Reach { each: ALONE * pair, run: pair, slots, ..Reach::NOTHING }
+                Reach { each: ALONE * pair, run: pair, slots: usize::MAX, ..Reach::NOTHING }
             }
             Attention::Latent { kv_rank, nope, rope, value, .. } => {
                 let per = |n: i64| heads * n as f64;

@@ -156,6 +156,9 @@ fn attention_multiplies_matrices() {
             // Scores, with what takes elements of them, and weighted sums; the sums lie in registers from begin to end.
             assert!(count("warp product") >= 3, "{shape}, {class:?}: {:?}", body.paths());
             assert_eq!(count("fragments"), 2, "{shape}, {class:?}: {:?}", body.paths());
+            // Those of several tokens go row by row, and nothing between two products leaves the registers.
+            let by_rows = if class == Class::Prompt { 8..99 } else { 0..1 };
+            assert!(by_rows.contains(&count("warp rows")), "{shape}, {class:?}: {:?}", body.paths());
         }
     }
 }

@@ -139,7 +139,7 @@ fn a_gpu_reads_by_runs_what_is_faster_so() {
         ("youtu-llm-2b", 30_000, 512, true),
         ("youtu-llm-2b", 30_000, 2048, true),
     ] {
-        let reach = Reach::of(&Hollow::new(shape, 1).config(), CacheKind::F16, &options);
+        let reach = Reach::of(&Hollow::new(shape, 1).config(), &options);
         let segment = past..past + tokens;
         assert_eq!(reach.by_runs([segment].into_iter()), by_runs, "{tokens} tokens of {shape} behind {past}");
     }
@@ -151,9 +151,8 @@ fn few_pages_of_latents_have_a_program_of_their_own() {
     let [gpu, cpu] = [Options::gpu(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
     let without = Options { without: vec!["short".into()], ..gpu.clone() };
     let short = gpu.prices.short.as_ref().expect("few pages").pages as usize * PAGE as usize;
-    let is_short = |shape, options: &Options, at: usize| {
-        Reach::of(&Hollow::new(shape, 1).config(), CacheKind::F16, options).is_short(at)
-    };
+    let is_short =
+        |shape, options: &Options, at: usize| Reach::of(&Hollow::new(shape, 1).config(), options).is_short(at);
     for shape in ["glm-4.7-flash", "youtu-llm-2b", "deepseek-v2-lite"] {
         let at = [1, short, short + 1, 100_000].map(|positions| is_short(shape, &gpu, positions));
         assert_eq!(at, [true, true, false, false], "{shape}");

@@ -299,7 +299,8 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> I
         return tile;
     }
     let tile = tile_of(t, g, rows);
-    all.push((vec![], sent(t, g, rows, tile)));
+    let copies = copied(t, g, rows.rows * rows.columns / WIDE, tile, |g, at| of_row(g, rows, at));
+    all.extend(copies);
     tile
 }
 

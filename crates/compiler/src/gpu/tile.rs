@@ -5,6 +5,7 @@
 //! | integer tile | the same sums as the next path, where a task has several tokens |
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | warp product | sums over rows of halves that several columns share |
+//! | warp rows | what a loop that goes row by row computes beside its warp products |
 //! | fragments | what sets or reads what a loop adds warp products to |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
 //! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |

@@ -146,7 +146,7 @@ pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item
 impl Plan {
     /// The path of each item.
     pub(super) fn paths(&self) -> impl Iterator<Item = &'static str> {
-        self.steps.iter().map(|s| if let Form::Product(_) = s.form { "warp product" } else { "fragments" })
+        self.steps.iter().map(|s| if let Form::Product(_) = s.form { "warp product" } else { "warp rows" })
     }
 
     /// How an item is computed, if it goes row by row.

@@ -292,7 +292,7 @@ impl Step<'_> {
             let k = of_heads(latent.unsqueeze(1).linear(&k_b.permute(&[0, 2, 1])), nope);
             let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
             let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
-            let k_pe = runs.pages_of(&cache, 1, kv_rank, rope);
+            let k_pe = runs.beside_latents(&cache, kv_rank, rope);
             let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
             states.extend(cache.states().cloned());
