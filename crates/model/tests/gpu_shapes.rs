@@ -4,7 +4,7 @@
 
 use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
-use compiler::program::{Launch, Stage};
+use compiler::program::{Kernel, Launch, Stage};
 use compiler::{Compiled, Options};
 use ir::Op;
 use model::step::{Class, Output};
@@ -160,6 +160,12 @@ fn attention_multiplies_matrices() {
             let by_rows = if class == Class::Prompt { 8..99 } else { 0..1 };
             assert!(by_rows.contains(&count("warp rows")), "{shape}, {class:?}: {:?}", body.paths());
         }
+        // Keys and values are on their way while something else is computed, and waited for with the other threads.
+        let ahead = c.program.kernels.iter().filter(|k| k.source.contains("kl_copy(")).collect::<Vec<_>>();
+        assert_eq!(ahead.is_empty(), class == Class::One, "{shape}, {class:?}");
+        let waits =
+            |k: &&&Kernel| k.source.matches("kl_copied();").count() == k.source.matches("__syncthreads();").count();
+        assert!(ahead.iter().all(|k| waits(&k)), "{shape}, {class:?}");
     }
 }
 
