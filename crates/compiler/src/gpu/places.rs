@@ -1,7 +1,6 @@
 //! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
 //! halves in shared memory.
 
-use crate::gpu::warp_rows;
 use ir::Id;
 use rustc_hash::FxHashMap;
 
@@ -36,7 +35,13 @@ pub(super) enum Fragments {
     /// Those of the tiles of a product.
     Tiles(Layout),
     /// Those of the rows of a warp.
-    Rows(warp_rows::Layout),
+    Rows(RowLayout),
+}
+
+/// A matrix of whose rows each warp has 16.
+pub(super) struct RowLayout {
+    pub(super) rows: i64,
+    pub(super) columns: i64,
 }
 
 /// Which tiles of a result a warp has.

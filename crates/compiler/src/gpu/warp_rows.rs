@@ -13,7 +13,7 @@
 use crate::gpu::carried::follows;
 use crate::gpu::fold::same_index;
 use crate::gpu::matrix::{self, K, M, N, Product, Sum};
-use crate::gpu::places::{Carrier, Copies, Fragments, Rows};
+use crate::gpu::places::{Carrier, Copies, Fragments, RowLayout, Rows};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{
     by, collect_loads, combine, has_reduction, is_scratch, loads_of, reads, replace, zero,
@@ -26,12 +26,6 @@ use rustc_hash::FxHashMap;
 /// Elements of carriers that a lane keeps at most, and tiles of sums beside them.
 const MOST: i64 = 128;
 const TILES: usize = 8;
-
-/// The place of rows and columns of fragments: warps have 16 rows each.
-pub(super) struct Layout {
-    pub(super) rows: i64,
-    pub(super) columns: i64,
-}
 
 /// How an item is computed.
 enum Form {
@@ -128,14 +122,14 @@ pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item
         let alone = |o: &&Item| {
             loads_of(g, o).iter().all(|&l| {
                 let read = g.src(l)[0];
-                read == buffer || !plan.stashes.get(&read).is_some_and(|s| s.by_column.is_some())
+                read == buffer || plan.stashes.get(&read).is_none_or(|s| s.by_column.is_none())
             })
         };
         if !touching.iter().all(alone) || !touching.iter().all(|o| follows(g, o, &update.item)) {
             return None;
         }
         carried += stash.accs.len() as i64;
-        let layout = Layout { rows, columns: stash.columns };
+        let layout = RowLayout { rows, columns: stash.columns };
         let rows_first = update.item.dims[0] == update.row;
         let carrier = Carrier { accs: stash.accs.clone(), layout: Fragments::Rows(layout), rows_first };
         t.carry(g, buffer, carrier);
@@ -212,10 +206,10 @@ impl Plan {
         let loads = scratch_loads(g, step.item.value, &[]);
         let read = loads.into_iter().map(|l| g.src(l)[0]).filter(|b| *b != step.item.buffer);
         for buffer in read.collect::<Vec<_>>() {
-            if !self.stashes.contains_key(&buffer) {
+            self.stashes.entry(buffer).or_insert_with(|| {
                 let accs = (0..2).map(|_| t.acc(g, g.dtype(buffer))).collect();
-                self.stashes.insert(buffer, Stash { by_row: 1, by_column: None, accs, columns: 1 });
-            }
+                Stash { by_row: 1, by_column: None, accs, columns: 1 }
+            });
         }
         let at = Linear::of(g, step.item.index);
         let by_row = at.coefficient(step.row);
@@ -273,7 +267,7 @@ fn at_own(at: &Linear, row: Id, column: Option<Id>, by_row: i64, by_column: Opti
     }
 }
 
-impl Layout {
+impl RowLayout {
     /// The row of a half of a warp's rows, and the column of an element of a tile.
     fn place(t: &Tiler, g: &mut Graph, half: usize, tile: usize, pair: usize) -> (Id, Id) {
         let first = by(g, BinOp::Mul, t.target.warp, M);
@@ -294,7 +288,7 @@ impl Layout {
     ) -> Vec<Id> {
         let mut all = vec![];
         for number in 0..(4 * self.columns / N) as usize {
-            let (row, column) = Layout::place(t, g, number % 4 / 2, number / 4, number % 2);
+            let (row, column) = RowLayout::place(t, g, number % 4 / 2, number / 4, number % 2);
             all.push(statement(g, row, column, number));
         }
         let some = has_rows(t, g, self.rows);
@@ -367,7 +361,7 @@ pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan, serial: Id) 
     for &buffer in &plan.outside {
         let stash = &plan.stashes[&buffer];
         for (half, &acc) in stash.accs.iter().enumerate() {
-            let (row, _) = Layout::place(t, g, half, 0, 0);
+            let (row, _) = RowLayout::place(t, g, half, 0, 0);
             let at = by(g, BinOp::Mul, row, stash.by_row);
             let load = g.load(buffer, at, 1);
             before.push(t.set(g, vec![(acc, load)]));
@@ -406,7 +400,7 @@ fn at(
     mut map: FxHashMap<Id, Id>,
 ) -> Id {
     let but: Vec<Id> = map.keys().copied().collect();
-    let (at_row, at_column) = Layout::place(t, g, place.0, place.1, place.2);
+    let (at_row, at_column) = RowLayout::place(t, g, place.0, place.1, place.2);
     map.insert(row, at_row);
     map.extend(column.map(|c| (c, at_column)));
     map.extend(plan.loaded(g, value, &but, place));
