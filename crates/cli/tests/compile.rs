@@ -228,7 +228,7 @@ fn sources_of_every_target_need_no_compiler() {
     let read = |name: &str| std::fs::read_to_string(out.join(name)).expect("a text");
     let schedule = read("avx2/one-1024-tokens-1-rows.txt");
     assert!(schedule.starts_with("program one (One)") && schedule.contains("schedule cache:"), "{schedule}");
-    let (c, cuda) = (read("neon/prompt-1024-tokens-64-rows.c"), read("cuda/one-2048-tokens-1-rows.cu"));
+    let (c, cuda) = (read("neon/prompt-1024-tokens-64-rows.c"), read("cuda/one-4096-tokens-1-rows.cu"));
     assert!(c.contains("#include") && !c.contains("__global__") && cuda.contains("__global__"));
     let refused = run_bare(&["compile", "-m", text(&model), "--target", "cuda", "--out", text(&out)]);
     assert!(refused.error(2).contains("--emit source"), "{}", refused.err);

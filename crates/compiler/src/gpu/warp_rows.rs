@@ -153,7 +153,8 @@ impl Plan {
         let candidates = match item.dims[..] {
             [row] => match (g.op(item.value).clone(), g.src(item.value)) {
                 (Op::Reduce(op, _), &[body, range]) if !has_reduction(g, body) => {
-                    vec![step(row, None, Form::Along(op, range))]
+                    let whole = matrix::extent(g, range).is_some_and(|n| n % N == 0);
+                    if whole { vec![step(row, None, Form::Along(op, range))] } else { vec![] }
                 }
                 _ if has_reduction(g, item.value) => vec![],
                 _ => vec![step(row, None, Form::Map)],
@@ -176,7 +177,9 @@ impl Plan {
     fn finds_all(&self, g: &Graph, step: &Step) -> bool {
         let along = match &step.form {
             Form::Product(p) => {
-                let factors = p.sums.iter().all(|s| self.all_own(g, step, s.column, Some(s.k), &[]));
+                // Rows of the next round are copied in this one, so what is computed cannot say where they lie.
+                let known = |s: &Sum| !reads_scratch(g, s.rows.first);
+                let factors = p.sums.iter().all(|s| known(s) && self.all_own(g, step, s.column, Some(s.k), &[]));
                 // What lies beside the sums.
                 let sums: Vec<Id> = p.sums.iter().map(|s| s.reduce).collect();
                 return factors && self.all_own(g, step, step.item.value, step.column, &sums);
