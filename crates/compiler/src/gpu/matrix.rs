@@ -42,6 +42,13 @@ pub(super) struct Sum {
     pub(super) column: Id,
 }
 
+impl Sum {
+    /// Elements of the sum.
+    pub(super) fn length(&self) -> i64 {
+        if self.across { self.rows.rows } else { self.rows.columns }
+    }
+}
+
 /// All sums of an item, and its dimensions.
 pub(super) struct Product {
     pub(super) m: Id,
@@ -141,7 +148,7 @@ pub(super) fn needed(t: &Tiler, p: &Product, columns: impl Fn(&Sum) -> i64) -> u
         if !t.target.staged.tiles.contains_key(&s.rows) {
             halves += s.rows.rows * (s.rows.columns + WIDE);
         }
-        let length = if s.across { s.rows.rows } else { s.rows.columns };
+        let length = s.length();
         halves += columns(s) * (length + WIDE);
     }
     halves as usize * DType::F16.bytes()
@@ -231,8 +238,7 @@ impl Layout {
 
     /// The elements that a lane has of the tiles that begin there.
     fn spots(&self, t: &Tiler, g: &mut Graph, m: Id, n: Id) -> Vec<Spot> {
-        let (row, column) = (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mod, t.target.lane, 4));
-        let column = by(g, BinOp::Mul, column, 2);
+        let (row, column) = in_tile(t, g);
         let (m, n) = (g.add(m, row), g.add(n, column));
         let spot = |i: i64| {
             let (m, n) = (by(g, BinOp::Add, m, i % 4 / 2 * 8), by(g, BinOp::Add, n, i / 4 * N + i % 2));
@@ -288,6 +294,12 @@ fn one_round(t: &mut Tiler, g: &mut Graph, w: &Work, layout: &Layout, round: Id,
     t.only(g, some, body)
 }
 
+/// Row and column of the first element that a lane has of a tile.
+pub(super) fn in_tile(t: &Tiler, g: &mut Graph) -> (Id, Id) {
+    let (row, column) = (by(g, BinOp::Div, t.target.lane, 4), by(g, BinOp::Mod, t.target.lane, 4));
+    (row, by(g, BinOp::Mul, column, 2))
+}
+
 /// Distance of rows in shared memory.
 pub(super) fn pitch(columns: i64) -> i64 {
     columns + WIDE
@@ -337,7 +349,7 @@ fn of_row(g: &mut Graph, rows: &Rows, at: Id) -> (Id, Id) {
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
 /// where that changes nothing.
 pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, columns: i64, all: &mut Copies) -> Id {
-    let length = if s.across { s.rows.rows } else { s.rows.columns };
+    let length = s.length();
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
     let (across, widest) = (length / WIDE, t.target.plan.widest);
@@ -415,7 +427,7 @@ fn summed(
     (m, n, side): (Id, Id, i64),
     body: &mut Vec<Id>,
 ) -> Vec<Vec<Id>> {
-    let length = if s.across { s.rows.rows } else { s.rows.columns };
+    let length = s.length();
     let steps = length / K;
     // Two chains of products hide what one waits for; tiles side by side are chains as well.
     let chains = if side == 1 && steps % 2 == 0 { 2 } else { 1 };

@@ -8,7 +8,7 @@
 
 use crate::gpu::places::{Held, Spread};
 use crate::gpu::threads::{Shares, Tiler};
-use crate::kernel::expression::{collect_loads, combine, has_reduction, is_scratch, outside, reads, replace};
+use crate::kernel::expression::{collect_loads, combine, has_reduction, is_scratch, reads, reads_scratch, replace};
 use crate::lower::Item;
 use ir::index::{Linear, unflatten};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space};
@@ -99,7 +99,7 @@ impl Tiler {
         let whole = |t: &Tiler, g: &mut Graph, spread: Spread| {
             let places = t.places(g, item, Form::Map(spread))?;
             let value = t.at(g, item.value, &places);
-            reads_no_scratch(g, value).then_some(Form::Map(spread))
+            (!reads_scratch(g, value)).then_some(Form::Map(spread))
         };
         let found = spreads.into_iter().find_map(|spread| whole(self, g, spread));
         found.unwrap_or(if n <= self.target.plan.threads() { Form::Map(Spread::Every(1)) } else { Form::Any })
@@ -110,7 +110,7 @@ impl Tiler {
         let lens: Option<Vec<i64>> = src[1..].iter().map(|&r| g.as_int(g.src(r)[0])).collect();
         let Some(lens) = lens.filter(|_| !has_reduction(g, src[0])) else { return Form::Any };
         let total: i64 = lens.iter().product();
-        let scratch = !reads_no_scratch(g, src[0]);
+        let scratch = reads_scratch(g, src[0]);
         if n == 1 && total <= SHORT && is_scratch(g, item.buffer) && reads_inputs_only(g, src[0]) {
             return Form::Everywhere;
         }
@@ -122,7 +122,7 @@ impl Tiler {
             && let Some(places) = self.places(g, item, form)
         {
             let body = self.at(g, src[0], &places);
-            if reads_no_scratch(g, body) {
+            if !reads_scratch(g, body) {
                 return form;
             }
         }
@@ -319,10 +319,4 @@ fn reads_inputs_only(g: &Graph, value: Id) -> bool {
     collect_loads(g, value, &mut loads);
     let input = |&l: &Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Input, .. });
     loads.iter().all(input)
-}
-
-fn reads_no_scratch(g: &Graph, value: Id) -> bool {
-    let mut loads = vec![];
-    collect_loads(g, value, &mut loads);
-    loads.iter().all(|&l| outside(g, l))
 }

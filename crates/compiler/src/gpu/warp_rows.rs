@@ -16,7 +16,7 @@ use crate::gpu::matrix::{self, K, M, N, Product, Sum};
 use crate::gpu::places::{Carrier, Copies, Fragments, RowLayout, Rows};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{
-    by, collect_loads, combine, has_reduction, is_scratch, loads_of, reads, replace, zero,
+    by, combine, has_reduction, is_scratch, loads_of, reads, reads_scratch, replace, zero,
 };
 use crate::lower::{Item, identity};
 use ir::index::Linear;
@@ -76,12 +76,6 @@ pub(super) fn rows_of(g: &mut Graph, items: &[Item]) -> Option<i64> {
 
 /// Warps of a block at least.
 const LEAST: i64 = 4;
-
-fn reads_scratch(g: &Graph, value: Id) -> bool {
-    let mut loads = vec![];
-    collect_loads(g, value, &mut loads);
-    loads.iter().any(|&l| is_scratch(g, g.src(l)[0]))
-}
 
 /// Plans a phase of a nest, and lets what it carries lie in fragments, if it is such a loop.
 pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: usize) -> Option<Plan> {
@@ -274,10 +268,8 @@ impl RowLayout {
     /// The row of a half of a warp's rows, and the column of an element of a tile.
     fn place(t: &Tiler, g: &mut Graph, half: usize, tile: usize, pair: usize) -> (Id, Id) {
         let first = by(g, BinOp::Mul, t.target.warp, M);
-        let row = by(g, BinOp::Div, t.target.lane, 4);
+        let (row, column) = matrix::in_tile(t, g);
         let row = g.add(first, row);
-        let column = by(g, BinOp::Mod, t.target.lane, 4);
-        let column = by(g, BinOp::Mul, column, 2);
         let at = tile as i64 * N + pair as i64;
         (by(g, BinOp::Add, row, half as i64 * N), by(g, BinOp::Add, column, at))
     }
@@ -482,7 +474,7 @@ fn product(
     // First factors that lie in registers, a fragment for each 16 of the sum.
     let mut rows: FxHashMap<Id, Vec<Id>> = FxHashMap::default();
     for s in p.sums.iter().filter(|s| staged[&s.reduce].1.is_none()) {
-        let own = (0..length(s) / K).map(|k| registers(t, g, plan, s, step.row, k as usize, all)).collect();
+        let own = (0..s.length() / K).map(|k| registers(t, g, plan, s, step.row, k as usize, all)).collect();
         rows.insert(s.reduce, own);
     }
     let tiles: Vec<usize> = (0..accs.len() / 4).collect();
@@ -515,11 +507,6 @@ fn product(
     }
 }
 
-/// Elements of a sum.
-fn length(s: &Sum) -> i64 {
-    if s.across { s.rows.rows } else { s.rows.columns }
-}
-
 /// The first factor of a product as it lies in registers: a fragment of 16 elements of the sum.
 fn registers(t: &mut Tiler, g: &mut Graph, plan: &Plan, s: &Sum, row: Id, k: usize, all: &mut Vec<Id>) -> Id {
     let halves = (0..8).map(|i| {
@@ -544,20 +531,22 @@ fn multiply(
     (chunk, parts): (&[usize], &[Id]),
     all: &mut Vec<Id>,
 ) {
-    let steps = length(s) / K;
-    let Err(registers) = rows else {
-        let r = t.counted(g, steps);
-        let k = by(g, BinOp::Mul, r, K);
-        let own = rows.map(|place| first_factor(t, g, place, k, length(s)));
-        let pairs = multiplied(t, g, s, tile, own.unwrap_or(k), k, (chunk, parts));
-        let round = t.set(g, pairs);
-        all.extend(t.nest(g, &[r], vec![round]));
-        return;
-    };
-    for (step, &own) in registers.iter().enumerate() {
-        let k = g.int(step as i64 * K);
-        let pairs = multiplied(t, g, s, tile, own, k, (chunk, parts));
-        all.push(t.set(g, pairs));
+    match rows {
+        Ok(place) => {
+            let r = t.counted(g, s.length() / K);
+            let k = by(g, BinOp::Mul, r, K);
+            let own = first_factor(t, g, place, k, s.length());
+            let pairs = multiplied(t, g, s, tile, own, k, (chunk, parts));
+            let round = t.set(g, pairs);
+            all.extend(t.nest(g, &[r], vec![round]));
+        }
+        Err(registers) => {
+            for (step, &own) in registers.iter().enumerate() {
+                let k = g.int(step as i64 * K);
+                let pairs = multiplied(t, g, s, tile, own, k, (chunk, parts));
+                all.push(t.set(g, pairs));
+            }
+        }
     }
 }
 

@@ -131,6 +131,13 @@ pub(crate) fn is_scratch(g: &Graph, buffer: Id) -> bool {
     matches!(g.op(buffer), Op::Buffer { space, .. } if space.is_scratch())
 }
 
+/// Whether an expression reads scratch.
+pub(crate) fn reads_scratch(g: &Graph, value: Id) -> bool {
+    let mut loads = vec![];
+    collect_loads(g, value, &mut loads);
+    loads.iter().any(|&l| !outside(g, l))
+}
+
 /// Whether a load is not of scratch.
 pub(crate) fn outside(g: &Graph, load: Id) -> bool {
     !is_scratch(g, g.src(load)[0])
