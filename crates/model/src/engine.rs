@@ -95,7 +95,7 @@ impl Sharing {
     }
 
     /// What a step of such programs takes.
-    pub(crate) fn limits(&self, config: &Config, options: &EngineOptions) -> Limits {
+    pub(crate) fn limits(&self, config: &Config, options: &EngineOptions, reach: Reach) -> Limits {
         let sizes = self.sizes(Class::Many.into(), options);
         Limits {
             vocab: config.vocab as usize,
@@ -104,7 +104,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
-            reach: Reach::of(config, &options.compiler),
+            reach,
         }
     }
 }
@@ -117,6 +117,7 @@ pub struct Engine {
     memory: Memory,
     options: EngineOptions,
     sharing: Sharing,
+    reach: Reach,
     /// The input of [`Engine::step`], whose sequence has the first pages in their order.
     single: Batch,
     single_pages: Vec<u32>,
@@ -196,7 +197,9 @@ impl Engine {
         let mut memory = device.memory();
         memory.add_file(&file)?;
         let warming = Prefault::start(&file);
-        let limits = sharing.limits(&config, &options);
+        let layer = file.bytes() / u64::from(config.layers.max(1) as u32);
+        let reach = Reach::of(&config, &options.compiler).beside_weights(layer, &options.compiler.prices);
+        let limits = sharing.limits(&config, &options, reach);
         Ok(Engine {
             single: Batch::new(limits),
             single_pages: (0..limits.row_pages() as u32).collect(),
@@ -206,6 +209,7 @@ impl Engine {
             memory,
             options,
             sharing,
+            reach,
             ready: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
@@ -223,6 +227,7 @@ impl Engine {
     pub fn make_batch_invariant(&mut self) {
         self.batch_invariant = true;
         self.stand_in = None;
+        self.reach = Reach::NOTHING;
         self.options.compiler = self.options.compiler.batch_invariant();
     }
 
@@ -271,7 +276,7 @@ impl Engine {
 
     /// What a step can take.
     pub fn limits(&self) -> Limits {
-        self.sharing.limits(&self.config, &self.options)
+        self.sharing.limits(&self.config, &self.options, self.reach)
     }
 
     /// The class of a step of so many tokens of one sequence from a position on.

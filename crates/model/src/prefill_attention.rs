@@ -17,6 +17,7 @@ use compiler::schedule::{Latents, Prices};
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, Id};
+use std::ops::Range;
 
 /// Tokens of a run at most.
 pub const RUN: i64 = 64;
@@ -198,6 +199,8 @@ pub struct Reach {
     short: usize,
     /// Tokens at most of a step that has a program between those of few tokens and of many, or 0.
     several: usize,
+    /// For another step, which reads the weights again.
+    step: f64,
 }
 
 /// An 8-bit product against one in f32.
@@ -207,7 +210,8 @@ const ALONE: f64 = 1.3;
 
 impl Reach {
     /// Nothing is read by runs.
-    pub const NOTHING: Reach = Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0 };
+    pub const NOTHING: Reach =
+        Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0, step: 0.0 };
 
     /// The costs of a model on a device.
     pub fn of(config: &Config, options: &Options) -> Reach {
@@ -260,8 +264,31 @@ impl Reach {
         self.several
     }
 
+    /// The same for a model whose layers have so many bytes of weights.
+    pub fn beside_weights(self, bytes: u64, prices: &Prices) -> Reach {
+        Reach { step: prices.usual.again * bytes as f64, ..self }
+    }
+
     /// Whether segments, each of tokens between two positions, are better read by runs.
-    pub fn by_runs(&self, segments: impl Iterator<Item = std::ops::Range<usize>>) -> bool {
+    pub fn by_runs(&self, segments: impl Iterator<Item = Range<usize>>) -> bool {
+        let (each, runs) = self.costs(segments);
+        runs < each
+    }
+
+    /// Whether these segments, of sequences that decode and of prompts, are better read in a step each: in one step both
+    /// are read token by token, or both by runs.
+    pub fn apart(
+        &self,
+        decoding: impl Iterator<Item = Range<usize>> + Clone,
+        prompts: impl Iterator<Item = Range<usize>> + Clone,
+    ) -> bool {
+        let least = |(each, runs): (f64, f64)| each.min(runs);
+        let together = least(self.costs(decoding.clone().chain(prompts.clone())));
+        least(self.costs(decoding)) + least(self.costs(prompts)) + self.step < together
+    }
+
+    /// What it costs to read segments token by token, and by runs: infinitely much if there is no room.
+    fn costs(&self, segments: impl Iterator<Item = Range<usize>>) -> (f64, f64) {
         let page = PAGE as usize;
         let (mut each, mut runs, mut slots) = (0.0, 0.0, 0);
         for positions in segments {
@@ -277,6 +304,7 @@ impl Reach {
                 start = next;
             }
         }
-        slots <= self.slots && runs + (slots * page) as f64 * self.slot < each
+        let runs = runs + (slots * page) as f64 * self.slot;
+        (each, if slots <= self.slots { runs } else { f64::INFINITY })
     }
 }

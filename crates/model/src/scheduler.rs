@@ -3,8 +3,7 @@
 //! Requests wait in a queue of bounded length, in the order in which they came. As long as there are places and pages,
 //! the first is *admitted*: it gets the pages of its prompt, beginning with what the cache remembers of it. Every step
 //! then takes one token of each sequence that decodes and, beside them, a bounded number of tokens of prompts, so that
-//! nobody's text stands still behind a long prompt. Half of that number goes to the eldest prompt, the rest to all
-//! others alike.
+//! nobody's text stands still behind a long prompt ([`shares`]).
 //!
 //! A sequence that needs a page when there is none takes that of the youngest, which goes back to the head of the queue
 //! with all its tokens: no request fails for want of memory, and none is cut short silently. A request whose
@@ -19,6 +18,7 @@
 
 mod flight;
 mod job;
+mod shares;
 mod snapshots;
 pub mod worker;
 
@@ -129,6 +129,8 @@ pub struct Scheduler {
     stats: Stats,
     /// A step whose tokens are not known yet.
     flight: Option<Flight>,
+    /// Whether the last step left out those who decode.
+    prompts_alone: bool,
     /// Places that were given so far.
     tickets: u64,
     /// Sequences that are over and were not told yet.
@@ -162,6 +164,7 @@ impl Scheduler {
             limits,
             options,
             flight: None,
+            prompts_alone: false,
             tickets: 0,
             ended: vec![],
         }
@@ -356,37 +359,14 @@ impl Scheduler {
         self.batch.clear();
         self.batch.set_output(output);
         self.parts.clear();
-        let (room, context) = (self.limits.tokens, self.limits.context);
-        let ready = |task: &Task| task.ready(context);
-        let taking_part = || self.running.iter().enumerate().filter(|(_, (_, s))| s.output() == output && ready(s) > 0);
-        let decoding = taking_part().filter(|(_, (_, s))| ready(s) == 1).count();
-        let prompts = taking_part().count() - decoding;
-        let mut left = if decoding > 0 { self.options.beside.max(prompts).min(room - decoding) } else { room };
-        let mut others = prompts;
-        let mut behind = taking_part().count();
-        for (at, (place, s)) in taking_part() {
+        let shares = self.shares(output);
+        let mut behind = shares.iter().filter(|&&share| share > 0).count();
+        for (at, (place, s)) in self.running.iter().enumerate().filter(|(at, _)| shares[*at] > 0) {
             behind -= 1;
-            let ready = ready(s);
-            let share = match ready {
-                1 => 1,
-                // The eldest prompt.
-                _ if others == prompts => {
-                    if prompts > 1 {
-                        left.div_ceil(2)
-                    } else {
-                        left
-                    }
-                }
-                _ => left.div_ceil(others),
-            };
-            let mut count = share.min(ready).min(self.until_snapshot(s));
+            let mut count = shares[at];
             if s.scores_prompt() {
                 // A row for each of its tokens, and one is left for everybody else.
                 count = count.min(self.limits.rows.saturating_sub(self.batch.rows() + behind));
-            }
-            if ready > 1 {
-                others -= 1;
-                left -= count;
             }
             let (start, pages) = (s.behind(), s.lease.pages());
             let added = match (s.row, s.pending()) {

@@ -412,7 +412,9 @@ impl<'a> Step<'a> {
         let n = b.int32(splits);
         let one = b.int32(1);
         let (s, most_tiles) = {
-            let per = index_div_up(b, row_pages, splits);
+            // A short past has a part for each page.
+            let read = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
+            let per = index_div_up(b, read, splits);
             (b.iota(splits), per)
         };
         let i = b.iota(Dim::Sym(most_tiles));

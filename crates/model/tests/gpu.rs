@@ -4,8 +4,9 @@
 //! The files lie in `shared/golden` beside the repository; without it, a subset in `tests/golden` is used. One file of
 //! each model and of each format runs here; all of them with `-- --ignored`.
 
+use crate::support::{cpu, nmse, options, synth, tokens};
 use compiler::{Numerics, Options};
-use device::Interpreter;
+use device::{Device, Interpreter};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -93,6 +94,32 @@ fn prompts_with_a_cache_of_8_bits_run_in_blocks_of_threads() {
     let jobs: Vec<(&Golden, Numerics)> = files.iter().filter(latent).map(|f| (f, Numerics::Int8)).collect();
     assert_eq!(jobs.len(), 1, "in {}", folder().display());
     check_with(jobs, &PROMPT, |_| CacheKind::Q8_0);
+}
+
+/// A task that reads several pages, each loaded a round before, has the logits of the processor.
+#[test]
+fn several_pages_of_a_task_are_read_in_blocks_of_threads() {
+    let steps = [40, 40, 1];
+    let cache = CacheKind::F16;
+    for shape in ["tiny-mla-moe", "tiny-llama"] {
+        let file = synth(shape, "q4_0", Some(1));
+        let logits = |device: Arc<dyn Device>, mut compiler: Options| {
+            compiler.without.extend(["split", "runs", "short"].map(str::to_owned));
+            let options = EngineOptions { compiler, context: 128, chunk: 64, cache };
+            let mut engine = Engine::new(file.clone(), device, options).expect("a model");
+            let all = tokens(steps.iter().sum(), engine.config().vocab as u32, 5);
+            let mut at = 0;
+            let mut of_step = |n: usize| {
+                at += n;
+                engine.step(&all[at - n..at], at - n, n - 1..n).expect("a step").to_vec()
+            };
+            steps.map(&mut of_step).concat()
+        };
+        let got = logits(Arc::new(Interpreter::of_blocks().apart()), Options::gpu(Numerics::Exact));
+        let want = logits(cpu(2), options(Numerics::Exact));
+        let error = nmse(&got, &want);
+        assert!(error <= 1e-6, "{shape}: NMSE {error:.1e}");
+    }
 }
 
 #[test]

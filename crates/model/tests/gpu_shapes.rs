@@ -169,6 +169,23 @@ fn attention_multiplies_matrices() {
     }
 }
 
+/// A task that reads page after page has the next one on its way while it computes, in registers that spill nothing
+/// (`sass.rs`).
+#[test]
+fn pages_of_a_long_past_are_loaded_a_round_ahead() {
+    for shape in ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"] {
+        // Wide loads of the kernel that multiplies keys: before its loop, and within.
+        let loads = |context: i64| {
+            let hollow = Hollow { context, ..Hollow::new(shape, 2) };
+            let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
+            let body = c.bodies.iter().position(|b| b.paths().contains(&"fragments")).expect("attention");
+            c.program.kernels[body].source.matches("kl_load<vec<f16, 8>>").count()
+        };
+        let [short, long] = [1024, 65_536].map(loads);
+        assert!(short > 0 && long == 2 * short, "{shape}: {short} loads, {long} of a long past");
+    }
+}
+
 /// Factors of all of a long input beside a tile would leave no room for the tile.
 #[test]
 fn long_sums_of_prompts_are_tiles() {

@@ -145,6 +145,23 @@ fn a_gpu_reads_by_runs_what_is_faster_so() {
     }
 }
 
+/// Sequences that decode behind long texts have steps of their own, as prompts are read by runs and they are not; behind
+/// short ones it would cost more to read the weights again.
+#[test]
+fn prompts_beside_long_texts_have_steps_of_their_own() {
+    let [gpu, cpu] = [Options::gpu(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
+    let apart = |options: &Options, past: usize, tokens: usize| {
+        let reach = Reach::of(&Hollow::new("glm-4.7-flash", 1).config(), options);
+        let reach = reach.beside_weights(360 << 20, &options.prices);
+        reach.apart((0..16).map(|_| past..past + 1), [0..tokens].into_iter())
+    };
+    assert_eq!([100, 1000, 4000, 30_000].map(|past| apart(&gpu, past, 2048)), [false, true, true, true]);
+    assert_eq!([100, 4000].map(|past| apart(&gpu, past, 64)), [false; 2]);
+    assert!(!apart(&cpu, 4000, 64));
+    let one_way = Reach::NOTHING;
+    assert!(!one_way.apart([4000..4001].into_iter(), [0..2048].into_iter()));
+}
+
 /// On a GPU a token of a model with one latent for all heads has a program for few pages, which is faster there.
 #[test]
 fn few_pages_of_latents_have_a_program_of_their_own() {

@@ -8,6 +8,7 @@
 //! adds barriers. `select` chooses how a thread computes each value, and `launch` says what a launch has to provide. What comes
 //! before (the rewrites, the schedule, the nests) and the index algebra are shared with the CPU.
 
+mod ahead;
 pub mod align;
 mod banks;
 mod carried;

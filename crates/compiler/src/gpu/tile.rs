@@ -20,7 +20,7 @@ use crate::gpu::places::Staged;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
-use crate::gpu::{banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, wide_map};
+use crate::gpu::{ahead, banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, wide_map};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
@@ -138,6 +138,13 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             at += together;
         }
         body.extend(t.due(g, None));
+        let (ahead, body) = match *serial {
+            Some(range) if ways[before..].iter().any(|w| w.path == "warp product") => {
+                ahead::loads_ahead(&t, g, range, body)
+            }
+            _ => (vec![], body),
+        };
+        all.extend(ahead);
         all.extend(t.target.staged.before());
         match *serial {
             Some(range) => all.push(rounds(g, range, body, turns)),

@@ -5,6 +5,7 @@ use crate::gpu::int_tile::is_tile;
 use crate::gpu::matrix::{M, is_product};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::warp_rows;
+use crate::kernel::expression::has_reduction;
 use crate::lower::{Item, Nest, Phase};
 use ir::index::{bounds, usual};
 use ir::{Graph, Op};
@@ -27,7 +28,20 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
         return plan.for_blocks(least, most).warps.min(plan.product_warps);
     }
     let tasks = usual(g, nest.tasks);
-    plan.for_blocks(tasks, most).warps
+    // A fold of many parts waits for memory in each of its rounds, and groups of threads share those out.
+    let merges = nest.phases.iter().any(|p| merges_many(g, p));
+    let all_warps = if merges { 2 * plan.all_warps } else { plan.all_warps };
+    GpuPlan { all_warps, ..plan.clone() }.for_blocks(tasks, most).warps
+}
+
+/// Steps from which on a fold has many.
+const MANY: i64 = 64;
+
+/// Whether a phase is a loop of many steps that sums nothing within a step.
+fn merges_many(g: &mut Graph, phase: &Phase) -> bool {
+    let Some(range) = phase.serial else { return false };
+    let extent = g.src(range)[0];
+    bounds(g, extent).1 >= MANY && !phase.items.iter().any(|i| has_reduction(g, i.value))
 }
 
 /// Elements that the largest item of a phase computes with, at most.

@@ -26,11 +26,14 @@ pub(super) fn together(g: &Graph, range: Id, body: &[Id]) -> i64 {
 }
 
 /// Whether all rounds of a loop should be one after another, as they are few and multiply matrices under conditions:
-/// compilers leave such loops as they are, and know best about others.
+/// compilers leave such loops as they are, and know best about others. Not where rounds are loops that some threads leave
+/// out: all of them take registers that the blocks of the next kernel could begin with.
 pub(super) fn multiplies(g: &Graph, range: Id, body: &[Id]) -> bool {
     let few = g.as_int(g.src(range)[0]).is_some_and(|n| n <= MOST);
     let all = if few { g.toposort(body) } else { vec![] };
-    [Op::WarpProduct, Op::If].iter().all(|op| all.iter().any(|&id| g.op(id) == op))
+    let has = |op: &Op| all.iter().any(|&id| g.op(id) == op);
+    let last = |&id: &Id| *g.op(id) == Op::If && depends(g, g.src(id)[0], range);
+    has(&Op::WarpProduct) && has(&Op::If) && !(has(&Op::Loop) && all.iter().any(last))
 }
 
 /// The values of a body that only sets registers.

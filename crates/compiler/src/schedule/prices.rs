@@ -95,7 +95,7 @@ pub struct Latents {
 }
 
 /// What a step of many tokens is planned and priced for; it may have fewer and more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Usual {
     /// Tokens of several sequences.
     pub many: i64,
@@ -105,6 +105,8 @@ pub struct Usual {
     pub pages: i64,
     /// Tokens of prompts that a step has beside sequences that decode: more delay these, fewer are read slowly.
     pub beside: i64,
+    /// Products of attention, token by token, that take as long as a byte of weights that another step reads again.
+    pub again: f64,
 }
 
 /// What the work of a step costs on a class of devices: enough to tell alternatives apart, and committed, so that a
@@ -183,7 +185,8 @@ impl Prices {
             latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
-            usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX, beside: 64 },
+            // A product of floats, of 144 billion a second, as 45 GB/s.
+            usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX, beside: 64, again: 3.0 },
             // Tasks for the cores of a desktop.
             splits: Splits { one: 8, few: 2, many: 1 },
             unfused: false,
@@ -230,8 +233,8 @@ impl Prices {
             latents: Latents { pages: 1024, slot: 0.9, run: 0.35, token: 6.5 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
-            // A step of 1024 tokens takes 80 ms with GLM-4.7-Flash on an H200; 32 clients get 1.5 times as much as with 64.
-            usual: Usual { many: 512, prompt: 512, pages: 32, beside: 1024 },
+            // A step of 2048 tokens takes 115 ms with GLM-4.7-Flash on an H200; 32 clients get 1.5 times as much as with 64.
+            usual: Usual { many: 512, prompt: 512, pages: 32, beside: 2048, again: 20.0 },
             // A multiprocessor each, of 132; with 128 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
             splits: Splits { one: 132, few: 16, many: 4 },
             profile: Profile {
