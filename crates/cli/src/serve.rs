@@ -95,7 +95,7 @@ pub struct Arguments {
     /// Requests that may wait for a place; more get 429
     #[arg(long, value_name = "N", default_value = "256")]
     max_queue: usize,
-    /// Tokens of prompts in a step that also decodes [default: 64, and 1024 on an NVIDIA card]
+    /// Tokens of prompts in a step that also decodes [default: 64, and 2048 on an NVIDIA card]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     prefill_beside: Option<u32>,
     /// Give each request the same text, bit for bit, whatever runs beside it; decoding is slower
