@@ -10,6 +10,7 @@ use model::cache::{CacheKind, PAGE};
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::prefill_attention::{RUN, Reach};
 use model::step::Class;
+use std::iter::once;
 use std::sync::Arc;
 
 const CONTEXT: i64 = 320;
@@ -153,13 +154,13 @@ fn prompts_beside_long_texts_have_steps_of_their_own() {
     let apart = |options: &Options, past: usize, tokens: usize| {
         let reach = Reach::of(&Hollow::new("glm-4.7-flash", 1).config(), options);
         let reach = reach.beside_weights(360 << 20, &options.prices);
-        reach.apart((0..16).map(|_| past..past + 1), [0..tokens].into_iter())
+        reach.apart((0..16).map(|_| past..past + 1), once(0..tokens))
     };
     assert_eq!([100, 1000, 4000, 30_000].map(|past| apart(&gpu, past, 2048)), [false, true, true, true]);
     assert_eq!([100, 4000].map(|past| apart(&gpu, past, 64)), [false; 2]);
     assert!(!apart(&cpu, 4000, 64));
     let one_way = Reach::NOTHING;
-    assert!(!one_way.apart([4000..4001].into_iter(), [0..2048].into_iter()));
+    assert!(!one_way.apart(once(4000..4001), once(0..2048)));
 }
 
 /// On a GPU a token of a model with one latent for all heads has a program for few pages, which is faster there.
