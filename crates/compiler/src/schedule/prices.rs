@@ -233,7 +233,8 @@ impl Prices {
             latents: Latents { pages: 1024, slot: 0.9, run: 0.35, token: 6.5 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },
-            // A step of 2048 tokens takes 115 ms with GLM-4.7-Flash on an H200; 32 clients get 1.5 times as much as with 64.
+            // A step of 2048 tokens takes 115 ms with GLM-4.7-Flash on an H200; 32 clients get 1.15 times as much as with 1024.
+            // With weights that cost a third of that, or twice as much, they get less (bench/JOURNAL.md).
             usual: Usual { many: 512, prompt: 512, pages: 32, beside: 2048, again: 20.0 },
             // A multiprocessor each, of 132; with 128 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
             splits: Splits { one: 132, few: 16, many: 4 },
