@@ -3,7 +3,7 @@
 //! Requests wait in a queue of bounded length, in the order in which they came. As long as there are places and pages,
 //! the first is *admitted*: it gets the pages of its prompt, beginning with what the cache remembers of it. Every step
 //! then takes one token of each sequence that decodes and, beside them, a bounded number of tokens of prompts, so that
-//! nobody's text stands still behind a long prompt ([`shares`]).
+//! nobody's text stands still behind a long prompt (`shares.rs`).
 //!
 //! A sequence that needs a page when there is none takes that of the youngest, which goes back to the head of the queue
 //! with all its tokens: no request fails for want of memory, and none is cut short silently. A request whose

@@ -51,7 +51,8 @@ fn sets(g: &Graph, body: &[Id]) -> Option<Vec<Id>> {
 
 #[cfg(test)]
 mod tests {
-    use super::together;
+    use super::{multiplies, together};
+    use crate::kernel::emitter::{make_if, make_loop};
     use ir::{Axis, DType, Graph, Id, Op, Space, Type};
 
     /// A loop of so many rounds that each add `lanes` floats from memory to a register, and its body.
@@ -88,5 +89,28 @@ mod tests {
         let load = g.load(same, zero, 1);
         let set = g.make(Op::Set, DType::Index, vec![], vec![acc, load]);
         assert_eq!(together(g, range, &[set]), 1);
+    }
+
+    #[test]
+    fn rounds_of_loops_that_some_threads_leave_out_stay_a_loop() {
+        let g = &mut Graph::new();
+        let (range, _) = sum(g, 2, 4);
+        let (inner, _) = sum(g, 36, 4);
+        let ty = Type::vector(DType::F32, 4);
+        let acc = g.make(Op::Acc(1), ty, vec![], vec![]);
+        let [rows, columns] =
+            [8, 4].map(|lanes| g.make(Op::Acc(lanes), Type::vector(DType::F16, lanes as usize), vec![], vec![]));
+        let product = g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, columns]);
+        let set = g.make(Op::Set, DType::Index, vec![], vec![acc, product]);
+        let products = make_loop(g, inner, vec![set]);
+        let (one, data) = (g.int(1), g.make(Op::Acc(2), DType::Index, vec![], vec![]));
+        let [some, known] = [range, data].map(|of| g.binary(ir::BinOp::Lt, of, one));
+        for (condition, body, expected) in
+            [(some, set, true), (some, products, false), (known, set, true), (known, products, true)]
+        {
+            let round = make_if(g, condition, vec![body]);
+            assert_eq!(multiplies(g, range, &[round]), expected);
+        }
+        assert!(!multiplies(g, range, &[set]), "no conditions");
     }
 }
