@@ -4,17 +4,18 @@
 //! depends on nothing that a round computes, so the loads of the next round can be on their way while this one
 //! computes: in registers, which are free from the moment when the copies are made.
 
+use crate::gpu::early;
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{by, collect_loads, is_scratch, replace};
-use ir::{BinOp, Graph, Id, Op, Space};
+use crate::kernel::expression::{by, replace};
+use ir::{BinOp, Graph, Id, Op};
+use rustc_hash::FxHashSet;
 
 /// Bytes of registers that a thread has at most for what is on its way and for fragments that a loop keeps.
 const MOST: usize = 512;
 
 /// The statements before a loop over `range` and those of a round, where loads are a round ahead.
 pub(super) fn loads_ahead(t: &Tiler, g: &mut Graph, range: Id, round: Vec<Id>) -> (Vec<Id>, Vec<Id>) {
-    let written: Vec<Id> =
-        g.toposort(&round).into_iter().filter(|&id| *g.op(id) == Op::Store).map(|id| g.src(id)[0]).collect();
+    let written = early::written(g, &round);
     let (loads, mut rest): (Vec<Id>, Vec<Id>) = round.iter().partition(|&&s| loads_only(g, s, &written));
     let accs: Vec<Id> = loads.iter().flat_map(|&s| set_by(g, s)).collect();
     let kept = t.target.carried.values().flat_map(|c| &c.accs).chain(&accs);
@@ -37,8 +38,8 @@ pub(super) fn loads_ahead(t: &Tiler, g: &mut Graph, range: Id, round: Vec<Id>) -
     (first, rest)
 }
 
-/// Whether a statement does nothing but set registers to what lies in memory that the loop does not write.
-fn loads_only(g: &Graph, statement: Id, written: &[Id]) -> bool {
+/// Whether a statement does nothing but set registers to what lies in memory, but in these slots.
+fn loads_only(g: &Graph, statement: Id, written: &FxHashSet<u32>) -> bool {
     let src = g.src(statement);
     match g.op(statement) {
         Op::If => known(g, src[0], written) && src[1..].iter().all(|&s| loads_only(g, s, written)),
@@ -47,26 +48,18 @@ fn loads_only(g: &Graph, statement: Id, written: &[Id]) -> bool {
     }
 }
 
-/// Whether a value is made of memory alone.
-fn known(g: &Graph, value: Id, written: &[Id]) -> bool {
-    let mut loads = vec![];
-    collect_loads(g, value, &mut loads);
-    let constant = |&l: &Id| {
-        let buffer = g.src(l)[0];
-        !is_scratch(g, buffer)
-            && !written.contains(&buffer)
-            && !matches!(g.op(buffer), Op::Buffer { space: Space::Output, .. })
-    };
-    loads.iter().all(constant) && !g.toposort(&[value]).iter().any(|&id| matches!(g.op(id), Op::Acc(_)))
+/// Whether a value is made of such memory alone.
+fn known(g: &Graph, value: Id, written: &FxHashSet<u32>) -> bool {
+    let mut all = g.toposort(&[value]).into_iter();
+    all.all(|id| match g.op(id) {
+        Op::Load => early::stays(g, id, written),
+        Op::Acc(_) => false,
+        _ => true,
+    })
 }
 
 /// Registers that a statement sets.
 fn set_by(g: &Graph, statement: Id) -> Vec<Id> {
-    let src = g.src(statement);
-    match g.op(statement) {
-        Op::If | Op::Loop => src[1..].iter().flat_map(|&s| set_by(g, s)).collect(),
-        Op::Block => src.iter().flat_map(|&s| set_by(g, s)).collect(),
-        Op::Set => src.chunks_exact(2).map(|pair| pair[0]).collect(),
-        _ => vec![],
-    }
+    let sets = g.toposort(&[statement]).into_iter().filter(|&id| *g.op(id) == Op::Set);
+    sets.flat_map(|set| g.src(set).chunks_exact(2).map(|pair| pair[0])).collect()
 }

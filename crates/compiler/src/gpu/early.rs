@@ -39,12 +39,20 @@ pub(super) fn loads_first(t: &mut Tiler, g: &mut Graph, statements: Vec<Id>) -> 
 }
 
 /// Slots of parameters that the statements write.
-fn written(g: &Graph, statements: &[Id]) -> FxHashSet<u32> {
+pub(super) fn written(g: &Graph, statements: &[Id]) -> FxHashSet<u32> {
     let slot = |id: Id| match *g.op(id) {
         Op::Buffer { slot, space: Space::Output, .. } => Some(slot),
         _ => None,
     };
     g.toposort(statements).into_iter().filter_map(slot).collect()
+}
+
+/// Whether what a load reads is not changed by who writes these slots.
+pub(super) fn stays(g: &Graph, load: Id, written: &FxHashSet<u32>) -> bool {
+    match *g.op(g.src(load)[0]) {
+        Op::Buffer { slot, space, .. } => space == Space::Weight || space == Space::Input && !written.contains(&slot),
+        _ => false,
+    }
 }
 
 /// A load that goes first, the accumulator that holds it, and the conditions around it.
@@ -205,9 +213,7 @@ impl Hoist<'_> {
     /// Whether the address of a load is known when the kernel begins, perhaps but for the counters of loops, and what
     /// lies there does not change in the kernel.
     fn may_go(&self, g: &Graph, load: Id, in_loops: bool) -> bool {
-        let Op::Buffer { slot, space, .. } = *g.op(g.src(load)[0]) else { return false };
-        let constant = space == Space::Weight || space == Space::Input && !self.written.contains(&slot);
-        constant && self.is_known(g, g.src(load)[1], in_loops)
+        stays(g, load, &self.written) && self.is_known(g, g.src(load)[1], in_loops)
     }
 
     fn is_known(&self, g: &Graph, value: Id, in_loops: bool) -> bool {

@@ -138,13 +138,13 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             at += together;
         }
         body.extend(t.due(g, None));
-        let (ahead, body) = match *serial {
-            Some(range) if ways[before..].iter().any(|w| w.path == "warp product") => {
-                ahead::loads_ahead(&t, g, range, body)
-            }
-            _ => (vec![], body),
-        };
-        all.extend(ahead);
+        if let Some(range) = *serial
+            && ways[before..].iter().any(|w| w.path == "warp product")
+        {
+            let first;
+            (first, body) = ahead::loads_ahead(&t, g, range, body);
+            all.extend(first);
+        }
         all.extend(t.target.staged.before());
         match *serial {
             Some(range) => all.push(rounds(g, range, body, turns)),
