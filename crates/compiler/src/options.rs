@@ -4,7 +4,7 @@ use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
-use crate::schedule::{Heads, Latents, Prices, Usual};
+use crate::schedule::{Fusions, Heads, Latents, Prices, Usual};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ impl Options {
     /// The defaults for a GPU that runs CUDA.
     pub fn gpu(numerics: Numerics) -> Options {
         let gpu = Gpu { plan: GpuPlan::default(), language: GpuLanguage::Cuda };
-        Options::on(numerics, Machine::Gpu(gpu), Prices::gpu())
+        let fusions = Fusions { codes_to_halves: numerics == Numerics::Int8, ..Prices::gpu().fusions };
+        Options::on(numerics, Machine::Gpu(gpu), Prices { fusions, ..Prices::gpu() })
     }
 
     /// The defaults for a GPU that runs WGSL, with subgroups of 32 lanes.

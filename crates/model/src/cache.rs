@@ -17,6 +17,9 @@ pub const CACHE: &str = "cache.";
 /// Values of a row of [`CacheKind::Q8_0`] that share a scale.
 pub const BLOCK: i64 = 32;
 
+/// How the name of the state of scales ends, behind that of their codes.
+pub const SCALES: &str = ".scale";
+
 /// Greatest magnitude of a code.
 const MOST: f32 = 127.0;
 
@@ -106,6 +109,8 @@ pub struct Cache {
     rows: Tensor,
     /// `[positions, n / BLOCK]`, for codes.
     scales: Option<Tensor>,
+    /// Whether what codes stand for is rounded to halves.
+    to_halves: bool,
 }
 
 impl Cache {
@@ -120,11 +125,16 @@ impl Cache {
             CacheKind::Q8_0 => {
                 let (codes, scales) = quantised(values);
                 let rows = state(name, DType::I8, n).scatter(at, &codes);
-                let scales = state(&format!("{name}.scale"), DType::F16, n / BLOCK).scatter(at, &scales);
+                let scales = state(&format!("{name}{SCALES}"), DType::F16, n / BLOCK).scatter(at, &scales);
                 (rows, Some(scales))
             }
         };
-        Cache { kind, pages, n, rows, scales }
+        Cache { kind, pages, n, rows, scales, to_halves: false }
+    }
+
+    /// The same, of which what codes stand for is read as halves, if that is so.
+    pub fn to_halves(self, to_halves: bool) -> Cache {
+        Cache { to_halves, ..self }
     }
 
     /// The rows of pages as f32: of pages `[..]`, `[.., PAGE, n]`.
@@ -144,7 +154,8 @@ impl Cache {
         let mut split = whole.clone();
         split.pop();
         split.extend([Dim::Const(len / BLOCK), Dim::Const(BLOCK)]);
-        (&rows.reshape(&split) * &tiles(scales, BLOCK).unsqueeze(whole.len())).reshape(&whole)
+        let values = (&rows.reshape(&split) * &tiles(scales, BLOCK).unsqueeze(whole.len())).reshape(&whole);
+        if self.to_halves { values.cast(DType::F16).cast(DType::F32) } else { values }
     }
 
     /// Length of a row.

@@ -7,7 +7,7 @@ mod snapshot;
 mod stand_in;
 
 use crate::batch::{Batch, Batches, Limits};
-use crate::cache::{CACHE, CacheKind, PAGE};
+use crate::cache::{CACHE, CacheKind, PAGE, SCALES};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::prefault::Prefault;
@@ -553,16 +553,17 @@ impl Engine {
     /// that was not computed. A program must have been prepared.
     ///
     /// # Errors
-    /// A cache of [`CacheKind::Q8_0`], whose rows are not floats; a failure of the device.
+    /// A failure of the device.
     pub fn fill_cache(&mut self, positions: usize, mut random: impl FnMut() -> u32) -> Result<(), EngineError> {
-        // Magnitudes from 1/8 to 1/2, with either sign.
-        let (width, number): (usize, fn(u32) -> u32) = match self.options.cache {
-            CacheKind::F32 => (4, |bits| bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23),
-            CacheKind::F16 => (2, |bits| bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10),
-            CacheKind::Q8_0 => return Err(EngineError::Batch("random rows of a cache of q8_0".into())),
-        };
         let rows = self.limits().pages * PAGE as usize;
         for name in &self.caches {
+            // Magnitudes from 1/8 to 1/2, with either sign; of codes, those below.
+            let (width, number): (usize, fn(u32) -> u32) = match self.options.cache {
+                CacheKind::F32 => (4, |bits| bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23),
+                CacheKind::F16 => (2, |bits| bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10),
+                CacheKind::Q8_0 if name.ends_with(SCALES) => (2, |bits| bits & 0x3ff | 6 << 10),
+                CacheKind::Q8_0 => (1, |bits| bits & 0xff),
+            };
             let bytes = self.memory.state_bytes(name)? / rows * positions.min(rows);
             let mut filled: Vec<u8> = vec![];
             while filled.len() < bytes {

@@ -337,6 +337,8 @@ struct Step<'a> {
     most_tiles: Id,
     pages: Id,
     cache: CacheKind,
+    /// Whether codes of the cache are read as halves.
+    codes_to_halves: bool,
     rotation: Rotation<'a>,
     /// That of layers with a window, if it is another.
     window_rotation: Option<Rotation<'a>>,
@@ -371,7 +373,7 @@ impl<'a> Step<'a> {
             Attention::Grouped { kv_heads, .. } => kv_heads,
             Attention::Latent { .. } | Attention::None => 1,
         };
-        let split = &options.prices.splits;
+        let (split, fusions) = (&options.prices.splits, &options.prices.fusions);
         let short = options.prices.short.as_ref().filter(|_| sizes.class == Class::Short);
         let mut heads_of_task = options.prices.heads.clone();
         if let Some(short) = short {
@@ -453,6 +455,7 @@ impl<'a> Step<'a> {
             most_tiles,
             pages,
             cache: sizes.cache,
+            codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
@@ -558,7 +561,7 @@ impl<'a> Step<'a> {
 
     /// Writes rows `[T, n]` to a cache.
     fn store(&self, name: &str, rows: &Tensor) -> Cache {
-        Cache::store(self.b, self.cache, name, self.pages, rows, &self.row)
+        Cache::store(self.b, self.cache, name, self.pages, rows, &self.row).to_halves(self.codes_to_halves)
     }
 }
 

@@ -96,15 +96,17 @@ fn prompts_with_a_cache_of_8_bits_run_in_blocks_of_threads() {
     check_with(jobs, &PROMPT, |_| CacheKind::Q8_0);
 }
 
-/// A task that reads several pages, each loaded a round before, has the logits of the processor.
+/// A task that reads several pages, each loaded a round before, has the logits of the processor; of codes, with the same
+/// halves made of them.
 #[test]
 fn several_pages_of_a_task_are_read_in_blocks_of_threads() {
     let steps = [40, 40, 1];
-    let cache = CacheKind::F16;
-    for shape in ["tiny-mla-moe", "tiny-llama"] {
+    let shapes = ["tiny-mla-moe", "tiny-llama"];
+    for (shape, cache) in shapes.into_iter().flat_map(|s| [(s, CacheKind::F16), (s, CacheKind::Q8_0)]) {
         let file = synth(shape, "q4_0", Some(1));
         let logits = |device: Arc<dyn Device>, mut compiler: Options| {
             compiler.without.extend(["split", "runs", "short"].map(str::to_owned));
+            compiler.prices.fusions.codes_to_halves = true;
             let options = EngineOptions { compiler, context: 128, chunk: 64, cache };
             let mut engine = Engine::new(file.clone(), device, options).expect("a model");
             let all = tokens(steps.iter().sum(), engine.config().vocab as u32, 5);
@@ -118,7 +120,7 @@ fn several_pages_of_a_task_are_read_in_blocks_of_threads() {
         let got = logits(Arc::new(Interpreter::of_blocks().apart()), Options::gpu(Numerics::Exact));
         let want = logits(cpu(2), options(Numerics::Exact));
         let error = nmse(&got, &want);
-        assert!(error <= 1e-6, "{shape}: NMSE {error:.1e}");
+        assert!(error <= 1e-6, "{shape} with a cache of {cache}: NMSE {error:.1e}");
     }
 }
 

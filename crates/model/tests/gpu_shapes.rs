@@ -7,6 +7,7 @@ use crate::support::hollow::Hollow;
 use compiler::program::{Kernel, Launch, Stage};
 use compiler::{Compiled, Options};
 use ir::Op;
+use model::cache::CacheKind;
 use model::step::{Class, Output};
 use std::fmt::Write;
 
@@ -170,19 +171,24 @@ fn attention_multiplies_matrices() {
 }
 
 /// A task that reads page after page has the next one on its way while it computes, in registers that spill nothing
-/// (`sass.rs`).
+/// (`sass.rs`): halves, or the codes that they are made of.
 #[test]
 fn pages_of_a_long_past_are_loaded_a_round_ahead() {
-    for shape in ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"] {
+    let shapes = ["glm-4.7-flash", "youtu-llm-2b", "llama-3.2-1b"];
+    for (shape, codes) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+        let (cache, wide) = match codes {
+            false => (None, "kl_load<vec<f16, 8>>"),
+            true => (Some(CacheKind::Q8_0), "kl_load<vec<i8, 8>>"),
+        };
         // Wide loads of the kernel that multiplies keys: before its loop, and within.
         let loads = |context: i64| {
-            let hollow = Hollow { context, ..Hollow::new(shape, 2) };
+            let hollow = Hollow { context, cache, ..Hollow::new(shape, 2) };
             let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
             let body = c.bodies.iter().position(|b| b.paths().contains(&"fragments")).expect("attention");
-            c.program.kernels[body].source.matches("kl_load<vec<f16, 8>>").count()
+            c.program.kernels[body].source.matches(wide).count()
         };
         let [short, long] = [1024, 65_536].map(loads);
-        assert!(short > 0 && long == 2 * short, "{shape}: {short} loads, {long} of a long past");
+        assert!(short > 0 && long == 2 * short, "{shape}, {wide}: {short} loads, {long} of a long past");
     }
 }
 

@@ -1,18 +1,20 @@
-//! Products of matrices by the tensor cores of a warp: sums over rows of halves that lie in memory, which several columns
-//! of floats share.
+//! Products of matrices by the tensor cores of a warp: sums over rows of halves that lie in memory, or are computed of what
+//! lies there, which several columns of floats share.
 //!
-//! The rows are those of a tile that all threads copy to shared memory, 16 bytes each; they are the long side (`m`), of
-//! 16, and columns the short one (`n`), of 8. A tile serves sums along its rows and, transposed as it is read, sums across
-//! them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded to halves. Elements of
-//! the result are computed from the fragments that a lane holds. What this path cannot do: more than one product of two
-//! factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an item that reads
-//! what it writes, unless each element only reads itself and lies in a fragment.
+//! The rows are those of a tile that all threads copy to shared memory, 16 bytes each, or compute on the way there; they
+//! are the long side (`m`), of 16, and columns the short one (`n`), of 8. A tile serves sums along its rows and, transposed
+//! as it is read, sums across them: scores of a page of cached rows, and weighted sums of the same rows. Columns are rounded
+//! to halves. Elements of the result are computed from the fragments that a lane holds. What this path cannot do: more than
+//! one product of two factors in a sum, rows that are not halves, lengths that are not known or no multiples of 16, and an
+//! item that reads what it writes, unless each element only reads itself and lies in a fragment.
 
 use crate::gpu::align::{align, alignment};
 use crate::gpu::fold::same_index;
-use crate::gpu::places::{Copies, Layout, Rows, Staged};
+use crate::gpu::places::{Copies, Layout, Rows, Source, Staged};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{by, collect_loads, depends, find_reductions, has_reduction, outside, replace, zero};
+use crate::kernel::expression::{
+    by, collect_loads, depends, find_reductions, has_reduction, outermost_loads, outside, replace, zero,
+};
 use crate::kernel::superword::Packer;
 use crate::lower::Item;
 use ir::index::Linear;
@@ -114,31 +116,83 @@ fn sum(g: &mut Graph, reduce: Id, m: Id, n: Id) -> Option<Sum> {
         if !fits || depends(g, row, n) || *g.op(row) != Op::Cast {
             return None;
         }
-        let load = g.src(row)[0];
-        if *g.op(load) != Op::Load || g.ty(load) != Type::from(DType::F16) || !outside(g, load) {
+        let half = g.src(row)[0];
+        if g.ty(half) != Type::from(DType::F16) {
             return None;
         }
-        let (buffer, index) = (g.src(load)[0], g.src(load)[1]);
-        let linear = Linear::of(g, index);
-        let (by_m, by_k) = (linear.coefficient(m), linear.coefficient(k));
-        let hidden = |r: Id| linear.terms.iter().any(|t| t.0 != r && depends(g, t.0, r));
-        if g.dtype(buffer) != DType::F16 || hidden(m) || hidden(k) {
-            return None;
-        }
-        let (across, stride) = match (by_m, by_k) {
-            (stride, 1) => (false, stride),
-            (1, stride) => (true, stride),
-            _ => return None,
-        };
         let long = extent(g, m)?;
+        let source = lying(g, half, m, k).or_else(|| computed(g, half, (m, long), (k, length)));
+        let (from, across) = source?;
         let (rows, columns) = if across { (length, long) } else { (long, length) };
-        let zero = g.int(0);
-        let first = replace(g, index, m, zero);
-        let first = replace(g, first, k, zero);
-        let aligned = alignment(g, buffer, first) >= 16 && stride % WIDE == 0 && stride > 0 && columns % WIDE == 0;
-        let rows = Rows { buffer, first, rows, columns, stride };
-        aligned.then_some(Sum { reduce, k, rows, across, column })
+        (columns % WIDE == 0).then_some(Sum { reduce, k, rows: Rows { from, rows, columns }, across, column })
     })
+}
+
+/// Where halves lie that are loaded from memory, and whether a sum over `k` runs across their rows.
+fn lying(g: &mut Graph, load: Id, m: Id, k: Id) -> Option<(Source, bool)> {
+    if *g.op(load) != Op::Load || !outside(g, load) {
+        return None;
+    }
+    let (buffer, index) = (g.src(load)[0], g.src(load)[1]);
+    let linear = Linear::of(g, index);
+    let (by_m, by_k) = (linear.coefficient(m), linear.coefficient(k));
+    let hidden = |r: Id| linear.terms.iter().any(|t| t.0 != r && depends(g, t.0, r));
+    if g.dtype(buffer) != DType::F16 || hidden(m) || hidden(k) {
+        return None;
+    }
+    let (across, stride) = match (by_m, by_k) {
+        (stride, 1) => (false, stride),
+        (1, stride) => (true, stride),
+        _ => return None,
+    };
+    let zero = g.int(0);
+    let first = replace(g, index, m, zero);
+    let first = replace(g, first, k, zero);
+    let aligned = alignment(g, buffer, first) >= 16 && stride % WIDE == 0 && stride > 0;
+    aligned.then_some((Source::Memory { buffer, first, stride }, across))
+}
+
+/// Halves that are computed of what lies in memory, of neighbours that are loaded together; and whether a sum over `k` runs
+/// across their rows.
+fn computed(g: &mut Graph, half: Id, (m, long): (Id, i64), (k, length): (Id, i64)) -> Option<(Source, bool)> {
+    let mut loads = vec![];
+    collect_loads(g, half, &mut loads);
+    if *g.op(half) != Op::Cast || has_reduction(g, half) || loads.is_empty() || !loads.iter().all(|&l| outside(g, l)) {
+        return None;
+    }
+    [false, true].into_iter().find_map(|across| {
+        let (row, column, rows, columns) = if across { (k, m, length, long) } else { (m, k, long, length) };
+        let [at_row, at_column] = Source::place(g, rows, columns);
+        let mut map = FxHashMap::from_iter([(row, at_row), (column, at_column)]);
+        let value = g.substitute(half, &mut map);
+        let first = by(g, BinOp::Div, at_column, WIDE);
+        let first = by(g, BinOp::Mul, first, WIDE);
+        let lanes = neighbours(g, value, [at_row, at_column], [at_row, first]);
+        packed(g, &lanes).map(|_| (Source::Computed(value), across))
+    })
+}
+
+/// The computed halves of a row from a column on.
+fn neighbours(g: &mut Graph, value: Id, place: [Id; 2], [row, column]: [Id; 2]) -> Vec<Id> {
+    let lane = |i: i64| {
+        let column = by(g, BinOp::Add, column, i);
+        g.substitute(value, &mut FxHashMap::from_iter([(place[0], row), (place[1], column)]))
+    };
+    (0..WIDE).map(lane).collect()
+}
+
+/// A vector of these lanes, if what they are made of is loaded at once.
+fn packed(g: &mut Graph, lanes: &[Id]) -> Option<Id> {
+    let mut packer = Packer::shifting();
+    packer.pack_vector(g, lanes).filter(|_| packer.gathered == 0)
+}
+
+/// A vector of these lanes.
+fn joined(g: &mut Graph, lanes: Vec<Id>, widest: usize) -> Id {
+    match packed(g, &lanes) {
+        Some(packed) => align(g, packed, widest),
+        None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),
+    }
 }
 
 /// Bytes of shared memory that are needed beyond what is staged, if a sum has so many columns there.
@@ -311,7 +365,17 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> I
         return tile;
     }
     let tile = tile_of(t, g, rows);
-    let copies = copied(t, g, rows.rows * rows.columns / WIDE, tile, |g, at| of_row(g, rows, at));
+    let widest = t.target.plan.widest;
+    // What is computed of loads is computed when they have come.
+    let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |t, g, at| {
+        let (value, place) = of_row(g, rows, at, widest);
+        let accs: Vec<(Id, Id)> =
+            outermost_loads(g, value).into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
+        let mut map = accs.iter().map(|&(acc, load)| (load, acc)).collect();
+        let value = g.substitute(value, &mut map);
+        let set = t.set(g, accs);
+        (vec![set], vec![g.make(Op::Store, DType::Index, vec![], vec![tile, place, value])])
+    });
     all.extend(copies);
     tile
 }
@@ -329,21 +393,32 @@ pub(super) fn tile_of(t: &mut Tiler, g: &mut Graph, rows: &Rows) -> Id {
 /// Statements that copy rows to their tile as they lie, with no value in between: on their way until the next barrier.
 pub(super) fn sent(t: &mut Tiler, g: &mut Graph, rows: &Rows, tile: Id) -> Vec<Id> {
     let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |_, g, at| {
-        let (value, place) = of_row(g, rows, at);
+        let (value, place) = of_row(g, rows, at, WIDE as usize * DType::F16.bytes());
         (vec![], vec![g.make(Op::Store, DType::Index, vec![], vec![tile, place, value])])
     });
     copies.into_iter().flat_map(|(_, stores)| stores).collect()
 }
 
 /// The wide value of some rows of this number, and its place in their tile.
-fn of_row(g: &mut Graph, rows: &Rows, at: Id) -> (Id, Id) {
+fn of_row(g: &mut Graph, rows: &Rows, at: Id, widest: usize) -> (Id, Id) {
     let across = rows.columns / WIDE;
     let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
     let column = by(g, BinOp::Mul, column, WIDE);
-    let (from, to) = (by(g, BinOp::Mul, row, rows.stride), by(g, BinOp::Mul, row, pitch(rows.columns)));
-    let from = g.add(from, column);
-    let from = g.add(rows.first, from);
-    (g.load(rows.buffer, from, WIDE as usize), g.add(to, column))
+    let to = by(g, BinOp::Mul, row, pitch(rows.columns));
+    let value = match rows.from {
+        Source::Memory { buffer, first, stride } => {
+            let from = by(g, BinOp::Mul, row, stride);
+            let from = g.add(from, column);
+            let from = g.add(first, from);
+            g.load(buffer, from, WIDE as usize)
+        }
+        Source::Computed(value) => {
+            let place = Source::place(g, rows.rows, rows.columns);
+            let lanes = neighbours(g, value, place, [row, column]);
+            joined(g, lanes, widest)
+        }
+    };
+    (value, g.add(to, column))
 }
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
@@ -376,19 +451,13 @@ pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, colum
 
 /// Neighbours of a column as halves.
 fn wide(g: &mut Graph, s: &Sum, n: Id, (column, part): (Id, Id), widest: usize) -> Id {
-    let lanes: Vec<Id> = (0..WIDE)
-        .map(|i| {
-            let k = by(g, BinOp::Add, part, i);
-            let mut map = FxHashMap::from_iter([(n, column), (s.k, k)]);
-            let value = g.substitute(s.column, &mut map);
-            g.cast(value, DType::F16)
-        })
-        .collect();
-    let mut packer = Packer::shifting();
-    match packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0) {
-        Some(packed) => align(g, packed, widest),
-        None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),
-    }
+    let lane = |i: i64| {
+        let k = by(g, BinOp::Add, part, i);
+        let value = g.substitute(s.column, &mut FxHashMap::from_iter([(n, column), (s.k, k)]));
+        g.cast(value, DType::F16)
+    };
+    let lanes = (0..WIDE).map(lane).collect();
+    joined(g, lanes, widest)
 }
 
 /// What threads copy if they take `count` wide values in turns; `each` gives a value and its place.

@@ -1,7 +1,8 @@
 //! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
 //! halves in shared memory.
 
-use ir::Id;
+use crate::kernel::expression::replace;
+use ir::{Axis, Graph, Id};
 use rustc_hash::FxHashMap;
 
 /// Which threads have an element.
@@ -55,14 +56,42 @@ pub(super) struct Layout {
     pub(super) rounds: i64,
 }
 
-/// Rows of halves in memory, a fixed distance apart.
+/// Rows of halves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rows {
-    pub(super) buffer: Id,
-    pub(super) first: Id,
+    pub(super) from: Source,
     pub(super) rows: i64,
     pub(super) columns: i64,
-    pub(super) stride: i64,
+}
+
+/// What rows of halves are copies of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// Rows in memory, a fixed distance apart.
+    Memory { buffer: Id, first: Id, stride: i64 },
+    /// What is computed of memory: a half of [`Source::place`].
+    Computed(Id),
+}
+
+impl Source {
+    /// The row and the column that a computed half is said of: ranges of their own, so that sums along rows and across them
+    /// say the same.
+    pub(super) fn place(g: &mut Graph, rows: i64, columns: i64) -> [Id; 2] {
+        [(u32::MAX, rows), (u32::MAX - 1, columns)].map(|(number, extent)| {
+            let extent = g.int(extent);
+            g.range(number, Axis::Loop, extent)
+        })
+    }
+
+    /// With this in place of a range.
+    pub(super) fn replaced(&self, g: &mut Graph, range: Id, by: Id) -> Source {
+        match *self {
+            Source::Memory { buffer, first, stride } => {
+                Source::Memory { buffer, first: replace(g, first, range, by), stride }
+            }
+            Source::Computed(value) => Source::Computed(replace(g, value, range, by)),
+        }
+    }
 }
 
 /// What a thread copies: statements that load into registers, and those that store from them.

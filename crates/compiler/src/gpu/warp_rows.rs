@@ -13,11 +13,9 @@
 use crate::gpu::carried::follows;
 use crate::gpu::fold::same_index;
 use crate::gpu::matrix::{self, K, M, N, Product, Sum};
-use crate::gpu::places::{Carrier, Copies, Fragments, RowLayout, Rows};
+use crate::gpu::places::{Carrier, Copies, Fragments, RowLayout, Rows, Source};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{
-    by, combine, has_reduction, is_scratch, loads_of, reads, reads_scratch, replace, zero,
-};
+use crate::kernel::expression::{by, combine, has_reduction, is_scratch, loads_of, reads, reads_scratch, zero};
 use crate::lower::{Item, identity};
 use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Type};
@@ -172,7 +170,7 @@ impl Plan {
         let along = match &step.form {
             Form::Product(p) => {
                 // Rows of the next round are copied in this one, so what is computed cannot say where they lie.
-                let known = |s: &Sum| !reads_scratch(g, s.rows.first);
+                let known = |s: &Sum| matches!(s.rows.from, Source::Memory { first, .. } if !reads_scratch(g, first));
                 let factors = p.sums.iter().all(|s| known(s) && self.all_own(g, step, s.column, Some(s.k), &[]));
                 // What lies beside the sums.
                 let sums: Vec<Id> = p.sums.iter().map(|s| s.reduce).collect();
@@ -325,8 +323,8 @@ pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan, serial: Id) 
     };
     let send = |t: &mut Tiler, g: &mut Graph, all: &[Rows], round: Id| -> Vec<Id> {
         let each = |rows: &Rows| {
-            let (tile, first) = (matrix::tile_of(t, g, rows), replace(g, rows.first, serial, round));
-            matrix::sent(t, g, &Rows { first, ..rows.clone() }, tile)
+            let (tile, from) = (matrix::tile_of(t, g, rows), rows.from.replaced(g, serial, round));
+            matrix::sent(t, g, &Rows { from, ..rows.clone() }, tile)
         };
         all.iter().flat_map(each).collect()
     };

@@ -33,6 +33,16 @@ pub(crate) fn collect_loads(g: &Graph, expr: Id, out: &mut Vec<Id>) {
     });
 }
 
+/// The loads of an expression that say no other's place.
+pub(crate) fn outermost_loads(g: &Graph, expr: Id) -> Vec<Id> {
+    let mut all = vec![];
+    walk::reach([expr], |e, more| match g.op(e) {
+        Op::Load => all.push(e),
+        _ => more.extend(g.src(e)),
+    });
+    all
+}
+
 /// What an expression loads by itself, and not for the extents of the loops that it is in.
 pub(crate) fn loads_in(g: &Graph, expr: Id) -> Vec<Id> {
     let mut all = vec![];

@@ -152,6 +152,8 @@ pub struct Fusions {
     pub unpack_once: bool,
     /// Halves of a cache are no such operands: they are multiplied as they are.
     pub halves_in_place: bool,
+    /// Codes of a cache become halves as they are read, which are multiplied so.
+    pub codes_to_halves: bool,
 }
 
 impl Default for Fusions {
@@ -165,6 +167,7 @@ impl Default for Fusions {
             tables: true,
             unpack_once: true,
             halves_in_place: false,
+            codes_to_halves: false,
         }
     }
 }
