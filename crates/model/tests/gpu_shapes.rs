@@ -185,7 +185,9 @@ fn pages_of_a_long_past_are_loaded_a_round_ahead() {
             let hollow = Hollow { context, cache, ..Hollow::new(shape, 2) };
             let c = hollow.compile_with(Class::One, &Options::gpu(hollow.numerics)).expect("a program");
             let body = c.bodies.iter().position(|b| b.paths().contains(&"fragments")).expect("attention");
-            c.program.kernels[body].source.matches(wide).count()
+            let source = &c.program.kernels[body].source;
+            assert_eq!(source.contains("kl_scaled_codes("), codes, "{shape}: codes become halves by no way of floats");
+            source.matches(wide).count()
         };
         let [short, long] = [1024, 65_536].map(loads);
         assert!(short > 0 && long == 2 * short, "{shape}, {wide}: {short} loads, {long} of a long past");

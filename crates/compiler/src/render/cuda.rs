@@ -129,6 +129,12 @@ impl Language for Cuda<'_> {
                 r.line(&format!("kl_product_of({name}, {rows}, {columns});"));
                 name
             }
+            Inst::ScaledCodes { codes, scale } => {
+                let [codes, scale] = [codes, scale].map(|id| r.value(g, id));
+                let name = r.declared(&ctype(g.ty(id)));
+                r.line(&format!("kl_scaled_codes({name}, {codes}, {scale});"));
+                name
+            }
             Inst::Masked { ops, of, shift } => {
                 let [a, b, c] = of.map(|id| r.value(g, id));
                 let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);

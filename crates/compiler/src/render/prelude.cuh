@@ -139,6 +139,21 @@ template <int MATRICES, bool TRANSPOSED, class T> KL_FN vec<T, 4 / sizeof(T) * M
   return out;
 }
 
+// Signed codes times a half. With its sign turned, a code is the last byte of the half 1024 + 128 + code.
+KL_FN u32 kl_scaled_halves(u32 halves, u32 scale) {
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(halves), "r"(0x64806480u));
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(halves), "r"(scale));
+  return halves;
+}
+template <int N> KL_FN void kl_scaled_codes(vec<f16, N> &d, const vec<i8, N> &codes, f16 scale) {
+  const u32 both = (u32)scale.b * 0x10001u;
+  KL_EACH(i, N / 4) {
+    const u32 turned = codes.w[i] ^ 0x80808080u;
+    d.w[2 * i] = kl_scaled_halves(__byte_perm(turned, 0x64u, 0x4140), both);
+    d.w[2 * i + 1] = kl_scaled_halves(__byte_perm(turned, 0x64u, 0x4342), both);
+  }
+}
+
 // 16 bytes from memory to shared memory, which are there when all copies of the thread are waited for.
 template <class T> KL_FN void kl_copy(T *to, const T *from) {
   u32 at = (u32)__cvta_generic_to_shared(to);

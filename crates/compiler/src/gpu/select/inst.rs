@@ -21,6 +21,13 @@ pub(crate) enum Inst {
         /// The second one.
         columns: Id,
     },
+    /// Signed codes, four in a word, times a half, as halves: what floats would be rounded to.
+    ScaledCodes {
+        /// The codes.
+        codes: Id,
+        /// The half.
+        scale: Id,
+    },
     /// A product of matrices of a warp, added to its sums.
     Product,
     /// Four products of bytes added to a sum; for each lane of a vector.

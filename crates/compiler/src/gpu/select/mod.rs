@@ -53,7 +53,7 @@ pub(crate) type Selection = FxHashMap<Id, Inst>;
 
 /// Rules that come first where matrices are multiplied. Elsewhere they are no gain, as registers are short there and not
 /// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with them for one token, and 2.0 without (bench/JOURNAL.md).
-const OF_TILES: [Rule; 1] = [words::shifted_and_masked];
+const OF_TILES: [Rule; 2] = [words::shifted_and_masked, arithmetic::scaled_codes];
 
 /// Selects the instructions of everything under `roots`.
 pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {
