@@ -176,6 +176,7 @@ onPage('settings come from the server and go with the requests', async (page) =>
   const bodies = asked(page);
   const { params } = (await props()).default_generation_settings;
   await openSettings(page);
+  await until('the page has the settings of the server', async () => (await field(page, 'temperature').inputValue()) !== '');
   for (const name of ['temperature', 'top_k', 'top_p', 'min_p', 'repeat_penalty', 'max_tokens']) {
     assert.ok(Math.abs((await field(page, name).inputValue()) - params[name]) < 1e-5, name);
   }
