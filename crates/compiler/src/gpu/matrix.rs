@@ -172,7 +172,7 @@ fn computed(g: &mut Graph, half: Id, (m, long): (Id, i64), (k, length): (Id, i64
     })
 }
 
-/// The computed halves of a row from a column on.
+/// The halves of a row from a column on, of one that is said of this place.
 fn neighbours(g: &mut Graph, value: Id, place: [Id; 2], [row, column]: [Id; 2]) -> Vec<Id> {
     let lane = |i: i64| {
         let column = by(g, BinOp::Add, column, i);
@@ -365,10 +365,9 @@ fn staged_rows(t: &mut Tiler, g: &mut Graph, rows: &Rows, all: &mut Copies) -> I
         return tile;
     }
     let tile = tile_of(t, g, rows);
-    let widest = t.target.plan.widest;
     // What is computed of loads is computed when they have come.
     let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |t, g, at| {
-        let (value, place) = of_row(g, rows, at, widest);
+        let (value, place) = of_row(g, rows, at, t.target.plan.widest);
         let accs: Vec<(Id, Id)> =
             outermost_loads(g, value).into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
         let mut map = accs.iter().map(|&(acc, load)| (load, acc)).collect();
@@ -392,8 +391,8 @@ pub(super) fn tile_of(t: &mut Tiler, g: &mut Graph, rows: &Rows) -> Id {
 
 /// Statements that copy rows to their tile as they lie, with no value in between: on their way until the next barrier.
 pub(super) fn sent(t: &mut Tiler, g: &mut Graph, rows: &Rows, tile: Id) -> Vec<Id> {
-    let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |_, g, at| {
-        let (value, place) = of_row(g, rows, at, WIDE as usize * DType::F16.bytes());
+    let copies = t.in_turns(g, rows.rows * rows.columns / WIDE, |t, g, at| {
+        let (value, place) = of_row(g, rows, at, t.target.plan.widest);
         (vec![], vec![g.make(Op::Store, DType::Index, vec![], vec![tile, place, value])])
     });
     copies.into_iter().flat_map(|(_, stores)| stores).collect()
@@ -428,6 +427,7 @@ pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, colum
     let place = t.stash(g, DType::F16, (columns * pitch(length)) as usize);
     let short = extent(g, n).unwrap_or(columns);
     let (across, widest) = (length / WIDE, t.target.plan.widest);
+    let halves = g.cast(s.column, DType::F16);
     let mut loads = vec![];
     collect_loads(g, s.column, &mut loads);
     // Neighbouring lanes read what lies side by side.
@@ -439,7 +439,8 @@ pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, colum
         };
         let part = by(g, BinOp::Mul, part, WIDE);
         let to = by(g, BinOp::Mul, column, pitch(length));
-        (wide(g, s, n, (column, part), widest), g.add(to, part))
+        let lanes = neighbours(g, halves, [n, s.k], [column, part]);
+        (joined(g, lanes, widest), g.add(to, part))
     });
     let early = loads.iter().all(|&l| outside(g, l));
     match t.target.staged.serial {
@@ -447,17 +448,6 @@ pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, colum
         _ => all.extend(copies),
     }
     place
-}
-
-/// Neighbours of a column as halves.
-fn wide(g: &mut Graph, s: &Sum, n: Id, (column, part): (Id, Id), widest: usize) -> Id {
-    let lane = |i: i64| {
-        let k = by(g, BinOp::Add, part, i);
-        let value = g.substitute(s.column, &mut FxHashMap::from_iter([(n, column), (s.k, k)]));
-        g.cast(value, DType::F16)
-    };
-    let lanes = (0..WIDE).map(lane).collect();
-    joined(g, lanes, widest)
 }
 
 /// What threads copy if they take `count` wide values in turns; `each` gives a value and its place.

@@ -123,18 +123,8 @@ impl Language for Cuda<'_> {
         let Some(inst) = selection.get(&id) else { return r.unknown(g, id) };
         match *inst {
             Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
-            Inst::ProductAsFloat { rows, columns } => {
-                let [rows, columns] = [rows, columns].map(|id| r.value(g, id));
-                let name = r.declared(&ctype(g.ty(id)));
-                r.line(&format!("kl_product_of({name}, {rows}, {columns});"));
-                name
-            }
-            Inst::ScaledCodes { codes, scale } => {
-                let [codes, scale] = [codes, scale].map(|id| r.value(g, id));
-                let name = r.declared(&ctype(g.ty(id)));
-                r.line(&format!("kl_scaled_codes({name}, {codes}, {scale});"));
-                name
-            }
+            Inst::ProductAsFloat { rows, columns } => r.set_by("kl_product_of", g, id, [rows, columns]),
+            Inst::ScaledCodes { codes, scale } => r.set_by("kl_scaled_codes", g, id, [codes, scale]),
             Inst::Masked { ops, of, shift } => {
                 let [a, b, c] = of.map(|id| r.value(g, id));
                 let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);
@@ -245,6 +235,14 @@ impl Renderer<'_, Cuda<'_>> {
     fn declared(&mut self, ty: &str) -> String {
         let name = self.temp();
         self.line(&format!("{ty} {name};"));
+        name
+    }
+
+    /// The name of a vector that a function sets, of these two values.
+    fn set_by(&mut self, function: &str, g: &mut Graph, id: Id, of: [Id; 2]) -> String {
+        let [a, b] = of.map(|id| self.value(g, id));
+        let name = self.declared(&ctype(g.ty(id)));
+        self.line(&format!("{function}({name}, {a}, {b});"));
         name
     }
 

@@ -51,8 +51,9 @@ const RULES: [Rule; 19] = [
 /// How the values and stores of a kernel are computed. What no rule fits is not in it.
 pub(crate) type Selection = FxHashMap<Id, Inst>;
 
-/// Rules that come first where matrices are multiplied. Elsewhere they are no gain, as registers are short there and not
-/// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with them for one token, and 2.0 without (bench/JOURNAL.md).
+/// Rules that come first where matrices are multiplied. Elsewhere the first is no gain, as registers are short there and not
+/// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with it for one token, and 2.0 without (bench/JOURNAL.md). Halves
+/// are made of codes for products alone.
 const OF_TILES: [Rule; 2] = [words::shifted_and_masked, arithmetic::scaled_codes];
 
 /// Selects the instructions of everything under `roots`.
