@@ -141,18 +141,7 @@ enum Ends {
 
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    cpu_by(&devices_config(flags, Ends::Nothing)?.cpu, talk)
-}
-
-/// As [`cpu`], with new kernels for this process only: those that a search tries are of no use to anybody else.
-pub fn passing_cpu(flags: &EngineFlags) -> anyhow::Result<Arc<Cpu>> {
-    let mut config = devices_config(flags, Ends::Compilers)?.cpu;
-    config.cache.ready.splice(0..0, config.cache.folder.take());
-    cpu_by(&config, true)
-}
-
-fn cpu_by(config: &CpuConfig, talk: bool) -> anyhow::Result<Arc<Cpu>> {
-    let cpu = Arc::new(Cpu::new(config)?);
+    let cpu = Arc::new(Cpu::new(&devices_config(flags, Ends::Nothing)?.cpu)?);
     introduce(&Machine::Cpu(cpu.clone()), talk);
     Ok(cpu)
 }
@@ -187,9 +176,7 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
 
 /// Says what the user should know of a device that was opened.
 fn introduce(machine: &Machine, talk: bool) {
-    if let Machine::Cpu(cpu) = machine {
-        cpu.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
-    }
+    machine.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
     if talk {
         terminal::line(&format!("device: {}", machine.device().name()));
     }
@@ -246,15 +233,18 @@ pub fn shared_engine_on(
     opened(path, flags, positions, |_| sharing, true, Where::On(machine))
 }
 
-/// As [`engine`], on a processor that is there.
-pub fn engine_on(path: &Path, flags: &EngineFlags, positions: Positions, cpu: &Arc<Cpu>) -> anyhow::Result<Opened> {
-    opened(path, flags, positions, one_text, true, Where::On(Machine::Cpu(cpu.clone())))
+/// As [`engine`], with new kernels for this process only: those that a search tries are of no use to anybody else. Ctrl-C
+/// ends compilers.
+pub fn passing_engine(path: &Path, flags: &EngineFlags, positions: Positions) -> anyhow::Result<Opened> {
+    opened(path, flags, positions, one_text, true, Where::Passing)
 }
 
 /// What runs a model.
 enum Where {
     /// What the flags choose.
     Chosen(Ends),
+    /// As well, for a process whose kernels nobody else needs.
+    Passing,
     /// A device that is open.
     On(Machine),
 }
@@ -276,11 +266,17 @@ fn opened(
     let usual = |available| memory_plan::default_context(&config, cache, file.bytes(), available);
     // What is not said is chosen by what the device has, and the device by the least.
     let least = context(&config, positions, usual(None));
+    let plan = ModelMemory::of_cache(&config, least, cache, file.bytes());
+    let chosen = |devices: devices::Config| machine(&devices, plan.weights + plan.cache, talk);
     let machine = match on {
         Where::On(machine) => machine,
-        Where::Chosen(ends) => {
-            let plan = ModelMemory::of_cache(&config, least, cache, file.bytes());
-            machine(&devices_config(flags, ends)?, plan.weights + plan.cache, talk)?
+        Where::Chosen(ends) => chosen(devices_config(flags, ends)?)?,
+        Where::Passing => {
+            let mut devices = devices_config(flags, Ends::Compilers)?;
+            for cache in [&mut devices.cpu.cache, &mut devices.cuda.cache] {
+                cache.ready.splice(0..0, cache.folder.take());
+            }
+            chosen(devices)?
         }
     };
     let device = machine.device();

@@ -12,7 +12,6 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::Context;
 use compiler::Tuned;
-use device::TunedPlans;
 use devices::Choice;
 use model::step::Class;
 use model::tune::{End, Found, Outcome, Progress, Search, Step};
@@ -116,13 +115,16 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
     flags.kernels.least_tokens = most as u32;
-    if !matches!(flags.device, Choice::Auto | Choice::Cpu) {
-        return Err(Usage(format!("plans are searched for the processor only, not for {}", flags.device)).into());
+    if matches!(flags.device, Choice::Wgpu(_) | Choice::Interpreter) {
+        return Err(Usage(format!("plans are kept for processors and NVIDIA's cards, not for {}", flags.device)).into());
     }
-    let cpu = open::passing_cpu(&flags)?;
+    // The heuristics are what is compared with.
+    flags.kernels.without.push("tuned".into());
+    let positions = steps.iter().map(|step| step.depth + step.tokens).max().unwrap_or(1);
+    let mut opened = open::passing_engine(path, &flags, Positions::Needed(positions))?;
     let kept = open::kernels(flags.kernel_cache.as_ref(), &[], &flags.kernels.trusted_folders);
-    let plans = TunedPlans::of(&kept, cpu.target())
-        .context("there is no folder to keep plans in; name one with --kernel-cache")?;
+    let plans = opened.machine.device().tuned_plans(&kept);
+    let plans = plans.context("there is no folder to keep plans in; name one with --kernel-cache")?;
     if time.is_some() {
         plans.prepare()?;
     }
@@ -130,10 +132,6 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
         terminal::line(&format!("warning: {warning}"));
         Tuned::default()
     });
-    // The heuristics are what is compared with.
-    flags.kernels.without.push("tuned".into());
-    let positions = steps.iter().map(|step| step.depth + step.tokens).max().unwrap_or(1);
-    let mut opened = open::engine_on(path, &flags, Positions::Needed(positions), &cpu)?;
     opened.measurable()?;
     opened.prepare(&classes(&opened, steps))?;
     let start = Instant::now();
@@ -154,7 +152,7 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
             plans.keep(&outcome.plans())?;
         }
         for wrong in &outcome.wrong {
-            terminal::line(&format!("warning: a plan gives other results and was left out, which is a bug: {wrong}"));
+            terminal::line(&format!("warning: a plan is not right and was left out, which is a bug: {wrong}"));
         }
         let end = outcome.end;
         outcomes.push(outcome);

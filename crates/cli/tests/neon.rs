@@ -32,7 +32,7 @@ const LEVELS: [Isa; 3] = [Isa::Neon, Isa::NeonDot, Isa::NeonI8mm];
 
 /// Flags behind those of kernels. Full optimisation takes minutes, and is tried on single kernels
 /// (`device/tests/levels.rs`); with less of it, gcc does not see that a loop fills a vector.
-const FLAGS: [&str; 3] = ["-static", "-O1", "-Wno-maybe-uninitialized"];
+const FLAGS: [&str; 3] = ["-static", "-Og", "-Wno-maybe-uninitialized"];
 
 /// A run: a file, a level, a policy and steps.
 type Run<'a> = (&'a Golden, Isa, Numerics, &'static [usize]);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// A folder of kernels in which no search was made; those that are compiled stay from one run to the next.
 fn kernels(name: &str) -> PathBuf {
     let folder = folder().join(format!("tuned-{name}"));
-    let _ = std::fs::remove_dir_all(folder.join("tuned-2"));
+    let _ = std::fs::remove_dir_all(folder.join("tuned-3"));
     folder
 }
 
@@ -33,7 +33,7 @@ fn outcomes(run: &Run) -> Vec<Value> {
 
 fn plans(kernels: &Path) -> TunedPlans {
     let config = CacheConfig { folder: Some(kernels.to_owned()), ..CacheConfig::from_environment() };
-    TunedPlans::of(&config, &Target::detect(None).expect("a target")).expect("a folder")
+    TunedPlans::of_processor(&config, &Target::detect(None).expect("a target")).expect("a folder")
 }
 
 /// Logits of a prompt and of a token after it.
@@ -130,7 +130,7 @@ fn a_folder_that_cannot_be_written_is_an_error_at_once() {
     std::fs::write(&blocked, "a file where a folder should be").expect("a test file");
     let ran = search(&blocked, &["-p", "1", "--seconds", "600"]);
     let line = ran.error(1);
-    assert!(line.starts_with("error: cannot write ") && line.contains("tuned-2"), "{line}");
+    assert!(line.starts_with("error: cannot write ") && line.contains("tuned-3"), "{line}");
     let wrong = search(&kernels("wrong"), &["-p", "0"]);
     assert!(wrong.error(2).contains("-p"));
 }

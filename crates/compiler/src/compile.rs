@@ -6,7 +6,7 @@ use crate::kernel::body::Body;
 use crate::log::Log;
 use crate::lower::Nest;
 use crate::options::{Machine, Options};
-use crate::program::assemble::assemble;
+use crate::program::assemble::{Sources, assemble};
 use crate::program::memory::Layout;
 use crate::program::{Buffer, BufferKind, Program};
 use crate::rewrite::choice;
@@ -25,8 +25,8 @@ pub struct Compiled {
     pub graph: Graph,
     /// The kernels of the program, as IR.
     pub bodies: Vec<Body>,
-    /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
-    pub nests: Vec<Option<Nest>>,
+    /// What the kernels were made of.
+    pub(crate) sources: Sources,
     /// What the kernels are for.
     pub machine: Machine,
     /// What was decided and why.
@@ -68,9 +68,9 @@ pub fn compile(
     let layout = Layout::new(g, &schedule, &named, builder, planes, options.target().alignment());
 
     // Groups to kernels: each is cut into tasks, lowered to loops, tiled, and written down, once for all that are equal.
-    let (program, bodies, nests) = assemble(g, &schedule, name, layout, options, log)?;
+    let (program, bodies, sources) = assemble(g, schedule, name, layout, options, log)?;
     let log = std::mem::take(log);
-    Ok(Compiled { program, graph, bodies, nests, machine: options.machine.clone(), log })
+    Ok(Compiled { program, graph, bodies, sources, machine: options.machine.clone(), log })
 }
 
 /// The roots, with a copy of each output that is a view of something else, or the same as another: the host reads an
@@ -93,6 +93,11 @@ fn outputs_apart(g: &mut Graph, mut roots: Vec<Id>, outputs: usize) -> Vec<Id> {
 }
 
 impl Compiled {
+    /// A kernel before tiling: the nests that it consists of; none if it came with its own source.
+    pub fn nests(&self, kernel: usize) -> impl Iterator<Item = &Nest> {
+        self.sources.of(kernel).iter().map(|(_, lowered)| &lowered.nest)
+    }
+
     /// The buffer of a name.
     pub fn buffer(&self, name: &str) -> Option<&Buffer> {
         self.program.buffers.iter().find(|b| match &b.kind {

@@ -8,12 +8,12 @@
 //! | [`schedule`] | what is computed together: roles, axes, groups, stages |
 //! | [`lower`] | each kernel as loops over the index algebra |
 //! | [`kernel`] | what kernels of all targets are made with: statements, expressions, vectors of equal expressions |
-//! | [`cpu`] | lanes and accumulators of a core, with a path for each kind of sum; plans that a search has found |
+//! | [`cpu`] | lanes and accumulators of a core, with a path for each kind of sum |
 //! | [`gpu`] | the same for blocks of threads |
 //! | [`render`] | C and CUDA |
 //! | [`program`] | the result: kernels, launches, stages, the memory that they share, and what reports say of them |
 //!
-//! [`mod@switches`] lists what can be left out by name.
+//! [`mod@switches`] lists what can be left out by name, and [`tuned`] has the plans of single kernels that a search has found.
 
 mod check;
 pub mod compile;
@@ -32,11 +32,12 @@ pub mod schedule;
 pub mod switches;
 mod target;
 pub mod tensor;
+pub mod tuned;
 
 pub use compile::{Compiled, compile};
-pub use cpu::tuned::{KernelKey, Setting, Tuned};
 pub use error::CompileError;
 pub use log::Log;
 pub use options::{Cuts, Machine, Numerics, Options};
 pub use switches::{Switch, groups, pass_names, switches};
 pub use tensor::{Builder, Dim, Tensor};
+pub use tuned::{KernelKey, Setting, Tuned};

@@ -6,6 +6,7 @@ use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
 use crate::schedule::{Fusions, Heads, Latents, Prices, Usual};
 use crate::target::Target;
+use crate::tuned::Tuned;
 use std::sync::Arc;
 
 /// How numbers are represented while a model runs.
@@ -34,6 +35,14 @@ impl Machine {
             Machine::Gpu(_) => None,
         }
     }
+
+    /// As what the rest of the compiler knows it.
+    pub(crate) fn target(&self) -> &dyn Target {
+        match self {
+            Machine::Cpu(cpu) => cpu,
+            Machine::Gpu(gpu) => gpu,
+        }
+    }
 }
 
 /// What a compilation may do.
@@ -43,6 +52,8 @@ pub struct Options {
     pub numerics: Numerics,
     /// What kernels are made for.
     pub machine: Machine,
+    /// Kernels that have a plan of their own.
+    pub tuned: Arc<Tuned>,
     /// Scheduling limits.
     pub prices: Prices,
     /// Names of what is skipped, see [`crate::switches()`].
@@ -54,14 +65,11 @@ pub struct Options {
 impl Options {
     /// What kernels are made for.
     pub(crate) fn target(&self) -> &dyn Target {
-        match &self.machine {
-            Machine::Cpu(cpu) => cpu,
-            Machine::Gpu(gpu) => gpu,
-        }
+        self.machine.target()
     }
 
     fn on(numerics: Numerics, machine: Machine, prices: Prices) -> Options {
-        Options { numerics, machine, prices, without: vec![], check: cfg!(debug_assertions) }
+        Options { numerics, machine, tuned: Arc::default(), prices, without: vec![], check: cfg!(debug_assertions) }
     }
 
     /// The defaults for a CPU with vectors of this many bytes.
@@ -142,8 +150,8 @@ impl Options {
     /// These options for steps in which each token has the same bits whatever is beside it: nothing is computed in
     /// another way for few tokens than for many, nor by plans that were measured for a number of tokens.
     pub fn batch_invariant(&self) -> Options {
-        self.clone().with_cpu(|cpu| {
-            cpu.tuned = Arc::default();
+        let untuned = Options { tuned: Arc::default(), ..self.clone() };
+        untuned.with_cpu(|cpu| {
             cpu.plan.matrix_unit = false;
             cpu.plan.stream_below = 0;
         })

@@ -110,7 +110,7 @@ static LATER: [Off; 34] = [
     off("apart", "rows of a head that nothing holds together may be products of their own", |_| ()),
     off("runs", "tokens of a prompt that follow each other read the cache together", |_| ()),
     off("tuned", "kernels take the plans that a search has found on this machine", |o| {
-        o.on_cpu(|cpu| cpu.tuned = Arc::default());
+        o.tuned = Arc::default();
     }),
 ];
 

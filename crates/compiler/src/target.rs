@@ -46,8 +46,8 @@ pub(crate) trait Target {
     /// Threads that run a task of these nests together, if they are one kernel.
     fn threads(&self, g: &mut Graph, nests: &[&Nest]) -> i64;
 
-    /// A nest as a kernel with so many threads; and whether by a plan of its own, which a search has found.
-    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool);
+    /// A nest as a kernel with so many threads.
+    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> Body;
 
     /// The source of a kernel with `slots` buffers; `vars` names the variables in the order of its parameters.
     ///

@@ -17,10 +17,10 @@ pub mod replay;
 mod toolkit;
 
 use compiler::program::Program;
-use compiler::{Numerics, Options};
+use compiler::{Numerics, Options, Tuned};
 use cubins::{Compiling, Cubins};
 use device::store::blobs::Blobs;
-use device::{CacheConfig, Device, Executable, Memory, Result, validate};
+use device::{CacheConfig, Device, Executable, Memory, Result, TunedPlans, Warning, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;
 use replay::{Replay, Sending};
@@ -75,6 +75,8 @@ pub struct Cuda {
     context: Arc<Context>,
     heap: Arc<CardHeap>,
     cubins: Cubins,
+    tuned: Arc<Tuned>,
+    warnings: Vec<Warning>,
     sending: Sending,
     ahead: usize,
 }
@@ -105,7 +107,20 @@ impl Cuda {
         let driver = Some(context.card.driver.version);
         let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
-        Ok(Cuda { context, heap, cubins, sending: config.sending, ahead: config.ahead })
+        let (sending, ahead) = (config.sending, config.ahead);
+        let mut cuda = Cuda { context, heap, cubins, tuned: Arc::default(), warnings: vec![], sending, ahead };
+        match cuda.tuned_plans(&config.cache).map_or(Ok(Tuned::default()), |plans| plans.read()) {
+            // Kernels that were built ahead do without them.
+            Ok(tuned) if !tuned.0.is_empty() && cuda.cubins.nvrtc().is_ok() => cuda.tuned = Arc::new(tuned),
+            Ok(_) => {}
+            Err(warning) => cuda.warnings.push(warning),
+        }
+        Ok(cuda)
+    }
+
+    /// What the user should know about how the device was opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// The card.
@@ -154,7 +169,7 @@ impl Device for Cuda {
     }
 
     fn options(&self, numerics: Numerics) -> Options {
-        self.card().architecture().options(numerics)
+        Options { tuned: self.tuned.clone(), ..self.card().architecture().options(numerics) }
     }
 
     fn memory(&self) -> Memory {
@@ -186,6 +201,12 @@ impl Device for Cuda {
 
     fn keep(&self, follows_from: &str, program: &[u8]) {
         self.cubins.blobs().keep_program(follows_from, program);
+    }
+
+    fn tuned_plans(&self, kept: &CacheConfig) -> Option<TunedPlans> {
+        let Card { name, multiprocessors, memory, .. } = self.card();
+        let machine = format!("{name}, {multiprocessors} multiprocessors, {memory} bytes");
+        TunedPlans::of(kept, &self.card().architecture().name(), machine)
     }
 
     fn available_memory(&self) -> Option<u64> {

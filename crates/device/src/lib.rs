@@ -169,6 +169,13 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Where plans of kernels are kept that a search finds on this device, which takes those that are there when it is opened;
+    /// `None` for a device without, or if kernels are not kept.
+    fn tuned_plans(&self, kept: &CacheConfig) -> Option<TunedPlans> {
+        let _ = kept;
+        None
+    }
+
     /// Keeps a program in bytes for later processes, where there is a place for it.
     fn keep(&self, follows_from: &str, program: &[u8]) {
         let _ = (follows_from, program);

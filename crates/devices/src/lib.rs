@@ -3,7 +3,7 @@
 use compiler::program::Program;
 use cuda::driver::Card;
 use cuda::{Cuda, CudaConfig};
-use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target};
+use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target, Warning};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -102,6 +102,15 @@ impl Machine {
         match self {
             Machine::Cpu(cpu) => Some(cpu),
             _ => None,
+        }
+    }
+
+    /// What the user should know about how it was opened.
+    pub fn warnings(&self) -> &[Warning] {
+        match self {
+            Machine::Cpu(cpu) => cpu.warnings(),
+            Machine::Cuda(cuda) => cuda.warnings(),
+            _ => &[],
         }
     }
 

@@ -16,7 +16,8 @@ use crate::median::median;
 use crate::random::Random;
 use crate::step::{Output, Variant};
 use beam::Beam;
-use compiler::program::{Kernel, Program};
+use compiler::program::retile::Retiled;
+use compiler::program::{Count, Program};
 use compiler::{Compiled, KernelKey, Numerics, Setting, Tuned};
 use device::{Clock, Profile};
 use std::collections::{BTreeMap, HashSet};
@@ -181,20 +182,28 @@ fn launches(program: &Program) -> impl Iterator<Item = usize> {
     program.stages.iter().flat_map(|stage| &stage.launches).map(|launch| launch.kernel)
 }
 
+/// The tasks of a kernel.
+fn tasks(program: &Program, kernel: usize) -> Count {
+    let mut launches = program.stages.iter().flat_map(|stage| &stage.launches);
+    launches.find(|launch| launch.kernel == kernel).map_or(Count::default(), |launch| launch.tasks.clone())
+}
+
 /// The kernels that take time, longest first.
 fn kernels(compiled: &Compiled, launches: &[usize], times: &Times, known: &Tuned) -> Vec<Tried> {
     let whole: u64 = times.launches.iter().sum();
     let mut all: Vec<Tried> = vec![];
     for (number, kernel) in compiled.program.kernels.iter().enumerate() {
-        let (Some(key), Some(plan)) = (compiled.key(number), compiled.machine.plan()) else { continue };
+        let Some(key) = compiled.key(number) else { continue };
         let ns = times.of(launches, number);
         if (ns as f64) < LEAST_SHARE * whole as f64 {
             continue;
         }
         let known = known.0.get(&key).copied();
-        let beam = Beam::new(plan, known);
-        let sources = HashSet::from([kernel.source.clone()]);
-        all.push(Tried { number, key, ns, default: Setting::of(plan), known, beam, sources });
+        let beam = Beam::new(&compiled.machine, known);
+        let default = Setting::of(&compiled.machine);
+        let tasks = tasks(&compiled.program, number);
+        let sources = HashSet::from([(kernel.source.clone(), tasks)]);
+        all.push(Tried { number, key, ns, default, known, beam, sources });
     }
     all.sort_by_key(|kernel| std::cmp::Reverse(kernel.ns));
     all
@@ -212,16 +221,17 @@ struct Tried {
     /// What was found before.
     known: Option<Setting>,
     beam: Beam,
-    /// Sources that were tried: many settings are the same for a kernel.
-    sources: HashSet<String>,
+    /// Sources and numbers of tasks that were tried: many settings are the same for a kernel.
+    sources: HashSet<(String, Count)>,
 }
 
 impl Tried {
     /// The next setting whose kernel is new.
-    fn next(&mut self, compiled: &mut Compiled) -> Option<(Setting, Kernel)> {
+    fn next(&mut self, compiled: &mut Compiled) -> Option<(Setting, Retiled)> {
         while let Some(setting) = self.beam.next() {
-            let kernel = compiled.kernel_by(self.number, &setting)?;
-            if self.sources.insert(kernel.source.clone()) {
+            let Some(kernel) = compiled.kernel_by(self.number, &setting) else { continue };
+            let (source, tasks) = kernel.source();
+            if self.sources.insert((source.to_owned(), tasks.clone())) {
                 return Some((setting, kernel));
             }
         }
@@ -282,8 +292,7 @@ impl Tuner<'_, '_> {
                 if tries.is_empty() {
                     break;
                 }
-                let loaded = self.bench.engine.load(Arc::new(program), Default::default())?;
-                programs.extend(self.checked(loaded, tries)?);
+                programs.extend(self.checked(program, tries)?);
                 // Compiling takes most of the time of a round: what is compiled is to be measured too.
                 if start.elapsed() > deadline.saturating_duration_since(start) / SIDE_BY_SIDE as u32 {
                     break;
@@ -311,7 +320,7 @@ impl Tuner<'_, '_> {
         let mut tries = vec![];
         for (place, kernel) in self.kernels.iter_mut().enumerate() {
             if let Some((setting, new)) = kernel.next(&mut self.compiled) {
-                program.kernels[kernel.number] = new;
+                new.put_into(&mut program);
                 tries.push((place, setting));
             }
         }
@@ -320,43 +329,56 @@ impl Tuner<'_, '_> {
 
     /// The program, if its results are those of the heuristics. Otherwise the kernels to blame are found, and the
     /// program has the others' settings alone.
-    fn checked(&mut self, mut loaded: Loaded, tries: Vec<Try>) -> Result<Option<(Loaded, Vec<Try>)>, EngineError> {
-        if self.bench.nmse(&mut loaded)? <= self.most {
+    fn checked(&mut self, program: Program, tries: Vec<Try>) -> Result<Option<(Loaded, Vec<Try>)>, EngineError> {
+        if let Ok(loaded) = self.right(program)? {
             return Ok(Some((loaded, tries)));
         }
         let mut innocent = vec![];
         for &one in &tries {
-            let mut alone = self.with(&[one])?;
-            let nmse = self.bench.nmse(&mut alone)?;
-            if nmse <= self.most {
-                innocent.push(one);
-            } else {
-                let (kernel, setting) = (&self.kernels[one.0], one.1);
-                let symbol = &self.compiled.program.kernels[kernel.number].symbol;
-                self.wrong.push(format!("{symbol} with {setting}: NMSE {nmse:.1e}"));
+            let alone = self.with(&[one]);
+            match self.right(alone)? {
+                Ok(_) => innocent.push(one),
+                Err(problem) => {
+                    let (kernel, setting) = (&self.kernels[one.0], one.1);
+                    let symbol = &self.compiled.program.kernels[kernel.number].symbol;
+                    self.wrong.push(format!("{symbol} with {setting}: {problem}"));
+                }
             }
         }
         if innocent.is_empty() {
             return Ok(None);
         }
-        let mut loaded = self.with(&innocent)?;
-        if self.bench.nmse(&mut loaded)? <= self.most {
-            return Ok(Some((loaded, innocent)));
+        let program = self.with(&innocent);
+        match self.right(program)? {
+            Ok(loaded) => Ok(Some((loaded, innocent))),
+            Err(problem) => {
+                self.wrong.push(format!("{} plans that are right one by one: {problem}", innocent.len()));
+                Ok(None)
+            }
         }
-        self.wrong.push(format!("{} plans that are right one by one", innocent.len()));
-        Ok(None)
+    }
+
+    /// A program that gives what that of the heuristics gives, or what is wrong with it.
+    fn right(&mut self, program: Program) -> Result<Result<Loaded, String>, EngineError> {
+        let mut loaded = match self.bench.engine.load(Arc::new(program), Default::default()) {
+            Ok(loaded) => loaded,
+            Err(error) if error.is_stopped() => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let nmse = self.bench.nmse(&mut loaded)?;
+        Ok(if nmse <= self.most { Ok(loaded) } else { Err(format!("NMSE {nmse:.1e}")) })
     }
 
     /// The program of the heuristics with these settings.
-    fn with(&mut self, tries: &[Try]) -> Result<Loaded, EngineError> {
+    fn with(&mut self, tries: &[Try]) -> Program {
         let mut program = self.compiled.program.clone();
         for &(place, setting) in tries {
             let number = self.kernels[place].number;
             if let Some(kernel) = self.compiled.kernel_by(number, &setting) {
-                program.kernels[number] = kernel;
+                kernel.put_into(&mut program);
             }
         }
-        self.bench.engine.load(Arc::new(program), Default::default())
+        program
     }
 
     /// Measures programs in turn with that of the heuristics. Whether to go on.
@@ -407,34 +429,36 @@ impl Tuner<'_, '_> {
         Outcome {
             step,
             kernels: self.kernels.iter().map(found).collect(),
-            default_ns: first.step,
-            tuned_ns: first.step,
+            default_ns: first.step(),
+            tuned_ns: first.step(),
             tried: self.tried,
             end,
             wrong: self.wrong.clone(),
         }
     }
 
-    /// Measures all that was found together, and drops what does not hold.
+    /// Measures all that was found together, and drops what does not hold. Kernels that run beside each other may gain apart
+    /// and lose together: then those stay that make a step faster alone.
     fn prove(&mut self, outcome: &mut Outcome) -> Result<(), EngineError> {
-        let found = outcome.kernels.iter().enumerate();
-        let all: Vec<Try> = found.filter_map(|(place, found)| Some((place, found.setting?))).collect();
-        let mut loaded = self.with(&all)?;
-        let nmse = self.bench.nmse(&mut loaded)?;
-        if nmse > self.most {
-            outcome.wrong.push(format!("all that was found together: NMSE {nmse:.1e}"));
-            outcome.kernels.iter_mut().for_each(|found| found.setting = None);
-        }
-        let (mut base, mut tuned) = (Times::default(), Times::default());
-        for turn in 0..PROOF * self.bench.turns {
-            if !self.tell(true) && turn > 0 {
-                outcome.end = End::Interrupted;
-                break;
+        let Some(all) = self.turns(outcome, |_| true)? else { return Ok(()) };
+        let proof = match all.gains() {
+            true => all,
+            false => {
+                for place in 0..outcome.kernels.len() {
+                    if outcome.kernels[place].setting.is_none() {
+                        continue;
+                    }
+                    let Some(alone) = self.turns(outcome, |other| other == place)? else { return Ok(()) };
+                    if !alone.gains() {
+                        outcome.kernels[place].setting = None;
+                    }
+                }
+                let Some(rest) = self.turns(outcome, |_| true)? else { return Ok(()) };
+                rest
             }
-            base.take(&self.bench.step(None)?);
-            tuned.take(&self.bench.step(Some(&mut loaded))?);
-        }
-        (outcome.default_ns, outcome.tuned_ns) = (base.step, tuned.step);
+        };
+        let Proof { base, tuned } = &proof;
+        (outcome.default_ns, outcome.tuned_ns) = (base.step(), tuned.step());
         for (kernel, found) in self.kernels.iter().zip(&mut outcome.kernels) {
             let (launches, number) = (&self.launches, kernel.number);
             let (old, new) = (base.of(launches, number), tuned.of(launches, number));
@@ -442,11 +466,51 @@ impl Tuner<'_, '_> {
             (found.default_ns, found.tuned_ns) = (old, new);
             // A single lucky step is no proof.
             let gains = |old: u64, new: u64| new as f64 <= (1.0 - LEAST_GAIN) * old as f64;
-            if found.setting.is_none() || !gains(old, new) || !gains(medians[0], medians[1]) {
+            if !proof.gains() || found.setting.is_none() || !gains(old, new) || !gains(medians[0], medians[1]) {
                 (found.setting, found.tuned_ns) = (None, old);
             }
         }
         Ok(())
+    }
+
+    /// Steps by the heuristics and by what was found for these kernels, in turns; `None` if that is not right, or somebody says
+    /// not to go on.
+    fn turns(&mut self, outcome: &mut Outcome, wanted: impl Fn(usize) -> bool) -> Result<Option<Proof>, EngineError> {
+        let found = outcome.kernels.iter().enumerate().filter(|(place, _)| wanted(*place));
+        let tries: Vec<Try> = found.filter_map(|(place, found)| Some((place, found.setting?))).collect();
+        let program = self.with(&tries);
+        let mut loaded = match self.right(program)? {
+            Ok(loaded) => loaded,
+            Err(problem) => {
+                outcome.wrong.push(format!("{} plans that were found, together: {problem}", tries.len()));
+                outcome.kernels.iter_mut().for_each(|found| (found.setting, found.tuned_ns) = (None, found.default_ns));
+                return Ok(None);
+            }
+        };
+        let mut proof = Proof::default();
+        for turn in 0..PROOF * self.bench.turns {
+            if !self.tell(true) && turn > 0 {
+                outcome.end = End::Interrupted;
+                return Ok(None);
+            }
+            proof.base.take(&self.bench.step(None)?);
+            proof.tuned.take(&self.bench.step(Some(&mut loaded))?);
+        }
+        Ok(Some(proof))
+    }
+}
+
+/// The times of the heuristics and of what was found, by turns.
+#[derive(Default)]
+struct Proof {
+    base: Times,
+    tuned: Times,
+}
+
+impl Proof {
+    /// Whether what was found makes a whole step faster, by the least and by the median.
+    fn gains(&self) -> bool {
+        self.tuned.step() < self.base.step() && self.tuned.median_step() < self.base.median_step()
     }
 }
 
@@ -458,8 +522,8 @@ struct Times {
     launches: Vec<u64>,
     /// Of each launch, step after step.
     all: Vec<Vec<u64>>,
-    /// The least of a whole step.
-    step: u64,
+    /// Of whole steps.
+    steps: Vec<u64>,
 }
 
 impl Times {
@@ -467,11 +531,20 @@ impl Times {
         let workers = profile.workers.max(1) as u64;
         let times: Vec<u64> = profile.launches.iter().map(|launch| launch.processor_ns / workers).collect();
         if self.all.is_empty() {
-            (self.launches, self.step) = (times.clone(), profile.wall_ns);
+            self.launches.clone_from(&times);
         }
         self.launches.iter_mut().zip(&times).for_each(|(least, &time)| *least = time.min(*least));
-        self.step = self.step.min(profile.wall_ns);
+        self.steps.push(profile.wall_ns);
         self.all.push(times);
+    }
+
+    /// The least of a whole step.
+    fn step(&self) -> u64 {
+        self.steps.iter().copied().min().unwrap_or(0)
+    }
+
+    fn median_step(&self) -> u64 {
+        median(&mut self.steps.iter().map(|&ns| ns as f64).collect::<Vec<_>>()) as u64
     }
 
     /// All launches of a kernel together, each at its best.

@@ -154,7 +154,7 @@ impl Kernel<'_> {
 fn fused(compiled: &Compiled) -> Vec<String> {
     let mut fused = vec![];
     for launch in compiled.program.stages.iter().flat_map(|stage| &stage.launches) {
-        let nest = compiled.nests[launch.kernel].as_ref().expect("the models have no kernels of their own");
+        let nest = compiled.nests(launch.kernel).next().expect("the models have no kernels of their own");
         let kernel = Kernel { compiled, launch };
         let mut found = BTreeSet::new();
         let items = nest.phases.iter().flat_map(|phase| &phase.items);

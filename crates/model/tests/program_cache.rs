@@ -3,7 +3,7 @@
 use crate::support::{self, synth, tokens};
 use compiler::Numerics;
 use compiler::program::Program;
-use device::{CacheConfig, Cpu, CpuConfig, Device, Executable, Memory, Result};
+use device::{Cpu, Device, Executable, Memory, Result};
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::step::Class;
@@ -44,9 +44,7 @@ impl Device for Counted {
 /// Logits and logs of some steps of a model in a process with this cache folder, and how many programs were found there
 /// and how many kept.
 fn run(shape: &str, folder: &Path, context: i64) -> (Vec<u32>, String, [usize; 2]) {
-    let mut config = CpuConfig::from_environment();
-    config.cache = CacheConfig { folder: Some(folder.to_path_buf()), ..config.cache };
-    let cpu = Cpu::new(&config).expect("a C compiler");
+    let cpu = Cpu::new(&support::cpu_config(folder)).expect("a C compiler");
     let device = Arc::new(Counted { cpu, found: AtomicUsize::new(0), kept: AtomicUsize::new(0) });
     let compiler = support::options(Numerics::Int8);
     let options = EngineOptions { compiler, context, chunk: 192, cache: CacheKind::F16 };

@@ -1,9 +1,8 @@
 //! Whatever is left out by name, some program changes, and a model computes the same.
 
 use crate::support::{self, nmse, synth, tokens};
-use compiler::cpu::tuned::KernelKey;
-use compiler::{Dim, Numerics, Options, Setting, Tuned, groups, switches};
-use device::{Interpreter, Null};
+use compiler::{Dim, KernelKey, Machine, Numerics, Options, Setting, Tuned, groups, switches};
+use device::Interpreter;
 use ir::DType;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
@@ -77,7 +76,7 @@ impl Case {
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
             case("tuned", &one_llama, exact, &|c| {
                 let tuned = Arc::new(c.other_plans());
-                c.compiler.on_cpu(|cpu| cpu.tuned = tuned);
+                c.compiler.tuned = tuned;
             }),
         ]
     }
@@ -88,9 +87,12 @@ impl Case {
         EngineOptions { compiler, context: CONTEXT, chunk: 64, cache: self.cache }
     }
 
+    fn engine(&self, without: &[&str]) -> Engine {
+        Engine::new(self.file.clone(), Arc::new(Interpreter::default()), self.options(without)).expect("a model")
+    }
+
     /// The programs of all steps, and the keys of their kernels.
-    fn programs(&self, without: &[&str]) -> (Programs, BTreeSet<KernelKey>) {
-        let mut engine = Engine::new(self.file.clone(), Arc::new(Null), self.options(without)).expect("a model");
+    fn programs(&self, engine: &mut Engine) -> (Programs, BTreeSet<KernelKey>) {
         let limits = engine.limits();
         let (mut programs, mut keys) = (Programs::new(), BTreeSet::new());
         let mut start = 0;
@@ -114,16 +116,16 @@ impl Case {
 
     /// Another plan for each kernel.
     fn other_plans(&self) -> Tuned {
-        let plan = self.compiler.plan().expect("a CPU");
-        let other = Setting::of(plan).neighbours(plan).into_iter().find(|s| s.on(plan).rows != plan.rows);
+        let machine = &self.compiler.machine;
+        let rows = |machine: &Machine| machine.plan().expect("a CPU").rows;
+        let mut others = Setting::of(machine).neighbours(machine).into_iter();
+        let other = others.find(|setting| rows(&setting.on(machine)) != rows(machine));
         let other = other.expect("another number of rows");
-        Tuned(self.programs(&[]).1.into_iter().map(|key| (key, other)).collect())
+        Tuned(self.programs(&mut self.engine(&[])).1.into_iter().map(|key| (key, other)).collect())
     }
 
     /// Logits of all steps.
-    fn logits(&self, without: &[&str]) -> Result<Vec<f32>, String> {
-        let made = Engine::new(self.file.clone(), Arc::new(Interpreter::default()), self.options(without));
-        let mut engine = made.map_err(|e| e.to_string())?;
+    fn logits(&self, engine: &mut Engine) -> Result<Vec<f32>, String> {
         let all = tokens(self.steps.iter().sum(), engine.config().vocab as u32, 3);
         let (mut out, mut at) = (vec![], 0);
         for &n in self.steps {
@@ -135,7 +137,8 @@ impl Case {
 
     /// What is wrong without something, if the programs change.
     fn problem(&self, with: &With, without: &str) -> Option<Result<(), String>> {
-        let (programs, kernels) = self.programs(&[without]);
+        let mut engine = self.engine(&[without]);
+        let (programs, kernels) = self.programs(&mut engine);
         if programs == with.programs {
             return None;
         }
@@ -144,7 +147,7 @@ impl Case {
         if searched && kernels == with.kernels {
             return Some(Err("other kernels have the same keys".into()));
         }
-        Some(match self.logits(&[without]) {
+        Some(match self.logits(&mut engine) {
             Ok(got) => match nmse(&got, &with.logits) {
                 error if error <= self.most => Ok(()),
                 error => Err(format!("NMSE {error:.2e}")),
@@ -164,8 +167,9 @@ struct With {
 /// Leaves names out of cases, on all processors: the names without which a program changed. Panics with what is wrong.
 fn leave_out(cases: &[Case], names: &[&'static str]) -> BTreeSet<&'static str> {
     let with = |case: &Case| {
-        let (programs, kernels) = case.programs(&[]);
-        With { programs, kernels, logits: case.logits(&[]).expect(case.name) }
+        let mut engine = case.engine(&[]);
+        let (programs, kernels) = case.programs(&mut engine);
+        With { programs, kernels, logits: case.logits(&mut engine).expect(case.name) }
     };
     let with: Vec<With> = cases.iter().map(with).collect();
     let pairs: Vec<(usize, &str)> = (0..cases.len()).flat_map(|i| names.iter().map(move |name| (i, *name))).collect();

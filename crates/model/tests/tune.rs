@@ -1,12 +1,14 @@
 //! A search for plans tells a kernel that computes something else from one that is slower.
 
-use crate::support::{self, cpu, synth};
+use crate::support::{self, cpu, nmse, synth, tokens};
 use compiler::program::Program;
-use compiler::{Numerics, Setting, Tuned};
-use device::{Device, Executable, Memory};
+use compiler::{KernelKey, Numerics, Options, Setting, Tuned};
+use device::{Device, Executable, Interpreter, Memory, Null};
+use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
 use model::tune::{End, Outcome, Search, Step, tune};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,6 +67,84 @@ fn all_that_is_tried_computes_the_same() {
         }
         assert_eq!(outcome.plans().len(), outcome.kernels.len(), "each kernel has a key of its own");
     }
+}
+
+/// The keys of all kernels for blocks of threads of steps of some tokens each.
+fn keys(file: &Arc<Gguf>, steps: &[usize]) -> BTreeSet<KernelKey> {
+    let compiler = Options::gpu(Numerics::Int8);
+    let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F16 };
+    let mut engine = Engine::new(file.clone(), Arc::new(Null), options).expect("a model");
+    let (mut keys, mut at) = (BTreeSet::new(), 0);
+    for &n in steps {
+        let class = engine.class_of(n, at);
+        let compiled = engine.compile(class).expect("a program");
+        keys.extend((0..compiled.program.kernels.len()).filter_map(|kernel| compiled.key(kernel)));
+        at += n;
+    }
+    keys
+}
+
+/// Logits of steps of some tokens each by an engine for blocks of threads whose kernels have these plans.
+fn logits(file: &Arc<Gguf>, device: &Arc<dyn Device>, tuned: Tuned, steps: &[usize]) -> Vec<f32> {
+    let compiler = Options { tuned: Arc::new(tuned), ..Options::gpu(Numerics::Int8) };
+    let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F16 };
+    let mut engine = Engine::new(file.clone(), device.clone(), options).expect("a model");
+    let all = tokens(steps.iter().sum(), 512, 3);
+    let (mut out, mut at) = (vec![], 0);
+    for &n in steps {
+        out.extend_from_slice(engine.step(&all[at..at + n], at, n - 1..n).expect("a step"));
+        at += n;
+    }
+    out
+}
+
+/// Checks that steps of a model give the same with each of these settings for all kernels at once.
+fn compare(shape: &str, steps: &[usize], settings: &[Setting]) {
+    let device: Arc<dyn Device> = Arc::new(Interpreter::of_blocks());
+    let file = synth(shape, "q4_0", Some(2));
+    let keys = keys(&file, steps);
+    let want = logits(&file, &device, Tuned::default(), steps);
+    let mut changed = 0;
+    for setting in settings {
+        let got = logits(&file, &device, Tuned(keys.iter().map(|&key| (key, *setting)).collect()), steps);
+        let far = nmse(&got, &want);
+        assert!(far < 2e-2, "{shape}, {setting}: NMSE {far:.1e}");
+        changed += usize::from(got != want);
+    }
+    assert!(changed > 1, "{shape}: settings change the order of sums");
+}
+
+#[test]
+fn extreme_settings_of_a_gpu_compute_the_same() {
+    let setting = |text: &str| text.parse().expect("a setting");
+    let settings = [
+        "warps=1 all-warps=25 blocks=25 block-rows=4 rows=1 early=0 resident=256 tokens=16 tile-rows=32",
+        "warps=16 all-warps=400 blocks=400 block-rows=128 rows=8 early=512 resident=1024 tokens=64 tile-rows=128",
+        "warps=1 all-warps=400 blocks=25 block-rows=128 rows=1 early=512 resident=256 tokens=64 tile-rows=32",
+    ];
+    compare("tiny-mla-moe", &[40, 3, 1], &settings.map(setting));
+}
+
+#[test]
+#[ignore = "takes minutes; .ci/run --full runs it"]
+fn every_setting_of_a_gpu_computes_the_same() {
+    let machine = Options::gpu(Numerics::Int8).machine;
+    let settings = Setting::of(&machine).neighbours(&machine);
+    for shape in ["tiny-mla-moe", "tiny-llama", "tiny-qwen3moe"] {
+        compare(shape, &[40, 3, 1], &settings);
+    }
+}
+
+#[test]
+fn blocks_of_threads_are_searched_too() {
+    let compiler = Options::gpu(Numerics::Int8);
+    let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F16 };
+    let device = Arc::new(Interpreter::of_blocks());
+    let mut engine = Engine::new(synth("tiny-llama", "q4_0", Some(1)), device, options).expect("a model");
+    let outcome = search(&mut engine, Step { tokens: 1, depth: 3 }, 1, true);
+    assert_eq!(outcome.wrong, Vec::<String>::new());
+    assert!(outcome.tried > 0 && !outcome.kernels.is_empty() && outcome.end != End::Interrupted);
+    assert_eq!(outcome.plans().len(), outcome.kernels.len(), "each kernel has a key of its own");
 }
 
 #[test]

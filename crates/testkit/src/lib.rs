@@ -4,6 +4,7 @@
 //! - [`devices!`](crate::devices): the same cases as tests of every device.
 //! - [`golden`]: tiny models beside the logits of a reference.
 //! - [`local_hub`]: a hub of models on this machine, which can be told to misbehave.
+//! - [`quick_compiler`]: the C compiler for tests of whole models.
 //! - [`standalone`]: compiled programs as one C program without a device.
 #![allow(missing_docs)]
 
@@ -11,4 +12,5 @@ pub mod cases;
 pub mod every_device;
 pub mod golden;
 pub mod local_hub;
+pub mod quick_compiler;
 pub mod standalone;

@@ -58,9 +58,11 @@ fn cache() -> PathBuf {
     cache
 }
 
-/// The program, with a kernel cache of its own.
+/// The program, with a kernel cache of its own and a compiler that is quick.
 pub fn command(args: &[&str]) -> Command {
+    let search = testkit::quick_compiler::search_path(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernloom"));
+    command.env("PATH", std::env::join_paths(search).expect("a search path"));
     command.args(args).env("XDG_CACHE_HOME", cache()).env_remove("NO_COLOR");
     // What the user has set is not what is tested.
     command.env("XDG_CONFIG_HOME", folder().join("config")).env("XDG_STATE_HOME", folder().join("state"));

@@ -13,7 +13,6 @@ pub mod plan;
 pub(crate) mod select;
 pub mod tile;
 mod transposed_map;
-pub mod tuned;
 mod vectors;
 
 use crate::kernel::body::Body;
@@ -25,16 +24,12 @@ use crate::target::Target;
 use cut::Cuts;
 use ir::{Graph, Space};
 use plan::Plan;
-use std::sync::Arc;
-use tuned::Tuned;
 
 /// The cores of a CPU, and how they are used.
 #[derive(Clone, Debug)]
 pub struct Cpu {
     /// Widths and unrolling.
     pub plan: Plan,
-    /// Kernels that have a plan of their own.
-    pub tuned: Arc<Tuned>,
     /// How the tasks of a kernel are cut.
     pub cuts: Cuts,
 }
@@ -42,7 +37,7 @@ pub struct Cpu {
 impl Cpu {
     /// With vectors of this many bytes.
     pub fn of_vectors(bytes: usize) -> Cpu {
-        Cpu { plan: Plan::of_vectors(bytes), tuned: Arc::default(), cuts: Cuts::Sized }
+        Cpu { plan: Plan::of_vectors(bytes), cuts: Cuts::Sized }
     }
 }
 
@@ -86,9 +81,8 @@ impl Target for Cpu {
         1
     }
 
-    fn tile(&self, g: &mut Graph, nest: &Nest, _: i64) -> (Body, bool) {
-        let own = self.tuned.plan(g, nest, &self.plan);
-        (tile::tile(g, nest, own.as_ref().unwrap_or(&self.plan)), own.is_some())
+    fn tile(&self, g: &mut Graph, nest: &Nest, _: i64) -> Body {
+        tile::tile(g, nest, &self.plan)
     }
 
     fn render(

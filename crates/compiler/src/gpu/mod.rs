@@ -112,9 +112,9 @@ impl Target for Gpu {
         nests.iter().map(|nest| warps::wanted(g, nest, &self.plan)).max().unwrap_or(1) * self.plan.lanes
     }
 
-    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> (Body, bool) {
+    fn tile(&self, g: &mut Graph, nest: &Nest, threads: i64) -> Body {
         let plan = GpuPlan { warps: threads / self.plan.lanes, ..self.plan.clone() };
-        (tile::tile(g, nest, &plan), false)
+        tile::tile(g, nest, &plan)
     }
 
     fn render(

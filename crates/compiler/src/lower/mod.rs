@@ -30,6 +30,7 @@ pub(crate) use cut::chance;
 pub use nest::{Item, Nest, Phase, identity};
 
 /// A nest and the tensors that its buffer slots stand for.
+#[derive(Clone)]
 pub struct Lowered {
     /// The kernel.
     pub nest: Nest,

@@ -13,45 +13,64 @@ use crate::render::Unwritable;
 use crate::schedule::Schedule;
 use crate::schedule::roles::base;
 use crate::target::Target;
+use crate::tuned::Setting;
 use ir::{Axis, BinOp, Graph, Id, Op, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What equal kernels have in common: nests with the slots of their buffers, and threads of a block.
-type Structure = (Vec<(Nest, Vec<u32>)>, i64);
+/// What equal kernels have in common: nests with the slots of their buffers, threads of a block, and a plan of their own.
+type Structure = (Vec<(Nest, Vec<u32>)>, i64, Option<Setting>);
+
+/// What the kernels of a program were made of, for those who make one of them again.
+pub(crate) struct Sources {
+    /// The schedule.
+    pub(crate) schedule: Schedule,
+    /// Tensors that do not change while a step runs, if the target wants to know.
+    pub(crate) weights: FxHashSet<Id>,
+    /// The groups of each kernel, where it came first, and their nests by the plan of the machine; nothing for those that came
+    /// with their own source.
+    kernels: Vec<Vec<(usize, Lowered)>>,
+}
+
+impl Sources {
+    /// The groups of a kernel and their nests.
+    pub(crate) fn of(&self, kernel: usize) -> &[(usize, Lowered)] {
+        self.kernels.get(kernel).map_or(&[], Vec::as_slice)
+    }
+}
 
 /// A program in the making.
 struct Assembly<'a> {
     target: &'a dyn Target,
     program: Program,
     bodies: Vec<Body>,
-    /// The kernels before tiling; nothing for those of several nests, and those that came with their own source.
-    nests: Vec<Option<Nest>>,
+    /// See [`Sources::kernels`].
+    sources: Vec<Vec<(usize, Lowered)>>,
     /// Kernels by what they were made of: nests with the parameters of each, and the threads of a task.
     known: FxHashMap<Structure, usize>,
     /// Tensors that do not change while a step runs, if the target wants to know.
     weights: FxHashSet<Id>,
 }
 
-/// A program, its kernels as IR, and before tiling.
-pub(crate) type Assembled = (Program, Vec<Body>, Vec<Option<Nest>>);
+/// A program, its kernels as IR, and what they were made of.
+pub(crate) type Assembled = (Program, Vec<Body>, Sources);
 
 /// Assembles the program of a schedule.
 pub(crate) fn assemble(
     g: &mut Graph,
-    s: &Schedule,
+    schedule: Schedule,
     name: &str,
     mut buffers: Layout,
     options: &Options,
     log: &mut Log,
 ) -> Result<Assembled, CompileError> {
-    let target = options.target();
+    let (s, target) = (&schedule, options.target());
     let vars = variables(g, &s.roles.live);
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
     let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
-    let (bodies, nests, known) = Default::default();
-    let mut a = Assembly { target, program, bodies, nests, known, weights };
+    let (bodies, sources, known) = Default::default();
+    let mut a = Assembly { target, program, bodies, sources, known, weights };
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
@@ -62,8 +81,7 @@ pub(crate) fn assemble(
                 continue;
             }
             for (groups, lowered) in a.lowered(g, s, &groups) {
-                let kernel = a.generated(g, &lowered, options, log)?;
-                made.push(Made { kernel, groups, lowered });
+                made.push(a.generated(g, s, groups, lowered, options, log)?);
             }
         }
         stages.push(made);
@@ -72,9 +90,9 @@ pub(crate) fn assemble(
         let launches = made.iter().map(|made| launch(g, s, &a, made, &mut buffers, log)).collect();
         a.program.stages.push(Stage { launches });
     }
-    let Assembly { mut program, bodies, nests, .. } = a;
+    let Assembly { mut program, bodies, sources, weights, .. } = a;
     (program.buffers, program.arena_bytes) = buffers.finish();
-    Ok((program, bodies, nests))
+    Ok((program, bodies, Sources { schedule, weights, kernels: sources }))
 }
 
 /// The custom kernel of a group, if it is one.
@@ -101,8 +119,6 @@ fn launch(g: &mut Graph, s: &Schedule, a: &Assembly, made: &Made, buffers: &mut 
         let own;
         (own, ways) = ways.split_at(lowered.made.len().min(ways.len()));
         log.products.extend(products::of(g, s, &lowered.made, kernel, own, buffers.inputs()));
-        let tasks = count(g, lowered.nest.tasks, &a.program.vars);
-        launch.tasks = if launch.tasks == Count::default() { tasks } else { launch.tasks + tasks };
         if launch.scope.is_empty() {
             launch.scope = scope(g, s, group);
         }
@@ -110,13 +126,20 @@ fn launch(g: &mut Graph, s: &Schedule, a: &Assembly, made: &Made, buffers: &mut 
         bytes += read_bytes(g, s, group, buffers.inputs());
         launch.row_bytes += reads::row_bytes(g, s, &params(g, s, group).1);
     }
+    launch.tasks = tasks(g, lowered, &a.program.vars);
     origins.retain(|origin| !origin.is_empty());
     (launch.origin, launch.bytes) = (origins.join(" "), Count::Const(bytes));
     launch
 }
 
+/// The tasks of a kernel for all of these.
+pub(crate) fn tasks(g: &Graph, lowered: &[Lowered], vars: &[Variable]) -> Count {
+    let each = lowered.iter().map(|l| count(g, l.nest.tasks, vars));
+    each.reduce(|all, tasks| all + tasks).unwrap_or_default()
+}
+
 /// The tensors that the parameters of one kernel for all of these stand for, and the number of each of their own.
-fn shared_slots(lowered: &[Lowered]) -> (Vec<Id>, Vec<Vec<u32>>) {
+pub(crate) fn shared_slots(lowered: &[Lowered]) -> (Vec<Id>, Vec<Vec<u32>>) {
     let mut all: Vec<Id> = vec![];
     let mut number = |&tensor: &Id| {
         let known = all.iter().position(|&t| t == tensor);
@@ -149,8 +172,7 @@ impl Assembly<'_> {
     fn lowered(&self, g: &mut Graph, s: &Schedule, groups: &[usize]) -> Vec<(Vec<usize>, Vec<Lowered>)> {
         let mut all: Vec<(Vec<usize>, Vec<Lowered>)> = vec![];
         for &group in groups {
-            let cut = self.target.cut(g, s, group);
-            let nest = lower(g, s, group, &cut, &self.weights);
+            let nest = lowered_by(g, s, group, self.target, &self.weights);
             let fits = |others: &[Lowered]| {
                 let slots: FxHashSet<Id> = others.iter().chain([&nest]).flat_map(|l| l.slots.clone()).collect();
                 slots.len() <= self.target.most_slots()
@@ -166,43 +188,46 @@ impl Assembly<'_> {
         all
     }
 
-    /// The kernel of some nests: one that is there, or a new one.
+    /// The kernel of some groups with these nests: one that is there, or a new one. One that a search has found a plan for is
+    /// cut and tiled by that.
     fn generated(
         &mut self,
         g: &mut Graph,
-        lowered: &[Lowered],
+        s: &Schedule,
+        groups: Vec<usize>,
+        usual: Vec<Lowered>,
         options: &Options,
         log: &mut Log,
-    ) -> Result<usize, CompileError> {
-        let nests: Vec<&Nest> = lowered.iter().map(|l| &l.nest).collect();
+    ) -> Result<Made, CompileError> {
+        let nests = nests(&usual);
         if options.check {
             nests.iter().try_for_each(|nest| check::nest(g, nest))?;
         }
-        let threads = self.target.threads(g, &nests);
-        let (tensors, slots) = shared_slots(lowered);
-        let key = (nests.iter().map(|nest| (*nest).clone()).zip(slots.iter().cloned()).collect(), threads);
-        if let Some(&known) = self.known.get(&key).filter(|_| options.allows("share")) {
+        let setting = options.tuned.setting(g, &nests, &options.machine);
+        let machine = setting.map(|setting| setting.on(&options.machine));
+        let target = machine.as_ref().map_or(self.target, |machine| machine.target());
+        let by = |&group: &usize| lowered_by(g, s, group, target, &self.weights);
+        let own: Option<Vec<Lowered>> = setting.map(|_| groups.iter().map(by).collect());
+        let lowered = own.as_ref().unwrap_or(&usual);
+        let threads = target.threads(g, &self::nests(lowered));
+        let slots = shared_slots(lowered).1;
+        let key = (lowered.iter().map(|l| l.nest.clone()).zip(slots).collect(), threads, setting);
+        if let Some(&kernel) = self.known.get(&key).filter(|_| options.allows("share")) {
             log.hits += 1;
-            return Ok(known);
+            return Ok(Made { kernel, groups, lowered: own.unwrap_or(usual) });
         }
         log.misses += 1;
-        let mut bodies = vec![];
-        for nest in &nests {
-            let (body, tuned) = self.target.tile(g, nest, threads);
-            log.tuned += usize::from(tuned);
-            bodies.push(body);
-        }
-        let body = if bodies.len() == 1 { bodies.remove(0) } else { Body::beside(g, &bodies, &slots) };
+        log.tuned += usize::from(setting.is_some());
+        let kernel = self.bodies.len();
+        let (made, body) = kernel_of(g, target, kernel, lowered, &self.program.vars)?;
         if options.check {
             check::body(g, &body)?;
         }
-        let number = self.bodies.len();
-        let vars = &self.program.vars;
-        self.program.kernels.push(kernel_of(g, self.target, number, &nests, &body, tensors.len(), vars)?);
+        self.program.kernels.push(made);
         self.bodies.push(body);
-        self.nests.push((nests.len() == 1).then(|| nests[0].clone()));
-        self.known.insert(key, number);
-        Ok(number)
+        self.sources.push(groups.iter().copied().zip(usual.iter().cloned()).collect());
+        self.known.insert(key, kernel);
+        Ok(Made { kernel, groups, lowered: own.unwrap_or(usual) })
     }
 
     /// A kernel with its own source.
@@ -214,7 +239,7 @@ impl Assembly<'_> {
             self.program.kernels.push(Kernel::of_source(symbol, source, 0));
             let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
             self.bodies.push(Body { root, stashes: vec![], tasks, ways: vec![Way::by("custom")] });
-            self.nests.push(None);
+            self.sources.push(vec![]);
             self.bodies.len() - 1
         });
         let mut slots: Vec<Id> = g.src(call).iter().map(|&s| base(g, s)).collect();
@@ -225,7 +250,23 @@ impl Assembly<'_> {
     }
 }
 
-/// The kernel of this number in a program, with so many buffers.
+/// A group as the loops of a kernel, cut as the target has it.
+pub(crate) fn lowered_by(
+    g: &mut Graph,
+    s: &Schedule,
+    group: usize,
+    target: &dyn Target,
+    weights: &FxHashSet<Id>,
+) -> Lowered {
+    let cut = target.cut(g, s, group);
+    lower(g, s, group, &cut, weights)
+}
+
+fn nests(lowered: &[Lowered]) -> Vec<&Nest> {
+    lowered.iter().map(|l| &l.nest).collect()
+}
+
+/// The kernel of this number in a program: all of these nests.
 ///
 /// # Errors
 /// What the language of the target has no words for.
@@ -233,15 +274,19 @@ pub(crate) fn kernel_of(
     g: &mut Graph,
     target: &dyn Target,
     number: usize,
-    nests: &[&Nest],
-    body: &Body,
-    slots: usize,
+    lowered: &[Lowered],
     vars: &[Variable],
-) -> Result<Kernel, Unwritable> {
-    let symbol = symbol(g, number, nests, body);
+) -> Result<(Kernel, Body), Unwritable> {
+    let nests = nests(lowered);
+    let threads = target.threads(g, &nests);
+    let (tensors, slots) = shared_slots(lowered);
+    let mut bodies: Vec<Body> = nests.iter().map(|nest| target.tile(g, nest, threads)).collect();
+    let body = if bodies.len() == 1 { bodies.remove(0) } else { Body::beside(g, &bodies, &slots) };
+    let symbol = symbol(g, number, &nests, &body);
     let vars: Vec<String> = vars.iter().map(|v| v.name.clone()).collect();
-    let source = target.render(g, &symbol, body, slots, &vars)?;
-    Ok(Kernel { symbol, source, geometry: target.geometry(g, body), ir: Some(Arc::new(g.extract(body.root))) })
+    let source = target.render(g, &symbol, &body, tensors.len(), &vars)?;
+    let (geometry, ir) = (target.geometry(g, &body), Some(Arc::new(g.extract(body.root))));
+    Ok((Kernel { symbol, source, geometry, ir }, body))
 }
 
 /// The name of a kernel: its number, and the path of the item that takes most of its work, a product if it has one.

@@ -10,7 +10,7 @@ pub(crate) mod memory;
 pub mod products;
 mod reads;
 pub(crate) mod report;
-mod retile;
+pub mod retile;
 
 use gguf::format::Planes;
 use ir::{Graph, Id};

@@ -141,11 +141,6 @@ impl Cpu {
         &self.target
     }
 
-    /// The plans that a search has found for kernels on this machine.
-    pub fn tuned(&self) -> &Arc<Tuned> {
-        &self.tuned
-    }
-
     /// The kernels of a program as the assembly that they are compiled to.
     ///
     /// # Errors
@@ -189,7 +184,7 @@ impl Cpu {
 
 /// The plans of a search; none without a compiler, as kernels that were built ahead do without them.
 fn tuned(config: &CpuConfig, target: &Target) -> Result<Tuned, Warning> {
-    match TunedPlans::of(&config.cache, target) {
+    match TunedPlans::of_processor(&config.cache, target) {
         Some(plans) if config.toolchain.is_there() => plans.read(),
         _ => Ok(Tuned::default()),
     }
@@ -270,7 +265,7 @@ impl Device for Cpu {
     }
 
     fn options(&self, numerics: Numerics) -> Options {
-        self.target.options(numerics).with_cpu(|cpu| cpu.tuned = self.tuned.clone())
+        Options { tuned: self.tuned.clone(), ..self.target.options(numerics) }
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {
@@ -314,6 +309,10 @@ impl Device for Cpu {
 
     fn keep(&self, follows_from: &str, program: &[u8]) {
         self.objects.cache().keep_program(follows_from, program);
+    }
+
+    fn tuned_plans(&self, kept: &CacheConfig) -> Option<TunedPlans> {
+        TunedPlans::of_processor(kept, &self.target)
     }
 
     fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {

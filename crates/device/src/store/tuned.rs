@@ -1,6 +1,6 @@
 //! Plans of kernels that a search has found on this machine, in the folder of compiled kernels.
 //!
-//! There is a file for each target and processor. It says of what it holds a digest, so that a file that is damaged or
+//! There is a file for each target and processor or card. It says of what it holds a digest, so that a file that is damaged or
 //! was cut off is found out; it is then as if there were none. It appears by a rename.
 
 use std::collections::BTreeMap;
@@ -20,31 +20,36 @@ use crate::store::publish::{self, FRESH, PRIVATE};
 use crate::store::trust::{Trust, Unopened};
 
 /// Changes whenever files of older versions would be misread.
-const LAYOUT: &str = "tuned-2";
+const LAYOUT: &str = "tuned-3";
 
 /// What a file begins with.
 const HEAD: &str = "kernloom tuned plans";
 
-/// Digits of the processor's digest in the name of a file.
+/// Digits of the machine's digest in the name of a file.
 const NAME: usize = 16;
 
-/// The plans that were found for a target on this processor.
+/// The plans that were found for a target on this processor or card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunedPlans {
     file: PathBuf,
-    processor: String,
+    machine: String,
     trust: Trust,
 }
 
 impl TunedPlans {
-    /// Those in the folder of compiled kernels; `None` if kernels are not kept.
-    pub fn of(config: &CacheConfig, target: &Target) -> Option<TunedPlans> {
-        let processor = processor::identity();
+    /// Those for this processor in the folder of compiled kernels; `None` if kernels are not kept.
+    pub fn of_processor(config: &CacheConfig, target: &Target) -> Option<TunedPlans> {
+        TunedPlans::of(config, &format!("{}-{target}", target.isa.architecture()), processor::identity())
+    }
+
+    /// As [`TunedPlans::of_processor`], for a machine that this line says all about that plans follow from, and for what its
+    /// kernels are compiled for.
+    pub fn of(config: &CacheConfig, target: &str, machine: String) -> Option<TunedPlans> {
         let folder = config.folder.as_ref()?;
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone()).join(LAYOUT);
-        let name = &digest::of_bytes(processor.as_bytes())[..NAME];
-        let file = folder.join(format!("{}-{target}-{name}", target.isa.architecture()));
-        Some(TunedPlans { file, processor, trust: Trust::with(&config.trusted) })
+        let name = &digest::of_bytes(machine.as_bytes())[..NAME];
+        let file = folder.join(format!("{target}-{name}"));
+        Some(TunedPlans { file, machine: machine.replace('\n', " "), trust: Trust::with(&config.trusted) })
     }
 
     /// The file.
@@ -110,13 +115,13 @@ impl TunedPlans {
         for (KernelKey(key), setting) in &all.0 {
             let _ = writeln!(plans, "{key:016x} {setting}");
         }
-        format!("{HEAD}\n{}\n{}\n{plans}", self.processor, self.digest(&plans))
+        format!("{HEAD}\n{}\n{}\n{plans}", self.machine, self.digest(&plans))
     }
 
     fn parse(&self, text: &str) -> Option<Tuned> {
         let mut parts = text.splitn(4, '\n');
-        let (head, processor, digest, plans) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        if head != HEAD || processor != self.processor || digest != self.digest(plans) {
+        let (head, machine, digest, plans) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        if head != HEAD || machine != self.machine || digest != self.digest(plans) {
             return None;
         }
         let plan = |line: &str| {
@@ -127,7 +132,7 @@ impl TunedPlans {
     }
 
     fn digest(&self, plans: &str) -> String {
-        digest::of_parts([self.processor.as_bytes(), plans.as_bytes()])
+        digest::of_parts([self.machine.as_bytes(), plans.as_bytes()])
     }
 }
 
@@ -136,7 +141,7 @@ mod tests {
     use super::*;
     use crate::cpu::isa::Isa;
     use crate::store::folder::BuildFolder;
-    use compiler::cpu::plan::Plan;
+    use compiler::{Numerics, Options};
     use std::fs;
 
     fn here() -> (BuildFolder, TunedPlans) {
@@ -148,13 +153,15 @@ mod tests {
             trusted: vec![],
             temporary: folder.path().to_path_buf(),
         };
-        let plans = TunedPlans::of(&config, &Target { isa: Isa::Avx2, extras: vec![] }).unwrap();
+        let plans = TunedPlans::of_processor(&config, &Target { isa: Isa::Avx2, extras: vec![] }).unwrap();
         (folder, plans)
     }
 
     fn settings() -> Vec<Setting> {
-        let plan = Plan { vector_bytes: 32, prefetch_l2: 2304, ..Plan::scalar() };
-        Setting::of(&plan).neighbours(&plan)
+        let [cpu, gpu] =
+            [Options::cpu(Numerics::Int8, 32), Options::gpu(Numerics::Int8)].map(|options| options.machine);
+        let neighbours = |machine| Setting::of(machine).neighbours(machine).into_iter();
+        neighbours(&cpu).zip(neighbours(&gpu)).flat_map(|(cpu, gpu)| [cpu, gpu]).collect()
     }
 
     #[test]
@@ -175,7 +182,7 @@ mod tests {
         plans.prepare().unwrap();
         plans.keep(&[(KernelKey(1), Some(settings()[0]))].into()).unwrap();
         let whole = fs::read_to_string(plans.file()).unwrap();
-        let other = TunedPlans { processor: "another".into(), ..plans.clone() };
+        let other = TunedPlans { machine: "another".into(), ..plans.clone() };
         for text in [
             &whole[..whole.len() - 3],
             "",

@@ -3,8 +3,7 @@
 //! The neighbours of the best few settings are tried, then those of the best few of all that were tried, until the best
 //! ones have no neighbours that are new. It knows nothing of kernels: what a setting is worth is told to it.
 
-use compiler::Setting;
-use compiler::cpu::plan::Plan;
+use compiler::{Machine, Setting};
 use std::collections::{HashSet, VecDeque};
 
 /// Settings whose neighbours are tried.
@@ -12,7 +11,7 @@ const WIDTH: usize = 2;
 
 /// The search of one kernel.
 pub(crate) struct Beam {
-    plan: Plan,
+    machine: Machine,
     /// What was measured, best first: the time over that of the plan of the heuristics.
     best: Vec<(Setting, f64)>,
     /// What comes next.
@@ -25,11 +24,11 @@ pub(crate) struct Beam {
 
 impl Beam {
     /// Begins with the plan of the heuristics, and tries `first` before anything else.
-    pub(crate) fn new(plan: &Plan, first: Option<Setting>) -> Beam {
-        let start = Setting::of(plan);
+    pub(crate) fn new(machine: &Machine, first: Option<Setting>) -> Beam {
+        let start = Setting::of(machine);
         let mut seen = HashSet::from([start]);
         let queue = first.into_iter().filter(|&setting| seen.insert(setting)).collect();
-        Beam { plan: plan.clone(), best: vec![(start, 1.0)], queue, seen, expanded: HashSet::new() }
+        Beam { machine: machine.clone(), best: vec![(start, 1.0)], queue, seen, expanded: HashSet::new() }
     }
 
     /// The next setting to try; `None` if the search is at its end.
@@ -37,7 +36,7 @@ impl Beam {
         if self.queue.is_empty() {
             for (setting, _) in &self.best[..self.best.len().min(WIDTH)] {
                 if self.expanded.insert(*setting) {
-                    let new = setting.neighbours(&self.plan).into_iter().filter(|next| self.seen.insert(*next));
+                    let new = setting.neighbours(&self.machine).into_iter().filter(|next| self.seen.insert(*next));
                     self.queue.extend(new);
                 }
             }
@@ -66,19 +65,26 @@ impl Beam {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use compiler::cpu::plan::Plan;
+    use compiler::{Numerics, Options};
 
-    fn plan() -> Plan {
-        Plan::of_vectors(64)
+    fn machine() -> Machine {
+        Options::cpu(Numerics::Int8, 64).machine
+    }
+
+    fn plan(setting: &Setting) -> Plan {
+        setting.on(&machine()).plan().expect("a plan").clone()
     }
 
     /// Searches with a price; what was tried.
     fn search(price: impl Fn(&Plan) -> f64) -> (Beam, usize) {
-        let mut beam = Beam::new(&plan(), None);
-        let base = price(&plan());
+        let mut beam = Beam::new(&machine(), None);
+        let start = Setting::of(&machine());
+        let base = price(&plan(&start));
         let mut tried = 0;
         while let Some(setting) = beam.next() {
             tried += 1;
-            beam.measured(setting, price(&setting.on(&plan())) / base);
+            beam.measured(setting, price(&plan(&setting)) / base);
         }
         (beam, tried)
     }
@@ -91,22 +97,22 @@ mod tests {
                 + (p.prefetch_l2 - 1152).abs() as f64 / 1e3
                 + 1.0
         });
-        let best = beam.winner().0.on(&plan());
+        let best = plan(&beam.winner().0);
         assert_eq!((best.rows, best.stream_rows, best.prefetch_l2), (8, 3, 1152));
         assert!(tried < 200, "{tried} of thousands");
     }
 
     #[test]
     fn where_nothing_is_better_the_heuristics_stay() {
-        let (beam, tried) = search(|p| if *p == plan() { 1.0 } else { 2.0 });
-        assert_eq!(beam.winner(), (Setting::of(&plan()), 1.0));
+        let (beam, tried) = search(|p| if *p == plan(&Setting::of(&machine())) { 1.0 } else { 2.0 });
+        assert_eq!(beam.winner(), (Setting::of(&machine()), 1.0));
         assert!(tried > 10);
     }
 
     #[test]
     fn what_is_put_back_and_what_is_known_come_first() {
-        let known = Setting::of(&plan()).neighbours(&plan())[5];
-        let mut beam = Beam::new(&plan(), Some(known));
+        let known = Setting::of(&machine()).neighbours(&machine())[5];
+        let mut beam = Beam::new(&machine(), Some(known));
         assert_eq!(beam.next(), Some(known));
         beam.put_back(known);
         assert_eq!(beam.next(), Some(known));
@@ -115,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_does_not_keep_it_from_ending() {
-        let mut beam = Beam::new(&plan(), None);
+        let mut beam = Beam::new(&machine(), None);
         let mut tried = 0;
         while beam.next().is_some() {
             tried += 1;

@@ -7,7 +7,7 @@ pub mod reference;
 pub mod weights;
 
 use compiler::{Numerics, Options};
-use device::{CacheConfig, Cpu, CpuConfig, Target};
+use device::{Cpu, CpuConfig, Target};
 use gguf::Gguf;
 use model::synth::{SynthOptions, SynthPlan};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,16 @@ use std::sync::Arc;
 
 /// The processor with so many workers. Kernels are kept from one run of the tests to the next.
 pub fn cpu(threads: usize) -> Arc<Cpu> {
-    let mut config = CpuConfig::from_environment();
-    config.threads = threads;
-    config.cache = CacheConfig { folder: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")), ..config.cache };
+    let config = CpuConfig { threads, ..cpu_config(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")) };
     Arc::new(Cpu::new(&config).expect("a C compiler"))
+}
+
+/// The processor whose kernels are built quickly and kept in a folder.
+pub fn cpu_config(kernels: &Path) -> CpuConfig {
+    let mut config = CpuConfig::from_environment();
+    config.toolchain.search = testkit::quick_compiler::search_path(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    config.cache.folder = Some(kernels.to_path_buf());
+    config
 }
 
 /// What the compiler does for this machine, without its matrix unit.
