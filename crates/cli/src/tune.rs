@@ -33,8 +33,8 @@ const GOAL: f64 = 1.2;
 /// What to tune, and for how long.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Plans are kept in the folder of compiled kernels, for this processor and its instructions, and every command uses them from
-then on; --without tuned leaves them aside. A plan changes the order of sums, so results differ from untuned ones as by
+Plans are kept in the folder of compiled kernels, for this processor and its instructions or for this card, and every command
+uses them from then on; --without tuned leaves them aside. A plan changes the order of sums, so results differ from untuned ones as by
 rounding.")]
 pub struct Arguments {
     #[command(flatten)]

@@ -31,8 +31,10 @@ fn a_card_that_is_not_there_is_a_line_that_says_what_to_do() {
     }
     let line = run(&["run", "-m", text(&model), "-p", "a", "--device", "gpu"]);
     assert!(line.err.contains("cuda:N"), "{}", line.err);
-    let line = run(&["tune", "-m", text(&model), "--device", "cuda"]);
-    assert!(line.err.contains("for the processor only"), "{}", line.err);
+    let tuned = run(&["tune", "-m", text(&model), "--device", "cuda"]);
+    assert!(tuned.error(1).contains("NVIDIA driver"), "{}", tuned.err);
+    let line = run(&["tune", "-m", text(&model), "--device", "interpreter"]);
+    assert!(line.err.contains("not for interpreter"), "{}", line.err);
 }
 
 #[test]

@@ -45,6 +45,9 @@ const PROOF: u32 = 3;
 const EXACT: f64 = 1e-9;
 const INT8: f64 = 2e-2;
 
+/// As [`INT8`], where a token may choose another expert of some layer. Logits that have nothing to do with each other are at 2.
+const INT8_MIXTURE: f64 = 0.5;
+
 /// A step to find plans for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -151,7 +154,11 @@ pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outco
     let mut bench = Bench::new(engine, step)?;
     let first = bench.heuristics(bench.turns)?;
     let launches: Vec<usize> = launches(&compiled.program).collect();
-    let most = if bench.engine.numerics() == Numerics::Exact { EXACT } else { INT8 };
+    let most = match bench.engine.numerics() {
+        Numerics::Exact => EXACT,
+        Numerics::Int8 if bench.engine.config().experts.is_some() => INT8_MIXTURE,
+        Numerics::Int8 => INT8,
+    };
     let mut tuner = Tuner {
         kernels: kernels(&compiled, &launches, &first, search.known),
         bench,

@@ -10,7 +10,7 @@ pub mod schemas;
 pub mod wire;
 pub mod witness;
 
-use crate::support::{command, serving};
+use crate::support::{optimised, serving};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use process::{Holds, forget_peak, of_family, peak};
 use serde_json::Value;
@@ -294,7 +294,7 @@ fn under_limits(command: &Command) -> Command {
 fn started(flags: &[String]) -> (Child, u16) {
     let base = ["serve", "--port", "0", "-t", "1", "-np", "4", "-c", "4096", "--batch-invariant", "--embeddings"];
     let flags: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
-    let (child, port, lines) = serving(under_limits(&command(&flags)));
+    let (child, port, lines) = serving(under_limits(&optimised(&flags)));
     std::thread::spawn(move || lines.for_each(drop));
     assert!(within(Duration::from_secs(500), || wire::get(port, "/health").status == 200), "it gets ready");
     (child, port)

@@ -78,6 +78,14 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
+/// As [`command`], with the compiler that users have, for what computes much.
+pub fn optimised(args: &[&str]) -> Command {
+    let mut command = command(args);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("XDG_CACHE_HOME", folder().join("optimised"));
+    command
+}
+
 /// Runs the program to its end.
 pub fn run(args: &[&str]) -> Run {
     finished(command(args).output().expect("the program starts"))
