@@ -23,6 +23,7 @@ pub mod gpu;
 pub mod kernel;
 pub mod log;
 pub mod lower;
+mod machine;
 pub mod options;
 mod placement;
 pub mod program;

@@ -4,6 +4,7 @@ use crate::cpu::Cpu;
 pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
+pub use crate::machine::Machine;
 use crate::schedule::{Fusions, Heads, Latents, Prices, Usual};
 use crate::target::Target;
 use crate::tuned::Tuned;
@@ -16,33 +17,6 @@ pub enum Numerics {
     Exact,
     /// Weights in block formats read 8-bit integer codes of their input.
     Int8,
-}
-
-/// What kernels are made for, and how it is used.
-#[derive(Clone, Debug)]
-pub enum Machine {
-    /// The cores of a CPU.
-    Cpu(Cpu),
-    /// Blocks of threads.
-    Gpu(Gpu),
-}
-
-impl Machine {
-    /// Widths and unrolling of a CPU.
-    pub fn plan(&self) -> Option<&Plan> {
-        match self {
-            Machine::Cpu(cpu) => Some(&cpu.plan),
-            Machine::Gpu(_) => None,
-        }
-    }
-
-    /// As what the rest of the compiler knows it.
-    pub(crate) fn target(&self) -> &dyn Target {
-        match self {
-            Machine::Cpu(cpu) => cpu,
-            Machine::Gpu(gpu) => gpu,
-        }
-    }
 }
 
 /// What a compilation may do.
