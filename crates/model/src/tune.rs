@@ -45,8 +45,9 @@ const PROOF: u32 = 3;
 const EXACT: f64 = 1e-9;
 const INT8: f64 = 2e-2;
 
-/// As [`INT8`], where a token may choose another expert of some layer. Logits that have nothing to do with each other are at 2.
-const INT8_MIXTURE: f64 = 0.5;
+/// As [`INT8`], at most: a layer of experts may choose others, which doubles what comes out of the layers before. Logits that have
+/// nothing to do with each other are at 2.
+const INT8_MIXTURE: f64 = 1.5;
 
 /// A step to find plans for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,11 +155,7 @@ pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outco
     let mut bench = Bench::new(engine, step)?;
     let first = bench.heuristics(bench.turns)?;
     let launches: Vec<usize> = launches(&compiled.program).collect();
-    let most = match bench.engine.numerics() {
-        Numerics::Exact => EXACT,
-        Numerics::Int8 if bench.engine.config().experts.is_some() => INT8_MIXTURE,
-        Numerics::Int8 => INT8,
-    };
+    let most = most(bench.engine);
     let mut tuner = Tuner {
         kernels: kernels(&compiled, &launches, &first, search.known),
         bench,
@@ -177,6 +174,16 @@ pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outco
         outcome.end = unless_stopped(proved)?;
     }
     Ok(outcome)
+}
+
+/// NMSE that logits of an engine may have by another order of sums.
+fn most(engine: &Engine) -> f64 {
+    let config = engine.config();
+    let mixtures = (0..config.layers).filter(|&layer| config.experts_of(layer).is_some()).count();
+    match engine.numerics() {
+        Numerics::Exact => EXACT,
+        Numerics::Int8 => INT8_MIXTURE.min(INT8 * 2f64.powi(mixtures as i32)),
+    }
 }
 
 /// A compiler that was told to end is an end of the search like others.
