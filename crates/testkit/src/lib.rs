@@ -4,7 +4,7 @@
 //! - [`devices!`](crate::devices): the same cases as tests of every device.
 //! - [`golden`]: tiny models beside the logits of a reference.
 //! - [`local_hub`]: a hub of models on this machine, which can be told to misbehave.
-//! - [`quick_compiler`]: the C compiler for tests of whole models.
+//! - [`quick_compiler`]: the C compiler for tests of the program.
 //! - [`standalone`]: compiled programs as one C program without a device.
 #![allow(missing_docs)]
 

@@ -1,4 +1,5 @@
-//! The system's C compiler with little optimisation, which is most of what tests of whole models would wait for.
+//! The system's C compiler with little optimisation, which is most of what tests of the program would wait for. Tests that run
+//! many steps do better with kernels as users have them.
 //!
 //! What kernels compute is tested with what it builds; that they compute the same with full optimisation is tested on single
 //! kernels (`device/tests/levels.rs`) and on one golden file of each model (`cli/tests/golden.rs`).

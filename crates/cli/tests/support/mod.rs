@@ -44,26 +44,12 @@ pub fn folder() -> PathBuf {
     folder
 }
 
-/// A cache folder whose kernels stay from one run to the next. They are those that the tests of the model keep: most
-/// are the same.
-fn cache() -> PathBuf {
-    let (cache, kernels) = (folder().join("cache"), PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels"));
-    std::fs::create_dir_all(&cache).expect("a cache folder");
-    std::fs::create_dir_all(&kernels).expect("a folder for kernels");
-    #[cfg(unix)]
-    {
-        // Another test may have made it meanwhile.
-        let _ = std::os::unix::fs::symlink(&kernels, cache.join("kernloom"));
-    }
-    cache
-}
-
 /// The program, with a kernel cache of its own and a compiler that is quick.
 pub fn command(args: &[&str]) -> Command {
     let search = testkit::quick_compiler::search_path(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernloom"));
     command.env("PATH", std::env::join_paths(search).expect("a search path"));
-    command.args(args).env("XDG_CACHE_HOME", cache()).env_remove("NO_COLOR");
+    command.args(args).env("XDG_CACHE_HOME", folder().join("quick")).env_remove("NO_COLOR");
     // What the user has set is not what is tested.
     command.env("XDG_CONFIG_HOME", folder().join("config")).env("XDG_STATE_HOME", folder().join("state"));
     let settings = std::env::vars_os().map(|(name, _)| name);

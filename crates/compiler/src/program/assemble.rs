@@ -219,7 +219,7 @@ impl Assembly<'_> {
         log.misses += 1;
         log.tuned += usize::from(setting.is_some());
         let kernel = self.bodies.len();
-        let (made, body) = kernel_of(g, target, kernel, lowered, &self.program.vars)?;
+        let (made, body) = kernel_of(g, target, kernel, lowered, threads, &self.program.vars)?;
         if options.check {
             check::body(g, &body)?;
         }
@@ -262,11 +262,11 @@ pub(crate) fn lowered_by(
     lower(g, s, group, &cut, weights)
 }
 
-fn nests(lowered: &[Lowered]) -> Vec<&Nest> {
+pub(crate) fn nests(lowered: &[Lowered]) -> Vec<&Nest> {
     lowered.iter().map(|l| &l.nest).collect()
 }
 
-/// The kernel of this number in a program: all of these nests.
+/// The kernel of this number in a program: all of these nests, with so many threads.
 ///
 /// # Errors
 /// What the language of the target has no words for.
@@ -275,10 +275,10 @@ pub(crate) fn kernel_of(
     target: &dyn Target,
     number: usize,
     lowered: &[Lowered],
+    threads: i64,
     vars: &[Variable],
 ) -> Result<(Kernel, Body), Unwritable> {
     let nests = nests(lowered);
-    let threads = target.threads(g, &nests);
     let (tensors, slots) = shared_slots(lowered);
     let mut bodies: Vec<Body> = nests.iter().map(|nest| target.tile(g, nest, threads)).collect();
     let body = if bodies.len() == 1 { bodies.remove(0) } else { Body::beside(g, &bodies, &slots) };

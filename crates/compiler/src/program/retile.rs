@@ -1,7 +1,7 @@
 //! Kernels of a program by other plans: what a search over plans tries.
 
 use crate::compile::Compiled;
-use crate::program::assemble::{kernel_of, lowered_by, shared_slots, tasks};
+use crate::program::assemble::{kernel_of, lowered_by, nests, shared_slots, tasks};
 use crate::program::{Count, Kernel, Program};
 use crate::tuned::{KernelKey, Setting};
 
@@ -43,6 +43,9 @@ impl Compiled {
     pub fn kernel_by(&mut self, kernel: usize, setting: &Setting) -> Option<Retiled> {
         let Compiled { program, graph: g, sources, machine, .. } = self;
         let (groups, usual): (Vec<usize>, Vec<_>) = sources.of(kernel).iter().cloned().unzip();
+        if groups.is_empty() {
+            return None;
+        }
         let machine = setting.on(machine);
         let target = machine.target();
         let by = |&group: &usize| lowered_by(g, &sources.schedule, group, target, &sources.weights);
@@ -50,7 +53,8 @@ impl Compiled {
         let [old, new] = [&usual, &lowered].map(|lowered| shared_slots(lowered).0);
         let args = new.iter().map(|tensor| old.iter().position(|other| other == tensor)).collect::<Option<_>>()?;
         let tasks = tasks(g, &lowered, &program.vars);
-        let (made, _) = kernel_of(g, target, kernel, &lowered, &program.vars).ok().filter(|_| !groups.is_empty())?;
+        let threads = target.threads(g, &nests(&lowered));
+        let (made, _) = kernel_of(g, target, kernel, &lowered, threads, &program.vars).ok()?;
         Some(Retiled { number: kernel, kernel: made, tasks, args })
     }
 }
