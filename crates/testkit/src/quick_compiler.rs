@@ -2,7 +2,7 @@
 //! many steps do better with kernels as users have them.
 //!
 //! What kernels compute is tested with what it builds; that they compute the same with full optimisation is tested on single
-//! kernels (`device/tests/levels.rs`) and on one golden file of each model (`cli/tests/golden.rs`).
+//! kernels (`device/tests/levels.rs`) and on golden files of two models (`cli/tests/golden.rs`).
 
 use crate::standalone::builder::find;
 use std::path::{Path, PathBuf};
