@@ -95,7 +95,7 @@ fn outputs_apart(g: &mut Graph, mut roots: Vec<Id>, outputs: usize) -> Vec<Id> {
 impl Compiled {
     /// A kernel before tiling: the nests that it consists of; none if it came with its own source.
     pub fn nests(&self, kernel: usize) -> impl Iterator<Item = &Nest> {
-        self.sources.of(kernel).iter().map(|(_, lowered)| &lowered.nest)
+        self.sources.kernels[kernel].lowered.iter().map(|lowered| &lowered.nest)
     }
 
     /// The buffer of a name.

@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::step::{Output, Variant};
 use beam::Beam;
 use compiler::program::retile::Retiled;
-use compiler::program::{Count, Program};
+use compiler::program::{Count, Launch, Program};
 use compiler::{Compiled, KernelKey, Numerics, Setting, Tuned};
 use device::{Clock, Profile};
 use std::collections::{BTreeMap, HashSet};
@@ -193,13 +193,12 @@ fn unless_stopped(end: Result<End, EngineError>) -> Result<End, EngineError> {
 
 /// The kernel of each launch.
 fn launches(program: &Program) -> impl Iterator<Item = usize> {
-    program.stages.iter().flat_map(|stage| &stage.launches).map(|launch| launch.kernel)
+    program.each_launch().map(|launch| launch.kernel)
 }
 
-/// The tasks of a kernel.
-fn tasks(program: &Program, kernel: usize) -> Count {
-    let mut launches = program.stages.iter().flat_map(|stage| &stage.launches);
-    launches.find(|launch| launch.kernel == kernel).map_or(Count::default(), |launch| launch.tasks.clone())
+/// The first launch of a kernel.
+fn first_launch(program: &Program, kernel: usize) -> Option<&Launch> {
+    program.each_launch().find(|launch| launch.kernel == kernel)
 }
 
 /// The kernels that take time, longest first.
@@ -215,7 +214,7 @@ fn kernels(compiled: &Compiled, launches: &[usize], times: &Times, known: &Tuned
         let known = known.0.get(&key).copied();
         let beam = Beam::new(&compiled.machine, known);
         let default = Setting::of(&compiled.machine);
-        let tasks = tasks(&compiled.program, number);
+        let tasks = first_launch(&compiled.program, number).map_or(Count::default(), |launch| launch.tasks.clone());
         let sources = HashSet::from([(kernel.source.clone(), tasks)]);
         all.push(Tried { number, key, ns, default, known, beam, sources });
     }
@@ -422,8 +421,7 @@ impl Tuner<'_, '_> {
     fn outcome(&self, step: Step, first: &Times, end: End) -> Outcome {
         let whole: u64 = first.launches.iter().sum();
         let origin = |number: usize| {
-            let mut launches = self.compiled.program.stages.iter().flat_map(|stage| &stage.launches);
-            launches.find(|launch| launch.kernel == number).map_or(String::new(), |launch| launch.origin.clone())
+            first_launch(&self.compiled.program, number).map_or(String::new(), |launch| launch.origin.clone())
         };
         let found = |kernel: &Tried| {
             let searched = self.tried > 0;

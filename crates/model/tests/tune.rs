@@ -69,11 +69,16 @@ fn all_that_is_tried_computes_the_same() {
     }
 }
 
+/// An engine for blocks of threads whose kernels have these plans.
+fn engine_of_blocks(file: &Arc<Gguf>, device: Arc<dyn Device>, tuned: Tuned) -> Engine {
+    let compiler = Options { tuned: Arc::new(tuned), ..Options::gpu(Numerics::Int8) };
+    let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F16 };
+    Engine::new(file.clone(), device, options).expect("a model")
+}
+
 /// The keys of all kernels for blocks of threads of steps of some tokens each.
 fn keys(file: &Arc<Gguf>, steps: &[usize]) -> BTreeSet<KernelKey> {
-    let compiler = Options::gpu(Numerics::Int8);
-    let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F16 };
-    let mut engine = Engine::new(file.clone(), Arc::new(Null), options).expect("a model");
+    let mut engine = engine_of_blocks(file, Arc::new(Null), Tuned::default());
     let (mut keys, mut at) = (BTreeSet::new(), 0);
     for &n in steps {
         let class = engine.class_of(n, at);
@@ -86,9 +91,7 @@ fn keys(file: &Arc<Gguf>, steps: &[usize]) -> BTreeSet<KernelKey> {
 
 /// Logits of steps of some tokens each by an engine for blocks of threads whose kernels have these plans.
 fn logits(file: &Arc<Gguf>, device: &Arc<dyn Device>, tuned: Tuned, steps: &[usize]) -> Vec<f32> {
-    let compiler = Options { tuned: Arc::new(tuned), ..Options::gpu(Numerics::Int8) };
-    let options = EngineOptions { compiler, context: 128, chunk: 64, cache: CacheKind::F16 };
-    let mut engine = Engine::new(file.clone(), device.clone(), options).expect("a model");
+    let mut engine = engine_of_blocks(file, device.clone(), tuned);
     let all = tokens(steps.iter().sum(), 512, 3);
     let (mut out, mut at) = (vec![], 0);
     for &n in steps {
@@ -137,10 +140,8 @@ fn every_setting_of_a_gpu_computes_the_same() {
 
 #[test]
 fn blocks_of_threads_are_searched_too() {
-    let compiler = Options::gpu(Numerics::Int8);
-    let options = EngineOptions { compiler, context: 64, chunk: 16, cache: CacheKind::F16 };
-    let device = Arc::new(Interpreter::of_blocks());
-    let mut engine = Engine::new(synth("tiny-llama", "q4_0", Some(1)), device, options).expect("a model");
+    let (file, device) = (synth("tiny-llama", "q4_0", Some(1)), Arc::new(Interpreter::of_blocks()));
+    let mut engine = engine_of_blocks(&file, device, Tuned::default());
     let outcome = search(&mut engine, Step { tokens: 1, depth: 3 }, 1, true);
     assert_eq!(outcome.wrong, Vec::<String>::new());
     assert!(outcome.tried > 0 && !outcome.kernels.is_empty() && outcome.end != End::Interrupted);

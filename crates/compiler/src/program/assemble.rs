@@ -28,16 +28,17 @@ pub(crate) struct Sources {
     pub(crate) schedule: Schedule,
     /// Tensors that do not change while a step runs, if the target wants to know.
     pub(crate) weights: FxHashSet<Id>,
-    /// The groups of each kernel, where it came first, and their nests by the plan of the machine; nothing for those that came
-    /// with their own source.
-    kernels: Vec<Vec<(usize, Lowered)>>,
+    /// Of each kernel.
+    pub(crate) kernels: Vec<Source>,
 }
 
-impl Sources {
-    /// The groups of a kernel and their nests.
-    pub(crate) fn of(&self, kernel: usize) -> &[(usize, Lowered)] {
-        self.kernels.get(kernel).map_or(&[], Vec::as_slice)
-    }
+/// What a kernel was made of; nothing if it came with its own source.
+#[derive(Default)]
+pub(crate) struct Source {
+    /// Its groups, where it came first.
+    pub(crate) groups: Vec<usize>,
+    /// Their nests by the plan of the machine.
+    pub(crate) lowered: Vec<Lowered>,
 }
 
 /// A program in the making.
@@ -45,8 +46,7 @@ struct Assembly<'a> {
     target: &'a dyn Target,
     program: Program,
     bodies: Vec<Body>,
-    /// See [`Sources::kernels`].
-    sources: Vec<Vec<(usize, Lowered)>>,
+    sources: Vec<Source>,
     /// Kernels by what they were made of: nests with the parameters of each, and the threads of a task.
     known: FxHashMap<Structure, usize>,
     /// Tensors that do not change while a step runs, if the target wants to know.
@@ -225,7 +225,7 @@ impl Assembly<'_> {
         }
         self.program.kernels.push(made);
         self.bodies.push(body);
-        self.sources.push(groups.iter().copied().zip(usual.iter().cloned()).collect());
+        self.sources.push(Source { groups: groups.clone(), lowered: usual.clone() });
         self.known.insert(key, kernel);
         Ok(Made { kernel, groups, lowered: own.unwrap_or(usual) })
     }
@@ -239,7 +239,7 @@ impl Assembly<'_> {
             self.program.kernels.push(Kernel::of_source(symbol, source, 0));
             let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
             self.bodies.push(Body { root, stashes: vec![], tasks, ways: vec![Way::by("custom")] });
-            self.sources.push(vec![]);
+            self.sources.push(Source::default());
             self.bodies.len() - 1
         });
         let mut slots: Vec<Id> = g.src(call).iter().map(|&s| base(g, s)).collect();

@@ -1,7 +1,7 @@
 //! Kernels of a program by other plans: what a search over plans tries.
 
 use crate::compile::Compiled;
-use crate::program::assemble::{kernel_of, lowered_by, nests, shared_slots, tasks};
+use crate::program::assemble::{Source, kernel_of, lowered_by, nests, shared_slots, tasks};
 use crate::program::{Count, Kernel, Program};
 use crate::tuned::{KernelKey, Setting};
 
@@ -42,7 +42,7 @@ impl Compiled {
     /// A kernel by another setting; `None` for one that came with its own source, or that cannot be written.
     pub fn kernel_by(&mut self, kernel: usize, setting: &Setting) -> Option<Retiled> {
         let Compiled { program, graph: g, sources, machine, .. } = self;
-        let (groups, usual): (Vec<usize>, Vec<_>) = sources.of(kernel).iter().cloned().unzip();
+        let Source { groups, lowered: usual } = &sources.kernels[kernel];
         if groups.is_empty() {
             return None;
         }
@@ -50,7 +50,7 @@ impl Compiled {
         let target = machine.target();
         let by = |&group: &usize| lowered_by(g, &sources.schedule, group, target, &sources.weights);
         let lowered: Vec<_> = groups.iter().map(by).collect();
-        let [old, new] = [&usual, &lowered].map(|lowered| shared_slots(lowered).0);
+        let [old, new] = [usual, &lowered].map(|lowered| shared_slots(lowered).0);
         let args = new.iter().map(|tensor| old.iter().position(|other| other == tensor)).collect::<Option<_>>()?;
         let tasks = tasks(g, &lowered, &program.vars);
         let threads = target.threads(g, &nests(&lowered));
