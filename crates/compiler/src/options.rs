@@ -115,6 +115,7 @@ impl Options {
     pub fn for_many_tokens(&self) -> Options {
         let wanted = self.numerics == Numerics::Int8 && self.allows("product");
         let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit &= wanted);
+        options.on_gpu(|gpu| gpu.bf16 &= wanted);
         if options.target().has_matrix_unit() {
             options.numerics = Numerics::Exact;
         }
@@ -124,7 +125,8 @@ impl Options {
     /// These options for steps in which each token has the same bits whatever is beside it: nothing is computed in
     /// another way for few tokens than for many, nor by plans that were measured for a number of tokens.
     pub fn batch_invariant(&self) -> Options {
-        let untuned = Options { tuned: Arc::default(), ..self.clone() };
+        let mut untuned = Options { tuned: Arc::default(), ..self.clone() };
+        untuned.on_gpu(|gpu| gpu.bf16 = false);
         untuned.with_cpu(|cpu| {
             cpu.plan.matrix_unit = false;
             cpu.plan.stream_below = 0;
@@ -133,6 +135,8 @@ impl Options {
 
     /// These options for steps of few tokens, which do without the matrix unit.
     pub fn for_few_tokens(&self) -> Options {
-        self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false)
+        let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false);
+        options.on_gpu(|gpu| gpu.bf16 = false);
+        options
     }
 }

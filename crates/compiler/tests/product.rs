@@ -57,6 +57,28 @@ fn any_number_of_tokens_and_any_length() {
     check("narrow vectors", &case(format, 5, 256, 1), 16);
 }
 
+/// By warps of a GPU: rows of any block format, and of 16 bits.
+#[test]
+fn blocks_of_threads_multiply_bf16_numbers() {
+    let options = Options::gpu(Numerics::Int8).for_many_tokens();
+    let check = |name: &str, case: &Case| {
+        let c = case.check(&options, BF16).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
+        assert!(paths.contains(&"block product"), "{name}: {paths:?}");
+    };
+    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
+        check(&format.name, &case(format, 33, 512, 1));
+    }
+    for name in ["F16", "BF16"] {
+        check(name, &case(programs::format(name), 33, 512, 1));
+    }
+    let format = programs::format("Q4_0");
+    for tokens in [2, 31, 64, 80] {
+        check(&format!("{tokens} tokens"), &case(format, tokens, 96, 1));
+    }
+    check("several heads", &case(format, 33, 256, 4));
+}
+
 #[test]
 fn it_can_be_left_out() {
     let mut options = Options::cpu(Numerics::Int8, 64);

@@ -318,7 +318,7 @@ pub enum Op {
         /// Whether rows are exchanged with columns.
         transposed: bool,
     },
-    /// `(f32 sums, f16 rows, f16 columns)` or `(i32 sums, u8 or i8 rows, i8 columns)`: the sums of 16 rows by 8 columns,
+    /// `(f32 sums, rows, columns)` of f16 or bf16, or `(i32 sums, u8 or i8 rows, i8 columns)`: the sums of 16 rows by 8 columns,
     /// each plus an inner product, which the lanes of a warp hold as fragments: of 16 halves, or of 16 or 32 bytes. Element `i`
     /// of the 4 sums of lane `l` is of row `l / 4 + i / 2 * 8` and column `l % 4 * 2 + i % 2`. With `e` elements in four
     /// bytes, element `i` of those of rows is of row `l / 4 + i / e % 2 * 8`, at `l % 4 * e + i % e + i / (2 * e) * 4 * e`

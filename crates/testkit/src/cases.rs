@@ -248,6 +248,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
         lanes: if odd { 1 << (1 + r.below(6)) } else { 32 },
         widest: if odd { 4 << r.below(3) } else { 16 },
         multiplies: !odd,
+        bf16: !odd,
         registers: 256 << 10,
         warps: 1 << r.below(6),
         most_warps: 1 << r.below(6),

@@ -23,7 +23,7 @@ use self::grid::Grid;
 use self::panel::Panel;
 use crate::gpu::matrix;
 use crate::gpu::threads::Tiler;
-use crate::kernel::dot_pattern::{Pattern, Scales, matches};
+use crate::kernel::dot_pattern::{Pattern, Scales, halves, matches};
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
@@ -36,6 +36,9 @@ use rustc_hash::FxHashMap;
 pub(super) const M: i64 = 16;
 const N: i64 = 8;
 const ROW: i64 = 16;
+
+/// Elements that are multiplied at once where they are halves.
+const HALVES: i64 = 16;
 
 /// Sums that a thread keeps at most.
 const MOST: i64 = 64;
@@ -70,9 +73,9 @@ struct Sum {
     scales: Scales,
 }
 
-/// Statements of items that are integer dots for several tokens, if their tiles fit into a block: of as many of them, from
-/// the first on, as are one tile.
-pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(usize, Vec<Id>)> {
+/// The path and the statements of items that are sums for several tokens, if their tiles fit into a block: of as many of
+/// them, from the first on, as are one tile.
+pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(&'static str, usize, Vec<Id>)> {
     let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?;
     for &item in &items[1..] {
         let Some(next) = product.beside(g, item) else { break };
@@ -82,7 +85,8 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
     while !product.sums.is_empty() {
         let mut lengths = panel::lengths(product.tokens, t.target.alone);
         if let Some(all) = lengths.find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g))) {
-            return Some((product.sums.len(), all));
+            let path = if product.factor(g) == DType::I8 { "integer tile" } else { "block product" };
+            return Some((path, product.sums.len(), all));
         }
         product.rows -= product.sums.pop().map_or(0, |sum| sum.rows);
     }
@@ -95,9 +99,14 @@ pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
 }
 
 fn product(g: &mut Graph, item: &Item) -> Option<Product> {
-    let p = matches(g, item.value)?;
+    let p = matches(g, item.value).or_else(|| halves(g, item.value))?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
-    if !matches!(width, 16 | 32) || g.dtype(item.buffer) != DType::F32 {
+    let (groups, width) = match g.dtype(p.x) {
+        DType::BF16 if width % HALVES == 0 => (width / HALVES, HALVES),
+        DType::I8 if matches!(width, 16 | 32) => (groups, width),
+        _ => return None,
+    };
+    if g.dtype(item.buffer) != DType::F32 {
         return None;
     }
     let (token, row) = p.token_and_row(g, &item.dims)?;
@@ -188,9 +197,19 @@ impl Product {
         self.groups * self.width
     }
 
+    /// What is multiplied.
+    fn factor(&self, g: &Graph) -> DType {
+        g.dtype(self.sums[0].p.x)
+    }
+
+    /// Elements of a row of a fragment.
+    fn row(&self, g: &Graph) -> i64 {
+        ROW / self.factor(g).bytes() as i64
+    }
+
     /// Distance of rows in shared memory, so that eight of them lie in different banks.
-    fn pitch(&self) -> i64 {
-        self.length() + ROW
+    fn pitch(&self, g: &Graph) -> i64 {
+        self.length() + self.row(g)
     }
 
     fn statements(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
@@ -252,11 +271,12 @@ impl Product {
         let (low8, low16) = (by(g, BinOp::Mod, lane, 8), by(g, BinOp::Mod, lane, 16));
         let half = by(g, BinOp::Mod, half, 2);
         let k = by(g, BinOp::Mul, group, self.width);
-        let parts = self.width / ROW;
+        let (each, pitch) = (self.row(g), self.pitch(g));
+        let parts = self.width / each;
         let fragment = |g: &mut Graph, buffer: Id, row: Id, part: Id, matrices: i64| {
-            let part = by(g, BinOp::Mul, part, ROW);
+            let part = by(g, BinOp::Mul, part, each);
             let at = g.add(k, part);
-            matrix::fragment(g, buffer, (row, at), self.pitch(), matrices, false)
+            matrix::fragment(g, buffer, (row, at), pitch, matrices, false)
         };
         let none = g.int(0);
         let rows: Vec<Id> = (0..grid.down)
@@ -285,9 +305,9 @@ impl Product {
             let row = g.add(first, low8);
             let all = fragment(g, place.values, row, part, beside * parts);
             for b in 0..beside {
-                let lanes = (4 * parts) as u16;
+                let lanes = (self.width / 4) as u16;
                 let map = (0..lanes).map(|l| b as u16 * lanes + l).collect();
-                let ty = Type::vector(DType::I8, lanes as usize);
+                let ty = Type::vector(self.factor(g), lanes as usize);
                 columns.push(if beside == 1 { all } else { g.make(Op::Shuffle(map), ty, vec![], vec![all]) });
             }
             units.push(i..i + beside);
@@ -318,6 +338,7 @@ impl Product {
             let all: Vec<Id> = a.into_iter().chain(b).collect();
             combined(g, BinOp::Mul, &all)
         };
+        let integers = self.factor(g) == DType::I8;
         let start = zero(g, Type::vector(DType::I32, 4));
         let mut common = vec![];
         let mut keep = |t: &mut Tiler, g: &mut Graph, value: Id| {
@@ -340,6 +361,11 @@ impl Product {
                 for (i, &(rows, row_factor, row_rest)) in of_rows.iter().enumerate() {
                     let acc = accs[i * grid.across as usize + j as usize];
                     let columns = columns[j as usize];
+                    if !integers {
+                        let ty = Type::vector(DType::F32, 4);
+                        pairs.push((acc, g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, columns])));
+                        continue;
+                    }
                     let dots = g.make(Op::WarpProduct, Type::vector(DType::I32, 4), vec![], vec![start, rows, columns]);
                     let mut value = g.make(Op::Cast, Type::vector(DType::F32, 4), vec![], vec![dots]);
                     let token_factor = token_floats(g, place.factor[1], j);

@@ -88,6 +88,10 @@ impl Target for Gpu {
         true
     }
 
+    fn multiplies_bf16(&self) -> bool {
+        self.plan.multiplies && self.plan.bf16
+    }
+
     fn has_matrix_unit(&self) -> bool {
         false
     }

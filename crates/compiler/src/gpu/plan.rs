@@ -9,6 +9,8 @@ pub struct GpuPlan {
     pub widest: usize,
     /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
     pub multiplies: bool,
+    /// Whether steps of many tokens are multiplied as bf16 numbers, and not as codes of eight bits.
+    pub bf16: bool,
     /// Warps of a block at least: a power of two, at most 32.
     pub warps: i64,
     /// Warps of a block at most, so that blocks of the next kernel fit beside it.
@@ -57,6 +59,7 @@ impl Default for GpuPlan {
             lanes: 32,
             widest: 16,
             multiplies: true,
+            bf16: true,
             warps: 4,
             most_warps: 16,
             product_warps: 8,
@@ -92,6 +95,7 @@ impl GpuPlan {
             most_warps: most,
             product_warps: most,
             multiplies: false,
+            bf16: false,
             overlap: false,
             shared: 32 << 10,
             shared_of_two: usize::MAX,

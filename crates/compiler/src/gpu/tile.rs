@@ -2,6 +2,7 @@
 //!
 //! | path | for |
 //! |---|---|
+//! | block product | sums over rows of weights, both sides of which are bf16 numbers, where a task has several tokens |
 //! | integer tile | the same sums as the next path, where a task has several tokens |
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | warp product | sums over rows of halves that several columns share |
@@ -258,8 +259,8 @@ fn statements(
     {
         return ("butterfly", 1, s);
     }
-    if let Some((together, s)) = int_tile::int_tile(t, g, items) {
-        return ("integer tile", together, s);
+    if let Some(tile) = int_tile::int_tile(t, g, items) {
+        return tile;
     }
     if let Some(s) = dot::integer_dot(t, g, item) {
         return ("integer dot", 1, s);

@@ -3,14 +3,15 @@
 use crate::program::products::is_dot;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
-use crate::schedule::roles::{lies_as_halves, reads_state};
-use ir::{DType, Graph, Id, Op, index};
+use crate::schedule::roles::{is_view, lies_as_halves, reads_state};
+use ir::{BinOp, DType, Graph, Id, Op, index};
 
-/// The task axes along which the tokens lie of the sums by integer dots of a group: what moves their values and not
-/// their codes. Also the number of those sums.
+/// The task axes along which the tokens lie of the sums of a group by integer dots, or of bf16 numbers: what moves their
+/// values and not their weights. Also the number of those sums.
 pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usize>, i64) {
     let members = s.groups[group].members.clone();
-    let dots: Vec<Id> = members.into_iter().filter(|&m| s.roles.heavy.contains(&m) && is_dot(g, s, m)).collect();
+    let is_tile = |g: &Graph, m: Id| s.roles.heavy.contains(&m) && (is_dot(g, s, m) || is_of_halves(g, m));
+    let dots: Vec<Id> = members.into_iter().filter(|&m| is_tile(g, m)).collect();
     let axes = &s.groups[group].axes;
     let mut all: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].is_task()).collect();
     if dots.is_empty() {
@@ -18,10 +19,22 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usiz
     }
     let sums = dots.len() as i64;
     for dot in dots {
-        let (own, moved) = moved_by(g, s, group, dot, |g, id| matches!(g.op(id), Op::Dequant(..)));
+        let of_weights = |g: &Graph, id: Id| {
+            let half = || g.dtype(id) == DType::BF16 && s.roles.free.contains(&id) && !is_view(g, id);
+            matches!(g.op(id), Op::Dequant(..)) || *g.op(id) != Op::Gather && half()
+        };
+        let (own, moved) = moved_by(g, s, group, dot, of_weights);
         all.retain(|&i| own.has(i) && !moved.has(i));
     }
     (all, sums)
+}
+
+/// Whether a sum is one of products of bf16 numbers.
+fn is_of_halves(g: &Graph, sum: Id) -> bool {
+    let of = |id: Id| *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::BF16;
+    g.src(sum).first().is_some_and(|&body| {
+        *g.op(body) == Op::Binary(BinOp::Mul) && g.src(body).iter().all(|&factor| of(factor))
+    })
 }
 
 /// The task axes along which rows of halves lie, of a cache or of a value that lies in memory, and those of the columns, if

@@ -2,9 +2,9 @@
 //!
 //! Matches a sum over groups of `f32(sum over elements of code * x) * factor plus rest`, where the inner sum is of integers.
 
-use crate::kernel::expression::{combined, depends, loads_in, terms};
+use crate::kernel::expression::{by, combined, depends, loads_in, terms};
 use ir::index::bounds;
-use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, Space};
 use rustc_hash::FxHashMap;
 
 /// The parts of `dot * factors plus rests`.
@@ -21,7 +21,7 @@ pub(crate) struct Pattern {
     pub(crate) rests: Vec<Id>,
     /// Counts groups.
     pub(crate) group: Id,
-    /// Counts the elements of a group.
+    /// Counts the elements of a group; where there are no groups, both count the elements of the sum.
     pub(crate) element: Id,
 }
 
@@ -76,6 +76,22 @@ fn of_blocks(g: &Graph, value: Id) -> bool {
     loads_in(g, value).iter().any(|&load| g.dtype(g.src(load)[0]) == DType::U8)
 }
 
+/// The parts of a sum of products of bf16 numbers with weights, of which elements are no groups: there are no factors.
+pub(crate) fn halves(g: &Graph, value: Id) -> Option<Pattern> {
+    let (Op::Reduce(ReduceOp::Sum, _), &[product, k]) = (g.op(value), g.src(value)) else { return None };
+    let (Op::Binary(BinOp::Mul), &[a, b]) = (g.op(product), g.src(product)) else { return None };
+    let half = |id: Id| {
+        let half = g.src(id).first().copied().filter(|_| *g.op(id) == Op::Cast)?;
+        (g.dtype(half) == DType::BF16).then_some(half)
+    };
+    let (a, b) = (half(a)?, half(b)?);
+    let weight = |&l: &Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Weight, .. });
+    let reads_weights = |half: Id| loads_in(g, half).iter().any(weight);
+    let (code, x) = if reads_weights(a) { (a, b) } else { (b, a) };
+    let parts = Pattern { code, most: 0, x, factors: vec![], rests: vec![], group: k, element: k };
+    (g.dtype(value) == DType::F32 && reads_weights(code)).then_some(parts)
+}
+
 /// Factor and added term of a group, in which the row and the token were told apart.
 pub(crate) struct Scales {
     pub(crate) factor: Parts,
@@ -89,6 +105,17 @@ pub(crate) struct Parts {
 }
 
 impl Pattern {
+    /// `e` for an element of a group, which has `width` of them.
+    pub(crate) fn at(&self, g: &mut Graph, e: Id, (group, element): (Id, Id), width: i64) -> Id {
+        let mut names = if self.group == self.element {
+            let first = by(g, BinOp::Mul, group, width);
+            FxHashMap::from_iter([(self.group, g.add(first, element))])
+        } else {
+            FxHashMap::from_iter([(self.group, group), (self.element, element)])
+        };
+        g.substitute(e, &mut names)
+    }
+
     /// Whether a dimension moves the values, and whether it moves the codes.
     pub(crate) fn moves(&self, g: &Graph, dim: Id) -> (bool, bool) {
         (depends(g, self.x, dim), depends(g, self.code, dim))

@@ -125,6 +125,12 @@ impl Language for Cuda<'_> {
             Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
             Inst::ProductAsFloat { rows, columns } => r.set_by("kl_product_of", g, id, [rows, columns]),
             Inst::ScaledCodes { codes, scale } => r.set_by("kl_scaled_codes", g, id, [codes, scale]),
+            Inst::BytesAsFloats { bytes, less } => {
+                let bytes = r.value(g, bytes);
+                let name = r.declared(&ctype(g.ty(id)));
+                r.line(&format!("kl_floats<{less}>({name}, {bytes});"));
+                name
+            }
             Inst::Masked { ops, of, shift } => {
                 let [a, b, c] = of.map(|id| r.value(g, id));
                 let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);
@@ -338,6 +344,10 @@ fn vector_text(g: &Graph, id: Id, inst: &Inst, src: &[String], name: &str) -> Op
         }
         Inst::Lookup(table) => {
             format!("KL_EACH(i, {lanes}) {name}.set(i, kl_lookup({}, {}.get(i)));", hexadecimal(table), src[1])
+        }
+        Inst::Pairs => {
+            let s = &src[0];
+            format!("KL_EACH(i, {}) {name}.w[i] = kl_to_bf16({s}.get(2 * i), {s}.get(2 * i + 1));", lanes / 2)
         }
         Inst::Product => format!("kl_product({name}, {}, {}, {});", src[0], src[1], src[2]),
         Inst::Splat => format!("KL_EACH(i, {lanes}) {name}.set(i, {});", src[0]),

@@ -14,10 +14,11 @@ typedef long long i64;
 
 KL_FN float kl_from_f16(u16 b) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(b)); return f; }
 KL_FN u16 kl_to_f16(float f) { u16 b; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(f)); return b; }
-KL_FN u16 kl_to_bf16(float f) {
-  u32 b = __float_as_uint(f);
-  if (f != f) return (u16)((b >> 16) | 64);
-  return (u16)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+KL_FN u16 kl_to_bf16(float f) { u16 b; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(f)); return b; }
+KL_FN u32 kl_to_bf16(float low, float high) {
+  u32 both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
 }
 
 // Halves are numbers that are rounded when they are stored.
@@ -154,6 +155,15 @@ template <int N> KL_FN void kl_scaled_codes(vec<f16, N> &d, const vec<i8, N> &co
   }
 }
 
+// Bytes less a number as floats: behind 0x4b0000, a byte is a float of 2^23 and so much more.
+KL_FN float kl_behind(u32 word, int i) { return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)); }
+template <int LESS, int N> KL_FN void kl_floats(vec<float, N> &d, const vec<u8, N> &bytes) {
+  KL_EACH(i, N) d.v[i] = kl_behind(bytes.w[i / 4], i % 4) - (8388608.0f + LESS);
+}
+template <int LESS, int N> KL_FN void kl_floats(vec<float, N> &d, const vec<i8, N> &bytes) {
+  KL_EACH(i, N) d.v[i] = kl_behind(bytes.w[i / 4] ^ 0x80808080u, i % 4) - (8388736.0f + LESS);
+}
+
 // 16 bytes from memory to shared memory, which are there when all copies of the thread are waited for.
 template <class T> KL_FN void kl_copy(T *to, const T *from) {
   u32 at = (u32)__cvta_generic_to_shared(to);
@@ -167,6 +177,12 @@ KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<f16, 8
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
       : "=f"(d.v[0]), "=f"(d.v[1]), "=f"(d.v[2]), "=f"(d.v[3])
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]),
+        "f"(c.v[0]), "f"(c.v[1]), "f"(c.v[2]), "f"(c.v[3]));
+}
+KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<bf16, 8> &a, const vec<bf16, 4> &b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+      : "=f"(d.v[0]), "=f"(d.v[1]), "=f"(d.v[2]), "=f"(d.v[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]),
         "f"(c.v[0]), "f"(c.v[1]), "f"(c.v[2]), "f"(c.v[3]));
 }
 // The same of bytes, of which those of rows are signed or not: products of 32 and 16 elements.

@@ -34,6 +34,11 @@ pub(crate) static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::NEUTRAL, rules::TOPK], applies: |_| true },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM], applies: |_| true },
     Pass {
+        name: "halves",
+        rules: &[rules::BF16],
+        applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_bf16(),
+    },
+    Pass {
         name: "signed",
         rules: &[rules::LEVELS],
         applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_signed(),

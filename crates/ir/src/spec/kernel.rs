@@ -253,19 +253,20 @@ fn check_node(g: &Graph, id: Id) -> Rule {
                 && matches!(g.op(g.src(n.src[0])[0]), Op::Buffer { space: Space::Shared, .. });
             require(loads, || "rows of a matrix are loaded from shared memory".into())?;
             let row = ty_of(0);
-            let rows = [(DType::F16, 8), (DType::U8, 16), (DType::I8, 16)].map(|(ty, n)| Type::vector(ty, n));
+            let rows = [(DType::F16, 8), (DType::BF16, 8), (DType::U8, 16), (DType::I8, 16)].map(|(ty, n)| Type::vector(ty, n));
             require(rows.contains(&row), || format!("a row of a matrix is 8 halves or 16 bytes, not {row}"))?;
             let fits = n.ty.base == row.base && matches!(n.ty.bytes(), 4 | 8 | 16);
             require(fits, || format!("{} is no fragment of one, two or four matrices", n.ty))?;
-            require(!transposed || row.base == DType::F16, || "bytes cannot be transposed".into())
+            require(!transposed || row.base.bytes() == 2, || "bytes cannot be transposed".into())
         }
         Op::WarpProduct => {
             require_sources(g, id, 3)?;
             let codes = if ty_of(1).base == DType::I8 { DType::I8 } else { DType::U8 };
+            let halves = if ty_of(1).base == DType::BF16 { DType::BF16 } else { DType::F16 };
             let expected = match (n.ty.base, ty_of(1).lanes) {
                 (DType::I32, 8) => [(DType::I32, 4), (codes, 8), (DType::I8, 4)],
                 (DType::I32, _) => [(DType::I32, 4), (codes, 16), (DType::I8, 8)],
-                _ => [(DType::F32, 4), (DType::F16, 8), (DType::F16, 4)],
+                _ => [(DType::F32, 4), (halves, 8), (halves, 4)],
             };
             let expected = expected.map(|(ty, n)| Type::vector(ty, n));
             require(n.ty == expected[0], || format!("its sums are {}, not {}", expected[0], n.ty))?;

@@ -48,8 +48,8 @@ impl Product {
             let each = each.map(|beside| (apart, beside, shares(tall, share / beside), shares(wide, beside)));
             each.filter(|&(_, _, down, across)| 4 * down * across <= MOST / 2).collect::<Vec<_>>()
         };
-        let room = t.target.room() as i64;
-        let fits = |&apart: &i64| self.groups % apart == 0 && self.panel_bytes() + self.parts_bytes(apart) <= room;
+        let (room, panel) = (t.target.room() as i64, self.panel_bytes(g));
+        let fits = |&apart: &i64| self.groups % apart == 0 && panel + self.parts_bytes(apart) <= room;
         let apart = (1..=warps.ilog2()).map(|b| 1i64 << b).filter(fits);
         let all = std::iter::once((1, beside, down, across)).chain(apart.flat_map(split));
         let (apart, beside, down, across) = all.min_by_key(read)?;
@@ -74,8 +74,9 @@ impl Product {
     }
 
     /// Bytes that a panel takes at most: codes, and a factor and an added term of each group.
-    fn panel_bytes(&self) -> i64 {
-        (self.rows + self.tokens) * (self.pitch() + 2 * self.groups * DType::F32.bytes() as i64)
+    fn panel_bytes(&self, g: &Graph) -> i64 {
+        let scales = if self.factor(g) == DType::I8 { 2 * self.groups * DType::F32.bytes() as i64 } else { 0 };
+        (self.rows + self.tokens) * (self.pitch(g) * self.factor(g).bytes() as i64 + scales)
     }
 
     /// Whether a task usually has fewer tokens than places for them.

@@ -1,6 +1,6 @@
 //! What lies in shared memory of a panel, and how threads copy it there.
 
-use super::{Product, ROW, Sum};
+use super::{Product, Sum};
 use crate::gpu::align::align;
 use crate::gpu::places::Copies;
 use crate::gpu::threads::Tiler;
@@ -19,7 +19,7 @@ pub(super) fn lengths(tokens: i64, alone: bool) -> impl Iterator<Item = i64> {
         ..=32 => 256,
         _ => 128,
     };
-    [512, 256, 128].into_iter().filter(move |&length| length <= longest)
+    [512, 256, 128, 64].into_iter().filter(move |&length| length <= longest)
 }
 
 /// What a float is read along: `count` rows or tokens, from `first` on, of `all`.
@@ -95,9 +95,7 @@ impl Product {
     fn at_element(&self, g: &mut Graph, e: Id, (panel, stretch): (Id, Id), span: i64, offset: i64) -> Id {
         let group = self.group_at(g, panel, stretch, span / self.width, offset / self.width);
         let element = g.int(offset % self.width);
-        let p = &self.sums[0].p;
-        let mut m = FxHashMap::from_iter([(p.group, group), (p.element, element)]);
-        g.substitute(e, &mut m)
+        self.sums[0].p.at(g, e, (group, element), self.width)
     }
 
     /// Group `step * n + i` of a panel.
@@ -111,7 +109,7 @@ impl Product {
     /// Shared memory for a panel, and what is copied to it.
     pub(super) fn copies(&self, t: &mut Tiler, g: &mut Graph, panel: Id) -> Option<(Panel, Copies)> {
         let mut all = vec![];
-        let codes = t.near(g, g.dtype(self.sums[0].p.code), self.rows * self.pitch())?;
+        let codes = t.near(g, g.dtype(self.sums[0].p.code), self.rows * self.pitch(g))?;
         for sum in &self.sums {
             self.unpack(t, g, panel, sum, codes, &mut all)?;
         }
@@ -157,11 +155,12 @@ impl Product {
     fn unpack(&self, t: &mut Tiler, g: &mut Graph, panel: Id, sum: &Sum, buffer: Id, all: &mut Copies) -> Option<()> {
         let Stretches { step, span, chunks } = self.stretches(t, g, panel, sum)?;
         let across = self.length() / span;
+        let pitch = self.pitch(g);
         deal(t, g, sum.rows * across, all, |g, at| {
             let (row, stretch) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
-            let (to, from) = (by(g, BinOp::Mul, row, self.pitch()), by(g, BinOp::Mul, stretch, span));
+            let (to, from) = (by(g, BinOp::Mul, row, pitch), by(g, BinOp::Mul, stretch, span));
             let to = g.add(to, from);
-            let to = by(g, BinOp::Add, to, sum.first * self.pitch());
+            let to = by(g, BinOp::Add, to, sum.first * pitch);
             let mut m = FxHashMap::from_iter([(sum.row, row), (step, stretch)]);
             let stored = |&(first, v): &(i64, Id)| {
                 let v = g.substitute(v, &mut m);
@@ -174,19 +173,20 @@ impl Product {
 
     /// The codes of a row as vectors of neighbours.
     fn stretches(&self, t: &mut Tiler, g: &mut Graph, panel: Id, sum: &Sum) -> Option<Stretches> {
+        let each = self.row(g);
         for groups in [1, 2, 4, 8] {
             let span = groups * self.width;
-            if self.groups % groups != 0 || span % ROW != 0 {
+            if self.groups % groups != 0 || span % each != 0 {
                 continue;
             }
             let step = t.counted(g, self.groups / groups);
             let all: Vec<Id> = (0..span).map(|e| self.at_element(g, sum.p.code, (panel, step), span, e)).collect();
             let (mut chunks, mut packer) = (vec![], Packer::shifting());
-            for (i, lanes) in all.chunks(ROW as usize).enumerate() {
+            for (i, lanes) in all.chunks(each as usize).enumerate() {
                 let v = packer.pack_vector(g, lanes);
-                chunks.extend(v.map(|v| (i as i64 * ROW, align(g, v, t.target.plan.widest))));
+                chunks.extend(v.map(|v| (i as i64 * each, align(g, v, t.target.plan.widest))));
             }
-            let whole = chunks.len() as i64 * ROW == span && packer.gathered == 0;
+            let whole = chunks.len() as i64 * each == span && packer.gathered == 0;
             if whole && !chunks.iter().any(|c| divides(g, c.1, step)) {
                 return Some(Stretches { step, span, chunks });
             }
@@ -197,26 +197,26 @@ impl Product {
     /// Codes of the tokens.
     fn copy_values(&self, t: &mut Tiler, g: &mut Graph, panel: Id, all: &mut Copies) -> Option<Id> {
         let p = &self.sums[0].p;
-        let across = self.length() / ROW;
+        let (each, pitch) = (self.row(g), self.pitch(g));
+        let across = self.length() / each;
         let step = t.counted(g, across);
-        let lanes: Vec<Id> = (0..ROW)
+        let lanes: Vec<Id> = (0..each)
             .map(|e| {
-                let at = by(g, BinOp::Mul, step, ROW);
+                let at = by(g, BinOp::Mul, step, each);
                 let at = by(g, BinOp::Add, at, e);
                 let group = by(g, BinOp::Div, at, self.width);
                 let first = by(g, BinOp::Mul, panel, self.groups);
-                let (group, element) = (g.add(first, group), by(g, BinOp::Mod, at, self.width));
-                let mut m = FxHashMap::from_iter([(p.group, group), (p.element, element)]);
-                g.substitute(p.x, &mut m)
+                let place = (g.add(first, group), by(g, BinOp::Mod, at, self.width));
+                p.at(g, p.x, place, self.width)
             })
             .collect();
         let mut packer = Packer::shifting();
         let v = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0)?;
         let v = align(g, v, t.target.plan.widest);
-        let buffer = t.near(g, DType::I8, self.tokens * self.pitch())?;
+        let buffer = t.near(g, self.factor(g), self.tokens * pitch)?;
         deal(t, g, self.tokens * across, all, |g, at| {
             let (token, part) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
-            let (to, from) = (by(g, BinOp::Mul, token, self.pitch()), by(g, BinOp::Mul, part, ROW));
+            let (to, from) = (by(g, BinOp::Mul, token, pitch), by(g, BinOp::Mul, part, each));
             let last = self.token_at(g, token);
             let mut m = FxHashMap::from_iter([(self.token, last), (step, part)]);
             vec![(buffer, g.add(to, from), g.substitute(v, &mut m))]

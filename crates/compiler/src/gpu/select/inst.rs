@@ -28,6 +28,15 @@ pub(crate) enum Inst {
         /// The half.
         scale: Id,
     },
+    /// Bytes, four in a word, less a number, as floats.
+    BytesAsFloats {
+        /// The bytes.
+        bytes: Id,
+        /// What is subtracted.
+        less: i64,
+    },
+    /// Floats as bf16 numbers, two in a word.
+    Pairs,
     /// A product of matrices of a warp, added to its sums.
     Product,
     /// Four products of bytes added to a sum; for each lane of a vector.

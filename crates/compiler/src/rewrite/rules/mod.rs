@@ -4,6 +4,7 @@
 //! reshapes and repetitions for all of them.
 
 mod algebra;
+mod bf16;
 mod codes;
 mod int8;
 mod integer_dots;
@@ -13,6 +14,7 @@ mod scan;
 mod topk;
 
 pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
+pub use bf16::BF16;
 pub use codes::CODES;
 pub use int8::{INT8, LEVELS, code_bias};
 pub use integer_dots::ACTIVATION_BLOCK;
