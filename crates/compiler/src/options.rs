@@ -115,7 +115,6 @@ impl Options {
     pub fn for_many_tokens(&self) -> Options {
         let wanted = self.numerics == Numerics::Int8 && self.allows("product");
         let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit &= wanted);
-        options.on_gpu(|gpu| gpu.bf16 &= wanted);
         if options.target().has_matrix_unit() {
             options.numerics = Numerics::Exact;
         }
@@ -133,9 +132,14 @@ impl Options {
         })
     }
 
-    /// These options for steps of few tokens, which do without the matrix unit.
+    /// These options for steps of few tokens, which do without the matrix unit of a CPU.
     pub fn for_few_tokens(&self) -> Options {
-        let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false);
+        self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false)
+    }
+
+    /// These options for steps of one token, whose products have one side.
+    pub fn for_one_token(&self) -> Options {
+        let mut options = self.for_few_tokens();
         options.on_gpu(|gpu| gpu.bf16 = false);
         options
     }

@@ -27,7 +27,7 @@ const RULES: [Switch; 9] = [
     switch("neutral", "products and quotients by one go away"),
     switch("factor", "a factor leaves the sum that it does not depend on: norms become scalars after the dot product"),
     switch("split-sum", "a row's sum of squares is summed where the row is produced"),
-    switch("bf16", "many tokens are multiplied with weights as bf16 numbers (GPUs)"),
+    switch("bf16", "several tokens are multiplied with weights of 16 bits as bf16 numbers (GPUs)"),
     switch("levels", "what codes stand for is multiplied as signed bytes, without a term to add (GPUs)"),
     switch("int8", "inputs of weights in block formats are quantised, for integer dots"),
     switch("codes", "queries of a cache in 8 bits are quantised, for integer dots"),

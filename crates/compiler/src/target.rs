@@ -24,7 +24,7 @@ pub(crate) trait Target {
     /// Whether kernels read weights before the launches that they need are over.
     fn loads_early(&self) -> bool;
 
-    /// Whether steps of many tokens round weights and their inputs to bf16, and multiply these.
+    /// Whether steps of several tokens round weights of 16 bits and their input to bf16, and multiply these.
     fn multiplies_bf16(&self) -> bool;
 
     /// Whether a matrix unit multiplies rows of block formats with many tokens.

@@ -57,26 +57,47 @@ fn any_number_of_tokens_and_any_length() {
     check("narrow vectors", &case(format, 5, 256, 1), 16);
 }
 
-/// By warps of a GPU: rows of any block format, and of 16 bits.
+/// The same of weights of 16 bits, which begin with the bits that say least.
+fn case_of_halves(ty: DType, tokens: usize, k: usize, rows: usize) -> Case {
+    let mut r = Random(17);
+    let mut case = Case { vars: vec![("t", tokens as i64)], ..Case::default() };
+    let t = case.b.var("t", 1, 80);
+    case.bind("x", bytes(&r.floats(tokens * k)));
+    // Numbers near one, of either sign.
+    let upper = if ty == DType::F16 { 0x3c00 } else { 0x3f80 };
+    let half = |bits: u64| (upper | bits as u16 & 0x807f).to_le_bytes();
+    case.bind("w", (0..rows * k).flat_map(|_| half(r.bits())).collect());
+    let x = case.b.input("x", DType::F32, dims![t, k as i64]);
+    let w = case.b.param("w", ty, dims![rows as i64, k as i64]).cast(DType::F32);
+    let y = x.silu().linear(&w);
+    case.output("y", &(&y + &y));
+    case
+}
+
 #[test]
-fn blocks_of_threads_multiply_bf16_numbers() {
-    let options = Options::gpu(Numerics::Int8).for_many_tokens();
-    let check = |name: &str, case: &Case| {
-        let c = case.check(&options, BF16).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
-        assert!(paths.contains(&"block product"), "{name}: {paths:?}");
+fn warps_multiply_weights_of_16_bits() {
+    let paths = |case: &Case, options: &Options| -> Vec<&str> {
+        let c = case.check(options, BF16).unwrap_or_else(|e| panic!("{e}"));
+        c.bodies.iter().flat_map(|b| b.paths()).collect()
     };
-    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
-        check(&format.name, &case(format, 33, 512, 1));
+    let options = Options::gpu(Numerics::Int8);
+    for ty in [DType::F16, DType::BF16] {
+        for (tokens, k, rows) in
+            [(33, 512, 256), (1, 96, 48), (2, 96, 48), (31, 96, 16), (64, 272, 64), (80, 2048, 128)]
+        {
+            let case = case_of_halves(ty, tokens, k, rows);
+            let found = paths(&case, &options.for_many_tokens());
+            assert!(found.contains(&"block product"), "{ty:?}, {tokens} tokens, {rows} rows of {k}: {found:?}");
+        }
+        let case = case_of_halves(ty, 33, 256, 64);
+        let mut without = options.clone();
+        without.without.push("bf16".into());
+        let exact = Options::gpu(Numerics::Exact);
+        for other in [options.for_one_token(), options.batch_invariant(), without, exact] {
+            let found = paths(&case, &other.for_many_tokens());
+            assert!(!found.contains(&"block product"), "{ty:?}: {found:?}");
+        }
     }
-    for name in ["F16", "BF16"] {
-        check(name, &case(programs::format(name), 33, 512, 1));
-    }
-    let format = programs::format("Q4_0");
-    for tokens in [2, 31, 64, 80] {
-        check(&format!("{tokens} tokens"), &case(format, tokens, 96, 1));
-    }
-    check("several heads", &case(format, 33, 256, 4));
 }
 
 #[test]

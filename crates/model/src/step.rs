@@ -287,7 +287,8 @@ fn built(
         name.push_str(&format!("_{:?}", sizes.output).to_lowercase());
     }
     let options = match sizes.class {
-        Class::One | Class::Short | Class::Few => options.for_few_tokens(),
+        Class::One | Class::Short => options.for_one_token(),
+        Class::Few => options.for_few_tokens(),
         Class::Several | Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
         Class::Any => options.for_many_tokens(),
     };

@@ -2,7 +2,7 @@
 
 use crate::gpu::int_tile;
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::tokens::{halves_axes, token_axes};
+use crate::gpu::tokens::{Tokens, halves_axes, token_axes};
 use crate::lower::Cut;
 use crate::schedule::axes::Along;
 use crate::schedule::cuts::{before_fold, widest_unit};
@@ -47,13 +47,13 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
     Cut { steps, order: None }
 }
 
-/// Tiles of several tokens and rows, where there are many tokens and sums by integer dots.
+/// Tiles of several tokens and rows, where there are many tokens and sums by integer dots or of bf16 numbers.
 fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
-    let (tokens, sums) = token_axes(g, s, group);
+    let Tokens { axes: tokens, sums, halves } = token_axes(g, s, group);
     // Each step of what counts the steps of another axis has a task of its own.
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
@@ -76,7 +76,8 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
     if places < 2 {
         return None;
     }
-    let few = places <= int_tile::FEW;
+    // Other sums of so few tokens have paths of their own.
+    let few = places <= int_tile::FEW && !halves;
     let rows = |i: &usize| !gr.axes[*i].inner && !tokens.contains(i) && !counting(*i);
     let rows: Vec<usize> = (0..gr.axes.len()).filter(rows).collect();
     for i in (0..gr.axes.len()).filter(|&i| !gr.axes[i].inner && !tokens.contains(&i)) {

@@ -1,10 +1,12 @@
-//! Sums over blocks of weights for several tokens: tiles of rows and tokens by the tensor cores of a warp.
+//! Sums over rows of weights for several tokens: tiles of rows and tokens by the tensor cores of a warp.
 //!
 //! What the integer tile of a CPU does ([`crate::cpu`]), for a block of threads. A sum is cut into panels of a few groups.
 //! The codes of a panel are unpacked once, to bytes in shared memory, and those of the tokens copied beside them; factors
 //! and added terms lie there group by group. A warp has some tiles of 16 rows by 8 tokens: for each group it multiplies
 //! codes to integers, which are scaled into sums that stay in its registers for all panels. What the next panel loads is
 //! on its way meanwhile. Nothing is known of a format: what a row says of its bits is packed as for other paths.
+//!
+//! Sums of bf16 numbers are the same without factors: numbers are copied, and products of 16 elements added to floats.
 //!
 //! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
 //! and the tokens are copied once.
@@ -43,7 +45,7 @@ const HALVES: i64 = 16;
 /// Sums that a thread keeps at most.
 const MOST: i64 = 64;
 
-/// Tokens of a task at most that are multiplied as they come, unless it has so many rows.
+/// Tokens of a task at most that are multiplied by integer dots as they come, unless it has so many rows.
 pub(super) const FEW: i64 = 8;
 pub(super) const ROWS_OF_FEW: i64 = 128;
 
@@ -83,7 +85,8 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
         product.sums.push(next);
     }
     while !product.sums.is_empty() {
-        let mut lengths = panel::lengths(product.tokens, t.target.alone);
+        let bytes = product.factor(g).bytes() as i64;
+        let mut lengths = panel::lengths(product.tokens, t.target.alone, bytes);
         if let Some(all) = lengths.find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g))) {
             let path = if product.factor(g) == DType::I8 { "integer tile" } else { "block product" };
             return Some((path, product.sums.len(), all));
@@ -111,7 +114,8 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
     }
     let (token, row) = p.token_and_row(g, &item.dims)?;
     let (rows, tokens) = (g.as_int(g.src(row)[0])?, bounds(g, g.src(token)[0]).1);
-    if rows % M != 0 || tokens < 2 || tokens <= FEW && rows < ROWS_OF_FEW {
+    let few = tokens <= FEW && rows < ROWS_OF_FEW && g.dtype(p.x) == DType::I8;
+    if rows % M != 0 || tokens < 2 || few {
         return None;
     }
     let scales = p.scales(g, token, row)?;

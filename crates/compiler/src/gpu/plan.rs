@@ -9,7 +9,7 @@ pub struct GpuPlan {
     pub widest: usize,
     /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
     pub multiplies: bool,
-    /// Whether steps of many tokens are multiplied as bf16 numbers, and not as codes of eight bits.
+    /// Whether weights of 16 bits and the tokens of a step are rounded to bf16, and multiplied so.
     pub bf16: bool,
     /// Warps of a block at least: a power of two, at most 32.
     pub warps: i64,

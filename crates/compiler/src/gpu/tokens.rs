@@ -6,18 +6,29 @@ use crate::schedule::axes::Along;
 use crate::schedule::roles::{is_view, lies_as_halves, reads_state};
 use ir::{BinOp, DType, Graph, Id, Op, index};
 
+/// What several tokens are multiplied with in a group.
+pub(super) struct Tokens {
+    /// The task axes along which they lie.
+    pub(super) axes: Vec<usize>,
+    /// Sums of products with them.
+    pub(super) sums: i64,
+    /// Whether all are sums of bf16 numbers.
+    pub(super) halves: bool,
+}
+
 /// The task axes along which the tokens lie of the sums of a group by integer dots, or of bf16 numbers: what moves their
-/// values and not their weights. Also the number of those sums.
-pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usize>, i64) {
+/// values and not their weights.
+pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
     let members = s.groups[group].members.clone();
     let is_tile = |g: &Graph, m: Id| s.roles.heavy.contains(&m) && (is_dot(g, s, m) || is_of_halves(g, m));
     let dots: Vec<Id> = members.into_iter().filter(|&m| is_tile(g, m)).collect();
     let axes = &s.groups[group].axes;
     let mut all: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].is_task()).collect();
     if dots.is_empty() {
-        return (vec![], 0);
+        return Tokens { axes: vec![], sums: 0, halves: false };
     }
     let sums = dots.len() as i64;
+    let halves = dots.iter().all(|&dot| is_of_halves(g, dot));
     for dot in dots {
         let of_weights = |g: &Graph, id: Id| {
             let half = || g.dtype(id) == DType::BF16 && s.roles.free.contains(&id) && !is_view(g, id);
@@ -26,15 +37,15 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> (Vec<usiz
         let (own, moved) = moved_by(g, s, group, dot, of_weights);
         all.retain(|&i| own.has(i) && !moved.has(i));
     }
-    (all, sums)
+    Tokens { axes: all, sums, halves }
 }
 
 /// Whether a sum is one of products of bf16 numbers.
 fn is_of_halves(g: &Graph, sum: Id) -> bool {
     let of = |id: Id| *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::BF16;
-    g.src(sum).first().is_some_and(|&body| {
-        *g.op(body) == Op::Binary(BinOp::Mul) && g.src(body).iter().all(|&factor| of(factor))
-    })
+    g.src(sum)
+        .first()
+        .is_some_and(|&body| *g.op(body) == Op::Binary(BinOp::Mul) && g.src(body).iter().all(|&factor| of(factor)))
 }
 
 /// The task axes along which rows of halves lie, of a cache or of a value that lies in memory, and those of the columns, if

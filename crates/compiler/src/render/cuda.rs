@@ -125,12 +125,6 @@ impl Language for Cuda<'_> {
             Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
             Inst::ProductAsFloat { rows, columns } => r.set_by("kl_product_of", g, id, [rows, columns]),
             Inst::ScaledCodes { codes, scale } => r.set_by("kl_scaled_codes", g, id, [codes, scale]),
-            Inst::BytesAsFloats { bytes, less } => {
-                let bytes = r.value(g, bytes);
-                let name = r.declared(&ctype(g.ty(id)));
-                r.line(&format!("kl_floats<{less}>({name}, {bytes});"));
-                name
-            }
             Inst::Masked { ops, of, shift } => {
                 let [a, b, c] = of.map(|id| r.value(g, id));
                 let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);

@@ -155,15 +155,6 @@ template <int N> KL_FN void kl_scaled_codes(vec<f16, N> &d, const vec<i8, N> &co
   }
 }
 
-// Bytes less a number as floats: behind 0x4b0000, a byte is a float of 2^23 and so much more.
-KL_FN float kl_behind(u32 word, int i) { return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)); }
-template <int LESS, int N> KL_FN void kl_floats(vec<float, N> &d, const vec<u8, N> &bytes) {
-  KL_EACH(i, N) d.v[i] = kl_behind(bytes.w[i / 4], i % 4) - (8388608.0f + LESS);
-}
-template <int LESS, int N> KL_FN void kl_floats(vec<float, N> &d, const vec<i8, N> &bytes) {
-  KL_EACH(i, N) d.v[i] = kl_behind(bytes.w[i / 4] ^ 0x80808080u, i % 4) - (8388736.0f + LESS);
-}
-
 // 16 bytes from memory to shared memory, which are there when all copies of the thread are waited for.
 template <class T> KL_FN void kl_copy(T *to, const T *from) {
   u32 at = (u32)__cvta_generic_to_shared(to);

@@ -198,8 +198,8 @@ impl Roles {
             && !self.free.contains(&g.src(id)[1])
     }
 
-    /// Operands that a sum reads many times over are worth converting once: rows of a state to f32, and blocks of
-    /// weights that the sum does not run along, which no integer dot takes.
+    /// Operands that a sum reads many times over are worth converting once: rows of a state to f32, and weights in blocks or
+    /// of 16 bits that the sum does not run along, which no dot takes.
     fn unmark_repeated(&mut self, g: &mut Graph) {
         for id in self.live.clone() {
             let Op::Reduce(ReduceOp::Sum, axes) = g.op(id).clone() else { continue };
@@ -212,8 +212,10 @@ impl Roles {
                 if repeated && self.free.contains(&id) {
                     let convert = match g.op(id) {
                         Op::Cast if self.fusions.halves_in_place && g.dtype(g.src(id)[0]) == DType::F16 => false,
-                        Op::Cast => g.dtype(id) == DType::F32 && reads_state(g, id),
-                        Op::Dequant(_, Part::Value) => summed.last() == Some(&false),
+                        Op::Cast if g.dtype(id) == DType::F32 && reads_state(g, id) => true,
+                        // Weights, packed or of 16 bits.
+                        Op::Cast if !matches!(g.op(g.src(id)[0]), Op::Param { .. }) => false,
+                        Op::Cast | Op::Dequant(_, Part::Value) => summed.last() == Some(&false),
                         _ => false,
                     };
                     if convert {

@@ -253,7 +253,8 @@ fn check_node(g: &Graph, id: Id) -> Rule {
                 && matches!(g.op(g.src(n.src[0])[0]), Op::Buffer { space: Space::Shared, .. });
             require(loads, || "rows of a matrix are loaded from shared memory".into())?;
             let row = ty_of(0);
-            let rows = [(DType::F16, 8), (DType::BF16, 8), (DType::U8, 16), (DType::I8, 16)].map(|(ty, n)| Type::vector(ty, n));
+            let rows = [(DType::F16, 8), (DType::BF16, 8), (DType::U8, 16), (DType::I8, 16)]
+                .map(|(ty, n)| Type::vector(ty, n));
             require(rows.contains(&row), || format!("a row of a matrix is 8 halves or 16 bytes, not {row}"))?;
             let fits = n.ty.base == row.base && matches!(n.ty.bytes(), 4 | 8 | 16);
             require(fits, || format!("{} is no fragment of one, two or four matrices", n.ty))?;

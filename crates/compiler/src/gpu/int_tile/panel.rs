@@ -10,16 +10,19 @@ use crate::kernel::superword::Packer;
 use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Elements of a panel at most, by how many blocks there are, the longest first: of few tokens, a thread has registers for
-/// longer panels, and waits less often in them. A block that has a multiprocessor for itself has nothing else to do meanwhile.
-/// Shorter ones are for want of room.
-pub(super) fn lengths(tokens: i64, alone: bool) -> impl Iterator<Item = i64> {
+/// Bytes of a row of a panel at least.
+const LEAST: i64 = 128;
+
+/// Elements of a panel at most, of so many bytes each, by how many blocks there are, the longest first: of few tokens, a
+/// thread has registers for longer panels, and waits less often in them. A block that has a multiprocessor for itself has
+/// nothing else to do meanwhile. Shorter ones are for want of room.
+pub(super) fn lengths(tokens: i64, alone: bool, bytes: i64) -> impl Iterator<Item = i64> {
     let longest = match tokens {
         ..=32 if alone => 512,
         ..=32 => 256,
         _ => 128,
     };
-    [512, 256, 128, 64].into_iter().filter(move |&length| length <= longest)
+    [512, 256, 128, 64].into_iter().filter(move |&length| length <= longest && length * bytes >= LEAST)
 }
 
 /// What a float is read along: `count` rows or tokens, from `first` on, of `all`.

@@ -28,22 +28,6 @@ pub(super) fn scaled_codes(g: &mut Graph, id: Id) -> Option<Inst> {
     })
 }
 
-/// Bytes, less a number, that become floats: conversions take four times as long as other operations.
-pub(super) fn bytes_as_floats(g: &mut Graph, id: Id) -> Option<Inst> {
-    let of = g.src(id).first().copied().filter(|_| *g.op(id) == Op::Cast && g.dtype(id) == DType::F32)?;
-    let (value, less) = match (g.op(of), g.src(of)) {
-        (Op::Binary(BinOp::Sub), &[value, less]) if g.dtype(of) == DType::I32 => {
-            let Op::Lanes(all) = g.op(less) else { return None };
-            (*g.src(value).first().filter(|_| *g.op(value) == Op::Cast)?, all.first()?.as_int())
-        }
-        _ => (of, 0),
-    };
-    let same = !matches!(g.op(of), Op::Binary(_)) || matches!(g.op(g.src(of)[1]), Op::Lanes(all) if all.iter().all(|c| c.as_int() == less));
-    let bytes = g.ty(value);
-    let fits = in_words(bytes) && matches!(bytes.base, DType::U8 | DType::I8) && (-256..=256).contains(&less);
-    (fits && same).then_some(Inst::BytesAsFloats { bytes: value, less })
-}
-
 /// Floats that become bf16 numbers.
 pub(super) fn pairs(g: &mut Graph, id: Id) -> Option<Inst> {
     let ty = g.ty(id);

@@ -28,13 +28,6 @@ pub(crate) enum Inst {
         /// The half.
         scale: Id,
     },
-    /// Bytes, four in a word, less a number, as floats.
-    BytesAsFloats {
-        /// The bytes.
-        bytes: Id,
-        /// What is subtracted.
-        less: i64,
-    },
     /// Floats as bf16 numbers, two in a word.
     Pairs,
     /// A product of matrices of a warp, added to its sums.

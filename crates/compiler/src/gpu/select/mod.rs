@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 type Rule = fn(&mut Graph, Id) -> Option<Inst>;
 
 /// All rules, in the order in which they are tried.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     // Several operations at once.
     memory::fragment,
     arithmetic::product_as_float,
@@ -40,6 +40,7 @@ const RULES: [Rule; 19] = [
     memory::store,
     arithmetic::product,
     arithmetic::dot4,
+    arithmetic::pairs,
     lanes::constants,
     lanes::moved,
     lanes::joined,
@@ -54,8 +55,7 @@ pub(crate) type Selection = FxHashMap<Id, Inst>;
 /// Rules that come first where matrices are multiplied. Elsewhere the first is no gain, as registers are short there and not
 /// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with it for one token, and 2.0 without (bench/JOURNAL.md). Halves
 /// are made of codes for products alone.
-const OF_TILES: [Rule; 4] =
-    [words::shifted_and_masked, arithmetic::scaled_codes, arithmetic::bytes_as_floats, arithmetic::pairs];
+const OF_TILES: [Rule; 2] = [words::shifted_and_masked, arithmetic::scaled_codes];
 
 /// Selects the instructions of everything under `roots`.
 pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {

@@ -41,6 +41,8 @@ fn bf16(g: &mut Graph, id: Id) -> Option<Id> {
 fn is_weights(g: &Graph, id: Id) -> bool {
     match g.op(id) {
         Op::Cast => matches!(g.op(g.src(id)[0]), Op::Param { .. }) && g.dtype(g.src(id)[0]).bytes() == 2,
+        // Rows stay whole.
+        Op::Permute(p) if p.last() != Some(&(p.len() - 1)) => false,
         Op::Reshape | Op::Expand | Op::Slice { .. } | Op::Permute(_) | Op::Gather => is_weights(g, g.src(id)[0]),
         _ => false,
     }
@@ -60,10 +62,11 @@ fn rounded_below(g: &mut Graph, id: Id) -> Id {
     }
 }
 
-/// Whether a value is more than renamed, chosen and scaled elements of tensors.
+/// Whether a value is more than renamed, chosen and scaled elements of tensors and states.
 fn is_computed(g: &Graph, id: Id) -> bool {
     let found = walk::try_reach([id], |id, more| match g.op(id) {
         Op::Reduce(..) | Op::Unary(_) | Op::Fold { .. } | Op::Scan(_) | Op::TopK(_) | Op::Fence => Err(()),
+        Op::Scatter => Ok(()),
         Op::Gather => {
             more.push(g.src(id)[0]);
             Ok(())
