@@ -101,6 +101,26 @@ fn warps_multiply_weights_of_16_bits() {
 }
 
 #[test]
+fn four_warps_multiply_together() {
+    let mut options = Options::gpu(Numerics::Int8);
+    // As many rows a block as are multiplied together, where so few would have a multiprocessor each.
+    options.on_gpu(|gpu| (gpu.groups, gpu.processors) = (true, 1));
+    for ty in [DType::F16, DType::BF16] {
+        for (tokens, k, rows) in [(64, 256, 128), (33, 192, 256), (80, 128, 512)] {
+            let case = case_of_halves(ty, tokens, k, rows);
+            let c = case
+                .check(&options.for_many_tokens(), BF16)
+                .unwrap_or_else(|e| panic!("{ty:?}, {tokens} tokens, {rows} rows of {k}: {e}"));
+            assert!(
+                c.program.kernels.iter().any(|k| k.source.contains("kl_group_product(")),
+                "{ty:?}, {tokens} tokens, {rows} rows of {k}: {:?}",
+                c.bodies.iter().map(|b| (b.paths(), c.program.kernels.len())).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+#[test]
 fn it_can_be_left_out() {
     let mut options = Options::cpu(Numerics::Int8, 64);
     options.on_cpu(|cpu| cpu.plan.matrix_unit = true);

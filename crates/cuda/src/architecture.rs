@@ -13,6 +13,9 @@ const LEAST: (i32, i32) = (8, 0);
 /// The first generation whose kernels may begin before those that they wait for have ended.
 const EARLY: (i32, i32) = (9, 0);
 
+/// The generation whose warps multiply in groups of four.
+const HOPPER: i32 = 9;
+
 /// A generation, by its compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Architecture {
@@ -70,6 +73,7 @@ impl Architecture {
         let mut options = Options::gpu(numerics);
         options.on_gpu(|plan| {
             plan.overlap &= self.launches_early();
+            plan.groups = self.capability.0 == HOPPER;
             plan.shared = plan.shared.min(self.shared_bytes(1));
             plan.shared_of_two = self.shared_bytes(2);
         });

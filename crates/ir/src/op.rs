@@ -323,7 +323,7 @@ pub enum Op {
     /// of the 4 sums of lane `l` is of row `l / 4 + i / 2 * 8` and column `l % 4 * 2 + i % 2`. With `e` elements in four
     /// bytes, element `i` of those of rows is of row `l / 4 + i / e % 2 * 8`, at `l % 4 * e + i % e + i / (2 * e) * 4 * e`
     /// of the sum, and of those of columns of column `l / 4`, at `l % 4 * e + i % e + i / e * 4 * e`. All lanes of the
-    /// warp take part.
+    /// warp take part. Of halves there may be several times 8 columns, whose sums and fragments follow each other.
     WarpProduct,
 
     // ---- vectors ----

@@ -18,6 +18,7 @@
 //! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
 
 mod grid;
+mod in_groups;
 mod panel;
 mod results;
 
@@ -85,6 +86,9 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
         product.sums.push(next);
     }
     while !product.sums.is_empty() {
+        if let Some(all) = t.attempt_near(|t| product.in_groups(t, g)) {
+            return Some(("block product", product.sums.len(), all));
+        }
         let bytes = product.factor(g).bytes() as i64;
         let mut lengths = panel::lengths(product.tokens, t.target.alone, bytes);
         if let Some(all) = lengths.find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g))) {

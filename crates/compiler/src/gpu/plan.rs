@@ -11,6 +11,8 @@ pub struct GpuPlan {
     pub multiplies: bool,
     /// Whether weights of 16 bits and the tokens of a step are rounded to bf16, and multiplied so.
     pub bf16: bool,
+    /// Whether four warps multiply rows of theirs with columns in shared memory together.
+    pub groups: bool,
     /// Warps of a block at least: a power of two, at most 32.
     pub warps: i64,
     /// Warps of a block at most, so that blocks of the next kernel fit beside it.
@@ -60,6 +62,7 @@ impl Default for GpuPlan {
             widest: 16,
             multiplies: true,
             bf16: true,
+            groups: false,
             warps: 4,
             most_warps: 16,
             product_warps: 8,
@@ -96,6 +99,7 @@ impl GpuPlan {
             product_warps: most,
             multiplies: false,
             bf16: false,
+            groups: false,
             overlap: false,
             shared: 32 << 10,
             shared_of_two: usize::MAX,

@@ -44,7 +44,8 @@ pub(crate) fn kernel(
         head.push_str("  extern __shared__ __align__(16) u8 shared[];\n");
     }
     let copies = selection.values().any(|inst| matches!(inst, Inst::Copy { .. }));
-    let mut r = Renderer::new(Cuda { selection, copies }, vars, 0);
+    let groups = selection.values().any(|inst| matches!(inst, Inst::GroupProduct { .. }));
+    let mut r = Renderer::new(Cuda { selection, copies, groups }, vars, 0);
     let lanes = plan.lanes;
     r.line(&format!("const int block = blockIdx.x, warp = threadIdx.x / {lanes}, lane = threadIdx.x % {lanes};"));
     let parts = body.parts(g);
@@ -86,6 +87,8 @@ struct Cuda<'s> {
     selection: &'s Selection,
     /// Whether copies may be on their way where threads wait for each other.
     copies: bool,
+    /// Whether warps multiply together what lies in shared memory.
+    groups: bool,
 }
 
 impl Language for Cuda<'_> {
@@ -125,6 +128,13 @@ impl Language for Cuda<'_> {
             Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
             Inst::ProductAsFloat { rows, columns } => r.set_by("kl_product_of", g, id, [rows, columns]),
             Inst::ScaledCodes { codes, scale } => r.set_by("kl_scaled_codes", g, id, [codes, scale]),
+            Inst::GroupProduct { buffer: from, at, apart } => {
+                let (sums, rows) = (g.src(id)[0], g.src(id)[1]);
+                let [at, sums, rows] = [at, sums, rows].map(|id| r.value(g, id));
+                let (name, from) = (r.declared(&ctype(g.ty(id))), buffer::<Self>(g, from));
+                r.line(&format!("kl_group_product({name}, {sums}, {rows}, {from} + {at}, {});", 2 * apart));
+                name
+            }
             Inst::Masked { ops, of, shift } => {
                 let [a, b, c] = of.map(|id| r.value(g, id));
                 let (name, words) = (r.declared(&ctype(g.ty(id))), g.ty(id).lanes / 4);
@@ -171,6 +181,9 @@ impl Language for Cuda<'_> {
             Op::Barrier => {
                 if r.language.copies {
                     r.line("kl_copied();");
+                }
+                if r.language.groups {
+                    r.line("kl_for_groups();");
                 }
                 r.line("__syncthreads();");
             }

@@ -176,6 +176,52 @@ KL_FN void kl_product(vec<float, 4> &d, const vec<float, 4> &c, const vec<bf16, 
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]),
         "f"(c.v[0]), "f"(c.v[1]), "f"(c.v[2]), "f"(c.v[3]));
 }
+// The same for several times 8 columns.
+template <class T, int N> KL_FN void kl_product(vec<float, N> &d, const vec<float, N> &c, const vec<T, 8> &a, const vec<T, N> &b) {
+  KL_EACH(j, N / 4) {
+    vec<float, 4> sums;
+    vec<T, 4> columns;
+    KL_EACH(i, 4) sums.v[i] = c.v[4 * j + i];
+    KL_EACH(i, 2) columns.w[i] = b.w[2 * j + i];
+    kl_product(sums, sums, a, columns);
+    KL_EACH(i, 4) d.v[4 * j + i] = sums.v[i];
+  }
+}
+#if __CUDA_ARCH_FEAT_SM90_ALL
+// The same by four warps, each with its rows, and columns in shared memory: pieces of 16 bytes of neighbouring columns one
+// after another, and `apart` bytes further the next ones of the same columns.
+KL_FN unsigned long long kl_columns(const void *first, int apart) {
+  return (u32)__cvta_generic_to_shared(first) >> 4 & 0x3fff | (unsigned long long)(apart >> 4) << 16 | 8ull << 32;
+}
+#define KL_FOUR(d, i) "+f"(d.v[i]), "+f"(d.v[i + 1]), "+f"(d.v[i + 2]), "+f"(d.v[i + 3])
+#define KL_SIXTEEN(d, i) KL_FOUR(d, i), KL_FOUR(d, i + 4), KL_FOUR(d, i + 8), KL_FOUR(d, i + 12)
+#define KL_ROWS(a) "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3])
+KL_FN void kl_together(vec<float, 32> &d, const vec<bf16, 8> &a, unsigned long long b) {
+  asm volatile(
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,"
+    "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},{%32,%33,%34,%35},%36,1,1,1,0;"
+    : KL_SIXTEEN(d, 0), KL_SIXTEEN(d, 16) : KL_ROWS(a), "l"(b));
+}
+KL_FN void kl_together(vec<float, 64> &d, const vec<bf16, 8> &a, unsigned long long b) {
+  asm volatile(
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,"
+    "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,"
+    "%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},{%64,%65,%66,%67},%68,1,1,1,0;"
+    : KL_SIXTEEN(d, 0), KL_SIXTEEN(d, 16), KL_SIXTEEN(d, 32), KL_SIXTEEN(d, 48) : KL_ROWS(a), "l"(b));
+}
+template <int N> KL_FN void kl_group_product(vec<float, N> &d, const vec<float, N> &c, const vec<bf16, 8> &a, const void *first, int apart) {
+  d = c;
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  kl_together(d, a, kl_columns(first, apart));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// What was written to shared memory may be read by such products behind the next barrier.
+KL_FN void kl_for_groups() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#undef KL_FOUR
+#undef KL_SIXTEEN
+#undef KL_ROWS
+#endif
 // The same of bytes, of which those of rows are signed or not: products of 32 and 16 elements.
 #define KL_BYTES(T, SIGN) \
   KL_FN void kl_product(vec<int, 4> &d, const vec<int, 4> &c, const vec<T, 16> &a, const vec<i8, 8> &b) { \

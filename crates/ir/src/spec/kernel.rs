@@ -267,7 +267,10 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             let expected = match (n.ty.base, ty_of(1).lanes) {
                 (DType::I32, 8) => [(DType::I32, 4), (codes, 8), (DType::I8, 4)],
                 (DType::I32, _) => [(DType::I32, 4), (codes, 16), (DType::I8, 8)],
-                _ => [(DType::F32, 4), (halves, 8), (halves, 4)],
+                _ => {
+                    let beside = (usize::from(n.ty.lanes) / 4).max(1);
+                    [(DType::F32, 4 * beside), (halves, 8), (halves, 4 * beside)]
+                }
             };
             let expected = expected.map(|(ty, n)| Type::vector(ty, n));
             require(n.ty == expected[0], || format!("its sums are {}, not {}", expected[0], n.ty))?;

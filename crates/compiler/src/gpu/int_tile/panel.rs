@@ -52,7 +52,7 @@ struct Stretches {
 
 /// Lets threads take units in turns; `each` says what is stored of one, as buffers, indices and values. What is loaded
 /// from memory goes to registers first.
-fn deal(
+pub(super) fn deal(
     t: &mut Tiler,
     g: &mut Graph,
     count: i64,
@@ -81,7 +81,7 @@ fn deal(
 }
 
 /// What an expression loads from memory, without what addresses are made of.
-fn from_memory(g: &Graph, value: Id) -> Vec<Id> {
+pub(super) fn from_memory(g: &Graph, value: Id) -> Vec<Id> {
     let all: Vec<Id> = loads_in(g, value).into_iter().filter(|&l| outside(g, l)).collect();
     let inner: FxHashSet<Id> = all.iter().flat_map(|&l| loads_in(g, g.src(l)[1])).collect();
     all.into_iter().filter(|l| !inner.contains(l)).collect()
@@ -89,7 +89,7 @@ fn from_memory(g: &Graph, value: Id) -> Vec<Id> {
 
 impl Product {
     /// A token; past the last one, the last one, and the first where there is none.
-    fn token_at(&self, g: &mut Graph, token: Id) -> Id {
+    pub(super) fn token_at(&self, g: &mut Graph, token: Id) -> Id {
         let last = or_last(g, token, self.token);
         by(g, BinOp::Max, last, 0)
     }

@@ -2,7 +2,8 @@
 
 use super::inst::Inst;
 use super::words::in_words;
-use ir::{BinOp, DType, Graph, Id, Op, index};
+use ir::{Axis, BinOp, DType, Graph, Id, Op, index};
+use rustc_hash::FxHashMap;
 
 /// Products of bytes from nothing on that become floats: no conversion is needed.
 pub(super) fn product_as_float(g: &mut Graph, id: Id) -> Option<Inst> {
@@ -33,6 +34,48 @@ pub(super) fn pairs(g: &mut Graph, id: Id) -> Option<Inst> {
     let ty = g.ty(id);
     let whole = *g.op(id) == Op::Cast && ty.base == DType::BF16 && ty.lanes.is_multiple_of(2);
     (whole && g.dtype(g.src(id)[0]) == DType::F32).then_some(Inst::Pairs)
+}
+
+/// A product of matrices with many columns that lie in shared memory as four warps read them together.
+pub(super) fn group_product(g: &mut Graph, id: Id) -> Option<Inst> {
+    let (Op::WarpProduct, &[_, rows, columns]) = (g.op(id), g.src(id)) else { return None };
+    let beside = g.ty(id).lanes / 4;
+    if *g.op(columns) != Op::Join || g.dtype(rows) != DType::BF16 || !matches!(beside, 8 | 16) {
+        return None;
+    }
+    let parts: Vec<(Id, Id)> =
+        g.src(columns).to_vec().into_iter().map(|part| shared_row(g, part)).collect::<Option<_>>()?;
+    let (buffer, first) = *parts.first()?;
+    let lane = g.toposort(&[first]).into_iter().find(|&r| matches!(g.op(r), Op::Range(_, Axis::Lane)))?;
+    let of_lane = |g: &mut Graph, index: Id, lanes: i64| {
+        let number = g.int(lanes);
+        let mut names = FxHashMap::from_iter([(lane, number)]);
+        g.substitute(index, &mut names)
+    };
+    let at = of_lane(g, first, 0);
+    let distance = |g: &mut Graph, index: Id| {
+        let distance = g.binary(BinOp::Sub, index, at);
+        g.as_int(distance)
+    };
+    let next = of_lane(g, first, 8);
+    let apart = distance(g, next)?;
+    for (j, &(of, index)) in parts.iter().enumerate() {
+        for lanes in 0..16 {
+            let here = of_lane(g, index, lanes);
+            let expected = (j as i64 * 8 + lanes % 8) * 8 + lanes / 8 * apart;
+            if of != buffer || distance(g, here) != Some(expected) {
+                return None;
+            }
+        }
+    }
+    Some(Inst::GroupProduct { buffer, at, apart })
+}
+
+/// Where a fragment of two matrices is loaded from.
+fn shared_row(g: &Graph, fragment: Id) -> Option<(Id, Id)> {
+    let load = g.src(fragment).first().copied()?;
+    let two = *g.op(fragment) == Op::Fragment { transposed: false } && g.ty(fragment).lanes == 4;
+    (two && *g.op(load) == Op::Load).then(|| (g.src(load)[0], g.src(load)[1]))
 }
 
 /// A product of matrices that a warp holds.

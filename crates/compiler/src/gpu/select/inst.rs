@@ -32,6 +32,16 @@ pub(crate) enum Inst {
     Pairs,
     /// A product of matrices of a warp, added to its sums.
     Product,
+    /// The same of four warps, for many columns that lie in shared memory: pieces of 8 elements, those of neighbouring columns
+    /// one after another, and so many elements further the next ones of the same columns.
+    GroupProduct {
+        /// The memory.
+        buffer: Id,
+        /// The first element.
+        at: Id,
+        /// Elements from one piece of a column to the next.
+        apart: i64,
+    },
     /// Four products of bytes added to a sum; for each lane of a vector.
     Dot4,
     /// A load.

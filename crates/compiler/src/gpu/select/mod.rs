@@ -23,9 +23,10 @@ use rustc_hash::FxHashMap;
 type Rule = fn(&mut Graph, Id) -> Option<Inst>;
 
 /// All rules, in the order in which they are tried.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     // Several operations at once.
     memory::fragment,
+    arithmetic::group_product,
     arithmetic::product_as_float,
     words::masked,
     // Bytes in words.

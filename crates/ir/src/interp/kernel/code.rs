@@ -237,10 +237,11 @@ pub(super) enum Inst {
         transposed: bool,
         site: Site,
     },
-    /// Fragments of sums, plus those of a product of so many elements.
+    /// Fragments of sums, plus those of a product of so many elements, for so many times 8 columns.
     WarpProduct {
         class: Class,
         length: u32,
+        beside: u32,
         dst: Reg,
         sums: Reg,
         rows: Reg,

@@ -318,6 +318,7 @@ impl Compiler<'_> {
                 Inst::WarpProduct {
                     class,
                     length,
+                    beside: n / 4,
                     dst,
                     sums: src[0],
                     rows: src[1],

@@ -483,16 +483,21 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     }
                 });
             }
-            Inst::WarpProduct { class, length, dst, sums, rows, columns, site } => {
+            Inst::WarpProduct { class, length, beside, dst, sums, rows, columns, site } => {
                 self.whole_warps(site)?;
                 let each = if class == Class::Float { 2 } else { 4 };
                 on_file!(self, class, |file| {
-                    let (file, out) = split(file, w, dst, 4);
-                    out.copy_from_slice(lanes_of(file, w, sums, 4));
-                    let (rows, columns) = (lanes_of(file, w, rows, length / 2), lanes_of(file, w, columns, length / 4));
-                    for first in (0..w).step_by(FRAGMENT_LANES) {
-                        let at = |lane: usize, i: usize| i * w + first + lane;
-                        warp::products(length as usize, each, at, |sum, a, b| out[sum] += rows[a] * columns[b]);
+                    let (file, out) = split(file, w, dst, 4 * beside);
+                    out.copy_from_slice(lanes_of(file, w, sums, 4 * beside));
+                    let of_columns = length / 4;
+                    let (rows, columns) =
+                        (lanes_of(file, w, rows, length / 2), lanes_of(file, w, columns, of_columns * beside));
+                    let parts = out.chunks_mut(4 * w).zip(columns.chunks(of_columns as usize * w));
+                    for (out, columns) in parts {
+                        for first in (0..w).step_by(FRAGMENT_LANES) {
+                            let at = |lane: usize, i: usize| i * w + first + lane;
+                            warp::products(length as usize, each, at, |sum, a, b| out[sum] += rows[a] * columns[b]);
+                        }
                     }
                 });
             }
