@@ -41,6 +41,7 @@ impl Case {
     fn all() -> Vec<Case> {
         let (mla, llama) = (synth("tiny-mla-moe", "q4_0", Some(2)), synth("tiny-llama", "q4_k_m", Some(2)));
         let (one_mla, one_llama) = (synth("tiny-mla-dense", "q4_0", Some(1)), synth("tiny-llama", "q4_0", Some(1)));
+        let one_bf16 = synth("tiny-llama", "bf16", Some(1));
         let case = |name, file: &Arc<gguf::Gguf>, numerics, change: &dyn Fn(&mut Case)| {
             let mut compiler = support::options(numerics);
             compiler.check = numerics == Numerics::Exact;
@@ -68,6 +69,7 @@ impl Case {
                 c.compiler.on_cpu(|cpu| (cpu.plan.vector_bytes, cpu.plan.pairs) = (64, false));
             }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
+            case("a GPU, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = Options::gpu(int8)),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);
                 c.compiler.prices.profile.tasks *= 1000.0;
