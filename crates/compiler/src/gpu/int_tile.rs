@@ -153,6 +153,13 @@ fn once_a_task(t: &mut Tiler, g: &mut Graph, (around, panel): (&[Id], Id), of: [
 }
 
 impl Sum {
+    /// A row of its matrix: the one of this number in a tile of the rows of all sums.
+    fn row_of(&self, g: &mut Graph, tile: Id, number: Id) -> Id {
+        let tile = by(g, BinOp::Sub, tile, self.first / M);
+        let first = by(g, BinOp::Mul, tile, M);
+        g.add(first, number)
+    }
+
     /// The loops around a tile: over what is neither a row nor a token.
     fn around(&self, token: Id) -> Vec<Id> {
         self.item.dims.iter().copied().filter(|&d| d != token && d != self.row).collect()

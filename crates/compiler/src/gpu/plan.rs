@@ -98,8 +98,6 @@ impl GpuPlan {
             most_warps: most,
             product_warps: most,
             multiplies: false,
-            bf16: false,
-            groups: false,
             overlap: false,
             shared: 32 << 10,
             shared_of_two: usize::MAX,

@@ -1,10 +1,11 @@
 //! Which axes of a kernel its tokens lie along.
 
+use crate::kernel::dot_pattern::bf16_factors;
 use crate::program::products::is_dot;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
 use crate::schedule::roles::{is_view, lies_as_halves, reads_state};
-use ir::{BinOp, DType, Graph, Id, Op, index};
+use ir::{DType, Graph, Id, Op, index};
 
 /// What several tokens are multiplied with in a group.
 pub(super) struct Tokens {
@@ -42,10 +43,7 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
 
 /// Whether a sum is one of products of bf16 numbers.
 fn is_of_halves(g: &Graph, sum: Id) -> bool {
-    let of = |id: Id| *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::BF16;
-    g.src(sum)
-        .first()
-        .is_some_and(|&body| *g.op(body) == Op::Binary(BinOp::Mul) && g.src(body).iter().all(|&factor| of(factor)))
+    g.src(sum).first().is_some_and(|&body| bf16_factors(g, body).is_some())
 }
 
 /// The task axes along which rows of halves lie, of a cache or of a value that lies in memory, and those of the columns, if

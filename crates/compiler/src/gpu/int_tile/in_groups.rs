@@ -155,16 +155,15 @@ impl Product {
         Some(all)
     }
 
-    /// Tile `i` of a warp among those of all sums, and its first row.
-    fn own_tile(&self, t: &Tiler, g: &mut Graph, i: i64) -> (Id, i64) {
-        let warps = t.target.plan.warps;
-        (by(g, BinOp::Add, t.target.warp, i * warps), i * warps)
+    /// Tile `i` of a warp among those of all sums.
+    fn own_tile(&self, t: &Tiler, g: &mut Graph, i: i64) -> Id {
+        by(g, BinOp::Add, t.target.warp, i * t.target.plan.warps)
     }
 
     /// The sums that have tile `i` of some warp, and what says which warps these are, if not all.
     fn of_warps<'s>(&'s self, t: &Tiler, g: &mut Graph, i: i64) -> Vec<(&'s Sum, Vec<Id>)> {
-        let (tile, first) = self.own_tile(t, g, i);
-        let end = first + t.target.plan.warps;
+        let (tile, warps) = (self.own_tile(t, g, i), t.target.plan.warps);
+        let (first, end) = (i * warps, (i + 1) * warps);
         let mut all = vec![];
         for sum in &self.sums {
             let (from, to) = (sum.first / M, (sum.first + sum.rows) / M);
@@ -189,7 +188,7 @@ impl Product {
         (loads, moved): (&mut Vec<Id>, &mut Vec<(Id, Id)>),
     ) -> Option<Rows> {
         let [lane, of_row] = [by(g, BinOp::Mod, t.target.lane, LANES), by(g, BinOp::Div, t.target.lane, LANES)];
-        let (tile, _) = self.own_tile(t, g, i);
+        let tile = self.own_tile(t, g, i);
         let place = t.counted(g, LANES);
         let mut halves: [Vec<Id>; 2] = Default::default();
         // Of this panel, and of the next one.
@@ -197,9 +196,7 @@ impl Product {
         for (sum, conditions) in self.of_warps(t, g, i) {
             let run = self.run(g, sum, panels, place, t.target.plan.widest)?;
             for (half, values) in halves.iter_mut().enumerate() {
-                let row = by(g, BinOp::Sub, tile, sum.first / M);
-                let row = by(g, BinOp::Mul, row, M);
-                let row = g.add(row, of_row);
+                let row = sum.row_of(g, tile, of_row);
                 let row = by(g, BinOp::Add, row, half as i64 * N);
                 let mut names = FxHashMap::from_iter([(sum.row, row), (place, lane)]);
                 let own: Vec<Id> = run.iter().map(|&v| g.substitute(v, &mut names)).collect();
@@ -277,22 +274,16 @@ impl Product {
     /// Stores the sums of tile `i`.
     fn own_results(&self, t: &Tiler, g: &mut Graph, i: i64, acc: Id) -> Vec<Id> {
         let (of_row, of_token) = self.own(t, g);
-        let (tile, _) = self.own_tile(t, g, i);
+        let tile = self.own_tile(t, g, i);
         let mut all = vec![];
         for (sum, conditions) in self.of_warps(t, g, i) {
-            let row = by(g, BinOp::Sub, tile, sum.first / M);
-            let row = by(g, BinOp::Mul, row, M);
-            let row = g.add(row, of_row);
+            let row = sum.row_of(g, tile, of_row);
             let mut body = vec![];
             for e in 0..self.tokens / 2 {
                 let (row, token) =
                     (by(g, BinOp::Add, row, e % 4 / 2 * N), by(g, BinOp::Add, of_token, e / 4 * N + e % 2));
-                let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
-                let index = g.substitute(sum.item.index, &mut names);
                 let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
-                let store = t.store(g, sum.item.buffer, index, value);
-                let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
-                body.extend(t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]));
+                body.extend(self.stored(t, g, sum, (row, token), value));
             }
             for condition in conditions {
                 body = t.only(g, Some(condition), body);

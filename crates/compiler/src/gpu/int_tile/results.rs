@@ -1,7 +1,7 @@
 //! How the sums of a task are stored.
 
 use super::grid::Grid;
-use super::{M, N, Product};
+use super::{M, N, Product, Sum};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{by, combined};
 use ir::index::bounds;
@@ -56,15 +56,20 @@ impl Product {
                     })
                     .collect();
                 let total = combined(g, BinOp::Add, &each).unwrap_or(each[0]);
-                let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
-                let index = g.substitute(sum.item.index, &mut names);
-                let store = t.store(g, sum.item.buffer, index, total);
-                let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
-                (vec![], t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]))
+                (vec![], self.stored(t, g, sum, (row, token), total))
             });
             all.extend(copies.into_iter().flat_map(|(_, stores)| stores));
         }
         all
+    }
+
+    /// Stores an element of a sum, if there is such a token.
+    pub(super) fn stored(&self, t: &Tiler, g: &mut Graph, sum: &Sum, (row, token): (Id, Id), value: Id) -> Vec<Id> {
+        let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
+        let index = g.substitute(sum.item.index, &mut names);
+        let store = t.store(g, sum.item.buffer, index, value);
+        let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
+        t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store])
     }
 
     /// Stores the sums of a thread.
@@ -79,18 +84,12 @@ impl Product {
                 let token = by(g, BinOp::Mul, n, N);
                 let token = g.add(token, of_token);
                 for sum in &self.sums {
-                    let row = by(g, BinOp::Sub, m, sum.first / M);
-                    let row = by(g, BinOp::Mul, row, M);
-                    let row = g.add(row, of_row);
+                    let row = sum.row_of(g, m, of_row);
                     let mut body = vec![];
                     for e in 0..4 {
                         let (row, token) = (by(g, BinOp::Add, row, e / 2 * 8), by(g, BinOp::Add, token, e % 2));
-                        let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
-                        let index = g.substitute(sum.item.index, &mut names);
                         let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
-                        let store = t.store(g, sum.item.buffer, index, value);
-                        let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
-                        body.extend(t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store]));
+                        body.extend(self.stored(t, g, sum, (row, token), value));
                     }
                     let (first, end) = (sum.first / M, (sum.first + sum.rows) / M);
                     for (tile, first, end) in [(m, first, end), (n, 0, self.tokens / N)] {

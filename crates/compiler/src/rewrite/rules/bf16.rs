@@ -1,8 +1,8 @@
 //! Weights of 16 bits and what they are multiplied with as bf16 numbers.
 
-use crate::rewrite::rules::movement::{replay, under_movement};
+use crate::rewrite::rules::movement::{products_along_last, replay, under_movement};
 use ir::rewrite::{Kind, Rule};
-use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, walk};
+use ir::{DType, Graph, Id, Op, ReduceOp, walk};
 
 /// Rounds weights of 16 bits, and their input, to bf16 for sums of products along rows: what a GPU multiplies at once where
 /// there are many tokens. Weights of more bits are so on purpose: they choose experts.
@@ -12,16 +12,11 @@ pub const BF16: Rule = Rule { name: "bf16", kind: Kind::Reassociating, apply: bf
 const WHOLE: i64 = 16;
 
 fn bf16(g: &mut Graph, id: Id) -> Option<Id> {
-    let Op::Reduce(ReduceOp::Sum, axes) = g.op(id).clone() else { return None };
-    let body = g.src(id)[0];
-    let last = g.shape(body).len() - 1;
-    if axes[..] != [last] || *g.op(body) != Op::Binary(BinOp::Mul) {
-        return None;
-    }
-    let (a, b) = (g.src(body)[0], g.src(body)[1]);
+    let (a, b) = products_along_last(g, id)?;
+    let last = g.shape(a).len() - 1;
     let (w, x) = if is_weights(g, a) { (a, b) } else { (b, a) };
     let (chain, leaf) = under_movement(g, x);
-    let whole = g.as_int(g.shape(body)[last])? % WHOLE == 0;
+    let whole = g.as_int(g.shape(a)[last])? % WHOLE == 0;
     if !whole || !is_weights(g, w) || chain.is_empty() || is_weights(g, leaf) || g.dtype(leaf) != DType::F32 {
         return None;
     }
@@ -34,7 +29,7 @@ fn bf16(g: &mut Graph, id: Id) -> Option<Id> {
     let (x, w) = (replay(g, &chain, rounded), rounded_below(g, w));
     let (w, x) = (g.cast(w, DType::F32), g.cast(x, DType::F32));
     let product = g.mul(w, x);
-    Some(g.reduce(ReduceOp::Sum, product, axes))
+    Some(g.reduce(ReduceOp::Sum, product, vec![last]))
 }
 
 /// Whether a value is rows of weights of 16 bits, as floats.

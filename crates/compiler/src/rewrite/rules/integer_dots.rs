@@ -1,6 +1,6 @@
 //! Sums of products as integer dots by blocks, against an input that is quantised once.
 
-use crate::rewrite::rules::movement::{fill, replay, under_movement};
+use crate::rewrite::rules::movement::{fill, products_along_last, replay, under_movement};
 use ir::index::gcd;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 
@@ -24,13 +24,9 @@ pub(super) struct Coded {
 /// A sum over the last dimension of products with coded values as dots of integers, if one side is coded and the other
 /// is not.
 pub(super) fn integer_dots(g: &mut Graph, id: Id, coded: impl Fn(&mut Graph, Id) -> Option<Coded>) -> Option<Id> {
-    let Op::Reduce(ReduceOp::Sum, axes) = g.op(id).clone() else { return None };
+    let (a, b) = products_along_last(g, id)?;
     let body = g.src(id)[0];
     let last = g.shape(body).len() - 1;
-    if axes[..] != [last] || *g.op(body) != Op::Binary(BinOp::Mul) {
-        return None;
-    }
-    let (a, b) = (g.src(body)[0], g.src(body)[1]);
     let (w, x) = match coded(g, a) {
         Some(w) => (w, b),
         None => (coded(g, b)?, a),

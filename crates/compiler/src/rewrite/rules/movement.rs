@@ -1,6 +1,14 @@
 //! Values under movement: reshapes, repetitions and gathers that keep the last dimension whole.
 
-use ir::{Const, DType, Graph, Id, Op};
+use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
+
+/// The factors of a sum of products along the last dimension.
+pub(super) fn products_along_last(g: &Graph, id: Id) -> Option<(Id, Id)> {
+    let Op::Reduce(ReduceOp::Sum, axes) = g.op(id) else { return None };
+    let body = g.src(id)[0];
+    let along_last = axes[..] == [g.shape(body).len() - 1] && *g.op(body) == Op::Binary(BinOp::Mul);
+    along_last.then(|| (g.src(body)[0], g.src(body)[1]))
+}
 
 /// The chain of reshapes and expansions above a value whose last dimension
 /// stays the last one, and the value under it.
