@@ -196,7 +196,10 @@ fn sources(args: &Arguments, out: &Path) -> anyhow::Result<()> {
             CUDA => (open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?, "cu"),
             WGSL => (open::leave_out(&args.kernels, Options::wgsl(open::numerics(&args.kernels)))?, "wgsl"),
             NATIVE => (open::compiler_options(&args.kernels, &Target::detect(None)?)?, "c"),
-            name => (open::compiler_options(&args.kernels, &name.parse()?)?, "c"),
+            name => match Architecture::named(name) {
+                Some(card) => (open::leave_out(&args.kernels, card.options(open::numerics(&args.kernels)))?, "cu"),
+                None => (open::compiler_options(&args.kernels, &name.parse()?)?, "c"),
+            },
         };
         let folder = out.join(name);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -132,9 +132,19 @@ impl Options {
         })
     }
 
+    /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer dots need less of
+    /// a GPU's registers.
+    pub fn for_several_tokens(&self) -> Options {
+        let mut options = self.for_many_tokens();
+        options.on_gpu(|gpu| gpu.bf16_blocks = false);
+        options
+    }
+
     /// These options for steps of few tokens, which do without the matrix unit of a CPU.
     pub fn for_few_tokens(&self) -> Options {
-        self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false)
+        let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false);
+        options.on_gpu(|gpu| gpu.bf16_blocks = false);
+        options
     }
 
     /// These options for steps of one token, whose products have one side.

@@ -27,6 +27,9 @@ pub(crate) trait Target {
     /// Whether steps of several tokens round weights of 16 bits and their input to bf16, and multiply these.
     fn multiplies_bf16(&self) -> bool;
 
+    /// Whether they do so with weights in block formats.
+    fn multiplies_blocks_as_bf16(&self) -> bool;
+
     /// Whether a matrix unit multiplies rows of block formats with many tokens.
     fn has_matrix_unit(&self) -> bool;
 

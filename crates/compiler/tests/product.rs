@@ -9,6 +9,9 @@ use ir::DType;
 /// Both sides are rounded to eight bits: about 2.5e-6.
 const BF16: f64 = 1e-5;
 
+/// Factors of blocks are rounded, too.
+const BLOCKS: f64 = 3e-5;
+
 /// The options of steps of many tokens on a machine with a matrix unit.
 fn unit(vector_bytes: usize) -> Options {
     let mut options = Options::cpu(Numerics::Int8, vector_bytes);
@@ -106,7 +109,7 @@ fn four_warps_multiply_together() {
     // As many rows a block as are multiplied together, where so few would have a multiprocessor each.
     options.on_gpu(|gpu| (gpu.groups, gpu.processors) = (true, 1));
     for ty in [DType::F16, DType::BF16] {
-        for (tokens, k, rows) in [(64, 256, 128), (33, 192, 256), (80, 128, 512)] {
+        for (tokens, k, rows) in [(64, 256, 128), (33, 192, 256), (80, 128, 512), (64, 1408, 64), (31, 256, 320)] {
             let case = case_of_halves(ty, tokens, k, rows);
             let c = case
                 .check(&options.for_many_tokens(), BF16)
@@ -117,6 +120,28 @@ fn four_warps_multiply_together() {
             );
         }
     }
+}
+
+#[test]
+fn four_warps_multiply_every_block_format() {
+    let mut options = Options::gpu(Numerics::Int8);
+    options.on_gpu(|gpu| (gpu.groups, gpu.processors) = (true, 1));
+    let mut wrong = vec![];
+    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
+        let case = case(format, 33, 256, 1);
+        match case.check(&options.for_many_tokens(), BLOCKS) {
+            Err(e) => wrong.push(format!("{}: {e}", format.name)),
+            Ok(c) if std::env::var("DBG").is_ok() && format.name == "Q4_0" => {
+                for k in &c.program.kernels { eprintln!("{}", k.source); }
+                return;
+            }
+            Ok(c) if !c.program.kernels.iter().any(|k| k.source.contains("kl_group_product(")) => {
+                wrong.push(format!("{}: not in groups", format.name));
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

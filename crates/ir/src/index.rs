@@ -109,7 +109,7 @@ impl Linear {
 
 const WIDE: (i64, i64) = (i64::MIN / 4, i64::MAX / 4);
 
-/// Least and greatest value of an integer expression.
+/// Least and greatest value of an integer expression, of all lanes of a vector.
 pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
     if let Some(&b) = g.bounds.get(&id) {
         return b;
@@ -152,13 +152,15 @@ pub fn bounds(g: &mut Graph, id: Id) -> (i64, i64) {
             let inner = g.dtype(src[0]);
             if inner.is_float() { WIDE } else { bounds(g, src[0]) }
         }
-        Op::Lookup => match g.op(src[0]) {
-            Op::Lanes(table) => table
-                .iter()
-                .map(|c| c.as_int())
-                .fold((i64::MAX, i64::MIN), |(least, most), v| (least.min(v), most.max(v))),
-            _ => WIDE,
-        },
+        Op::Lanes(all) if g.dtype(id).is_int() => {
+            all.iter().map(|c| c.as_int()).fold((i64::MAX, i64::MIN), |(least, most), v| (least.min(v), most.max(v)))
+        }
+        Op::Lookup if matches!(g.op(src[0]), Op::Lanes(_)) => bounds(g, src[0]),
+        Op::Shuffle(_) | Op::Splat => bounds(g, src[0]),
+        Op::Join => src.iter().fold((i64::MAX, i64::MIN), |(least, most), &part| {
+            let (lo, hi) = bounds(g, part);
+            (least.min(lo), most.max(hi))
+        }),
         _ => WIDE,
     };
     // What leaves a type comes back anywhere in it.

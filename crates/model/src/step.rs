@@ -289,7 +289,8 @@ fn built(
     let options = match sizes.class {
         Class::One | Class::Short => options.for_one_token(),
         Class::Few => options.for_few_tokens(),
-        Class::Several | Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
+        Class::Several => options.for_several_tokens().without_overlap(),
+        Class::Many | Class::Prompt => options.for_many_tokens().without_overlap(),
         Class::Any => options.for_many_tokens(),
     };
     let mut compiled = compile(&builder, &name, &outputs, &effects, &options)?;

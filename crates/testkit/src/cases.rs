@@ -249,6 +249,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
         widest: if odd { 4 << r.below(3) } else { 16 },
         multiplies: !odd,
         bf16: !odd,
+        bf16_blocks: !odd,
         groups: !odd,
         registers: 256 << 10,
         warps: 1 << r.below(6),

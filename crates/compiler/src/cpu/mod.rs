@@ -66,6 +66,10 @@ impl Target for Cpu {
         false
     }
 
+    fn multiplies_blocks_as_bf16(&self) -> bool {
+        false
+    }
+
     fn has_matrix_unit(&self) -> bool {
         self.plan.matrix_unit
     }

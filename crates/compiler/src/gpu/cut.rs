@@ -94,7 +94,10 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         // Whole tiles, as many rows for all sums together as a block takes, and a task for each multiprocessor if there are as many.
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
         let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
-        steps[i] = *whole.iter().rev().find(fits).or(whole.first()).unwrap_or(&1);
+        // As many as warps multiply together, however many tasks that leaves.
+        let together = |d: &&i64| halves && plan.groups && (*d * unit * sums) % int_tile::TOGETHER_ROWS == 0;
+        let most = whole.iter().rev().find(|d| together(d) && fits(d)).or(whole.iter().find(together));
+        steps[i] = *most.or(whole.iter().rev().find(fits)).or(whole.first()).unwrap_or(&1);
         // Few tokens wait for weights, but where blocks come after blocks all that they compute does.
         let rounds = tasks / steps[i] / plan.processors;
         if few && (rounds < 2 || steps[i] * unit < int_tile::ROWS_OF_FEW) {

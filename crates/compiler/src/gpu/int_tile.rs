@@ -43,6 +43,9 @@ const ROW: i64 = 16;
 /// Elements that are multiplied at once where they are halves.
 const HALVES: i64 = 16;
 
+/// Rows of tiles that warps multiply together.
+pub(super) const TOGETHER_ROWS: i64 = in_groups::TOGETHER * M;
+
 /// Sums that a thread keeps at most.
 const MOST: i64 = 64;
 

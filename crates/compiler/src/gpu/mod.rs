@@ -92,6 +92,10 @@ impl Target for Gpu {
         self.plan.multiplies && self.plan.bf16
     }
 
+    fn multiplies_blocks_as_bf16(&self) -> bool {
+        self.multiplies_bf16() && self.plan.groups && self.plan.bf16_blocks
+    }
+
     fn has_matrix_unit(&self) -> bool {
         false
     }

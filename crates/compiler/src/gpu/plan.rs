@@ -11,6 +11,8 @@ pub struct GpuPlan {
     pub multiplies: bool,
     /// Whether weights of 16 bits and the tokens of a step are rounded to bf16, and multiplied so.
     pub bf16: bool,
+    /// Whether weights in block formats are too, where [`GpuPlan::groups`] has the registers for it.
+    pub bf16_blocks: bool,
     /// Whether four warps multiply rows of theirs with columns in shared memory together.
     pub groups: bool,
     /// Warps of a block at least: a power of two, at most 32.
@@ -62,6 +64,7 @@ impl Default for GpuPlan {
             widest: 16,
             multiplies: true,
             bf16: true,
+            bf16_blocks: true,
             groups: false,
             warps: 4,
             most_warps: 16,

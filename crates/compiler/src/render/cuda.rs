@@ -128,6 +128,13 @@ impl Language for Cuda<'_> {
             Inst::Fragment { buffer, at, transposed } => r.fragment(g, id, [buffer, at], transposed),
             Inst::ProductAsFloat { rows, columns } => r.set_by("kl_product_of", g, id, [rows, columns]),
             Inst::ScaledCodes { codes, scale } => r.set_by("kl_scaled_codes", g, id, [codes, scale]),
+            Inst::HalvesOfCodes { codes, less } => {
+                let codes = r.value(g, codes);
+                let name = r.declared(&ctype(g.ty(id)));
+                r.line(&format!("kl_halves_of_codes({name}, {codes}, {:#x}u);", (0x4300 + less) * 0x10001));
+                name
+            }
+            Inst::HalfProduct { factors, rest } => r.set_by("kl_half_product", g, id, factors.into_iter().chain(rest)),
             Inst::GroupProduct { buffer: from, at, apart } => {
                 let (sums, rows) = (g.src(id)[0], g.src(id)[1]);
                 let [at, sums, rows] = [at, sums, rows].map(|id| r.value(g, id));
@@ -252,10 +259,10 @@ impl Renderer<'_, Cuda<'_>> {
     }
 
     /// The name of a vector that a function sets, of these two values.
-    fn set_by(&mut self, function: &str, g: &mut Graph, id: Id, of: [Id; 2]) -> String {
-        let [a, b] = of.map(|id| self.value(g, id));
+    fn set_by(&mut self, function: &str, g: &mut Graph, id: Id, of: impl IntoIterator<Item = Id>) -> String {
+        let of: Vec<String> = of.into_iter().map(|id| self.value(g, id)).collect();
         let name = self.declared(&ctype(g.ty(id)));
-        self.line(&format!("{function}({name}, {a}, {b});"));
+        self.line(&format!("{function}({name}, {});", of.join(", ")));
         name
     }
 

@@ -155,6 +155,38 @@ template <int N> KL_FN void kl_scaled_codes(vec<f16, N> &d, const vec<i8, N> &co
   }
 }
 
+// Pairs of bf16 numbers, and what is made of them. A product alone keeps its sign with a negative zero added.
+KL_FN u32 kl_half_pair(u32 a, u32 b, u32 c) {
+  u32 pair;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
+  return pair;
+}
+KL_FN u32 kl_pair(bf16 all, int) { return (u32)all.b * 0x10001u; }
+template <int N> KL_FN u32 kl_pair(const vec<bf16, N> &all, int i) { return all.w[i]; }
+template <int N, class A, class B> KL_FN void kl_half_product(vec<bf16, N> &d, const A &a, const B &b) {
+  KL_EACH(i, N / 2) d.w[i] = kl_half_pair(kl_pair(a, i), kl_pair(b, i), 0x80008000u);
+}
+template <int N, class A, class B, class C> KL_FN void kl_half_product(vec<bf16, N> &d, const A &a, const B &b, const C &c) {
+  KL_EACH(i, N / 2) d.w[i] = kl_half_pair(kl_pair(a, i), kl_pair(b, i), kl_pair(c, i));
+}
+// Codes below 128 less a number: behind the upper byte of 128, a code is the bf16 number 128 + code, and `less` has two that
+// are 128 more.
+KL_FN u32 kl_less(u32 pair, u32 less) { return kl_half_pair(less, 0xbf80bf80u, pair); }
+template <int N> KL_FN void kl_halves_of_codes(vec<bf16, N> &d, const vec<u8, N> &codes, u32 less) {
+  KL_EACH(i, N / 4) {
+    d.w[2 * i] = kl_less(__byte_perm(codes.w[i], 0x43u, 0x4140), less);
+    d.w[2 * i + 1] = kl_less(__byte_perm(codes.w[i], 0x43u, 0x4342), less);
+  }
+}
+// Signed codes: the bits below the sign, less the sign, which is 128 or 256 behind the same byte.
+template <int N> KL_FN void kl_halves_of_codes(vec<bf16, N> &d, const vec<i8, N> &codes, u32) {
+  KL_EACH(i, N / 4) {
+    const u32 low = codes.w[i] & 0x7f7f7f7fu, sign = codes.w[i] & 0x80808080u;
+    d.w[2 * i] = kl_less(__byte_perm(low, 0x43u, 0x4140), __byte_perm(sign, 0x43u, 0x4140));
+    d.w[2 * i + 1] = kl_less(__byte_perm(low, 0x43u, 0x4342), __byte_perm(sign, 0x43u, 0x4342));
+  }
+}
+
 // 16 bytes from memory to shared memory, which are there when all copies of the thread are waited for.
 template <class T> KL_FN void kl_copy(T *to, const T *from) {
   u32 at = (u32)__cvta_generic_to_shared(to);

@@ -39,6 +39,11 @@ pub(crate) static PASSES: &[Pass] = &[
         applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_bf16(),
     },
     Pass {
+        name: "blocks as halves",
+        rules: &[rules::BF16_BLOCKS],
+        applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_blocks_as_bf16(),
+    },
+    Pass {
         name: "signed",
         rules: &[rules::LEVELS],
         applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_signed(),

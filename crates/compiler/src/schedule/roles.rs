@@ -268,7 +268,8 @@ impl Roles {
         if matches!(g.op(id), Op::Reduce(..)) {
             return self.heavy.contains(&id);
         }
-        let through = self.free.contains(&id) && (is_view(g, id) || matches!(g.op(id), Op::Gather | Op::Cast));
+        let moved = is_view(g, id) || *g.op(id) == Op::Gather;
+        let through = self.free.contains(&id) && (moved || g.op(id).is_elementwise());
         through && self.users.get(&id).is_some_and(|u| u.iter().all(|u| self.is_operand(g, *u)))
     }
 }

@@ -3,7 +3,8 @@
 //! A fragment of 16 elements wants four of them from each of four lanes, at places that lie apart. A sum does not care for the
 //! order of its elements, so a lane takes a run of neighbours, a quarter of a panel, and tokens are put in that order: element
 //! `run * lane + 4 * step + 2 * half + e` of a panel lies at place `16 * step + 8 * half + 2 * lane + e`. What a lane has of
-//! the next panel is on its way while it multiplies.
+//! the next panel is on its way while it multiplies. Where there are more warps than tiles of rows, some have the same rows
+//! and another part of each panel.
 
 use super::panel::{deal, from_memory};
 use super::{HALVES, M, N, Product, Sum, once_a_task};
@@ -20,17 +21,29 @@ use rustc_hash::FxHashMap;
 /// Elements of a panel, the longest first.
 const LENGTHS: [i64; 2] = [128, 64];
 
+/// Sums that a lane keeps at most.
+const MOST: i64 = 96;
+
 /// Lanes that share a row of a fragment.
 const LANES: i64 = 4;
 
 /// Elements of a piece of a token, of 16 bytes, and of a vector of a run.
 const PIECE: i64 = 8;
 
+/// Warps that multiply together.
+pub(super) const TOGETHER: i64 = 4;
+
 /// How a sum is cut into panels.
 #[derive(Clone, Copy)]
 struct Panels {
     panel: Id,
+    /// Elements of a panel that a warp multiplies.
     length: i64,
+    /// Tiles of rows beside each other.
+    tiles: i64,
+    /// Warps that have the same rows: each has another part of a panel.
+    apart: i64,
+    part: Id,
 }
 
 impl Panels {
@@ -39,9 +52,16 @@ impl Panels {
         self.length / LANES
     }
 
-    /// The element of the sum at this place of a panel.
-    fn element(self, g: &mut Graph, at: Id) -> Id {
-        let first = by(g, BinOp::Mul, self.panel, self.length);
+    /// Pieces of a token in a part of a panel.
+    fn pieces(self) -> i64 {
+        self.length / PIECE
+    }
+
+    /// The element of the sum at this place of a part of a panel.
+    fn element(self, g: &mut Graph, part: Id, at: Id) -> Id {
+        let first = by(g, BinOp::Mul, self.panel, self.apart);
+        let first = g.add(first, part);
+        let first = by(g, BinOp::Mul, first, self.length);
         g.add(first, at)
     }
 }
@@ -68,18 +88,22 @@ impl Rows {
 impl Product {
     /// Statements of such sums, if the machine multiplies so and each warp has as many tiles of rows.
     pub(super) fn in_groups(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
-        let (warps, tiles) = (t.target.plan.warps, self.rows / M);
+        let (warps, all) = (t.target.plan.warps, self.rows / M);
         let elements = self.groups * self.panels * self.width;
-        let able = t.target.plan.groups && self.factor(g) == DType::BF16 && warps % 4 == 0;
-        if !able || !matches!(self.tokens, 64 | 128) || tiles % warps != 0 {
+        let able = t.target.plan.groups && self.factor(g) == DType::BF16 && matches!(self.tokens, 64 | 128);
+        let beside = |&tiles: &i64| tiles % TOGETHER == 0 && all % tiles == 0 && warps % tiles == 0;
+        let tiles = (1..=warps).rev().filter(|_| able).find(beside)?;
+        let (down, apart) = (all / tiles, warps / tiles);
+        if down * self.tokens / 2 > MOST {
             return None;
         }
-        let length = LENGTHS.into_iter().find(|length| elements % length == 0)?;
-        let down = tiles / warps;
+        let length = LENGTHS.into_iter().find(|length| elements % (apart * length) == 0)?;
+        let number = elements / (apart * length);
         let some = self.at_least(g, g.src(self.token)[0]);
-        let count = by(g, BinOp::Mul, some, elements / length);
-        let panels = Panels { panel: t.range(g, count), length };
-        let tokens = t.near(g, DType::BF16, length / PIECE * (self.tokens + 1) * PIECE)?;
+        let count = by(g, BinOp::Mul, some, number);
+        let part = by(g, BinOp::Div, t.target.warp, tiles);
+        let panels = Panels { panel: t.range(g, count), length, tiles, apart, part };
+        let tokens = t.near(g, DType::BF16, apart * panels.pieces() * (self.tokens + 1) * PIECE)?;
         let (mut loads, mut stores) = (vec![], vec![]);
         for (load, store) in self.tokens_in_order(t, g, panels, tokens)? {
             loads.extend(load);
@@ -99,7 +123,7 @@ impl Product {
         all.extend(once_a_task(t, g, (&around, panels.panel), [&mut loads, &mut stores]));
         let mut products = vec![];
         for step in 0..length / HALVES {
-            let columns = self.columns(t, g, tokens, step);
+            let columns = self.columns(t, g, panels, tokens, step);
             for (rows, &acc) in rows.iter().zip(&accs) {
                 let rows = rows.fragment(g, step);
                 let product = g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, columns]);
@@ -109,31 +133,80 @@ impl Product {
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panels.panel, first)));
         let mut body = stores;
-        if elements > length {
+        if number > 1 {
             let next = by(g, BinOp::Add, panels.panel, 1);
-            let more = by(g, BinOp::Lt, next, elements / length);
+            let more = by(g, BinOp::Lt, next, number);
             let loads = loads.iter().map(|&s| replace(g, s, panels.panel, next)).collect();
             body.extend(t.only(g, Some(more), loads));
         }
         body.extend(products);
         all.push(make_loop(g, panels.panel, body));
+        if apart > 1 {
+            all.extend(self.of_all_parts(t, g, panels, &accs)?);
+        }
         for (i, acc) in accs.into_iter().enumerate() {
-            all.extend(self.own_results(t, g, i as i64, acc));
+            all.extend(self.own_results(t, g, panels, i as i64, acc));
         }
         Some(t.nest(g, &around, all))
     }
 
+    /// Adds what all parts have of the same sums, in the registers of the first one.
+    fn of_all_parts(&self, t: &mut Tiler, g: &mut Graph, panels: Panels, accs: &[Id]) -> Option<Vec<Id>> {
+        let (lanes, each) = (t.target.plan.lanes, self.tokens / 2);
+        let of_part = accs.len() as i64 * panels.tiles * each * lanes;
+        let buffer = t.near(g, DType::F32, (panels.apart - 1) * of_part)?;
+        let place = |g: &mut Graph, t: &Tiler, part: Id, i: usize, e: i64| {
+            let tile = self.own_tile(t, g, panels, i as i64);
+            let at = by(g, BinOp::Mul, part, accs.len() as i64 * panels.tiles);
+            let at = g.add(at, tile);
+            let at = by(g, BinOp::Mul, at, each);
+            let at = by(g, BinOp::Add, at, e);
+            let at = by(g, BinOp::Mul, at, lanes);
+            g.add(at, t.target.lane)
+        };
+        let (mut stores, mut sums) = (vec![], vec![]);
+        for (i, &acc) in accs.iter().enumerate() {
+            for e in 0..each {
+                let own = by(g, BinOp::Sub, panels.part, 1);
+                let at = place(g, t, own, i, e);
+                let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
+                stores.push(g.make(Op::Store, DType::Index, vec![], vec![buffer, at, value]));
+            }
+            let mut total = acc;
+            for part in 0..panels.apart - 1 {
+                let part = g.int(part);
+                let values: Vec<Id> = (0..each)
+                    .map(|e| {
+                        let at = place(g, t, part, i, e);
+                        g.load(buffer, at, 1)
+                    })
+                    .collect();
+                let values = g.make(Op::Join, g.ty(acc), vec![], values);
+                total = g.add(total, values);
+            }
+            sums.push((acc, total));
+        }
+        let none = g.int(0);
+        let others = g.binary(BinOp::Lt, none, panels.part);
+        let mut all = t.only(g, Some(others), stores);
+        let first = by(g, BinOp::Lt, panels.part, 1);
+        let set = t.set(g, sums);
+        all.extend(t.only(g, Some(first), vec![set]));
+        Some(all)
+    }
+
     /// The tokens of a panel, in the order in which lanes have elements of rows.
     fn tokens_in_order(&self, t: &mut Tiler, g: &mut Graph, panels: Panels, buffer: Id) -> Option<Copies> {
-        let (p, pieces) = (&self.sums[0].p, panels.length / PIECE);
+        let (p, pieces) = (&self.sums[0].p, panels.apart * panels.pieces());
         let piece = t.counted(g, pieces);
+        let (part, of_part) = (by(g, BinOp::Div, piece, panels.pieces()), by(g, BinOp::Mod, piece, panels.pieces()));
         let mut parts = vec![];
         for lane in 0..LANES {
             let pair: Vec<Id> = (0..2)
                 .map(|e| {
-                    let at = by(g, BinOp::Mul, piece, 2);
+                    let at = by(g, BinOp::Mul, of_part, 2);
                     let at = by(g, BinOp::Add, at, lane * panels.run() + e);
-                    let element = panels.element(g, at);
+                    let element = panels.element(g, part, at);
                     replace(g, p.x, p.group, element)
                 })
                 .collect();
@@ -156,14 +229,15 @@ impl Product {
     }
 
     /// Tile `i` of a warp among those of all sums.
-    fn own_tile(&self, t: &Tiler, g: &mut Graph, i: i64) -> Id {
-        by(g, BinOp::Add, t.target.warp, i * t.target.plan.warps)
+    fn own_tile(&self, t: &Tiler, g: &mut Graph, panels: Panels, i: i64) -> Id {
+        let first = by(g, BinOp::Mod, t.target.warp, panels.tiles);
+        by(g, BinOp::Add, first, i * panels.tiles)
     }
 
     /// The sums that have tile `i` of some warp, and what says which warps these are, if not all.
-    fn of_warps<'s>(&'s self, t: &Tiler, g: &mut Graph, i: i64) -> Vec<(&'s Sum, Vec<Id>)> {
-        let (tile, warps) = (self.own_tile(t, g, i), t.target.plan.warps);
-        let (first, end) = (i * warps, (i + 1) * warps);
+    fn of_warps<'s>(&'s self, t: &Tiler, g: &mut Graph, panels: Panels, i: i64) -> Vec<(&'s Sum, Vec<Id>)> {
+        let tile = self.own_tile(t, g, panels, i);
+        let (first, end) = (i * panels.tiles, (i + 1) * panels.tiles);
         let mut all = vec![];
         for sum in &self.sums {
             let (from, to) = (sum.first / M, (sum.first + sum.rows) / M);
@@ -188,12 +262,12 @@ impl Product {
         (loads, moved): (&mut Vec<Id>, &mut Vec<(Id, Id)>),
     ) -> Option<Rows> {
         let [lane, of_row] = [by(g, BinOp::Mod, t.target.lane, LANES), by(g, BinOp::Div, t.target.lane, LANES)];
-        let tile = self.own_tile(t, g, i);
+        let tile = self.own_tile(t, g, panels, i);
         let place = t.counted(g, LANES);
         let mut halves: [Vec<Id>; 2] = Default::default();
         // Of this panel, and of the next one.
         let mut registers: [Vec<(Id, Id)>; 2] = Default::default();
-        for (sum, conditions) in self.of_warps(t, g, i) {
+        for (sum, conditions) in self.of_warps(t, g, panels, i) {
             let run = self.run(g, sum, panels, place, t.target.plan.widest)?;
             for (half, values) in halves.iter_mut().enumerate() {
                 let row = sum.row_of(g, tile, of_row);
@@ -244,7 +318,7 @@ impl Product {
                 .map(|e| {
                     let at = by(g, BinOp::Mul, place, panels.run());
                     let at = by(g, BinOp::Add, at, e);
-                    let element = panels.element(g, at);
+                    let element = panels.element(g, panels.part, at);
                     replace(g, sum.p.code, sum.p.group, element)
                 })
                 .collect();
@@ -255,10 +329,12 @@ impl Product {
     }
 
     /// The columns of all tokens, as four warps read them.
-    fn columns(&self, t: &Tiler, g: &mut Graph, tokens: Id, step: i64) -> Id {
+    fn columns(&self, t: &Tiler, g: &mut Graph, panels: Panels, tokens: Id, step: i64) -> Id {
         let (row, half) = (by(g, BinOp::Mod, t.target.lane, N), by(g, BinOp::Div, t.target.lane, N));
         let half = by(g, BinOp::Mod, half, 2);
+        let own = by(g, BinOp::Mul, panels.part, panels.pieces());
         let piece = by(g, BinOp::Add, half, 2 * step);
+        let piece = g.add(own, piece);
         let parts = (0..self.tokens / N)
             .map(|tile| {
                 let row = by(g, BinOp::Add, row, tile * N);
@@ -272,11 +348,11 @@ impl Product {
     }
 
     /// Stores the sums of tile `i`.
-    fn own_results(&self, t: &Tiler, g: &mut Graph, i: i64, acc: Id) -> Vec<Id> {
+    fn own_results(&self, t: &Tiler, g: &mut Graph, panels: Panels, i: i64, acc: Id) -> Vec<Id> {
         let (of_row, of_token) = self.own(t, g);
-        let tile = self.own_tile(t, g, i);
+        let tile = self.own_tile(t, g, panels, i);
         let mut all = vec![];
-        for (sum, conditions) in self.of_warps(t, g, i) {
+        for (sum, conditions) in self.of_warps(t, g, panels, i) {
             let row = sum.row_of(g, tile, of_row);
             let mut body = vec![];
             for e in 0..self.tokens / 2 {
@@ -285,7 +361,9 @@ impl Product {
                 let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
                 body.extend(self.stored(t, g, sum, (row, token), value));
             }
-            for condition in conditions {
+            let first = by(g, BinOp::Lt, panels.part, 1);
+            let first = (panels.apart > 1).then_some(first);
+            for condition in conditions.into_iter().chain(first) {
                 body = t.only(g, Some(condition), body);
             }
             all.extend(body);

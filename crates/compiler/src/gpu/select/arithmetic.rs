@@ -1,7 +1,6 @@
 //! Products, and operations of one element or of each lane.
 
 use super::inst::Inst;
-use super::words::in_words;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, index};
 use rustc_hash::FxHashMap;
 
@@ -11,29 +10,6 @@ pub(super) fn product_as_float(g: &mut Graph, id: Id) -> Option<Inst> {
     let (Op::WarpProduct, &[sums, rows, columns]) = (g.op(product), g.src(product)) else { return None };
     let none = matches!(g.op(sums), Op::Lanes(all) if all.iter().all(|c| c.as_int() == 0));
     (none && g.dtype(product) == DType::I32).then_some(Inst::ProductAsFloat { rows, columns })
-}
-
-/// Signed codes times a half that become halves again: a product of a code and a half is no longer than a float, so it is
-/// rounded once in either case.
-pub(super) fn scaled_codes(g: &mut Graph, id: Id) -> Option<Inst> {
-    let cast = |g: &Graph, id: Id, from: DType| {
-        let source = g.src(id).first().copied()?;
-        (*g.op(id) == Op::Cast && g.dtype(source) == from).then_some(source)
-    };
-    let product = cast(g, id, DType::F32).filter(|_| g.dtype(id) == DType::F16)?;
-    let (Op::Binary(BinOp::Mul), &[a, b]) = (g.op(product), g.src(product)) else { return None };
-    [(a, b), (b, a)].into_iter().find_map(|(codes, splat)| {
-        let codes = cast(g, codes, DType::I8).filter(|&codes| in_words(g.ty(codes)))?;
-        let scale = g.src(splat).first().copied().filter(|_| *g.op(splat) == Op::Splat)?;
-        Some(Inst::ScaledCodes { codes, scale: cast(g, scale, DType::F16)? })
-    })
-}
-
-/// Floats that become bf16 numbers.
-pub(super) fn pairs(g: &mut Graph, id: Id) -> Option<Inst> {
-    let ty = g.ty(id);
-    let whole = *g.op(id) == Op::Cast && ty.base == DType::BF16 && ty.lanes.is_multiple_of(2);
-    (whole && g.dtype(g.src(id)[0]) == DType::F32).then_some(Inst::Pairs)
 }
 
 /// A product of matrices with many columns that lie in shared memory as four warps read them together.

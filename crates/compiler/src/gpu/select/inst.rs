@@ -30,6 +30,20 @@ pub(crate) enum Inst {
     },
     /// Floats as bf16 numbers, two in a word.
     Pairs,
+    /// Codes, four in a word, less a number, as bf16 numbers, which are exact.
+    HalvesOfCodes {
+        /// The codes: signed, or below 128.
+        codes: Id,
+        /// What is subtracted of them.
+        less: i64,
+    },
+    /// A product of bf16 numbers, plus another one, rounded to a bf16 number. Each is a vector, or a scalar for all lanes.
+    HalfProduct {
+        /// What is multiplied.
+        factors: [Id; 2],
+        /// What is added.
+        rest: Option<Id>,
+    },
     /// A product of matrices of a warp, added to its sums.
     Product,
     /// The same of four warps, for many columns that lie in shared memory: pieces of 8 elements, those of neighbouring columns

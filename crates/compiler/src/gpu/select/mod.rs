@@ -7,6 +7,7 @@
 //! Nothing here knows how instructions are written down.
 
 mod arithmetic;
+mod halves;
 mod inst;
 mod lanes;
 mod memory;
@@ -41,7 +42,7 @@ const RULES: [Rule; 21] = [
     memory::store,
     arithmetic::product,
     arithmetic::dot4,
-    arithmetic::pairs,
+    halves::pairs,
     lanes::constants,
     lanes::moved,
     lanes::joined,
@@ -56,15 +57,21 @@ pub(crate) type Selection = FxHashMap<Id, Inst>;
 /// Rules that come first where matrices are multiplied. Elsewhere the first is no gain, as registers are short there and not
 /// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with it for one token, and 2.0 without (bench/JOURNAL.md). Halves
 /// are made of codes for products alone.
-const OF_TILES: [Rule; 2] = [words::shifted_and_masked, arithmetic::scaled_codes];
+const OF_TILES: [Rule; 4] =
+    [words::shifted_and_masked, halves::scaled_codes, halves::codes, halves::product];
 
 /// Selects the instructions of everything under `roots`.
 pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {
     let order = g.toposort(roots);
     let tiles = order.iter().any(|&id| *g.op(id) == Op::WarpProduct);
     let first: &[Rule] = if tiles { &OF_TILES } else { &[] };
-    let inst = |id: Id| first.iter().chain(&RULES).find_map(|rule| rule(g, id)).map(|inst| (id, inst));
-    let mut all: Selection = order.iter().copied().filter_map(inst).collect();
+    let inst = |g: &mut Graph, id: Id| Some((id, first.iter().chain(&RULES).find_map(|rule| rule(g, id))?));
+    let mut all: Selection = order.iter().filter_map(|&id| inst(g, id)).collect();
     all.extend(memory::copies(g, &order));
+    // Where columns begin is a value that was not there before.
+    let begins = |inst: &Inst| if let Inst::GroupProduct { at, .. } = inst { Some(*at) } else { None };
+    let made: Vec<Id> = all.values().filter_map(begins).collect();
+    let made: Vec<Id> = g.toposort(&made).into_iter().filter(|id| !all.contains_key(id)).collect();
+    all.extend(made.into_iter().filter_map(|id| inst(g, id)));
     all
 }

@@ -1,23 +1,36 @@
-//! Weights of 16 bits and what they are multiplied with as bf16 numbers.
+//! Weights and what they are multiplied with as bf16 numbers.
 
-use crate::rewrite::rules::movement::{products_along_last, replay, under_movement};
+use crate::rewrite::rules::movement::{fill, products_along_last, replay, under_movement};
 use ir::rewrite::{Kind, Rule};
-use ir::{DType, Graph, Id, Op, ReduceOp, walk};
+use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, walk};
 
 /// Rounds weights of 16 bits, and their input, to bf16 for sums of products along rows: what a GPU multiplies at once where
 /// there are many tokens. Weights of more bits are so on purpose: they choose experts.
-pub const BF16: Rule = Rule { name: "bf16", kind: Kind::Reassociating, apply: bf16 };
+pub const BF16: Rule = Rule { name: "bf16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, of_16_bits) };
+
+/// The same for weights in block formats, where rows are unpacked in registers: a number of 8 bits with an exponent of its
+/// own says more of an input than a code of 8 bits does.
+pub const BF16_BLOCKS: Rule =
+    Rule { name: "bf16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, of_blocks) };
 
 /// Elements that are multiplied at once.
 const WHOLE: i64 = 16;
 
-fn bf16(g: &mut Graph, id: Id) -> Option<Id> {
+/// Codes of so many values are bf16 numbers without a sign.
+const EXACT: i32 = 128;
+
+/// A sum of products with weights in bf16, which `halves` makes of what is weights.
+fn rounded(g: &mut Graph, id: Id, halves: fn(&mut Graph, Id) -> Option<Id>) -> Option<Id> {
     let (a, b) = products_along_last(g, id)?;
     let last = g.shape(a).len() - 1;
-    let (w, x) = if is_weights(g, a) { (a, b) } else { (b, a) };
-    let (chain, leaf) = under_movement(g, x);
     let whole = g.as_int(g.shape(a)[last])? % WHOLE == 0;
-    if !whole || !is_weights(g, w) || chain.is_empty() || is_weights(g, leaf) || g.dtype(leaf) != DType::F32 {
+    let (w, x) = match rows(g, a, halves) {
+        Some(w) => (w, b),
+        None => (rows(g, b, halves)?, a),
+    };
+    let (chain, leaf) = under_movement(g, x);
+    let plain = g.dtype(leaf) == DType::F32 && rows(g, leaf, halves).is_none();
+    if !whole || chain.is_empty() || !plain {
         return None;
     }
     let mut rounded = g.cast(leaf, DType::BF16);
@@ -26,35 +39,89 @@ fn bf16(g: &mut Graph, id: Id) -> Option<Id> {
         let (ty, shape) = (g.ty(rounded), g.shape(rounded).to_vec());
         rounded = g.make(Op::Fence, ty, shape, vec![rounded]);
     }
-    let (x, w) = (replay(g, &chain, rounded), rounded_below(g, w));
+    let x = replay(g, &chain, rounded);
     let (w, x) = (g.cast(w, DType::F32), g.cast(x, DType::F32));
     let product = g.mul(w, x);
     Some(g.reduce(ReduceOp::Sum, product, vec![last]))
 }
 
-/// Whether a value is rows of weights of 16 bits, as floats.
-fn is_weights(g: &Graph, id: Id) -> bool {
-    match g.op(id) {
-        Op::Cast => matches!(g.op(g.src(id)[0]), Op::Param { .. }) && g.dtype(g.src(id)[0]).bytes() == 2,
-        // Rows stay whole.
-        Op::Permute(p) if p.last() != Some(&(p.len() - 1)) => false,
-        Op::Reshape | Op::Expand | Op::Slice { .. } | Op::Permute(_) | Op::Gather => is_weights(g, g.src(id)[0]),
-        _ => false,
+/// Rows of weights, which stay whole, as bf16 numbers below what moves them; `halves` makes these of weights.
+fn rows(g: &mut Graph, id: Id, halves: fn(&mut Graph, Id) -> Option<Id>) -> Option<Id> {
+    let n = g.node(id).clone();
+    match n.op {
+        Op::Permute(ref p) if p.last() != Some(&(p.len() - 1)) => None,
+        Op::Reshape | Op::Expand | Op::Slice { .. } | Op::Permute(_) | Op::Gather => {
+            let mut src = n.src;
+            src[0] = rows(g, src[0], halves)?;
+            Some(g.make(n.op, DType::BF16, n.shape, src))
+        }
+        _ => halves(g, id),
     }
 }
 
-/// Weights as bf16 numbers, below what moves them.
-fn rounded_below(g: &mut Graph, id: Id) -> Id {
-    let n = g.node(id).clone();
-    match n.op {
-        Op::Cast if g.dtype(n.src[0]) == DType::BF16 => n.src[0],
-        Op::Cast => g.cast(n.src[0], DType::BF16),
-        _ => {
-            let mut src = n.src;
-            src[0] = rounded_below(g, src[0]);
-            g.make(n.op, DType::BF16, n.shape, src)
+/// Weights of 16 bits as bf16 numbers.
+fn of_16_bits(g: &mut Graph, id: Id) -> Option<Id> {
+    let weights = *g.src(id).first().filter(|_| *g.op(id) == Op::Cast)?;
+    let half = matches!(g.op(weights), Op::Param { .. }) && g.dtype(weights).bytes() == 2;
+    half.then(|| if g.dtype(weights) == DType::BF16 { weights } else { g.cast(weights, DType::BF16) })
+}
+
+/// Weights in a block format as bf16 numbers: codes are exact, and less what lies in their middle, so that what is added to
+/// their products is small. Factors and what is added are rounded.
+fn of_blocks(g: &mut Graph, id: Id) -> Option<Id> {
+    let Op::Dequant(id_of_format, Part::Value) = *g.op(id) else { return None };
+    let format = g.format(id_of_format).clone();
+    let blocks = format.as_blocks()?;
+    let (least, greatest) = blocks.level_range();
+    let packed = g.src(id)[0];
+    let part = |g: &mut Graph, part: Part| g.dequant(packed, id_of_format, part);
+    let scale = part(g, Part::Scale);
+    let of_groups = g.shape(scale).to_vec();
+    let times = |g: &mut Graph, t: Id, by: f32| {
+        let by = fill(g, Const::f32(by), DType::F32, &of_groups);
+        g.mul(t, by)
+    };
+    let (code, scale, middle) = match blocks.level_shift() {
+        _ if greatest - least < EXACT => {
+            let middle = if blocks.min.is_none() { -least } else { (greatest - least + 1) / 2 };
+            (part(g, Part::Code), scale, middle as f32)
         }
+        Some(up) if blocks.min.is_none() => {
+            (part(g, Part::Level), times(g, scale, 1.0 / (1u32 << up) as f32), 0.0)
+        }
+        _ => return None,
+    };
+    let mut value = g.cast(code, DType::F32);
+    let shape = g.shape(code).to_vec();
+    if middle != 0.0 {
+        let middle = fill(g, Const::f32(middle), DType::F32, &shape);
+        value = g.binary(BinOp::Sub, value, middle);
     }
+    let value = g.cast(value, DType::BF16);
+    let value = g.cast(value, DType::F32);
+    let factor = spread(g, scale, &shape);
+    let mut value = g.mul(value, factor);
+    if blocks.min.is_some() {
+        let (offset, of_middle) = (part(g, Part::Offset), times(g, scale, middle));
+        let rest = g.add(offset, of_middle);
+        let rest = spread(g, rest, &shape);
+        value = g.add(value, rest);
+    }
+    Some(g.cast(value, DType::BF16))
+}
+
+/// A float of each group along the last dimension, rounded to bf16, for each element.
+fn spread(g: &mut Graph, of_groups: Id, shape: &[Id]) -> Id {
+    let half = g.cast(of_groups, DType::BF16);
+    let mut apart = g.shape(half).to_vec();
+    let (groups, all) = (apart.last().and_then(|&n| g.as_int(n)), shape.last().and_then(|&n| g.as_int(n)));
+    let each = groups.zip(all).map_or(1, |(groups, all)| all / groups);
+    apart.push(g.int(1));
+    let half = g.reshape(half, apart.clone());
+    *apart.last_mut().expect("a dimension") = g.int(each);
+    let half = g.expand(half, apart);
+    let half = g.reshape(half, shape.to_vec());
+    g.cast(half, DType::F32)
 }
 
 /// Whether a value is more than renamed, chosen and scaled elements of tensors and states.

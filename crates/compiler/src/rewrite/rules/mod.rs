@@ -14,7 +14,7 @@ mod scan;
 mod topk;
 
 pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
-pub use bf16::BF16;
+pub use bf16::{BF16, BF16_BLOCKS};
 pub use codes::CODES;
 pub use int8::{INT8, LEVELS, code_bias};
 pub use integer_dots::ACTIVATION_BLOCK;
