@@ -47,7 +47,7 @@ static CPU: [Knob<Plan>; 7] = [
 ];
 
 /// Those of a GPU. Numbers that follow from how many multiprocessors it has are in hundredths of what they are.
-static GPU: [Knob<GpuPlan>; 9] = [
+static GPU: [Knob<GpuPlan>; 10] = [
     Knob { name: "warps", values: &[1, 2, 4, 8, 16], get: |p| p.warps, set: |p, v| p.warps = v.min(p.most_warps) },
     Knob {
         name: "all-warps",
@@ -60,8 +60,9 @@ static GPU: [Knob<GpuPlan>; 9] = [
     Knob { name: "rows", values: &[1, 2, 4, 8], get: |p| p.rows, set: |p, v| p.rows = v },
     Knob { name: "early", values: &[0, 64, 128, 256, 512], get: |p| p.early as i64, set: |p, v| p.early = v as usize },
     Knob { name: "resident", values: &[256, 512, 1024], get: |p| p.resident, set: |p, v| p.resident = v },
-    Knob { name: "tokens", values: &[16, 32, 64], get: |p| p.tile_tokens, set: |p, v| p.tile_tokens = v },
-    Knob { name: "tile-rows", values: &[32, 64, 128], get: |p| p.tile_rows, set: |p, v| p.tile_rows = v },
+    Knob { name: "tokens", values: &[16, 32, 64, 128], get: |p| p.tile_tokens, set: |p, v| p.tile_tokens = v },
+    Knob { name: "tile-rows", values: &[32, 64, 128, 256], get: |p| p.tile_rows, set: |p, v| p.tile_rows = v },
+    Knob { name: "tile-warps", values: &[4, 8, 16], get: |p| p.product_warps, set: |p, v| p.product_warps = v },
 ];
 
 /// A table of numbers, and what is done with values of them.

@@ -108,6 +108,13 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         if let Some(&t) = last.filter(|_| 2 * tasks / steps[i] <= plan.processors) {
             steps[t] /= 2;
         }
+        // Where there are tasks enough, rows that are unpacked once serve twice as many.
+        let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] == plan.tile_tokens);
+        if let Some(&t) = last.filter(|_| halves && plan.groups && tasks / steps[i] >= 2 * plan.processors)
+            && index::usual(g, gr.axes[t].count) >= 2 * steps[t]
+        {
+            steps[t] *= 2;
+        }
     } else if few {
         return None;
     }

@@ -22,16 +22,19 @@ mod in_groups;
 mod panel;
 mod results;
 
+pub(super) use self::in_groups::TOGETHER_ROWS;
+
 use self::grid::Grid;
 use self::panel::Panel;
 use crate::gpu::matrix;
+use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::dot_pattern::{Pattern, Scales, halves, matches};
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
 use crate::lower::Item;
-use ir::index::bounds;
+use ir::index::{bounds, gcd};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
 
@@ -42,9 +45,6 @@ const ROW: i64 = 16;
 
 /// Elements that are multiplied at once where they are halves.
 const HALVES: i64 = 16;
-
-/// Rows of tiles that warps multiply together.
-pub(super) const TOGETHER_ROWS: i64 = in_groups::TOGETHER * M;
 
 /// Sums that a thread keeps at most.
 const MOST: i64 = 64;
@@ -106,6 +106,15 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
 /// Whether an item is made of such tiles.
 pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
     product(g, item).is_some()
+}
+
+/// Warps that the tiles of a nest have work for, if it has any. Those that multiply together have the same tiles only for want
+/// of others.
+pub(super) fn warps<'i>(g: &mut Graph, items: impl Iterator<Item = &'i Item>, plan: &GpuPlan) -> Option<i64> {
+    let products: Vec<Product> = items.filter_map(|item| product(g, item)).collect();
+    let together = plan.groups && products.iter().all(|product| product.together(g));
+    let tiles: i64 = products.iter().map(|product| product.rows / M).sum();
+    (tiles > 0).then(|| if together { gcd(tiles, plan.product_warps) } else { plan.product_warps })
 }
 
 fn product(g: &mut Graph, item: &Item) -> Option<Product> {

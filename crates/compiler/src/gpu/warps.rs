@@ -1,7 +1,7 @@
 //! How many warps a block of a nest has work for.
 
 use crate::gpu::gathered::{Gathered, gathered};
-use crate::gpu::int_tile::is_tile;
+use crate::gpu::int_tile;
 use crate::gpu::matrix::{M, is_product};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::warp_rows;
@@ -14,8 +14,10 @@ use ir::{Graph, Op};
 pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
     let items: Vec<&Item> = nest.phases.iter().flat_map(|p| &p.items).collect();
-    if plan.multiplies && items.iter().any(|i| is_tile(g, i)) {
-        return plan.product_warps;
+    if plan.multiplies
+        && let Some(warps) = int_tile::warps(g, items.iter().copied(), plan)
+    {
+        return warps;
     }
     if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {
         let Gathered { nest: gathered, .. } = gathered(g, nest, plan, true);

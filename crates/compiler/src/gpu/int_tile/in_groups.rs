@@ -12,7 +12,7 @@ use crate::gpu::align::align;
 use crate::gpu::matrix;
 use crate::gpu::places::Copies;
 use crate::gpu::threads::Tiler;
-use crate::kernel::emitter::make_loop;
+use crate::kernel::emitter::{make_barrier, make_loop};
 use crate::kernel::expression::{by, replace, zero};
 use crate::kernel::superword::Packer;
 use ir::{BinOp, DType, Graph, Id, Op, Type};
@@ -30,8 +30,9 @@ const LANES: i64 = 4;
 /// Elements of a piece of a token, of 16 bytes, and of a vector of a run.
 const PIECE: i64 = 8;
 
-/// Warps that multiply together.
-pub(super) const TOGETHER: i64 = 4;
+/// Warps that multiply together, and the rows of their tiles.
+const TOGETHER: i64 = 4;
+pub(in crate::gpu) const TOGETHER_ROWS: i64 = TOGETHER * M;
 
 /// How a sum is cut into panels.
 #[derive(Clone, Copy)]
@@ -86,11 +87,16 @@ impl Rows {
 }
 
 impl Product {
+    /// Whether warps can multiply its tiles together.
+    pub(super) fn together(&self, g: &Graph) -> bool {
+        self.factor(g) == DType::BF16 && matches!(self.tokens, 64 | 128) && self.rows % TOGETHER_ROWS == 0
+    }
+
     /// Statements of such sums, if the machine multiplies so and each warp has as many tiles of rows.
     pub(super) fn in_groups(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
         let (warps, all) = (t.target.plan.warps, self.rows / M);
         let elements = self.groups * self.panels * self.width;
-        let able = t.target.plan.groups && self.factor(g) == DType::BF16 && matches!(self.tokens, 64 | 128);
+        let able = t.target.plan.groups && self.together(g);
         let beside = |&tiles: &i64| tiles % TOGETHER == 0 && all % tiles == 0 && warps % tiles == 0;
         let tiles = (1..=warps).rev().filter(|_| able).find(beside)?;
         let (down, apart) = (all / tiles, warps / tiles);
@@ -133,6 +139,8 @@ impl Product {
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panels.panel, first)));
         let mut body = stores;
+        // What orders stores before products waits for loads that are on their way, too: these come after it.
+        body.push(make_barrier(g));
         if number > 1 {
             let next = by(g, BinOp::Add, panels.panel, 1);
             let more = by(g, BinOp::Lt, next, number);
