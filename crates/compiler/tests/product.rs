@@ -132,7 +132,9 @@ fn four_warps_multiply_every_block_format() {
         match case.check(&options.for_many_tokens(), BLOCKS) {
             Err(e) => wrong.push(format!("{}: {e}", format.name)),
             Ok(c) if std::env::var("DBG").is_ok() && format.name == "Q4_0" => {
-                for k in &c.program.kernels { eprintln!("{}", k.source); }
+                for k in &c.program.kernels {
+                    eprintln!("{}", k.source);
+                }
                 return;
             }
             Ok(c) if !c.program.kernels.iter().any(|k| k.source.contains("kl_group_product(")) => {

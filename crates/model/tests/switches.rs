@@ -70,6 +70,10 @@ impl Case {
             }),
             case("a GPU", &one_llama, int8, &|c| c.compiler = Options::gpu(int8)),
             case("a GPU, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = Options::gpu(int8)),
+            case("a GPU whose warps multiply together", &one_llama, int8, &|c| {
+                c.compiler = Options::gpu(int8);
+                c.compiler.on_gpu(|plan| plan.groups = true);
+            }),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);
                 c.compiler.prices.profile.tasks *= 1000.0;

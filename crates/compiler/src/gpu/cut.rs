@@ -53,7 +53,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
-    let Tokens { axes: tokens, sums, halves } = token_axes(g, s, group);
+    let Tokens { axes: tokens, sums, halves, light } = token_axes(g, s, group);
     // Each step of what counts the steps of another axis has a task of its own.
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
@@ -110,7 +110,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         }
         // Where there are tasks enough, rows that are unpacked once serve twice as many.
         let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] == plan.tile_tokens);
-        if let Some(&t) = last.filter(|_| halves && plan.groups && tasks / steps[i] >= 2 * plan.processors)
+        if let Some(&t) = last.filter(|_| halves && light && plan.groups && tasks / steps[i] >= 2 * plan.processors)
             && index::usual(g, gr.axes[t].count) >= 2 * steps[t]
         {
             steps[t] *= 2;

@@ -57,8 +57,7 @@ pub(crate) type Selection = FxHashMap<Id, Inst>;
 /// Rules that come first where matrices are multiplied. Elsewhere the first is no gain, as registers are short there and not
 /// instructions: `attn_q_b` of GLM-4.7-Flash takes 2.7 us with it for one token, and 2.0 without (bench/JOURNAL.md). Halves
 /// are made of codes for products alone.
-const OF_TILES: [Rule; 4] =
-    [words::shifted_and_masked, halves::scaled_codes, halves::codes, halves::product];
+const OF_TILES: [Rule; 4] = [words::shifted_and_masked, halves::scaled_codes, halves::codes, halves::product];
 
 /// Selects the instructions of everything under `roots`.
 pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {

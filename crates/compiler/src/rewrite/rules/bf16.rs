@@ -86,9 +86,7 @@ fn of_blocks(g: &mut Graph, id: Id) -> Option<Id> {
             let middle = if blocks.min.is_none() { -least } else { (greatest - least + 1) / 2 };
             (part(g, Part::Code), scale, middle as f32)
         }
-        Some(up) if blocks.min.is_none() => {
-            (part(g, Part::Level), times(g, scale, 1.0 / (1u32 << up) as f32), 0.0)
-        }
+        Some(up) if blocks.min.is_none() => (part(g, Part::Level), times(g, scale, 1.0 / (1u32 << up) as f32), 0.0),
         _ => return None,
     };
     let mut value = g.cast(code, DType::F32);
