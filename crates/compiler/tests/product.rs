@@ -2,7 +2,7 @@
 
 use crate::support::{Case, Random, bytes, programs};
 use compiler::Options;
-use compiler::{Numerics, dims};
+use compiler::{Compiled, Numerics, dims};
 use gguf::format::Format;
 use ir::DType;
 
@@ -126,22 +126,26 @@ fn four_warps_multiply_together() {
 fn four_warps_multiply_every_block_format() {
     let mut options = Options::gpu(Numerics::Int8);
     options.on_gpu(|gpu| (gpu.groups, gpu.processors) = (true, 1));
+    let together = |c: &Compiled| c.program.kernels.iter().any(|k| k.source.contains("kl_group_product("));
     let mut wrong = vec![];
-    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
-        let case = case(format, 33, 256, 1);
-        match case.check(&options.for_many_tokens(), BLOCKS) {
-            Err(e) => wrong.push(format!("{}: {e}", format.name)),
-            Ok(c) if std::env::var("DBG").is_ok() && format.name == "Q4_0" => {
-                for k in &c.program.kernels {
-                    eprintln!("{}", k.source);
-                }
-                return;
-            }
-            Ok(c) if !c.program.kernels.iter().any(|k| k.source.contains("kl_group_product(")) => {
-                wrong.push(format!("{}: not in groups", format.name));
+    let mut check = |format: &Format, tokens: i64, warps: i64| {
+        options.on_gpu(|gpu| (gpu.tile_tokens, gpu.tile_rows, gpu.product_warps) = (tokens, 64, warps));
+        match case(format, 33, 256, 1).check(&options.for_many_tokens(), BLOCKS) {
+            Err(e) => wrong.push(format!("{}, {tokens} tokens a block: {e}", format.name)),
+            Ok(c) if together(&c) != (warps >= 4) => wrong.push(format!("{}, {tokens}, {warps} warps", format.name)),
+            Ok(c) if !c.bodies.iter().any(|b| b.paths().contains(&"block product")) => {
+                wrong.push(format!("{}, {tokens}, {warps} warps: no block product", format.name));
             }
             Ok(_) => {}
         }
+    };
+    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
+        check(format, 64, 4);
+        // Too few warps: rows are unpacked in shared memory.
+        check(format, 64, 2);
+    }
+    for tokens in [16, 32, 128] {
+        check(programs::format("Q4_K"), tokens, 8);
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -53,7 +53,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
     if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
-    let Tokens { axes: tokens, sums, halves, light } = token_axes(g, s, group);
+    let Tokens { axes: tokens, sums, halves, blocks, light } = token_axes(g, s, group);
     // Each step of what counts the steps of another axis has a task of its own.
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
@@ -94,9 +94,11 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         // Whole tiles, as many rows for all sums together as a block takes, and a task for each multiprocessor if there are as many.
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
         let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
-        // As many as warps multiply together, however many tasks that leaves.
-        let together = |d: &&i64| halves && plan.groups && (*d * unit * sums) % int_tile::TOGETHER_ROWS == 0;
-        let most = whole.iter().rev().find(|d| together(d) && fits(d)).or(whole.iter().find(together));
+        // As many as warps multiply together; of blocks however few tasks that leaves, as only then they are unpacked once.
+        let able = halves && plan.groups && places > int_tile::FEW;
+        let together = |d: &&i64| able && (*d * unit * sums) % int_tile::TOGETHER_ROWS == 0;
+        let least = whole.iter().find(|d| blocks && together(d));
+        let most = whole.iter().rev().find(|d| together(d) && fits(d)).or(least);
         steps[i] = *most.or(whole.iter().rev().find(fits)).or(whole.first()).unwrap_or(&1);
         // Few tokens wait for weights, but where blocks come after blocks all that they compute does.
         let rounds = tasks / steps[i] / plan.processors;
@@ -110,7 +112,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         }
         // Where there are tasks enough, rows that are unpacked once serve twice as many.
         let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] == plan.tile_tokens);
-        if let Some(&t) = last.filter(|_| halves && light && plan.groups && tasks / steps[i] >= 2 * plan.processors)
+        if let Some(&t) = last.filter(|_| able && light && tasks / steps[i] >= 2 * plan.processors)
             && index::usual(g, gr.axes[t].count) >= 2 * steps[t]
         {
             steps[t] *= 2;

@@ -15,6 +15,8 @@ pub(super) struct Tokens {
     pub(super) sums: i64,
     /// Whether all are sums of bf16 numbers.
     pub(super) halves: bool,
+    /// Whether all are of weights in block formats.
+    pub(super) blocks: bool,
     /// Whether a lane has registers for rows of theirs and for the sums of many tokens.
     pub(super) light: bool,
 }
@@ -28,11 +30,13 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
     let axes = &s.groups[group].axes;
     let mut all: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].is_task()).collect();
     if dots.is_empty() {
-        return Tokens { axes: vec![], sums: 0, halves: false, light: false };
+        return Tokens { axes: vec![], sums: 0, halves: false, blocks: false, light: false };
     }
     let sums = dots.len() as i64;
     let halves = dots.iter().all(|&dot| is_of_halves(g, dot));
-    let light = dots.iter().all(|&dot| is_light(g, s, dot));
+    let formats: Vec<Vec<FormatId>> = dots.iter().map(|&dot| formats(g, s, dot)).collect();
+    let blocks = formats.iter().all(|of| !of.is_empty());
+    let light = blocks && formats.iter().flatten().all(|&format| is_light(g, format));
     for dot in dots {
         let of_weights = |g: &Graph, id: Id| {
             let half = || g.dtype(id) == DType::BF16 && s.roles.free.contains(&id) && !is_view(g, id);
@@ -41,27 +45,29 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
         let (own, moved) = moved_by(g, s, group, dot, of_weights);
         all.retain(|&i| own.has(i) && !moved.has(i));
     }
-    Tokens { axes: all, sums, halves, light }
+    Tokens { axes: all, sums, halves, blocks, light }
 }
 
 /// Bits of a weight of which a lane has few registers, with the scale of its block.
 const LIGHT: f64 = 5.0;
 
-/// Whether the weights of a sum are codes of a few bits, each block of which has a float for a scale and nothing else.
-fn is_light(g: &Graph, s: &Schedule, sum: Id) -> bool {
-    let mut formats = vec![];
-    walk::reach(g.src(sum).iter().copied().filter(|id| !s.home.contains_key(id)), |id, more| {
-        more.extend(g.src(id).iter().copied().filter(|id| !s.home.contains_key(id)));
+/// Whether weights are codes of a few bits, each block of which has a float for a scale and nothing else.
+fn is_light(g: &Graph, format: FormatId) -> bool {
+    let f = g.format(format);
+    f.as_blocks().is_some_and(|b| b.min.is_none() && b.scale.sub.is_none()) && f.bits_per_value() < LIGHT
+}
+
+/// The block formats of the weights of a sum.
+fn formats(g: &Graph, s: &Schedule, sum: Id) -> Vec<FormatId> {
+    let mut all = vec![];
+    let own = |id: &Id| !s.home.contains_key(id);
+    walk::reach(g.src(sum).iter().copied().filter(own), |id, more| {
+        more.extend(g.src(id).iter().copied().filter(own));
         if let Op::Dequant(format, _) = *g.op(id) {
-            formats.push(format);
+            all.push(format);
         }
     });
-    let light = |format: &FormatId| {
-        let f = g.format(*format);
-        let plain = f.as_blocks().is_some_and(|b| b.min.is_none() && b.scale.sub.is_none());
-        plain && f.bits_per_value() < LIGHT
-    };
-    !formats.is_empty() && formats.iter().all(light)
+    all
 }
 
 /// Whether a sum is one of products of bf16 numbers.

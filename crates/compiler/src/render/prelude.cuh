@@ -228,6 +228,17 @@ KL_FN unsigned long long kl_columns(const void *first, int apart) {
 #define KL_FOUR(d, i) "+f"(d.v[i]), "+f"(d.v[i + 1]), "+f"(d.v[i + 2]), "+f"(d.v[i + 3])
 #define KL_SIXTEEN(d, i) KL_FOUR(d, i), KL_FOUR(d, i + 4), KL_FOUR(d, i + 8), KL_FOUR(d, i + 12)
 #define KL_ROWS(a) "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3])
+KL_FN void kl_together(vec<float, 8> &d, const vec<bf16, 8> &a, unsigned long long b) {
+  asm volatile(
+    "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7},{%8,%9,%10,%11},%12,1,1,1,0;"
+    : KL_FOUR(d, 0), KL_FOUR(d, 4) : KL_ROWS(a), "l"(b));
+}
+KL_FN void kl_together(vec<float, 16> &d, const vec<bf16, 8> &a, unsigned long long b) {
+  asm volatile(
+    "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},"
+    "{%16,%17,%18,%19},%20,1,1,1,0;"
+    : KL_SIXTEEN(d, 0) : KL_ROWS(a), "l"(b));
+}
 KL_FN void kl_together(vec<float, 32> &d, const vec<bf16, 8> &a, unsigned long long b) {
   asm volatile(
     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,"

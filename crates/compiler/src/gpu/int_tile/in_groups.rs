@@ -7,7 +7,7 @@
 //! and another part of each panel.
 
 use super::panel::{deal, from_memory};
-use super::{HALVES, M, N, Product, Sum, once_a_task};
+use super::{FEW, HALVES, M, N, Product, Sum, once_a_task};
 use crate::gpu::align::align;
 use crate::gpu::matrix;
 use crate::gpu::places::Copies;
@@ -20,6 +20,9 @@ use rustc_hash::FxHashMap;
 
 /// Elements of a panel, the longest first.
 const LENGTHS: [i64; 2] = [128, 64];
+
+/// Columns that are multiplied at once.
+const COLUMNS: [i64; 4] = [16, 32, 64, 128];
 
 /// Sums that a lane keeps at most.
 const MOST: i64 = 96;
@@ -38,6 +41,8 @@ pub(in crate::gpu) const TOGETHER_ROWS: i64 = TOGETHER * M;
 #[derive(Clone, Copy)]
 struct Panels {
     panel: Id,
+    /// Places for tokens.
+    tokens: i64,
     /// Elements of a panel that a warp multiplies.
     length: i64,
     /// Tiles of rows beside each other.
@@ -89,7 +94,12 @@ impl Rows {
 impl Product {
     /// Whether warps can multiply its tiles together.
     pub(super) fn together(&self, g: &Graph) -> bool {
-        self.factor(g) == DType::BF16 && matches!(self.tokens, 64 | 128) && self.rows % TOGETHER_ROWS == 0
+        self.factor(g) == DType::BF16 && self.places().is_some() && self.rows % TOGETHER_ROWS == 0
+    }
+
+    /// Places for tokens, if there are so many that they are worth it.
+    fn places(&self) -> Option<i64> {
+        COLUMNS.into_iter().find(|&columns| self.tokens <= columns).filter(|_| self.tokens > FEW)
     }
 
     /// Statements of such sums, if the machine multiplies so and each warp has as many tiles of rows.
@@ -100,7 +110,8 @@ impl Product {
         let beside = |&tiles: &i64| tiles % TOGETHER == 0 && all % tiles == 0 && warps % tiles == 0;
         let tiles = (1..=warps).rev().filter(|_| able).find(beside)?;
         let (down, apart) = (all / tiles, warps / tiles);
-        if down * self.tokens / 2 > MOST {
+        let places = self.places()?;
+        if down * places / 2 > MOST {
             return None;
         }
         let length = LENGTHS.into_iter().find(|length| elements % (apart * length) == 0)?;
@@ -108,8 +119,8 @@ impl Product {
         let some = self.at_least(g, g.src(self.token)[0]);
         let count = by(g, BinOp::Mul, some, number);
         let part = by(g, BinOp::Div, t.target.warp, tiles);
-        let panels = Panels { panel: t.range(g, count), length, tiles, apart, part };
-        let tokens = t.near(g, DType::BF16, apart * panels.pieces() * (self.tokens + 1) * PIECE)?;
+        let panels = Panels { panel: t.range(g, count), tokens: places, length, tiles, apart, part };
+        let tokens = t.near(g, DType::BF16, apart * panels.pieces() * (places + 1) * PIECE)?;
         let (mut loads, mut stores) = (vec![], vec![]);
         for (load, store) in self.tokens_in_order(t, g, panels, tokens)? {
             loads.extend(load);
@@ -122,7 +133,7 @@ impl Product {
         }
         stores.push(t.set(g, moved));
         let around = self.sums[0].around(self.token);
-        let ty = Type::vector(DType::F32, self.tokens as usize / 2);
+        let ty = Type::vector(DType::F32, places as usize / 2);
         let accs: Vec<Id> = (0..down).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
         let mut all = vec![t.set(g, accs.iter().map(|&acc| (acc, none)).collect())];
@@ -160,7 +171,7 @@ impl Product {
 
     /// Adds what all parts have of the same sums, in the registers of the first one.
     fn of_all_parts(&self, t: &mut Tiler, g: &mut Graph, panels: Panels, accs: &[Id]) -> Option<Vec<Id>> {
-        let (lanes, each) = (t.target.plan.lanes, self.tokens / 2);
+        let (lanes, each) = (t.target.plan.lanes, panels.tokens / 2);
         let of_part = accs.len() as i64 * panels.tiles * each * lanes;
         let buffer = t.near(g, DType::F32, (panels.apart - 1) * of_part)?;
         let place = |g: &mut Graph, t: &Tiler, part: Id, i: usize, e: i64| {
@@ -224,9 +235,9 @@ impl Product {
         }
         let whole = g.make(Op::Join, Type::vector(DType::BF16, PIECE as usize), vec![], parts);
         let mut all = vec![];
-        deal(t, g, self.tokens * pieces, &mut all, |g, at| {
+        deal(t, g, panels.tokens * pieces, &mut all, |g, at| {
             let (token, number) = (by(g, BinOp::Div, at, pieces), by(g, BinOp::Mod, at, pieces));
-            let to = by(g, BinOp::Mul, number, self.tokens + 1);
+            let to = by(g, BinOp::Mul, number, panels.tokens + 1);
             let to = g.add(to, token);
             let to = by(g, BinOp::Mul, to, PIECE);
             let last = self.token_at(g, token);
@@ -343,16 +354,16 @@ impl Product {
         let own = by(g, BinOp::Mul, panels.part, panels.pieces());
         let piece = by(g, BinOp::Add, half, 2 * step);
         let piece = g.add(own, piece);
-        let parts = (0..self.tokens / N)
+        let parts = (0..panels.tokens / N)
             .map(|tile| {
                 let row = by(g, BinOp::Add, row, tile * N);
-                let first = by(g, BinOp::Mul, piece, self.tokens + 1);
+                let first = by(g, BinOp::Mul, piece, panels.tokens + 1);
                 let row = g.add(row, first);
                 let none = g.int(0);
                 matrix::fragment(g, tokens, (row, none), PIECE, 2, false)
             })
             .collect();
-        g.make(Op::Join, Type::vector(DType::BF16, self.tokens as usize / 2), vec![], parts)
+        g.make(Op::Join, Type::vector(DType::BF16, panels.tokens as usize / 2), vec![], parts)
     }
 
     /// Stores the sums of tile `i`.
@@ -363,7 +374,7 @@ impl Product {
         for (sum, conditions) in self.of_warps(t, g, panels, i) {
             let row = sum.row_of(g, tile, of_row);
             let mut body = vec![];
-            for e in 0..self.tokens / 2 {
+            for e in 0..panels.tokens / 2 {
                 let (row, token) =
                     (by(g, BinOp::Add, row, e % 4 / 2 * N), by(g, BinOp::Add, of_token, e / 4 * N + e % 2));
                 let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);

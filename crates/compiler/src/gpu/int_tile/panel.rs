@@ -177,6 +177,7 @@ impl Product {
     /// The codes of a row as vectors of neighbours.
     fn stretches(&self, t: &mut Tiler, g: &mut Graph, panel: Id, sum: &Sum) -> Option<Stretches> {
         let each = self.row(g);
+        let mut last = None;
         for groups in [1, 2, 4, 8] {
             let span = groups * self.width;
             if self.groups % groups != 0 || span % each != 0 {
@@ -190,11 +191,18 @@ impl Product {
                 chunks.extend(v.map(|v| (i as i64 * each, align(g, v, t.target.plan.widest))));
             }
             let whole = chunks.len() as i64 * each == span && packer.gathered == 0;
-            if whole && !chunks.iter().any(|c| divides(g, c.1, step)) {
-                return Some(Stretches { step, span, chunks });
+            if !whole {
+                continue;
             }
+            let alike = !chunks.iter().any(|c| divides(g, c.1, step));
+            let stretches = Stretches { step, span, chunks };
+            if alike {
+                return Some(stretches);
+            }
+            last = Some(stretches);
         }
-        None
+        // The factors of blocks that are unpacked to numbers may lie differently in each stretch.
+        last.filter(|_| self.factor(g) == DType::BF16)
     }
 
     /// Codes of the tokens.

@@ -16,7 +16,7 @@ pub(super) fn product_as_float(g: &mut Graph, id: Id) -> Option<Inst> {
 pub(super) fn group_product(g: &mut Graph, id: Id) -> Option<Inst> {
     let (Op::WarpProduct, &[_, rows, columns]) = (g.op(id), g.src(id)) else { return None };
     let beside = g.ty(id).lanes / 4;
-    if *g.op(columns) != Op::Join || g.dtype(rows) != DType::BF16 || !matches!(beside, 8 | 16) {
+    if *g.op(columns) != Op::Join || g.dtype(rows) != DType::BF16 || !matches!(beside, 2 | 4 | 8 | 16) {
         return None;
     }
     let parts: Vec<(Id, Id)> =
