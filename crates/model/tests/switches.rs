@@ -73,6 +73,7 @@ impl Case {
             case("a GPU whose warps multiply together", &one_llama, int8, &|c| {
                 c.compiler = Options::gpu(int8);
                 c.compiler.on_gpu(|plan| plan.groups = true);
+                c.steps = STEPS[1];
             }),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);

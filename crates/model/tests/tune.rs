@@ -121,9 +121,9 @@ fn compare(shape: &str, steps: &[usize], settings: &[Setting]) {
 fn extreme_settings_of_a_gpu_compute_the_same() {
     let setting = |text: &str| text.parse().expect("a setting");
     let settings = [
-        "warps=1 all-warps=25 blocks=25 block-rows=4 rows=1 early=0 resident=256 tokens=16 tile-rows=32",
-        "warps=16 all-warps=400 blocks=400 block-rows=128 rows=8 early=512 resident=1024 tokens=64 tile-rows=128",
-        "warps=1 all-warps=400 blocks=25 block-rows=128 rows=1 early=512 resident=256 tokens=64 tile-rows=32",
+        "warps=1 all-warps=25 blocks=25 block-rows=4 rows=1 early=0 resident=256 tokens=16 tile-rows=32 tile-warps=4",
+        "warps=16 all-warps=400 blocks=400 block-rows=128 rows=8 early=512 resident=1024 tokens=128 tile-rows=256 tile-warps=16",
+        "warps=1 all-warps=400 blocks=25 block-rows=128 rows=1 early=512 resident=256 tokens=64 tile-rows=32 tile-warps=8",
     ];
     compare("tiny-mla-moe", &[40, 3, 1], &settings.map(setting));
 }
