@@ -6,7 +6,8 @@
 //! codes to integers, which are scaled into sums that stay in its registers for all panels. What the next panel loads is
 //! on its way meanwhile. Nothing is known of a format: what a row says of its bits is packed as for other paths.
 //!
-//! Sums of bf16 numbers are the same without factors: numbers are copied, and products of 16 elements added to floats.
+//! Sums of bf16 numbers are the same without factors: numbers are copied, or made of codes and factors on the way, and products
+//! of 16 elements added to floats.
 //!
 //! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
 //! and the tokens are copied once.

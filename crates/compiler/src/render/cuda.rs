@@ -258,7 +258,7 @@ impl Renderer<'_, Cuda<'_>> {
         name
     }
 
-    /// The name of a vector that a function sets, of these two values.
+    /// The name of a vector that a function sets, of these values.
     fn set_by(&mut self, function: &str, g: &mut Graph, id: Id, of: impl IntoIterator<Item = Id>) -> String {
         let of: Vec<String> = of.into_iter().map(|id| self.value(g, id)).collect();
         let name = self.declared(&ctype(g.ty(id)));

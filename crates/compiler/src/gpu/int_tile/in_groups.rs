@@ -15,6 +15,7 @@ use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::{make_barrier, make_loop};
 use crate::kernel::expression::{by, replace, zero};
 use crate::kernel::superword::Packer;
+use ir::index::gcd;
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
 
@@ -106,12 +107,11 @@ impl Product {
     pub(super) fn in_groups(&self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
         let (warps, all) = (t.target.plan.warps, self.rows / M);
         let elements = self.groups * self.panels * self.width;
-        let able = t.target.plan.groups && self.together(g);
-        let beside = |&tiles: &i64| tiles % TOGETHER == 0 && all % tiles == 0 && warps % tiles == 0;
-        let tiles = (1..=warps).rev().filter(|_| able).find(beside)?;
+        let tiles = gcd(all, warps);
         let (down, apart) = (all / tiles, warps / tiles);
         let places = self.places()?;
-        if down * places / 2 > MOST {
+        let able = t.target.plan.groups && self.together(g) && tiles % TOGETHER == 0;
+        if !able || down * places / 2 > MOST {
             return None;
         }
         let length = LENGTHS.into_iter().find(|length| elements % (apart * length) == 0)?;

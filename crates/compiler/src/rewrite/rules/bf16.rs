@@ -1,6 +1,6 @@
 //! Weights and what they are multiplied with as bf16 numbers.
 
-use crate::rewrite::rules::movement::{fill, products_along_last, replay, under_movement};
+use crate::rewrite::rules::movement::{fill, products_along_last, repeated_along_last, replay, under_movement};
 use ir::rewrite::{Kind, Rule};
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, walk};
 
@@ -89,37 +89,30 @@ fn of_blocks(g: &mut Graph, id: Id) -> Option<Id> {
         Some(up) if blocks.min.is_none() => (part(g, Part::Level), times(g, scale, 1.0 / (1u32 << up) as f32), 0.0),
         _ => return None,
     };
+    // A float of each group, rounded, for each element.
+    let group = g.format_group(id_of_format);
+    let spread = |g: &mut Graph, of_groups: Id| {
+        let half = g.cast(of_groups, DType::BF16);
+        let half = repeated_along_last(g, half, group);
+        g.cast(half, DType::F32)
+    };
     let mut value = g.cast(code, DType::F32);
-    let shape = g.shape(code).to_vec();
     if middle != 0.0 {
+        let shape = g.shape(code).to_vec();
         let middle = fill(g, Const::f32(middle), DType::F32, &shape);
         value = g.binary(BinOp::Sub, value, middle);
     }
     let value = g.cast(value, DType::BF16);
     let value = g.cast(value, DType::F32);
-    let factor = spread(g, scale, &shape);
+    let factor = spread(g, scale);
     let mut value = g.mul(value, factor);
     if blocks.min.is_some() {
         let (offset, of_middle) = (part(g, Part::Offset), times(g, scale, middle));
         let rest = g.add(offset, of_middle);
-        let rest = spread(g, rest, &shape);
+        let rest = spread(g, rest);
         value = g.add(value, rest);
     }
     Some(g.cast(value, DType::BF16))
-}
-
-/// A float of each group along the last dimension, rounded to bf16, for each element.
-fn spread(g: &mut Graph, of_groups: Id, shape: &[Id]) -> Id {
-    let half = g.cast(of_groups, DType::BF16);
-    let mut apart = g.shape(half).to_vec();
-    let (groups, all) = (apart.last().and_then(|&n| g.as_int(n)), shape.last().and_then(|&n| g.as_int(n)));
-    let each = groups.zip(all).map_or(1, |(groups, all)| all / groups);
-    apart.push(g.int(1));
-    let half = g.reshape(half, apart.clone());
-    *apart.last_mut().expect("a dimension") = g.int(each);
-    let half = g.expand(half, apart);
-    let half = g.reshape(half, shape.to_vec());
-    g.cast(half, DType::F32)
 }
 
 /// Whether a value is more than renamed, chosen and scaled elements of tensors and states.

@@ -1,6 +1,6 @@
 //! Sums of products as integer dots by blocks, against an input that is quantised once.
 
-use crate::rewrite::rules::movement::{fill, products_along_last, replay, under_movement};
+use crate::rewrite::rules::movement::{fill, products_along_last, repeated_along_last, replay, under_movement};
 use ir::index::gcd;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, UnOp};
 
@@ -49,18 +49,7 @@ pub(super) fn integer_dots(g: &mut Graph, id: Id, coded: impl Fn(&mut Graph, Id)
     let mut split = outer.clone();
     split.push(width);
     // One factor for each group of `from` elements, repeated for groups of `group`.
-    let spread = |g: &mut Graph, t: Id, from: i64| {
-        let times = from / group;
-        let mut s = g.shape(t).to_vec();
-        let n = s.len();
-        s.push(g.int(1));
-        let t = g.reshape(t, s.clone());
-        s[n] = g.int(times);
-        let t = g.expand(t, s.clone());
-        s.pop();
-        s[n - 1] = groups;
-        g.reshape(t, s)
-    };
+    let spread = |g: &mut Graph, t: Id, from: i64| repeated_along_last(g, t, from / group);
     // sum of code * x over a group, in integers
     let code = g.reshape(w.code, split.clone());
     let code = g.cast(code, DType::I32);

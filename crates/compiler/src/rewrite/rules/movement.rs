@@ -61,6 +61,20 @@ pub(super) fn constant_along_last(g: &Graph, id: Id) -> Option<Id> {
     (g.as_int(last) == Some(1) && same_elsewhere).then_some(s)
 }
 
+/// Each element along the last dimension so many times.
+pub(super) fn repeated_along_last(g: &mut Graph, t: Id, times: i64) -> Id {
+    let mut shape = g.shape(t).to_vec();
+    let last = shape.len() - 1;
+    let length = g.as_int(shape[last]).expect("a known length");
+    shape.push(g.int(1));
+    let t = g.reshape(t, shape.clone());
+    shape[last + 1] = g.int(times);
+    let t = g.expand(t, shape.clone());
+    shape.pop();
+    shape[last] = g.int(length * times);
+    g.reshape(t, shape)
+}
+
 /// A constant in this shape.
 pub(super) fn fill(g: &mut Graph, value: Const, ty: DType, shape: &[Id]) -> Id {
     let c = g.constant(value, ty);
