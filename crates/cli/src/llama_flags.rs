@@ -118,7 +118,6 @@ const TABLE: &[Row] = &[
     ),
     (
         &[
-            "-cram",
             "--cache-ram",
             "--ctx-checkpoints",
             "--swa-checkpoints",

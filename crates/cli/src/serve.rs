@@ -114,6 +114,11 @@ pub struct Arguments {
     /// the memory at most]
     #[arg(long, visible_alias = "swa-checkpoints", value_name = "N")]
     ctx_checkpoints: Option<u16>,
+    /// MiB of the host's memory for pages of the cache that others need on the device: what was computed of a text comes
+    /// back from there; 0 forgets it, -1 has no bound [default: 8192, in a quarter of the memory at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(-1..), allow_negative_numbers = true,
+          env = "LLAMA_ARG_CACHE_RAM")]
+    cache_ram: Option<i64>,
     /// Seconds that a request may take
     #[arg(long, value_name = "S", default_value = "3600", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,

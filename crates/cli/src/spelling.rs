@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 
 /// The spellings and what they stand for.
-const SHORT: [(&str, &str); 14] = [
+const SHORT: [(&str, &str); 15] = [
     ("-hf", "--model"),
     ("-hfr", "--model"),
     ("-hff", "--hf-file"),
     ("-mu", "--model"),
     ("-np", "--parallel"),
+    ("-cram", "--cache-ram"),
     ("-kvu", "--kv-unified"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),

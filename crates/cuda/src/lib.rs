@@ -176,6 +176,10 @@ impl Device for Cuda {
         Memory::on(self.heap.clone())
     }
 
+    fn check(&self) -> Result<()> {
+        self.context.wait()
+    }
+
     fn steps_ahead(&self) -> usize {
         self.ahead.min(MOST_AHEAD)
     }

@@ -2,11 +2,10 @@
 
 use crate::driver::{Context, Event};
 use cudarc::driver::sys::{self, CUresult};
-use device::heap::{Block, Copied, Heap, HostBytes, Port, Requested, not_packed};
+use device::heap::{Block, Copied, Heap, HostBytes, Port, Region, Requested, not_packed};
 use device::{Error, Result};
 use gguf::dequant::DequantError;
 use gguf::format::{Planes, Repack};
-use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -102,53 +101,43 @@ impl Drop for Allocation {
     }
 }
 
-/// Bytes of the host that the card reads and writes without the processor's help.
+/// Bytes of the host that the card reads and writes without the processor's help. They are pages of the system that are made
+/// known to the driver: asking it for memory takes six times as long, and no step is launched meanwhile.
 struct Pinned {
     context: Arc<Context>,
-    start: *mut u8,
-    bytes: usize,
+    region: Region,
+    /// Where the driver cannot, it copies them by way of memory of its own.
+    known: bool,
 }
-
-// SAFETY: it is plain memory that it owns alone; who may touch its bytes when is up to the borrow of its holder.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
 
 impl Pinned {
     fn new(context: &Arc<Context>, bytes: usize, purpose: &str) -> Result<Pinned> {
-        let mut start: *mut c_void = std::ptr::null_mut();
-        let bytes = bytes.max(1);
-        // SAFETY: it is freed once, when this is dropped.
-        match context.result(|_| unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) }) {
-            Ok(()) => {}
-            Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
-                return Err(Error::OutOfMemory { purpose: purpose.into(), bytes });
-            }
-            Err(result) => return Err(context.failed("cuMemHostAlloc", result)),
-        }
-        // SAFETY: the memory was just made, of this size.
-        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
-        Ok(Pinned { context: context.clone(), start: start.cast(), bytes })
+        let mut region = Region::new(bytes.max(1), purpose)?;
+        // What the system still has to find, the driver would wait for with all others that call it.
+        HostBytes::as_mut_slice(&mut region).fill(0);
+        // SAFETY: the region lives until it is made unknown when this is dropped.
+        let known =
+            context.result(|_| unsafe { sys::cuMemHostRegister_v2(region.address().cast(), region.bytes(), 0) });
+        Ok(Pinned { context: context.clone(), region, known: known.is_ok() })
     }
 }
 
 impl HostBytes for Pinned {
     fn start(&self) -> *mut u8 {
-        self.start
+        HostBytes::start(&self.region)
     }
 
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: it is borrowed alone, and was initialised.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+        HostBytes::as_mut_slice(&mut self.region)
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: freed once; what the stream still copies has been waited for, or its result is not wanted.
-        let _ = self.context.call("cuMemFreeHost", |stream| unsafe {
+        // SAFETY: unmade once; what the stream still copies has been waited for, or its result is not wanted.
+        let _ = self.context.call("cuMemHostUnregister", |stream| unsafe {
             sys::cuStreamSynchronize(stream);
-            sys::cuMemFreeHost(self.start.cast())
+            if self.known { sys::cuMemHostUnregister(self.region.address().cast()) } else { CUresult::CUDA_SUCCESS }
         });
     }
 }
@@ -189,7 +178,7 @@ impl Block for Far {
             Some(stage) => stage,
             None => Stage::new(&self.all.context, self.all.bytes, "an output")?,
         };
-        self.all.begin_to_bring(0, stage.buffer.start, bytes)?;
+        self.all.begin_to_bring(0, stage.buffer.start(), bytes)?;
         stage.taken.record()?;
         Ok(Box::new(Letter { stage: Some(stage), bytes, idle: self.idle.clone() }))
     }
@@ -201,6 +190,15 @@ impl Block for Far {
 
     fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
         self.all.bring(at, to.as_mut_ptr(), to.len())
+    }
+
+    unsafe fn begin_read(&self, at: usize, to: *mut u8, bytes: usize) -> Result<()> {
+        self.all.begin_to_bring(at, to, bytes)
+    }
+
+    unsafe fn begin_write(&mut self, at: usize, from: *const u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller has promised that it is so much memory, and that it stays as it is until the stream is through.
+        self.all.send(at, unsafe { std::slice::from_raw_parts(from, bytes) })
     }
 
     fn clear(&mut self, range: Range<usize>) -> Result<()> {
@@ -255,7 +253,7 @@ impl Block for Input {
     }
 
     fn host(&self) -> Option<*mut u8> {
-        Some(self.of.near.start.wrapping_add(self.at))
+        Some(self.of.near.start().wrapping_add(self.at))
     }
 
     fn fetch(&mut self, _: usize) -> Result<()> {
@@ -265,14 +263,14 @@ impl Block for Input {
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         assert!(at + bytes.len() <= self.bytes, "{at} + {} of {} bytes", bytes.len(), self.bytes);
         // SAFETY: the part belongs to this input alone, which is borrowed alone.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.of.near.start.add(self.at + at), bytes.len()) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.of.near.start().add(self.at + at), bytes.len()) };
         Ok(())
     }
 
     fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
         assert!(at + to.len() <= self.bytes, "{at} + {} of {} bytes", to.len(), self.bytes);
         // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(self.of.near.start.add(self.at + at), to.as_mut_ptr(), to.len()) };
+        unsafe { std::ptr::copy_nonoverlapping(self.of.near.start().add(self.at + at), to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
@@ -337,7 +335,7 @@ impl CardHeap {
     fn stream(&self, to: &Allocation, unit: usize, mut fill: impl FnMut(Range<usize>, &mut [u8])) -> Result<()> {
         let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = (STAGE / unit).max(1) * unit;
-        if stages.first().is_some_and(|stage| stage.buffer.bytes < piece) {
+        if stages.first().is_some_and(|stage| stage.buffer.region.bytes() < piece) {
             stages.clear();
         }
         while stages.len() < 2 {
@@ -396,6 +394,10 @@ impl Heap for CardHeap {
         let at = *used;
         *used = (at + bytes).next_multiple_of(ALIGN);
         Ok(Box::new(Input { of: of.clone(), at, bytes }))
+    }
+
+    fn beside(&self, bytes: usize, purpose: &str) -> Result<Box<dyn HostBytes>> {
+        Ok(Box::new(Pinned::new(&self.context, bytes, purpose)?))
     }
 
     fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {

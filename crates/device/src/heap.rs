@@ -39,6 +39,14 @@ pub trait Heap: Send + Sync {
     /// As [`Heap::allocate`].
     fn port(&self, way: Port, bytes: usize, purpose: &str) -> Result<Box<dyn Block>>;
 
+    /// Bytes of the host, for what blocks do not hold any more ([`Block::begin_read`]).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn beside(&self, bytes: usize, purpose: &str) -> Result<Box<dyn HostBytes>> {
+        Ok(Box::new(Region::new(bytes, purpose)?))
+    }
+
     /// A block with these bytes of a model file, or with their rows in planes. `None` if kernels read the bytes where they
     /// are, which they do on the host.
     ///
@@ -88,6 +96,31 @@ pub trait Block: Send + Sync {
     /// Of the device.
     fn read(&self, at: usize, to: &mut [u8]) -> Result<()>;
 
+    /// As [`Block::read`], but where the device works beside the host this does not wait for what was sent to it so far.
+    ///
+    /// # Safety
+    /// `to` is part of what [`Heap::beside`] made. Until it is dropped, nothing touches it but these two functions, whose
+    /// order is kept.
+    ///
+    /// # Errors
+    /// Of the device.
+    unsafe fn begin_read(&self, at: usize, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller has promised that it is so much memory, which nobody else touches.
+        self.read(at, unsafe { std::slice::from_raw_parts_mut(to, bytes) })
+    }
+
+    /// As [`Block::write`], likewise.
+    ///
+    /// # Safety
+    /// As [`Block::begin_read`].
+    ///
+    /// # Errors
+    /// Of the device.
+    unsafe fn begin_write(&mut self, at: usize, from: *const u8, bytes: usize) -> Result<()> {
+        // SAFETY: as in `begin_read`.
+        self.write(at, unsafe { std::slice::from_raw_parts(from, bytes) })
+    }
+
     /// Makes bytes zero, before whatever runs on the device afterwards.
     ///
     /// # Errors
@@ -95,7 +128,7 @@ pub trait Block: Send + Sync {
     fn clear(&mut self, range: Range<usize>) -> Result<()>;
 }
 
-/// Bytes of the host that a port is copied to.
+/// Bytes of the host that a device copies from and to.
 pub trait HostBytes: Send + Sync {
     /// Where they lie; they do not move.
     fn start(&self) -> *mut u8;

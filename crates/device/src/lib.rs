@@ -79,7 +79,7 @@ pub use heap::{Block, Heap, Port, Requested};
 pub use host::available::{available_memory, memory_limit, total_memory};
 pub use host::lock::{Holder, MachineLock};
 pub use interpreter::Interpreter;
-pub use memory::{Element, Memory, MemoryPlan, Pending, Place};
+pub use memory::{Beside, Element, Memory, MemoryPlan, Pending, Place};
 pub use null::Null;
 pub use profile::{Clock, LaunchTime, Profile, StageTime};
 pub use store::cache::{CacheConfig, Warning, pack};
@@ -117,6 +117,14 @@ pub trait Device: Send + Sync {
     fn workers(&self, many_tokens: bool) -> usize {
         let _ = many_tokens;
         1
+    }
+
+    /// Whether it still works. Whoever had a step that failed asks: if this fails as well, no other step will do better.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self) -> Result<()> {
+        Ok(())
     }
 
     /// How many steps more are worth sending before the result of one is known. None, where a step is over when

@@ -9,6 +9,7 @@
 //! kernel is writing. The bytes lie where the heap makes them ([`crate::heap`]): inputs and outputs are slices for the host
 //! on every device, states are read and written by copies.
 
+mod beside;
 mod key;
 mod plan;
 
@@ -29,6 +30,7 @@ use crate::store::digest;
 
 use key::{Key, Keys};
 
+pub use beside::Beside;
 pub use plan::MemoryPlan;
 
 /// Bytes that somebody else owns, for example a mapped file.
@@ -359,6 +361,11 @@ impl Memory {
     fn view<T: Element>(&self, index: Option<usize>, kind: &'static str, name: &str) -> Result<(usize, usize)> {
         let index = index.ok_or_else(|| unknown(kind, name))?;
         Ok((index, elements::<T>(name, self.regions[index].1.bytes())?))
+    }
+
+    /// Where its bytes come from.
+    pub fn heap(&self) -> &Arc<dyn Heap> {
+        &self.heap
     }
 
     /// The place that its bytes lie in.

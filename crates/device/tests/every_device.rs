@@ -3,7 +3,7 @@
 use crate::run;
 use crate::support::{Folder, cpu};
 use compiler::{Numerics, Options, dims};
-use device::{Device, Error, Interpreter};
+use device::{Beside, Device, Error, Interpreter};
 use ir::DType;
 use std::sync::Arc;
 use testkit::cases::{Case, programs};
@@ -52,7 +52,7 @@ fn open(name: &str) -> Option<Arc<Subject>> {
 }
 
 testkit::devices!(crate::every_device::open: cpu, interpreter, blocks, apart;
-    programs_mean_what_their_operations_do, a_step_may_run_again, variables_have_bounds);
+    programs_mean_what_their_operations_do, a_step_may_run_again, variables_have_bounds, parts_of_states_wait_beside_it);
 
 fn cases(subject: &Subject) -> Vec<(String, Case)> {
     programs::all().into_iter().filter(|(name, _)| (subject.programs)(name)).collect()
@@ -90,4 +90,29 @@ fn variables_have_bounds(subject: &Subject) {
     assert!(matches!(step.run(&mut memory, &[most + 1]), Err(Error::VariableRange { .. })));
     assert!(matches!(step.run(&mut memory, &[1, 1]), Err(Error::VariableCount { got: 2, .. })));
     step.run(&mut memory, &[most]).expect("a step");
+}
+
+fn parts_of_states_wait_beside_it(subject: &Subject) {
+    let mut case = Case::default();
+    let cache = case.b.state("cache", DType::F32, dims![8, 32]);
+    case.output("y", &(&cache + &cache));
+    let compiled = case.compile(&(subject.options)(Numerics::Exact)).expect("a program");
+    let mut memory = subject.device.memory();
+    let step = subject.device.load(Arc::new(compiled.program), &mut memory);
+    step.expect("a program").run(&mut memory, &[]).expect("a step");
+    let rows: Vec<f32> = (0..8 * 32).map(|i| i as f32).collect();
+    memory.write_state("cache", 0, &rows).expect("a device");
+    let row = |at: usize| at * 128..(at + 1) * 128;
+    let mut beside = Beside::new(&**memory.heap(), 256, "two rows").expect("memory");
+    memory.move_out("cache", row(3), &mut beside, 128).expect("a device");
+    memory.clear_state("cache", row(3)).expect("a device");
+    memory.move_in("cache", row(6), &beside, 128).expect("a device");
+    let moved = memory.read_state::<f32>("cache").expect("a device");
+    let row = |at: usize| at * 32..(at + 1) * 32;
+    assert_eq!((&moved[row(3)], &moved[row(6)], &moved[row(5)]), (&[0.0; 32][..], &rows[row(3)], &rows[row(5)]));
+    for (range, at) in [(960..1088, 0), (0..128, 129), (0..128, usize::MAX)] {
+        let refused = memory.move_out("cache", range.clone(), &mut beside, at);
+        assert!(matches!(refused, Err(Error::OutOfReach { .. })), "{refused:?}");
+        assert!(matches!(memory.move_in("cache", range, &beside, at), Err(Error::OutOfReach { .. })));
+    }
 }

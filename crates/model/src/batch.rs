@@ -6,6 +6,7 @@
 
 use crate::cache::PAGE;
 use crate::error::EngineError;
+use crate::pages::Move;
 use crate::prefill_attention::{RUN, Reach};
 use crate::sent::Arriving;
 use crate::snapshot::Snapshot;
@@ -13,6 +14,7 @@ use crate::step::{Class, Output, Variant};
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use text::sampler::Draw;
 
 /// What a step can take.
@@ -403,6 +405,15 @@ impl Batch {
     }
 }
 
+/// Room beside a device for pages of its cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// How many there may be now.
+    pub pages: usize,
+    /// How long it takes to move one there and back.
+    pub time: Duration,
+}
+
 /// Runs steps of many sequences. [`Steps`](crate::steps::Steps) is the same for one, which needs no pages.
 pub trait Batches {
     /// What a step can take.
@@ -442,6 +453,25 @@ pub trait Batches {
     fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
         let _ = (place, snapshot);
         unreachable!("no snapshots")
+    }
+
+    /// Room beside the device for pages of the cache, of which so many are taken there; more is on its way, until it has so
+    /// many bytes, if little is left.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn room_beside(&mut self, most: u64, taken: usize) -> Result<Room, EngineError> {
+        let _ = (most, taken);
+        Ok(Room::default())
+    }
+
+    /// Moves pages of the cache between the device and the room beside it, before the next step.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
+        let _ = moves;
+        unreachable!("no room beside the device")
     }
 
     /// How many steps may be sent before the tokens of one are known.

@@ -4,12 +4,14 @@ mod behind;
 mod observe;
 pub mod readiness;
 mod snapshot;
+mod spill;
 mod stand_in;
 
-use crate::batch::{Batch, Batches, Limits};
+use crate::batch::{Batch, Batches, Limits, Room};
 use crate::cache::{CACHE, CacheKind, PAGE, SCALES};
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::pages::Move;
 use crate::prefault::Prefault;
 use crate::prefill_attention::Reach;
 use crate::program_cache::{self, Kept};
@@ -25,6 +27,7 @@ use compiler::{Compiled, Log, Options};
 use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
 use readiness::{Readiness, State};
+use spill::Slabs;
 use stand_in::StandIn;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -128,6 +131,8 @@ pub struct Engine {
     caches: Vec<String>,
     /// States of what layers remember.
     memories: Vec<String>,
+    /// For pages of the cache beside the device.
+    slabs: Slabs,
     /// The position that each place goes on from, in a model that remembers; `None` where a step was broken off.
     remembered: Vec<Option<usize>>,
     /// Whether every step is run by the program for many tokens.
@@ -213,6 +218,7 @@ impl Engine {
             ready: HashMap::new(),
             programs: HashMap::new(),
             caches: vec![],
+            slabs: Slabs::default(),
             memories: vec![],
             remembered: vec![Some(0); limits.segments],
             batch_invariant: false,
@@ -723,6 +729,14 @@ impl Batches for Engine {
 
     fn recall(&mut self, place: usize, snapshot: &Snapshot) -> Result<(), EngineError> {
         Engine::recall(self, place, snapshot)
+    }
+
+    fn room_beside(&mut self, most: u64, taken: usize) -> Result<Room, EngineError> {
+        Engine::room_beside(self, most, taken)
+    }
+
+    fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
+        Engine::carry(self, moves)
     }
 
     fn ahead(&self) -> usize {

@@ -37,6 +37,13 @@ pub fn default_snapshots(config: &Config, available: Option<u64>) -> usize {
     }
 }
 
+/// Bytes beside a device for pages of the cache when nothing is said: as many as llama-server takes for prompts, or a quarter
+/// of the memory that is `available` to the host, of which the weights take so many.
+pub fn default_beside(weights: u64, available: Option<u64>) -> u64 {
+    const USUAL: u64 = 8 << 30;
+    available.map_or(0, |available| USUAL.min(available.saturating_sub(weights) / 4))
+}
+
 /// Positions that a model has at least when nothing is said, if it was made for so many, and all that it has where the
 /// system does not say how much memory there is.
 pub const USUAL_CONTEXT: usize = 4096;

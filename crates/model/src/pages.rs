@@ -6,8 +6,13 @@
 //! that nobody uses may be taken over although only its beginning fits, since a cache may be overwritten from any
 //! position on. Tokens are compared themselves, so nobody is ever given what another text left.
 //!
-//! When pages run out, those that nobody uses go, from the ends of paths and the one used longest ago first. What is
-//! in the pages is not known here.
+//! When pages run out, those that nobody uses go, from the ends of paths and the one used longest ago first. As long as
+//! there is room beside the device they are *spilled*: they stay in the tree, and what they hold is moved there; where there
+//! is none, the end of a path beside the device that was used longest ago is forgotten. So what hangs under a spilled page
+//! is spilled, too. A sequence that follows such a path gets it back ([`Pages::restore`]).
+//!
+//! What is in the pages is not known here. Whoever knows carries out the moves, in their order and before the next step
+//! ([`Pages::moves`]).
 
 use crate::cache::PAGE;
 use std::collections::BTreeSet;
@@ -17,15 +22,46 @@ const BLOCK: usize = PAGE as usize;
 /// The pages of a cache.
 #[derive(Debug)]
 pub struct Pages {
+    /// Those of the device, and behind them those beside it that there were so far.
     pages: Vec<Page>,
+    /// How many the device has.
+    near: u32,
+    /// All that there may be.
+    most: usize,
+    /// Whether what has to go is spilled.
+    spills: bool,
     free: Vec<u32>,
+    /// The same of those beside the device.
+    free_beside: Vec<u32>,
     /// First pages of all paths.
     roots: Vec<u32>,
-    /// Ends of paths that nobody uses, by the time of their last use.
+    /// Pages of the device that nobody uses and that no other of the device follows, by the time of their last use.
     ends: BTreeSet<(u64, u32)>,
-    /// Pages of the tree that nobody uses.
+    /// Pages beside the device that none follows, likewise.
+    ends_beside: BTreeSet<(u64, u32)>,
+    /// Pages of the device in the tree that nobody uses.
     unused: usize,
+    moves: Vec<Move>,
     clock: u64,
+}
+
+/// What a page holds is to be moved. Pages beside the device have numbers of their own, from 0 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// From the device.
+    Out {
+        /// Its page.
+        page: u32,
+        /// The page beside it.
+        to: u32,
+    },
+    /// To the device.
+    In {
+        /// The page beside it.
+        from: u32,
+        /// Its page.
+        page: u32,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -56,22 +92,52 @@ impl Lease {
 }
 
 impl Pages {
-    /// So many pages, all free.
+    /// So many pages of a device, all free. There is no room beside it yet ([`Pages::set_room`]).
     pub fn new(count: usize) -> Pages {
+        let near = count as u32;
         Pages {
-            pages: (0..count).map(|_| Page::default()).collect(),
+            pages: (0..near).map(|_| Page::default()).collect(),
+            near,
+            most: count,
+            spills: false,
             // The lowest are taken first.
-            free: (0..count as u32).rev().collect(),
+            free: (0..near).rev().collect(),
+            free_beside: vec![],
             roots: vec![],
             ends: BTreeSet::new(),
+            ends_beside: BTreeSet::new(),
             unused: 0,
+            moves: vec![],
             clock: 0,
         }
     }
 
-    /// All pages.
+    /// All pages of the device.
     pub fn total(&self) -> usize {
-        self.pages.len()
+        self.near as usize
+    }
+
+    /// Pages beside the device that hold something.
+    pub fn spilled(&self) -> usize {
+        self.pages.len() - self.total() - self.free_beside.len()
+    }
+
+    /// Pages that have to go are spilled from now on, as far as there is room for so many, which is never less than before;
+    /// without any they are forgotten.
+    pub fn set_room(&mut self, room: Option<usize>) {
+        self.spills = room.is_some();
+        let all = room.map_or(0, |beside| self.total().saturating_add(beside));
+        self.most = self.most.max(all.min(u32::MAX as usize));
+    }
+
+    /// Whether more than half of the pages hold something.
+    pub fn is_filling(&self) -> bool {
+        self.free.len() < self.total() / 2
+    }
+
+    /// The moves that are due before the next step.
+    pub fn moves(&mut self) -> Vec<Move> {
+        std::mem::take(&mut self.moves)
     }
 
     /// Pages that a sequence could get: free ones, and those kept for nobody in particular.
@@ -85,13 +151,14 @@ impl Pages {
     }
 
     /// Pages for a new sequence that begins with these tokens, and how many of them need not be computed: never the
-    /// last, whose logits are wanted.
+    /// last, whose logits are wanted. What was spilled comes by [`Pages::restore`].
     pub fn acquire(&mut self, tokens: &[u32]) -> (Lease, usize) {
-        let (path, end) = self.find(tokens);
+        let (mut path, end) = self.find(tokens);
+        path.truncate(path.iter().take_while(|&&page| self.is_near(page)).count());
         path.iter().for_each(|&page| self.take(page));
         let mut cached = path.len() * BLOCK;
         let mut lease = Lease { kept: path.len(), pages: path };
-        if let Some((page, same)) = end {
+        if let Some((page, same)) = end.filter(|&(page, _)| self.is_near(page)) {
             self.forget(page);
             self.pages[page as usize].users = 1;
             lease.pages.push(page);
@@ -100,7 +167,39 @@ impl Pages {
         (lease, cached)
     }
 
-    /// How many tokens [`Pages::acquire`] would find computed.
+    /// Gets back what was spilled of the path of a sequence that has just been given the rest of it, as far as there are
+    /// pages; with how many of its tokens need not be computed before and after.
+    pub fn restore(&mut self, lease: &mut Lease, tokens: &[u32], mut cached: usize) -> usize {
+        let (path, end) = self.find(tokens);
+        self.clock += 1;
+        path.into_iter().chain(end.map(|(page, _)| page)).for_each(|page| self.touch(page));
+        // An end that was taken over has left the tree: no path goes on from there.
+        while lease.pages.len() == lease.kept {
+            let (path, end) = self.find(tokens);
+            let next = path.get(lease.kept).map(|&page| (page, BLOCK));
+            let Some((spilled, same)) = next.or(end).filter(|&(page, _)| !self.is_near(page)) else { break };
+            // It must not be forgotten for what makes room for it.
+            self.ends_beside.remove(&(self.pages[spilled as usize].used, spilled));
+            let Some(page) = self.free.pop().or_else(|| self.evict()) else {
+                self.mark_end(spilled);
+                break;
+            };
+            self.moves.push(Move::In { from: spilled - self.near, page });
+            if next.is_some() {
+                self.relocate(spilled, page);
+                lease.kept += 1;
+            } else {
+                self.forget(spilled);
+            }
+            self.free_beside.push(spilled);
+            self.pages[page as usize].users = 1;
+            lease.pages.push(page);
+            cached += same;
+        }
+        cached
+    }
+
+    /// How many tokens [`Pages::acquire`] and [`Pages::restore`] would find computed.
     pub fn known(&self, tokens: &[u32]) -> usize {
         let (path, end) = self.find(tokens);
         path.len() * BLOCK + end.map_or(0, |(_, same)| same)
@@ -136,14 +235,20 @@ impl Pages {
         while let Some(block) = tokens.get(lease.kept * BLOCK..(lease.kept + 1) * BLOCK) {
             let parent = lease.kept.checked_sub(1).map(|before| lease.pages[before]);
             let own = lease.pages[lease.kept];
-            if let Some(same) = self.child(parent, |p| p.tokens == block) {
+            match self.child(parent, |p| p.tokens == block) {
                 // Another sequence has computed the same: one of the two is enough.
-                self.take(same);
-                lease.pages[lease.kept] = same;
-                self.pages[own as usize].users = 0;
-                self.free.push(own);
-            } else {
-                self.keep(own, parent, block);
+                Some(same) if self.is_near(same) => {
+                    self.take(same);
+                    lease.pages[lease.kept] = same;
+                    self.pages[own as usize].users = 0;
+                    self.free.push(own);
+                }
+                Some(spilled) => {
+                    self.relocate(spilled, own);
+                    self.free_beside.push(spilled);
+                    self.pages[own as usize].users = 1;
+                }
+                None => self.keep(own, parent, block),
             }
             lease.kept += 1;
         }
@@ -171,18 +276,25 @@ impl Pages {
                 self.free.push(page);
             } else if p.users == 0 {
                 self.unused += 1;
-                if p.children.is_empty() {
-                    self.ends.insert((clock, page));
-                }
+                self.mark_end(page);
             }
         }
     }
 
     /// Forgets everything that nobody uses.
     pub fn clear(&mut self) {
-        while let Some(page) = self.evict() {
+        while let Some(&(_, page)) = self.ends_beside.first() {
+            self.forget(page);
+            self.free_beside.push(page);
+        }
+        while let Some(&(_, page)) = self.ends.first() {
+            self.forget(page);
             self.free.push(page);
         }
+    }
+
+    fn is_near(&self, page: u32) -> bool {
+        page < self.near
     }
 
     fn children(&self, of: Option<u32>) -> &[u32] {
@@ -230,26 +342,104 @@ impl Pages {
     fn forget(&mut self, page: u32) {
         let p = &mut self.pages[page as usize];
         debug_assert!(p.kept && p.users == 0 && p.children.is_empty());
-        self.ends.remove(&(p.used, page));
-        self.unused -= 1;
         p.kept = false;
         p.tokens.clear();
-        let Some(parent) = p.parent.take() else {
-            self.roots.retain(|&root| root != page);
-            return;
-        };
-        let above = &mut self.pages[parent as usize];
-        above.children.retain(|&child| child != page);
-        if above.users == 0 && above.children.is_empty() {
-            self.ends.insert((above.used, parent));
+        let (used, parent) = (p.used, p.parent.take());
+        self.unmark(page, used);
+        match parent {
+            Some(parent) => {
+                self.pages[parent as usize].children.retain(|&child| child != page);
+                self.mark_end(parent);
+            }
+            None => self.roots.retain(|&root| root != page),
         }
     }
 
-    /// Frees the end of a path that was used longest ago.
+    /// Puts an unused page of the tree among the ends if it is one.
+    fn mark_end(&mut self, page: u32) {
+        let p = &self.pages[page as usize];
+        let beside = !self.is_near(page);
+        if p.users == 0 && p.children.iter().all(|&child| !beside && !self.is_near(child)) {
+            let ends = if beside { &mut self.ends_beside } else { &mut self.ends };
+            ends.insert((p.used, page));
+        }
+    }
+
+    /// A page beside the device is used.
+    fn touch(&mut self, page: u32) {
+        if !self.is_near(page) {
+            self.unmark(page, self.pages[page as usize].used);
+            self.pages[page as usize].used = self.clock;
+            self.mark_end(page);
+        }
+    }
+
+    /// An unused page leaves the tree, or its place.
+    fn unmark(&mut self, page: u32, used: u64) {
+        if self.is_near(page) {
+            self.ends.remove(&(used, page));
+            self.unused -= 1;
+        } else {
+            self.ends_beside.remove(&(used, page));
+        }
+    }
+
+    /// Lets another page have the place of an unused one in the tree.
+    fn relocate(&mut self, from: u32, to: u32) {
+        let page = std::mem::take(&mut self.pages[from as usize]);
+        self.unmark(from, page.used);
+        page.children.iter().for_each(|&child| self.pages[child as usize].parent = Some(to));
+        let beside = match page.parent {
+            Some(parent) => &mut self.pages[parent as usize].children,
+            None => &mut self.roots,
+        };
+        beside.iter_mut().filter(|page| **page == from).for_each(|page| *page = to);
+        self.pages[to as usize] = page;
+    }
+
+    /// Frees the page of the device that was used longest ago among the ends.
     fn evict(&mut self) -> Option<u32> {
         let &(_, page) = self.ends.first()?;
+        match self.room_beside() {
+            Some(to) => {
+                let parent = self.pages[page as usize].parent;
+                self.relocate(page, to);
+                self.mark_end(to);
+                parent.into_iter().for_each(|parent| self.mark_end(parent));
+                self.moves.push(Move::Out { page, to: to - self.near });
+            }
+            None => {
+                self.forget_below(page);
+                self.forget(page);
+            }
+        }
+        Some(page)
+    }
+
+    /// A page beside the device, if pages are to be spilled.
+    fn room_beside(&mut self) -> Option<u32> {
+        if !self.spills {
+            return None;
+        }
+        if let Some(page) = self.free_beside.pop() {
+            return Some(page);
+        }
+        if self.pages.len() < self.most {
+            self.pages.push(Page::default());
+            return Some(self.pages.len() as u32 - 1);
+        }
+        let &(_, page) = self.ends_beside.first()?;
         self.forget(page);
         Some(page)
+    }
+
+    /// Forgets all that was spilled and follows a page.
+    fn forget_below(&mut self, page: u32) {
+        while let Some(&child) = self.pages[page as usize].children.last() {
+            self.forget_below(child);
+            self.forget(child);
+            self.free_beside.push(child);
+        }
     }
 }
 
@@ -350,31 +540,96 @@ mod tests {
         assert_eq!((pages.available(), pages.acquire(&text(2, 10)).1), (2, 0));
     }
 
+    #[test]
+    fn what_has_to_go_is_spilled_and_comes_back() {
+        let mut pages = Pages::new(4);
+        pages.set_room(Some(3));
+        let (first, second) = (text(1, 150), text(2, 190));
+        run(&mut pages, &first);
+        assert_eq!(run(&mut pages, &second), (0, vec![3, 2, 1]));
+        // From the end on: page 0 stays, as there was one free page.
+        let moves = [Move::Out { page: 2, to: 0 }, Move::Out { page: 1, to: 1 }];
+        assert_eq!((pages.moves(), pages.spilled()), (moves.to_vec(), 2));
+        assert_eq!(pages.known(&first), 149);
+        // What is missing is told apart from what is there.
+        let (mut lease, cached) = pages.acquire(&first);
+        assert_eq!((cached, lease.pages()), (64, &[0][..]));
+        assert_eq!(pages.restore(&mut lease, &first, cached), 149);
+        let moves = [
+            Move::Out { page: 1, to: 2 },
+            Move::In { from: 1, page: 1 },
+            Move::Out { page: 2, to: 1 },
+            Move::In { from: 0, page: 2 },
+        ];
+        assert_eq!((pages.moves(), lease.pages(), pages.spilled()), (moves.to_vec(), &[0, 1, 2][..], 2));
+        pages.release(lease, &first);
+        // Nothing is spilled where that does not pay; what follows what is forgotten is, too.
+        pages.set_room(None);
+        assert_eq!(run(&mut pages, &text(3, 256)).0, 0);
+        assert_eq!((pages.moves(), pages.spilled(), pages.known(&first), pages.known(&second)), (vec![], 0, 0, 0));
+        assert_eq!(pages.available(), 4);
+    }
+
+    #[test]
+    fn room_beside_the_device_goes_to_what_was_used_last() {
+        let mut pages = Pages::new(2);
+        pages.set_room(Some(3));
+        run(&mut pages, &text(1, 128));
+        run(&mut pages, &text(2, 128));
+        run(&mut pages, &text(3, 128));
+        assert_eq!([1, 2, 3].map(|seed| pages.known(&text(seed, 128))), [64, 127, 127]);
+        // A text that is computed again, as nobody asked for what was spilled of it, takes its place in the tree.
+        let again = text(2, 128);
+        let (mut lease, _) = pages.acquire(&[]);
+        assert!(pages.grow(&mut lease, 128));
+        pages.computed(&mut lease, &again);
+        assert_eq!(pages.spilled(), 2);
+        pages.release(lease, &again);
+        assert_eq!(pages.known(&again), 127);
+        pages.clear();
+        assert_eq!((pages.spilled(), pages.available(), pages.known(&again)), (0, 2, 0));
+    }
+
     proptest! {
         /// Random sequences over few tokens: nothing is lost, nothing is shared that differs.
         #[test]
-        fn pages_are_neither_lost_nor_mixed_up(steps in prop::collection::vec((0usize..4, 0u32..3, 1usize..200), 1..60)) {
+        fn pages_are_neither_lost_nor_mixed_up(
+            beside in 0usize..8,
+            steps in prop::collection::vec((0usize..4, 0u32..3, 1usize..200, prop::bool::weighted(0.9)), 1..60),
+        ) {
             let mut pages = Pages::new(6);
-            // What a device would have written: the path of tokens of each page.
+        pages.set_room(Some(beside));
+            // What would have been written to a device and beside it: the path of tokens of each page.
             let mut written: Vec<Vec<u32>> = vec![vec![]; 6];
+            let mut spilled: Vec<Vec<u32>> = vec![vec![]; beside];
             let mut live: Vec<Option<(Lease, Vec<u32>)>> = (0..4).map(|_| None).collect();
-            for (who, seed, len) in steps {
+            for (who, seed, len, spills) in steps {
+                pages.set_room(spills.then_some(beside));
                 if let Some((lease, tokens)) = live[who].take() {
                     pages.release(lease, &tokens);
                     continue;
                 }
                 let tokens: Vec<u32> = (0..len as u32).map(|i| if i < 70 { 1 } else { seed + i / 90 }).collect();
                 let known = pages.known(&tokens);
-                let (mut lease, cached) = pages.acquire(&tokens);
-                prop_assert!(cached < tokens.len() && cached == known);
+                let (mut lease, near) = pages.acquire(&tokens);
+                let cached = pages.restore(&mut lease, &tokens, near);
+                prop_assert!(near <= cached && cached < tokens.len());
+                let grown = pages.grow(&mut lease, len);
+                for step in pages.moves() {
+                    match step {
+                        Move::Out { page, to } => spilled[to as usize] = written[page as usize].clone(),
+                        Move::In { from, page } => written[page as usize] = spilled[from as usize].clone(),
+                    }
+                }
                 for at in 0..cached {
                     let page = lease.pages()[at / BLOCK] as usize;
                     prop_assert_eq!(written[page][at % BLOCK], tokens[at]);
                 }
-                if !pages.grow(&mut lease, len) {
+                if !grown {
                     pages.release(lease, &tokens[..cached]);
                     continue;
                 }
+                prop_assert!(cached == known || beside > 0, "nothing had to go for it");
                 for at in cached..len {
                     let page = &mut written[lease.pages()[at / BLOCK] as usize];
                     page.truncate(at % BLOCK);
@@ -393,7 +648,7 @@ mod tests {
             }
             prop_assert_eq!(pages.available(), 6);
             pages.clear();
-            prop_assert_eq!(pages.free.len(), 6);
+            prop_assert_eq!((pages.free.len(), pages.spilled()), (6, 0));
         }
     }
 }

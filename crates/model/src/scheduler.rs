@@ -6,7 +6,8 @@
 //! nobody's text stands still behind a long prompt (`shares.rs`).
 //!
 //! A sequence that needs a page when there is none takes that of the youngest, which goes back to the head of the queue
-//! with all its tokens: no request fails for want of memory, and none is cut short silently. A request whose
+//! with all its tokens: no request fails for want of memory, and none is cut short silently. Pages that nobody has are moved
+//! beside the device when others need them, where that takes less than to compute them again (`spill.rs`). A request whose
 //! [`Sink`] is closed is gone before the next step, wherever it is.
 //!
 //! A device that works beside the host has one step in flight, whose tokens it chooses itself, as long as nothing that only
@@ -20,6 +21,7 @@ mod flight;
 mod job;
 mod shares;
 mod snapshots;
+mod spill;
 pub mod worker;
 
 pub use job::{Constraint, Failure, Job, Pooling, Rejected, Sink, Spent};
@@ -51,11 +53,13 @@ pub struct Options {
     pub reuse: bool,
     /// Of a model that remembers, how many texts it can go on from are kept for that.
     pub snapshots: usize,
+    /// Bytes beside the device for pages of the cache that others need there.
+    pub beside_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { queue: 256, beside: 64, reuse: true, snapshots: 32 }
+        Options { queue: 256, beside: 64, reuse: true, snapshots: 32, beside_bytes: 0 }
     }
 }
 
@@ -84,8 +88,16 @@ pub struct Stats {
     pub pages_in_use: usize,
     /// All pages.
     pub pages: usize,
+    /// Pages beside the device that hold something.
+    pub pages_beside: usize,
+    /// Pages that were moved there.
+    pub moved_out: u64,
+    /// Pages that came back.
+    pub moved_in: u64,
     /// One entry a place; `None` is free.
     pub places: Vec<Option<Place>>,
+    /// Why no step will run any more: the device is gone.
+    pub lost: Option<String>,
 }
 
 impl Stats {
@@ -217,6 +229,7 @@ impl Scheduler {
     fn work(&mut self) -> bool {
         self.keep_due();
         self.drop_closed();
+        self.see_to_room();
         self.admit();
         let worked = self.advance();
         self.note();
@@ -285,7 +298,8 @@ impl Scheduler {
         let mut at = 0;
         while self.running.len() < self.limits.segments && at < self.queue.len() {
             let tokens = self.queue[at].tokens().len();
-            let (mut lease, cached) = self.known(at);
+            let known = self.known(at);
+            let (mut lease, mut cached) = self.pages.acquire(&self.queue[at].tokens()[..known]);
             // What a model that remembers is reading need not be where this one can go on from.
             let may_wait = self.options.reuse && self.engine.rewinds() && !self.queue[at].is_read_whole();
             if may_wait && self.is_being_computed(self.queue[at].tokens(), cached) {
@@ -296,7 +310,16 @@ impl Scheduler {
             // Those who run may need a page each before this one is done.
             let missing = (tokens + 1).div_ceil(BLOCK).saturating_sub(lease.pages().len());
             let roomy = self.pages.available() >= missing + self.running.len();
-            if !self.running.is_empty() && !roomy || !self.pages.grow(&mut lease, tokens) {
+            let starts = roomy || self.running.is_empty();
+            if starts {
+                cached = self.pages.restore(&mut lease, &self.queue[at].tokens()[..known], cached);
+                if !self.goes_on_from(&self.queue[at].tokens()[..cached]) {
+                    // There were no pages for all that belongs to the snapshot.
+                    self.pages.release(lease, &self.queue[at].tokens()[..cached]);
+                    (lease, cached) = (Lease::default(), 0);
+                }
+            }
+            if !starts || !self.pages.grow(&mut lease, tokens) {
                 self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 break;
             }
@@ -321,22 +344,24 @@ impl Scheduler {
         }
     }
 
-    /// Pages for the request at this place of the queue, and how many of its tokens need not be computed.
-    fn known(&mut self, at: usize) -> (Lease, usize) {
+    /// So many tokens of the request at this place of the queue are worth looking for in the cache; the last is computed.
+    fn known(&self, at: usize) -> usize {
         let task = &self.queue[at];
         // Of a vector or of scores, every token counts: none was computed before.
         if task.is_read_whole() {
-            return self.pages.acquire(&[]);
+            return 0;
         }
         if self.engine.rewinds() {
-            return self.pages.acquire(task.tokens());
+            return task.tokens().len();
         }
         let lengths = self.snapshots.lengths(task.tokens());
         let there = |length: &usize| self.pages.known(&task.tokens()[..length + 1]) == *length;
-        match lengths.into_iter().find(there) {
-            Some(length) => self.pages.acquire(&task.tokens()[..length + 1]),
-            None => self.pages.acquire(&[]),
-        }
+        lengths.into_iter().find(there).map_or(0, |length| length + 1)
+    }
+
+    /// Whether a sequence can go on behind these tokens, if their pages are there.
+    fn goes_on_from(&self, tokens: &[u32]) -> bool {
+        tokens.is_empty() || self.engine.rewinds() || self.snapshots.has(tokens)
     }
 
     /// Whether a prompt that runs will soon leave more of these tokens in the cache: worth waiting for, as one text with
@@ -423,6 +448,9 @@ impl Scheduler {
 
     /// Runs the batch and gives each sequence what it got.
     fn run(&mut self) -> bool {
+        if let Err(error) = self.carry() {
+            return self.fail(&error.to_string());
+        }
         let began = Instant::now();
         let out = match self.engine.run(&self.batch) {
             Ok(out) => out,
@@ -460,6 +488,7 @@ impl Scheduler {
 
     /// Ends all that run: what the step left in their pages is not known.
     fn fail(&mut self, problem: &str) -> bool {
+        self.stats.lost = self.device.check().err().map(|error| error.to_string());
         for (_, mut task) in std::mem::take(&mut self.running) {
             self.pages.release(std::mem::take(&mut task.lease), &[]);
             self.ended.push((task, Err(Failure::Engine(problem.into()))));
@@ -473,6 +502,7 @@ impl Scheduler {
     fn note(&mut self) {
         self.stats.waiting = self.queue.len();
         self.stats.pages_in_use = self.pages.in_use();
+        self.stats.pages_beside = self.pages.spilled();
         self.stats.places.fill(None);
         for (place, s) in &self.running {
             let (id, prompt, computed, generated) = (s.id, s.prompt(), s.computed, s.spent.generated);

@@ -29,6 +29,7 @@ mod recurrence;
 mod sampling;
 mod sass;
 mod snapshots;
+mod spill;
 mod stages;
 mod stand_in;
 mod switches;

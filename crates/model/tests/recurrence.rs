@@ -1,17 +1,15 @@
 //! Layers that remember: whatever steps a text comes in, and whatever lay in its place, its logits are the same.
 
+use crate::support::served::served;
 use crate::support::{self, cpu, synth, tokens, worst_row};
-use ::text::sampler::SamplerConfig;
 use compiler::Numerics;
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::error::EngineError;
-use model::scheduler::{self, Failure, Job, Scheduler, Sink, Spent};
-use model::sequence::{Event, Finish, Request};
+use model::scheduler;
 use proptest::prelude::*;
-use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Shapes of each kind.
 const SHAPES: [&str; 4] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next"];
@@ -119,37 +117,6 @@ fn a_text_goes_on_from_a_snapshot_as_if_nothing_had_been_between() {
     assert_eq!(engine.remember(0).expect("a device"), None, "nothing is remembered");
 }
 
-/// What a request heard.
-#[derive(Clone, Default)]
-struct Ear(Arc<Mutex<(Vec<u32>, usize)>>);
-
-impl Ear {
-    fn heard(&self) -> (Vec<u32>, usize) {
-        self.0.lock().expect("no panic").clone()
-    }
-}
-
-impl Sink for Ear {
-    fn event(&mut self, event: Event<'_>) -> ControlFlow<()> {
-        let mut heard = self.0.lock().expect("no panic");
-        match event {
-            Event::Prompt { cached, .. } => heard.1 = cached,
-            Event::Token { sampled, .. } => heard.0.push(sampled.id),
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn vector(&mut self, _: &[f32]) {}
-
-    fn end(&mut self, end: Result<(Finish, Spent), Failure>) {
-        end.expect("an answer");
-    }
-
-    fn is_closed(&self) -> bool {
-        false
-    }
-}
-
 #[test]
 fn a_served_chat_goes_on_and_says_what_it_would_anew() {
     for shape in SHAPES {
@@ -164,18 +131,7 @@ fn a_served_chat_goes_on_and_says_what_it_would_anew() {
             };
             let sharing = Sharing::of_texts(2, 1024);
             let engine = Engine::shared(file.clone(), cpu(2), options, sharing).expect("an engine");
-            let options = scheduler::Options { reuse, ..scheduler::Options::default() };
-            let mut scheduler = Scheduler::new(Box::new(engine), options);
-            let answer = |text: &&[u32]| {
-                let (ear, sampling) = (Ear::default(), SamplerConfig::greedy());
-                let request = Request { prompt: text.to_vec(), sampling, limit: Some(6), ends: Arc::from([]) };
-                let sink = Box::new(ear.clone());
-                let job = Job { id: 1, request, constraint: None, pooling: None, score: None, sink };
-                scheduler.submit(job).expect("a place");
-                while scheduler.step() {}
-                ear.heard()
-            };
-            texts.iter().map(answer).collect()
+            served(engine, scheduler::Options { reuse, ..scheduler::Options::default() }, texts).0
         };
         let (first, more) = (tokens(150, VOCAB as u32, 1), tokens(40, VOCAB as u32, 2));
         let answer = &said(true, &[&first])[0].0;

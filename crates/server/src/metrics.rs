@@ -144,6 +144,8 @@ impl Metrics {
         w.counter("decode_seconds_total", "Time from first tokens to last ones", c.decode_seconds);
         w.counter("steps_total", "Steps of the engine", stats.steps);
         w.counter("preemptions_total", "Sequences that had to make room", stats.preemptions);
+        w.counter("cache_pages_out_total", "Pages of the cache that were moved beside the device", stats.moved_out);
+        w.counter("cache_pages_in_total", "Pages of the cache that came back from there", stats.moved_in);
         w.counter("requests_finished_total", "Requests with an answer", c.finished);
         w.counter("requests_cancelled_total", "Requests whose client left", c.cancelled);
         w.counter("requests_failed_total", "Requests that ended in an error", c.failed);
@@ -151,6 +153,7 @@ impl Metrics {
         w.gauge("requests_running", "Sequences that have a place", running);
         w.gauge("requests_waiting", "Requests in the queue", stats.waiting);
         w.gauge("cache_usage_ratio", "Pages of the cache in use", used);
+        w.gauge("cache_pages_beside", "Pages of the cache beside the device", stats.pages_beside);
         w.gauge("sequences_per_step", "Sequences of a step on average", busy);
         let of = |facts: &&Facts| {
             let device = label("device", &facts.device);

@@ -37,6 +37,9 @@ pub enum ServeError {
     /// The system.
     #[error("the server cannot run: {0}")]
     System(#[from] io::Error),
+    /// A device that is gone.
+    #[error("{0}; nothing can be computed any more, so the server has ended")]
+    Lost(String),
     /// The model could not be loaded; whoever loads it has said why.
     #[error("{0}")]
     Load(String),
@@ -56,10 +59,10 @@ pub fn check(options: &Options, insecure: bool) -> Result<(), ServeError> {
 
 /// Listens, has `loader` load its usual model meanwhile if it has one, and serves until SIGTERM or Ctrl-C. `listening` hears
 /// of the addresses. From the signal on nothing new is taken; what is under way may go on for [`Options::drain`]. A second
-/// signal ends at once.
+/// signal ends at once. When a device is gone, what is open gets an error, and the server ends.
 ///
 /// # Errors
-/// Addresses that cannot be had, and a usual model that cannot be loaded.
+/// Addresses that cannot be had, a usual model that cannot be loaded, and a device that is gone.
 pub fn run(options: Options, listening: impl FnOnce(&[SocketAddr]), loader: Arc<dyn Loader>) -> Result<(), ServeError> {
     system::keep_no_large_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -86,9 +89,13 @@ async fn serve(app: Arc<App>, listening: impl FnOnce(&[SocketAddr])) -> Result<(
     listening(&addresses);
     let mut signals = Signals::new()?;
     tokio::spawn(app.shelf.clone().tend());
+    let mut lost = None;
     tokio::select! {
         opened = app.shelf.open() => match opened {
-            Ok(()) => signals.next().await,
+            Ok(()) => tokio::select! {
+                problem = loss(&app) => lost = Some(problem),
+                () = signals.next() => {}
+            },
             Err(problem) => return Err(ServeError::Load(problem.message)),
         },
         () = signals.next() => {}
@@ -102,7 +109,17 @@ async fn serve(app: Arc<App>, listening: impl FnOnce(&[SocketAddr])) -> Result<(
     for server in servers {
         let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
     }
-    Ok(())
+    lost.map_or(Ok(()), |problem| Err(ServeError::Lost(problem)))
+}
+
+/// Waits until the device of a model is gone, and says why.
+async fn loss(app: &App) -> String {
+    loop {
+        if let Some(problem) = app.shelf.stats().lost {
+            return problem;
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
 }
 
 /// Takes connections until the end.

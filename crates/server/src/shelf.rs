@@ -347,6 +347,7 @@ impl Shelf {
             all.waiting += stats.waiting;
             all.pages += stats.pages;
             all.pages_in_use += stats.pages_in_use;
+            all.pages_beside += stats.pages_beside;
             all.places.extend(stats.places);
         }
         all
@@ -388,7 +389,10 @@ fn add(all: &mut Stats, stats: &Stats) {
     all.cached_tokens += stats.cached_tokens;
     all.prompt_time += stats.prompt_time;
     all.decode_time += stats.decode_time;
+    all.lost = all.lost.take().or_else(|| stats.lost.clone());
     all.preemptions += stats.preemptions;
+    all.moved_out += stats.moved_out;
+    all.moved_in += stats.moved_in;
     all.longest = all.longest.max(stats.longest);
 }
 

@@ -1,8 +1,10 @@
 //! Several models behind one server: who waits for whom, what goes, and what clients are told.
 
-use crate::exercise::model;
+use crate::exercise::{model, model_on};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use compiler::program::Program;
+use device::{Device, Executable, Memory};
 use futures_util::FutureExt;
 use model::memory_plan::ModelMemory;
 use serde_json::{Value, json};
@@ -10,12 +12,14 @@ use server::error::ApiError;
 use server::library::Kept;
 use server::shelf::{Shelf, Status};
 use server::{App, Bounds, Loader, Model, Options, Stay};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower::ServiceExt;
 
-/// Models that are made when they are asked for. Of `broken` there is none.
+/// Models that are made when they are asked for. Of `broken` there is none, and the device of `gone` does not work.
 struct Maker {
     loads: Mutex<Vec<String>>,
     /// Loads wait as long as this is set.
@@ -26,7 +30,24 @@ struct Maker {
     usual: Option<&'static str>,
 }
 
-const NAMES: [(&str, usize); 5] = [("a", 7), ("b", 11), ("broken", 1), ("c", 13), ("d", 17)];
+const NAMES: [(&str, usize); 6] = [("a", 7), ("b", 11), ("broken", 1), ("c", 13), ("d", 17), ("gone", 1)];
+
+/// A device that does not work.
+struct Gone;
+
+impl Device for Gone {
+    fn name(&self) -> String {
+        "gone".into()
+    }
+
+    fn load(&self, _: Arc<Program>, _: &mut Memory) -> device::Result<Box<dyn Executable>> {
+        unreachable!("nobody loads anything")
+    }
+
+    fn check(&self) -> device::Result<()> {
+        Err(device::Error::Failed { device: "card 0".into(), problem: "it fell off the bus".into() })
+    }
+}
 
 /// Bytes of the machine.
 const ROOM: u64 = 100;
@@ -82,7 +103,7 @@ impl Loader for Maker {
         if name == "broken" {
             return Err(ApiError::server("model 'broken' cannot be loaded"));
         }
-        let mut model = model(name, *step);
+        let mut model = if name == "gone" { model_on(name, *step, Arc::new(Gone)) } else { model(name, *step) };
         model.facts.digest = name.to_owned();
         let workspace = Some(self.more.load(Ordering::SeqCst));
         model.facts.memory = Some(ModelMemory { workspace, ..self.plan(name)? });
@@ -403,4 +424,29 @@ async fn clients_of_ollama_load_and_unload() {
     // Whoever names none gets the usual one.
     let (_, answer) = server.ask("POST", "/v1/completions", json!({ "prompt": "x", "max_tokens": 1 })).await;
     assert_eq!(answer["model"], "a");
+}
+
+#[test]
+fn a_server_whose_device_is_gone_says_so_and_ends() {
+    let (told, addresses) = std::sync::mpsc::channel();
+    let maker = Arc::new(Maker { usual: Some("gone"), ..Maker::new() });
+    let options = Options { log: false, port: 0, hosts: vec!["127.0.0.1".into()], ..Options::default() };
+    let server = std::thread::spawn(move || server::run(options, |list| told.send(list[0]).expect("a test"), maker));
+    let address = addresses.recv().expect("an address");
+    let body = r#"{"prompt": "once", "max_tokens": 8}"#;
+    let head = format!("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
+    let request = format!("{head}Content-Type: application/json\r\nConnection: close\r\n\r\n{body}");
+    // Until the model is there, others are told to come again.
+    let answer = loop {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        if !answer.contains(" 503 ") {
+            break answer;
+        }
+    };
+    assert!(answer.contains(" 500 ") && answer.contains("card 0 failed: it fell off the bus"), "{answer}");
+    let end = server.join().expect("no panic").expect_err("it cannot go on").to_string();
+    assert!(end.starts_with("card 0 failed: it fell off the bus; ") && end.ends_with("the server has ended"), "{end}");
 }

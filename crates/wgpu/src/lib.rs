@@ -107,4 +107,8 @@ impl Device for Wgpu {
     fn keeps_weights(&self) -> bool {
         true
     }
+
+    fn check(&self) -> Result<()> {
+        self.context.check()
+    }
 }

@@ -60,7 +60,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let (one, all) = positions(args, &config, file.bytes(), machine.device().available_memory())?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
-    let available = device::available_memory();
+    let (available, keeps_weights) = (device::available_memory(), opened.engine.device().keeps_weights());
     let snapshots =
         args.ctx_checkpoints.map_or_else(|| memory_plan::default_snapshots(&config, available), usize::from);
     if !opened.engine.rewinds() && !args.no_prefix_cache {
@@ -113,7 +113,19 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     };
     let beside = args.prefill_beside.map_or(opened.engine.prompt_tokens_beside(), |tokens| tokens as usize);
     terminal::line(&format!("a step that decodes reads at most {beside} tokens of prompts (--prefill-beside)"));
-    let options = Sharings { queue: args.max_queue, beside, reuse: !args.no_prefix_cache, snapshots };
+    let beside_bytes = match args.cache_ram {
+        Some(mebibytes) => u64::try_from(mebibytes).map_or(u64::MAX, |mebibytes| mebibytes.saturating_mul(1 << 20)),
+        None => memory_plan::default_beside(if keeps_weights { 0 } else { file.bytes() }, available),
+    };
+    if beside_bytes > 0 && !args.no_prefix_cache {
+        let most = if beside_bytes == u64::MAX {
+            "without a bound".into()
+        } else {
+            format!("{} at most", open::bytes(beside_bytes))
+        };
+        terminal::line(&format!("what the cache has no room for waits beside it, {most} (--cache-ram)"));
+    }
+    let options = Sharings { queue: args.max_queue, beside, reuse: !args.no_prefix_cache, snapshots, beside_bytes };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(opened.engine), options)).context("no engine thread")?;
     let defaults = Defaults {
         sampling,

@@ -39,6 +39,9 @@ impl Scheduler {
             rows += task.rows(count);
             shares.push((at, Share { ticket: task.ticket, count, row }));
         }
+        if let Err(error) = self.carry() {
+            return self.fail(&error.to_string());
+        }
         let began = Instant::now();
         let arriving = match self.engine.send(&self.batch) {
             Ok(arriving) => arriving,

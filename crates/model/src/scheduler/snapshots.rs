@@ -39,7 +39,8 @@ impl Snapshots {
         lengths
     }
 
-    fn has(&self, text: &[u32]) -> bool {
+    /// Whether one of this text is kept.
+    pub fn has(&self, text: &[u32]) -> bool {
         self.kept.iter().any(|(known, _)| known == text)
     }
 

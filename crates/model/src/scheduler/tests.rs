@@ -2,8 +2,10 @@
 //! cache, so a wrong page gives a wrong text.
 
 use super::*;
+use crate::batch::Room;
 use crate::cache::PAGE;
 use crate::error::EngineError;
+use crate::pages::Move;
 use crate::sent::Arriving;
 use crate::sequence::{Event, PromptError, Request};
 use crate::snapshot::Snapshot;
@@ -17,9 +19,13 @@ use text::sampler::{self, Logprob, Sampled, SamplerConfig};
 
 mod read_whole;
 mod snapshots;
+mod spill;
 
 const VOCAB: usize = 97;
 const END: u32 = 0;
+
+/// Bytes of a page of the cache.
+const PAGE_BYTES: usize = BLOCK * size_of::<i32>();
 
 /// The logit of the token that comes; those of others are 0.
 const LIKELY: f32 = 5.0;
@@ -27,6 +33,10 @@ const LIKELY: f32 = 5.0;
 struct Paged {
     limits: Limits,
     cache: Vec<i32>,
+    /// Pages that were moved beside the device.
+    beside: Vec<Vec<i32>>,
+    /// Whether that takes long.
+    slow: Arc<AtomicBool>,
     logits: Vec<f32>,
     /// Tokens and sequences of every step.
     steps: Arc<Mutex<Vec<(usize, usize)>>>,
@@ -137,6 +147,27 @@ impl Batches for Paged {
         let (words, _) = snapshot.rows().as_chunks();
         let tokens = words.iter().map(|word| i32::from_le_bytes(*word)).collect();
         self.read.as_mut().expect("a model that remembers")[place] = tokens;
+        Ok(())
+    }
+
+    fn room_beside(&mut self, most: u64, taken: usize) -> Result<Room, EngineError> {
+        // There is always room for one text more.
+        let most = most as usize / PAGE_BYTES;
+        self.beside.resize(most.min(taken + 4).max(self.beside.len()), vec![]);
+        let time = if self.slow.load(Ordering::SeqCst) { Duration::from_secs(3600) } else { Duration::ZERO };
+        Ok(Room { pages: self.beside.len(), time })
+    }
+
+    fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
+        for step in moves {
+            let (Move::Out { page, to: beside } | Move::In { from: beside, page }) = *step;
+            let page = &mut self.cache[page as usize * BLOCK..][..BLOCK];
+            let beside = &mut self.beside[beside as usize];
+            match step {
+                Move::Out { .. } => *beside = page.to_vec(),
+                Move::In { .. } => page.copy_from_slice(beside),
+            }
+        }
         Ok(())
     }
 
@@ -254,6 +285,7 @@ struct Bench {
     scheduler: Scheduler,
     steps: Arc<Mutex<Vec<(usize, usize)>>>,
     fail: Arc<AtomicBool>,
+    slow: Arc<AtomicBool>,
 }
 
 fn bench(tokens: usize, segments: usize, context: usize, pages: usize, options: Options) -> Bench {
@@ -277,12 +309,15 @@ fn bench_over(
 ) -> Bench {
     let reach = crate::prefill_attention::Reach::NOTHING;
     let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
-    let (steps, fail) = (Arc::default(), Arc::default());
+    let (steps, fail, slow) = (Arc::default(), Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
     let (steps_of, fail_of) = (Arc::clone(&steps), Arc::clone(&fail));
     let read = remembers.then(|| vec![vec![]; segments]);
-    let engine = Paged { limits, cache, logits: vec![], steps: steps_of, fail: fail_of, ahead, chosen: vec![], read };
-    Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail }
+    let (beside, logits, chosen) = (vec![], vec![], vec![]);
+    let slow_of = Arc::clone(&slow);
+    let engine =
+        Paged { limits, cache, beside, slow: slow_of, logits, steps: steps_of, fail: fail_of, ahead, chosen, read };
+    Bench { scheduler: Scheduler::new(Box::new(engine), options), steps, fail, slow }
 }
 
 fn job(prompt: &[u32], limit: usize, ear: &Ear) -> Job {
@@ -750,8 +785,10 @@ proptest! {
         ahead in 0usize..2,
         remembers in any::<bool>(),
         snapshots in 0usize..5,
+        room in 0usize..6,
     ) {
-        let options = Options { queue: 99, beside, reuse, snapshots };
+        let beside_bytes = (room * PAGE_BYTES) as u64;
+        let options = Options { queue: 99, beside, reuse, snapshots, beside_bytes };
         let mut bench = bench_over(remembers, ahead, tokens.max(segments), segments, 250, pages, options);
         let mut ears = vec![];
         for (seed, len, limit, wait) in jobs {

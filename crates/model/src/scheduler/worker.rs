@@ -180,9 +180,10 @@ fn run(mut scheduler: Scheduler, shared: &Shared) {
             shared.lock().count(scheduler.stats());
             scheduler.tell();
         };
-        if !over && catch_unwind(AssertUnwindSafe(step)).is_ok() {
+        if !over && catch_unwind(AssertUnwindSafe(step)).is_ok() && scheduler.stats().lost.is_none() {
             continue;
         }
+        let lost = scheduler.stats().lost.clone();
         let mut inbox = shared.lock();
         inbox.count(scheduler.stats());
         inbox.state = State::Ended;
@@ -190,7 +191,7 @@ fn run(mut scheduler: Scheduler, shared: &Shared) {
             scheduler.enqueue(job);
         }
         drop(inbox);
-        scheduler.abort(&Failure::ShuttingDown);
+        scheduler.abort(&lost.map_or(Failure::ShuttingDown, Failure::Engine));
         return;
     }
 }

@@ -4,6 +4,7 @@
 pub mod hollow;
 pub mod machine;
 pub mod reference;
+pub mod served;
 pub mod weights;
 
 use compiler::{Numerics, Options};

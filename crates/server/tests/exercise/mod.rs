@@ -10,6 +10,7 @@ mod words;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
+use device::{Device, Null};
 use model::batch::{Batch, Batches, Limits};
 use model::error::EngineError;
 use model::prefill_attention::Reach;
@@ -64,6 +65,7 @@ struct Turns {
     limits: Limits,
     step: usize,
     out: Vec<f32>,
+    device: Arc<dyn Device>,
 }
 
 impl Batches for Turns {
@@ -75,7 +77,12 @@ impl Batches for Turns {
         Ok(())
     }
 
+    fn device(&self) -> Arc<dyn Device> {
+        self.device.clone()
+    }
+
     fn run(&mut self, batch: &Batch) -> Result<&[f32], EngineError> {
+        self.device.check()?;
         self.out.clear();
         let tokens = batch.input("token").unwrap_or_default();
         for &row in batch.input("rows").unwrap_or_default() {
@@ -103,11 +110,16 @@ pub fn tokenizer() -> Tokenizer {
 
 /// A model of this name whose tokens follow each other in such steps.
 pub fn model(name: &str, step: usize) -> Model {
+    model_on(name, step, Arc::new(Null))
+}
+
+/// The same on a device, whose steps fail if it does not work.
+pub fn model_on(name: &str, step: usize, device: Arc<dyn Device>) -> Model {
     let tokenizer = tokenizer();
     let reach = Reach::NOTHING;
     let limits =
         Limits { vocab: tokenizer.vocab_len(), tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, reach };
-    let engine = Turns { limits, step, out: vec![] };
+    let engine = Turns { limits, step, out: vec![], device };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
     let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
     let facts = Facts { names: vec![name.into()], width: 3, ..Facts::default() };
