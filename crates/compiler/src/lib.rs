@@ -10,7 +10,7 @@
 //! | [`kernel`] | what kernels of all targets are made with: statements, expressions, vectors of equal expressions |
 //! | [`cpu`] | lanes and accumulators of a core, with a path for each kind of sum |
 //! | [`gpu`] | the same for blocks of threads |
-//! | [`render`] | C and CUDA |
+//! | [`render`] | C, CUDA and WGSL |
 //! | [`program`] | the result: kernels, launches, stages, the memory that they share, and what reports say of them |
 //!
 //! [`mod@switches`] lists what can be left out by name, and [`tuned`] has the plans of single kernels that a search has found.
