@@ -253,8 +253,8 @@ impl Prices {
                 bytes: 4528e3,
                 // 132 multiprocessors, 64 dots of four a cycle, 1.75 GHz.
                 dots: 59e6,
-                // 132 multiprocessors, 128 multiply-adds a cycle, 1.75 GHz. Neither this nor dots know of tensor cores, by
-                // which tiles of many tokens are multiplied faster.
+                // 132 multiprocessors, 128 multiply-adds a cycle, 1.75 GHz. Neither this nor `dots` knows of tensor
+                // cores, which multiply tiles of many tokens faster.
                 floats: 29e6,
                 unit: 29e6,
                 // As many operations as multiply-adds, at half of that for loads and index arithmetic.
