@@ -150,7 +150,7 @@ pub struct KernelFlags {
     /// The same; keys and values cannot differ
     #[arg(long, value_enum, value_name = "TYPE", hide = true)]
     pub cache_type_v: Option<CacheType>,
-    /// Tokens of a prompt that are computed in one step at most [default: 1024; 2048 on a GPU]
+    /// Tokens of a prompt that are computed in one step at most [default: 1024; 4096 on an NVIDIA GPU, 2048 on others]
     #[arg(long, alias = "batch-size", alias = "chunk", value_name = "N", overrides_with = "ubatch_size",
           value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub ubatch_size: Option<u32>,
@@ -192,7 +192,7 @@ impl KernelFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineFlags {
-    /// Worker threads [default: physical cores that this process may use]
+    /// Worker threads [default: physical cores that this process may use, of the fast kind where there are two]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Worker threads of steps with more than eight tokens, as those of a prompt (-tb) [default: as many as --threads]
@@ -200,7 +200,7 @@ pub struct EngineFlags {
     pub threads_batch: Option<u16>,
     #[command(flatten)]
     pub kernels: KernelFlags,
-    /// What runs the model: auto (a GPU that it fits on, else the processor), cpu, cuda or cuda:N, interpreter (very slow)
+    /// What runs the model: auto (a GPU that it fits on, else the processor), cpu, cuda or cuda:N, wgpu or wgpu:N, interpreter (very slow)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub device: Choice,
     /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]

@@ -137,6 +137,7 @@ const TABLE: &[Row] = &[
     (&["--prompt-cache"], Value, Idle("prompts are not kept on disk")),
     (&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, Idle("prompts are not kept on disk")),
     (&["--slot-save-path"], Value, Refused("the cache is not written to disk")),
+    (&["--quantized"], Nothing, Idle("weights stay as their file has them, and are read so")),
     (&["--no-mmproj"], Nothing, Idle("there is text only")),
     (&["-mm", "--mmproj", "-mmu", "--mmproj-url", "--image", "--audio"], Value, Refused("there is text only")),
     (&["--embedding"], Nothing, Is(&["--embeddings"])),

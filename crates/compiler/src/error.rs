@@ -14,6 +14,12 @@ pub enum CompileError {
         /// The reason.
         why: String,
     },
+    /// A kernel with source of its own that is not in the language of the target.
+    #[error("kernel {symbol} has source of its own in C, which runs on the processor only; use --device cpu")]
+    Call {
+        /// Its symbol.
+        symbol: String,
+    },
     /// A kernel that the language of the target cannot say.
     #[error("{0}; this is a bug of the compiler")]
     Unwritable(#[from] crate::render::Unwritable),

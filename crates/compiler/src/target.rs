@@ -12,6 +12,11 @@ pub(crate) trait Target {
     /// Source before all kernels.
     fn prelude(&self) -> &'static str;
 
+    /// Whether kernels with C source of their own run on it.
+    fn calls_c(&self) -> bool {
+        false
+    }
+
     /// Whether rows of weights in block formats lie in planes.
     fn lays_planes(&self) -> bool;
 

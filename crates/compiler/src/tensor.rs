@@ -515,7 +515,8 @@ impl Tensor {
     }
 
     /// A custom kernel: C source with the signature of a kernel (see
-    /// [`crate::program::Program`]). Its buffers are the sources, then the result.
+    /// [`crate::program::Program`]). Its buffers are the sources, then the result. It runs on the processor; for other
+    /// targets a step with it is not compiled ([`CompileError::Call`](crate::CompileError::Call)).
     pub fn call(symbol: &str, source: &str, tasks: i64, inputs: &[Tensor], ty: DType, shape: &[Dim]) -> Tensor {
         let shape = inputs[0].builder.dims(shape);
         inputs[0].wrap(|g| {

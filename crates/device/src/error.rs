@@ -22,7 +22,7 @@ pub enum Error {
     /// No compiler was configured, and none of the usual names is on the path.
     #[error(
         "no C compiler found (looked for {looked_for}); install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc; macOS: xcode-select --install) or name one with --cc, or a pack with the kernels of this model by --kernel-pack \
-         ({arch}.pack of a release has those of the models of `kernloom ls --all`; `kernloom compile --pack` makes others where \
+         ({arch}.pack of a release has those of most models of `kernloom ls --all`; `kernloom compile --pack` makes others where \
          there is a compiler)",
         arch = std::env::consts::ARCH
     )]

@@ -29,15 +29,17 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Choice, String> {
-        match text {
+        match &*text.to_ascii_lowercase() {
             "auto" => Ok(Choice::Auto),
             "cpu" => Ok(Choice::Cpu),
             "cuda" => Ok(Choice::Cuda(0)),
             "wgpu" => Ok(Choice::Wgpu(0)),
             "interpreter" => Ok(Choice::Interpreter),
+            // What wgpu goes by is known better than it: an adapter has one name.
+            "metal" | "vulkan" | "dx12" => Ok(Choice::Wgpu(0)),
             other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
                 Some(("cuda", Ok(ordinal))) => Ok(Choice::Cuda(ordinal)),
-                Some(("wgpu", Ok(ordinal))) => Ok(Choice::Wgpu(ordinal)),
+                Some(("wgpu" | "metal" | "vulkan" | "dx12", Ok(ordinal))) => Ok(Choice::Wgpu(ordinal)),
                 _ => Err(format!(
                     "'{other}' is no device; there are auto, cpu, cuda, cuda:N, wgpu, wgpu:N and interpreter"
                 )),
@@ -264,12 +266,14 @@ pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
         Ok(cards) => {
             for at in cards {
                 let opened = usable(at.clone(), &config).map(|(_, free)| free);
-                let (major, minor) = at.capability;
+                let ((major, minor), version) = (at.capability, at.driver.version);
                 let mut text = format!(
-                    "{}, compute capability {major}.{minor}, {} multiprocessors, {:.1} GiB",
+                    "{}, compute capability {major}.{minor}, {} multiprocessors, {:.1} GiB, a driver for CUDA {}.{}",
                     at.name,
                     at.multiprocessors,
-                    gib(at.memory as u64)
+                    gib(at.memory as u64),
+                    version.0,
+                    version.1
                 );
                 if let Ok(free) = &opened {
                     text += &format!(", {:.1} GiB free", gib(*free as u64));
@@ -313,6 +317,7 @@ mod tests {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }
         assert_eq!("cuda:0".parse(), Ok(Choice::Cuda(0)));
+        assert_eq!(["METAL", "Vulkan:0", "dx12"].map(str::parse), [const { Ok(Choice::Wgpu(0)) }; 3]);
         for wrong in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
             assert!(wrong.parse::<Choice>().unwrap_err().contains("cuda:N"));
         }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower::ServiceExt;
 
-/// Models that are made when they are asked for. Of `broken` there is none, and the device of `gone` does not work.
+/// Models that are made when they are asked for. Of `broken` there is none.
 struct Maker {
     loads: Mutex<Vec<String>>,
     /// Loads wait as long as this is set.
@@ -28,9 +28,10 @@ struct Maker {
     bytes: AtomicU64,
     more: AtomicU64,
     usual: Option<&'static str>,
+    device_is_gone: bool,
 }
 
-const NAMES: [(&str, usize); 6] = [("a", 7), ("b", 11), ("broken", 1), ("c", 13), ("d", 17), ("gone", 1)];
+const NAMES: [(&str, usize); 5] = [("a", 7), ("b", 11), ("broken", 1), ("c", 13), ("d", 17)];
 
 /// A device that does not work.
 struct Gone;
@@ -55,7 +56,7 @@ const ROOM: u64 = 100;
 impl Maker {
     fn new() -> Maker {
         let (loads, held) = (Mutex::default(), AtomicBool::new(false));
-        Maker { loads, held, bytes: AtomicU64::new(10), more: AtomicU64::new(0), usual: None }
+        Maker { loads, held, bytes: AtomicU64::new(10), more: AtomicU64::new(0), usual: None, device_is_gone: false }
     }
 
     fn loads(&self) -> Vec<String> {
@@ -103,7 +104,7 @@ impl Loader for Maker {
         if name == "broken" {
             return Err(ApiError::server("model 'broken' cannot be loaded"));
         }
-        let mut model = if name == "gone" { model_on(name, *step, Arc::new(Gone)) } else { model(name, *step) };
+        let mut model = if self.device_is_gone { model_on(name, *step, Arc::new(Gone)) } else { model(name, *step) };
         model.facts.digest = name.to_owned();
         let workspace = Some(self.more.load(Ordering::SeqCst));
         model.facts.memory = Some(ModelMemory { workspace, ..self.plan(name)? });
@@ -429,7 +430,7 @@ async fn clients_of_ollama_load_and_unload() {
 #[test]
 fn a_server_whose_device_is_gone_says_so_and_ends() {
     let (told, addresses) = std::sync::mpsc::channel();
-    let maker = Arc::new(Maker { usual: Some("gone"), ..Maker::new() });
+    let maker = Arc::new(Maker { usual: Some("a"), device_is_gone: true, ..Maker::new() });
     let options = Options { log: false, port: 0, hosts: vec!["127.0.0.1".into()], ..Options::default() };
     let server = std::thread::spawn(move || server::run(options, |list| told.send(list[0]).expect("a test"), maker));
     let address = addresses.recv().expect("an address");

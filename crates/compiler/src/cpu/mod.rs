@@ -46,6 +46,10 @@ impl Target for Cpu {
         c::PRELUDE
     }
 
+    fn calls_c(&self) -> bool {
+        true
+    }
+
     fn lays_planes(&self) -> bool {
         false
     }

@@ -76,7 +76,7 @@ pub(crate) fn assemble(
         let mut made = vec![];
         for groups in a.together(g, s, stage, buffers.inputs()) {
             if let Some(call) = call_of(g, s, groups[0]) {
-                let (kernel, lowered) = a.custom(g, call);
+                let (kernel, lowered) = a.custom(g, call)?;
                 made.push(Made { kernel, groups, lowered });
                 continue;
             }
@@ -231,8 +231,14 @@ impl Assembly<'_> {
     }
 
     /// A kernel with its own source.
-    fn custom(&mut self, g: &mut Graph, call: Id) -> (usize, Vec<Lowered>) {
+    ///
+    /// # Errors
+    /// [`CompileError::Call`] on a target that is not the processor.
+    fn custom(&mut self, g: &mut Graph, call: Id) -> Result<(usize, Vec<Lowered>), CompileError> {
         let Op::Call { symbol, source, tasks } = g.op(call).clone() else { unreachable!() };
+        if !self.target.calls_c() {
+            return Err(CompileError::Call { symbol });
+        }
         let tasks = g.int(tasks);
         let known = self.program.kernels.iter().position(|k| k.symbol == symbol && k.source == source);
         let kernel = known.unwrap_or_else(|| {
@@ -246,7 +252,7 @@ impl Assembly<'_> {
         let written = vec![false; slots.len()].into_iter().chain([true]).collect();
         slots.push(call);
         let nest = Nest { phases: vec![], tasks, stashes: vec![], ranges: 0, wanted: None };
-        (kernel, vec![Lowered { nest, made: vec![], slots, written }])
+        Ok((kernel, vec![Lowered { nest, made: vec![], slots, written }]))
     }
 }
 

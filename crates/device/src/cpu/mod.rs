@@ -38,6 +38,7 @@ use crate::cpu::threads::default_threads;
 use crate::cpu::toolchain::{Lazy, Toolchain, ToolchainConfig};
 use crate::error::{Error, Result};
 use crate::heap::Host;
+use crate::host::stop::Stop;
 use crate::memory::{Memory, Place};
 use crate::profile::{Clock, Profile, Stopwatch};
 use crate::store::cache::{Cache, CacheConfig, Warning};
@@ -66,9 +67,6 @@ pub struct CpuConfig {
     /// Whether to end compilers that run; [`Device::load`] then fails with [`Error::Stopped`].
     pub stop_compiling: Option<Stop>,
 }
-
-/// Asked again and again while a step runs, by all workers: once it says so, the step ends with [`Error::Stopped`].
-pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl CpuConfig {
     /// All physical cores that this process may use, the best instructions of

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use compiler::program::{Kernel, Program};
 
-use crate::Stop;
 use crate::cpu::isa::Target;
 use crate::cpu::toolchain::{FLAGS, Lazy, Toolchain, Untranslated};
 use crate::error::{Error, Result};
 use crate::host::jobs;
+use crate::host::stop::Stop;
 use crate::store::cache::{Cache, Found, Output, Warning};
 use crate::store::digest::{self, Digest};
 use crate::store::folder::BuildFolder;

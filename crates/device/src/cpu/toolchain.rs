@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::Stop;
 use crate::host::child::{self, Ended, Limits};
+use crate::host::stop::Stop;
 use gguf::plain;
 
 use crate::cpu::isa::{Isa, Target};

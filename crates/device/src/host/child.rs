@@ -10,7 +10,7 @@ use std::io;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::Stop;
+use crate::host::stop::Stop;
 
 /// Bytes that a program may print, to each of its two outputs: a hundred times what a compiler that lists all macros does.
 const PRINTED: usize = 4 << 20;

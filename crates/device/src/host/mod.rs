@@ -10,3 +10,4 @@ mod mapped_weights;
 pub mod priority;
 pub mod processor;
 pub(crate) mod region;
+pub mod stop;
