@@ -146,6 +146,11 @@ pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     Ok(cpu)
 }
 
+/// The GPU that is named.
+pub fn gpu(flags: &EngineFlags) -> anyhow::Result<Machine> {
+    machine(&devices_config(flags, Ends::Nothing)?, 0, false)
+}
+
 /// How devices are used, as the flags say.
 fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Config> {
     let cache = kernels(flags.kernel_cache.as_ref(), &flags.kernel_pack, &flags.kernels.trusted_folders);

@@ -5,7 +5,9 @@ use crate::metadata;
 use crate::models;
 use crate::open::{self, Positions, bytes};
 use crate::output::{self, Stdout};
-use device::{Device, Null, Target};
+use compiler::program::Program;
+use device::{Device, Executable, Memory, Null, Target};
+use devices::Choice;
 use gguf::Gguf;
 use gguf::plain::{self, MESSAGE};
 use model::config::Config;
@@ -58,19 +60,49 @@ struct Needs {
     stages: usize,
 }
 
+/// A device that programs are made for, and on which nothing is loaded.
+struct Unloaded(Arc<dyn Device>);
+
+impl Device for Unloaded {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn load(&self, program: Arc<Program>, memory: &mut Memory) -> device::Result<Box<dyn Executable>> {
+        Null.load(program, memory)
+    }
+
+    fn available_memory(&self) -> Option<u64> {
+        self.0.available_memory()
+    }
+
+    fn keeps_weights(&self) -> bool {
+        self.0.keeps_weights()
+    }
+}
+
+/// What programs are made for, and what the compiler does then: a GPU if one is named, else the processor.
+fn target(flags: &EngineFlags) -> anyhow::Result<(Arc<dyn Device>, compiler::Options)> {
+    if let Choice::Cuda(_) | Choice::Wgpu(_) = flags.device {
+        let device = open::gpu(flags)?.device();
+        let options = open::leave_out(&flags.kernels, device.options(open::numerics(&flags.kernels)))?;
+        return Ok((Arc::new(Unloaded(device)), options));
+    }
+    let target = open::target(flags)?.map_or_else(|| Target::detect(None), Ok)?;
+    Ok((Arc::new(Null), open::compiler_options(&flags.kernels, &target)?))
+}
+
 /// What the model needs, or why it cannot be run.
 fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
     let in_one_line = |error: anyhow::Error| crate::failure::message(&error);
     let of_engine = || -> anyhow::Result<Needs> {
         let config = Config::read(file)?;
         let cache = open::cache_kind(&args.engine.kernels)?;
-        let usual = memory_plan::default_context(&config, cache, file.bytes(), device::available_memory());
+        let (device, compiler) = target(&args.engine)?;
+        let usual = memory_plan::default_context(&config, cache, file.bytes(), device.available_memory());
         let context = open::context(&config, Positions::Flag(args.context.ctx_size), usual);
-        let target = open::target(&args.engine)?.map_or_else(|| Target::detect(None), Ok)?;
-        let compiler = open::compiler_options(&args.engine.kernels, &target)?;
         let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
-        let device: Arc<dyn Device> = Arc::new(Null);
         let mut engine = Engine::shared(file.clone(), device, options, Sharing::of_texts(1, context as i64))?;
         engine.prepare(Class::One)?;
         engine.prepare(Class::Many)?;
