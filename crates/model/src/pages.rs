@@ -175,9 +175,11 @@ impl Pages {
         path.into_iter().chain(end.map(|(page, _)| page)).for_each(|page| self.touch(page));
         // An end that was taken over has left the tree: no path goes on from there.
         while lease.pages.len() == lease.kept {
-            let (path, end) = self.find(tokens);
-            let next = path.get(lease.kept).map(|&page| (page, BLOCK));
-            let Some((spilled, same)) = next.or(end).filter(|&(page, _)| !self.is_near(page)) else { break };
+            let rest = &tokens[lease.kept * BLOCK..tokens.len().saturating_sub(1)];
+            let before = lease.pages.last().copied();
+            let next = rest.get(..BLOCK).and_then(|block| self.child(before, |p| p.tokens == block));
+            let known = next.map(|page| (page, BLOCK)).or_else(|| self.best_end(before, rest));
+            let Some((spilled, same)) = known.filter(|&(page, _)| !self.is_near(page)) else { break };
             // It must not be forgotten for what makes room for it.
             self.ends_beside.remove(&(self.pages[spilled as usize].used, spilled));
             let Some(page) = self.free.pop().or_else(|| self.evict()) else {
