@@ -6,6 +6,7 @@ use crate::models;
 use crate::open::{self, Positions, bytes};
 use crate::output::{self, Stdout};
 use compiler::program::Program;
+use device::heap::Apart;
 use device::{Device, Executable, Memory, Null, Target};
 use devices::Choice;
 use gguf::Gguf;
@@ -70,6 +71,11 @@ impl Device for Unloaded {
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> device::Result<Box<dyn Executable>> {
         Null.load(program, memory)
+    }
+
+    /// Of which nothing is taken: weights that are mapped lie elsewhere.
+    fn memory(&self) -> Memory {
+        Memory::on(Arc::new(Apart))
     }
 
     fn available_memory(&self) -> Option<u64> {

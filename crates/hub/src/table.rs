@@ -320,7 +320,7 @@ pub const MODELS: &[Model] = &[
     },
     Model {
         name: "command-r7b",
-        aliases: &["command-r7b:7b"],
+        aliases: &[],
         architecture: "cohere2",
         context: 132_096,
         default: "Q4_K_M",
