@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Bytes of a slab.
 const SLAB: usize = 256 << 20;
 
+/// Slabs that should be free: one long prompt takes the place of as many pages as fill one, before the next has come.
+const FREE: usize = 2;
+
 /// What there is beside the device.
 #[derive(Default)]
 pub(super) struct Slabs {
@@ -49,7 +52,7 @@ impl Engine {
         }
         let slabs = &mut self.slabs;
         let there = (slabs.made.len() * slabs.each).min(most);
-        if there < most && taken + slabs.each > there && slabs.coming.is_none() && !slabs.all {
+        if there < most && taken + FREE * slabs.each > there && slabs.coming.is_none() && !slabs.all {
             let (heap, bytes) = (self.memory.heap().clone(), slabs.each * self.page_bytes()?);
             let make = move || Beside::new(&*heap, bytes, "pages of the cache (--cache-ram)");
             self.slabs.coming = thread::Builder::new().name("pages".into()).spawn(make).ok();
