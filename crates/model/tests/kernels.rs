@@ -1,5 +1,6 @@
-//! Every kernel of every tiny model, on the processor and in the interpreter. Each stage of a step runs on both, on what
-//! the interpreter stored before, so that an error is that of one kernel, and nothing adds up.
+//! Every kernel of tiny models of each kind of attention and feed-forward, on the processor and in the interpreter. Each
+//! stage of a step runs on both, on what the interpreter stored before, so that an error is that of one kernel, and nothing
+//! adds up.
 
 use crate::support::{self, cpu, synth, tokens};
 use compiler::Numerics;

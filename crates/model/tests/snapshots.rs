@@ -1,4 +1,4 @@
-//! What one layer of each family was compiled to, at one token under `int8`: its stages, their kernels, and of each
+//! What one layer of each family of the first six was compiled to, at one token under `int8`: its stages, their kernels, and of each
 //! kernel what decides how fast it is. A change that is wanted is written down by `KERNLOOM_BLESS=1 cargo test -p
 //! kernloom-model --test all snapshots::`.
 

@@ -1,4 +1,4 @@
-//! How many stages a layer of each family takes at one token: the fusions that
+//! How many stages a layer of each real shape takes at one token: the fusions that
 //! have to come out of the general passes.
 
 use crate::support::hollow::Hollow;
@@ -21,7 +21,7 @@ const MOST: [(&str, usize); 8] = [
     ("tiny-glm4", 8),
 ];
 
-/// Every family, and every kind of attention and feed-forward in it.
+/// Kinds of attention and feed-forward of the families with real shapes; what others add is in `families.rs`.
 const TINY: [&str; 8] = [
     "tiny-llama",
     "tiny-qwen2",
