@@ -59,7 +59,7 @@ impl Executable for NullExecutable {
     fn run_profiled(&mut self, _memory: &mut Memory, vars: &[i64], clock: Clock) -> Result<Profile> {
         self.check(vars)?;
         let launches = self.program.each_launch();
-        let tasks = launches.map(|launch| launch.tasks.eval(vars));
+        let tasks = launches.map(|launch| launch.tasks.eval(vars).unwrap_or(0));
         let stopwatch = Stopwatch::start(clock, 1, self.program.launches(), self.program.stages.len());
         Ok(stopwatch.stop(&self.program, vars, tasks))
     }

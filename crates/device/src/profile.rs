@@ -10,8 +10,6 @@ use std::time::Instant;
 
 use compiler::program::{Count, Launch, Program, Stage};
 
-use crate::validate;
-
 /// The times of one step; all in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -178,7 +176,7 @@ impl Stopwatch {
                     longest_worker_ns: busy.max().unwrap_or(0),
                     calls: each(|busy| &busy.calls).sum(),
                     tasks,
-                    bytes: validate::eval(&launch.bytes, vars).unwrap_or(0),
+                    bytes: launch.bytes.eval(vars).unwrap_or(0),
                     row_bytes: launch.row_bytes,
                 }
             })
@@ -207,7 +205,7 @@ impl Profile {
     /// The profile of a step of one worker from the time of each launch, in nanoseconds; launches of a stage run at the same
     /// time.
     pub fn of_times(program: &Program, vars: &[i64], times: &[u64], wall_ns: u64) -> Profile {
-        let count = |count: &Count| validate::eval(count, vars).unwrap_or(0);
+        let count = |count: &Count| count.eval(vars).unwrap_or(0);
         let time = |(launch, &ns): (&Launch, &u64)| LaunchTime {
             kernel: launch.kernel,
             scope: launch.scope.clone(),

@@ -7,27 +7,6 @@ use compiler::program::{Buffer, BufferKind, Count, Launch, Program};
 use crate::cpu::stage_queue::MAX_UNITS;
 use crate::error::{Error, Result};
 
-/// The value of a count, `None` where it would overflow. Allocates nothing.
-pub fn eval(count: &Count, vars: &[i64]) -> Option<i64> {
-    match count {
-        Count::Const(value) => Some(*value),
-        Count::Var(index) => vars.get(*index).copied(),
-        Count::Add(a, b) => eval(a, vars)?.checked_add(eval(b, vars)?),
-        Count::Mul(a, b) => eval(a, vars)?.checked_mul(eval(b, vars)?),
-        Count::CeilDiv(a, divisor) => Some(eval(a, vars)?.checked_add(divisor - 1)?.div_euclid(*divisor)),
-    }
-}
-
-/// Whether a count is the same whatever the variables are.
-pub fn is_fixed(count: &Count) -> bool {
-    match count {
-        Count::Const(_) => true,
-        Count::Var(_) => false,
-        Count::Add(a, b) | Count::Mul(a, b) => is_fixed(a) && is_fixed(b),
-        Count::CeilDiv(a, _) => is_fixed(a),
-    }
-}
-
 /// Bytes of scratch of the launch that needs most, where each of its tasks has its own.
 ///
 /// # Errors
@@ -46,7 +25,7 @@ pub fn scratch(program: &Program, vars: &[i64]) -> Result<usize> {
 /// # Errors
 /// [`Error::TaskCount`] if it is negative or overflows.
 pub fn tasks(program: &Program, launch: &Launch, vars: &[i64]) -> Result<i64> {
-    match eval(&launch.tasks, vars) {
+    match launch.tasks.eval(vars) {
         Some(tasks) if tasks >= 0 => Ok(tasks),
         _ => Err(Error::TaskCount { program: program.name.clone(), origin: launch.origin.clone() }),
     }
@@ -205,15 +184,5 @@ mod tests {
         breach(&|p| p.stages[0].launches[0].args[0] = 7, "buffer 7");
         breach(&|p| p.stages[0].launches[0].tasks = Count::Var(1), "layer 0 norm: a count uses variable 1");
         breach(&|p| p.stages[0].launches[0].bytes = Count::CeilDiv(Box::new(Count::Const(1)), 0), "divided by 0");
-    }
-
-    #[test]
-    fn counts_do_not_overflow() {
-        let double = Count::Mul(Box::new(Count::Var(0)), Box::new(Count::Const(2)));
-        assert_eq!(eval(&double, &[21]), Some(42));
-        assert_eq!(eval(&double, &[i64::MAX]), None);
-        let eighth = Count::CeilDiv(Box::new(Count::Var(0)), 8);
-        assert_eq!(eval(&eighth, &[17]), Some(3));
-        assert_eq!(eval(&eighth, &[i64::MAX]), None);
     }
 }

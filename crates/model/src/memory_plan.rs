@@ -191,7 +191,7 @@ pub fn step_bytes(engine: &Engine) -> Option<u64> {
     let (program, _) = all.into_iter().find_map(of)?;
     let vars: Vec<i64> = program.vars.iter().map(|v| v.min).collect();
     let launches = program.stages.iter().flat_map(|s| &s.launches);
-    Some(launches.map(|l| l.bytes.eval(&vars).max(0) as u64).sum())
+    Some(launches.map(|l| l.bytes.eval(&vars).unwrap_or(0).max(0) as u64).sum())
 }
 
 /// A number of bytes for people.

@@ -3,7 +3,7 @@
 
 use crate::support::hollow::Hollow;
 use compiler::Compiled;
-use compiler::program::{BufferKind, Program};
+use compiler::program::{BufferKind, Count, Program};
 use model::cache::PAGE;
 
 const CONTEXTS: [i64; 2] = [4096, 65536];
@@ -18,7 +18,8 @@ fn work(c: &Compiled, context: i64) -> Vec<(String, i64, i64)> {
     };
     let values: Vec<i64> = program.vars.iter().map(|v| value(&v.name)).collect();
     let launches = program.stages.iter().flat_map(|s| &s.launches);
-    launches.map(|l| (l.origin.clone(), l.tasks.eval(&values), l.bytes.eval(&values))).collect()
+    let of = |count: &Count| count.eval(&values).expect("a count");
+    launches.map(|l| (l.origin.clone(), of(&l.tasks), of(&l.bytes))).collect()
 }
 
 /// The kernels, one after the other.

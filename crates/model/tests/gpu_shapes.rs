@@ -66,7 +66,7 @@ fn check(name: &str, shape: &str, class: Class) {
 
 fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     let kernel = &c.program.kernels[launch.kernel];
-    let blocks = launch.tasks.eval(&c.program.vars.iter().map(|v| v.max).collect::<Vec<_>>());
+    let blocks = launch.tasks.eval(&c.program.vars.iter().map(|v| v.max).collect::<Vec<_>>()).expect("a count");
     let body = &c.bodies[launch.kernel];
     let barriers = barriers(c, body.root);
     let size = kernel.geometry;

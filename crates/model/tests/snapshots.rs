@@ -58,7 +58,7 @@ pub fn reads(launch: &Launch) -> String {
 /// What stays the same as long as a kernel does its work in the same way.
 fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     let program = &c.program;
-    let tasks = launch.tasks.eval(&program.vars.iter().map(|v| v.max).collect::<Vec<_>>());
+    let tasks = launch.tasks.eval(&program.vars.iter().map(|v| v.max).collect::<Vec<_>>()).expect("a count");
     let body = &c.bodies[launch.kernel];
     let (mut loads, mut stores, mut dots) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for id in c.graph.toposort(&[body.root]) {

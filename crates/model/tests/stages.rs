@@ -190,7 +190,7 @@ fn the_head_of_tied_embeddings_counts_its_bytes() {
     let launches = c.program.stages.iter().flat_map(|s| &s.launches);
     let bytes: Vec<i64> = launches
         .filter(|l| l.origin.split(' ').any(|name| name == "token_embd"))
-        .map(|l| l.bytes.eval(&vec![1; c.program.vars.len()]))
+        .map(|l| l.bytes.eval(&vec![1; c.program.vars.len()]).expect("a count"))
         .collect();
     let [row, all] = bytes[..] else { panic!("two kernels read it: {bytes:?}") };
     assert!(row > 0 && all > 10_000 * row, "{row} bytes for a token, {all} for the head");

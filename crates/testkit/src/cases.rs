@@ -144,7 +144,7 @@ impl Case {
                     _ => buffers.write(slot as u32, t),
                 };
             }
-            let tasks = l.tasks.eval(&values);
+            let tasks = l.tasks.eval(&values).expect("a count");
             kernel.run(&mut buffers, &vars, 0..tasks).map_err(|e| explain(e.to_string()))?;
             drop(buffers);
             taken.into_iter().for_each(|(a, t)| memory[a] = t);

@@ -182,7 +182,7 @@ fn launches(p: &Program, kernels: &[usize], vars: &[i64], line: &mut impl FnMut(
     let most_scratch = p.kernels.iter().map(|k| k.geometry.scratch_bytes).max().unwrap_or(0);
     for l in p.stages.iter().flat_map(|s| &s.launches) {
         let args: Vec<String> = l.args.iter().map(|a| format!("b{a}")).collect();
-        let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(vars));
+        let (kernel, tasks) = (kernels[l.kernel], l.tasks.eval(vars).expect("a count"));
         for (begin, end) in [(tasks / 2, tasks), (0, tasks / 2)] {
             line(format!("spoil(scratch, {most_scratch});"));
             line(format!("kernel_{kernel}((void *[]){{{}}}, vars, {begin}, {end}, scratch);", args.join(", ")));

@@ -51,14 +51,24 @@ impl Default for Count {
 }
 
 impl Count {
-    /// The value for these values of the variables.
-    pub fn eval(&self, vars: &[i64]) -> i64 {
+    /// The value for these values of the variables, `None` where it would overflow or a variable has none. Allocates nothing.
+    pub fn eval(&self, vars: &[i64]) -> Option<i64> {
         match self {
-            Count::Const(v) => *v,
-            Count::Var(i) => vars[*i],
-            Count::Add(a, b) => a.eval(vars) + b.eval(vars),
-            Count::Mul(a, b) => a.eval(vars) * b.eval(vars),
-            Count::CeilDiv(a, d) => (a.eval(vars) + d - 1).div_euclid(*d),
+            Count::Const(value) => Some(*value),
+            Count::Var(index) => vars.get(*index).copied(),
+            Count::Add(a, b) => a.eval(vars)?.checked_add(b.eval(vars)?),
+            Count::Mul(a, b) => a.eval(vars)?.checked_mul(b.eval(vars)?),
+            Count::CeilDiv(a, divisor) => Some(a.eval(vars)?.checked_add(divisor - 1)?.div_euclid(*divisor)),
+        }
+    }
+
+    /// Whether it is the same whatever the variables are.
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Count::Const(_) => true,
+            Count::Var(_) => false,
+            Count::Add(a, b) | Count::Mul(a, b) => a.is_fixed() && b.is_fixed(),
+            Count::CeilDiv(a, _) => a.is_fixed(),
         }
     }
 }
@@ -237,5 +247,20 @@ impl Program {
     /// The number of launches of a step.
     pub fn launches(&self) -> usize {
         self.stages.iter().map(|s| s.launches.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_do_not_overflow() {
+        let double = Count::Mul(Box::new(Count::Var(0)), Box::new(Count::Const(2)));
+        assert_eq!(double.eval(&[21]), Some(42));
+        assert_eq!(double.eval(&[i64::MAX]), None);
+        let eighth = Count::CeilDiv(Box::new(Count::Var(0)), 8);
+        assert_eq!(eighth.eval(&[17]), Some(3));
+        assert_eq!(eighth.eval(&[i64::MAX]), None);
     }
 }

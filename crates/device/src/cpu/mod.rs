@@ -518,9 +518,7 @@ impl CpuExecutable {
     fn count(&mut self, vars: &[i64], all: bool) -> Result<()> {
         let workers = self.pool.workers();
         for (index, stage) in self.program.stages.iter().enumerate() {
-            let fixed = |launch: &compiler::program::Launch| {
-                validate::is_fixed(&launch.tasks) && validate::is_fixed(&launch.bytes)
-            };
+            let fixed = |launch: &compiler::program::Launch| launch.tasks.is_fixed() && launch.bytes.is_fixed();
             if !all && stage.launches.iter().all(fixed) {
                 continue;
             }
@@ -528,7 +526,7 @@ impl CpuExecutable {
             let mut first = 0;
             for (launch, bound) in stage.launches.iter().zip(bound) {
                 bound.tasks = validate::tasks(&self.program, launch, vars)?;
-                let bytes = validate::eval(&launch.bytes, vars).unwrap_or(0);
+                let bytes = launch.bytes.eval(vars).unwrap_or(0);
                 bound.grain = grain::grain(bound.tasks, bytes, stage.launches.len(), workers);
                 bound.units = first..first + grain::count(bound.tasks, bound.grain);
                 first = bound.units.end;
