@@ -13,17 +13,15 @@ is counted back from the end of an answer by the server's own time for the other
 tokens are no text, so nothing else may come before. Needs nothing but Python.
 """
 
-import argparse
 import asyncio
 import itertools
 import json
-import pathlib
 import random
 import sys
 import time
 
 from load import send
-from servers import get, running
+from servers import get, llama_server, parser, running
 
 
 async def ask(port, prompt, tokens):
@@ -94,25 +92,18 @@ def report(name, spec, result):
 
 
 def main():
-    own = sys.argv[1:]
-    own, flags = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--kernloom", required=True)
-    parser.add_argument("--llama-server")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rows", default="1:512:128,32:512:128,128:512:128,32:4096:256")
-    parser.add_argument("--rounds", type=int, default=2, help="requests of a client")
-    parser.add_argument("--rate", type=float, help="requests a second, of clients that do not wait for each other")
-    args = parser.parse_args(own)
+    of, own, flags = parser(__doc__)
+    of.add_argument("--rows", default="1:512:128,32:512:128,128:512:128,32:4096:256")
+    of.add_argument("--rounds", type=int, default=2, help="requests of a client")
+    of.add_argument("--rate", type=float, help="requests a second, of clients that do not wait for each other")
+    args = of.parse_args(own)
     rows = [tuple(map(int, spec.split(":"))) for spec in args.rows.split(",")]
     places = max(spec[0] for spec in rows)
     room = -(-max(prompt + tokens for _, prompt, tokens in rows) // 256) * 256
     room_for_all = ["-np", str(places), "-c", str(places * room)]
     servers = [("kernloom", [args.kernloom, "serve", "-m", args.model, "--device", args.device, *room_for_all, *flags])]
     if args.llama_server:
-        layers = "0" if args.device == "cpu" else "99"
-        servers.append(("llama-server", [args.llama_server, "-m", args.model, "-fa", "on", "-ngl", layers, "--no-webui", *room_for_all]))
+        servers.append(("llama-server", llama_server(args, room_for_all)))
     print("| clients | prompt / answer | server | tok/s | first p50 ms | p99 | next p50 ms | p99 | failed |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     rates = {}

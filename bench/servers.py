@@ -1,12 +1,33 @@
 """Servers that are started to be measured, and ended whatever happens."""
 
+import argparse
 import contextlib
 import json
+import pathlib
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
+
+
+def parser(doc):
+    """What every comparison of servers is told, what is to be parsed of the command line, and the flags behind `--`, which are ours."""
+    own = sys.argv[1:]
+    own, flags = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
+    of = argparse.ArgumentParser(description=doc.splitlines()[0])
+    of.add_argument("model", type=pathlib.Path)
+    of.add_argument("--kernloom", required=True)
+    of.add_argument("--llama-server")
+    of.add_argument("--device", default="cuda")
+    return of, own, flags
+
+
+def llama_server(args, room):
+    """The peer's command for the same model, on the same kind of device, with so much room."""
+    layers = "0" if args.device == "cpu" else "99"
+    return [args.llama_server, "-m", args.model, "-fa", "on", "-ngl", layers, "--no-webui", *room]
 
 
 def free_port():

@@ -10,16 +10,13 @@ kernloom with what does not fit kept beside the device (--cache-ram) and without
 llama-server with its own such cache. Tokens of prompts that were found are the server's own count. Needs nothing but Python.
 """
 
-import argparse
 import json
-import pathlib
 import random
-import sys
 import time
 import urllib.request
 
 from clients import quantile
-from servers import get, running
+from servers import get, llama_server, parser, running
 
 MORE, ANSWER = 32, 16
 
@@ -55,26 +52,19 @@ def chats(port, args, vocab, seed):
 
 
 def main():
-    own = sys.argv[1:]
-    own, flags = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--kernloom", required=True)
-    parser.add_argument("--llama-server")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--chats", type=int, default=16)
-    parser.add_argument("--prompt", type=int, default=4000)
-    parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--room", type=int, default=16384, help="tokens of the cache of all")
-    parser.add_argument("--places", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=2, help="times that each server is started")
-    args = parser.parse_args(own)
-    room = ["-np", str(args.places), "-c", str(args.room), "-m", args.model]
-    ours = [args.kernloom, "serve", "--device", args.device, "--kv-unified", *room, *flags]
+    of, own, flags = parser(__doc__)
+    of.add_argument("--chats", type=int, default=16)
+    of.add_argument("--prompt", type=int, default=4000)
+    of.add_argument("--turns", type=int, default=4)
+    of.add_argument("--room", type=int, default=16384, help="tokens of the cache of all")
+    of.add_argument("--places", type=int, default=4)
+    of.add_argument("--rounds", type=int, default=2, help="times that each server is started")
+    args = of.parse_args(own)
+    room = ["-np", str(args.places), "-c", str(args.room), "--kv-unified"]
+    ours = [args.kernloom, "serve", "-m", args.model, "--device", args.device, *room, *flags]
     servers = [("kernloom", ours), ("kernloom --cache-ram 0", [*ours, "--cache-ram", "0"])]
     if args.llama_server:
-        layers = "0" if args.device == "cpu" else "99"
-        servers.append(("llama-server", [args.llama_server, "-fa", "on", "-ngl", layers, "--no-webui", "--kv-unified", *room]))
+        servers.append(("llama-server", llama_server(args, room)))
     print("| server | first turns p50 ms | p99 | later turns p50 ms | p99 | found |\n|---|---|---|---|---|---|", flush=True)
     said = {}
     for number in range(args.rounds):
