@@ -137,6 +137,14 @@ pub enum OnOff {
     Off,
 }
 
+/// What compiles kernels for cards, of commands that run no model there.
+#[derive(Args, Clone, Debug)]
+pub struct NvrtcFlag {
+    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
+    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
+    pub nvrtc: Option<PathBuf>,
+}
+
 /// What the kernels of a model depend on.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]

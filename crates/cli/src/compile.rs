@@ -1,7 +1,7 @@
 //! `compile`: the kernels of a model, built ahead of time for this machine or others, in a folder for `--kernel-cache` or as
 //! a pack, which is that folder as one file; or their sources, to be read.
 
-use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo};
+use crate::arguments::{ContextFlag, KernelFlags, ModelOrDemo, NvrtcFlag};
 use crate::debug;
 use crate::failure::Usage;
 use crate::models;
@@ -83,9 +83,8 @@ pub struct Arguments {
     /// Compilers that run at a time [default: physical cores that this process may use]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
-    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
-    nvrtc: Option<PathBuf>,
+    #[command(flatten)]
+    cards: NvrtcFlag,
     #[command(flatten)]
     context: ContextFlag,
     #[command(flatten)]
@@ -161,7 +160,7 @@ fn objects(args: &Arguments, folder: &Path) -> anyhow::Result<()> {
     }
     for architecture in cards {
         let start = Instant::now();
-        let compiling = Compiling { nvrtc: args.nvrtc.clone(), jobs, progress: Some(progress()), stop: None };
+        let compiling = Compiling { nvrtc: args.cards.nvrtc.clone(), jobs, progress: Some(progress()), stop: None };
         let ahead = cuda::ahead::Ahead::new(architecture, folder, compiling)?;
         let options = open::leave_out(&args.kernels, architecture.options(open::numerics(&args.kernels)))?;
         let mut built = 0;

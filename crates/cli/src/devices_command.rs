@@ -1,25 +1,24 @@
 //! `devices`: what can run models on this machine.
 
+use crate::arguments::NvrtcFlag;
 use crate::output::Stdout;
 use devices::Listed;
 use gguf::plain::{self, MESSAGE};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
-    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
-    nvrtc: Option<PathBuf>,
+    #[command(flatten)]
+    cards: NvrtcFlag,
 }
 
 /// Prints a line for each, and what to do where one cannot be used.
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
-    let all = devices::list(args.nvrtc.clone());
+    let all = devices::list(args.cards.nvrtc.clone());
     let mut out = Stdout;
     if args.json {
         let row = |d: &Listed| json!({ "name": d.name, "text": d.text, "problem": d.problem.as_ref().map(ToString::to_string) });

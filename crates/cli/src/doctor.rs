@@ -4,7 +4,7 @@ mod caches;
 mod startup;
 mod trial;
 
-use crate::arguments::ModelOrDemo;
+use crate::arguments::{ModelOrDemo, NvrtcFlag};
 use crate::failure::Usage;
 use crate::open::{self, bytes};
 use crate::output::{self, Stdout};
@@ -38,9 +38,8 @@ pub struct Arguments {
     /// Folders that nobody else reaches, whatever owners and modes say
     #[arg(long, value_name = "DIRS", value_delimiter = ',')]
     trusted_folders: Vec<PathBuf>,
-    /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]
-    #[arg(long, value_name = "PATH", env = "KERNLOOM_NVRTC", hide_env_values = true)]
-    nvrtc: Option<PathBuf>,
+    #[command(flatten)]
+    cards: NvrtcFlag,
     /// Time what happens until the first token of a model whose kernels were never compiled, instead
     #[arg(long)]
     startup: bool,
@@ -113,7 +112,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     findings.push(memory());
     findings.extend(caches::look(&kernels));
     findings.push(trial::run(args.cc.clone(), &kernels, &ready));
-    findings.extend(devices::list(args.nvrtc.clone()).into_iter().filter(|device| device.name != "cpu").map(gpu));
+    findings.extend(devices::list(args.cards.nvrtc.clone()).into_iter().filter(|device| device.name != "cpu").map(gpu));
     if args.json {
         let rows = findings
             .iter()
