@@ -15,9 +15,7 @@ impl Memory {
     /// # Errors
     /// As [`Memory::output`]; and [`Error::OutOfReach`] of bytes that it does not have.
     pub fn move_out(&self, name: &str, range: Range<usize>, beside: &mut Beside, at: usize) -> Result<()> {
-        let (index, length) = self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?;
-        let to = beside.part(at, range.len()).filter(|_| range.end <= length);
-        let to = to.ok_or_else(|| Error::OutOfReach { name: name.into(), place: self.place().into() })?;
+        let (index, to) = self.sides(name, &range, beside, at)?;
         // SAFETY: `Beside` gives its bytes to nobody else.
         unsafe { self.regions[index].1.begin_read(range.start, to, range.len()) }
     }
@@ -27,11 +25,17 @@ impl Memory {
     /// # Errors
     /// As [`Memory::move_out`].
     pub fn move_in(&mut self, name: &str, range: Range<usize>, beside: &Beside, at: usize) -> Result<()> {
-        let (index, length) = self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?;
-        let from = beside.part(at, range.len()).filter(|_| range.end <= length);
-        let from = from.ok_or_else(|| Error::OutOfReach { name: name.into(), place: self.place().into() })?;
+        let (index, from) = self.sides(name, &range, beside, at)?;
         // SAFETY: as in `move_out`.
         unsafe { self.regions[index].1.begin_write(range.start, from, range.len()) }
+    }
+
+    /// The region of a state, and where its bytes lie beside the device, if both are as long as they must be.
+    fn sides(&self, name: &str, range: &Range<usize>, beside: &Beside, at: usize) -> Result<(usize, *mut u8)> {
+        let (index, length) = self.view::<u8>(self.keys.states.get(name).copied(), "state", name)?;
+        let start = beside.part(at, range.len()).filter(|_| range.end <= length);
+        let start = start.ok_or_else(|| Error::OutOfReach { name: name.into(), place: self.place().into() })?;
+        Ok((index, start))
     }
 }
 

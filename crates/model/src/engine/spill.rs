@@ -37,11 +37,12 @@ impl Engine {
     /// # Errors
     /// A failure of the device.
     pub fn room_beside(&mut self, most: u64, taken: usize) -> Result<Room, EngineError> {
-        let Some(most) = most.checked_div(self.page_bytes()? as u64).filter(|&pages| pages > 0) else {
+        let page_bytes = self.page_bytes()?;
+        let Some(most) = most.checked_div(page_bytes as u64).filter(|&pages| pages > 0) else {
             return Ok(Room::default());
         };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.slabs.each = (SLAB / self.page_bytes()?).clamp(1, most);
+        self.slabs.each = (SLAB / page_bytes).clamp(1, most);
         let slabs = &mut self.slabs;
         if let Some(made) = slabs.coming.take_if(|coming| coming.is_finished()) {
             match made.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -53,7 +54,7 @@ impl Engine {
         let slabs = &mut self.slabs;
         let there = (slabs.made.len() * slabs.each).min(most);
         if there < most && taken + FREE * slabs.each > there && slabs.coming.is_none() && !slabs.all {
-            let (heap, bytes) = (self.memory.heap().clone(), slabs.each * self.page_bytes()?);
+            let (heap, bytes) = (self.memory.heap().clone(), slabs.each * page_bytes);
             let make = move || Beside::new(&*heap, bytes, "pages of the cache (--cache-ram)");
             self.slabs.coming = thread::Builder::new().name("pages".into()).spawn(make).ok();
         }
