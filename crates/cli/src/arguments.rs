@@ -217,8 +217,8 @@ pub struct EngineFlags {
     /// How steps are sent to a card
     #[arg(long, value_enum, default_value = "graph", hide_short_help = true)]
     pub sending: Sending,
-    /// Steps that are sent to a card before the token of one is known
-    #[arg(long, value_name = "N", default_value_t = cuda::AHEAD as u8, value_parser = clap::value_parser!(u8).range(0..=cuda::MOST_AHEAD as i64),
+    /// Steps that are sent to a GPU before the token of one is known
+    #[arg(long, value_name = "N", default_value_t = device::AHEAD as u8, value_parser = clap::value_parser!(u8).range(0..=device::MOST_AHEAD as i64),
           hide_short_help = true)]
     pub ahead: u8,
     /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR, 6 assembly; each with those

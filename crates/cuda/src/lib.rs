@@ -20,19 +20,12 @@ use compiler::program::Program;
 use compiler::{Numerics, Options, Tuned};
 use cubins::{Compiling, Cubins};
 use device::store::blobs::Blobs;
-use device::{CacheConfig, Device, Executable, Memory, Result, TunedPlans, Warning, validate};
+use device::{AHEAD, CacheConfig, Device, Executable, Memory, Result, TunedPlans, Warning, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;
 use replay::{Replay, Sending};
 use std::sync::Arc;
 use std::thread;
-
-/// Steps that are sent before the result of one is known, if nothing else is said: the card has the next step while the
-/// host looks at a token. More of them only are for nothing when a text ends.
-pub const AHEAD: usize = 1;
-
-/// Steps that may be sent before the result of one is known, at most.
-pub const MOST_AHEAD: usize = 4;
 
 /// How to use a card.
 #[derive(Clone)]
@@ -181,7 +174,7 @@ impl Device for Cuda {
     }
 
     fn steps_ahead(&self) -> usize {
-        self.ahead.min(MOST_AHEAD)
+        self.ahead.min(device::MOST_AHEAD)
     }
 
     fn load(&self, program: Arc<Program>, memory: &mut Memory) -> Result<Box<dyn Executable>> {

@@ -8,13 +8,12 @@
 //! on have ended (edges are then *programmatic*). Such a kernel waits until all that it depends on is over, and so does
 //! every other, so whatever came earlier is over too.
 
-use crate::MOST_AHEAD;
 use crate::driver::{Context, Event, Shape, pointers};
 use crate::kernels::Loaded;
 use crate::memory::{Stage, send_inputs};
 use compiler::program::{BufferKind, Kernel, Launch, Program};
 use cudarc::driver::sys;
-use device::{Clock, CompileReport, Error, Executable, Memory, Place, Profile, Result, validate};
+use device::{Clock, CompileReport, Error, Executable, MOST_AHEAD, Memory, Place, Profile, Result, validate};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

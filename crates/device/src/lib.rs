@@ -89,6 +89,13 @@ pub use store::pack::Pack;
 pub use store::trust::Refusal;
 pub use store::tuned::TunedPlans;
 
+/// Steps that are sent before the result of one is known, by a device that works beside the host, if nothing else is said: it has
+/// the next step while the host looks at a token. More of them only are for nothing when a text ends.
+pub const AHEAD: usize = 1;
+
+/// Steps that may be sent before the result of one is known, at most.
+pub const MOST_AHEAD: usize = 4;
+
 /// Something that can run programs.
 pub trait Device: Send + Sync {
     /// What it is, for reports.

@@ -69,7 +69,7 @@ pub struct Config {
     pub choice: Choice,
     /// For the processor.
     pub cpu: CpuConfig,
-    /// For a card; its number is that of the choice.
+    /// For a card; its number is that of the choice. An adapter has as many steps ahead.
     pub cuda: CudaConfig,
 }
 
@@ -184,7 +184,7 @@ pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Resul
             let config = CudaConfig { ordinal, ..config.cuda.clone() };
             Ok(Machine::Cuda(Arc::new(Cuda::new(&config)?)))
         }
-        Choice::Wgpu(ordinal) => wgpu(ordinal),
+        Choice::Wgpu(ordinal) => wgpu(ordinal, config.cuda.ahead),
         Choice::Interpreter => {
             let isa = config.cpu.target.as_ref().map_or_else(Isa::detect, |target| target.isa);
             Ok(Machine::Interpreter(Arc::new(Interpreter::of(Target { isa, extras: vec![] }))))
@@ -200,13 +200,13 @@ pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Resul
 
 /// An adapter of Vulkan, Metal or DirectX 12.
 #[cfg(feature = "wgpu")]
-fn wgpu(ordinal: usize) -> Result<Machine> {
-    Ok(Machine::Wgpu(Arc::new(webgpu::Wgpu::new(ordinal)?)))
+fn wgpu(ordinal: usize, ahead: usize) -> Result<Machine> {
+    Ok(Machine::Wgpu(Arc::new(webgpu::Wgpu::new(ordinal)?.with_steps_ahead(ahead))))
 }
 
 /// An adapter of Vulkan, Metal or DirectX 12.
 #[cfg(not(feature = "wgpu"))]
-fn wgpu(ordinal: usize) -> Result<Machine> {
+fn wgpu(ordinal: usize, _: usize) -> Result<Machine> {
     Err(Error::Unusable(format!("wgpu:{ordinal} is out of reach: this program was built without the feature wgpu")))
 }
 

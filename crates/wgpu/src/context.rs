@@ -1,6 +1,7 @@
 //! An adapter in use, and what went wrong there.
 
 use crate::adapter::Adapter;
+use device::heap::Requested;
 use device::{Error, Result};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -8,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 pub(crate) fn unusable(problem: String) -> Error {
     Error::Unusable(problem)
 }
+
+/// Bytes at whose multiples copies begin and end.
+pub(crate) const WORD: usize = 4;
 
 /// The first thing that went wrong outside of a scope.
 type Failure = Arc<Mutex<Option<String>>>;
@@ -72,25 +76,18 @@ impl Context {
         waited.map(drop).map_err(|error| self.failed(error.to_string()))
     }
 
-    /// Bytes of a buffer, from whole words to whole words, when all that was sent is over.
-    pub(crate) fn bring(&self, buffer: &wgpu::Buffer, at: usize, bytes: usize) -> Result<Vec<u8>> {
+    /// Asks for bytes of a buffer from a whole word on, as they are when all that was sent is over.
+    pub(crate) fn ask(self: &Arc<Self>, buffer: &wgpu::Buffer, at: usize, bytes: usize) -> Coming {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let size = bytes as u64;
+        let size = bytes.next_multiple_of(WORD) as u64;
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let near = self.device.create_buffer(&descriptor);
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(buffer, at as u64, &near, 0, size);
-        self.queue.submit([encoder.finish()]);
+        let sent = self.queue.submit([encoder.finish()]);
         let (send, mapped) = mpsc::channel();
         near.map_async(wgpu::MapMode::Read, .., move |result| drop(send.send(result)));
-        self.wait()?;
-        match mapped.recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(self.failed(error.to_string())),
-            Err(_) => return Err(self.failed("what was read did not arrive")),
-        }
-        let view = near.get_mapped_range(..).map_err(|error| self.failed(error.to_string()))?;
-        Ok(view.to_vec())
+        Coming { context: self.clone(), near, bytes, sent, mapped }
     }
 
     /// Calls `make`, whose errors are told apart from those of what was sent before.
@@ -102,6 +99,40 @@ impl Context {
         let errors = [validation.pop(), internal.pop()].map(pollster::block_on);
         let memory = pollster::block_on(memory.pop());
         errors.into_iter().chain([memory]).flatten().next().map_or(Ok(made), Err)
+    }
+}
+
+/// Bytes on their way to the host.
+pub(crate) struct Coming {
+    context: Arc<Context>,
+    near: wgpu::Buffer,
+    bytes: usize,
+    /// What they are copied by.
+    sent: wgpu::SubmissionIndex,
+    mapped: mpsc::Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+}
+
+impl Coming {
+    /// Waits for them, and for nothing that was sent after they were asked for.
+    pub(crate) fn take(self) -> Result<Vec<u8>> {
+        let context = &self.context;
+        let until = wgpu::PollType::Wait { submission_index: Some(self.sent), timeout: None };
+        let waited = context.device.poll(until);
+        context.check()?;
+        waited.map_err(|error| context.failed(error.to_string()))?;
+        match self.mapped.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(context.failed(error.to_string())),
+            Err(_) => return Err(context.failed("what was read did not arrive")),
+        }
+        let view = self.near.get_mapped_range(..).map_err(|error| context.failed(error.to_string()))?;
+        Ok(view[..self.bytes].to_vec())
+    }
+}
+
+impl Requested for Coming {
+    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+        self.take()
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Wgpu {
     adapter: Adapter,
     context: Arc<Context>,
     heap: Arc<AdapterHeap>,
+    ahead: usize,
 }
 
 /// What a driver that is there may lack to list its adapters.
@@ -60,7 +61,13 @@ impl Wgpu {
     pub fn of(adapter: Adapter) -> Result<Wgpu> {
         let context = Arc::new(Context::new(&adapter)?);
         let heap = Arc::new(AdapterHeap::new(context.clone()));
-        Ok(Wgpu { adapter, context, heap })
+        Ok(Wgpu { adapter, context, heap, ahead: device::AHEAD })
+    }
+
+    /// With so many steps that are sent before the result of one is known.
+    #[must_use]
+    pub fn with_steps_ahead(self, ahead: usize) -> Wgpu {
+        Wgpu { ahead, ..self }
     }
 
     /// Bytes a second that a kernel reads which does nothing else.
@@ -106,6 +113,10 @@ impl Device for Wgpu {
 
     fn keeps_weights(&self) -> bool {
         true
+    }
+
+    fn steps_ahead(&self) -> usize {
+        self.ahead.min(device::MOST_AHEAD)
     }
 
     fn check(&self) -> Result<()> {

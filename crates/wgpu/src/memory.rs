@@ -3,18 +3,15 @@
 //! Kernels are given buffers and offsets, not addresses. What stands for the address of a block is a number of the heap's own,
 //! and the heap knows the buffer that it lies in.
 
-use crate::context::{Context, unusable};
+use crate::context::{Context, WORD, unusable};
 use compiler::program::Program;
 use device::Result;
-use device::heap::{Block, Copied, Heap, Port, Region, not_packed};
+use device::heap::{Block, Copied, Heap, Port, Region, Requested, not_packed};
 use gguf::dequant::DequantError;
 use gguf::format::{Planes, Repack};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes at whose multiples copies begin and end.
-const WORD: usize = 4;
 
 /// Bytes at whose multiples buffers end: kernels read vectors of four words.
 const VECTOR: usize = 16;
@@ -125,7 +122,7 @@ impl Block for Far {
             self.context.queue.write_buffer(&self.buffer, at as u64, bytes);
             return self.context.check();
         }
-        let mut words = self.context.bring(&self.buffer, wide.start, wide.len())?;
+        let mut words = self.context.ask(&self.buffer, wide.start, wide.len()).take()?;
         words[at - wide.start..][..bytes.len()].copy_from_slice(bytes);
         self.context.queue.write_buffer(&self.buffer, wide.start as u64, &words);
         self.context.check()
@@ -137,9 +134,13 @@ impl Block for Far {
             return Ok(());
         }
         let wide = widened(at, to.len());
-        let words = self.context.bring(&self.buffer, wide.start, wide.len())?;
+        let words = self.context.ask(&self.buffer, wide.start, wide.len()).take()?;
         to.copy_from_slice(&words[at - wide.start..][..to.len()]);
         Ok(())
+    }
+
+    fn request(&mut self, bytes: usize) -> Result<Box<dyn Requested>> {
+        Ok(Box::new(self.context.ask(&self.buffer, 0, bytes)))
     }
 
     fn clear(&mut self, range: Range<usize>) -> Result<()> {

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use device::Result;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Launches that are timed in one command buffer at most: a set of queries has room for two times of each.
 pub(crate) const LAUNCHES: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
@@ -14,7 +15,7 @@ pub(crate) fn are_there(context: &Context) -> bool {
 
 /// Nanoseconds of so many launches, at most [`LAUNCHES`]. `encode` adds a launch to a pass of its own.
 pub(crate) fn of_launches(
-    context: &Context,
+    context: &Arc<Context>,
     launches: Range<usize>,
     mut encode: impl FnMut(&mut wgpu::ComputePass<'_>, usize) -> Result<()>,
 ) -> Result<Vec<u64>> {
@@ -40,7 +41,7 @@ pub(crate) fn of_launches(
     }
     encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
     context.queue.submit([encoder.finish()]);
-    let raw = context.bring(&resolved, 0, bytes as usize)?;
+    let raw = context.ask(&resolved, 0, bytes as usize).take()?;
     let times: Vec<u64> = raw.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect();
     let period = f64::from(context.queue.get_timestamp_period());
     let each = |pair: &[u64]| (pair[1].saturating_sub(pair[0]) as f64 * period) as u64;

@@ -1,5 +1,6 @@
 //! Tests of adapters. Those that run kernels take the first adapter, which may be one in software (Mesa's lavapipe), and do
 //! nothing without any.
 
+mod ahead;
 mod golden;
 mod translated;
