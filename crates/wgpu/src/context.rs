@@ -71,7 +71,11 @@ impl Context {
 
     /// Waits for all that was sent.
     pub(crate) fn wait(&self) -> Result<()> {
-        let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
+        self.poll(wgpu::PollType::wait_indefinitely())
+    }
+
+    fn poll(&self, until: wgpu::PollType) -> Result<()> {
+        let waited = self.device.poll(until);
         self.check()?;
         waited.map(drop).map_err(|error| self.failed(error.to_string()))
     }
@@ -116,10 +120,7 @@ impl Coming {
     /// Waits for them, and for nothing that was sent after they were asked for.
     pub(crate) fn take(self) -> Result<Vec<u8>> {
         let context = &self.context;
-        let until = wgpu::PollType::Wait { submission_index: Some(self.sent), timeout: None };
-        let waited = context.device.poll(until);
-        context.check()?;
-        waited.map_err(|error| context.failed(error.to_string()))?;
+        context.poll(wgpu::PollType::Wait { submission_index: Some(self.sent), timeout: None })?;
         match self.mapped.recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(context.failed(error.to_string())),
