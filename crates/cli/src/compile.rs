@@ -10,6 +10,7 @@ use crate::output::Stdout;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
+use compiler::gpu::GpuPlan;
 use compiler::{Machine, Options};
 use cuda::architecture::Architecture;
 use cuda::cubins::Compiling;
@@ -34,6 +35,8 @@ const NATIVE: &str = "native";
 const CUDA: &str = "cuda";
 /// See there.
 const WGSL: &str = "wgsl";
+/// The same for an adapter that multiplies matrices.
+const WGSL_MATRICES: &str = "wgsl-matrices";
 
 /// What is written of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,7 +44,7 @@ enum Emit {
     /// Objects that run, for `--kernel-cache`
     Objects,
     /// The source of each program, and its schedule with all decisions beside it; needs no compiler, and knows the
-    /// targets cuda and wgsl too
+    /// targets cuda, wgsl and wgsl-matrices too
     Source,
 }
 
@@ -194,6 +197,11 @@ fn sources(args: &Arguments, out: &Path) -> anyhow::Result<()> {
         let (options, ending) = match name.as_str() {
             CUDA => (open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?, "cu"),
             WGSL => (open::leave_out(&args.kernels, Options::wgsl(open::numerics(&args.kernels)))?, "wgsl"),
+            WGSL_MATRICES => {
+                let plan = GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices();
+                let options = Options::wgsl_on(open::numerics(&args.kernels), plan);
+                (open::leave_out(&args.kernels, options)?, "wgsl")
+            }
             NATIVE => (open::compiler_options(&args.kernels, &Target::detect(None)?)?, "c"),
             name => match Architecture::named(name) {
                 Some(card) => (open::leave_out(&args.kernels, card.options(open::numerics(&args.kernels)))?, "cu"),

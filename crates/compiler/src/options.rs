@@ -60,15 +60,22 @@ impl Options {
 
     /// The defaults for a GPU that runs WGSL, with subgroups of 32 lanes.
     pub fn wgsl(numerics: Numerics) -> Options {
-        let gpu = Gpu { plan: GpuPlan::portable(32, 256), language: GpuLanguage::Wgsl };
+        Options::wgsl_on(numerics, GpuPlan::portable(32, 256))
+    }
+
+    /// The defaults for a GPU that runs WGSL and is used by this plan.
+    pub fn wgsl_on(numerics: Numerics, plan: GpuPlan) -> Options {
         // Without products of matrices the heads of a task wait for each other.
         let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         // One program for several tokens, as the driver compiles each in the foreground.
-        let usual = Usual { many: 32, beside: 64, ..Prices::gpu().usual };
+        let usual = match plan.cooperative {
+            true => Prices::gpu().usual,
+            false => Usual { many: 32, beside: 64, ..Prices::gpu().usual },
+        };
         let prices = Prices { heads, short: None, several: None, usual, latents, ..Prices::gpu() };
-        Options::on(numerics, Machine::Gpu(gpu), prices)
+        Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }
 
     /// Widths and unrolling, if kernels are for a CPU.
@@ -125,32 +132,32 @@ impl Options {
     /// another way for few tokens than for many, nor by plans that were measured for a number of tokens.
     pub fn batch_invariant(&self) -> Options {
         let mut untuned = Options { tuned: Arc::default(), ..self.clone() };
-        untuned.on_gpu(|gpu| gpu.bf16 = false);
+        untuned.on_gpu(|gpu| gpu.halves = false);
         untuned.with_cpu(|cpu| {
             cpu.plan.matrix_unit = false;
             cpu.plan.stream_below = 0;
         })
     }
 
-    /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer dots need less of
-    /// a GPU's registers.
+    /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer tiles need less of
+    /// a GPU's registers, where it has them.
     pub fn for_several_tokens(&self) -> Options {
         let mut options = self.for_many_tokens();
-        options.on_gpu(|gpu| gpu.bf16_blocks = false);
+        options.on_gpu(|gpu| gpu.halves_of_blocks &= gpu.cooperative);
         options
     }
 
     /// These options for steps of few tokens, which do without the matrix unit of a CPU.
     pub fn for_few_tokens(&self) -> Options {
         let mut options = self.clone().with_cpu(|cpu| cpu.plan.matrix_unit = false);
-        options.on_gpu(|gpu| gpu.bf16_blocks = false);
+        options.on_gpu(|gpu| gpu.halves_of_blocks = false);
         options
     }
 
     /// These options for steps of one token, whose products have one side.
     pub fn for_one_token(&self) -> Options {
         let mut options = self.for_few_tokens();
-        options.on_gpu(|gpu| gpu.bf16 = false);
+        options.on_gpu(|gpu| gpu.halves = false);
         options
     }
 }

@@ -22,13 +22,18 @@ const fn switch(name: &'static str, what: &'static str) -> Switch {
 }
 
 /// The rules.
-const RULES: [Switch; 10] = [
+const RULES: [Switch; 12] = [
     switch("scan", "short prefix sums may be sums over pairs of elements"),
     switch("neutral", "products and quotients by one go away"),
     switch("factor", "a factor leaves the sum that it does not depend on: norms become scalars after the dot product"),
     switch("split-sum", "a row's sum of squares is summed where the row is produced"),
     switch("bf16", "several tokens are multiplied with weights of 16 bits as bf16 numbers (GPUs)"),
     switch("bf16-blocks", "many tokens are multiplied with weights in block formats as bf16 numbers (Hopper)"),
+    switch("f16", "the same as f16 numbers (adapters of wgpu that multiply matrices)"),
+    switch(
+        "f16-blocks",
+        "several tokens are multiplied with weights in block formats as f16 numbers (the same adapters)",
+    ),
     switch("levels", "what codes stand for is multiplied as signed bytes, without a term to add (GPUs)"),
     switch("int8", "inputs of weights in block formats are quantised, for integer dots"),
     switch("codes", "queries of a cache in 8 bits are quantised, for integer dots"),

@@ -5,7 +5,7 @@ use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
 use crate::render::Unwritable;
 use crate::schedule::Schedule;
-use ir::Graph;
+use ir::{DType, Graph};
 
 /// A kind of machine: how kernels are cut into tasks for it, tiled, and written down.
 pub(crate) trait Target {
@@ -29,11 +29,11 @@ pub(crate) trait Target {
     /// Whether kernels read weights before the launches that they need are over.
     fn loads_early(&self) -> bool;
 
-    /// Whether steps of several tokens round weights of 16 bits and their input to bf16, and multiply these.
-    fn multiplies_bf16(&self) -> bool;
+    /// The numbers of 16 bits that steps of several tokens round weights of 16 bits and their input to and multiply, if they do.
+    fn multiplied_half(&self) -> Option<DType>;
 
     /// Whether they do so with weights in block formats.
-    fn multiplies_blocks_as_bf16(&self) -> bool;
+    fn multiplies_blocks_as_halves(&self) -> bool;
 
     /// Whether a matrix unit multiplies rows of block formats with many tokens.
     fn has_matrix_unit(&self) -> bool;

@@ -325,6 +325,12 @@ pub enum Op {
     /// of the sum, and of those of columns of column `l / 4`, at `l % 4 * e + i % e + i / e * 4 * e`. All lanes of the
     /// warp take part. Of halves there may be several times 8 columns, whose sums and fragments follow each other.
     WarpProduct,
+    /// `(buffer, index, sums)`: stores the f32 sums of an [`Op::WarpProduct`] to shared memory, that of row `r` and column `c`
+    /// at `index + c * pitch + r`. The index is the same for all lanes of the warp, all of which take part.
+    StoreFragment {
+        /// Distance of columns, in elements.
+        pitch: u32,
+    },
 
     // ---- vectors ----
     /// One scalar in every lane.

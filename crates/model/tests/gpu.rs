@@ -5,6 +5,7 @@
 //! each model and of each format runs here; all of them with `-- --ignored`.
 
 use crate::support::{cpu, nmse, options, synth, tokens};
+use compiler::gpu::GpuPlan;
 use compiler::{Numerics, Options};
 use device::{Device, Interpreter};
 use gguf::Gguf;
@@ -25,9 +26,9 @@ const PROMPTS: [&str; 4] = ["tiny-mla-moe-Q4_0", "tiny-llama-Q4_0", "tiny-llama-
 
 /// What is wrong with the logits of a file with such a cache, if anything. After a prompt, one token is read by the program
 /// of long pasts.
-fn problem(file: &Golden, (numerics, cache): (Numerics, CacheKind), steps: &[usize]) -> Option<String> {
+fn problem(file: &Golden, (mut compiler, cache): (Options, CacheKind), steps: &[usize]) -> Option<String> {
     let opened = Arc::new(Gguf::open(&file.path).expect("a model file"));
-    let mut compiler = Options::gpu(numerics);
+    let numerics = compiler.numerics;
     compiler.without.extend((steps == PROMPT).then(|| "short".to_owned()));
     let options = EngineOptions { compiler, context: 128, chunk: 64, cache };
     let mut engine = Engine::new(opened, Arc::new(Interpreter::of_blocks().apart()), options).expect("a model");
@@ -38,10 +39,15 @@ fn problem(file: &Golden, (numerics, cache): (Numerics, CacheKind), steps: &[usi
 }
 
 fn check(jobs: Vec<(&Golden, Numerics)>, steps: &[usize]) {
-    check_with(jobs, steps, CacheKind::of);
+    check_with(jobs, steps, Options::gpu, CacheKind::of);
 }
 
-fn check_with(jobs: Vec<(&Golden, Numerics)>, steps: &[usize], cache: impl Fn(Numerics) -> CacheKind + Sync) {
+fn check_with(
+    jobs: Vec<(&Golden, Numerics)>,
+    steps: &[usize],
+    options: impl Fn(Numerics) -> Options + Sync,
+    cache: impl Fn(Numerics) -> CacheKind + Sync,
+) {
     let jobs = Mutex::new(jobs);
     let problems = Mutex::new(vec![]);
     std::thread::scope(|scope| {
@@ -49,7 +55,8 @@ fn check_with(jobs: Vec<(&Golden, Numerics)>, steps: &[usize], cache: impl Fn(Nu
             scope.spawn(|| {
                 loop {
                     let Some((file, numerics)) = jobs.lock().expect("no panic").pop() else { break };
-                    let run = std::panic::AssertUnwindSafe(|| problem(file, (numerics, cache(numerics)), steps));
+                    let run =
+                        std::panic::AssertUnwindSafe(|| problem(file, (options(numerics), cache(numerics)), steps));
                     let problem = std::panic::catch_unwind(run).unwrap_or_else(|_| Some("panicked".into()));
                     if let Some(problem) = problem {
                         problems.lock().expect("no panic").push(format!("{} {numerics:?}: {problem}", file.name));
@@ -86,6 +93,20 @@ fn prompts_run_in_blocks_of_threads() {
     check(jobs, &PROMPT);
 }
 
+/// What adapters do that know matrices as a whole only, with large tiles and with small ones.
+#[test]
+fn prompts_run_by_cooperative_matrices() {
+    let files = all();
+    for shared in [48 << 10, 32 << 10] {
+        let wanted = |f: &&Golden| PROMPTS.iter().any(|name| f.name.strip_suffix(".gguf") == Some(name));
+        let jobs: Vec<(&Golden, Numerics)> = files.iter().filter(wanted).map(|f| (f, Numerics::Int8)).collect();
+        assert!(jobs.len() >= 2, "{} of the files are in {}", jobs.len(), folder().display());
+        let plan = GpuPlan { shared, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices();
+        assert!(plan.cooperative);
+        check_with(jobs, &PROMPT, |numerics| Options::wgsl_on(numerics, plan.clone()), CacheKind::of);
+    }
+}
+
 /// Rows of a latent that lie as codes become halves once a step, and are then multiplied as others are.
 #[test]
 fn prompts_with_a_cache_of_8_bits_run_in_blocks_of_threads() {
@@ -93,7 +114,7 @@ fn prompts_with_a_cache_of_8_bits_run_in_blocks_of_threads() {
     let latent = |f: &&Golden| f.name == "tiny-mla-moe-Q4_0.gguf";
     let jobs: Vec<(&Golden, Numerics)> = files.iter().filter(latent).map(|f| (f, Numerics::Int8)).collect();
     assert_eq!(jobs.len(), 1, "in {}", folder().display());
-    check_with(jobs, &PROMPT, |_| CacheKind::Q8_0);
+    check_with(jobs, &PROMPT, Options::gpu, |_| CacheKind::Q8_0);
 }
 
 /// A task that reads several pages, each loaded a round before, has the logits of the processor; of codes, with the same

@@ -9,11 +9,18 @@ use std::fmt;
 /// Threads of a block at most, whatever an adapter allows: more of them have fewer registers each.
 const THREADS: u32 = 256;
 
-/// Bytes of memory of a workgroup that kernels use at most.
+/// Bytes of memory of a workgroup that kernels use at most; more where matrices are multiplied.
 const SHARED: u32 = 32 << 10;
+const SHARED_OF_MATRICES: u32 = 48 << 10;
+
+/// Rows, columns and elements of a sum of the matrices that kernels multiply.
+const SIDE: u32 = 16;
 
 /// Lanes of a subgroup at most that kernels exchange values across.
 const LANES: u32 = 32;
+
+/// What kernels that multiply matrices need of an adapter.
+const MATRICES: wgpu::Features = wgpu::Features::SHADER_F16.union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// An adapter, by its number among those that there are.
 #[derive(Clone)]
@@ -59,7 +66,31 @@ impl Adapter {
 
     /// What kernels use of it.
     pub(crate) fn features(&self) -> wgpu::Features {
-        self.adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY)
+        let of_matrices = if self.plan().cooperative { MATRICES } else { wgpu::Features::empty() };
+        self.adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY) | of_matrices
+    }
+
+    /// Whether its subgroups multiply matrices of f16 numbers that kernels are written for.
+    fn multiplies(&self) -> bool {
+        let fits = |shape: &wgpu::CooperativeMatrixProperties| {
+            [shape.m_size, shape.n_size, shape.k_size] == [SIDE; 3]
+                && shape.ab_type == wgpu::CooperativeScalarType::F16
+                && shape.cr_type == wgpu::CooperativeScalarType::F32
+        };
+        self.adapter.features().contains(MATRICES) && self.adapter.cooperative_matrix_properties().iter().any(fits)
+    }
+
+    /// The shapes of matrices that its subgroups multiply, in words.
+    fn matrices(&self) -> String {
+        let mut all: Vec<String> = vec![];
+        for shape in self.adapter.cooperative_matrix_properties() {
+            let (of, sums) = (format!("{:?}", shape.ab_type), format!("{:?}", shape.cr_type));
+            let text = format!("{}x{}x{} {of} to {sums}", shape.m_size, shape.n_size, shape.k_size).to_lowercase();
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        if all.is_empty() { "no matrices".into() } else { format!("matrices {}", all.join(", ")) }
     }
 
     /// Bytes of a buffer that a kernel reaches.
@@ -73,20 +104,21 @@ impl Adapter {
     pub fn plan(&self) -> GpuPlan {
         let limits = self.adapter.limits();
         let threads = limits.max_compute_invocations_per_workgroup.min(THREADS);
-        GpuPlan {
-            shared: limits.max_compute_workgroup_storage_size.min(SHARED) as usize,
+        let multiplies = self.multiplies();
+        let most = if multiplies { SHARED_OF_MATRICES } else { SHARED };
+        let plan = GpuPlan {
+            shared: limits.max_compute_workgroup_storage_size.min(most) as usize,
             // Beside slots there are scratch and variables.
             slots: limits.max_storage_buffers_per_shader_stage as usize - Bindings::OTHERS,
             alignment: limits.min_storage_buffer_offset_alignment.max(64) as usize,
             ..GpuPlan::portable(self.lanes().into(), threads.into())
-        }
+        };
+        if multiplies { plan.with_cooperative_matrices() } else { plan }
     }
 
     /// What the compiler of kernels does for it by default.
     pub fn options(&self, numerics: Numerics) -> Options {
-        let mut options = Options::wgsl(numerics);
-        options.on_gpu(|plan| *plan = self.plan());
-        options
+        Options::wgsl_on(numerics, self.plan())
     }
 
     /// Whether kernels can be made for it.
@@ -112,10 +144,12 @@ impl Adapter {
             1 => "no subgroups of one size".into(),
             lanes => format!("subgroups of {lanes}"),
         };
+        let f16 = if self.adapter.features().contains(wgpu::Features::SHADER_F16) { "f16" } else { "no f16" };
         format!(
-            "{}, {}{lanes}, {} KiB a workgroup, {} storage buffers, bindings of {} MiB",
+            "{}, {}{lanes}, {f16}, {}, {} KiB a workgroup, {} storage buffers, bindings of {} MiB",
             self.backend(),
             if self.is_software() { "software, " } else { "" },
+            self.matrices(),
             limits.max_compute_workgroup_storage_size >> 10,
             limits.max_storage_buffers_per_shader_stage,
             self.binding_bytes() >> 20,

@@ -22,7 +22,7 @@ use crate::render::{Unwritable, c};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use cut::Cuts;
-use ir::{Graph, Space};
+use ir::{DType, Graph, Space};
 use plan::Plan;
 
 /// The cores of a CPU, and how they are used.
@@ -66,11 +66,11 @@ impl Target for Cpu {
         false
     }
 
-    fn multiplies_bf16(&self) -> bool {
-        false
+    fn multiplied_half(&self) -> Option<DType> {
+        None
     }
 
-    fn multiplies_blocks_as_bf16(&self) -> bool {
+    fn multiplies_blocks_as_halves(&self) -> bool {
         false
     }
 

@@ -50,10 +50,13 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
 /// Tiles of several tokens and rows, where there are many tokens and sums by integer dots or of bf16 numbers.
 fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
-    if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+    if !(plan.multiplies || plan.cooperative) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
     let Tokens { axes: tokens, sums, halves, blocks, light } = token_axes(g, s, group);
+    if !plan.multiplies && !halves {
+        return None;
+    }
     // Each step of what counts the steps of another axis has a task of its own.
     let counts: Vec<Along> = limits(g, s, group).into_values().flat_map(|l| l.lead).collect();
     let counting = |i: usize| counts.iter().any(|a| matches!(*a, Along::Axis { axis, .. } if axis == i));
@@ -95,7 +98,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
         let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
         // As many as warps multiply together; of blocks however few tasks that leaves, as only then they are unpacked once.
-        let able = halves && plan.groups && places > int_tile::FEW;
+        let able = halves && (plan.groups || plan.cooperative) && places > int_tile::FEW;
         let together = |d: &&i64| able && (*d * unit * sums) % int_tile::TOGETHER_ROWS == 0;
         let least = whole.iter().find(|d| blocks && together(d));
         let most = whole.iter().rev().find(|d| together(d) && fits(d)).or(least);
@@ -112,7 +115,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         }
         // Where there are tasks enough, rows that are unpacked once serve twice as many.
         let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] == plan.tile_tokens);
-        if let Some(&t) = last.filter(|_| able && light && tasks / steps[i] >= 2 * plan.processors)
+        if let Some(&t) = last.filter(|_| able && plan.groups && light && tasks / steps[i] >= 2 * plan.processors)
             && index::usual(g, gr.axes[t].count) >= 2 * steps[t]
         {
             steps[t] *= 2;

@@ -9,6 +9,9 @@
 //! Sums of bf16 numbers are the same without factors: numbers are copied, or made of codes and factors on the way, and products
 //! of 16 elements added to floats.
 //!
+//! Where a warp multiplies matrices as a whole (cooperative matrices), numbers are f16 and tiles 16 by 16, and what is in them
+//! is stored through shared memory (`cooperative`).
+//!
 //! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
 //! and the tokens are copied once.
 //!
@@ -18,6 +21,7 @@
 //! Tokens past the last one repeat it, and are not stored. What this path cannot do: groups of other lengths than 16 and
 //! 32, rows that are no multiple of 16, and more sums than a thread has registers for.
 
+mod cooperative;
 mod grid;
 mod in_groups;
 mod panel;
@@ -34,7 +38,7 @@ use crate::kernel::dot_pattern::{Pattern, Scales, halves, matches};
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
-use crate::lower::Item;
+use crate::lower::{Item, Nest};
 use ir::index::{bounds, gcd};
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
@@ -62,6 +66,8 @@ struct Product {
     rows: i64,
     /// Tokens at most, rounded up to whole tiles.
     tokens: i64,
+    /// Tokens of a tile.
+    side: i64,
     /// Elements of a group.
     width: i64,
     /// Groups of a panel, and the number of panels.
@@ -83,9 +89,9 @@ struct Sum {
 /// The path and the statements of items that are sums for several tokens, if their tiles fit into a block: of as many of
 /// them, from the first on, as are one tile.
 pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(&'static str, usize, Vec<Id>)> {
-    let mut product = product(g, items.first()?).filter(|_| t.target.plan.multiplies)?;
+    let mut product = product(g, items.first()?, &t.target.plan).filter(|p| p.is_multiplied(&t.target.plan))?;
     for &item in &items[1..] {
-        let Some(next) = product.beside(g, item) else { break };
+        let Some(next) = product.beside(g, item, &t.target.plan) else { break };
         product.rows += next.rows;
         product.sums.push(next);
     }
@@ -105,25 +111,40 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
 }
 
 /// Whether an item is made of such tiles.
-pub(super) fn is_tile(g: &mut Graph, item: &Item) -> bool {
-    product(g, item).is_some()
+pub(super) fn is_tile(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
+    product(g, item, plan).is_some()
+}
+
+/// Bytes of shared memory that the tiles of a nest need that lie nowhere else: cooperative matrices.
+pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> usize {
+    let mut bytes = 0;
+    for phase in &nest.phases {
+        let all = phase.items.iter().filter_map(|item| product(g, item, plan));
+        let all: Vec<Product> = all.filter(Product::is_cooperative).collect();
+        let (rows, tokens): (i64, i64) =
+            (all.iter().map(|p| p.rows).sum(), all.iter().map(|p| p.tokens).max().unwrap_or(0));
+        bytes = bytes.max(cooperative::bytes(rows.min(plan.tile_rows), tokens, plan.warps));
+    }
+    bytes
 }
 
 /// Warps that the tiles of a nest have work for, if it has any. Those that multiply together have the same tiles only for want
 /// of others.
 pub(super) fn warps<'i>(g: &mut Graph, items: impl Iterator<Item = &'i Item>, plan: &GpuPlan) -> Option<i64> {
-    let products: Vec<Product> = items.filter_map(|item| product(g, item)).collect();
+    let products = items.filter_map(|item| product(g, item, plan).filter(|p| p.is_multiplied(plan)));
+    let products: Vec<Product> = products.collect();
     let together = plan.groups && products.iter().all(|product| product.together(g));
     let tiles: i64 = products.iter().map(|product| product.rows / M).sum();
     (tiles > 0).then(|| if together { gcd(tiles, plan.product_warps) } else { plan.product_warps })
 }
 
-fn product(g: &mut Graph, item: &Item) -> Option<Product> {
+fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
     let p = matches(g, item.value).or_else(|| halves(g, item.value))?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
-    let (groups, width) = match g.dtype(p.x) {
-        DType::BF16 if width % HALVES == 0 => (width / HALVES, HALVES),
-        DType::I8 if matches!(width, 16 | 32) => (groups, width),
+    let (groups, width, side) = match g.dtype(p.x) {
+        DType::F16 if plan.cooperative && width % HALVES == 0 => (width / HALVES, HALVES, cooperative::SIDE),
+        DType::BF16 if width % HALVES == 0 => (width / HALVES, HALVES, N),
+        DType::I8 if matches!(width, 16 | 32) => (groups, width, N),
         _ => return None,
     };
     if g.dtype(item.buffer) != DType::F32 {
@@ -136,9 +157,9 @@ fn product(g: &mut Graph, item: &Item) -> Option<Product> {
         return None;
     }
     let scales = p.scales(g, token, row)?;
-    let tokens = (tokens + N - 1) / N * N;
+    let tokens = (tokens + side - 1) / side * side;
     let sums = vec![Sum { item: item.clone(), p, row, rows, first: 0, scales }];
-    Some(Product { sums, token, rows, tokens, width, groups, panels: 1 })
+    Some(Product { sums, token, rows, tokens, side, width, groups, panels: 1 })
 }
 
 /// `a`, or `most` where it is greater.
@@ -189,9 +210,9 @@ impl Product {
     }
 
     /// Another item as a sum below the others, if it is of the same tokens.
-    fn beside(&self, g: &mut Graph, item: &Item) -> Option<Sum> {
+    fn beside(&self, g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Sum> {
         let first = &self.sums[0];
-        let other = product(g, item)?;
+        let other = product(g, item, plan)?;
         let [sum] = &other.sums[..] else { return None };
         // By the names of the first one.
         let (ours, theirs) = (first.around(self.token), sum.around(other.token));
@@ -208,7 +229,7 @@ impl Product {
             dims: item.dims.iter().map(|&d| named(g, d)).collect(),
             ..item.clone()
         };
-        let mut sum = product(g, &renamed)?.sums.pop()?;
+        let mut sum = product(g, &renamed, plan)?.sums.pop()?;
         sum.first = self.rows;
         let of_token = |scales: &Scales| (scales.factor.token, scales.rest.as_ref().map(|rest| rest.token));
         let of_row = |scales: &Scales| (scales.factor.row.is_some(), scales.rest.as_ref().map(|r| r.row.is_some()));
@@ -223,6 +244,16 @@ impl Product {
     /// Elements of a panel.
     fn length(&self) -> i64 {
         self.groups * self.width
+    }
+
+    /// Whether tiles are matrices that no lane has elements of.
+    fn is_cooperative(&self) -> bool {
+        self.side == cooperative::SIDE
+    }
+
+    /// Whether a warp multiplies such tiles.
+    fn is_multiplied(&self, plan: &GpuPlan) -> bool {
+        plan.multiplies || self.is_cooperative()
     }
 
     /// What is multiplied.
@@ -246,13 +277,17 @@ impl Product {
             1 => None,
             apart => Some(t.near(g, DType::F32, self.parts(apart))?),
         };
+        let through = match self.is_cooperative() {
+            true => Some(t.near(g, DType::F32, t.target.plan.warps * cooperative::STORED)?),
+            false => None,
+        };
         // A task without tokens has no panels: all threads have to agree on what they wait in.
         let some = self.at_least(g, g.src(self.token)[0]);
         let count = by(g, BinOp::Mul, some, self.panels);
         let panel = t.range(g, count);
         let (place, copies) = self.copies(t, g, panel)?;
         let around = self.sums[0].around(self.token);
-        let ty = Type::vector(DType::F32, 4);
+        let ty = Type::vector(DType::F32, self.side as usize / 2);
         let accs: Vec<Id> = (0..grid.down * grid.across).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
         let mut all = vec![t.set(g, accs.iter().map(|&acc| (acc, none)).collect())];
@@ -264,7 +299,10 @@ impl Product {
         all.extend(once_a_task(t, g, (&around, panel), [&mut loads, &mut stores]));
         let first = self.tile_token(g, &grid, 0);
         let any = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
-        let products = self.multiply(t, g, &grid, &place, &accs);
+        let products = match through {
+            Some(_) => self.multiply_whole(t, g, &grid, &place, &accs),
+            None => self.multiply(t, g, &grid, &place, &accs),
+        };
         let products = t.only(g, (g.as_int(any) != Some(1)).then_some(any), products);
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
@@ -277,10 +315,11 @@ impl Product {
         }
         body.extend(products);
         all.push(make_loop(g, panel, body));
-        match parts {
-            Some(parts) => all.extend(self.results_of_parts(t, g, &grid, &accs, parts)),
-            None => all.extend(self.results(t, g, &grid, &accs)),
-        }
+        all.extend(match (parts, through) {
+            (Some(parts), _) => self.results_of_parts(t, g, &grid, &accs, parts),
+            (_, Some(through)) => self.results_through(t, g, &grid, &accs, through),
+            _ => self.results(t, g, &grid, &accs),
+        });
         Some(t.nest(g, &around, all))
     }
 

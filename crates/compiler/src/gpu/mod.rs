@@ -41,7 +41,7 @@ use crate::program::Geometry;
 use crate::render::{Unwritable, cuda, wgsl};
 use crate::schedule::Schedule;
 use crate::target::Target;
-use ir::Graph;
+use ir::{DType, Graph};
 
 /// What kernels of blocks are written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,6 +66,7 @@ impl Target for Gpu {
     fn prelude(&self) -> &'static str {
         match self.language {
             GpuLanguage::Cuda => cuda::PRELUDE,
+            GpuLanguage::Wgsl if self.plan.cooperative => wgsl::PRELUDE_OF_MATRICES,
             GpuLanguage::Wgsl => wgsl::PRELUDE,
         }
     }
@@ -88,12 +89,13 @@ impl Target for Gpu {
         true
     }
 
-    fn multiplies_bf16(&self) -> bool {
-        self.plan.multiplies && self.plan.bf16
+    fn multiplied_half(&self) -> Option<DType> {
+        let half = if self.plan.cooperative { Some(DType::F16) } else { self.plan.multiplies.then_some(DType::BF16) };
+        half.filter(|_| self.plan.halves)
     }
 
-    fn multiplies_blocks_as_bf16(&self) -> bool {
-        self.multiplies_bf16() && self.plan.groups && self.plan.bf16_blocks
+    fn multiplies_blocks_as_halves(&self) -> bool {
+        self.multiplied_half().is_some() && (self.plan.groups || self.plan.cooperative) && self.plan.halves_of_blocks
     }
 
     fn has_matrix_unit(&self) -> bool {
@@ -104,8 +106,9 @@ impl Target for Gpu {
         cut::cut(g, s, group, &self.plan)
     }
 
+    /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
     fn joins_stages(&self) -> bool {
-        self.plan.join
+        self.plan.join && !(self.plan.cooperative && self.plan.halves)
     }
 
     fn most_slots(&self) -> usize {

@@ -9,10 +9,14 @@ pub struct GpuPlan {
     pub widest: usize,
     /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
     pub multiplies: bool,
-    /// Whether weights of 16 bits and the tokens of a step are rounded to bf16, and multiplied so.
-    pub bf16: bool,
-    /// Whether weights in block formats are too, where [`GpuPlan::groups`] has the registers for it.
-    pub bf16_blocks: bool,
+    /// Whether a warp of 32 lanes multiplies matrices of 16 by 16 f16 numbers that it loads from shared memory and stores there
+    /// as a whole: no lane knows which elements it has (cooperative matrices).
+    pub cooperative: bool,
+    /// Whether weights of 16 bits and the tokens of a step are rounded to what a warp multiplies, bf16 or f16.
+    pub halves: bool,
+    /// Whether weights in block formats are too, where [`GpuPlan::groups`] has the registers for it, and by cooperative
+    /// matrices.
+    pub halves_of_blocks: bool,
     /// Whether four warps multiply rows of theirs with columns in shared memory together.
     pub groups: bool,
     /// Warps of a block at least: a power of two, at most 32.
@@ -63,8 +67,9 @@ impl Default for GpuPlan {
             lanes: 32,
             widest: 16,
             multiplies: true,
-            bf16: true,
-            bf16_blocks: true,
+            cooperative: false,
+            halves: true,
+            halves_of_blocks: true,
             groups: false,
             warps: 4,
             most_warps: 16,
@@ -108,6 +113,28 @@ impl GpuPlan {
             alignment: 256,
             ..GpuPlan::default()
         }
+    }
+}
+
+/// Bytes of the memory of a block that a tile of 128 rows and 128 tokens takes with what its warps store their sums through, and
+/// one of 64 and 64.
+const LARGE_TILE: usize = 46 << 10;
+const SMALL_TILE: usize = 28 << 10;
+
+impl GpuPlan {
+    /// The same for a GPU whose warps multiply matrices as a whole, with as large tiles as the memory of a block has room for; as
+    /// it is where it has none, or too few threads.
+    #[must_use]
+    pub fn with_cooperative_matrices(self) -> GpuPlan {
+        let (tile_tokens, tile_rows) = match self.shared {
+            LARGE_TILE.. => (128, 128),
+            SMALL_TILE.. => (64, 64),
+            _ => return self,
+        };
+        if self.lanes != 32 || self.most_warps < 8 {
+            return self;
+        }
+        GpuPlan { cooperative: true, product_warps: tile_rows / 16, tile_tokens, tile_rows, ..self }
     }
 }
 

@@ -135,6 +135,10 @@ fn touched(g: &Graph, statement: Id) -> Touched {
                 note(&mut t.written, src[0], own);
             }
         }
+        Op::StoreFragment { .. } => {
+            reads(g, &src[1..], None, &mut t);
+            note(&mut t.written, src[0], None);
+        }
         _ => reads(g, src, None, &mut t),
     }
     t

@@ -1,5 +1,6 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
+use crate::gpu::int_tile;
 use crate::gpu::places::{Carrier, Copies, Held, Staged};
 use crate::gpu::plan::GpuPlan;
 use crate::kernel::emitter::Emitter;
@@ -143,7 +144,10 @@ impl Emitter<Threads> {
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let length = |s: Id, len: usize| len + apart.get(&s).map_or(0, |&row| len / row as usize * GAP as usize);
-        let free = vec![plan.shared; if turns == Turns::None { 1 } else { nest.phases.len().max(1) }];
+        // Tiles that lie in shared memory alone come before what can lie elsewhere.
+        let kept = int_tile::needed(g, nest, &plan);
+        let phases = if turns == Turns::None { 1 } else { nest.phases.len().max(1) };
+        let free = vec![plan.shared.saturating_sub(kept); phases];
         let (placed, staged, held, carried, lent, pending) = Default::default();
         let alone = index::usual(g, nest.tasks) <= plan.processors;
         let mut threads = Threads {
@@ -177,6 +181,7 @@ impl Emitter<Threads> {
             place.insert(s, threads.space(bytes, span.clone()));
             threads.spans.insert(s, span);
         }
+        threads.free.iter_mut().for_each(|free| *free = (*free + kept).min(threads.plan.shared));
         for &s in &nest.stashes {
             let Op::Buffer { len, .. } = *g.op(s) else { continue };
             let here = t.scratch(g, place[&s], g.dtype(s), length(s, len));

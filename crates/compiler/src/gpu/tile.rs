@@ -122,7 +122,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
         }
         let (mut body, before) = (vec![], ways.len());
         ways.resize(before + items.len(), Way::by(""));
-        let order = weights_first(g, items);
+        let order = weights_first(g, items, plan);
         let mut at = 0;
         while at < order.len() {
             let i = order[at];
@@ -174,7 +174,7 @@ fn rounds(g: &mut Graph, range: Id, mut round: Vec<Id>, turns: Turns) -> Id {
 
 /// The order in which items are computed: sums over weights before what they do not need, so that what they exchange
 /// between warps goes through one barrier, and tiles of the same tokens follow each other.
-fn weights_first(g: &mut Graph, items: &[Item]) -> Vec<usize> {
+fn weights_first(g: &mut Graph, items: &[Item], plan: &GpuPlan) -> Vec<usize> {
     let mut order: Vec<usize> = vec![];
     for (i, item) in items.iter().enumerate() {
         let loads = loads_of(g, item);
@@ -188,7 +188,7 @@ fn weights_first(g: &mut Graph, items: &[Item]) -> Vec<usize> {
         };
         let after = order.iter().rposition(|&o| touches(&items[o])).map_or(0, |at| at + 1);
         let known = items[i].dims.iter().all(|&d| g.as_int(g.src(d)[0]).is_some());
-        let moves = sums && (known || int_tile::is_tile(g, item));
+        let moves = sums && (known || int_tile::is_tile(g, item, plan));
         order.insert(if moves { after } else { order.len() }, i);
     }
     order

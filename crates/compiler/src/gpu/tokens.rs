@@ -1,6 +1,6 @@
 //! Which axes of a kernel its tokens lie along.
 
-use crate::kernel::dot_pattern::bf16_factors;
+use crate::kernel::dot_pattern::half_factors;
 use crate::program::products::is_dot;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
@@ -13,7 +13,7 @@ pub(super) struct Tokens {
     pub(super) axes: Vec<usize>,
     /// Sums of products with them.
     pub(super) sums: i64,
-    /// Whether all are sums of bf16 numbers.
+    /// Whether all are sums of bf16 numbers, or of f16.
     pub(super) halves: bool,
     /// Whether all are of weights in block formats.
     pub(super) blocks: bool,
@@ -21,7 +21,7 @@ pub(super) struct Tokens {
     pub(super) light: bool,
 }
 
-/// The task axes along which the tokens lie of the sums of a group by integer dots, or of bf16 numbers: what moves their
+/// The task axes along which the tokens lie of the sums of a group by integer dots, or of halves: what moves their
 /// values and not their weights.
 pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
     let members = s.groups[group].members.clone();
@@ -39,7 +39,8 @@ pub(super) fn token_axes(g: &mut Graph, s: &Schedule, group: usize) -> Tokens {
     let light = blocks && formats.iter().flatten().all(|&format| is_light(g, format));
     for dot in dots {
         let of_weights = |g: &Graph, id: Id| {
-            let half = || g.dtype(id) == DType::BF16 && s.roles.free.contains(&id) && !is_view(g, id);
+            let is_half = matches!(g.dtype(id), DType::BF16 | DType::F16);
+            let half = || is_half && s.roles.free.contains(&id) && !is_view(g, id);
             matches!(g.op(id), Op::Dequant(..)) || *g.op(id) != Op::Gather && half()
         };
         let (own, moved) = moved_by(g, s, group, dot, of_weights);
@@ -70,9 +71,9 @@ fn formats(g: &Graph, s: &Schedule, sum: Id) -> Vec<FormatId> {
     all
 }
 
-/// Whether a sum is one of products of bf16 numbers.
+/// Whether a sum is one of products of halves.
 fn is_of_halves(g: &Graph, sum: Id) -> bool {
-    g.src(sum).first().is_some_and(|&body| bf16_factors(g, body).is_some())
+    g.src(sum).first().is_some_and(|&body| half_factors(g, body).is_some())
 }
 
 /// The task axes along which rows of halves lie, of a cache or of a value that lies in memory, and those of the columns, if

@@ -14,9 +14,7 @@ use ir::{Graph, Op};
 pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
     let most = nest.phases.iter().map(|p| work(g, p)).max().unwrap_or(0);
     let items: Vec<&Item> = nest.phases.iter().flat_map(|p| &p.items).collect();
-    if plan.multiplies
-        && let Some(warps) = int_tile::warps(g, items.iter().copied(), plan)
-    {
+    if let Some(warps) = int_tile::warps(g, items.iter().copied(), plan) {
         return warps;
     }
     if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {

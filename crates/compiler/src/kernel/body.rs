@@ -79,14 +79,37 @@ pub(crate) fn tasks_of(g: &Graph, part: Id) -> Option<Id> {
     Some(g.src(range)[0])
 }
 
-/// The place of each stash of a part in the memory that the threads of a block share, and its bytes.
+/// The place of each stash of a part in the memory that the threads of a block share, and its bytes. What matrices are loaded
+/// from and stored to as a whole lies in an array of its own for each type, as no other numbers may lie there.
 pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHashMap<Id, usize>, usize) {
-    let bytes = |&stash: &Id| match *g.op(stash) {
-        Op::Buffer { space: Space::Shared, len, .. } => Some((stash, len * g.dtype(stash).bytes())),
+    let whole = whole_matrices(g, part);
+    let (mut at, mut total) = (FxHashMap::default(), 0);
+    for array in [None, Some(DType::F16), Some(DType::F32)] {
+        let bytes = |&stash: &Id| match *g.op(stash) {
+            Op::Buffer { space: Space::Shared, len, .. } => Some((stash, len * g.dtype(stash).bytes())),
+            _ => None,
+        };
+        let mine = |stash: &&Id| whole.contains(stash).then(|| g.dtype(**stash)) == array;
+        let sizes: Vec<(Id, usize)> = stashes.iter().filter(mine).filter_map(bytes).collect();
+        let (places, bytes) = places(g, part, &sizes, align);
+        at.extend(places);
+        total += bytes;
+    }
+    (at, total)
+}
+
+/// The stashes of a kernel that matrices are loaded from and stored to as a whole.
+pub(crate) fn whole_matrices(g: &Graph, root: Id) -> Vec<Id> {
+    let order = g.toposort(&[root]);
+    if !order.iter().any(|&id| matches!(g.op(id), Op::StoreFragment { .. })) {
+        return vec![];
+    }
+    let stash = |&id: &Id| match g.op(id) {
+        Op::StoreFragment { .. } => Some(g.src(id)[0]),
+        Op::Fragment { .. } => Some(g.src(g.src(id)[0])[0]),
         _ => None,
     };
-    let sizes: Vec<(Id, usize)> = stashes.iter().filter_map(bytes).collect();
-    places(g, part, &sizes, align)
+    order.iter().filter_map(stash).collect()
 }
 
 /// How an item was computed.

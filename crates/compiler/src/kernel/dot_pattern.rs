@@ -76,20 +76,20 @@ fn of_blocks(g: &Graph, value: Id) -> bool {
     loads_in(g, value).iter().any(|&load| g.dtype(g.src(load)[0]) == DType::U8)
 }
 
-/// The factors of a product, of tensors or in a kernel, if both are bf16 numbers.
-pub(crate) fn bf16_factors(g: &Graph, product: Id) -> Option<(Id, Id)> {
+/// The factors of a product, of tensors or in a kernel, if both are bf16 numbers, or both f16.
+pub(crate) fn half_factors(g: &Graph, product: Id) -> Option<(Id, Id)> {
     let (Op::Binary(BinOp::Mul), &[a, b]) = (g.op(product), g.src(product)) else { return None };
     let half = |id: Id| {
         let half = g.src(id).first().copied().filter(|_| *g.op(id) == Op::Cast)?;
-        (g.dtype(half) == DType::BF16).then_some(half)
+        matches!(g.dtype(half), DType::BF16 | DType::F16).then_some(half)
     };
-    half(a).zip(half(b))
+    half(a).zip(half(b)).filter(|&(a, b)| g.dtype(a) == g.dtype(b))
 }
 
-/// The parts of a sum of products of bf16 numbers with weights, of which elements are no groups: there are no factors.
+/// The parts of a sum of products of halves with weights, of which elements are no groups: there are no factors.
 pub(crate) fn halves(g: &Graph, value: Id) -> Option<Pattern> {
     let (Op::Reduce(ReduceOp::Sum, _), &[product, k]) = (g.op(value), g.src(value)) else { return None };
-    let (a, b) = bf16_factors(g, product)?;
+    let (a, b) = half_factors(g, product)?;
     let weight = |&l: &Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Weight, .. });
     let reads_weights = |half: Id| loads_in(g, half).iter().any(weight);
     let (code, x) = if reads_weights(a) { (a, b) } else { (b, a) };

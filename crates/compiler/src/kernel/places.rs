@@ -88,7 +88,7 @@ fn first_touches(g: &Graph, range: Id, statements: &[Id], anew: &mut FxHashSet<I
     for &s in statements {
         let src = g.src(s);
         match g.op(s) {
-            Op::Store => {
+            Op::Store | Op::StoreFragment { .. } => {
                 seen.extend(buffers(g, &src[1..]));
                 if seen.insert(src[0]) {
                     anew.insert(src[0]);

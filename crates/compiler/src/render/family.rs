@@ -70,6 +70,18 @@ pub(crate) trait Language: Sized {
     /// Writes what computes a value that is no leaf, and returns the name that it has from then on.
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String;
 
+    /// What is before the braces of a branch that is taken under a condition.
+    fn branch(r: &mut Renderer<'_, Self>, g: &Graph, id: Id, condition: &str) -> String {
+        let _ = (r, g, id);
+        format!("if ({condition}) ")
+    }
+
+    /// The line that sets an accumulator which has no parts that a value could be given to.
+    fn set_whole(r: &mut Renderer<'_, Self>, g: &mut Graph, acc: Id, value: Id) -> Option<String> {
+        let _ = (r, g, acc, value);
+        None
+    }
+
     /// Writes what a store needs, and returns the line that stores.
     fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String;
 
@@ -207,7 +219,8 @@ impl<'a, L: Language> Renderer<'a, L> {
             Op::If => self.scope("", |r| {
                 let condition = r.value(g, src[0]);
                 r.forget();
-                r.scope(&format!("if ({condition}) "), |r| r.statements(g, &src[1..]));
+                let head = L::branch(r, g, id, &condition);
+                r.scope(&head, |r| r.statements(g, &src[1..]));
             }),
             Op::Set => self.scope("", |r| r.set(g, &src)),
             Op::Store => self.scope("", |r| {
@@ -246,7 +259,13 @@ impl<'a, L: Language> Renderer<'a, L> {
 
     /// Computes all values before it writes any of them: the others may read it.
     fn set(&mut self, g: &mut Graph, pairs: &[Id]) {
-        let values: Vec<(Id, String)> = pairs.chunks_exact(2).map(|p| (p[0], self.value(g, p[1]))).collect();
+        let (mut whole, mut values) = (vec![], vec![]);
+        for pair in pairs.chunks_exact(2) {
+            match L::set_whole(self, g, pair[0], pair[1]) {
+                Some(line) => whole.push(line),
+                None => values.push((pair[0], self.value(g, pair[1]))),
+            }
+        }
         let mut held = vec![];
         for (acc, value) in values {
             let Op::Acc(n) = *g.op(acc) else { panic!("set of no accumulator") };
@@ -259,6 +278,7 @@ impl<'a, L: Language> Renderer<'a, L> {
         for (to, value) in held {
             self.line(&format!("{to} = {value};"));
         }
+        whole.iter().for_each(|line| self.line(line));
     }
 }
 

@@ -8,21 +8,27 @@
 //! numbers of fewer bits are words whose other bits are zero or the sign. A vector has a name for each lane, or for each word
 //! of four bytes (`values`). An index has 32 bits: what does not fit into a binding is refused when a program is loaded.
 
+mod matrices;
 mod memory;
 mod values;
 
 use crate::gpu::launch::{ALIGN, geometry};
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::select::{Selection, in_words};
+use crate::gpu::select::{Inst, Selection, in_words};
 use crate::kernel::body::{Body, shared, tasks_of};
 use crate::render::family::{Language, Renderer, Unwritable};
 use ir::{Axis, Const, DType, Graph, Id, Op, Space, Type, index};
+use matrices::{Matrices, array_name, arrays};
 use memory::{Array, View, views};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
 
 /// Text before every kernel.
 pub const PRELUDE: &str = include_str!("prelude.wgsl");
+
+/// The same where warps multiply matrices as a whole.
+pub const PRELUDE_OF_MATRICES: &str =
+    concat!("enable f16;\nenable wgpu_cooperative_matrix;\n\n", include_str!("prelude.wgsl"));
 
 /// Workgroups along one dimension at most; more of them lie in rows of so many.
 pub const ROW: i64 = 32768;
@@ -81,9 +87,11 @@ pub(crate) fn kernel(
         let (at, element) = (bindings.scratch(), views.scratch.element());
         let _ = writeln!(head, "@group(0) @binding({at}) var<storage, read_write> scratch: array<{element}>;");
     }
-    if size.shared_bytes > 0 {
-        let (words, element) = (size.shared_bytes / 4, views.shared.element());
-        let _ = writeln!(head, "var<workgroup> near: array<{element}, {words}>;");
+    let matrices = Matrices::of(g, body.root);
+    for (array, bytes) in arrays(g, body, &matrices) {
+        let (name, view) = (array_name(array), array.map_or(views.shared, View::of_matrices));
+        let (element, count) = (view.element(), bytes / array.map_or(4, DType::bytes));
+        let _ = writeln!(head, "var<workgroup> {name}: array<{element}, {count}>;");
     }
     let lanes = plan.lanes;
     let threads = size.threads;
@@ -95,7 +103,8 @@ pub(crate) fn kernel(
         head.push_str(", @builtin(local_invocation_index) thread: u32) {\n");
         format!("let warp = i32(thread) / {lanes}; let lane = i32(thread) % {lanes};")
     };
-    let language = Wgsl { selection, places: FxHashMap::default(), storage_barriers: views.storage_barriers };
+    let storage_barriers = views.storage_barriers;
+    let language = Wgsl { selection, places: FxHashMap::default(), storage_barriers, matrices };
     let mut r = Renderer::new(language, vars, 0);
     r.line(&place);
     let many = index::bounds(g, body.tasks).1 > ROW;
@@ -135,6 +144,7 @@ struct Wgsl<'s> {
     places: FxHashMap<Id, Array>,
     /// Whether threads of a block read what others have written to storage.
     storage_barriers: bool,
+    matrices: Matrices,
 }
 
 impl Language for Wgsl<'_> {
@@ -182,7 +192,18 @@ impl Language for Wgsl<'_> {
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
         let selection = r.language.selection;
         let Some(inst) = selection.get(&id) else { return r.unknown(g, id) };
+        if let Inst::Matrix { buffer, at, pitch } = *inst {
+            return r.loaded_matrix(g, id, [buffer, at], pitch);
+        }
         r.computed(g, id, inst).unwrap_or_else(|| r.unknown(g, id))
+    }
+
+    fn branch(r: &mut Renderer<'_, Self>, g: &Graph, id: Id, condition: &str) -> String {
+        r.branch_of_matrices(g, id, condition).unwrap_or_else(|| format!("if ({condition}) "))
+    }
+
+    fn set_whole(r: &mut Renderer<'_, Self>, g: &mut Graph, acc: Id, value: Id) -> Option<String> {
+        r.set_matrix(g, acc, value)
     }
 
     fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
@@ -197,6 +218,7 @@ impl Language for Wgsl<'_> {
                 }
                 r.line("workgroupBarrier();");
             }
+            Op::StoreFragment { .. } => r.store_matrix(g, id),
             _ => drop(r.unknown(g, id)),
         }
     }
@@ -211,7 +233,11 @@ impl Renderer<'_, Wgsl<'_>> {
         for &s in stashes {
             let Op::Buffer { space, len, .. } = *g.op(s) else { continue };
             let array = match space {
-                Space::Shared => Array { view: views.shared, name: "near".into(), first: (near[&s] / 4).to_string() },
+                Space::Shared => {
+                    let array = self.language.matrices.array(g, s);
+                    let first = (near[&s] / array.map_or(4, DType::bytes)).to_string();
+                    Array { view: array.map_or(views.shared, View::of_matrices), name: array_name(array).into(), first }
+                }
                 _ => {
                     let first = format!("block * {} + {}", scratch / 4, far / 4);
                     far += (len * g.dtype(s).bytes()).next_multiple_of(ALIGN);
@@ -223,6 +249,9 @@ impl Renderer<'_, Wgsl<'_>> {
         let mut declared = FxHashSet::default();
         for id in g.toposort(&[root]) {
             match *g.op(id) {
+                Op::Acc(n) if self.language.matrices.is_sums(id) => {
+                    self.line(&format!("var a{n}: {};", matrices::SUMS));
+                }
                 Op::Acc(n) => {
                     let ty = g.ty(id);
                     for part in 0..Wgsl::parts(ty) {

@@ -6,7 +6,7 @@ use crate::log::Log;
 use crate::options::{Numerics, Options};
 use crate::rewrite::rules;
 use ir::rewrite::{Rule, rewrite};
-use ir::{Graph, Id};
+use ir::{DType, Graph, Id};
 
 /// Rewrites of a pass at most; a program of a hundred layers needs some 50,000.
 const MOST_REWRITES: usize = 1 << 20;
@@ -33,15 +33,17 @@ pub(crate) static OFFERS: Pass = Pass { name: "offers", rules: &[rules::SCAN], a
 pub(crate) static PASSES: &[Pass] = &[
     Pass { name: "expand", rules: &[rules::NEUTRAL, rules::TOPK], applies: |_| true },
     Pass { name: "algebra", rules: &[rules::FACTOR, rules::SPLIT_SUM], applies: |_| true },
-    Pass {
-        name: "halves",
-        rules: &[rules::BF16],
-        applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_bf16(),
-    },
+    Pass { name: "halves", rules: &[rules::BF16], applies: |o| multiplies(o, DType::BF16) },
     Pass {
         name: "blocks as halves",
         rules: &[rules::BF16_BLOCKS],
-        applies: |o| o.numerics == Numerics::Int8 && o.target().multiplies_blocks_as_bf16(),
+        applies: |o| multiplies(o, DType::BF16) && o.target().multiplies_blocks_as_halves(),
+    },
+    Pass { name: "f16", rules: &[rules::F16], applies: |o| multiplies(o, DType::F16) },
+    Pass {
+        name: "blocks as f16",
+        rules: &[rules::F16_BLOCKS],
+        applies: |o| multiplies(o, DType::F16) && o.target().multiplies_blocks_as_halves(),
     },
     Pass {
         name: "signed",
@@ -50,6 +52,11 @@ pub(crate) static PASSES: &[Pass] = &[
     },
     Pass { name: "int8", rules: &[rules::INT8, rules::CODES], applies: |o| o.numerics == Numerics::Int8 },
 ];
+
+/// Whether several tokens are multiplied as such numbers.
+fn multiplies(options: &Options, half: DType) -> bool {
+    options.numerics == Numerics::Int8 && options.target().multiplied_half() == Some(half)
+}
 
 /// The last pass: where weights lie.
 pub(crate) static LAYOUT: Pass =

@@ -128,6 +128,7 @@ fn operation(g: &Graph, id: Id) -> String {
         Op::Fragment { transposed: false } => "fragment".into(),
         Op::Fragment { transposed: true } => "transposed fragment".into(),
         Op::WarpProduct => "warp product".into(),
+        Op::StoreFragment { pitch } => format!("store fragment, {pitch} apart"),
         Op::Splat => "splat".into(),
         Op::Shuffle(map) => format!("shuffle {map:?}"),
         Op::Join => "join".into(),

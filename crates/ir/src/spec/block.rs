@@ -36,7 +36,8 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
             Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::Fragment { .. } | Op::WarpProduct => Same::Lane,
             _ => Same::Block,
         };
-        let exchanges = matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct);
+        let exchanges =
+            matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct | Op::StoreFragment { .. });
         let alone = matches!(g.op(id), Op::Barrier | Op::Wait | Op::Trigger);
         threads |= exchanges || alone || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane));
         same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
@@ -63,9 +64,11 @@ fn check_lanes(g: &Graph, order: &[Id]) -> Result<(), SpecError> {
             Op::LaneXor(mask) => {
                 require(i64::from(mask) < lanes, || format!("no two of {lanes} lanes differ in the bits {mask}"))
             }
-            Op::Fragment { .. } | Op::WarpProduct => require(lanes == FRAGMENT_LANES as i64, || {
-                format!("{FRAGMENT_LANES} lanes hold a matrix together, not {lanes}")
-            }),
+            Op::Fragment { .. } | Op::WarpProduct | Op::StoreFragment { .. } => {
+                require(lanes == FRAGMENT_LANES as i64, || {
+                    format!("{FRAGMENT_LANES} lanes hold a matrix together, not {lanes}")
+                })
+            }
             _ => Ok(()),
         };
         rule.map_err(|rule| SpecError { node: describe(g, id), rule })
@@ -174,6 +177,11 @@ impl Walk<'_> {
             }
             // Who stores under a condition may do so for others.
             Op::Store => self.touch(id, &src[1..], Some((src[0], src[1], src.len() == 3)), flow),
+            Op::StoreFragment { .. } => {
+                let together = flow <= Same::Warp && self.same[&src[1]] <= Same::Warp;
+                self.require(id, together, || "not all lanes of the warp store the same sums".into())?;
+                self.touch(id, &src[1..], Some((src[0], src[1], false)), flow)
+            }
             _ => self.touch(id, src, None, flow),
         }
     }

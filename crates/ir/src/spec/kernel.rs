@@ -138,7 +138,16 @@ fn is_known_at_launch(g: &Graph, id: Id) -> bool {
 fn is_statement(op: &Op) -> bool {
     matches!(
         op,
-        Op::Block | Op::Loop | Op::If | Op::Store | Op::Set | Op::Prefetch(_) | Op::Barrier | Op::Wait | Op::Trigger
+        Op::Block
+            | Op::Loop
+            | Op::If
+            | Op::Store
+            | Op::StoreFragment { .. }
+            | Op::Set
+            | Op::Prefetch(_)
+            | Op::Barrier
+            | Op::Wait
+            | Op::Trigger
     )
 }
 
@@ -158,7 +167,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             false => format!("its source {i} is not a statement"),
         })?;
         let is_buffer = matches!(g.op(s), Op::Buffer { .. });
-        let takes_buffer = matches!(n.op, Op::Load | Op::Store | Op::Prefetch(_)) && i == 0;
+        let takes_buffer = matches!(n.op, Op::Load | Op::Store | Op::StoreFragment { .. } | Op::Prefetch(_)) && i == 0;
         require(is_buffer == takes_buffer, || match is_buffer {
             true => format!("its source {i} is a buffer"),
             false => "it must be of a buffer".into(),
@@ -278,6 +287,16 @@ fn check_node(g: &Graph, id: Id) -> Rule {
                 require(ty_of(i) == *want, || format!("its source {i} is {}, not {want}", ty_of(i)))?;
             }
             Ok(())
+        }
+        Op::StoreFragment { pitch } => {
+            require_sources(g, id, 3)?;
+            let to = matches!(g.op(n.src[0]), Op::Buffer { space: Space::Shared, .. });
+            require(to && g.dtype(n.src[0]) == DType::F32, || "sums are stored to shared memory of f32".into())?;
+            scalar(1, DType::Index, "the index")?;
+            let sums = ty_of(2);
+            let whole = sums.base == DType::F32 && sums.lanes > 0 && sums.lanes.is_multiple_of(4);
+            require(whole, || format!("{sums} are no sums of a product of halves"))?;
+            require(*pitch >= 16, || format!("columns of 16 rows lie {pitch} apart"))
         }
         Op::Splat => {
             require_sources(g, id, 1)?;

@@ -1,6 +1,6 @@
 //! Which tiles of a task a warp has.
 
-use super::{M, MOST, N, Product, at_most};
+use super::{M, MOST, Product, at_most};
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{by, loads_in, loops_of};
 use ir::index::usual;
@@ -24,7 +24,9 @@ impl Product {
     /// The tiles of each warp: the division that has the least work in the end, and warps beside each other only for want
     /// of rows where tokens usually leave some of them without any.
     pub(super) fn grid(&self, t: &Tiler, g: &mut Graph) -> Option<Grid> {
-        let (tall, wide, warps) = (self.rows / M, self.tokens / N, t.target.plan.warps);
+        let (tall, wide, warps) = (self.rows / M, self.tokens / self.side, t.target.plan.warps);
+        // Sums of a tile that a thread has.
+        let each = self.side / 2;
         let shares = |n: i64, of: i64| (n + of - 1) / of;
         let of = |beside: i64| (shares(tall, warps / beside), shares(wide, beside));
         let ragged = self.is_ragged(g);
@@ -34,22 +36,24 @@ impl Product {
             (down * across, if ragged { beside } else { down + across })
         })?;
         let (down, across) = of(beside);
-        if 4 * down * across > MOST {
+        if each * down * across > MOST {
             return None;
         }
         // What warps read from shared memory, in bytes: a fragment serves all tiles of a warp beside or below each other.
         let read = |&(apart, _, down, across): &(i64, i64, i64, i64)| {
             let groups = self.panels * self.groups * warps / apart;
-            groups * self.width * (down * M + across * N) + 2 * self.parts_bytes(apart)
+            groups * self.width * (down * M + across * self.side) + 2 * self.parts_bytes(apart)
         };
         let split = |apart: i64| {
             let share = warps / apart;
-            let each = (0..=share.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
-            let each = each.map(|beside| (apart, beside, shares(tall, share / beside), shares(wide, beside)));
-            each.filter(|&(_, _, down, across)| 4 * down * across <= MOST / 2).collect::<Vec<_>>()
+            let sides = (0..=share.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
+            let all = sides.map(|beside| (apart, beside, shares(tall, share / beside), shares(wide, beside)));
+            all.filter(|&(_, _, down, across)| each * down * across <= MOST / 2).collect::<Vec<_>>()
         };
         let (room, panel) = (t.target.room() as i64, self.panel_bytes(g));
-        let fits = |&apart: &i64| self.groups % apart == 0 && panel + self.parts_bytes(apart) <= room;
+        let fits = |&apart: &i64| {
+            !self.is_cooperative() && self.groups % apart == 0 && panel + self.parts_bytes(apart) <= room
+        };
         let apart = (1..=warps.ilog2()).map(|b| 1i64 << b).filter(fits);
         let all = std::iter::once((1, beside, down, across)).chain(apart.flat_map(split));
         let (apart, beside, down, across) = all.min_by_key(read)?;
@@ -107,7 +111,7 @@ impl Product {
 
     pub(super) fn first_token(&self, g: &mut Graph, grid: &Grid, i: Id) -> Id {
         let tile = g.add(grid.n, i);
-        let tile = at_most(g, tile, self.tokens / N - 1);
-        by(g, BinOp::Mul, tile, N)
+        let tile = at_most(g, tile, self.tokens / self.side - 1);
+        by(g, BinOp::Mul, tile, self.side)
     }
 }

@@ -202,7 +202,7 @@ impl Product {
             last = Some(stretches);
         }
         // The factors of blocks that are unpacked to numbers may lie differently in each stretch.
-        last.filter(|_| self.factor(g) == DType::BF16)
+        last.filter(|_| self.factor(g) != DType::I8)
     }
 
     /// Codes of the tokens.

@@ -91,19 +91,24 @@ impl Product {
                         let value = g.make(Op::Extract(e as u16), DType::F32, vec![], vec![acc]);
                         body.extend(self.stored(t, g, sum, (row, token), value));
                     }
-                    let (first, end) = (sum.first / M, (sum.first + sum.rows) / M);
-                    for (tile, first, end) in [(m, first, end), (n, 0, self.tokens / N)] {
-                        let (least, most) = bounds(g, tile);
-                        let below = (most >= end).then(|| by(g, BinOp::Lt, tile, end));
-                        body = t.only(g, below, body);
-                        let before = g.int(first - 1);
-                        let from = (least < first).then(|| g.binary(BinOp::Lt, before, tile));
-                        body = t.only(g, from, body);
-                    }
-                    all.extend(body);
+                    all.extend(self.of_tile(t, g, sum, (m, n), body));
                 }
             }
         }
         all
+    }
+
+    /// Statements for a tile of these numbers of rows and of tokens, if it is one of a sum.
+    pub(super) fn of_tile(&self, t: &Tiler, g: &mut Graph, sum: &Sum, (m, n): (Id, Id), mut body: Vec<Id>) -> Vec<Id> {
+        let (first, end) = (sum.first / M, (sum.first + sum.rows) / M);
+        for (tile, first, end) in [(m, first, end), (n, 0, self.tokens / self.side)] {
+            let (least, most) = bounds(g, tile);
+            let below = (most >= end).then(|| by(g, BinOp::Lt, tile, end));
+            body = t.only(g, below, body);
+            let before = g.int(first - 1);
+            let from = (least < first).then(|| g.binary(BinOp::Lt, before, tile));
+            body = t.only(g, from, body);
+        }
+        body
     }
 }

@@ -5,6 +5,15 @@ use ir::{BinOp, Const, Id, ReduceOp};
 /// How a value is computed, or a store done. What it is computed from are the sources of its node, unless it names others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inst {
+    /// A matrix in shared memory, loaded as a whole.
+    Matrix {
+        /// The memory.
+        buffer: Id,
+        /// Its first element.
+        at: Id,
+        /// Elements from one row to the next.
+        pitch: i64,
+    },
     /// Matrices of a warp loaded from shared memory and exchanged at once.
     Fragment {
         /// The memory.

@@ -2,7 +2,8 @@
 
 use super::inst::{Access, Inst};
 use crate::gpu::align::alignment;
-use ir::{Graph, Id, Op, Space};
+use crate::kernel::expression::replace;
+use ir::{Axis, Graph, Id, Op, Space};
 use rustc_hash::FxHashSet;
 
 /// Bytes that go from memory to shared memory at once.
@@ -13,6 +14,18 @@ pub(super) fn fragment(g: &mut Graph, id: Id) -> Option<Inst> {
     let Op::Fragment { transposed } = *g.op(id) else { return None };
     let &[buffer, at, ..] = g.src(g.src(id)[0]) else { return None };
     Some(Inst::Fragment { buffer, at, transposed })
+}
+
+/// The same as a whole: the first lane says where it begins, and the second where its next row does.
+pub(super) fn matrix(g: &mut Graph, id: Id) -> Option<Inst> {
+    let Some(Inst::Fragment { buffer, at, transposed: false }) = fragment(g, id) else { return None };
+    let lane = g.toposort(&[at]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Lane)))?;
+    let [first, second] = [0, 1].map(|number| {
+        let number = g.int(number);
+        replace(g, at, lane, number)
+    });
+    let apart = g.sub(second, first);
+    Some(Inst::Matrix { buffer, at: first, pitch: g.as_int(apart)? })
 }
 
 /// An element, or lanes that lie one after another.

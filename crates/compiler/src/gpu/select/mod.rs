@@ -59,16 +59,25 @@ pub(crate) type Selection = FxHashMap<Id, Inst>;
 /// are made of codes for products alone.
 const OF_TILES: [Rule; 4] = [words::shifted_and_masked, halves::scaled_codes, halves::codes, halves::product];
 
+/// Rules that come before these where lanes do not have the elements of matrices.
+const OF_MATRICES: [Rule; 1] = [memory::matrix];
+
 /// Selects the instructions of everything under `roots`.
 pub(crate) fn select(g: &mut Graph, roots: &[Id]) -> Selection {
     let order = g.toposort(roots);
     let tiles = order.iter().any(|&id| *g.op(id) == Op::WarpProduct);
-    let first: &[Rule] = if tiles { &OF_TILES } else { &[] };
-    let inst = |g: &mut Graph, id: Id| Some((id, first.iter().chain(&RULES).find_map(|rule| rule(g, id))?));
+    let whole = order.iter().any(|&id| matches!(g.op(id), Op::StoreFragment { .. }));
+    let of_matrices: &[Rule] = if whole { &OF_MATRICES } else { &[] };
+    let of_tiles: &[Rule] = if tiles { &OF_TILES } else { &[] };
+    let rules = || of_matrices.iter().chain(of_tiles).chain(&RULES);
+    let inst = |g: &mut Graph, id: Id| Some((id, rules().find_map(|rule| rule(g, id))?));
     let mut all: Selection = order.iter().filter_map(|&id| inst(g, id)).collect();
     all.extend(memory::copies(g, &order));
-    // Where columns begin is a value that was not there before.
-    let begins = |inst: &Inst| if let Inst::GroupProduct { at, .. } = inst { Some(*at) } else { None };
+    // Where columns or a matrix begin is a value that was not there before.
+    let begins = |inst: &Inst| match inst {
+        Inst::GroupProduct { at, .. } | Inst::Matrix { at, .. } => Some(*at),
+        _ => None,
+    };
     let made: Vec<Id> = all.values().filter_map(begins).collect();
     let made: Vec<Id> = g.toposort(&made).into_iter().filter(|id| !all.contains_key(id)).collect();
     all.extend(made.into_iter().filter_map(|id| inst(g, id)));

@@ -21,6 +21,10 @@ pub(super) enum View {
     Words,
     /// Atomic words.
     Atomic,
+    /// f16 numbers that matrices are loaded from.
+    Halves,
+    /// f32 numbers that matrices are stored to.
+    Floats,
 }
 
 impl View {
@@ -30,6 +34,8 @@ impl View {
             View::Vectors => "vec4<u32>",
             View::Words => "u32",
             View::Atomic => "atomic<u32>",
+            View::Halves => "f16",
+            View::Floats => "f32",
         }
     }
 }
@@ -91,7 +97,7 @@ pub(super) struct Array {
 }
 
 impl Array {
-    fn at(&self, word: &str) -> String {
+    pub(super) fn at(&self, word: &str) -> String {
         if self.first.is_empty() { word.into() } else { format!("{} + {word}", self.first) }
     }
 
@@ -102,6 +108,9 @@ impl Array {
             View::Vectors => format!("{name}[({at}) >> 2u][({at}) & 3]"),
             View::Words => format!("{name}[{at}]"),
             View::Atomic => format!("atomicLoad(&{name}[{at}])"),
+            View::Floats => format!("bitcast<u32>({name}[{at}])"),
+            // Nobody reads them one by one.
+            View::Halves => String::new(),
         }
     }
 
@@ -224,16 +233,41 @@ impl Renderer<'_, Wgsl<'_>> {
         }
     }
 
+    /// The lines that store halves for matrices.
+    fn stored_halves(&mut self, array: &Array, at: &str, ty: Type, value: &str) -> String {
+        let first = self.hold("i32", &array.at(at));
+        let lanes: Vec<String> = (0..usize::from(ty.lanes)).map(|lane| Wgsl::part(value, ty, lane)).collect();
+        let mut lines = vec![];
+        for (n, pair) in lanes.chunks(2).enumerate() {
+            let half = self.temp();
+            self.line(&format!("let {half} = vec2<f16>(vec2<f32>({}, {}));", pair[0], pair[pair.len() - 1]));
+            let of = pair.iter().zip(["x", "y"]).enumerate();
+            lines.extend(of.map(|(i, (_, part))| format!("{}[{first} + {}] = {half}.{part};", array.name, 2 * n + i)));
+        }
+        lines.join(" ")
+    }
+
     /// What a store needs, and the lines that store.
     pub(super) fn stored(&mut self, g: &mut Graph, id: Id) -> String {
-        let src = g.src(id).to_vec();
+        let mut src = g.src(id).to_vec();
+        let array = self.language.places.get(&src[0]).cloned();
+        // What is stored as an f16 number is rounded there.
+        if array.as_ref().is_some_and(|array| array.view == View::Halves)
+            && let (Op::Cast, &[float]) = (g.op(src[2]), g.src(src[2]))
+            && g.dtype(float) == DType::F32
+        {
+            src[2] = float;
+        }
         let at = self.value(g, src[1]);
         let value = self.value(g, src[2]);
         let only = src.get(3).map(|&c| self.value(g, c));
         let (ty, element) = (g.ty(src[2]), g.dtype(src[0]).bytes());
-        let Some(array) = self.language.places.get(&src[0]).cloned() else { return self.unknown(g, id) };
+        let Some(array) = array else { return self.unknown(g, id) };
         if ty.base == DType::Index {
             return self.unknown(g, id);
+        }
+        if array.view == View::Halves {
+            return self.stored_halves(&array, &at, ty, &value);
         }
         let words = self.to_memory(ty, &value);
         let bytes = ty.bytes();

@@ -4,8 +4,8 @@
 //! reshapes and repetitions for all of them.
 
 mod algebra;
-mod bf16;
 mod codes;
+mod halves;
 mod int8;
 mod integer_dots;
 mod movement;
@@ -14,8 +14,8 @@ mod scan;
 mod topk;
 
 pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
-pub use bf16::{BF16, BF16_BLOCKS};
 pub use codes::CODES;
+pub use halves::{BF16, BF16_BLOCKS, F16, F16_BLOCKS};
 pub use int8::{INT8, LEVELS, code_bias};
 pub use integer_dots::ACTIVATION_BLOCK;
 pub use planes::PLANES;

@@ -70,11 +70,39 @@ pub(super) struct Buffer {
 
 #[derive(Clone, Debug)]
 pub(super) enum Stmt {
-    Loop { code: Vec<Inst>, extent: Reg, counter: Reg, head: Vec<Inst>, body: Vec<Stmt> },
-    If { code: Vec<Inst>, condition: Reg, body: Vec<Stmt> },
-    Store { code: Vec<Inst>, access: Access, value: Reg, condition: Option<(Reg, u32)> },
-    Set { code: Vec<Inst>, moves: Vec<Move> },
-    Barrier { site: Site },
+    Loop {
+        code: Vec<Inst>,
+        extent: Reg,
+        counter: Reg,
+        head: Vec<Inst>,
+        body: Vec<Stmt>,
+    },
+    If {
+        code: Vec<Inst>,
+        condition: Reg,
+        body: Vec<Stmt>,
+    },
+    Store {
+        code: Vec<Inst>,
+        access: Access,
+        value: Reg,
+        condition: Option<(Reg, u32)>,
+    },
+    /// So many sums of each lane, one of which `access` is; columns lie `pitch` elements apart.
+    StoreFragment {
+        code: Vec<Inst>,
+        access: Access,
+        value: Reg,
+        sums: u32,
+        pitch: u32,
+    },
+    Set {
+        code: Vec<Inst>,
+        moves: Vec<Move>,
+    },
+    Barrier {
+        site: Site,
+    },
     Wait,
 }
 
@@ -401,6 +429,11 @@ impl Stmt {
                 if let Some((c, _)) = condition {
                     bases.place(Class::Int, c);
                 }
+            }
+            Stmt::StoreFragment { code, access, value, .. } => {
+                all(code);
+                access.place(bases);
+                bases.place(Class::of(access.ty), value);
             }
             Stmt::Set { code, moves } => {
                 all(code);

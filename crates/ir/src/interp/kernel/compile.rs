@@ -359,6 +359,14 @@ impl Compiler<'_> {
                 let access = self.access(id, src[0], index, src[2]);
                 Some(Stmt::Store { code: self.take_code(), access, value, condition })
             }
+            Op::StoreFragment { pitch } => {
+                let index = self.value(src[1]);
+                let value = self.value(src[2]);
+                let site = self.site(id);
+                let access = Access { buffer: self.buffers[&src[0]], ty: g.dtype(src[2]), lanes: 1, index, site };
+                let sums = g.ty(src[2]).lanes.into();
+                Some(Stmt::StoreFragment { code: self.take_code(), access, value, sums, pitch: *pitch })
+            }
             Op::Set => Some(self.set(src)),
             Op::Barrier => Some(Stmt::Barrier { site: self.site(id) }),
             Op::Wait => Some(Stmt::Wait),

@@ -185,7 +185,20 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     self.instructions(code)?;
                     for thread in 0..self.width() {
                         if self.active[thread] {
-                            self.store(access, *value, *condition, thread)?;
+                            let index = self.indices[access.index as usize * self.width() + thread];
+                            self.store(access, index, *value, *condition, thread)?;
+                        }
+                    }
+                }
+                Stmt::StoreFragment { code, access, value, sums, pitch } => {
+                    self.instructions(code)?;
+                    self.whole_warps(access.site)?;
+                    for (thread, sum) in (0..self.width()).flat_map(|thread| (0..*sums).map(move |sum| (thread, sum))) {
+                        if self.active[thread] {
+                            let (row, column) = warp::sum(thread % FRAGMENT_LANES, sum as usize);
+                            let index = self.indices[access.index as usize * self.width() + thread];
+                            let index = index + (column * *pitch as usize + row) as i64;
+                            self.store(access, index, value + sum, None, thread)?;
                         }
                     }
                 }
@@ -605,6 +618,7 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
     fn store(
         &mut self,
         access: &Access,
+        index: i64,
         value: Reg,
         condition: Option<(Reg, u32)>,
         thread: usize,
@@ -615,7 +629,6 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
         if !masks.is_empty() && masks.iter().all(|&m| m == 0) {
             return Ok(());
         }
-        let index = self.indices[access.index as usize * w + thread];
         let code = self.code;
         let buffer = &code.buffers[access.buffer as usize];
         self.check_waited(access)?;

@@ -6,6 +6,11 @@ pub(super) fn fragment(lane: usize, i: usize, e: usize, transposed: bool) -> (us
     if transposed { (column, row) } else { (row, column) }
 }
 
+/// Row and column of element `i` of the sums that a lane holds of an [`Op::WarpProduct`](crate::Op::WarpProduct).
+pub(super) fn sum(lane: usize, i: usize) -> (usize, usize) {
+    (lane / 4 + i % 4 / 2 * 8, lane % 4 * 2 + i % 2 + i / 4 * 8)
+}
+
 /// For each sum of an [`Op::WarpProduct`](crate::Op::WarpProduct) of `length` elements, where it is among the elements
 /// of a warp, and where the factors of its products are; `at` finds an element of a lane.
 pub(super) fn products(

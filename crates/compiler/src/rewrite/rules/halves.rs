@@ -1,4 +1,4 @@
-//! Weights and what they are multiplied with as bf16 numbers.
+//! Weights and what they are multiplied with as numbers of 16 bits: bf16, or f16.
 
 use crate::rewrite::rules::movement::{fill, products_along_last, repeated_along_last, replay, under_movement};
 use ir::rewrite::{Kind, Rule};
@@ -6,12 +6,21 @@ use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, walk};
 
 /// Rounds weights of 16 bits, and their input, to bf16 for sums of products along rows: what a GPU multiplies at once where
 /// there are many tokens. Weights of more bits are so on purpose: they choose experts.
-pub const BF16: Rule = Rule { name: "bf16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, of_16_bits) };
+pub const BF16: Rule =
+    Rule { name: "bf16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::BF16, of_16_bits) };
 
 /// The same for weights in block formats, where rows are unpacked in registers: a number of 8 bits with an exponent of its
 /// own says more of an input than a code of 8 bits does.
 pub const BF16_BLOCKS: Rule =
-    Rule { name: "bf16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, of_blocks) };
+    Rule { name: "bf16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::BF16, of_blocks) };
+
+/// As [`BF16`], to f16: three more bits of a number, which is at most 65,504.
+pub const F16: Rule =
+    Rule { name: "f16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::F16, of_16_bits) };
+
+/// As [`F16`], for weights in block formats, each of which is rounded once.
+pub const F16_BLOCKS: Rule =
+    Rule { name: "f16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::F16, value_of_blocks) };
 
 /// Elements that are multiplied at once.
 const WHOLE: i64 = 16;
@@ -19,21 +28,28 @@ const WHOLE: i64 = 16;
 /// Codes of so many values are bf16 numbers without a sign.
 const EXACT: i32 = 128;
 
-/// A sum of products with weights in bf16, which `halves` makes of what is weights.
-fn rounded(g: &mut Graph, id: Id, halves: fn(&mut Graph, Id) -> Option<Id>) -> Option<Id> {
+/// The largest f16 number: what is greater would be infinite.
+const MOST: f32 = 65504.0;
+
+/// What makes halves of weights, if a node is some.
+type OfWeights = fn(&mut Graph, Id, DType) -> Option<Id>;
+
+/// A sum of products with weights as halves of this type, which `halves` makes of what is weights.
+fn rounded(g: &mut Graph, id: Id, ty: DType, halves: OfWeights) -> Option<Id> {
     let (a, b) = products_along_last(g, id)?;
     let last = g.shape(a).len() - 1;
     let whole = g.as_int(g.shape(a)[last])? % WHOLE == 0;
-    let (w, x) = match rows(g, a, halves) {
+    let (w, x) = match rows(g, a, ty, halves) {
         Some(w) => (w, b),
-        None => (rows(g, b, halves)?, a),
+        None => (rows(g, b, ty, halves)?, a),
     };
     let (chain, leaf) = under_movement(g, x);
-    let plain = g.dtype(leaf) == DType::F32 && rows(g, leaf, halves).is_none();
+    let plain = g.dtype(leaf) == DType::F32 && rows(g, leaf, ty, halves).is_none();
     if !whole || chain.is_empty() || !plain {
         return None;
     }
-    let mut rounded = g.cast(leaf, DType::BF16);
+    let finite = if ty == DType::F16 { clamped(g, leaf) } else { leaf };
+    let mut rounded = g.cast(finite, ty);
     // What is read by a sum where it lies is rounded there each time; what was computed is rounded once.
     if !is_computed(g, leaf) {
         let (ty, shape) = (g.ty(rounded), g.shape(rounded).to_vec());
@@ -45,30 +61,45 @@ fn rounded(g: &mut Graph, id: Id, halves: fn(&mut Graph, Id) -> Option<Id>) -> O
     Some(g.reduce(ReduceOp::Sum, product, vec![last]))
 }
 
-/// Rows of weights, which stay whole, as bf16 numbers below what moves them; `halves` makes these of weights.
-fn rows(g: &mut Graph, id: Id, halves: fn(&mut Graph, Id) -> Option<Id>) -> Option<Id> {
+/// A value as far as f16 numbers reach.
+fn clamped(g: &mut Graph, value: Id) -> Id {
+    let shape = g.shape(value).to_vec();
+    let [most, least] = [MOST, -MOST].map(|limit| fill(g, Const::f32(limit), DType::F32, &shape));
+    let value = g.binary(BinOp::Min, value, most);
+    g.binary(BinOp::Max, value, least)
+}
+
+/// Rows of weights, which stay whole, as halves below what moves them; `halves` makes these of weights.
+fn rows(g: &mut Graph, id: Id, ty: DType, halves: OfWeights) -> Option<Id> {
     let n = g.node(id).clone();
     match n.op {
         Op::Permute(ref p) if p.last() != Some(&(p.len() - 1)) => None,
         Op::Reshape | Op::Expand | Op::Slice { .. } | Op::Permute(_) | Op::Gather => {
             let mut src = n.src;
-            src[0] = rows(g, src[0], halves)?;
-            Some(g.make(n.op, DType::BF16, n.shape, src))
+            src[0] = rows(g, src[0], ty, halves)?;
+            Some(g.make(n.op, ty, n.shape, src))
         }
-        _ => halves(g, id),
+        _ => halves(g, id, ty),
     }
 }
 
-/// Weights of 16 bits as bf16 numbers.
-fn of_16_bits(g: &mut Graph, id: Id) -> Option<Id> {
+/// Weights of 16 bits as halves.
+fn of_16_bits(g: &mut Graph, id: Id, ty: DType) -> Option<Id> {
     let weights = *g.src(id).first().filter(|_| *g.op(id) == Op::Cast)?;
     let half = matches!(g.op(weights), Op::Param { .. }) && g.dtype(weights).bytes() == 2;
-    half.then(|| if g.dtype(weights) == DType::BF16 { weights } else { g.cast(weights, DType::BF16) })
+    half.then(|| if g.dtype(weights) == ty { weights } else { g.cast(weights, ty) })
+}
+
+/// Weights in a block format, rounded.
+fn value_of_blocks(g: &mut Graph, id: Id, ty: DType) -> Option<Id> {
+    let Op::Dequant(format, Part::Value) = *g.op(id) else { return None };
+    g.format(format).as_blocks()?;
+    Some(g.cast(id, ty))
 }
 
 /// Weights in a block format as bf16 numbers: codes are exact, and less what lies in their middle, so that what is added to
 /// their products is small. Factors and what is added are rounded.
-fn of_blocks(g: &mut Graph, id: Id) -> Option<Id> {
+fn of_blocks(g: &mut Graph, id: Id, _: DType) -> Option<Id> {
     let Op::Dequant(id_of_format, Part::Value) = *g.op(id) else { return None };
     let format = g.format(id_of_format).clone();
     let blocks = format.as_blocks()?;
