@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use testkit::golden::{Golden, all, folder};
 use webgpu::Wgpu;
-use webgpu::adapter::adapters;
+use webgpu::adapter::{Adapter, adapters};
 
 /// Tokens of each step: a few, and one after another.
 const DECODING: [usize; 4] = [7, 1, 1, 1];
@@ -19,9 +19,8 @@ const DECODING: [usize; 4] = [7, 1, 1, 1];
 const PROMPT: [usize; 2] = [40, 1];
 
 /// The first adapter.
-fn first() -> Option<Arc<Wgpu>> {
-    let adapter = adapters().into_iter().next()?;
-    Some(Arc::new(Wgpu::of(adapter).expect("an adapter that can be opened")))
+fn first() -> Option<Adapter> {
+    adapters().into_iter().next()
 }
 
 fn problem(device: &Arc<Wgpu>, file: &Golden, numerics: Numerics, options: Options, steps: &[usize]) -> Option<String> {
@@ -43,16 +42,18 @@ fn both(files: &[Golden]) -> Vec<(&Golden, Numerics)> {
     files.iter().flat_map(|file| [(file, Numerics::Exact), (file, Numerics::Int8)]).collect()
 }
 
-/// Runs files in these steps, on several threads: an adapter in software compiles on the one that asks.
-fn check(device: &Arc<Wgpu>, jobs: Vec<(&Golden, Numerics)>, steps: &[usize], change: impl Fn(&mut GpuPlan) + Sync) {
+/// Runs files in these steps, on several threads that each open the adapter for themselves: one in software compiles a kernel
+/// where it is first sent, and what is sent to one device waits for that.
+fn check(adapter: &Adapter, jobs: Vec<(&Golden, Numerics)>, steps: &[usize], change: impl Fn(&mut GpuPlan) + Sync) {
     let jobs = Mutex::new(jobs);
     let problems = Mutex::new(vec![]);
     let work = || {
+        let device = Arc::new(Wgpu::of(adapter.clone()).expect("an adapter that can be opened"));
         loop {
             let Some((file, numerics)) = jobs.lock().expect("no panic").pop() else { break };
             let mut options = device.options(numerics);
             options.on_gpu(&change);
-            if let Some(problem) = problem(device, file, numerics, options, steps) {
+            if let Some(problem) = problem(&device, file, numerics, options, steps) {
                 problems.lock().expect("no panic").push(format!("{} {numerics:?}: {problem}", file.name));
             }
         }
@@ -75,7 +76,7 @@ fn named(names: &[&str]) -> Vec<Golden> {
 
 #[test]
 fn golden_logits() {
-    let Some(device) = first() else {
+    let Some(adapter) = first() else {
         println!("wgpu: skipped, as there is no adapter");
         return;
     };
@@ -89,26 +90,26 @@ fn golden_logits() {
         jobs.extend(new.contains(&true).then_some((file, Numerics::Exact)));
         jobs.push((file, Numerics::Int8));
     }
-    check(&device, jobs, &DECODING, |_| {});
-    println!("wgpu: {} files ran on {}", files.len(), device.name());
+    check(&adapter, jobs, &DECODING, |_| {});
+    println!("wgpu: {} files ran on {adapter}", files.len());
 }
 
 #[test]
 fn golden_logits_of_prompts() {
-    let Some(device) = first() else { return };
-    check(&device, both(&named(&["tiny-mla-moe-Q4_0", "tiny-llama-Q4_K_M"])), &PROMPT, |_| {});
+    let Some(adapter) = first() else { return };
+    check(&adapter, both(&named(&["tiny-mla-moe-Q4_0", "tiny-llama-Q4_K_M"])), &PROMPT, |_| {});
 }
 
 /// Threads that do not reach each other's registers, few buffers of a kernel, little memory of a workgroup; narrow loads;
 /// blocks of few threads whose memory is not shared.
 #[test]
 fn adapters_that_can_do_less() {
-    let Some(device) = first() else { return };
+    let Some(adapter) = first() else { return };
     let files = named(&["tiny-mla-moe-Q4_0"]);
-    check(&device, both(&files), &DECODING, |plan| {
+    check(&adapter, both(&files), &DECODING, |plan| {
         (plan.lanes, plan.most_warps, plan.warps, plan.product_warps) = (1, 32, 4, 32);
         (plan.shared, plan.slots, plan.alignment) = (16 << 10, 7, 256);
     });
-    check(&device, both(&files), &DECODING, |plan| (plan.widest, plan.rows, plan.join) = (4, 1, false));
-    check(&device, both(&files), &DECODING, |plan| (plan.shared, plan.warps, plan.all_warps) = (0, 1, 1));
+    check(&adapter, both(&files), &DECODING, |plan| (plan.widest, plan.rows, plan.join) = (4, 1, false));
+    check(&adapter, both(&files), &DECODING, |plan| (plan.shared, plan.warps, plan.all_warps) = (0, 1, 1));
 }
