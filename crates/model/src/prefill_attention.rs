@@ -13,7 +13,7 @@
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use compiler::Options;
-use compiler::schedule::{Latents, Prices};
+use compiler::schedule::Prices;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, Id};
@@ -205,8 +205,6 @@ pub struct Reach {
 
 /// An 8-bit product against one in f32.
 const INT8: f64 = 0.3;
-/// A product of a token and its own positions, which has nothing to share but a few heads, against one of a run.
-const ALONE: f64 = 1.3;
 
 impl Reach {
     /// Nothing is read by runs.
@@ -218,7 +216,7 @@ impl Reach {
         let prices = &options.prices;
         let short = prices.short.as_ref().filter(|_| options.allows("short"));
         let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
-        let runs = if options.allows("runs") { Reach::of_runs(config, &prices.latents) } else { Reach::NOTHING };
+        let runs = if options.allows("runs") { Reach::of_runs(config, prices) } else { Reach::NOTHING };
         let several = prices.several.as_ref().filter(|_| options.allows("several"));
         Reach {
             short: short.map_or(0, |short| short.pages as usize),
@@ -227,13 +225,13 @@ impl Reach {
         }
     }
 
-    fn of_runs(config: &Config, latents: &Latents) -> Reach {
-        let heads = config.heads as f64;
+    fn of_runs(config: &Config, prices: &Prices) -> Reach {
+        let (heads, latents) = (config.heads as f64, &prices.latents);
         match config.attention {
             Attention::None => Reach::NOTHING,
             Attention::Grouped { head, value, .. } => {
                 let pair = heads * (head + value) as f64;
-                Reach { each: ALONE * pair, run: pair, slots: usize::MAX, ..Reach::NOTHING }
+                Reach { each: prices.alone * pair, run: pair, slots: usize::MAX, ..Reach::NOTHING }
             }
             Attention::Latent { kv_rank, nope, rope, value, .. } => {
                 let per = |n: i64| heads * n as f64;

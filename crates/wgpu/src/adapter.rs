@@ -70,6 +70,16 @@ impl Adapter {
         self.adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY) | of_matrices
     }
 
+    /// Leave to use what is not finished of wgpu, where kernels multiply matrices.
+    pub(crate) fn experimental_features(&self) -> wgpu::ExperimentalFeatures {
+        match self.features().contains(MATRICES) {
+            // SAFETY: what is not finished there is how kernels are checked and translated. The compiler proves that theirs load
+            // and store within their arrays, and that a whole warp comes to them; golden logits are right by Vulkan.
+            true => unsafe { wgpu::ExperimentalFeatures::enabled() },
+            false => wgpu::ExperimentalFeatures::disabled(),
+        }
+    }
+
     /// Whether its subgroups multiply matrices of f16 numbers that kernels are written for.
     fn multiplies(&self) -> bool {
         let fits = |shape: &wgpu::CooperativeMatrixProperties| {

@@ -36,9 +36,7 @@ impl Context {
             required_features: adapter.features(),
             required_limits: adapter.adapter.limits(),
             memory_hints: wgpu::MemoryHints::Performance,
-            // SAFETY: what may go wrong with a feature that is not finished is a kernel that it does not translate as WGSL says,
-            // and golden logits say whether it does.
-            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+            experimental_features: adapter.experimental_features(),
             ..wgpu::DeviceDescriptor::default()
         };
         let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));

@@ -82,15 +82,18 @@ fn golden_logits() {
     };
     let files = all();
     assert!(!files.is_empty(), "no golden files in {}", folder().display());
-    // `exact` of one file of each model, and of each format that is unpacked in its own way.
-    let mut seen = HashSet::new();
-    let mut jobs = vec![];
+    // `exact` of one file of each model, and of each format that is unpacked in its own way. Files that only have another format
+    // than one before them run with a sum a thread and no loads before others: an adapter in software compiles half as long.
+    let (mut models, mut formats) = (HashSet::new(), HashSet::new());
+    let (mut whole, mut short) = (vec![], vec![]);
     for file in &files {
-        let new = [&file.model, &file.quant].map(|name| seen.insert(name.clone()));
-        jobs.extend(new.contains(&true).then_some((file, Numerics::Exact)));
+        let (model, format) = (models.insert(&file.model), formats.insert(&file.quant));
+        let jobs = if model { &mut whole } else { &mut short };
+        jobs.extend((model || format).then_some((file, Numerics::Exact)));
         jobs.push((file, Numerics::Int8));
     }
-    check(&adapter, jobs, &DECODING, |_| {});
+    check(&adapter, whole, &DECODING, |_| {});
+    check(&adapter, short, &DECODING, |plan| (plan.rows, plan.early) = (1, 0));
     println!("wgpu: {} files ran on {adapter}", files.len());
 }
 

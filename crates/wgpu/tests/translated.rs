@@ -22,17 +22,22 @@ const FILES: [&str; 7] = [
     "tiny-glm4-Q5_K_M",
 ];
 
-/// Apple's GPUs, a small card without subgroups, and one with long ones.
-fn plans() -> Vec<GpuPlan> {
+/// Apple's GPUs, a small card without subgroups, one with long ones, and one that multiplies matrices.
+fn plans() -> Vec<(Class, GpuPlan)> {
     let small = GpuPlan { shared: 16 << 10, slots: 7, ..GpuPlan::portable(1, 32) };
-    vec![GpuPlan::portable(32, 256), small, GpuPlan { slots: 15, ..GpuPlan::portable(16, 256) }]
+    let matrices = GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices();
+    vec![
+        (Class::One, GpuPlan::portable(32, 256)),
+        (Class::Few, small),
+        (Class::Many, GpuPlan { slots: 15, ..GpuPlan::portable(16, 256) }),
+        (Class::Many, matrices),
+    ]
 }
 
 fn program(file: &Golden, numerics: Numerics, class: Class, plan: GpuPlan) -> Compiled {
     let opened = Gguf::open(&file.path).expect("a model file");
     let config = Config::read(&opened).expect("a model");
-    let mut options = Options::wgsl(numerics);
-    options.on_gpu(|of| *of = plan);
+    let options = Options::wgsl_on(numerics, plan);
     let pages = 256 / PAGE;
     let sizes = Sizes {
         class,
@@ -50,7 +55,8 @@ fn program(file: &Golden, numerics: Numerics, class: Class, plan: GpuPlan) -> Co
 /// A kernel that was read and found valid.
 fn valid(text: &str) -> Result<(naga::Module, ModuleInfo), String> {
     let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
-    let capabilities = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let halves = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SHADER_FLOAT16;
+    let capabilities = Capabilities::SUBGROUP | halves | Capabilities::COOPERATIVE_MATRIX;
     let info = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
     let info = info.map_err(|error| error.emit_to_string(text))?;
     Ok((module, info))
@@ -60,6 +66,10 @@ fn translated(text: &str, symbol: &str) -> Result<(), String> {
     let (module, info) = valid(text)?;
     let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
     let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
+    // Metal has smaller ones.
+    if text.contains("coop_mat16x16") {
+        return if words.len() > 20 { Ok(()) } else { Err("nothing came out".into()) };
+    }
     let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
     let text = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default());
     let (text, _) = text.map_err(|error| error.to_string())?;
@@ -74,18 +84,19 @@ fn translated(text: &str, symbol: &str) -> Result<(), String> {
 fn kernels_become_msl_and_spirv() {
     let files: Vec<Golden> = all().into_iter().filter(|f| FILES.iter().any(|n| f.name.starts_with(n))).collect();
     assert!(!files.is_empty(), "no golden files");
-    let (mut seen, mut kernels, mut problems) = (HashSet::new(), 0, vec![]);
+    let (mut seen, mut kernels, mut of_matrices, mut problems) = (HashSet::new(), 0, 0, vec![]);
     for file in &files {
-        for (numerics, class, plan) in plans().into_iter().enumerate().flat_map(|(number, plan)| {
-            let class = [Class::One, Class::Few, Class::Many][number];
-            [Numerics::Exact, Numerics::Int8].map(|numerics| (numerics, class, plan.clone()))
-        }) {
+        for (numerics, class, plan) in plans()
+            .into_iter()
+            .flat_map(|(class, plan)| [Numerics::Exact, Numerics::Int8].map(|numerics| (numerics, class, plan.clone())))
+        {
             let program = program(file, numerics, class, plan).program;
             for kernel in &program.kernels {
                 if !seen.insert(kernel.source.clone()) {
                     continue;
                 }
                 kernels += 1;
+                of_matrices += usize::from(kernel.source.contains("coopMultiplyAdd"));
                 let text = format!("{}\n{}", program.prelude, kernel.source);
                 if let Err(problem) = translated(&text, &kernel.symbol) {
                     problems.push(format!("{} {}: {problem}", file.name, kernel.symbol));
@@ -94,5 +105,6 @@ fn kernels_become_msl_and_spirv() {
         }
     }
     assert!(problems.is_empty(), "{} of {kernels}: {}", problems.len(), problems[..1.min(problems.len())].join("\n"));
+    assert!(of_matrices > 20, "{of_matrices} kernels multiply matrices");
     println!("wgpu: {kernels} kernels of {} files became MSL and SPIR-V", files.len());
 }

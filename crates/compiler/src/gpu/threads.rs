@@ -217,10 +217,24 @@ impl Emitter<Threads> {
         &mut self,
         g: &mut Graph,
         count: i64,
+        each: impl FnMut(&mut Self, &mut Graph, Id) -> (Vec<Id>, Vec<Id>),
+    ) -> Copies {
+        self.in_turns_from(g, (0, count), each)
+    }
+
+    /// The same from this thread on; those before it come last.
+    pub(super) fn in_turns_from(
+        &mut self,
+        g: &mut Graph,
+        (first, count): (i64, i64),
         mut each: impl FnMut(&mut Self, &mut Graph, Id) -> (Vec<Id>, Vec<Id>),
     ) -> Copies {
         let threads = self.target.plan.threads();
-        let number = self.target.number(g);
+        let mut number = self.target.number(g);
+        if first > 0 {
+            let turned = by(g, BinOp::Add, number, threads - first);
+            number = by(g, BinOp::Mod, turned, threads);
+        }
         let one = |round: i64| {
             let at = by(g, BinOp::Add, number, round * threads);
             let some = ((round + 1) * threads > count).then(|| by(g, BinOp::Lt, at, count));

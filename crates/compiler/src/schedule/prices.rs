@@ -20,6 +20,9 @@ pub struct Prices {
     pub short: Option<Short>,
     /// What has a program of its own between few tokens and many, if there is one.
     pub several: Option<Several>,
+    /// What a product of a token and its own positions costs, which shares them with a few heads alone, against one of tokens
+    /// that follow each other and read them together.
+    pub alone: f64,
     /// Keys and values that prompts make of latents.
     pub latents: Latents,
     /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
@@ -185,6 +188,7 @@ impl Prices {
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             short: None,
             several: None,
+            alone: 1.3,
             latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
             prefix_tasks: true,
@@ -233,6 +237,7 @@ impl Prices {
             several: Some(Several { most: 128, usual: 32 }),
             // Of prompts of GLM-4.7-Flash at depths of 16,000 and 30,000 on an H200: 2.4e-14 s, 1e-14 s, and 2.8e-14 s a product
             // of heads that read the latents themselves.
+            alone: 1.3,
             latents: Latents { pages: 1024, slot: 0.9, run: 0.35, token: 6.5 },
             counts_in_chunks: true,
             fusions: Fusions { halves_in_place: true, ..Fusions::default() },

@@ -416,6 +416,24 @@ fn broken_kernels() {
             let v = g.make(Op::WarpProduct, Type::vector(F32, 4), vec![], vec![sums, rows, rows]);
             stored(g, v)
         }),
+        ("sums are stored to shared memory of f32", |g| {
+            let (b, zero) = (g.buffer(0, Space::Output, F32, 0), g.int(0));
+            let sums = vector(g, F32, 8);
+            let store = g.make(Op::StoreFragment { pitch: 16 }, DType::Index, vec![], vec![b, zero, sums]);
+            g.make(Op::Block, DType::Index, vec![], vec![store])
+        }),
+        ("columns of 16 rows lie 12 apart", |g| {
+            let (b, zero) = (g.buffer(0, Space::Shared, F32, 256), g.int(0));
+            let sums = vector(g, F32, 8);
+            let store = g.make(Op::StoreFragment { pitch: 12 }, DType::Index, vec![], vec![b, zero, sums]);
+            g.make(Op::Block, DType::Index, vec![], vec![store])
+        }),
+        ("f32x6 are no sums of a product of halves", |g| {
+            let (b, zero) = (g.buffer(0, Space::Shared, F32, 256), g.int(0));
+            let sums = vector(g, F32, 6);
+            let store = g.make(Op::StoreFragment { pitch: 16 }, DType::Index, vec![], vec![b, zero, sums]);
+            g.make(Op::Block, DType::Index, vec![], vec![store])
+        }),
         ("scratch must have a length", |g| {
             let (b, zero) = (g.buffer(0, Space::Shared, F32, 0), g.int(0));
             let v = g.load(b, zero, 1);

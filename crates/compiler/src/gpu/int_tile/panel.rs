@@ -57,9 +57,20 @@ pub(super) fn deal(
     g: &mut Graph,
     count: i64,
     all: &mut Copies,
+    each: impl FnMut(&mut Graph, Id) -> Vec<(Id, Id, Id)>,
+) {
+    deal_from(t, g, (0, count), all, each);
+}
+
+/// The same from a thread on.
+fn deal_from(
+    t: &mut Tiler,
+    g: &mut Graph,
+    (first, count): (i64, i64),
+    all: &mut Copies,
     mut each: impl FnMut(&mut Graph, Id) -> Vec<(Id, Id, Id)>,
 ) {
-    let copies = t.in_turns(g, count, |t, g, at| {
+    let copies = t.in_turns_from(g, (first, count), |t, g, at| {
         let stored = each(g, at);
         let mut loaded: FxHashMap<Id, Id> = stored.iter().flat_map(|s| loops_of(g, s.2)).collect();
         let mut loads: Vec<Id> = stored.iter().flat_map(|s| from_memory(g, s.2)).collect();
@@ -159,7 +170,10 @@ impl Product {
         let Stretches { step, span, chunks } = self.stretches(t, g, panel, sum)?;
         let across = self.length() / span;
         let pitch = self.pitch(g);
-        deal(t, g, sum.rows * across, all, |g, at| {
+        let count = sum.rows * across;
+        // Those begin that have no rows of the sums before.
+        let first = if self.is_cooperative() { sum.first * across % t.target.plan.threads() } else { 0 };
+        deal_from(t, g, (first, count), all, |g, at| {
             let (row, stretch) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
             let (to, from) = (by(g, BinOp::Mul, row, pitch), by(g, BinOp::Mul, stretch, span));
             let to = g.add(to, from);

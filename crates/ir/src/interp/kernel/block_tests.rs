@@ -300,8 +300,9 @@ fn bytes_of_floats(n: usize) -> Vec<u8> {
 }
 
 /// A warp that multiplies 16 rows of halves by 8 columns of as many: the first 16 rows of shared memory, 8 halves apart
-/// for each half of the sum, are what a lane reads of the rows; columns follow.
-fn product(transposed: bool) -> Block {
+/// for each half of the sum, are what a lane reads of the rows; columns follow. What comes out are the elements of each lane,
+/// or, stored as a whole, column by column.
+fn product(transposed: bool, whole: bool) -> Block {
     let mut b = Block::new(1);
     let (lane, out) = (b.lane, b.output());
     let shared = b.g.buffer(0, Space::Shared, DType::F16, 16 * 16 + 8 * 16);
@@ -349,6 +350,22 @@ fn product(transposed: bool) -> Block {
     let one = b.g.float(1.0);
     let begin = b.g.make(Op::Splat, sums, vec![], vec![one]);
     let product = b.g.make(Op::WarpProduct, sums, vec![], vec![begin, rows, columns]);
+    if whole {
+        let pitch = 20;
+        let (near, zero) = (b.g.buffer(1, Space::Shared, DType::F32, 8 * pitch), b.g.int(0));
+        let store = b.statement(Op::StoreFragment { pitch: pitch as u32 }, vec![near, zero, product]);
+        b.body.push(store);
+        b.barrier();
+        for turn in 0..4 {
+            let at = by(&mut b, BinOp::Add, lane, 32 * turn);
+            let (row, column) = (by(&mut b, BinOp::Mod, at, 16), by(&mut b, BinOp::Div, at, 16));
+            let column = by(&mut b, BinOp::Mul, column, pitch as i64);
+            let from = b.g.add(column, row);
+            let sum = b.g.load(near, from, 1);
+            b.store(out, at, sum);
+        }
+        return b;
+    }
     for i in 0..4u16 {
         let element = b.g.make(Op::Extract(i), DType::F32, vec![], vec![product]);
         let first = by(&mut b, BinOp::Mul, lane, 4);
@@ -360,17 +377,18 @@ fn product(transposed: bool) -> Block {
 
 #[test]
 fn a_warp_multiplies_matrices() {
-    for transposed in [false, true] {
-        let got = product(transposed).run(128).unwrap();
+    for (transposed, whole) in [(false, false), (true, false), (false, true)] {
+        let got = product(transposed, whole).run(128).unwrap();
         let of_rows = |row: usize, k: usize| {
             let i = if transposed { k * 16 + row } else { row * 16 + k };
             (i % 7) as f32
         };
         for (at, &sum) in got.iter().enumerate() {
             let (lane, i) = (at / 4, at % 4);
-            let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+            let of_lane = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+            let (row, column) = if whole { (at % 16, at / 16) } else { of_lane };
             let want: f32 = (0..16).map(|k| of_rows(row, k) * ((column * 16 + k) % 5) as f32).sum();
-            assert_eq!(sum, want + 1.0, "row {row}, column {column}, transposed: {transposed}");
+            assert_eq!(sum, want + 1.0, "row {row}, column {column}, transposed: {transposed}, whole: {whole}");
         }
     }
 }
@@ -440,7 +458,7 @@ fn a_warp_multiplies_matrices_of_codes() {
 
 #[test]
 fn all_lanes_of_a_warp_multiply_together() {
-    let mut b = product(false);
+    let mut b = product(false, false);
     let (lane, one) = (b.lane, b.g.int(1));
     let store = b.body.pop().expect("a store");
     let some = b.g.binary(BinOp::Lt, lane, one);
@@ -451,7 +469,7 @@ fn all_lanes_of_a_warp_multiply_together() {
 
 #[test]
 fn matrices_are_read_after_a_barrier() {
-    let mut b = product(true);
+    let mut b = product(true, false);
     b.body.retain(|&s| *b.g.op(s) != Op::Barrier);
     assert!(b.broken().contains("written since the last barrier"));
 }
