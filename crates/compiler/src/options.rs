@@ -71,7 +71,7 @@ impl Options {
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
             // Tiles of 128 tokens: 32 sequences of Youtu-LLM-2B take 31 ms a step, however many places are empty, and 18 without.
-            true => (Prices::gpu().usual, Some(Several { most: 48, usual: 32 })),
+            true => (Prices::gpu().usual, Some(Several { most: 80, usual: 32 })),
             // One program for several tokens, as the driver compiles each in the foreground.
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
         };

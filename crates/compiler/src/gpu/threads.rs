@@ -1,6 +1,5 @@
 //! The threads of a block: who has which element, and what lies in the memory that they share.
 
-use crate::gpu::int_tile;
 use crate::gpu::places::{Carrier, Copies, Held, Staged};
 use crate::gpu::plan::GpuPlan;
 use crate::kernel::emitter::Emitter;
@@ -130,13 +129,14 @@ fn span(g: &Graph, nest: &Nest, stash: Id) -> RangeInclusive<usize> {
 }
 
 impl Emitter<Threads> {
-    /// For a nest, in blocks of the warps of the plan; `apart` are stashes whose rows, of so many elements, lie apart, and
-    /// `turns` says what takes turns with shared memory.
+    /// For a nest, in blocks of the warps of the plan; `apart` are stashes whose rows, of so many elements, lie apart, `reserved`
+    /// bytes of shared memory are for what can lie nowhere else, and `turns` says what takes turns with it.
     pub(super) fn of_blocks(
         g: &mut Graph,
         nest: &Nest,
         plan: &GpuPlan,
         apart: &FxHashMap<Id, i64>,
+        reserved: usize,
         turns: Turns,
     ) -> Tiler {
         let plan = plan.clone();
@@ -144,10 +144,8 @@ impl Emitter<Threads> {
         let mut t = Emitter::new((), nest, vec![]);
         let (warp, lane) = (t.range_of(g, Axis::Warp, warps), t.range_of(g, Axis::Lane, lanes));
         let length = |s: Id, len: usize| len + apart.get(&s).map_or(0, |&row| len / row as usize * GAP as usize);
-        // Tiles that lie in shared memory alone come before what can lie elsewhere.
-        let kept = int_tile::needed(g, nest, &plan);
         let phases = if turns == Turns::None { 1 } else { nest.phases.len().max(1) };
-        let free = vec![plan.shared.saturating_sub(kept); phases];
+        let free = vec![plan.shared.saturating_sub(reserved); phases];
         let (placed, staged, held, carried, lent, pending) = Default::default();
         let alone = index::usual(g, nest.tasks) <= plan.processors;
         let mut threads = Threads {
@@ -181,7 +179,7 @@ impl Emitter<Threads> {
             place.insert(s, threads.space(bytes, span.clone()));
             threads.spans.insert(s, span);
         }
-        threads.free.iter_mut().for_each(|free| *free = (*free + kept).min(threads.plan.shared));
+        threads.free.iter_mut().for_each(|free| *free = (*free + reserved).min(threads.plan.shared));
         for &s in &nest.stashes {
             let Op::Buffer { len, .. } = *g.op(s) else { continue };
             let here = t.scratch(g, place[&s], g.dtype(s), length(s, len));

@@ -75,7 +75,8 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     let Gathered { nest, into } = gathered(g, nest, plan, kept != Kept::Nothing);
     let nest = &nest;
     let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
-    let mut t = Tiler::of_blocks(g, nest, plan, &apart, turns);
+    let reserved = int_tile::needed(g, nest, plan);
+    let mut t = Tiler::of_blocks(g, nest, plan, &apart, reserved, turns);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
