@@ -76,7 +76,7 @@ impl Options {
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
         };
         // Sums by lanes share nothing: a llama of 1B reads prompts of 2048 1.6 times as fast token by token.
-        let alone = 0.5;
+        let alone = if plan.cooperative { Prices::gpu().alone } else { 0.5 };
         let prices = Prices { heads, short: None, several, usual, alone, latents, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }

@@ -50,7 +50,7 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
 /// Tiles of several tokens and rows, where there are many tokens and sums by integer dots or of bf16 numbers.
 fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
-    if !(plan.multiplies || plan.cooperative) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+    if !(plan.multiplies || plan.multiplies_whole()) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
     let Tokens { axes: tokens, sums, halves, blocks, light } = token_axes(g, s, group);
@@ -129,7 +129,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
 /// Tiles of products of halves: some rows of a cache and some columns.
 fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
-    if !plan.multiplies || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+    if !(plan.multiplies || plan.multiplies_whole()) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
     let (rows, columns) = halves_axes(g, s, group)?;
@@ -138,7 +138,7 @@ fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<C
         let i = of.pop()?;
         let count = gr.axes[i].count;
         let whole = |n: &i64| index::is_multiple(g, count, *n) && widest_unit(s, group, i) == 1;
-        steps[i] = [plan.tile_tokens, 16].into_iter().find(whole)?;
+        steps[i] = [plan.tile_tokens.min(64), 16].into_iter().find(whole)?;
     }
     Some(Cut { steps, order: None })
 }

@@ -2,8 +2,8 @@
 //! its elements, and a copy into what it copies. What is left has no scratch between a product and what follows it.
 
 use crate::gpu::fold::{Kept, held, same_index};
-use crate::gpu::matrix::is_product;
 use crate::gpu::plan::GpuPlan;
+use crate::gpu::{matrix, whole_product};
 use crate::kernel::expression::{is_scratch, loads_of, outside};
 use crate::lower::{Item, Nest};
 use ir::index::Linear;
@@ -24,6 +24,20 @@ struct Entry {
     of: Vec<usize>,
 }
 
+/// Which products there are paths for.
+struct Takes<'p> {
+    plan: &'p GpuPlan,
+    /// Whether an item may read what it writes.
+    updates: bool,
+}
+
+impl Takes<'_> {
+    fn product(&self, g: &mut Graph, item: &Item) -> bool {
+        self.plan.multiplies && matrix::is_product(g, item, self.updates)
+            || whole_product::is_product(g, item, self.plan)
+    }
+}
+
 /// Gathers the items of a nest; `updates` says whether a product may go into an item that reads what it writes.
 pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool) -> Gathered {
     let mut all: Vec<Entry> = vec![];
@@ -32,8 +46,9 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool
     }
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
-    if plan.multiplies {
-        while let Some((at, with, item)) = cast_of(g, &all, updates) {
+    let takes = Takes { plan, updates };
+    if plan.multiplies || plan.multiplies_whole() {
+        while let Some((at, with, item)) = cast_of(g, &all, &takes) {
             all[at].item = item;
             let buffer = all[with].item.buffer;
             if !all.iter().any(|e| read_by(g, &e.item).contains(&buffer)) {
@@ -42,8 +57,8 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool
             }
         }
     }
-    if plan.multiplies && all.iter().any(|e| is_product(g, &e.item, updates)) {
-        while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, updates)) {
+    if all.iter().any(|e| takes.product(g, &e.item)) {
+        while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, &takes)) {
             let taken = all[with].of.clone();
             all[at].of.extend(taken);
             all[at].item = item;
@@ -85,7 +100,7 @@ fn reader(g: &Graph, all: &[Entry], writer: usize) -> Option<usize> {
 
 /// A product of halves that another item converts for it, that item, and the product with the halves as they lie in
 /// memory.
-fn cast_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usize, Item)> {
+fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize, Item)> {
     (0..all.len()).find_map(|i| {
         let cast = &all[i].item;
         let (value, buffer) = (cast.value, cast.buffer);
@@ -107,7 +122,7 @@ fn cast_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usize,
                 map.insert(load, held_anywhere(g, &kept, g.src(load)[1])?);
             }
             let item = Item { value: g.substitute(user.value, &mut map), ..user };
-            is_product(g, &item, updates).then_some((j, i, item))
+            takes.product(g, &item).then_some((j, i, item))
         })
     })
 }
@@ -155,11 +170,11 @@ fn copy_of(g: &mut Graph, all: &[Entry]) -> Option<(usize, usize, Item)> {
 }
 
 /// An item that reads elements of a product, the product, and the first with the product in it.
-fn product_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usize, Item)> {
+fn product_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize, Item)> {
     (0..all.len()).find_map(|i| {
         let j = reader(g, all, i)?;
         let (product, user) = (all[i].item.clone(), all[j].item.clone());
-        if !is_product(g, &product, updates) {
+        if !takes.product(g, &product) {
             return None;
         }
         let reads = read_by(g, &product);
@@ -174,6 +189,6 @@ fn product_of(g: &mut Graph, all: &[Entry], updates: bool) -> Option<(usize, usi
             map.insert(load, held(g, &kept, g.src(load)[1], &user.dims)?);
         }
         let item = Item { value: g.substitute(user.value, &mut map), ..user };
-        is_product(g, &item, updates).then_some((j, i, item))
+        takes.product(g, &item).then_some((j, i, item))
     })
 }

@@ -27,6 +27,7 @@ mod in_groups;
 mod panel;
 mod results;
 
+pub(super) use self::cooperative::{PITCH, SIDE, STORED};
 pub(super) use self::in_groups::TOGETHER_ROWS;
 
 use self::grid::Grid;

@@ -173,7 +173,7 @@ fn computed(g: &mut Graph, half: Id, (m, long): (Id, i64), (k, length): (Id, i64
 }
 
 /// The halves of a row from a column on, of one that is said of this place.
-fn neighbours(g: &mut Graph, value: Id, place: [Id; 2], [row, column]: [Id; 2]) -> Vec<Id> {
+pub(super) fn neighbours(g: &mut Graph, value: Id, place: [Id; 2], [row, column]: [Id; 2]) -> Vec<Id> {
     let lane = |i: i64| {
         let column = by(g, BinOp::Add, column, i);
         g.substitute(value, &mut FxHashMap::from_iter([(place[0], row), (place[1], column)]))
@@ -188,7 +188,7 @@ fn packed(g: &mut Graph, lanes: &[Id]) -> Option<Id> {
 }
 
 /// A vector of these lanes.
-fn joined(g: &mut Graph, lanes: Vec<Id>, widest: usize) -> Id {
+pub(super) fn joined(g: &mut Graph, lanes: Vec<Id>, widest: usize) -> Id {
     match packed(g, &lanes) {
         Some(packed) => align(g, packed, widest),
         None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),

@@ -31,6 +31,7 @@ pub mod tile;
 mod tokens;
 mod warp_rows;
 mod warps;
+mod whole_product;
 mod wide_map;
 
 pub use plan::GpuPlan;
@@ -108,7 +109,7 @@ impl Target for Gpu {
 
     /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
     fn joins_stages(&self) -> bool {
-        self.plan.join && !(self.plan.cooperative && self.plan.halves)
+        self.plan.join && !self.plan.multiplies_whole()
     }
 
     fn most_slots(&self) -> usize {

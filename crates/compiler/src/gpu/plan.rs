@@ -165,6 +165,11 @@ impl GpuPlan {
         (weights, weights / 2)
     }
 
+    /// Whether programs of these options multiply matrices as a whole.
+    pub(crate) fn multiplies_whole(&self) -> bool {
+        self.cooperative && self.halves
+    }
+
     /// Threads of a block.
     pub fn threads(&self) -> i64 {
         self.warps * self.lanes

@@ -2,10 +2,11 @@
 //!
 //! | path | for |
 //! |---|---|
-//! | block product | sums over rows of weights, both sides of which are bf16 numbers, where a task has several tokens |
+//! | block product | sums over rows of weights, both sides of which are bf16 numbers or f16, where a task has several tokens |
 //! | integer tile | the same sums as the next path, where a task has several tokens |
 //! | integer dot | sums over blocks of weights with integer dots inside: lanes along the sum |
 //! | warp product | sums over rows of halves that several columns share |
+//! | whole product | the same by matrices that no lane has elements of |
 //! | warp rows | what a loop that goes row by row computes beside its warp products |
 //! | fragments | what sets or reads what a loop adds warp products to |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
@@ -21,7 +22,9 @@ use crate::gpu::places::Staged;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
-use crate::gpu::{ahead, banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, wide_map};
+use crate::gpu::{
+    ahead, banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product, wide_map,
+};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
@@ -75,7 +78,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     let Gathered { nest, into } = gathered(g, nest, plan, kept != Kept::Nothing);
     let nest = &nest;
     let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
-    let reserved = int_tile::needed(g, nest, plan);
+    let reserved = int_tile::needed(g, nest, plan).max(whole_product::needed(g, nest, plan));
     let mut t = Tiler::of_blocks(g, nest, plan, &apart, reserved, turns);
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
@@ -248,6 +251,9 @@ fn statements(
         && let Some(s) = matrix::products(t, g, item)
     {
         return ("warp product", 1, s);
+    }
+    if let Some(s) = whole_product::products(t, g, item) {
+        return ("whole product", 1, s);
     }
     let Op::Reduce(op, _) = *g.op(item.value) else {
         return match wide_map::wide_map(t, g, item) {

@@ -4,7 +4,7 @@ use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::int_tile;
 use crate::gpu::matrix::{M, is_product};
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::warp_rows;
+use crate::gpu::{warp_rows, whole_product};
 use crate::kernel::expression::has_reduction;
 use crate::lower::{Item, Nest, Phase};
 use ir::index::{bounds, usual};
@@ -16,6 +16,9 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
     let items: Vec<&Item> = nest.phases.iter().flat_map(|p| &p.items).collect();
     if let Some(warps) = int_tile::warps(g, items.iter().copied(), plan) {
         return warps;
+    }
+    if items.iter().any(|i| whole_product::is_product(g, i, plan)) {
+        return plan.product_warps;
     }
     if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {
         let Gathered { nest: gathered, .. } = gathered(g, nest, plan, true);

@@ -192,8 +192,8 @@ impl Language for Wgsl<'_> {
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
         let selection = r.language.selection;
         let Some(inst) = selection.get(&id) else { return r.unknown(g, id) };
-        if let Inst::Matrix { buffer, at, pitch } = *inst {
-            return r.loaded_matrix(g, id, [buffer, at], pitch);
+        if let Inst::Matrix { buffer, at, pitch, transposed } = *inst {
+            return r.loaded_matrix(g, id, [buffer, at], pitch, transposed);
         }
         r.computed(g, id, inst).unwrap_or_else(|| r.unknown(g, id))
     }

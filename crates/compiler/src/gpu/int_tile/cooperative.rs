@@ -13,13 +13,13 @@ use crate::kernel::expression::by;
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 
 /// Tokens of a tile, as many as rows.
-pub(super) const SIDE: i64 = M;
+pub(in crate::gpu) const SIDE: i64 = M;
 
 /// Distance of the tokens of a tile where its sums are stored, so that lanes that read several of them use different banks.
-const PITCH: i64 = M + 4;
+pub(in crate::gpu) const PITCH: i64 = M + 4;
 
 /// Floats that a warp stores a tile to.
-pub(super) const STORED: i64 = SIDE * PITCH;
+pub(in crate::gpu) const STORED: i64 = SIDE * PITCH;
 
 /// Elements of the shortest panel.
 const SHORTEST: i64 = 64;

@@ -13,6 +13,8 @@ pub(crate) enum Inst {
         at: Id,
         /// Elements from one row to the next.
         pitch: i64,
+        /// Whether rows and columns change places.
+        transposed: bool,
     },
     /// Matrices of a warp loaded from shared memory and exchanged at once.
     Fragment {

@@ -18,14 +18,14 @@ pub(super) fn fragment(g: &mut Graph, id: Id) -> Option<Inst> {
 
 /// The same as a whole: the first lane says where it begins, and the second where its next row does.
 pub(super) fn matrix(g: &mut Graph, id: Id) -> Option<Inst> {
-    let Some(Inst::Fragment { buffer, at, transposed: false }) = fragment(g, id) else { return None };
+    let Some(Inst::Fragment { buffer, at, transposed }) = fragment(g, id) else { return None };
     let lane = g.toposort(&[at]).into_iter().find(|&id| matches!(g.op(id), Op::Range(_, Axis::Lane)))?;
     let [first, second] = [0, 1].map(|number| {
         let number = g.int(number);
         replace(g, at, lane, number)
     });
     let apart = g.sub(second, first);
-    Some(Inst::Matrix { buffer, at: first, pitch: g.as_int(apart)? })
+    Some(Inst::Matrix { buffer, at: first, pitch: g.as_int(apart)?, transposed })
 }
 
 /// An element, or lanes that lie one after another.

@@ -90,10 +90,19 @@ impl Renderer<'_, Wgsl<'_>> {
     }
 
     /// A matrix that is multiplied: from this element on, with rows so far apart.
-    pub(super) fn loaded_matrix(&mut self, g: &mut Graph, id: Id, [buffer, at]: [Id; 2], pitch: i64) -> String {
+    pub(super) fn loaded_matrix(
+        &mut self,
+        g: &mut Graph,
+        id: Id,
+        [buffer, at]: [Id; 2],
+        pitch: i64,
+        transposed: bool,
+    ) -> String {
         let matrices = &self.language.matrices;
+        let right = matrices.right.contains(&id);
+        let role = if right { "B" } else { "A" };
         // What comes from the right lies column by column.
-        let (load, role) = if matrices.right.contains(&id) { ("coopLoad", "B") } else { ("coopLoadT", "A") };
+        let load = if right != transposed { "coopLoad" } else { "coopLoadT" };
         let array = matrices.array(g, buffer).filter(|&ty| ty == DType::F16);
         let Some(array) = array.and(self.language.places.get(&buffer).cloned()) else { return self.unknown(g, id) };
         let at = self.value(g, at);

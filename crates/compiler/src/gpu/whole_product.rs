@@ -1,0 +1,266 @@
+//! Products of matrices that a warp multiplies as a whole: the sums of [`matrix`] where no lane
+//! knows which elements it has.
+//!
+//! Rows of halves and columns are copied to shared memory, as many elements of the sum at once as there is room for, and each
+//! warp adds to some tiles of 16 by 16. What they come to is stored through shared memory, tile by tile, and lanes compute the
+//! elements of the item from there. What this path cannot do: columns whose number is no multiple of 16, and an item that
+//! reads what it writes.
+
+use crate::gpu::int_tile::{PITCH, SIDE, STORED};
+use crate::gpu::matrix::{self, Product, Sum, extent, pitch};
+use crate::gpu::places::{Copies, Source};
+use crate::gpu::plan::GpuPlan;
+use crate::gpu::threads::Tiler;
+use crate::kernel::emitter::make_loop;
+use crate::kernel::expression::{by, zero};
+use crate::lower::{Item, Nest};
+use ir::{BinOp, DType, Graph, Id, Op, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Elements of a sum that lie in shared memory at once at most.
+const LONGEST: i64 = 64;
+
+/// Sums that a lane keeps at most.
+const MOST: i64 = 64;
+
+/// Halves that a thread copies at once.
+const WIDE: i64 = 8;
+
+/// Whether an item is made of products that this path takes.
+pub(super) fn is_product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
+    product(g, item, plan).is_some()
+}
+
+/// The products of an item, with how many rows and columns they have.
+fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<(Product, i64, i64)> {
+    if !plan.multiplies_whole() {
+        return None;
+    }
+    let p = matrix::product(g, item, false)?;
+    let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
+    let tiles = long * short / (SIDE * SIDE);
+    let each = (tiles + plan.product_warps - 1) / plan.product_warps;
+    let fits = short % SIDE == 0 && each * (SIDE / 2) * p.sums.len() as i64 <= MOST;
+    fits.then_some((p, long, short))
+}
+
+/// Elements of a sum that lie in shared memory at once.
+fn part(s: &Sum) -> i64 {
+    let length = s.length();
+    (1..=LONGEST.min(length) / matrix::K).map(|n| n * matrix::K).rev().find(|part| length % part == 0).unwrap_or(length)
+}
+
+/// Halves that the rows and the columns of a sum take.
+fn halves(s: &Sum, long: i64, short: i64) -> [i64; 2] {
+    let part = part(s);
+    [if s.across { part * pitch(long) } else { long * pitch(part) }, short * pitch(part)]
+}
+
+/// Bytes of shared memory that the products of a nest need: those of several items take turns with as much as they ask for
+/// alike.
+pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> usize {
+    let mut most = 0;
+    for phase in &nest.phases {
+        let mut all = FxHashSet::default();
+        for item in &phase.items {
+            let Some((p, long, short)) = product(g, item, plan) else { continue };
+            let mut number = 0;
+            for s in &p.sums {
+                all.insert((number, DType::F32, plan.warps * STORED));
+                for halves in halves(s, long, short) {
+                    number += 1;
+                    all.insert((number, DType::F16, halves));
+                }
+                number += 1;
+            }
+        }
+        most = most.max(all.into_iter().map(|(_, ty, n)| n as usize * ty.bytes()).sum());
+    }
+    most
+}
+
+/// Statements of an item that is made of products, if it is and there is room.
+pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
+    let (p, long, short) = product(g, item, &t.target.plan)?;
+    t.attempt_near(|t| {
+        let tiles = Tiles::of(t, long, short);
+        let mut all = vec![];
+        let mut stored = vec![];
+        for s in &p.sums {
+            let through = t.near(g, DType::F32, t.target.plan.warps * STORED)?;
+            let accs = tiles.summed(t, g, s, p.n, &mut all)?;
+            stored.push((s.reduce, through, accs));
+        }
+        tiles.elements(t, g, item, &p, &stored, &mut all);
+        Some(all)
+    })
+}
+
+/// The tiles of a result.
+struct Tiles {
+    long: i64,
+    short: i64,
+    /// Tiles of a warp, which follow each other along the columns, and in all.
+    each: i64,
+    all: i64,
+}
+
+impl Tiles {
+    fn of(t: &Tiler, long: i64, short: i64) -> Tiles {
+        let (all, warps) = (long * short / (SIDE * SIDE), t.target.plan.warps);
+        Tiles { long, short, each: (all + warps - 1) / warps, all }
+    }
+
+    /// First row and first column of the tile of this number of a warp, and whether there is one, if some have none.
+    fn place(&self, t: &Tiler, g: &mut Graph, number: i64) -> (Id, Id, Option<Id>) {
+        let first = by(g, BinOp::Mul, t.target.warp, self.each);
+        let tile = by(g, BinOp::Add, first, number);
+        let ragged = self.each * t.target.plan.warps != self.all;
+        let some = ragged.then(|| by(g, BinOp::Lt, tile, self.all));
+        let (m, n) = (by(g, BinOp::Div, tile, self.short / SIDE), by(g, BinOp::Mod, tile, self.short / SIDE));
+        (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE), some)
+    }
+
+    /// The sums of the tiles of a warp.
+    fn summed(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, all: &mut Vec<Id>) -> Option<Vec<Id>> {
+        let (length, part) = (s.length(), part(s));
+        let [of_rows, of_columns] = halves(s, self.long, self.short);
+        let (rows, columns) = (t.near(g, DType::F16, of_rows)?, t.near(g, DType::F16, of_columns)?);
+        let ty = Type::vector(DType::F32, SIDE as usize / 2);
+        let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, ty)).collect();
+        let none = zero(g, ty);
+        all.push(t.set(g, accs.iter().map(|&acc| (acc, none)).collect()));
+        let r = (length > part).then(|| t.counted(g, length / part));
+        let first = match r {
+            Some(r) => by(g, BinOp::Mul, r, part),
+            None => g.int(0),
+        };
+        let mut copies = self.copied_rows(t, g, s, rows, first);
+        copies.extend(self.copied_columns(t, g, s, n, columns, first));
+        let mut body = matrix::in_batches(copies);
+        body.extend(self.multiplied(t, g, s, [rows, columns], &accs));
+        all.extend(t.nest(g, r.as_slice(), body));
+        Some(accs)
+    }
+
+    /// Copies of the rows of a sum, from this element of it on.
+    fn copied_rows(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, to: Id, first: Id) -> Copies {
+        let part = part(s);
+        let (rows, columns) = if s.across { (part, self.long) } else { (self.long, part) };
+        let widest = t.target.plan.widest;
+        t.in_turns(g, rows * columns / WIDE, |t, g, at| {
+            let across = columns / WIDE;
+            let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+            let column = by(g, BinOp::Mul, column, WIDE);
+            let place = by(g, BinOp::Mul, row, pitch(columns));
+            let place = g.add(place, column);
+            let (row, column) = if s.across { (g.add(row, first), column) } else { (row, g.add(column, first)) };
+            let value = match s.rows.from {
+                Source::Memory { buffer, first, stride } => {
+                    let from = by(g, BinOp::Mul, row, stride);
+                    let from = g.add(from, column);
+                    let from = g.add(first, from);
+                    g.load(buffer, from, WIDE as usize)
+                }
+                Source::Computed(value) => {
+                    let said = Source::place(g, s.rows.rows, s.rows.columns);
+                    let lanes = matrix::neighbours(g, value, said, [row, column]);
+                    matrix::joined(g, lanes, widest)
+                }
+            };
+            copy(t, g, to, place, value)
+        })
+    }
+
+    /// Copies of the columns of a sum as halves, likewise.
+    fn copied_columns(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, to: Id, first: Id) -> Copies {
+        let (part, widest) = (part(s), t.target.plan.widest);
+        let halves = g.cast(s.column, DType::F16);
+        t.in_turns(g, self.short * part / WIDE, |t, g, at| {
+            let across = part / WIDE;
+            let (column, k) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
+            let k = by(g, BinOp::Mul, k, WIDE);
+            let place = by(g, BinOp::Mul, column, pitch(part));
+            let place = g.add(place, k);
+            let k = g.add(k, first);
+            let lanes = matrix::neighbours(g, halves, [n, s.k], [column, k]);
+            let value = matrix::joined(g, lanes, widest);
+            copy(t, g, to, place, value)
+        })
+    }
+
+    /// What is in shared memory, multiplied and added.
+    fn multiplied(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, [rows, columns]: [Id; 2], accs: &[Id]) -> Vec<Id> {
+        let part = part(s);
+        let step = t.counted(g, part / matrix::K);
+        let k = by(g, BinOp::Mul, step, matrix::K);
+        let lane = t.target.lane;
+        let [upper, eights] = [16, 8].map(|n| by(g, BinOp::Div, lane, n));
+        let [low16, low8] = [16, 8].map(|n| by(g, BinOp::Mod, lane, n));
+        let half = by(g, BinOp::Mod, eights, 2);
+        let [upper, half] = [upper, half].map(|eights| by(g, BinOp::Mul, eights, 8));
+        let ty = Type::vector(DType::F32, SIDE as usize / 2);
+        let mut body = vec![];
+        for (number, &acc) in accs.iter().enumerate() {
+            let (m, n, some) = self.place(t, g, number as i64);
+            let (at, of_rows) = match s.across {
+                false => ((g.add(m, low16), g.add(k, upper)), pitch(part)),
+                true => {
+                    let row = g.add(k, low8);
+                    ((g.add(row, upper), g.add(m, half)), pitch(self.long))
+                }
+            };
+            let left = matrix::fragment(g, rows, at, of_rows, 4, s.across);
+            let column = g.add(n, upper);
+            let at = (g.add(column, low8), g.add(k, half));
+            let right = matrix::fragment(g, columns, at, pitch(part), 4, false);
+            let product = g.make(Op::WarpProduct, ty, vec![], vec![acc, left, right]);
+            let set = t.set(g, vec![(acc, product)]);
+            body.extend(t.only(g, some, vec![set]));
+        }
+        vec![make_loop(g, step, body)]
+    }
+
+    /// The elements of an item, of whose sums each has a place that a warp stores a tile to.
+    fn elements(
+        &self,
+        t: &Tiler,
+        g: &mut Graph,
+        item: &Item,
+        p: &Product,
+        sums: &[(Id, Id, Vec<Id>)],
+        all: &mut Vec<Id>,
+    ) {
+        let (lane, lanes) = (t.target.lane, t.target.plan.lanes);
+        let own = by(g, BinOp::Mul, t.target.warp, STORED);
+        for number in 0..self.each {
+            let (m, n, some) = self.place(t, g, number);
+            let store = |&(_, through, ref accs): &(Id, Id, Vec<Id>)| {
+                let src = vec![through, own, accs[number as usize]];
+                g.make(Op::StoreFragment { pitch: PITCH as u32 }, DType::Index, vec![], src)
+            };
+            let stores = sums.iter().map(store).collect();
+            all.extend(t.only(g, some, stores));
+            let mut body = vec![];
+            for turn in 0..SIDE * SIDE / lanes {
+                let at = by(g, BinOp::Add, lane, turn * lanes);
+                let (row, column) = (by(g, BinOp::Mod, at, SIDE), by(g, BinOp::Div, at, SIDE));
+                let from = by(g, BinOp::Mul, column, PITCH);
+                let from = g.add(from, row);
+                let from = g.add(own, from);
+                let mut map = FxHashMap::from_iter([(p.m, g.add(m, row)), (p.n, g.add(n, column))]);
+                map.extend(sums.iter().map(|&(reduce, through, _)| (reduce, g.load(through, from, 1))));
+                let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
+                body.push(t.store(g, item.buffer, index, value));
+            }
+            all.extend(t.only(g, some, body));
+        }
+    }
+}
+
+/// What loads a value and what stores it.
+fn copy(t: &mut Tiler, g: &mut Graph, to: Id, place: Id, value: Id) -> (Vec<Id>, Vec<Id>) {
+    let acc = t.acc(g, g.ty(value));
+    let set = t.set(g, vec![(acc, value)]);
+    (vec![set], vec![g.make(Op::Store, DType::Index, vec![], vec![to, place, acc])])
+}
