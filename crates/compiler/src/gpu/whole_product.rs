@@ -17,8 +17,8 @@ use crate::lower::{Item, Nest};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Elements of a sum that lie in shared memory at once at most.
-const LONGEST: i64 = 64;
+/// Elements of a sum that lie in shared memory at once at most: more of them leave no room for scores, or for a second sum.
+const LONGEST: i64 = 32;
 
 /// Sums that a lane keeps at most.
 const MOST: i64 = 64;
@@ -50,10 +50,11 @@ fn part(s: &Sum) -> i64 {
     (1..=LONGEST.min(length) / matrix::K).map(|n| n * matrix::K).rev().find(|part| length % part == 0).unwrap_or(length)
 }
 
-/// Halves that the rows and the columns of a sum take.
-fn halves(s: &Sum, long: i64, short: i64) -> [i64; 2] {
-    let part = part(s);
-    [if s.across { part * pitch(long) } else { long * pitch(part) }, short * pitch(part)]
+/// Halves that the rows and the columns of a sum take at most, which follow each other.
+fn halves(p: &Product, long: i64, short: i64) -> [i64; 2] {
+    let of_rows = |s: &Sum| if s.across { part(s) * pitch(long) } else { long * pitch(part(s)) };
+    let most = |of: &dyn Fn(&Sum) -> i64| p.sums.iter().map(of).max().unwrap_or(0);
+    [most(&of_rows), most(&|s| short * pitch(part(s)))]
 }
 
 /// Bytes of shared memory that the products of a nest need: those of several items take turns with as much as they ask for
@@ -64,17 +65,11 @@ pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> usize {
         let mut all = FxHashSet::default();
         for item in &phase.items {
             let Some((p, long, short)) = product(g, item, plan) else { continue };
-            let mut number = 0;
-            for s in &p.sums {
-                all.insert((number, DType::F32, plan.warps * STORED));
-                for halves in halves(s, long, short) {
-                    number += 1;
-                    all.insert((number, DType::F16, halves));
-                }
-                number += 1;
-            }
+            let floats = p.sums.iter().map(|_| (DType::F32, plan.warps * STORED));
+            let halves = halves(&p, long, short).map(|n| (DType::F16, n));
+            all.extend(floats.chain(halves).enumerate());
         }
-        most = most.max(all.into_iter().map(|(_, ty, n)| n as usize * ty.bytes()).sum());
+        most = most.max(all.into_iter().map(|(_, (ty, n))| n as usize * ty.bytes()).sum());
     }
     most
 }
@@ -84,11 +79,14 @@ pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
     let (p, long, short) = product(g, item, &t.target.plan)?;
     t.attempt_near(|t| {
         let tiles = Tiles::of(t, long, short);
+        let floats = t.target.plan.warps * STORED;
+        let through = p.sums.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
+        let [rows, columns] = halves(&p, long, short).map(|n| t.near(g, DType::F16, n));
+        let places = [rows?, columns?];
         let mut all = vec![];
         let mut stored = vec![];
-        for s in &p.sums {
-            let through = t.near(g, DType::F32, t.target.plan.warps * STORED)?;
-            let accs = tiles.summed(t, g, s, p.n, &mut all)?;
+        for (s, through) in p.sums.iter().zip(through) {
+            let accs = tiles.summed(t, g, s, p.n, places, &mut all);
             stored.push((s.reduce, through, accs));
         }
         tiles.elements(t, g, item, &p, &stored, &mut all);
@@ -121,11 +119,17 @@ impl Tiles {
         (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE), some)
     }
 
-    /// The sums of the tiles of a warp.
-    fn summed(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, all: &mut Vec<Id>) -> Option<Vec<Id>> {
+    /// The sums of the tiles of a warp, whose rows and columns are copied to these places.
+    fn summed(
+        &self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        s: &Sum,
+        n: Id,
+        [rows, columns]: [Id; 2],
+        all: &mut Vec<Id>,
+    ) -> Vec<Id> {
         let (length, part) = (s.length(), part(s));
-        let [of_rows, of_columns] = halves(s, self.long, self.short);
-        let (rows, columns) = (t.near(g, DType::F16, of_rows)?, t.near(g, DType::F16, of_columns)?);
         let ty = Type::vector(DType::F32, SIDE as usize / 2);
         let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
@@ -140,7 +144,7 @@ impl Tiles {
         let mut body = matrix::in_batches(copies);
         body.extend(self.multiplied(t, g, s, [rows, columns], &accs));
         all.extend(t.nest(g, r.as_slice(), body));
-        Some(accs)
+        accs
     }
 
     /// Copies of the rows of a sum, from this element of it on.
