@@ -82,7 +82,10 @@ impl Case {
                 c.compiler.on_gpu(|plan| plan.groups = true);
                 c.steps = STEPS[1];
             }),
-            case("an adapter that multiplies matrices", &one_llama, int8, &|c| c.compiler = cooperative(int8)),
+            case("an adapter that multiplies matrices", &one_llama, int8, &|c| {
+                c.compiler = cooperative(int8);
+                c.steps = STEPS[1];
+            }),
             case("the same, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = cooperative(int8)),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);
