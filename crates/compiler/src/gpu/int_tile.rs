@@ -27,11 +27,11 @@ mod in_groups;
 mod panel;
 mod results;
 
-pub(super) use self::cooperative::{PITCH, SIDE, STORED};
 pub(super) use self::in_groups::TOGETHER_ROWS;
 
 use self::grid::Grid;
 use self::panel::Panel;
+use crate::gpu::cooperative::{SIDE, STORED};
 use crate::gpu::matrix;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
@@ -53,7 +53,7 @@ const ROW: i64 = 16;
 const HALVES: i64 = 16;
 
 /// Sums that a thread keeps at most.
-const MOST: i64 = 64;
+pub(super) const MOST: i64 = 64;
 
 /// Tokens of a task at most that are multiplied by integer dots as they come, unless it has so many rows.
 pub(super) const FEW: i64 = 8;
@@ -143,7 +143,7 @@ fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
     let p = matches(g, item.value).or_else(|| halves(g, item.value))?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
     let (groups, width, side) = match g.dtype(p.x) {
-        DType::F16 if plan.cooperative && width % HALVES == 0 => (width / HALVES, HALVES, cooperative::SIDE),
+        DType::F16 if plan.cooperative && width % HALVES == 0 => (width / HALVES, HALVES, SIDE),
         DType::BF16 if width % HALVES == 0 => (width / HALVES, HALVES, N),
         DType::I8 if matches!(width, 16 | 32) => (groups, width, N),
         _ => return None,
@@ -249,7 +249,7 @@ impl Product {
 
     /// Whether tiles are matrices that no lane has elements of.
     fn is_cooperative(&self) -> bool {
-        self.side == cooperative::SIDE
+        self.side == SIDE
     }
 
     /// Whether a warp multiplies such tiles.
@@ -279,7 +279,7 @@ impl Product {
             apart => Some(t.near(g, DType::F32, self.parts(apart))?),
         };
         let through = match self.is_cooperative() {
-            true => Some(t.near(g, DType::F32, t.target.plan.warps * cooperative::STORED)?),
+            true => Some(t.near(g, DType::F32, t.target.plan.warps * STORED)?),
             false => None,
         };
         // A task without tokens has no panels: all threads have to agree on what they wait in.
@@ -299,12 +299,11 @@ impl Product {
         }
         all.extend(once_a_task(t, g, (&around, panel), [&mut loads, &mut stores]));
         let first = self.tile_token(g, &grid, 0);
-        let any = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
         let products = match through {
             Some(_) => self.multiply_whole(t, g, &grid, &place, &accs),
             None => self.multiply(t, g, &grid, &place, &accs),
         };
-        let products = t.only(g, (g.as_int(any) != Some(1)).then_some(any), products);
+        let products = self.if_token(t, g, first, products);
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
         let mut body = stores;
@@ -322,6 +321,12 @@ impl Product {
             _ => self.results(t, g, &grid, &accs),
         });
         Some(t.nest(g, &around, all))
+    }
+
+    /// Statements that run if there is such a token.
+    fn if_token(&self, t: &Tiler, g: &mut Graph, token: Id, body: Vec<Id>) -> Vec<Id> {
+        let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
+        t.only(g, (g.as_int(there) != Some(1)).then_some(there), body)
     }
 
     /// One, or nothing where a number is zero.
@@ -449,9 +454,8 @@ impl Product {
                 }
             }
             if grid.ragged {
-                let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
                 let set = t.set(g, std::mem::take(&mut pairs));
-                body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), vec![set]));
+                body.extend(self.if_token(t, g, first, vec![set]));
             }
         }
         if !pairs.is_empty() {

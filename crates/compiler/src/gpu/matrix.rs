@@ -28,7 +28,7 @@ pub(super) const K: i64 = 16;
 
 /// Halves that a thread copies at once, and by which rows in shared memory are longer, so that eight of them lie in
 /// different banks.
-const WIDE: i64 = 8;
+pub(super) const WIDE: i64 = 8;
 
 /// Copies of a thread that are in flight together.
 const BATCH: usize = 20;
@@ -404,7 +404,13 @@ fn of_row(g: &mut Graph, rows: &Rows, at: Id, widest: usize) -> (Id, Id) {
     let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
     let column = by(g, BinOp::Mul, column, WIDE);
     let to = by(g, BinOp::Mul, row, pitch(rows.columns));
-    let value = match rows.from {
+    let value = wide_value(g, rows, [row, column], widest);
+    (value, g.add(to, column))
+}
+
+/// The halves of a row from a column on.
+pub(super) fn wide_value(g: &mut Graph, rows: &Rows, [row, column]: [Id; 2], widest: usize) -> Id {
+    match rows.from {
         Source::Memory { buffer, first, stride } => {
             let from = by(g, BinOp::Mul, row, stride);
             let from = g.add(from, column);
@@ -416,8 +422,7 @@ fn of_row(g: &mut Graph, rows: &Rows, at: Id, widest: usize) -> (Id, Id) {
             let lanes = neighbours(g, value, place, [row, column]);
             joined(g, lanes, widest)
         }
-    };
-    (value, g.add(to, column))
+    }
 }
 
 /// The columns of a sum as halves in shared memory, and the statements that write them: before the loop of the phase
@@ -451,7 +456,7 @@ pub(super) fn staged_columns(t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, colum
 }
 
 /// What threads copy if they take `count` wide values in turns; `each` gives a value and its place.
-fn copied(
+pub(super) fn copied(
     t: &mut Tiler,
     g: &mut Graph,
     count: i64,

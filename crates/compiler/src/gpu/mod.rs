@@ -12,6 +12,7 @@ mod ahead;
 pub mod align;
 mod banks;
 mod carried;
+mod cooperative;
 mod cut;
 mod dot;
 mod early;

@@ -6,25 +6,20 @@
 //! elements of the item from there. What this path cannot do: columns whose number is no multiple of 16, and an item that
 //! reads what it writes.
 
-use crate::gpu::int_tile::{PITCH, SIDE, STORED};
-use crate::gpu::matrix::{self, Product, Sum, extent, pitch};
-use crate::gpu::places::{Copies, Source};
+use crate::gpu::cooperative::{SIDE, STORED, element, own, stored, sums, turns};
+use crate::gpu::int_tile::MOST;
+use crate::gpu::matrix::{self, Product, Sum, WIDE, extent, pitch};
+use crate::gpu::places::Copies;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, zero};
 use crate::lower::{Item, Nest};
-use ir::{BinOp, DType, Graph, Id, Op, Type};
+use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Elements of a sum that lie in shared memory at once at most: more of them leave no room for scores, or for a second sum.
 const LONGEST: i64 = 32;
-
-/// Sums that a lane keeps at most.
-const MOST: i64 = 64;
-
-/// Halves that a thread copies at once.
-const WIDE: i64 = 8;
 
 /// Whether an item is made of products that this path takes.
 pub(super) fn is_product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
@@ -130,9 +125,8 @@ impl Tiles {
         all: &mut Vec<Id>,
     ) -> Vec<Id> {
         let (length, part) = (s.length(), part(s));
-        let ty = Type::vector(DType::F32, SIDE as usize / 2);
-        let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, ty)).collect();
-        let none = zero(g, ty);
+        let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, sums())).collect();
+        let none = zero(g, sums());
         all.push(t.set(g, accs.iter().map(|&acc| (acc, none)).collect()));
         let r = (length > part).then(|| t.counted(g, length / part));
         let first = match r {
@@ -152,27 +146,14 @@ impl Tiles {
         let part = part(s);
         let (rows, columns) = if s.across { (part, self.long) } else { (self.long, part) };
         let widest = t.target.plan.widest;
-        t.in_turns(g, rows * columns / WIDE, |t, g, at| {
+        matrix::copied(t, g, rows * columns / WIDE, to, |g, at| {
             let across = columns / WIDE;
             let (row, column) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
             let column = by(g, BinOp::Mul, column, WIDE);
             let place = by(g, BinOp::Mul, row, pitch(columns));
             let place = g.add(place, column);
             let (row, column) = if s.across { (g.add(row, first), column) } else { (row, g.add(column, first)) };
-            let value = match s.rows.from {
-                Source::Memory { buffer, first, stride } => {
-                    let from = by(g, BinOp::Mul, row, stride);
-                    let from = g.add(from, column);
-                    let from = g.add(first, from);
-                    g.load(buffer, from, WIDE as usize)
-                }
-                Source::Computed(value) => {
-                    let said = Source::place(g, s.rows.rows, s.rows.columns);
-                    let lanes = matrix::neighbours(g, value, said, [row, column]);
-                    matrix::joined(g, lanes, widest)
-                }
-            };
-            copy(t, g, to, place, value)
+            (matrix::wide_value(g, &s.rows, [row, column], widest), place)
         })
     }
 
@@ -180,7 +161,7 @@ impl Tiles {
     fn copied_columns(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, to: Id, first: Id) -> Copies {
         let (part, widest) = (part(s), t.target.plan.widest);
         let halves = g.cast(s.column, DType::F16);
-        t.in_turns(g, self.short * part / WIDE, |t, g, at| {
+        matrix::copied(t, g, self.short * part / WIDE, to, |g, at| {
             let across = part / WIDE;
             let (column, k) = (by(g, BinOp::Div, at, across), by(g, BinOp::Mod, at, across));
             let k = by(g, BinOp::Mul, k, WIDE);
@@ -188,8 +169,7 @@ impl Tiles {
             let place = g.add(place, k);
             let k = g.add(k, first);
             let lanes = matrix::neighbours(g, halves, [n, s.k], [column, k]);
-            let value = matrix::joined(g, lanes, widest);
-            copy(t, g, to, place, value)
+            (matrix::joined(g, lanes, widest), place)
         })
     }
 
@@ -203,7 +183,6 @@ impl Tiles {
         let [low16, low8] = [16, 8].map(|n| by(g, BinOp::Mod, lane, n));
         let half = by(g, BinOp::Mod, eights, 2);
         let [upper, half] = [upper, half].map(|eights| by(g, BinOp::Mul, eights, 8));
-        let ty = Type::vector(DType::F32, SIDE as usize / 2);
         let mut body = vec![];
         for (number, &acc) in accs.iter().enumerate() {
             let (m, n, some) = self.place(t, g, number as i64);
@@ -218,7 +197,7 @@ impl Tiles {
             let column = g.add(n, upper);
             let at = (g.add(column, low8), g.add(k, half));
             let right = matrix::fragment(g, columns, at, pitch(part), 4, false);
-            let product = g.make(Op::WarpProduct, ty, vec![], vec![acc, left, right]);
+            let product = g.make(Op::WarpProduct, sums(), vec![], vec![acc, left, right]);
             let set = t.set(g, vec![(acc, product)]);
             body.extend(t.only(g, some, vec![set]));
         }
@@ -235,23 +214,15 @@ impl Tiles {
         sums: &[(Id, Id, Vec<Id>)],
         all: &mut Vec<Id>,
     ) {
-        let (lane, lanes) = (t.target.lane, t.target.plan.lanes);
-        let own = by(g, BinOp::Mul, t.target.warp, STORED);
+        let own = own(t, g);
         for number in 0..self.each {
             let (m, n, some) = self.place(t, g, number);
-            let store = |&(_, through, ref accs): &(Id, Id, Vec<Id>)| {
-                let src = vec![through, own, accs[number as usize]];
-                g.make(Op::StoreFragment { pitch: PITCH as u32 }, DType::Index, vec![], src)
-            };
-            let stores = sums.iter().map(store).collect();
+            let stores =
+                sums.iter().map(|(_, through, accs)| stored(g, *through, own, accs[number as usize])).collect();
             all.extend(t.only(g, some, stores));
             let mut body = vec![];
-            for turn in 0..SIDE * SIDE / lanes {
-                let at = by(g, BinOp::Add, lane, turn * lanes);
-                let (row, column) = (by(g, BinOp::Mod, at, SIDE), by(g, BinOp::Div, at, SIDE));
-                let from = by(g, BinOp::Mul, column, PITCH);
-                let from = g.add(from, row);
-                let from = g.add(own, from);
+            for turn in turns(t) {
+                let (row, column, from) = element(t, g, own, turn);
                 let mut map = FxHashMap::from_iter([(p.m, g.add(m, row)), (p.n, g.add(n, column))]);
                 map.extend(sums.iter().map(|&(reduce, through, _)| (reduce, g.load(through, from, 1))));
                 let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
@@ -260,11 +231,4 @@ impl Tiles {
             all.extend(t.only(g, some, body));
         }
     }
-}
-
-/// What loads a value and what stores it.
-fn copy(t: &mut Tiler, g: &mut Graph, to: Id, place: Id, value: Id) -> (Vec<Id>, Vec<Id>) {
-    let acc = t.acc(g, g.ty(value));
-    let set = t.set(g, vec![(acc, value)]);
-    (vec![set], vec![g.make(Op::Store, DType::Index, vec![], vec![to, place, acc])])
 }

@@ -5,21 +5,13 @@
 
 use super::grid::Grid;
 use super::panel::Panel;
-use super::{M, Product, ROW};
+use super::{Product, ROW};
+use crate::gpu::cooperative::{SIDE, STORED, element, own, stored, sums, turns};
 use crate::gpu::matrix;
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::by;
-use ir::{BinOp, DType, Graph, Id, Op, Type};
-
-/// Tokens of a tile, as many as rows.
-pub(in crate::gpu) const SIDE: i64 = M;
-
-/// Distance of the tokens of a tile where its sums are stored, so that lanes that read several of them use different banks.
-pub(in crate::gpu) const PITCH: i64 = M + 4;
-
-/// Floats that a warp stores a tile to.
-pub(in crate::gpu) const STORED: i64 = SIDE * PITCH;
+use ir::{BinOp, DType, Graph, Id, Op};
 
 /// Elements of the shortest panel.
 const SHORTEST: i64 = 64;
@@ -63,19 +55,18 @@ impl Product {
             .collect();
         let beside = by(g, BinOp::Mul, upper, 8);
         let beside = g.add(beside, low8);
-        let (ty, mut body, mut pairs) = (Type::vector(DType::F32, SIDE as usize / 2), vec![], vec![]);
+        let (mut body, mut pairs) = (vec![], vec![]);
         for j in 0..grid.across {
             let first = self.tile_token(g, grid, j);
             let token = g.add(first, beside);
             let tokens = fragment(g, place.values, token, half);
             for (i, &rows) in of_rows.iter().enumerate() {
                 let acc = accs[i * grid.across as usize + j as usize];
-                pairs.push((acc, g.make(Op::WarpProduct, ty, vec![], vec![acc, rows, tokens])));
+                pairs.push((acc, g.make(Op::WarpProduct, sums(), vec![], vec![acc, rows, tokens])));
             }
             if grid.ragged {
-                let some = g.binary(BinOp::Lt, first, g.src(self.token)[0]);
                 let set = t.set(g, std::mem::take(&mut pairs));
-                body.extend(t.only(g, (g.as_int(some) != Some(1)).then_some(some), vec![set]));
+                body.extend(self.if_token(t, g, first, vec![set]));
             }
         }
         if !pairs.is_empty() {
@@ -93,23 +84,17 @@ impl Product {
         accs: &[Id],
         through: Id,
     ) -> Vec<Id> {
-        let (lane, lanes) = (t.target.lane, t.target.plan.lanes);
-        let own = by(g, BinOp::Mul, t.target.warp, STORED);
+        let own = own(t, g);
         let mut all = vec![];
         for (number, &acc) in accs.iter().enumerate() {
             let (i, j) = (number as i64 / grid.across, number as i64 % grid.across);
-            let pitch = PITCH as u32;
-            all.push(g.make(Op::StoreFragment { pitch }, DType::Index, vec![], vec![through, own, acc]));
+            all.push(stored(g, through, own, acc));
             let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
             let first = by(g, BinOp::Mul, n, SIDE);
             for sum in &self.sums {
                 let mut body = vec![];
-                for turn in 0..M * SIDE / lanes {
-                    let at = by(g, BinOp::Add, lane, turn * lanes);
-                    let (row, token) = (by(g, BinOp::Mod, at, M), by(g, BinOp::Div, at, M));
-                    let from = by(g, BinOp::Mul, token, PITCH);
-                    let from = g.add(from, row);
-                    let from = g.add(own, from);
+                for turn in turns(t) {
+                    let (row, token, from) = element(t, g, own, turn);
                     let value = g.load(through, from, 1);
                     let place = (sum.row_of(g, m, row), g.add(first, token));
                     body.extend(self.stored(t, g, sum, place, value));

@@ -68,8 +68,7 @@ impl Product {
         let mut names = FxHashMap::from_iter([(sum.row, row), (self.token, token)]);
         let index = g.substitute(sum.item.index, &mut names);
         let store = t.store(g, sum.item.buffer, index, value);
-        let there = g.binary(BinOp::Lt, token, g.src(self.token)[0]);
-        t.only(g, (g.as_int(there) != Some(1)).then_some(there), vec![store])
+        self.if_token(t, g, token, vec![store])
     }
 
     /// Stores the sums of a thread.
