@@ -20,7 +20,8 @@ fn one_token(shape: &str, layers: u32) -> Compiled {
 
 fn of_class(class: Class, shape: &str, layers: u32) -> Compiled {
     let hollow = Hollow::new(shape, layers);
-    hollow.compile_with(class, &Options::gpu(hollow.numerics)).expect("a program")
+    let options = Options { check: true, ..Options::gpu(hollow.numerics) };
+    hollow.compile_with(class, &options).expect("a program whose kernels keep the rules")
 }
 
 #[test]
@@ -102,6 +103,14 @@ fn barriers(c: &Compiled, statement: ir::Id) -> usize {
         Op::Parts => g.src(statement).iter().map(|&s| barriers(c, s)).max().unwrap_or(0),
         Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(c, s)).sum(),
         _ => 0,
+    }
+}
+
+/// Several sequences merge parts of elements that do not divide the threads of a block.
+#[test]
+fn few_sequences_keep_the_rules() {
+    for shape in ["glm-4.7-flash", "deepseek-v2-lite"] {
+        of_class(Class::Few, shape, 2);
     }
 }
 

@@ -3,13 +3,15 @@
 //! A step of such a loop reads the next part, and each element of the widest carrier needs nothing of the others but
 //! what narrower carriers hold for all of them. So one thread has an element of the widest carrier, and its own copy of
 //! the narrower ones; nothing is exchanged while the loop runs. Where a block has more threads than elements, groups of
-//! threads share the steps out, and what they have is merged in their order by the merge of the fold itself.
+//! threads share the steps out, and what they have is merged in their order by the merge of the fold itself. What the
+//! carriers are before the loop are constants, which are not in memory either: several threads would read there what one
+//! of them writes.
 
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{collect_loads, depends, has_reduction, is_scratch, outside};
-use crate::lower::{Item, Phase};
+use crate::kernel::expression::{collect_loads, depends, has_reduction, is_scratch, outside, reads};
+use crate::lower::Item;
 use ir::index::{self, Linear};
-use ir::{BinOp, Graph, Id};
+use ir::{BinOp, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Steps of a thread whose loads are in flight together.
@@ -31,23 +33,55 @@ struct Carrier {
     next: Id,
     /// The load of its own next part.
     part: Id,
+    /// What it is before the loop.
+    first: Id,
 }
 
-/// Statements of a serial phase with its carriers in registers, if it can have them there; `elsewhere` are the buffers
-/// that other phases read.
-pub(super) fn in_registers(t: &mut Tiler, g: &mut Graph, phase: &Phase, elsewhere: &FxHashSet<Id>) -> Option<Vec<Id>> {
-    let serial = phase.serial?;
-    let items: Vec<Item> = phase.items.iter().map(|i| t.in_shared(g, i)).collect();
+/// A serial phase with its carriers in registers.
+pub(super) struct Plan {
+    serial: Id,
+    /// Those of the widest carrier.
+    dims: Vec<Id>,
+    carriers: Vec<Carrier>,
+}
+
+impl Plan {
+    /// Whether a stash is a carrier, which nothing needs to set before the loop.
+    pub(super) fn begins(&self, buffer: Id) -> bool {
+        self.carriers.iter().any(|c| c.buffer == buffer)
+    }
+}
+
+/// The phase of this number with its carriers in registers, if it can have them there.
+pub(super) fn plan(g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: usize) -> Option<Plan> {
+    let (Some(serial), items) = &phases[number] else { return None };
     if items.iter().any(|i| has_reduction(g, i.value)) {
         return None;
     }
-    let kept = after_a_round(g, &items)?;
+    let kept = after_a_round(g, items)?;
+    let elsewhere = read_outside(g, phases, number);
     let widest = items.iter().filter(|i| elsewhere.contains(&i.buffer)).max_by_key(|i| length(g, &i.dims))?;
-    let dims = widest.dims.clone();
     let mut wanted: Vec<Id> = kept.keys().copied().filter(|b| elsewhere.contains(b)).collect();
     wanted.sort_unstable();
-    let carriers = carriers(g, &kept, widest, &wanted, serial)?;
-    Some(statements(t, g, serial, &dims, &carriers))
+    let carriers = carriers(g, &kept, widest, &wanted, *serial, &phases[..number])?;
+    Some(Plan { serial: *serial, dims: widest.dims.clone(), carriers })
+}
+
+/// The scratch that all phases but one read.
+fn read_outside(g: &Graph, phases: &[(Option<Id>, Vec<Item>)], phase: usize) -> FxHashSet<Id> {
+    let others = phases.iter().enumerate().filter(|(n, _)| *n != phase).flat_map(|(_, (_, items))| items);
+    let mut loads = vec![];
+    others.for_each(|i| collect_loads(g, i.value, &mut loads));
+    loads.into_iter().map(|l| g.src(l)[0]).collect()
+}
+
+/// What phases leave in a stash, if it is one constant that they do not read.
+fn constant(g: &Graph, phases: &[(Option<Id>, Vec<Item>)], buffer: Id) -> Option<Id> {
+    let items = phases.iter().flat_map(|(serial, items)| items.iter().map(move |i| (serial, i)));
+    let mut writers = items.clone().filter(|(_, i)| i.buffer == buffer);
+    let (Some((None, item)), None) = (writers.next(), writers.next()) else { return None };
+    let read = items.clone().any(|(_, i)| reads(g, i, buffer));
+    (!read && matches!(g.op(item.value), Op::Const(_))).then_some(item.value)
 }
 
 /// Number of elements, 0 if it is not known.
@@ -111,6 +145,7 @@ fn carriers(
     widest: &Item,
     wanted: &[Id],
     serial: Id,
+    before: &[(Option<Id>, Vec<Item>)],
 ) -> Option<Vec<Carrier>> {
     let mut found: Vec<(Id, Id, Id)> = vec![(widest.buffer, widest.index, kept[&widest.buffer].value)];
     for &buffer in wanted.iter().filter(|&&b| b != widest.buffer) {
@@ -160,8 +195,10 @@ fn carriers(
         let (carrier, parts) = left.remove(at);
         part.insert(carrier, own(&parts)[0]);
     }
-    let carriers = found.into_iter().enumerate();
-    Some(carriers.map(|(i, (buffer, at, next))| Carrier { buffer, at, next, part: part[&i] }).collect())
+    let carriers = found.into_iter().enumerate().map(|(i, (buffer, at, next))| {
+        Some(Carrier { buffer, at, next, part: part[&i], first: constant(g, before, buffer)? })
+    });
+    carriers.collect()
 }
 
 /// Whether the elements at this index are all of what a stash holds.
@@ -173,13 +210,14 @@ fn covers(g: &Graph, kept: &Kept, at: Id, dims: &[Id]) -> bool {
     }
 }
 
-fn statements(t: &mut Tiler, g: &mut Graph, serial: Id, dims: &[Id], carriers: &[Carrier]) -> Vec<Id> {
+/// The statements of a phase.
+pub(super) fn statements(t: &mut Tiler, g: &mut Graph, Plan { serial, dims, carriers }: &Plan) -> Vec<Id> {
     let elements = length(g, dims);
     let threads = t.target.plan.threads();
     let groups = if elements > 0 && threads % elements == 0 { threads / elements } else { 1 };
     if groups == 1 {
         let shares = t.share(g, dims);
-        let (accs, body) = merged(t, g, serial, carriers, &shares.at, None);
+        let (accs, body) = merged(t, g, *serial, carriers, &shares.at, None);
         let mut body = body;
         body.extend(kept_again(t, g, dims, carriers, &shares.at, &accs));
         let body = t.only(g, shares.has, body);
@@ -193,7 +231,7 @@ fn statements(t: &mut Tiler, g: &mut Graph, serial: Id, dims: &[Id], carriers: &
         dims.iter().copied().zip(index::unflatten(g, &extents, element)).collect()
     };
     let at = place(g, element);
-    let (accs, mut all) = merged(t, g, serial, carriers, &at, Some((group, count)));
+    let (accs, mut all) = merged(t, g, *serial, carriers, &at, Some((group, count)));
     // What the groups have, one after the other.
     let mut parts = vec![];
     for (c, &acc) in carriers.iter().zip(&accs) {
@@ -231,11 +269,7 @@ fn merged(
     group: Option<(Id, Id)>,
 ) -> (Vec<Id>, Vec<Id>) {
     let accs: Vec<Id> = carriers.iter().map(|c| t.acc(g, g.ty(c.next))).collect();
-    let begin = carriers.iter().zip(&accs).map(|(c, &acc)| {
-        let i = g.substitute(c.at, &mut at.clone());
-        (acc, g.load(c.buffer, i, 1))
-    });
-    let begin = begin.collect();
+    let begin = carriers.iter().zip(&accs).map(|(c, &acc)| (acc, c.first)).collect();
     let mut all = vec![t.set(g, begin)];
     let steps = g.src(serial)[0];
     let (group, groups) = group.unwrap_or_else(|| (g.int(0), g.int(1)));

@@ -28,10 +28,10 @@ use crate::gpu::{
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
 use crate::kernel::expression::{collect_loads, combine, depends, has_reduction, loads_of, outside, reads, replace};
-use crate::lower::{Item, Nest, Phase, identity};
+use crate::lower::{Item, Nest, identity};
 use ir::index::{self, Linear, bounds};
 use ir::{Graph, Id, Op, ReduceOp, Space};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Tiles a nest for blocks of threads.
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
@@ -101,6 +101,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     if !fits {
         return None;
     }
+    let folds: Vec<Option<fold::Plan>> = (0..phases.len()).map(|n| fold::plan(g, &phases, n)).collect();
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
     for (n, (serial, items)) in phases.iter().enumerate() {
@@ -109,10 +110,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
         }
         t.target.enter(n, Staged::of(*serial));
         let forms: Vec<Form> = forms.by_ref().take(items.len()).collect();
-        let elsewhere = read_outside(&t, g, nest, n);
-        if let Some(stmts) = fold::in_registers(&mut t, g, &nest.phases[n], &elsewhere) {
+        if let Some(fold) = &folds[n] {
             ways.extend(items.iter().map(|_| Way::by("fold in registers")));
-            all.extend(stmts);
+            all.extend(fold::statements(&mut t, g, fold));
             continue;
         }
         if let (Some(rows), Some(range)) = (&by_rows[n], *serial) {
@@ -125,8 +125,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             continue;
         }
         let (mut body, before) = (vec![], ways.len());
-        ways.resize(before + items.len(), Way::by(""));
-        let order = weights_first(g, items, plan);
+        ways.resize(before + items.len(), Way::by("fold in registers"));
+        let mut order = weights_first(g, items, plan);
+        order.retain(|&i| !folds[n..].iter().flatten().any(|fold| fold.begins(items[i].buffer)));
         let mut at = 0;
         while at < order.len() {
             let i = order[at];
@@ -219,15 +220,6 @@ fn branches_together(g: &mut Graph, statements: Vec<Id>) -> Vec<Id> {
 /// Whether a condition is the same before and after any statement.
 fn reads_no_acc(g: &Graph, condition: Id) -> bool {
     !g.toposort(&[condition]).iter().any(|&n| matches!(g.op(n), Op::Load | Op::Acc(_) | Op::LaneXor(_)))
-}
-
-/// The scratch that all phases but one read, where it lies here.
-fn read_outside(t: &Tiler, g: &mut Graph, nest: &Nest, phase: usize) -> FxHashSet<Id> {
-    let others = nest.phases.iter().enumerate().filter(|(n, _)| *n != phase).map(|(_, phase)| phase);
-    let items: Vec<Item> = others.flat_map(|p: &Phase| &p.items).map(|i| t.in_shared(g, i)).collect();
-    let mut loads = vec![];
-    items.iter().for_each(|i| collect_loads(g, i.value, &mut loads));
-    loads.into_iter().map(|l| g.src(l)[0]).collect()
 }
 
 /// The path that the first of these items takes, how many of them take it together, and their statements.
