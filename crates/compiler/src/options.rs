@@ -5,7 +5,7 @@ pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
 pub use crate::machine::Machine;
-use crate::schedule::{Fusions, Heads, Latents, Prices, Several, Usual};
+use crate::schedule::{Fusions, Heads, Latents, Prices, Several, Short, Usual};
 use crate::target::Target;
 use crate::tuned::Tuned;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ impl Options {
     pub fn wgsl_on(numerics: Numerics, plan: GpuPlan) -> Options {
         // Without products of matrices the heads of a task wait for each other.
         let heads = Heads { of_group: 2, of_latent: 2, of_run: 1 };
+        // With few pages there are threads enough for a head in each task.
+        let short = Some(Short { heads: 1, pages: 32 });
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
@@ -77,7 +79,7 @@ impl Options {
         };
         // Sums by lanes share nothing: a llama of 1B reads prompts of 2048 1.6 times as fast token by token.
         let alone = if plan.cooperative { Prices::gpu().alone } else { 0.5 };
-        let prices = Prices { heads, short: None, several, usual, alone, latents, ..Prices::gpu() };
+        let prices = Prices { heads, short, several, usual, alone, latents, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }
 

@@ -6,8 +6,10 @@ use compiler::{Numerics, Options};
 use device::{Error, Result};
 use std::fmt;
 
-/// Threads of a block at most, whatever an adapter allows: more of them have fewer registers each.
-const THREADS: u32 = 256;
+/// Threads of a block at most, where an adapter runs as many whatever a kernel keeps in registers; and where it may run fewer
+/// of a kernel that keeps many, as Metal does.
+const THREADS: u32 = 1024;
+const SURE_THREADS: u32 = 256;
 
 /// Bytes of memory of a workgroup that kernels use at most; more where matrices are multiplied.
 const SHARED: u32 = 32 << 10;
@@ -113,11 +115,12 @@ impl Adapter {
     /// How kernels use it.
     pub fn plan(&self) -> GpuPlan {
         let limits = self.adapter.limits();
-        let threads = limits.max_compute_invocations_per_workgroup.min(THREADS);
+        let most = if self.info.backend == wgpu::Backend::Metal { SURE_THREADS } else { THREADS };
+        let threads = limits.max_compute_invocations_per_workgroup.min(most);
         let multiplies = self.multiplies();
-        let most = if multiplies { SHARED_OF_MATRICES } else { SHARED };
+        let shared = if multiplies { SHARED_OF_MATRICES } else { SHARED };
         let plan = GpuPlan {
-            shared: limits.max_compute_workgroup_storage_size.min(most) as usize,
+            shared: limits.max_compute_workgroup_storage_size.min(shared) as usize,
             // Beside slots there are scratch and variables.
             slots: limits.max_storage_buffers_per_shader_stage as usize - Bindings::OTHERS,
             alignment: limits.min_storage_buffer_offset_alignment.max(64) as usize,

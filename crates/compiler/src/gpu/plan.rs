@@ -102,9 +102,10 @@ impl GpuPlan {
         let most = (threads / lanes).clamp(1, 32);
         GpuPlan {
             lanes,
-            warps: most.min(4),
+            // Half of what a block may have, so that two hide what each waits for.
+            warps: (most / 2).clamp(1, 8),
             most_warps: most,
-            product_warps: most,
+            product_warps: most.min(8),
             multiplies: false,
             overlap: false,
             shared: 32 << 10,
