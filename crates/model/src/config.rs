@@ -347,7 +347,7 @@ impl Config {
         let eps = k.float(eps_key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
         let (attention, scale, rope) = match family.latent {
             _ if !attends => (Attention::None, 1.0, Rope::none()),
-            true => Self::latent(&k)?,
+            true => Self::latent(&k, family, hidden / heads)?,
             false => Self::grouped(&k, family, hidden, heads, layers)?,
         };
         let window = Self::window(&k, family.windows, layers, &rope)?;
@@ -439,6 +439,7 @@ impl Config {
             Factor::KeyOr(v) => of_file()?.unwrap_or(v) as f32,
             Factor::KeyOrOverRootOfLayers(v) => of_file()?.unwrap_or(v / (layers as f64).sqrt()) as f32,
             Factor::OneOverKeyOrWidthOver(v) => of_file()?.map_or(hidden as f64 / v, |of_file| 1.0 / of_file) as f32,
+            Factor::OverWidth(v) => (v / hidden as f64) as f32,
         })
     }
 
@@ -488,7 +489,8 @@ impl Config {
     fn temperature(k: &Keys<'_>) -> Result<Option<Temperature>, ConfigError> {
         let Some(scale) = k.float_or_none("attention.temperature_scale", 1e-6, 1e3)? else { return Ok(None) };
         let most = i64::from(i32::MAX);
-        let original = k.within("rope.scaling.original_context_length", 1, most)?;
+        let own = k.within("attention.temperature_length", 1, most)?;
+        let original = own.or(k.within("rope.scaling.original_context_length", 1, most)?);
         let every = original.or(k.within("context_length", 1, most)?).unwrap_or(4096);
         Ok(Some(Temperature { scale, every }))
     }
@@ -550,13 +552,13 @@ impl Config {
         }))
     }
 
-    fn latent(k: &Keys<'_>) -> Result<(Attention, f32, Rope), ConfigError> {
+    fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<(Attention, f32, Rope), ConfigError> {
         let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
         let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
-        let own = |name: &str| k.within(name, 1, MOST_HEAD);
+        let own = |name: &str| Ok::<_, ConfigError>(k.within(name, 0, MOST_HEAD)?.filter(|&n| n > 0));
         let (key, value) = match (own("attention.key_length_mla")?, own("attention.value_length_mla")?) {
             (Some(a), Some(b)) => (a, b),
-            _ => (k.positive("attention.key_length", MOST_HEAD)?, k.positive("attention.value_length", MOST_HEAD)?),
+            _ => (k.positive("attention.key_length", MOST_HEAD)?, own("attention.value_length")?.unwrap_or(width)),
         };
         if rope >= key || rope % 2 != 0 {
             return Err(out_of_range(
@@ -567,12 +569,13 @@ impl Config {
         }
         let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
-        let rope::Table { theta, factor, .. } = rope::table(k, rope)?;
+        let factor = if family.long_factors { 1.0 } else { rope::table(k, rope)?.factor };
         let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
         let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
         let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
-        Ok((attention, scale, Rope { dims: rope, theta, amplitude: 1.0, halves: false, long: None }))
+        let rotation = rope::rotation(k, family, rope, Self::pairs(k, family)?)?;
+        Ok((attention, scale, Rope { amplitude: 1.0, ..rotation }))
     }
 
     fn grouped(

@@ -206,6 +206,8 @@ pub enum Factor {
     KeyOrOverRootOfLayers(f64),
     /// One over that of the file, or the residual width over this.
     OneOverKeyOrWidthOver(f64),
+    /// This over the residual width.
+    OverWidth(f64),
 }
 
 /// What the scores of a head are multiplied with, unless the file says it (`attention.scale`).

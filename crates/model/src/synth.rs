@@ -131,9 +131,11 @@ impl SynthPlan {
         if options.legacy_kv_b && !shape.is_latent() {
             return Err(SynthError::NoLatentAttention(shape.name));
         }
+        let mut options = options.clone();
+        options.legacy_kv_b |= shape.whole_kv_b;
         let tensors = tensors::tensors(shape, layers, options.legacy_kv_b);
         let plan = |tensor: tensors::Spec| {
-            let ty = type_of(quant, &tensor, shape, layers, options);
+            let ty = type_of(quant, &tensor, shape, layers, &options);
             let row = ty.row_bytes(tensor.shape[0]);
             PlannedTensor {
                 bytes: row.expect("rows fit their type") * tensor.rows(),
@@ -143,13 +145,8 @@ impl SynthPlan {
                 fill: tensor.fill,
             }
         };
-        Ok(SynthPlan {
-            shape,
-            quant,
-            options: options.clone(),
-            layers,
-            tensors: tensors.into_iter().map(plan).collect(),
-        })
+        let tensors = tensors.into_iter().map(plan).collect();
+        Ok(SynthPlan { shape, quant, options, layers, tensors })
     }
 
     /// The shape.

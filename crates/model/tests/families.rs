@@ -92,4 +92,7 @@ families! {
     delta_rules "tiny-qwen3.5";
     delta_rules_by_heads_of_keys_and_experts "tiny-qwen3-next";
     biases_of_distance_and_one_matrix_of_queries_keys_and_values "tiny-bloom";
+    latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
+    latents_and_squares "tiny-plm";
+    latents_with_queries_that_grow "tiny-mistral4";
 }

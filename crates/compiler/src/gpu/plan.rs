@@ -102,7 +102,7 @@ impl GpuPlan {
         let most = (threads / lanes).clamp(1, 32);
         GpuPlan {
             lanes,
-            // Half of what a block may have, so that two hide what each waits for.
+            // By Vulkan on an H200 (bench/JOURNAL.md).
             warps: (most / 2).clamp(1, 8),
             most_warps: most,
             product_warps: most.min(8),

@@ -125,6 +125,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             continue;
         }
         let (mut body, before) = (vec![], ways.len());
+        // What a fold begins with is a part of it.
         ways.resize(before + items.len(), Way::by("fold in registers"));
         let mut order = weights_first(g, items, plan);
         order.retain(|&i| !folds[n..].iter().flatten().any(|fold| fold.begins(items[i].buffer)));

@@ -116,6 +116,24 @@ impl Family {
         ..Family::QWEN3
     };
 
+    /// With keys and values of one latent.
+    const DEEPSEEK2: Family = Family {
+        arch: "deepseek2",
+        latent: true,
+        temperature: true,
+        gating: None,
+        normalise: Normalise::Key,
+        ..Family::LLAMA
+    };
+
+    const MINICPM: Family = Family {
+        arch: "minicpm",
+        embedding_scale: Factor::KeyOr(12.0),
+        residual_scale: Factor::KeyOrOverRootOfLayers(1.4),
+        logit_scale: Factor::OneOverKeyOrWidthOver(256.0),
+        ..Family::LLAMA
+    };
+
     /// Without attention and without a feed-forward.
     const MAMBA2: Family = Family {
         arch: "mamba2",
@@ -150,10 +168,20 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "qwen2vl", ..Family::QWEN2 },
     Family { scales: Scales::All, ..Family::QWEN3 },
     Family { arch: "qwen3moe", scales: Scales::All, ..Family::QWEN3 },
+    Family {
+        arch: "plamo3",
+        norms: SANDWICH,
+        windows: Some(Windows { every: 8, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        scales: Scales::Output,
+        ..Family::QWEN3
+    },
     Family { arch: "qwen3vl", ..Family::QWEN3 },
     Family { arch: "qwen3vlmoe", ..Family::QWEN3 },
     Family { arch: "qwen", counts_gate: true, ..Family::QWEN2 },
-    Family { arch: "deepseek2", latent: true, gating: None, normalise: Normalise::Key, ..Family::LLAMA },
+    Family::DEEPSEEK2,
+    Family { arch: "mistral4", ..Family::DEEPSEEK2 },
+    Family { arch: "deepseek2-ocr", normalise: Normalise::Key, ..Family::QWEN2 },
+    Family { arch: "plm", latent: true, activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
     Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },
     Family { arch: "dots1", gating: None, normalise: Normalise::Key, ..Family::QWEN3 },
     Family { arch: "chatglm", ..Family::LLAMA },
@@ -195,12 +223,14 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "olmoe", normalise: Normalise::Never, ..Family::QWEN3 },
     Family { rotated: Rotated::UnlessUntrained, ..Family::GRANITE },
     Family { arch: "granitemoe", ..Family::GRANITE },
+    Family::MINICPM,
     Family {
-        arch: "minicpm",
-        embedding_scale: Factor::KeyOr(12.0),
-        residual_scale: Factor::KeyOrOverRootOfLayers(1.4),
-        logit_scale: Factor::OneOverKeyOrWidthOver(256.0),
-        ..Family::LLAMA
+        arch: "minicpm3",
+        latent: true,
+        pairs: Pairs::Halves,
+        long_factors: true,
+        logit_scale: Factor::OverWidth(256.0),
+        ..Family::MINICPM
     },
     Family {
         arch: "gpt-oss",
@@ -400,14 +430,12 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("latent attention of another form", &["minicpm3", "plm", "mistral4", "deepseek2-ocr"]),
     (
         "layers that differ in their heads",
         &["deci", "gemma3n", "gemma4", "gemma4-assistant", "step35", "laguna", "mimo2"],
     ),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("attention in chunks", &["llama4"]),
-    ("norms by other names", &["plamo3"]),
     ("a router that reads what attention reads", &["smallthinker"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),

@@ -267,7 +267,10 @@ impl Step<'_> {
             let name = format!("blk.{layer}.{what}");
             Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
         };
-        let (q, q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
+        let (mut q, mut q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
+        if let Some(growth) = self.temperature() {
+            (q, q_pe) = (q * &growth, q_pe * &growth);
+        }
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
         let k_pe = self.rotation.of(&kv.slice(1, kv_rank, rope));

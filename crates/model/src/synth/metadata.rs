@@ -101,6 +101,10 @@ impl Keys<'_> {
             self.set("rope.scaling.original_context_length", original);
             self.set("rope.scaling.yarn_log_multiplier", log_multiplier);
         }
+        if let Some((scale, every)) = shape.temperature {
+            self.set("attention.temperature_scale", scale);
+            self.set("attention.temperature_length", every);
+        }
     }
 
     fn heads(&mut self, kv_heads: i64, key: i64, value: i64) {

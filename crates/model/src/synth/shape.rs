@@ -43,6 +43,10 @@ pub struct Shape {
     pub rope_base: f32,
     /// How the rotations are stretched.
     pub rope_scaling: RopeScaling,
+    /// By how much of a logarithm queries grow, after each so many positions.
+    pub temperature: Option<(f32, u32)>,
+    /// Whether keys and values of latent attention are one `attn_kv_b` in all files.
+    pub whole_kv_b: bool,
     /// Width of the dense feed-forward.
     pub ffn: i64,
     /// Whether one matrix holds gate and up.
@@ -155,6 +159,8 @@ const PLAIN: Shape = Shape {
     rope_dims: 64,
     rope_base: 5e5,
     rope_scaling: RopeScaling::None,
+    temperature: None,
+    whole_kv_b: false,
     ffn: 512,
     fused_up: false,
     dense_lead: 0,
@@ -243,7 +249,7 @@ const QWEN3: Shape = Shape {
     ..PLAIN
 };
 
-static SHAPES: [Shape; 39] = [
+static SHAPES: [Shape; 42] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -556,4 +562,35 @@ static SHAPES: [Shape; 39] = [
         ..PLAIN
     },
     Shape { name: "tiny-bloom", arch: "bloom", fused_qkv: true, qkv_bias: true, biases: true, ..PLAIN },
+    Shape {
+        name: "tiny-minicpm3",
+        arch: "minicpm3",
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        whole_kv_b: true,
+        rope_dims: 32,
+        rope_base: 1e4,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-plm",
+        arch: "plm",
+        attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        whole_kv_b: true,
+        rope_dims: 32,
+        rope_base: 1e5,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mistral4",
+        arch: "mistral4",
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        rope_dims: 32,
+        rope_base: 1e4,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
+        temperature: Some((0.1, 16)),
+        experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
 ];
