@@ -555,7 +555,7 @@ impl Config {
     fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<(Attention, f32, Rope), ConfigError> {
         let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
         let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
-        let own = |name: &str| Ok::<_, ConfigError>(k.within(name, 0, MOST_HEAD)?.filter(|&n| n > 0));
+        let own = |name: &str| k.within(name, 1, MOST_HEAD);
         let (key, value) = match (own("attention.key_length_mla")?, own("attention.value_length_mla")?) {
             (Some(a), Some(b)) => (a, b),
             _ => (k.positive("attention.key_length", MOST_HEAD)?, own("attention.value_length")?.unwrap_or(width)),
@@ -568,14 +568,20 @@ impl Config {
             ));
         }
         let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
+        let pairs = Self::pairs(k, family)?;
+        let (rotation, factor) = match family.long_factors {
+            true => (rope::rotation(k, family, rope, pairs)?, 1.0),
+            false => {
+                let rope::Table { theta, factor, .. } = rope::table(k, rope)?;
+                (Rope { dims: rope, theta, amplitude: 1.0, halves: pairs == Pairs::Halves, long: None }, factor)
+            }
+        };
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
-        let factor = if family.long_factors { 1.0 } else { rope::table(k, rope)?.factor };
         let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
         let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
         let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
-        let rotation = rope::rotation(k, family, rope, Self::pairs(k, family)?)?;
-        Ok((attention, scale, Rope { amplitude: 1.0, ..rotation }))
+        Ok((attention, scale, rotation))
     }
 
     fn grouped(
