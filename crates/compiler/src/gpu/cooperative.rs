@@ -29,16 +29,17 @@ pub(super) fn stored(g: &mut Graph, through: Id, own: Id, sums: Id) -> Id {
     g.make(Op::StoreFragment { pitch: PITCH as u32 }, DType::Index, vec![], vec![through, own, sums])
 }
 
-/// Row, column and place in memory of an element that a lane takes: one each turn.
-pub(super) fn element(t: &Tiler, g: &mut Graph, own: Id, turn: i64) -> (Id, Id, Id) {
+/// Row, column and place in memory of the first of so many neighbours of a column that a lane takes each turn.
+pub(super) fn elements(t: &Tiler, g: &mut Graph, own: Id, turn: i64, neighbours: i64) -> (Id, Id, Id) {
     let at = by(g, BinOp::Add, t.target.lane, turn * t.target.plan.lanes);
-    let (row, column) = (by(g, BinOp::Mod, at, SIDE), by(g, BinOp::Div, at, SIDE));
+    let (row, column) = (by(g, BinOp::Mod, at, SIDE / neighbours), by(g, BinOp::Div, at, SIDE / neighbours));
+    let row = by(g, BinOp::Mul, row, neighbours);
     let from = by(g, BinOp::Mul, column, PITCH);
     let from = g.add(from, row);
     (row, column, g.add(own, from))
 }
 
-/// Turns in which the lanes of a warp take all elements of a tile.
-pub(super) fn turns(t: &Tiler) -> std::ops::Range<i64> {
-    0..SIDE * SIDE / t.target.plan.lanes
+/// Turns in which the lanes of a warp take all elements of a tile, so many at once.
+pub(super) fn turns(t: &Tiler, neighbours: i64) -> std::ops::Range<i64> {
+    0..SIDE * SIDE / (neighbours * t.target.plan.lanes)
 }

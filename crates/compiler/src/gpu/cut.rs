@@ -113,6 +113,15 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         if let Some(&t) = last.filter(|_| 2 * tasks / steps[i] <= plan.processors) {
             steps[t] /= 2;
         }
+        // A tile of more rows has fewer tokens: warps have registers for so many sums.
+        let sums_of = |steps: &[i64], t: usize| steps[i] * unit * sums * steps[t];
+        let last = tokens.iter().rfind(|&&t| !counting(t)).copied().filter(|_| plan.cooperative);
+        while let Some(t) = last
+            && steps[t] % (2 * int_tile::M) == 0
+            && sums_of(&steps, t) > plan.tile_rows * plan.tile_tokens
+        {
+            steps[t] /= 2;
+        }
         // Where there are tasks enough, rows that are unpacked once serve twice as many.
         let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] == plan.tile_tokens);
         if let Some(&t) = last.filter(|_| able && plan.groups && light && tasks / steps[i] >= 2 * plan.processors)

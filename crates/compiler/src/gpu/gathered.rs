@@ -1,9 +1,10 @@
 //! Items that take in those whose results they alone read: a product of matrices goes into the item that computes with
 //! its elements, and a copy into what it copies. What is left has no scratch between a product and what follows it.
 
-use crate::gpu::fold::{Kept, held, same_index};
+use crate::gpu::fold::{self, held, same_index};
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::{matrix, whole_product};
+use crate::gpu::tile::Kept;
+use crate::gpu::{int_tile, matrix, whole_product};
 use crate::kernel::expression::{is_scratch, loads_of, outside};
 use crate::lower::{Item, Nest};
 use ir::index::Linear;
@@ -15,6 +16,8 @@ pub(super) struct Gathered {
     pub(super) nest: Nest,
     /// For each item of the nest before, which item has it now.
     pub(super) into: Vec<usize>,
+    /// Whether there are tiles whose elements may be kept.
+    pub(super) tiles: bool,
 }
 
 /// An item, the phase that it is in, and the items before that it has taken in.
@@ -27,26 +30,43 @@ struct Entry {
 /// Which products there are paths for.
 struct Takes<'p> {
     plan: &'p GpuPlan,
-    /// Whether an item may read what it writes.
-    updates: bool,
+    kept: Kept,
+}
+
+/// What an item is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// Products of halves.
+    OfProducts,
+    /// Tiles of sums over weights.
+    OfTiles,
 }
 
 impl Takes<'_> {
     fn product(&self, g: &mut Graph, item: &Item) -> bool {
-        self.plan.multiplies && matrix::is_product(g, item, self.updates)
+        let updates = matches!(self.kept, Kept::Carriers | Kept::Rows);
+        self.plan.multiplies && matrix::is_product(g, item, updates)
             || whole_product::is_product(g, item, self.plan)
+    }
+
+    fn made(&self, g: &mut Graph, item: &Item) -> Option<Made> {
+        if self.product(g, item) {
+            return Some(Made::OfProducts);
+        }
+        (self.kept == Kept::Elements && int_tile::is_of_tiles(g, item, self.plan)).then_some(Made::OfTiles)
     }
 }
 
-/// Gathers the items of a nest; `updates` says whether a product may go into an item that reads what it writes.
-pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool) -> Gathered {
+/// Gathers the items of a nest for what is kept in fragments: a product goes into an item that reads what it writes only where
+/// it stays there from round to round.
+pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {
         all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));
     }
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
-    let takes = Takes { plan, updates };
+    let takes = Takes { plan, kept };
     if plan.multiplies || plan.multiplies_whole() {
         while let Some((at, with, item)) = cast_of(g, &all, &takes) {
             all[at].item = item;
@@ -57,7 +77,8 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool
             }
         }
     }
-    if all.iter().any(|e| takes.product(g, &e.item)) {
+    let tiles = all.iter().any(|e| takes.made(g, &e.item) == Some(Made::OfTiles));
+    if tiles || all.iter().any(|e| takes.product(g, &e.item)) {
         while let Some((at, with, item)) = copy_of(g, &all).or_else(|| product_of(g, &all, &takes)) {
             let taken = all[with].of.clone();
             all[at].of.extend(taken);
@@ -78,7 +99,7 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, updates: bool
         nest.phases[e.phase].items.push(e.item);
     }
     nest.stashes.retain(|s| used.contains(s));
-    Gathered { nest, into }
+    Gathered { nest, into, tiles }
 }
 
 /// The scratch and parameters that an item reads.
@@ -111,7 +132,7 @@ fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize,
         }
         (i + 1..all.len()).find_map(|j| {
             let user = all[j].item.clone();
-            let kept = Kept { dims: cast.dims.clone(), index: cast.index, value };
+            let kept = fold::Kept { dims: cast.dims.clone(), index: cast.index, value };
             let mut loads = loads_of(g, &user);
             loads.retain(|&l| g.src(l)[0] == buffer);
             if loads.is_empty() || all[j].phase != all[i].phase {
@@ -128,7 +149,7 @@ fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize,
 }
 
 /// What a stash holds at an index whose loops run along its dimensions, in any order.
-fn held_anywhere(g: &mut Graph, kept: &Kept, at: Id) -> Option<Id> {
+fn held_anywhere(g: &mut Graph, kept: &fold::Kept, at: Id) -> Option<Id> {
     let (index, at) = (Linear::of(g, kept.index), Linear::of(g, at));
     if index.constant != at.constant || index.terms.len() != kept.dims.len() || at.terms.len() != kept.dims.len() {
         return None;
@@ -174,14 +195,12 @@ fn product_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usi
     (0..all.len()).find_map(|i| {
         let j = reader(g, all, i)?;
         let (product, user) = (all[i].item.clone(), all[j].item.clone());
-        if !takes.product(g, &product) {
-            return None;
-        }
+        let made = takes.made(g, &product)?;
         let reads = read_by(g, &product);
         if all[i + 1..j].iter().any(|e| reads.contains(&e.item.buffer)) {
             return None;
         }
-        let kept = Kept { dims: product.dims, index: product.index, value: product.value };
+        let kept = fold::Kept { dims: product.dims, index: product.index, value: product.value };
         let mut map = FxHashMap::default();
         let mut loads = loads_of(g, &user);
         loads.retain(|&l| g.src(l)[0] == product.buffer);
@@ -189,6 +208,6 @@ fn product_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usi
             map.insert(load, held(g, &kept, g.src(load)[1], &user.dims)?);
         }
         let item = Item { value: g.substitute(user.value, &mut map), ..user };
-        takes.product(g, &item).then_some((j, i, item))
+        (takes.made(g, &item) == Some(made)).then_some((j, i, item))
     })
 }

@@ -32,12 +32,13 @@ pub(super) use self::in_groups::TOGETHER_ROWS;
 use self::grid::Grid;
 use self::panel::Panel;
 use crate::gpu::cooperative::{SIDE, STORED};
+use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::dot_pattern::{Pattern, Scales, halves, matches};
 use crate::kernel::emitter::make_loop;
-use crate::kernel::expression::{by, combined, loads_in, loops_of, outside, replace, zero};
+use crate::kernel::expression::{by, combined, find_reductions, loads_in, loads_of, loops_of, outside, replace, zero};
 use crate::kernel::superword::join;
 use crate::lower::{Item, Nest};
 use ir::index::{bounds, gcd};
@@ -74,6 +75,15 @@ struct Product {
     /// Groups of a panel, and the number of panels.
     groups: i64,
     panels: i64,
+    /// What is computed of an element of each of the sums, which nothing else reads.
+    elements: Option<Elements>,
+}
+
+/// An item with sums in its value.
+struct Elements {
+    item: Item,
+    /// The sums as they are in it.
+    reduces: Vec<Id>,
 }
 
 /// One of them.
@@ -91,6 +101,11 @@ struct Sum {
 /// them, from the first on, as are one tile.
 pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(&'static str, usize, Vec<Id>)> {
     let mut product = product(g, items.first()?, &t.target.plan).filter(|p| p.is_multiplied(&t.target.plan))?;
+    if product.elements.is_some() {
+        let lengths = panel::lengths(product.tokens, t.target.alone, product.factor(g).bytes() as i64);
+        let all = lengths.into_iter().find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g)))?;
+        return Some(("block product", 1, all));
+    }
     for &item in &items[1..] {
         let Some(next) = product.beside(g, item, &t.target.plan) else { break };
         product.rows += next.rows;
@@ -139,7 +154,48 @@ pub(super) fn warps<'i>(g: &mut Graph, items: impl Iterator<Item = &'i Item>, pl
     (tiles > 0).then(|| if together { gcd(tiles, plan.product_warps) } else { plan.product_warps })
 }
 
+/// Whether an item is computed of the elements of tiles of cooperative matrices, or is one.
+pub(super) fn is_of_tiles(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
+    plan.multiplies_whole() && product(g, item, plan).is_some_and(|p| p.is_cooperative())
+}
+
 fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
+    match g.op(item.value) {
+        Op::Reduce(..) if g.dtype(item.buffer) == DType::F32 => one_sum(g, item, plan),
+        Op::Reduce(..) => None,
+        _ => of_elements(g, item, plan),
+    }
+}
+
+/// The sums that an item has in its value, if they are of the same rows and tokens and cooperative matrices.
+fn of_elements(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
+    let mut reduces = vec![];
+    find_reductions(g, item.value, &mut reduces);
+    let loads = loads_of(g, item);
+    let itself = |g: &Graph, l: Id| g.src(l)[0] == item.buffer && !same_index(g, g.src(l)[1], item.index);
+    if !plan.multiplies_whole() || reduces.is_empty() || loads.into_iter().any(|l| itself(g, l)) {
+        return None;
+    }
+    let mut product: Option<Product> = None;
+    for &value in &reduces {
+        let one = Item { value, ..item.clone() };
+        match &mut product {
+            None => product = Some(one_sum(g, &one, plan).filter(Product::is_cooperative)?),
+            Some(product) => {
+                let next = product.beside(g, &one, plan)?;
+                if next.row != product.sums[0].row {
+                    return None;
+                }
+                product.rows += next.rows;
+                product.sums.push(next);
+            }
+        }
+    }
+    let elements = Some(Elements { item: item.clone(), reduces });
+    product.map(|product| Product { elements, ..product })
+}
+
+fn one_sum(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
     let p = matches(g, item.value).or_else(|| halves(g, item.value))?;
     let (groups, width) = (g.as_int(g.src(p.group)[0])?, g.as_int(g.src(p.element)[0])?);
     let (groups, width, side) = match g.dtype(p.x) {
@@ -148,9 +204,6 @@ fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
         DType::I8 if matches!(width, 16 | 32) => (groups, width, N),
         _ => return None,
     };
-    if g.dtype(item.buffer) != DType::F32 {
-        return None;
-    }
     let (token, row) = p.token_and_row(g, &item.dims)?;
     let (rows, tokens) = (g.as_int(g.src(row)[0])?, bounds(g, g.src(token)[0]).1);
     let few = tokens <= FEW && rows < ROWS_OF_FEW && g.dtype(p.x) == DType::I8;
@@ -160,7 +213,7 @@ fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
     let scales = p.scales(g, token, row)?;
     let tokens = (tokens + side - 1) / side * side;
     let sums = vec![Sum { item: item.clone(), p, row, rows, first: 0, scales }];
-    Some(Product { sums, token, rows, tokens, side, width, groups, panels: 1 })
+    Some(Product { sums, token, rows, tokens, side, width, groups, panels: 1, elements: None })
 }
 
 /// `a`, or `most` where it is greater.
@@ -213,7 +266,7 @@ impl Product {
     /// Another item as a sum below the others, if it is of the same tokens.
     fn beside(&self, g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Sum> {
         let first = &self.sums[0];
-        let other = product(g, item, plan)?;
+        let other = one_sum(g, item, plan)?;
         let [sum] = &other.sums[..] else { return None };
         // By the names of the first one.
         let (ours, theirs) = (first.around(self.token), sum.around(other.token));
@@ -230,7 +283,7 @@ impl Product {
             dims: item.dims.iter().map(|&d| named(g, d)).collect(),
             ..item.clone()
         };
-        let mut sum = product(g, &renamed, plan)?.sums.pop()?;
+        let mut sum = one_sum(g, &renamed, plan)?.sums.pop()?;
         sum.first = self.rows;
         let of_token = |scales: &Scales| (scales.factor.token, scales.rest.as_ref().map(|rest| rest.token));
         let of_row = |scales: &Scales| (scales.factor.row.is_some(), scales.rest.as_ref().map(|r| r.row.is_some()));
@@ -317,7 +370,10 @@ impl Product {
         all.push(make_loop(g, panel, body));
         all.extend(match (parts, through) {
             (Some(parts), _) => self.results_of_parts(t, g, &grid, &accs, parts),
-            (_, Some(through)) => self.results_through(t, g, &grid, &accs, through),
+            (_, Some(through)) => match &self.elements {
+                Some(elements) => self.elements_through(t, g, &grid, &accs, through, elements),
+                None => self.results_through(t, g, &grid, &accs, through),
+            },
             _ => self.results(t, g, &grid, &accs),
         });
         Some(t.nest(g, &around, all))

@@ -11,6 +11,7 @@
 mod ahead;
 pub mod align;
 mod banks;
+mod batch;
 mod carried;
 mod cooperative;
 mod cut;

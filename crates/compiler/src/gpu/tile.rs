@@ -23,7 +23,7 @@ use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{
-    ahead, banks, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product, wide_map,
+    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product, wide_map,
 };
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
@@ -54,11 +54,16 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
     body
 }
 
+/// Bytes of a thread for its parts of a greatest number and of a sum: two f32 numbers.
+const PARTS: usize = 8;
+
 /// What lies in the fragments of products.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+pub(super) enum Kept {
     /// Nothing.
     Nothing,
+    /// Elements of tiles, until what is computed of them is stored.
+    Elements,
     /// What a loop adds products to.
     Carriers,
     /// All that a loop computes, row by row.
@@ -68,18 +73,24 @@ enum Kept {
 /// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
     let in_fragments = if plan.multiplies { &[Kept::Rows, Kept::Carriers][..] } else { &[] };
-    let with = in_fragments.iter().find_map(|&kept| tiled(g, nest, plan, kept, turns));
-    with.or_else(|| tiled(g, nest, plan, Kept::Nothing, turns))
-        .expect("every item has a path if no stash lies in fragments")
+    let mut all = in_fragments.iter().chain(&[Kept::Elements, Kept::Nothing]);
+    all.find_map(|&kept| tiled(g, nest, plan, kept, turns)).expect("every item has a path if nothing is kept")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room.
 fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -> Option<(Body, bool)> {
-    let Gathered { nest, into } = gathered(g, nest, plan, kept != Kept::Nothing);
+    let Gathered { nest, into, tiles } = gathered(g, nest, plan, kept);
+    if kept == Kept::Elements && !tiles {
+        return None;
+    }
     let nest = &nest;
     let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
-    let reserved = int_tile::needed(g, nest, plan).max(whole_product::needed(g, nest, plan));
+    let of_products = whole_product::needed(g, nest, plan);
+    // Sums over what is multiplied next are shared out, and leave parts.
+    let parts = if of_products == Default::default() { 0 } else { PARTS * plan.threads() as usize };
+    let reserved = int_tile::needed(g, nest, plan).max(of_products.bytes(plan) + parts);
     let mut t = Tiler::of_blocks(g, nest, plan, &apart, reserved, turns);
+    t.target.of_products = of_products;
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
@@ -89,7 +100,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
         _ => phases.iter().map(|_| None).collect(),
     };
     let fits = match kept {
-        Kept::Nothing => true,
+        Kept::Nothing | Kept::Elements => true,
         Kept::Carriers => carried::plan(&mut t, g, &phases),
         Kept::Rows => {
             let plain = |(plan, (_, items)): (&Option<_>, &(Option<Id>, Vec<Item>))| {
@@ -136,6 +147,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             body.extend(t.due(g, Some(&items[i])));
             let (path, together, stmts) = statements(&mut t, g, &ahead, forms[i], serial.is_none());
             for &i in &order[at..at + together] {
+                if kept == Kept::Elements && path == "thread map" && has_reduction(g, items[i].value) {
+                    return None;
+                }
                 if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {
                     return None;
                 }
@@ -249,6 +263,9 @@ fn statements(
         return ("whole product", 1, s);
     }
     let Op::Reduce(op, _) = *g.op(item.value) else {
+        if let Some(tile) = int_tile::int_tile(t, g, items) {
+            return tile;
+        }
         return match wide_map::wide_map(t, g, item) {
             Some(s) => ("wide map", 1, s),
             None => ("thread map", 1, by_thread(t, g, item)),
@@ -286,6 +303,11 @@ fn by_thread(t: &mut Tiler, g: &mut Graph, item: &Item) -> Vec<Id> {
         return s;
     }
     let shares = t.shares_of(g, item, &item.dims);
+    if !t.target.held.contains_key(&item.buffer)
+        && let Some(s) = batch::rounds(t, g, item, &shares)
+    {
+        return s;
+    }
     let value = g.substitute(item.value, &mut shares.at.clone());
     let index = g.substitute(item.index, &mut shares.at.clone());
     let (value, mut body) = t.sums(g, value);

@@ -3,10 +3,11 @@
 //!
 //! Rows of halves and columns are copied to shared memory, as many elements of the sum at once as there is room for, and each
 //! warp adds to some tiles of 16 by 16. What they come to is stored through shared memory, tile by tile, and lanes compute the
-//! elements of the item from there. What this path cannot do: columns whose number is no multiple of 16, and an item that
-//! reads what it writes.
+//! elements of the item from there. Sums that are only added to each other are one. What this path cannot do: columns whose
+//! number is no multiple of 16.
 
-use crate::gpu::cooperative::{SIDE, STORED, element, own, stored, sums, turns};
+use crate::gpu::batch::Batch;
+use crate::gpu::cooperative::{SIDE, STORED, elements, own, stored, sums, turns};
 use crate::gpu::int_tile::MOST;
 use crate::gpu::matrix::{self, Product, Sum, WIDE, extent, pitch};
 use crate::gpu::places::Copies;
@@ -16,7 +17,7 @@ use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, zero};
 use crate::lower::{Item, Nest};
 use ir::{BinOp, DType, Graph, Id, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Elements of a sum that lie in shared memory at once at most: more of them leave no room for scores, or for a second sum.
 const LONGEST: i64 = 32;
@@ -26,17 +27,55 @@ pub(super) fn is_product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
     product(g, item, plan).is_some()
 }
 
-/// The products of an item, with how many rows and columns they have.
-fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<(Product, i64, i64)> {
+/// The products of an item.
+struct Products {
+    p: Product,
+    /// Rows and columns.
+    long: i64,
+    short: i64,
+    totals: Vec<Total>,
+}
+
+/// A sum of products, or several that are only added to each other.
+struct Total {
+    /// What it is in the value of the item.
+    value: Id,
+    /// Which of the sums it is made of.
+    sums: Vec<usize>,
+}
+
+/// The products of an item, if this path takes them.
+fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Products> {
     if !plan.multiplies_whole() {
         return None;
     }
-    let p = matrix::product(g, item, false)?;
+    let p = matrix::product(g, item, true)?;
     let (long, short) = (extent(g, p.m)?, extent(g, p.n)?);
     let tiles = long * short / (SIDE * SIDE);
     let each = (tiles + plan.product_warps - 1) / plan.product_warps;
-    let fits = short % SIDE == 0 && each * (SIDE / 2) * p.sums.len() as i64 <= MOST;
-    fits.then_some((p, long, short))
+    let totals = totals(g, item.value, &p);
+    let fits = short % SIDE == 0 && each * (SIDE / 2) * totals.len() as i64 <= MOST;
+    fits.then_some(Products { p, long, short, totals })
+}
+
+/// The sums of a value, those together that are only added to each other.
+fn totals(g: &Graph, value: Id, p: &Product) -> Vec<Total> {
+    let one = |(i, sum): (usize, &Sum)| Total { value: sum.reduce, sums: vec![i] };
+    let mut all: Vec<Total> = p.sums.iter().enumerate().map(one).collect();
+    let order = g.toposort(&[value]);
+    let users = |id: Id| order.iter().filter(|&&user| g.src(user).contains(&id)).count();
+    for &id in order.iter().filter(|&&id| *g.op(id) == Op::Binary(BinOp::Add)) {
+        let place = |value: Id| all.iter().position(|total| total.value == value && users(value) == 1);
+        if let [a, b] = *g.src(id)
+            && let (Some(a), Some(b)) = (place(a), place(b))
+            && a != b
+        {
+            let sums = [a, b].iter().flat_map(|&i| all[i].sums.clone()).collect();
+            all[a.min(b)] = Total { value: id, sums };
+            all.remove(a.max(b));
+        }
+    }
+    all
 }
 
 /// Elements of a sum that lie in shared memory at once.
@@ -52,37 +91,53 @@ fn halves(p: &Product, long: i64, short: i64) -> [i64; 2] {
     [most(&of_rows), most(&|s| short * pitch(part(s)))]
 }
 
-/// Bytes of shared memory that the products of a nest need: those of several items take turns with as much as they ask for
-/// alike.
-pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> usize {
-    let mut most = 0;
-    for phase in &nest.phases {
-        let mut all = FxHashSet::default();
-        for item in &phase.items {
-            let Some((p, long, short)) = product(g, item, plan) else { continue };
-            let floats = p.sums.iter().map(|_| (DType::F32, plan.warps * STORED));
-            let halves = halves(&p, long, short).map(|n| (DType::F16, n));
-            all.extend(floats.chain(halves).enumerate());
-        }
-        most = most.max(all.into_iter().map(|(_, (ty, n))| n as usize * ty.bytes()).sum());
+/// Shared memory that the products of a nest take turns with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Totals of an item at most, of each of which a warp stores a tile.
+    totals: usize,
+    /// Halves of rows and of columns at most.
+    halves: [i64; 2],
+}
+
+/// What the products of a nest need.
+pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Room {
+    let mut most = Room::default();
+    for item in nest.phases.iter().flat_map(|phase| &phase.items) {
+        let Some(Products { p, long, short, totals }) = product(g, item, plan) else { continue };
+        most.totals = most.totals.max(totals.len());
+        let [rows, columns] = halves(&p, long, short);
+        most.halves = [most.halves[0].max(rows), most.halves[1].max(columns)];
     }
     most
 }
 
+impl Room {
+    /// Bytes of it.
+    pub(super) fn bytes(&self, plan: &GpuPlan) -> usize {
+        let floats = self.totals * (plan.warps * STORED) as usize * DType::F32.bytes();
+        let halves: i64 = self.halves.iter().sum();
+        floats + halves as usize * DType::F16.bytes()
+    }
+}
+
 /// Statements of an item that is made of products, if it is and there is room.
 pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    let (p, long, short) = product(g, item, &t.target.plan)?;
+    let Products { p, long, short, totals } = product(g, item, &t.target.plan)?;
     t.attempt_near(|t| {
         let tiles = Tiles::of(t, long, short);
         let floats = t.target.plan.warps * STORED;
-        let through = p.sums.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
-        let [rows, columns] = halves(&p, long, short).map(|n| t.near(g, DType::F16, n));
+        let through = totals.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
+        let [rows, columns] = t.target.of_products.halves.map(|n| t.near(g, DType::F16, n));
         let places = [rows?, columns?];
         let mut all = vec![];
         let mut stored = vec![];
-        for (s, through) in p.sums.iter().zip(through) {
-            let accs = tiles.summed(t, g, s, p.n, places, &mut all);
-            stored.push((s.reduce, through, accs));
+        for (total, through) in totals.iter().zip(through) {
+            let accs = tiles.accs(t, g, &mut all);
+            for &i in &total.sums {
+                all.extend(tiles.added(t, g, &p.sums[i], p.n, places, &accs));
+            }
+            stored.push((total.value, through, accs));
         }
         tiles.elements(t, g, item, &p, &stored, &mut all);
         Some(all)
@@ -114,20 +169,25 @@ impl Tiles {
         (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE), some)
     }
 
-    /// The sums of the tiles of a warp, whose rows and columns are copied to these places.
-    fn summed(
+    /// Sums of the tiles of a warp, which begin with nothing.
+    fn accs(&self, t: &mut Tiler, g: &mut Graph, all: &mut Vec<Id>) -> Vec<Id> {
+        let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, sums())).collect();
+        let none = zero(g, sums());
+        all.push(t.set(g, accs.iter().map(|&acc| (acc, none)).collect()));
+        accs
+    }
+
+    /// Adds a sum to those of the tiles of a warp; its rows and columns are copied to these places.
+    fn added(
         &self,
         t: &mut Tiler,
         g: &mut Graph,
         s: &Sum,
         n: Id,
         [rows, columns]: [Id; 2],
-        all: &mut Vec<Id>,
+        accs: &[Id],
     ) -> Vec<Id> {
         let (length, part) = (s.length(), part(s));
-        let accs: Vec<Id> = (0..self.each).map(|_| t.acc(g, sums())).collect();
-        let none = zero(g, sums());
-        all.push(t.set(g, accs.iter().map(|&acc| (acc, none)).collect()));
         let r = (length > part).then(|| t.counted(g, length / part));
         let first = match r {
             Some(r) => by(g, BinOp::Mul, r, part),
@@ -136,9 +196,8 @@ impl Tiles {
         let mut copies = self.copied_rows(t, g, s, rows, first);
         copies.extend(self.copied_columns(t, g, s, n, columns, first));
         let mut body = matrix::in_batches(copies);
-        body.extend(self.multiplied(t, g, s, [rows, columns], &accs));
-        all.extend(t.nest(g, r.as_slice(), body));
-        accs
+        body.extend(self.multiplied(t, g, s, [rows, columns], accs));
+        t.nest(g, r.as_slice(), body)
     }
 
     /// Copies of the rows of a sum, from this element of it on.
@@ -207,7 +266,7 @@ impl Tiles {
     /// The elements of an item, of whose sums each has a place that a warp stores a tile to.
     fn elements(
         &self,
-        t: &Tiler,
+        t: &mut Tiler,
         g: &mut Graph,
         item: &Item,
         p: &Product,
@@ -220,14 +279,15 @@ impl Tiles {
             let stores =
                 sums.iter().map(|(_, through, accs)| stored(g, *through, own, accs[number as usize])).collect();
             all.extend(t.only(g, some, stores));
-            let mut body = vec![];
-            for turn in turns(t) {
-                let (row, column, from) = element(t, g, own, turn);
+            let mut batch = Batch::default();
+            for turn in turns(t, 1) {
+                let (row, column, from) = elements(t, g, own, turn, 1);
                 let mut map = FxHashMap::from_iter([(p.m, g.add(m, row)), (p.n, g.add(n, column))]);
-                map.extend(sums.iter().map(|&(reduce, through, _)| (reduce, g.load(through, from, 1))));
+                map.extend(sums.iter().map(|&(total, through, _)| (total, g.load(through, from, 1))));
                 let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));
-                body.push(t.store(g, item.buffer, index, value));
+                batch.store(t, g, item.buffer, index, value);
             }
+            let body = batch.statements();
             all.extend(t.only(g, some, body));
         }
     }

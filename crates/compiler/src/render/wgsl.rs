@@ -10,6 +10,7 @@
 
 mod matrices;
 mod memory;
+mod moved;
 mod values;
 
 use crate::gpu::launch::{ALIGN, geometry};
@@ -104,7 +105,8 @@ pub(crate) fn kernel(
         format!("let warp = i32(thread) / {lanes}; let lane = i32(thread) % {lanes};")
     };
     let storage_barriers = views.storage_barriers;
-    let language = Wgsl { selection, places: FxHashMap::default(), storage_barriers, matrices };
+    let moved = moved::moved(g, body.root, selection);
+    let language = Wgsl { selection, places: FxHashMap::default(), storage_barriers, matrices, moved };
     let mut r = Renderer::new(language, vars, 0);
     r.line(&place);
     let many = index::bounds(g, body.tasks).1 > ROW;
@@ -145,6 +147,8 @@ struct Wgsl<'s> {
     /// Whether threads of a block read what others have written to storage.
     storage_barriers: bool,
     matrices: Matrices,
+    /// Accumulators of f16 numbers that are kept as words.
+    moved: FxHashSet<Id>,
 }
 
 impl Language for Wgsl<'_> {
@@ -203,7 +207,7 @@ impl Language for Wgsl<'_> {
     }
 
     fn set_whole(r: &mut Renderer<'_, Self>, g: &mut Graph, acc: Id, value: Id) -> Option<String> {
-        r.set_matrix(g, acc, value)
+        r.set_matrix(g, acc, value).or_else(|| r.set_moved(g, acc, value))
     }
 
     fn store(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
@@ -251,6 +255,11 @@ impl Renderer<'_, Wgsl<'_>> {
             match *g.op(id) {
                 Op::Acc(n) if self.language.matrices.is_sums(id) => {
                     self.line(&format!("var a{n}: {};", matrices::SUMS));
+                }
+                Op::Acc(_) if self.language.moved.contains(&id) => {
+                    let words = self.moved_words(g, id).into_iter().flatten();
+                    let lines: Vec<String> = words.map(|word| format!("var {word}: u32;")).collect();
+                    lines.iter().for_each(|line| self.line(line));
                 }
                 Op::Acc(n) => {
                     let ty = g.ty(id);

@@ -5,13 +5,18 @@
 
 use super::grid::Grid;
 use super::panel::Panel;
-use super::{Product, ROW};
-use crate::gpu::cooperative::{SIDE, STORED, element, own, stored, sums, turns};
+use super::{Elements, Product, ROW};
+use crate::gpu::align::{align, alignment};
+use crate::gpu::cooperative::{SIDE, STORED, elements as elements_of, own, stored, sums, turns};
 use crate::gpu::matrix;
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
-use crate::kernel::expression::by;
-use ir::{BinOp, DType, Graph, Id, Op};
+use crate::kernel::expression::{by, replace};
+use crate::kernel::superword::Packer;
+use crate::lower::Item;
+use ir::index::{Linear, bounds};
+use ir::{BinOp, DType, Graph, Id, Op, Type};
+use rustc_hash::FxHashMap;
 
 /// Elements of the shortest panel.
 const SHORTEST: i64 = 64;
@@ -93,8 +98,8 @@ impl Product {
             let first = by(g, BinOp::Mul, n, SIDE);
             for sum in &self.sums {
                 let mut body = vec![];
-                for turn in turns(t) {
-                    let (row, token, from) = element(t, g, own, turn);
+                for turn in turns(t, 1) {
+                    let (row, token, from) = elements_of(t, g, own, turn, 1);
                     let value = g.load(through, from, 1);
                     let place = (sum.row_of(g, m, row), g.add(first, token));
                     body.extend(self.stored(t, g, sum, place, value));
@@ -103,5 +108,116 @@ impl Product {
             }
         }
         all
+    }
+
+    /// Stores what is computed of the elements of a warp: those of each sum go through its place in this memory to registers.
+    pub(super) fn elements_through(
+        &self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        grid: &Grid,
+        accs: &[Id],
+        through: Id,
+        elements: &Elements,
+    ) -> Vec<Id> {
+        let Elements { item, reduces } = elements;
+        let (own, of_layer) = (own(t, g), grid.down / grid.layers);
+        let neighbours = self.neighbours(g, item);
+        let mut all = vec![];
+        for i in 0..of_layer {
+            for j in 0..grid.across {
+                let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
+                let (first_row, first_token) = (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE));
+                let mut of_turns: Vec<Vec<Id>> = turns(t, neighbours).map(|_| vec![]).collect();
+                for layer in 0..grid.layers {
+                    all.push(stored(g, through, own, accs[((layer * of_layer + i) * grid.across + j) as usize]));
+                    let mut pairs = vec![];
+                    for (turn, accs) in of_turns.iter_mut().enumerate() {
+                        let (_, _, from) = elements_of(t, g, own, turn as i64, neighbours);
+                        let loaded = g.load(through, from, neighbours as usize);
+                        let loaded = align(g, loaded, t.target.plan.widest);
+                        accs.push(t.acc(g, g.ty(loaded)));
+                        pairs.push((*accs.last().expect("just pushed"), loaded));
+                    }
+                    all.push(t.set(g, pairs));
+                }
+                let mut body = vec![];
+                for (turn, accs) in of_turns.iter().enumerate() {
+                    let (row, token, _) = elements_of(t, g, own, turn as i64, neighbours);
+                    let (row, token) = (g.add(first_row, row), g.add(first_token, token));
+                    let store = self.element(t, g, item, reduces, accs, (row, token), neighbours);
+                    body.extend(self.if_token(t, g, token, store));
+                }
+                for (tile, end) in [(m, self.rows / SIDE / grid.layers), (n, self.tokens / SIDE)] {
+                    let below = (bounds(g, tile).1 >= end).then(|| by(g, BinOp::Lt, tile, end));
+                    body = t.only(g, below, body);
+                }
+                all.extend(body);
+            }
+        }
+        all
+    }
+
+    /// How many neighbouring rows of an item are stored at once.
+    fn neighbours(&self, g: &mut Graph, item: &Item) -> i64 {
+        let row = self.sums[0].row;
+        let none = g.int(0);
+        let index = replace(g, item.index, row, none);
+        let fits = |n: &i64| {
+            let bytes = *n as usize * g.dtype(item.buffer).bytes();
+            alignment(g, item.buffer, index) >= bytes && self.sums[0].rows % n == 0
+        };
+        let beside = Linear::of(g, item.index).coefficient(row) == 1;
+        [8, 4, 2].into_iter().find(fits).filter(|_| beside).unwrap_or(1)
+    }
+
+    /// Stores neighbours of an item, of whose sums these registers have the elements.
+    fn element(
+        &self,
+        t: &Tiler,
+        g: &mut Graph,
+        item: &Item,
+        reduces: &[Id],
+        accs: &[Id],
+        (row, token): (Id, Id),
+        neighbours: i64,
+    ) -> Vec<Id> {
+        let names = |g: &mut Graph, i: i64| {
+            let row = by(g, BinOp::Add, row, i);
+            FxHashMap::from_iter([(self.sums[0].row, row), (self.token, token)])
+        };
+        let index = {
+            let mut names = names(g, 0);
+            g.substitute(item.index, &mut names)
+        };
+        if neighbours == 1 {
+            let mut names = names(g, 0);
+            names.extend(reduces.iter().copied().zip(accs.iter().copied()));
+            let value = g.substitute(item.value, &mut names);
+            return vec![t.store(g, item.buffer, index, value)];
+        }
+        let mut packer = Packer::shifting();
+        let mut of_sums: Vec<Vec<Id>> = vec![];
+        for &acc in accs {
+            let lane = |i: i64| g.make(Op::Extract(i as u16), DType::F32, vec![], vec![acc]);
+            let lanes: Vec<Id> = (0..neighbours).map(lane).collect();
+            packer.know(lanes.clone(), acc);
+            of_sums.push(lanes);
+        }
+        let ty = g.dtype(item.buffer);
+        let lanes: Vec<Id> = (0..neighbours)
+            .map(|i| {
+                let mut names = names(g, i);
+                names.extend(reduces.iter().copied().zip(of_sums.iter().map(|lanes| lanes[i as usize])));
+                let value = g.substitute(item.value, &mut names);
+                g.cast(value, ty)
+            })
+            .collect();
+        let packed = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0);
+        let value = match packed {
+            Some(packed) => align(g, packed, t.target.plan.widest),
+            None => g.make(Op::Join, Type::vector(ty, neighbours as usize), vec![], lanes),
+        };
+        vec![g.make(Op::Store, DType::Index, vec![], vec![item.buffer, index, value])]
     }
 }

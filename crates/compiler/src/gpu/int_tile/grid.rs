@@ -13,6 +13,8 @@ pub(super) struct Grid {
     pub(super) n: Id,
     pub(super) down: i64,
     pub(super) across: i64,
+    /// How many sums lie below each other of which a warp has the same tiles, those of the first one first.
+    pub(super) layers: i64,
     /// Warps that have the same tiles, and which of them it is: each adds every so many-th group.
     pub(super) apart: i64,
     pub(super) part: Id,
@@ -24,11 +26,12 @@ impl Product {
     /// The tiles of each warp: the division that has the least work in the end, and warps beside each other only for want
     /// of rows where tokens usually leave some of them without any.
     pub(super) fn grid(&self, t: &Tiler, g: &mut Graph) -> Option<Grid> {
-        let (tall, wide, warps) = (self.rows / M, self.tokens / self.side, t.target.plan.warps);
+        let layers = if self.elements.is_some() { self.sums.len() as i64 } else { 1 };
+        let (tall, wide, warps) = (self.rows / M / layers, self.tokens / self.side, t.target.plan.warps);
         // Sums of a tile that a thread has.
         let each = self.side / 2;
         let shares = |n: i64, of: i64| (n + of - 1) / of;
-        let of = |beside: i64| (shares(tall, warps / beside), shares(wide, beside));
+        let of = |beside: i64| (layers * shares(tall, warps / beside), shares(wide, beside));
         let ragged = self.is_ragged(g);
         let beside = (0..=warps.ilog2()).map(|b| 1i64 << b).filter(|&beside| beside <= wide);
         let beside = beside.min_by_key(|&beside| {
@@ -60,7 +63,8 @@ impl Product {
         let part = by(g, BinOp::Mod, t.target.warp, apart);
         let warp = by(g, BinOp::Div, t.target.warp, apart);
         let (m, n) = (by(g, BinOp::Div, warp, beside), by(g, BinOp::Mod, warp, beside));
-        Some(Grid { m: by(g, BinOp::Mul, m, down), n: by(g, BinOp::Mul, n, across), down, across, apart, part, ragged })
+        let (m, n) = (by(g, BinOp::Mul, m, down / layers), by(g, BinOp::Mul, n, across));
+        Some(Grid { m, n, down, across, layers, apart, part, ragged })
     }
 
     /// Distance of tokens where warps leave their parts of sums: the rows of four tokens lie in different banks.
@@ -98,8 +102,10 @@ impl Product {
 
     /// First row of tile `i` of a warp; past the last one, the last one again.
     pub(super) fn tile_row(&self, g: &mut Graph, grid: &Grid, i: i64) -> Id {
-        let tile = by(g, BinOp::Add, grid.m, i);
-        let tile = at_most(g, tile, self.rows / M - 1);
+        let (of_layer, tall) = (grid.down / grid.layers, self.rows / M / grid.layers);
+        let tile = by(g, BinOp::Add, grid.m, i % of_layer);
+        let tile = at_most(g, tile, tall - 1);
+        let tile = by(g, BinOp::Add, tile, i / of_layer * tall);
         by(g, BinOp::Mul, tile, M)
     }
 

@@ -11,7 +11,7 @@ use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of a row of a panel at least.
-const LEAST: i64 = 128;
+const LEAST: i64 = 64;
 
 /// Elements of a panel at most, of so many bytes each, by how many blocks there are, the longest first: of few tokens, a
 /// thread has registers for longer panels, and waits less often in them. A block that has a multiprocessor for itself has
@@ -22,7 +22,7 @@ pub(super) fn lengths(tokens: i64, alone: bool, bytes: i64) -> impl Iterator<Ite
         ..=32 => 256,
         _ => 128,
     };
-    [512, 256, 128, 64].into_iter().filter(move |&length| length <= longest && length * bytes >= LEAST)
+    [512, 256, 128, 64, 32].into_iter().filter(move |&length| length <= longest && length * bytes >= LEAST)
 }
 
 /// What a float is read along: `count` rows or tokens, from `first` on, of `all`.

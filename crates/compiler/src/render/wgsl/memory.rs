@@ -142,6 +142,12 @@ fn cut(word: &str, shift: &str, bytes: usize) -> String {
     format!("(({word} >> {shift}) & {:#x}u)", (1u64 << (8 * bytes)) - 1)
 }
 
+/// The lanes of a value as pairs of f32 numbers.
+fn pairs(ty: Type, value: &str) -> Vec<String> {
+    let lanes: Vec<String> = (0..usize::from(ty.lanes)).map(|lane| Wgsl::part(value, ty, lane)).collect();
+    lanes.chunks(2).map(|pair| format!("vec2<f32>({}, {})", pair[0], pair[pair.len() - 1])).collect()
+}
+
 impl Renderer<'_, Wgsl<'_>> {
     /// The words that a value of this many bytes consists of; less than a word is the low part of one. `at` counts elements
     /// of `element` bytes.
@@ -191,6 +197,14 @@ impl Renderer<'_, Wgsl<'_>> {
         Some(self.of_memory(ty, &words))
     }
 
+    /// The words of a vector that is loaded.
+    pub(super) fn loaded_words(&mut self, g: &mut Graph, load: Id) -> Option<Vec<String>> {
+        let (bytes, buffer) = (g.ty(load).bytes(), g.src(load)[0]);
+        let at = self.value(g, g.src(load)[1]);
+        let array = self.language.places.get(&buffer)?.clone();
+        Some(self.words_at(&array, &at, g.dtype(buffer).bytes(), bytes))
+    }
+
     /// A value from the words of its bytes.
     fn of_memory(&mut self, ty: Type, words: &[String]) -> String {
         if ty.lanes == 1 {
@@ -233,16 +247,15 @@ impl Renderer<'_, Wgsl<'_>> {
         }
     }
 
-    /// The lines that store halves for matrices.
-    fn stored_halves(&mut self, array: &Array, at: &str, ty: Type, value: &str) -> String {
+    /// The lines that store f16 numbers for matrices, which come in pairs.
+    fn stored_halves(&mut self, array: &Array, at: &str, lanes: usize, pairs: &[String]) -> String {
         let first = self.hold("i32", &array.at(at));
-        let lanes: Vec<String> = (0..usize::from(ty.lanes)).map(|lane| Wgsl::part(value, ty, lane)).collect();
         let mut lines = vec![];
-        for (n, pair) in lanes.chunks(2).enumerate() {
+        for (n, pair) in pairs.iter().enumerate() {
             let half = self.temp();
-            self.line(&format!("let {half} = vec2<f16>(vec2<f32>({}, {}));", pair[0], pair[pair.len() - 1]));
-            let of = pair.iter().zip(["x", "y"]).enumerate();
-            lines.extend(of.map(|(i, (_, part))| format!("{}[{first} + {}] = {half}.{part};", array.name, 2 * n + i)));
+            self.line(&format!("let {half} = vec2<f16>({pair});"));
+            let of = ["x", "y"].into_iter().take(lanes - 2 * n).enumerate();
+            lines.extend(of.map(|(i, part)| format!("{}[{first} + {}] = {half}.{part};", array.name, 2 * n + i)));
         }
         lines.join(" ")
     }
@@ -250,8 +263,9 @@ impl Renderer<'_, Wgsl<'_>> {
     /// What a store needs, and the lines that store.
     pub(super) fn stored(&mut self, g: &mut Graph, id: Id) -> String {
         let mut src = g.src(id).to_vec();
+        let ty = g.ty(src[2]);
         let array = self.language.places.get(&src[0]).cloned();
-        // What is stored as an f16 number is rounded there.
+        // What is stored as f16 numbers is rounded there.
         if array.as_ref().is_some_and(|array| array.view == View::Halves)
             && let (Op::Cast, &[float]) = (g.op(src[2]), g.src(src[2]))
             && g.dtype(float) == DType::F32
@@ -259,17 +273,22 @@ impl Renderer<'_, Wgsl<'_>> {
             src[2] = float;
         }
         let at = self.value(g, src[1]);
-        let value = self.value(g, src[2]);
+        let moved = self.moved_words(g, src[2]);
+        let value = if moved.is_some() { String::new() } else { self.value(g, src[2]) };
         let only = src.get(3).map(|&c| self.value(g, c));
-        let (ty, element) = (g.ty(src[2]), g.dtype(src[0]).bytes());
+        let element = g.dtype(src[0]).bytes();
         let Some(array) = array else { return self.unknown(g, id) };
         if ty.base == DType::Index {
             return self.unknown(g, id);
         }
         if array.view == View::Halves {
-            return self.stored_halves(&array, &at, ty, &value);
+            let pairs: Vec<String> = match moved {
+                Some(words) => words.iter().map(|word| format!("unpack2x16float({word})")).collect(),
+                None => pairs(ty, &value),
+            };
+            return self.stored_halves(&array, &at, ty.lanes.into(), &pairs);
         }
-        let words = self.to_memory(ty, &value);
+        let words = moved.unwrap_or_else(|| self.to_memory(ty, &value));
         let bytes = ty.bytes();
         let lines = if bytes < 4 {
             let at = self.hold("i32", &coarser(&at, element, bytes));
