@@ -1,11 +1,12 @@
 //! Rows that are copied, as to where others chose them to be: a thread loads several neighbours at once, and stores them
 //! at once, where a byte in a thread each would take as many loads and stores as there are bytes.
 //!
-//! Only what other kernels read is stored so, and only where there is enough for all threads.
+//! Only what other kernels read is stored so, and only where there is enough for all threads. Where memory has words and no
+//! halves or bytes, that holds for whatever is computed, too.
 
-use crate::gpu::align::alignment;
+use crate::gpu::align::{align, alignment};
 use crate::gpu::threads::Tiler;
-use crate::kernel::expression::{by, is_scratch, loads_in, replace};
+use crate::kernel::expression::{by, has_reduction, is_scratch, loads_in, replace};
 use crate::kernel::superword::Packer;
 use crate::lower::Item;
 use ir::index::{Linear, bounds};
@@ -13,7 +14,9 @@ use ir::{BinOp, DType, Graph, Id, Op};
 
 /// Statements of such an item.
 pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
-    if is_scratch(g, item.buffer) || *g.op(item.value) != Op::Load {
+    let copied = *g.op(item.value) == Op::Load;
+    let in_words = t.target.plan.multiplies_whole() && g.dtype(item.buffer).bytes() < 4;
+    if is_scratch(g, item.buffer) || !(copied || in_words && !has_reduction(g, item.value)) {
         return None;
     }
     let (&last, rows) = item.dims.split_last()?;
@@ -43,7 +46,10 @@ pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
                 })
                 .collect();
             let mut packer = Packer::shifting();
-            let packed = packer.pack_vector(g, &lanes)?;
+            let mut packed = packer.pack_vector(g, &lanes)?;
+            if !copied {
+                packed = align(g, packed, widest);
+            }
             let aligned = loads_in(g, packed).into_iter().all(|l| {
                 let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
                 g.ty(l).bytes() <= alignment(g, buffer, index).min(widest)

@@ -1,6 +1,6 @@
 //! Memory as arrays of words.
 //!
-//! What is only read is an array of vectors of four words, so that a thread can load 16 bytes at once; what is written is an
+//! What is only read, or written 16 bytes at once, is an array of vectors of four words; what is written word by word is an
 //! array of words, as a store to a part of a vector may write all of it. Neighbouring bytes and halves that different threads
 //! write would meet in one word: where a kernel stores less than a word, the array is one of atomic words, and the store
 //! flips those bits of its own place that differ. Nobody else writes there, so the place is read before without a race.
@@ -28,6 +28,15 @@ pub(super) enum View {
 }
 
 impl View {
+    /// One that both stores have words for.
+    fn for_both(self, other: View) -> View {
+        match (self, other) {
+            (View::Atomic, _) | (_, View::Atomic) => View::Atomic,
+            (View::Vectors, View::Vectors) => View::Vectors,
+            _ => View::Words,
+        }
+    }
+
     /// The type of an element.
     pub(super) fn element(self) -> &'static str {
         match self {
@@ -55,16 +64,11 @@ pub(super) struct Views {
 /// How the arrays of a kernel are declared.
 pub(super) fn views(g: &Graph, root: Id) -> Views {
     let mut views =
-        Views { slots: FxHashMap::default(), shared: View::Words, scratch: View::Words, storage_barriers: false };
+        Views { slots: FxHashMap::default(), shared: View::Words, scratch: View::Vectors, storage_barriers: false };
     let order = g.toposort(&[root]);
     for &id in &order {
         match *g.op(id) {
-            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
-                let view = views.slots.entry(slot).or_insert(View::Vectors);
-                if space == Space::Output {
-                    *view = View::Words;
-                }
-            }
+            Op::Buffer { slot, space, .. } if !space.is_scratch() => drop(views.slots.entry(slot).or_insert(View::Vectors)),
             Op::Buffer { space: Space::Task, .. } => views.storage_barriers = true,
             Op::Load => {
                 let from = g.op(g.src(id)[0]);
@@ -76,13 +80,17 @@ pub(super) fn views(g: &Graph, root: Id) -> Views {
     for &id in &order {
         let (Op::Store, &[buffer, _, value, ..]) = (g.op(id), g.src(id)) else { continue };
         let Op::Buffer { slot, space, .. } = *g.op(buffer) else { continue };
-        if g.ty(value).bytes() < 4 {
-            match space {
-                Space::Shared => views.shared = View::Atomic,
-                Space::Task => views.scratch = View::Atomic,
-                _ => drop(views.slots.insert(slot, View::Atomic)),
-            }
-        }
+        let view = match g.ty(value).bytes() {
+            0..4 => View::Atomic,
+            bytes if bytes.is_multiple_of(16) => View::Vectors,
+            _ => View::Words,
+        };
+        let of = match space {
+            Space::Shared => &mut views.shared,
+            Space::Task => &mut views.scratch,
+            _ => views.slots.entry(slot).or_insert(View::Vectors),
+        };
+        *of = of.for_both(view);
     }
     views
 }
@@ -160,7 +168,7 @@ impl Renderer<'_, Wgsl<'_>> {
         }
         let words = bytes / 4;
         if array.view == View::Vectors && words.is_multiple_of(4) {
-            let first = self.hold("i32", &coarser(at, element, 16));
+            let first = self.fours(array, at, element);
             let four = |r: &mut Self, four: usize| {
                 let name = r.hold("vec4<u32>", &format!("{}[{first} + {four}]", array.name));
                 ["x", "y", "z", "w"].map(|part| format!("{name}.{part}"))
@@ -170,6 +178,15 @@ impl Renderer<'_, Wgsl<'_>> {
         let first = if words > 1 { self.hold("i32", &coarser(at, element, 4)) } else { coarser(at, element, 4) };
         let nth = |n: usize| if n == 0 { first.clone() } else { format!("{first} + {n}") };
         (0..words).map(|n| array.word(&nth(n))).collect()
+    }
+
+    /// The index of a vector of four words.
+    fn fours(&mut self, array: &Array, at: &str, element: usize) -> String {
+        let at = match array.first.is_empty() {
+            true => coarser(at, element, 16),
+            false => format!("({}) >> 2u", array.at(&coarser(at, element, 4))),
+        };
+        self.hold("i32", &at)
     }
 
     /// A value that is loaded.
@@ -297,6 +314,12 @@ impl Renderer<'_, Wgsl<'_>> {
             let new = format!("({} & {:#x}u)", words[0], (1u64 << (8 * bytes)) - 1);
             let old = cut(&array.word(&word), &shift, bytes);
             format!("atomicXor(&{}[{}], ({new} ^ {old}) << {shift});", array.name, array.at(&word))
+        } else if array.view == View::Vectors {
+            let first = self.fours(&array, &at, element);
+            let line = |(n, four): (usize, &[String])| {
+                format!("{}[{first} + {n}] = vec4<u32>({});", array.name, four.join(", "))
+            };
+            words.chunks(4).enumerate().map(line).collect::<Vec<_>>().join(" ")
         } else {
             let first = self.hold("i32", &coarser(&at, element, 4));
             let nth = |n: usize| if n == 0 { first.clone() } else { format!("{first} + {n}") };
