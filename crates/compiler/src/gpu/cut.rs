@@ -95,8 +95,11 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
     {
         let unit = widest_unit(s, group, i) * inner;
         // Whole tiles, as many rows for all sums together as a block takes, and a task for each multiprocessor if there are as many.
+        // Half a tile of whole matrices takes 0.7 of its time, as they are read as often: with fewer tasks than multiprocessors, large
+        // ones are still ahead where more tokens come than usual (bench/JOURNAL.md).
+        let enough = if plan.cooperative { plan.processors / 3 } else { plan.processors };
         let whole: Vec<i64> = (1..=n).filter(|d| n % d == 0 && d * unit % int_tile::M == 0).collect();
-        let fits = |d: &&i64| tasks / *d >= plan.processors && *d * unit * sums <= plan.tile_rows;
+        let fits = |d: &&i64| tasks / *d >= enough && *d * unit * sums <= plan.tile_rows;
         // As many as warps multiply together; of blocks however few tasks that leaves, as only then they are unpacked once.
         let able = halves && (plan.groups || plan.cooperative) && places > int_tile::FEW;
         let together = |d: &&i64| able && (*d * unit * sums) % int_tile::TOGETHER_ROWS == 0;
@@ -110,7 +113,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
         }
         // Where half of the multiprocessors have nothing, others read the same rows for half of the tokens.
         let last = tokens.iter().rfind(|&&t| !counting(t) && steps[t] % (2 * int_tile::M) == 0);
-        if let Some(&t) = last.filter(|_| 2 * tasks / steps[i] <= plan.processors) {
+        if let Some(&t) = last.filter(|_| 2 * tasks / steps[i] <= enough) {
             steps[t] /= 2;
         }
         // A tile of more rows has fewer tokens: warps have registers for so many sums.

@@ -2,8 +2,8 @@
 //! its elements, and a copy into what it copies. What is left has no scratch between a product and what follows it.
 
 use crate::gpu::fold::{self, held, same_index};
+use crate::gpu::places::Kept;
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::tile::Kept;
 use crate::gpu::{int_tile, matrix, whole_product};
 use crate::kernel::expression::{is_scratch, loads_of, outside};
 use crate::lower::{Item, Nest};
@@ -45,8 +45,7 @@ enum Made {
 impl Takes<'_> {
     fn product(&self, g: &mut Graph, item: &Item) -> bool {
         let updates = matches!(self.kept, Kept::Carriers | Kept::Rows);
-        self.plan.multiplies && matrix::is_product(g, item, updates)
-            || whole_product::is_product(g, item, self.plan)
+        self.plan.multiplies && matrix::is_product(g, item, updates) || whole_product::is_product(g, item, self.plan)
     }
 
     fn made(&self, g: &mut Graph, item: &Item) -> Option<Made> {

@@ -5,6 +5,19 @@ use crate::kernel::expression::replace;
 use ir::{Axis, Graph, Id};
 use rustc_hash::FxHashMap;
 
+/// What lies in the fragments of products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Nothing.
+    Nothing,
+    /// Elements of tiles, until what is computed of them is stored.
+    Elements,
+    /// What a loop adds products to.
+    Carriers,
+    /// All that a loop computes, row by row.
+    Rows,
+}
+
 /// Which threads have an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {

@@ -2,7 +2,6 @@
 
 use crate::gpu::places::{Carrier, Copies, Held, Staged};
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::whole_product;
 use crate::kernel::emitter::Emitter;
 use crate::kernel::expression::{by, collect_loads, reads};
 use crate::lower::{Item, Nest, Phase};
@@ -38,8 +37,8 @@ pub(super) struct Threads {
     pub(super) crowded: bool,
     /// Stashes that lie in registers.
     pub(super) held: FxHashMap<Id, Held>,
-    /// What products of whole matrices take turns with.
-    pub(super) of_products: whole_product::Room,
+    /// Halves of rows and of columns for which products of whole matrices have places, which they take turns with.
+    pub(super) halves: [i64; 2],
     /// Stashes that lie in fragments.
     pub(super) carried: FxHashMap<Id, Carrier>,
     /// Shared memory that items take turns with, by what they ask for and how much they have asked for before.
@@ -149,7 +148,7 @@ impl Emitter<Threads> {
         let length = |s: Id, len: usize| len + apart.get(&s).map_or(0, |&row| len / row as usize * GAP as usize);
         let phases = if turns == Turns::None { 1 } else { nest.phases.len().max(1) };
         let free = vec![plan.shared.saturating_sub(reserved); phases];
-        let (placed, staged, held, of_products, carried, lent, pending) = Default::default();
+        let (placed, staged, held, halves, carried, lent, pending) = Default::default();
         let alone = index::usual(g, nest.tasks) <= plan.processors;
         let mut threads = Threads {
             plan,
@@ -164,7 +163,7 @@ impl Emitter<Threads> {
             spans: FxHashMap::default(),
             crowded: false,
             held,
-            of_products,
+            halves,
             carried,
             lent,
             near: 0,

@@ -18,12 +18,13 @@
 
 use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::matrix;
-use crate::gpu::places::Staged;
+use crate::gpu::places::{Kept, Staged};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{
-    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product, wide_map,
+    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product,
+    wide_map,
 };
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
@@ -57,19 +58,6 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
 /// Bytes of a thread for its parts of a greatest number and of a sum: two f32 numbers.
 const PARTS: usize = 8;
 
-/// What lies in the fragments of products.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// Nothing.
-    Nothing,
-    /// Elements of tiles, until what is computed of them is stored.
-    Elements,
-    /// What a loop adds products to.
-    Carriers,
-    /// All that a loop computes, row by row.
-    Rows,
-}
-
 /// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
     let in_fragments = if plan.multiplies { &[Kept::Rows, Kept::Carriers][..] } else { &[] };
@@ -90,7 +78,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     let parts = if of_products == Default::default() { 0 } else { PARTS * plan.threads() as usize };
     let reserved = int_tile::needed(g, nest, plan).max(of_products.bytes(plan) + parts);
     let mut t = Tiler::of_blocks(g, nest, plan, &apart, reserved, turns);
-    t.target.of_products = of_products;
+    t.target.halves = of_products.halves;
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));

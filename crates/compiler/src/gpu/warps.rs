@@ -3,8 +3,8 @@
 use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::int_tile;
 use crate::gpu::matrix::{M, is_product};
+use crate::gpu::places::Kept;
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::tile::Kept;
 use crate::gpu::{warp_rows, whole_product};
 use crate::kernel::expression::has_reduction;
 use crate::lower::{Item, Nest, Phase};

@@ -97,7 +97,7 @@ pub(super) struct Room {
     /// Totals of an item at most, of each of which a warp stores a tile.
     totals: usize,
     /// Halves of rows and of columns at most.
-    halves: [i64; 2],
+    pub(super) halves: [i64; 2],
 }
 
 /// What the products of a nest need.
@@ -128,7 +128,7 @@ pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
         let tiles = Tiles::of(t, long, short);
         let floats = t.target.plan.warps * STORED;
         let through = totals.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
-        let [rows, columns] = t.target.of_products.halves.map(|n| t.near(g, DType::F16, n));
+        let [rows, columns] = t.target.halves.map(|n| t.near(g, DType::F16, n));
         let places = [rows?, columns?];
         let mut all = vec![];
         let mut stored = vec![];
@@ -178,15 +178,7 @@ impl Tiles {
     }
 
     /// Adds a sum to those of the tiles of a warp; its rows and columns are copied to these places.
-    fn added(
-        &self,
-        t: &mut Tiler,
-        g: &mut Graph,
-        s: &Sum,
-        n: Id,
-        [rows, columns]: [Id; 2],
-        accs: &[Id],
-    ) -> Vec<Id> {
+    fn added(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, [rows, columns]: [Id; 2], accs: &[Id]) -> Vec<Id> {
         let (length, part) = (s.length(), part(s));
         let r = (length > part).then(|| t.counted(g, length / part));
         let first = match r {

@@ -120,9 +120,8 @@ impl Product {
         through: Id,
         elements: &Elements,
     ) -> Vec<Id> {
-        let Elements { item, reduces } = elements;
         let (own, of_layer) = (own(t, g), grid.down / grid.layers);
-        let neighbours = self.neighbours(g, item);
+        let neighbours = self.neighbours(g, &elements.item, t.target.plan.widest);
         let mut all = vec![];
         for i in 0..of_layer {
             for j in 0..grid.across {
@@ -145,7 +144,7 @@ impl Product {
                 for (turn, accs) in of_turns.iter().enumerate() {
                     let (row, token, _) = elements_of(t, g, own, turn as i64, neighbours);
                     let (row, token) = (g.add(first_row, row), g.add(first_token, token));
-                    let store = self.element(t, g, item, reduces, accs, (row, token), neighbours);
+                    let store = self.element(t, g, elements, accs, (row, token), neighbours);
                     body.extend(self.if_token(t, g, token, store));
                 }
                 for (tile, end) in [(m, self.rows / SIDE / grid.layers), (n, self.tokens / SIDE)] {
@@ -159,13 +158,13 @@ impl Product {
     }
 
     /// How many neighbouring rows of an item are stored at once.
-    fn neighbours(&self, g: &mut Graph, item: &Item) -> i64 {
+    fn neighbours(&self, g: &mut Graph, item: &Item, widest: usize) -> i64 {
         let row = self.sums[0].row;
         let none = g.int(0);
         let index = replace(g, item.index, row, none);
         let fits = |n: &i64| {
             let bytes = *n as usize * g.dtype(item.buffer).bytes();
-            alignment(g, item.buffer, index) >= bytes && self.sums[0].rows % n == 0
+            bytes <= widest && alignment(g, item.buffer, index) >= bytes
         };
         let beside = Linear::of(g, item.index).coefficient(row) == 1;
         [8, 4, 2].into_iter().find(fits).filter(|_| beside).unwrap_or(1)
@@ -176,8 +175,7 @@ impl Product {
         &self,
         t: &Tiler,
         g: &mut Graph,
-        item: &Item,
-        reduces: &[Id],
+        Elements { item, reduces }: &Elements,
         accs: &[Id],
         (row, token): (Id, Id),
         neighbours: i64,

@@ -68,7 +68,9 @@ pub(super) fn views(g: &Graph, root: Id) -> Views {
     let order = g.toposort(&[root]);
     for &id in &order {
         match *g.op(id) {
-            Op::Buffer { slot, space, .. } if !space.is_scratch() => drop(views.slots.entry(slot).or_insert(View::Vectors)),
+            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
+                views.slots.entry(slot).or_insert(View::Vectors);
+            }
             Op::Buffer { space: Space::Task, .. } => views.storage_barriers = true,
             Op::Load => {
                 let from = g.op(g.src(id)[0]);
