@@ -10,7 +10,6 @@ use crate::output::Stdout;
 use crate::terminal;
 use anyhow::Context;
 use clap::ValueEnum;
-use compiler::gpu::GpuPlan;
 use compiler::{Machine, Options};
 use cuda::architecture::Architecture;
 use cuda::cubins::Compiling;
@@ -198,8 +197,7 @@ fn sources(args: &Arguments, out: &Path) -> anyhow::Result<()> {
             CUDA => (open::leave_out(&args.kernels, Options::gpu(open::numerics(&args.kernels)))?, "cu"),
             WGSL => (open::leave_out(&args.kernels, Options::wgsl(open::numerics(&args.kernels)))?, "wgsl"),
             WGSL_MATRICES => {
-                let plan = GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices();
-                let options = Options::wgsl_on(open::numerics(&args.kernels), plan);
+                let options = Options::wgsl_of_matrices(open::numerics(&args.kernels));
                 (open::leave_out(&args.kernels, options)?, "wgsl")
             }
             NATIVE => (open::compiler_options(&args.kernels, &Target::detect(None)?)?, "c"),

@@ -63,6 +63,11 @@ impl Options {
         Options::wgsl_on(numerics, GpuPlan::portable(32, 256))
     }
 
+    /// The same where they multiply matrices as a whole.
+    pub fn wgsl_of_matrices(numerics: Numerics) -> Options {
+        Options::wgsl_on(numerics, GpuPlan::of_matrices())
+    }
+
     /// The defaults for a GPU that runs WGSL and is used by this plan.
     pub fn wgsl_on(numerics: Numerics, plan: GpuPlan) -> Options {
         // Without products of matrices the heads of a task wait for each other.

@@ -5,7 +5,7 @@
 use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
 use compiler::program::{Kernel, Launch, Stage};
-use compiler::{Compiled, Options};
+use compiler::{Compiled, Numerics, Options};
 use ir::Op;
 use model::cache::CacheKind;
 use model::step::{Class, Output};
@@ -19,8 +19,12 @@ fn one_token(shape: &str, layers: u32) -> Compiled {
 }
 
 fn of_class(class: Class, shape: &str, layers: u32) -> Compiled {
+    compiled(class, shape, layers, Options::gpu)
+}
+
+fn compiled(class: Class, shape: &str, layers: u32, options: fn(Numerics) -> Options) -> Compiled {
     let hollow = Hollow::new(shape, layers);
-    let options = Options { check: true, ..Options::gpu(hollow.numerics) };
+    let options = Options { check: true, ..options(hollow.numerics) };
     hollow.compile_with(class, &options).expect("a program whose kernels keep the rules")
 }
 
@@ -48,8 +52,12 @@ fn real_shapes_become_blocks() {
 
 /// Writes down the kernels of a layer and those after the last one.
 fn check(name: &str, shape: &str, class: Class) {
+    check_with(name, shape, class, Options::gpu);
+}
+
+fn check_with(name: &str, shape: &str, class: Class, options: fn(Numerics) -> Options) {
     let layers = LAYER + 2;
-    let [c, shorter] = [layers, layers - 1].map(|layers| of_class(class, shape, layers));
+    let [c, shorter] = [layers, layers - 1].map(|layers| compiled(class, shape, layers, options));
     let step = match class {
         Class::One | Class::Short => class.words().into(),
         class => format!("{class:?}"),
@@ -73,9 +81,11 @@ fn kernel(c: &Compiled, launch: &Launch, text: &mut String) {
     let size = kernel.geometry;
     let early = early_bytes(c, body.root);
     let _ = writeln!(text, "  {}", reads(launch));
+    let scratch =
+        if size.scratch_bytes > 0 { format!(", {} bytes of scratch", size.scratch_bytes) } else { String::new() };
     let _ = writeln!(
         text,
-        "    {blocks} blocks of {} threads, {barriers} barriers, {} bytes shared, {early} bytes a thread early",
+        "    {blocks} blocks of {} threads, {barriers} barriers, {} bytes shared, {early} bytes a thread early{scratch}",
         size.threads, size.shared_bytes
     );
 }
@@ -135,6 +145,14 @@ fn kernels_of_prompts_and_sequences_are_as_they_were() {
     check("gpu_glm_flash_prompt", "glm-4.7-flash", Class::Prompt);
     check("gpu_glm_flash_many", "glm-4.7-flash", Class::Many);
     check("gpu_glm_flash_several", "glm-4.7-flash", Class::Several);
+}
+
+/// Where a warp has matrices as a whole, sums over weights and what is computed of them need no memory of the device; what a
+/// loop of attention keeps, and what a norm reads again, lie there.
+#[test]
+fn prompts_by_cooperative_matrices_are_as_they_were() {
+    check_with("wgsl_glm_flash_prompt", "glm-4.7-flash", Class::Prompt, Options::wgsl_of_matrices);
+    check_with("wgsl_youtu_prompt", "youtu-llm-2b", Class::Prompt, Options::wgsl_of_matrices);
 }
 
 /// The kernels behind the last layer of a step that gives this.

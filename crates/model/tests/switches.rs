@@ -1,7 +1,6 @@
 //! Whatever is left out by name, some program changes, and a model computes the same.
 
 use crate::support::{self, nmse, synth, tokens};
-use compiler::gpu::GpuPlan;
 use compiler::{Dim, KernelKey, Machine, Numerics, Options, Setting, Tuned, groups, switches};
 use device::Interpreter;
 use ir::DType;
@@ -33,12 +32,6 @@ struct Case {
     most: f64,
     /// Whether it is there for what has no effect on the others.
     special: bool,
-}
-
-/// For adapters that multiply matrices as a whole.
-fn cooperative(numerics: Numerics) -> Options {
-    let plan = GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) };
-    Options::wgsl_on(numerics, plan.with_cooperative_matrices())
 }
 
 /// The programs of a case: class, sources of kernels, and the kernels of each stage.
@@ -83,10 +76,10 @@ impl Case {
                 c.steps = STEPS[1];
             }),
             case("an adapter that multiplies matrices", &one_llama, int8, &|c| {
-                c.compiler = cooperative(int8);
+                c.compiler = Options::wgsl_of_matrices(int8);
                 c.steps = STEPS[1];
             }),
-            case("the same, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = cooperative(int8)),
+            case("the same, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = Options::wgsl_of_matrices(int8)),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);
                 c.compiler.prices.profile.tasks *= 1000.0;

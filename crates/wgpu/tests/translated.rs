@@ -25,13 +25,12 @@ const FILES: [&str; 7] = [
 /// Apple's GPUs, a large card, a small one without subgroups, one with long ones, and one that multiplies matrices.
 fn plans() -> Vec<(Class, GpuPlan)> {
     let small = GpuPlan { shared: 16 << 10, slots: 7, ..GpuPlan::portable(1, 32) };
-    let matrices = GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices();
     vec![
         (Class::One, GpuPlan::portable(32, 256)),
         (Class::Short, GpuPlan::portable(32, 1024)),
         (Class::Few, small),
         (Class::Many, GpuPlan { slots: 15, ..GpuPlan::portable(16, 256) }),
-        (Class::Many, matrices),
+        (Class::Many, GpuPlan::of_matrices()),
     ]
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Stores a value; what it loads from where many threads load is in a register by then.
+    /// Stores a value; what it loads from memory of the device is in a register by then.
     pub(super) fn store(&mut self, t: &mut Tiler, g: &mut Graph, buffer: Id, index: Id, value: Id) {
         let near = |g: &Graph, l: Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Shared, .. });
         let inner = loads_in(g, value);

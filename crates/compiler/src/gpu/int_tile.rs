@@ -10,7 +10,8 @@
 //! of 16 elements added to floats.
 //!
 //! Where a warp multiplies matrices as a whole (cooperative matrices), numbers are f16 and tiles 16 by 16, and what is in them
-//! is stored through shared memory (`cooperative`).
+//! is stored through shared memory (`cooperative`). An item that has such sums in its value is computed as their elements come:
+//! then a warp has the same tiles of each of them.
 //!
 //! Sums of the same tokens, as those of a gate and of what it gates, are one tile: the rows of all lie below each other,
 //! and the tokens are copied once.
@@ -102,9 +103,7 @@ struct Sum {
 pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<(&'static str, usize, Vec<Id>)> {
     let mut product = product(g, items.first()?, &t.target.plan).filter(|p| p.is_multiplied(&t.target.plan))?;
     if product.elements.is_some() {
-        let lengths = panel::lengths(product.tokens, t.target.alone, product.factor(g).bytes() as i64);
-        let all = lengths.into_iter().find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g)))?;
-        return Some(("block product", 1, all));
+        return product.in_some_panels(t, g).map(|all| ("block product", 1, all));
     }
     for &item in &items[1..] {
         let Some(next) = product.beside(g, item, &t.target.plan) else { break };
@@ -115,9 +114,7 @@ pub(super) fn int_tile(t: &mut Tiler, g: &mut Graph, items: &[&Item]) -> Option<
         if let Some(all) = t.attempt_near(|t| product.in_groups(t, g)) {
             return Some(("block product", product.sums.len(), all));
         }
-        let bytes = product.factor(g).bytes() as i64;
-        let mut lengths = panel::lengths(product.tokens, t.target.alone, bytes);
-        if let Some(all) = lengths.find_map(|most| t.attempt_near(|t| product.in_panels(most).statements(t, g))) {
+        if let Some(all) = product.in_some_panels(t, g) {
             let path = if product.factor(g) == DType::I8 { "integer tile" } else { "block product" };
             return Some((path, product.sums.len(), all));
         }
@@ -169,11 +166,13 @@ fn product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
 
 /// The sums that an item has in its value, if they are of the same rows and tokens and cooperative matrices.
 fn of_elements(g: &mut Graph, item: &Item, plan: &GpuPlan) -> Option<Product> {
+    if !plan.multiplies_whole() {
+        return None;
+    }
     let mut reduces = vec![];
     find_reductions(g, item.value, &mut reduces);
-    let loads = loads_of(g, item);
-    let itself = |g: &Graph, l: Id| g.src(l)[0] == item.buffer && !same_index(g, g.src(l)[1], item.index);
-    if !plan.multiplies_whole() || reduces.is_empty() || loads.into_iter().any(|l| itself(g, l)) {
+    let other = |g: &Graph, l: Id| g.src(l)[0] == item.buffer && !same_index(g, g.src(l)[1], item.index);
+    if reduces.is_empty() || loads_of(g, item).into_iter().any(|l| other(g, l)) {
         return None;
     }
     let mut product: Option<Product> = None;
@@ -261,6 +260,13 @@ impl Product {
         self.groups = (1..=most / self.width).rev().find(|n| all % n == 0).unwrap_or(1);
         self.panels = all / self.groups;
         self
+    }
+
+    /// Its statements in the longest panels that there is room for.
+    fn in_some_panels(&mut self, t: &mut Tiler, g: &mut Graph) -> Option<Vec<Id>> {
+        let bytes = self.factor(g).bytes() as i64;
+        let mut lengths = panel::lengths(self.tokens, t.target.alone, bytes);
+        lengths.find_map(|most| t.attempt_near(|t| self.in_panels(most).statements(t, g)))
     }
 
     /// Another item as a sum below the others, if it is of the same tokens.

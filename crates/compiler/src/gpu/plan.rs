@@ -123,6 +123,11 @@ const LARGE_TILE: usize = 46 << 10;
 const SMALL_TILE: usize = 28 << 10;
 
 impl GpuPlan {
+    /// For a GPU of any vendor whose warps multiply matrices as a whole, with 48 KiB for a block.
+    pub fn of_matrices() -> GpuPlan {
+        GpuPlan { shared: 48 << 10, ..GpuPlan::portable(32, 256) }.with_cooperative_matrices()
+    }
+
     /// The same for a GPU whose warps multiply matrices as a whole, with as large tiles as the memory of a block has room for; as
     /// it is where it has none, or too few threads.
     #[must_use]
