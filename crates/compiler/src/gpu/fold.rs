@@ -38,14 +38,14 @@ struct Carrier {
 }
 
 /// A serial phase with its carriers in registers.
-pub(super) struct Plan {
+pub(super) struct FoldPlan {
     serial: Id,
     /// Those of the widest carrier.
     dims: Vec<Id>,
     carriers: Vec<Carrier>,
 }
 
-impl Plan {
+impl FoldPlan {
     /// Whether a stash is a carrier, which nothing needs to set before the loop.
     pub(super) fn begins(&self, buffer: Id) -> bool {
         self.carriers.iter().any(|c| c.buffer == buffer)
@@ -53,7 +53,7 @@ impl Plan {
 }
 
 /// The phase of this number with its carriers in registers, if it can have them there.
-pub(super) fn plan(g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: usize) -> Option<Plan> {
+pub(super) fn plan(g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: usize) -> Option<FoldPlan> {
     let (Some(serial), items) = &phases[number] else { return None };
     if items.iter().any(|i| has_reduction(g, i.value)) {
         return None;
@@ -64,7 +64,7 @@ pub(super) fn plan(g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: us
     let mut wanted: Vec<Id> = kept.keys().copied().filter(|b| elsewhere.contains(b)).collect();
     wanted.sort_unstable();
     let carriers = carriers(g, &kept, widest, &wanted, *serial, &phases[..number])?;
-    Some(Plan { serial: *serial, dims: widest.dims.clone(), carriers })
+    Some(FoldPlan { serial: *serial, dims: widest.dims.clone(), carriers })
 }
 
 /// The scratch that all phases but one read.
@@ -211,7 +211,7 @@ fn covers(g: &Graph, kept: &Kept, at: Id, dims: &[Id]) -> bool {
 }
 
 /// The statements of a phase.
-pub(super) fn statements(t: &mut Tiler, g: &mut Graph, Plan { serial, dims, carriers }: &Plan) -> Vec<Id> {
+pub(super) fn statements(t: &mut Tiler, g: &mut Graph, FoldPlan { serial, dims, carriers }: &FoldPlan) -> Vec<Id> {
     let elements = length(g, dims);
     let threads = t.target.plan.threads();
     let groups = if elements > 0 && threads % elements == 0 { threads / elements } else { 1 };

@@ -1,8 +1,8 @@
 //! Items that take in those whose results they alone read: a product of matrices goes into the item that computes with
 //! its elements, and a copy into what it copies. What is left has no scratch between a product and what follows it.
 
-use crate::gpu::fold::{self, held, same_index};
-use crate::gpu::places::Kept;
+use crate::gpu::fold::{Kept, held, same_index};
+use crate::gpu::places::InFragments;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::{int_tile, matrix, whole_product};
 use crate::kernel::expression::{is_scratch, loads_of, outside};
@@ -30,7 +30,7 @@ struct Entry {
 /// Which products there are paths for.
 struct Takes<'p> {
     plan: &'p GpuPlan,
-    kept: Kept,
+    kept: InFragments,
 }
 
 /// What an item is made of.
@@ -44,7 +44,7 @@ enum Made {
 
 impl Takes<'_> {
     fn product(&self, g: &mut Graph, item: &Item) -> bool {
-        let updates = matches!(self.kept, Kept::Carriers | Kept::Rows);
+        let updates = matches!(self.kept, InFragments::Carriers | InFragments::Rows);
         self.plan.multiplies && matrix::is_product(g, item, updates) || whole_product::is_product(g, item, self.plan)
     }
 
@@ -52,13 +52,13 @@ impl Takes<'_> {
         if self.product(g, item) {
             return Some(Made::OfProducts);
         }
-        (self.kept == Kept::Elements && int_tile::is_of_tiles(g, item, self.plan)).then_some(Made::OfTiles)
+        (self.kept == InFragments::Elements && int_tile::is_of_tiles(g, item, self.plan)).then_some(Made::OfTiles)
     }
 }
 
 /// Gathers the items of a nest for what is kept in fragments: a product goes into an item that reads what it writes only where
 /// it stays there from round to round.
-pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept) -> Gathered {
+pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {
         all.extend(p.items.iter().map(|i| Entry { phase, item: i.clone(), of: vec![] }));
@@ -131,7 +131,7 @@ fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize,
         }
         (i + 1..all.len()).find_map(|j| {
             let user = all[j].item.clone();
-            let kept = fold::Kept { dims: cast.dims.clone(), index: cast.index, value };
+            let kept = Kept { dims: cast.dims.clone(), index: cast.index, value };
             let mut loads = loads_of(g, &user);
             loads.retain(|&l| g.src(l)[0] == buffer);
             if loads.is_empty() || all[j].phase != all[i].phase {
@@ -148,7 +148,7 @@ fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize,
 }
 
 /// What a stash holds at an index whose loops run along its dimensions, in any order.
-fn held_anywhere(g: &mut Graph, kept: &fold::Kept, at: Id) -> Option<Id> {
+fn held_anywhere(g: &mut Graph, kept: &Kept, at: Id) -> Option<Id> {
     let (index, at) = (Linear::of(g, kept.index), Linear::of(g, at));
     if index.constant != at.constant || index.terms.len() != kept.dims.len() || at.terms.len() != kept.dims.len() {
         return None;
@@ -199,7 +199,7 @@ fn product_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usi
         if all[i + 1..j].iter().any(|e| reads.contains(&e.item.buffer)) {
             return None;
         }
-        let kept = fold::Kept { dims: product.dims, index: product.index, value: product.value };
+        let kept = Kept { dims: product.dims, index: product.index, value: product.value };
         let mut map = FxHashMap::default();
         let mut loads = loads_of(g, &user);
         loads.retain(|&l| g.src(l)[0] == product.buffer);

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// What lies in the fragments of products.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum InFragments {
     /// Nothing.
     Nothing,
     /// Elements of tiles, until what is computed of them is stored.

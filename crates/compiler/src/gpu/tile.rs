@@ -18,7 +18,7 @@
 
 use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::matrix;
-use crate::gpu::places::{Kept, Staged};
+use crate::gpu::places::{InFragments, Staged};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
@@ -60,15 +60,15 @@ const PARTS: usize = 8;
 
 /// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
-    let in_fragments = if plan.multiplies { &[Kept::Rows, Kept::Carriers][..] } else { &[] };
-    let mut all = in_fragments.iter().chain(&[Kept::Elements, Kept::Nothing]);
+    let in_fragments = if plan.multiplies { &[InFragments::Rows, InFragments::Carriers][..] } else { &[] };
+    let mut all = in_fragments.iter().chain(&[InFragments::Elements, InFragments::Nothing]);
     all.find_map(|&kept| tiled(g, nest, plan, kept, turns)).expect("every item has a path if nothing is kept")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room.
-fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -> Option<(Body, bool)> {
+fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: Turns) -> Option<(Body, bool)> {
     let Gathered { nest, into, tiles } = gathered(g, nest, plan, kept);
-    if kept == Kept::Elements && !tiles {
+    if kept == InFragments::Elements && !tiles {
         return None;
     }
     let nest = &nest;
@@ -83,14 +83,14 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     for phase in &nest.phases {
         phases.push((phase.serial, phase.items.iter().map(|item| t.in_shared(g, item)).collect()));
     }
-    let by_rows: Vec<Option<warp_rows::Plan>> = match kept {
-        Kept::Rows => (0..phases.len()).map(|n| warp_rows::plan(&mut t, g, &phases, n)).collect(),
+    let by_rows: Vec<Option<warp_rows::RowsPlan>> = match kept {
+        InFragments::Rows => (0..phases.len()).map(|n| warp_rows::plan(&mut t, g, &phases, n)).collect(),
         _ => phases.iter().map(|_| None).collect(),
     };
     let fits = match kept {
-        Kept::Nothing | Kept::Elements => true,
-        Kept::Carriers => carried::plan(&mut t, g, &phases),
-        Kept::Rows => {
+        InFragments::Nothing | InFragments::Elements => true,
+        InFragments::Carriers => carried::plan(&mut t, g, &phases),
+        InFragments::Rows => {
             let plain = |(plan, (_, items)): (&Option<_>, &(Option<Id>, Vec<Item>))| {
                 plan.is_some() || !items.iter().any(|i| matrix::updates(g, i).is_some())
             };
@@ -100,7 +100,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
     if !fits {
         return None;
     }
-    let folds: Vec<Option<fold::Plan>> = (0..phases.len()).map(|n| fold::plan(g, &phases, n)).collect();
+    let folds: Vec<Option<fold::FoldPlan>> = (0..phases.len()).map(|n| fold::plan(g, &phases, n)).collect();
     let mut forms = registers::plan(&mut t, g, &phases).into_iter();
     let (mut ways, mut all) = (vec![], vec![]);
     for (n, (serial, items)) in phases.iter().enumerate() {
@@ -135,7 +135,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: Kept, turns: Turns) -
             body.extend(t.due(g, Some(&items[i])));
             let (path, together, stmts) = statements(&mut t, g, &ahead, forms[i], serial.is_none());
             for &i in &order[at..at + together] {
-                if kept == Kept::Elements && path == "thread map" && has_reduction(g, items[i].value) {
+                if kept == InFragments::Elements && path == "thread map" && has_reduction(g, items[i].value) {
                     return None;
                 }
                 if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {

@@ -36,7 +36,7 @@ enum Form {
 }
 
 /// An item whose results lie in registers.
-struct Step {
+struct RowsStep {
     item: Item,
     row: Id,
     column: Option<Id>,
@@ -53,9 +53,9 @@ struct Stash {
 }
 
 /// A loop that goes row by row.
-pub(super) struct Plan {
+pub(super) struct RowsPlan {
     rows: i64,
-    steps: Vec<Step>,
+    steps: Vec<RowsStep>,
     stashes: FxHashMap<Id, Stash>,
     /// Columns of one element a row that are read before they are written, or that others read: they lie in shared memory
     /// before and after the loop.
@@ -76,13 +76,18 @@ pub(super) fn rows_of(g: &mut Graph, items: &[Item]) -> Option<i64> {
 const LEAST: i64 = 4;
 
 /// Plans a phase of a nest, and lets what it carries lie in fragments, if it is such a loop.
-pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], number: usize) -> Option<Plan> {
+pub(super) fn plan(
+    t: &mut Tiler,
+    g: &mut Graph,
+    phases: &[(Option<Id>, Vec<Item>)],
+    number: usize,
+) -> Option<RowsPlan> {
     let (Some(_), items) = &phases[number] else { return None };
     let rows = rows_of(g, items)?;
     if rows / M > t.target.plan.warps {
         return None;
     }
-    let mut plan = Plan { rows, steps: vec![], stashes: FxHashMap::default(), outside: vec![] };
+    let mut plan = RowsPlan { rows, steps: vec![], stashes: FxHashMap::default(), outside: vec![] };
     for item in items {
         let step = plan.step(g, item)?;
         plan.keep(t, g, &step)?;
@@ -129,16 +134,16 @@ pub(super) fn plan(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item
     (carried <= MOST).then_some(plan)
 }
 
-impl Plan {
+impl RowsPlan {
     /// The path of each item.
     pub(super) fn paths(&self) -> impl Iterator<Item = &'static str> {
         self.steps.iter().map(|s| if let Form::Product(_) = s.form { "warp product" } else { "warp rows" })
     }
 
     /// How an item is computed, if it goes row by row.
-    fn step(&self, g: &mut Graph, item: &Item) -> Option<Step> {
+    fn step(&self, g: &mut Graph, item: &Item) -> Option<RowsStep> {
         let has = |g: &Graph, d: Id| g.as_int(g.src(d)[0]) == Some(self.rows);
-        let step = |row, column, form| Step { item: item.clone(), row, column, form };
+        let step = |row, column, form| RowsStep { item: item.clone(), row, column, form };
         if !is_scratch(g, item.buffer) || !g.dtype(item.buffer).is_float() {
             return None;
         }
@@ -166,7 +171,7 @@ impl Plan {
     }
 
     /// Whether all scratch that a step reads is that of its own row, where it lies.
-    fn finds_all(&self, g: &Graph, step: &Step) -> bool {
+    fn finds_all(&self, g: &Graph, step: &RowsStep) -> bool {
         let along = match &step.form {
             Form::Product(p) => {
                 // Rows of the next round are copied in this one, so what is computed cannot say where they lie.
@@ -183,7 +188,7 @@ impl Plan {
     }
 
     /// The same of a value along these columns, but for what is within others.
-    fn all_own(&self, g: &Graph, step: &Step, value: Id, column: Option<Id>, but: &[Id]) -> bool {
+    fn all_own(&self, g: &Graph, step: &RowsStep, value: Id, column: Option<Id>, but: &[Id]) -> bool {
         scratch_loads(g, value, but).iter().all(|&l| {
             let (buffer, index) = (g.src(l)[0], g.src(l)[1]);
             let at = Linear::of(g, index);
@@ -197,7 +202,7 @@ impl Plan {
     }
 
     /// Notes what a step reads and writes.
-    fn keep(&mut self, t: &mut Tiler, g: &mut Graph, step: &Step) -> Option<()> {
+    fn keep(&mut self, t: &mut Tiler, g: &mut Graph, step: &RowsStep) -> Option<()> {
         let loads = scratch_loads(g, step.item.value, &[]);
         let read = loads.into_iter().map(|l| g.src(l)[0]).filter(|b| *b != step.item.buffer);
         for buffer in read.collect::<Vec<_>>() {
@@ -296,7 +301,7 @@ fn has_rows(t: &Tiler, g: &mut Graph, rows: i64) -> Option<Id> {
 
 /// The statements of a planned loop: those before it, those of a round, and those after it; if there is room for what it
 /// copies.
-pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &Plan, serial: Id) -> Option<[Vec<Id>; 3]> {
+pub(super) fn statements(t: &mut Tiler, g: &mut Graph, plan: &RowsPlan, serial: Id) -> Option<[Vec<Id>; 3]> {
     let products = || plan.steps.iter().filter_map(|s| if let Form::Product(p) = &s.form { Some(p) } else { None });
     // First factors that no other step computes.
     let given = |g: &Graph, s: &Sum| !reads_scratch(g, s.column);
@@ -386,7 +391,7 @@ fn tiles<'p>(products: impl Iterator<Item = &'p Product>) -> (Vec<Rows>, Vec<Row
 fn at(
     t: &Tiler,
     g: &mut Graph,
-    plan: &Plan,
+    plan: &RowsPlan,
     value: Id,
     (row, column): (Id, Option<Id>),
     place: (usize, usize, usize),
@@ -401,7 +406,7 @@ fn at(
 }
 
 /// Each element for itself.
-fn map(t: &mut Tiler, g: &mut Graph, plan: &Plan, step: &Step, all: &mut Vec<Id>) {
+fn map(t: &mut Tiler, g: &mut Graph, plan: &RowsPlan, step: &RowsStep, all: &mut Vec<Id>) {
     let accs = &plan.stashes[&step.item.buffer].accs;
     for (number, &acc) in accs.iter().enumerate() {
         let place = match step.column {
@@ -415,7 +420,14 @@ fn map(t: &mut Tiler, g: &mut Graph, plan: &Plan, step: &Step, all: &mut Vec<Id>
 }
 
 /// What four lanes make of their rows.
-fn along(t: &mut Tiler, g: &mut Graph, plan: &Plan, step: &Step, (op, range): (ReduceOp, Id), all: &mut Vec<Id>) {
+fn along(
+    t: &mut Tiler,
+    g: &mut Graph,
+    plan: &RowsPlan,
+    step: &RowsStep,
+    (op, range): (ReduceOp, Id),
+    all: &mut Vec<Id>,
+) {
     let body = g.src(step.item.value)[0];
     let tiles = matrix::extent(g, range).unwrap_or(0) / N;
     let (ty, accs) = (g.dtype(step.item.buffer), plan.stashes[&step.item.buffer].accs.clone());
@@ -461,8 +473,8 @@ fn joined(g: &Graph, value: Id, p: &Product) -> Vec<(Id, Vec<usize>)> {
 fn product(
     t: &mut Tiler,
     g: &mut Graph,
-    plan: &Plan,
-    step: &Step,
+    plan: &RowsPlan,
+    step: &RowsStep,
     p: &Product,
     staged: &FxHashMap<Id, (Id, Option<Id>)>,
     all: &mut Vec<Id>,
@@ -506,7 +518,7 @@ fn product(
 }
 
 /// The first factor of a product as it lies in registers: a fragment of 16 elements of the sum.
-fn registers(t: &mut Tiler, g: &mut Graph, plan: &Plan, s: &Sum, row: Id, k: usize, all: &mut Vec<Id>) -> Id {
+fn registers(t: &mut Tiler, g: &mut Graph, plan: &RowsPlan, s: &Sum, row: Id, k: usize, all: &mut Vec<Id>) -> Id {
     let halves = (0..8).map(|i| {
         let place = (i / 2 % 2, 2 * k + i / 4, i % 2);
         let value = at(t, g, plan, s.column, (row, Some(s.k)), place, FxHashMap::default());

@@ -3,7 +3,7 @@
 use crate::gpu::gathered::{Gathered, gathered};
 use crate::gpu::int_tile;
 use crate::gpu::matrix::{M, is_product};
-use crate::gpu::places::Kept;
+use crate::gpu::places::InFragments;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::{warp_rows, whole_product};
 use crate::kernel::expression::has_reduction;
@@ -22,7 +22,7 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
         return plan.product_warps;
     }
     if plan.multiplies && items.iter().any(|i| is_product(g, i, false)) {
-        let Gathered { nest: gathered, .. } = gathered(g, nest, plan, Kept::Carriers);
+        let Gathered { nest: gathered, .. } = gathered(g, nest, plan, InFragments::Carriers);
         let mut loops = gathered.phases.iter().filter(|p| p.serial.is_some());
         if let Some(rows) = loops.find_map(|p| warp_rows::rows_of(g, &p.items)) {
             return (rows / M).min(plan.product_warps);
