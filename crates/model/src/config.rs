@@ -568,14 +568,7 @@ impl Config {
             ));
         }
         let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
-        let pairs = Self::pairs(k, family)?;
-        let (rotation, factor) = match family.long_factors {
-            true => (rope::rotation(k, family, rope, pairs)?, 1.0),
-            false => {
-                let rope::Table { theta, factor, .. } = rope::table(k, rope)?;
-                (Rope { dims: rope, theta, amplitude: 1.0, halves: pairs == Pairs::Halves, long: None }, factor)
-            }
-        };
+        let (rotation, factor) = rope::of_latents(k, family, rope, Self::pairs(k, family)?)?;
         // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
         let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };

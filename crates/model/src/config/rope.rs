@@ -6,12 +6,12 @@ use crate::family::{Family, Pairs, WindowRotation};
 use gguf::Gguf;
 
 /// Radians a position of each pair, and what they were made with.
-pub(super) struct Table {
-    pub(super) theta: Vec<f64>,
+struct Table {
+    theta: Vec<f64>,
     /// How many times longer contexts became.
-    pub(super) factor: f64,
+    factor: f64,
     /// Whether that is by YaRN.
-    pub(super) yarn: bool,
+    yarn: bool,
 }
 
 /// The rotation of layers that see everything.
@@ -19,7 +19,7 @@ pub(super) fn rotation(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs) -
     let kind = k.file.metadata().find::<&str>(&k.key(SCALING))?;
     let has_factors = FACTORS.iter().any(|name| k.file.tensor(name).is_some());
     let with_factors = has_factors && (kind == Some(LONG) || family.long_factors);
-    let Table { mut theta, factor, yarn } = table_of(k, dims, base(k)?, with_factors)?;
+    let Table { mut theta, factor, yarn } = table(k, dims, base(k)?, with_factors)?;
     for (theta, divisor) in theta.iter_mut().zip(divisors(k.file, "rope_freqs.weight", dims / 2)?) {
         *theta /= divisor;
     }
@@ -33,6 +33,16 @@ pub(super) fn rotation(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs) -
     Ok(Rope { dims, theta, amplitude, halves: pairs == Pairs::Halves, long })
 }
 
+/// The rotation of keys of latents, and how many times longer contexts became where scores are scaled for that. Files have no
+/// divisors of it but those for short and long contexts.
+pub(super) fn of_latents(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs) -> Result<(Rope, f64), ConfigError> {
+    if family.long_factors {
+        return Ok((rotation(k, family, dims, pairs)?, 1.0));
+    }
+    let Table { theta, factor, .. } = table(k, dims, base(k)?, false)?;
+    Ok((Rope { dims, theta, amplitude: 1.0, halves: pairs == Pairs::Halves, long: None }, factor))
+}
+
 /// The rotation of layers with a window, where it is another.
 pub(super) fn of_windows(k: &Keys<'_>, kind: WindowRotation, rope: &Rope) -> Result<Option<Rope>, ConfigError> {
     let of_file = || k.float_or_none("rope.freq_base_swa", LEAST_BASE, MOST_BASE);
@@ -44,7 +54,7 @@ pub(super) fn of_windows(k: &Keys<'_>, kind: WindowRotation, rope: &Rope) -> Res
         WindowRotation::Base => Some(plain(of_file()?.unwrap_or(BASE))),
         WindowRotation::SameOrBase => match of_file()? {
             Some(own) if own != base => {
-                let theta = table_of(k, rope.dims, own, false)?.theta;
+                let theta = table(k, rope.dims, own, false)?.theta;
                 Some(Rope { theta, ..rope.clone() })
             }
             _ => None,
@@ -111,13 +121,9 @@ fn base(k: &Keys<'_>) -> Result<f64, ConfigError> {
     Ok(k.float("rope.freq_base", LEAST_BASE, MOST_BASE)?.unwrap_or(BASE))
 }
 
-/// Radians a position of each pair, with the linear or YaRN scaling of the file (arXiv 2309.00071).
-pub(super) fn table(k: &Keys<'_>, dims: i64) -> Result<Table, ConfigError> {
-    table_of(k, dims, base(k)?, false)
-}
-
-/// The same with another base; with factors that are tensors, nothing else scales.
-fn table_of(k: &Keys<'_>, dims: i64, base: f64, with_factors: bool) -> Result<Table, ConfigError> {
+/// Radians a position of each pair, with the linear or YaRN scaling of the file (arXiv 2309.00071); with factors that are tensors,
+/// nothing else scales.
+fn table(k: &Keys<'_>, dims: i64, base: f64, with_factors: bool) -> Result<Table, ConfigError> {
     let kind = k.file.metadata().find::<&str>(&k.key(SCALING))?.unwrap_or("linear").to_string();
     let factor = match k.float_or_none("rope.scaling.factor", 1e-3, 1e6)? {
         None => k.float_or_none("rope.scale_linear", 1e-3, 1e6)?.unwrap_or(1.0),
