@@ -8,6 +8,7 @@ mod batched;
 mod block;
 mod each_off;
 mod machine;
+mod record;
 mod report;
 mod turns;
 
@@ -25,6 +26,7 @@ use model::random::Random;
 use model::sent::Arriving;
 use model::step::{Class, Variant};
 use model::steps::Steps;
+use record::Record;
 use report::{Format, Report, Row};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -86,6 +88,9 @@ pub struct Arguments {
     /// Markdown file whose table gets the figures of --each-off
     #[arg(long, value_name = "FILE", requires = "each_off")]
     into: Option<PathBuf>,
+    /// Write what this machine is, what the model that comes with the program says on the device, and all results to a file to send
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["parallel", "block", "ab", "each_off", "machine"])]
+    report: Option<PathBuf>,
     /// Measure what the machine can do at most, without a model
     #[arg(long, conflicts_with_all = ["parallel", "block"])]
     machine: bool,
@@ -161,6 +166,7 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     if args.each_off {
         return each_off::run(&args, &tests);
     }
+    let mut record = args.report.as_ref().map(|file| Record::of_machine(file, &args.engine)).transpose()?;
     let path = models::resolve(args.model.name(), &args.model.fetch)?;
     let tests = match args.block {
         true => args.n_depth.0.iter().map(|&depth| Test { prompt: 0, generated: 1, depth }).collect(),
@@ -178,9 +184,12 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
     for test in tests {
         let beside = bandwidth.as_mut().filter(|_| test.decodes());
         let (times, reads) = times(&mut opened, test, &args, &watch, beside)?;
-        report.add(Row::new(&opened, test, times, &reads))?;
+        let row = Row::new(&opened, test, times, &reads);
+        record.iter_mut().for_each(|record| record.add(report.object(&row)));
+        report.add(&row)?;
     }
-    report.finish()
+    report.finish()?;
+    record.map_or(Ok(()), Record::finish)
 }
 
 fn tests(args: &Arguments) -> Vec<Test> {

@@ -4,7 +4,7 @@ use crate::arguments::NvrtcFlag;
 use crate::output::Stdout;
 use devices::Listed;
 use gguf::plain::{self, MESSAGE};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 
 #[derive(clap::Args, Debug)]
@@ -21,8 +21,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let all = devices::list(args.cards.nvrtc.clone());
     let mut out = Stdout;
     if args.json {
-        let row = |d: &Listed| json!({ "name": d.name, "text": d.text, "problem": d.problem.as_ref().map(ToString::to_string) });
-        writeln!(out, "{}", serde_json::to_string_pretty(&all.iter().map(row).collect::<Vec<_>>())?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&json(&all))?)?;
         return Ok(out.flush()?);
     }
     for Listed { name, text, problem } in &all {
@@ -32,4 +31,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         }
     }
     Ok(out.flush()?)
+}
+
+/// The same as JSON.
+pub fn json(all: &[Listed]) -> Value {
+    let row =
+        |d: &Listed| json!({ "name": d.name, "text": d.text, "problem": d.problem.as_ref().map(ToString::to_string) });
+    all.iter().map(row).collect()
 }

@@ -28,6 +28,9 @@ use text::sampler::SamplerConfig;
 /// What every model goes on from.
 const PROMPT: &str = "Once upon a time, there was a";
 
+/// Tokens of each model, if nothing else is asked for.
+const TOKENS: u16 = 16;
+
 /// Which models.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -46,13 +49,31 @@ pub struct Arguments {
     #[arg(long)]
     update: bool,
     /// Tokens of each model
-    #[arg(short = 'n', long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = TOKENS, value_parser = clap::value_parser!(u16).range(1..=1024))]
     predict: u16,
     /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     engine: EngineFlags,
+}
+
+/// What decides what a model says.
+struct Asked<'a> {
+    engine: &'a EngineFlags,
+    fetch: &'a FetchFlags,
+    predict: u16,
+    update: bool,
+}
+
+/// How the model that comes with the program does with these flags, as `--json` says it.
+///
+/// # Errors
+/// [`Interrupted`]; whatever else goes wrong is an outcome.
+pub fn of_demo(engine: &EngineFlags) -> anyhow::Result<Value> {
+    let fetch = FetchFlags { offline: true, ..FetchFlags::default() };
+    let asked = Asked { engine, fetch: &fetch, predict: TOKENS, update: false };
+    Ok(of_model(Path::new(demo::NAME), &asked, &References::new(None)?)?.json())
 }
 
 /// How a model did.
@@ -125,9 +146,10 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         paths.extend(found::in_folder(folder)?.into_iter().filter(|path| !args.places.contains(path)));
     }
     let references = References::new(args.references.clone())?;
+    let asked = Asked { engine: &args.engine, fetch: &args.fetch, predict: args.predict, update: args.update };
     let mut rows = vec![];
     for path in &paths {
-        let row = of_model(path, args, &references)?;
+        let row = of_model(path, &asked, &references)?;
         if !args.json {
             output::print(&format!("{}\n", plain::line(&row.line(), plain::MESSAGE)))?;
         }
@@ -144,11 +166,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Only Ctrl-C ends the others too.
-fn of_model(name: &Path, args: &Arguments, references: &References) -> anyhow::Result<Row> {
+fn of_model(name: &Path, asked: &Asked<'_>, references: &References) -> anyhow::Result<Row> {
     let model = name.display().to_string();
     terminal::progress(&format!("{model}: loading"));
-    let spoken = models::resolve(name, &args.fetch).and_then(|path| {
-        let (reference, timing) = speak(&path, args)?;
+    let spoken = models::resolve(name, asked.fetch).and_then(|path| {
+        let (reference, timing) = speak(&path, asked)?;
         Ok((path, reference, timing))
     });
     terminal::wipe();
@@ -160,22 +182,22 @@ fn of_model(name: &Path, args: &Arguments, references: &References) -> anyhow::R
         }
     };
     let outcome = references
-        .compare(&path, &reference, args.update)
+        .compare(&path, &reference, asked.update)
         .unwrap_or_else(|error| Outcome::Failed(failure::message(&error)));
     Ok(Row { model, outcome, said: Some(reference), rate: timing.step_rate() })
 }
 
 /// The likeliest tokens after the prompt.
-fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
+fn speak(path: &Path, asked: &Asked<'_>) -> anyhow::Result<(Reference, Timing)> {
     let watch = interrupt::watch();
     let file = open::file(path)?;
     let tokenizer = open::tokenizer(&file, path)?;
     let bytes = file.bytes();
     drop(file);
     let prompt = tokenizer.encode(PROMPT, true, false);
-    let limit = usize::from(args.predict);
+    let limit = usize::from(asked.predict);
     let positions = Positions::Needed(prompt.len() + limit);
-    let mut opened = open::engine(path, &args.engine, positions, false)?;
+    let mut opened = open::engine(path, asked.engine, positions, false)?;
     let mut timing = Timing::default();
     let mut tokens = vec![];
     // Past the end of a text too: the same number of tokens every time.
@@ -189,7 +211,7 @@ fn speak(path: &Path, args: &Arguments) -> anyhow::Result<(Reference, Timing)> {
     })?;
     watch.check()?;
     let text = String::from_utf8_lossy(&tokenizer.decode(&tokens, true)).into_owned();
-    let numerics = numerics(args.engine.kernels.numerics);
+    let numerics = numerics(asked.engine.kernels.numerics);
     Ok((Reference { bytes, numerics, prompt, tokens, text }, timing))
 }
 

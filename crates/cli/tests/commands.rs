@@ -256,7 +256,13 @@ fn bench_speaks_as_llama_bench_does() {
         rows.iter().map(|r| ["n_prompt", "n_gen", "n_depth"].map(|k| r[k].as_u64().expect("a number"))).collect();
     assert_eq!(tests, [[12, 0, 0], [0, 4, 0], [12, 0, 20], [0, 4, 20]]);
     assert!(rows[3]["bytes_per_token"].as_u64() > rows[1]["bytes_per_token"].as_u64(), "the cache is read too");
-    let table = bench(&[]);
+    let file = folder().join("report.json");
+    let table = bench(&["--report", text(&file)]);
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON");
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(4));
+    assert_eq!(report["demo"]["outcome"], "ok", "{}", report["demo"]);
+    let devices = report["devices"].as_array().expect("devices");
+    assert!(devices.iter().any(|device| device["name"] == "cpu"), "{devices:?}");
     let lines: Vec<&str> = table.text().lines().collect();
     assert!(lines[0].starts_with("| model") && lines[0].contains("| threads |"), "{}", lines[0]);
     for column in ["test", "t/s", "kernels", "MB/token", "limit t/s", "share"] {

@@ -116,15 +116,15 @@ impl Report {
     }
 
     /// Writes a row.
-    pub fn add(&mut self, row: Row) -> anyhow::Result<()> {
-        let object = self.object(&row);
+    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+        let object = self.object(row);
         let mut out = Stdout;
         match self.format {
             Format::Md => {
                 if self.rows == 0 {
                     writeln!(out, "{}", self.heading())?;
                 }
-                writeln!(out, "{}", self.line(&row))?;
+                writeln!(out, "{}", self.line(row))?;
             }
             Format::Json => {
                 let text = serde_json::to_string_pretty(&object)?.replace('\n', "\n  ");
@@ -154,7 +154,8 @@ impl Report {
         Ok(out.flush()?)
     }
 
-    fn object(&self, row: &Row) -> Map<String, Value> {
+    /// A row by the keys of llama-bench.
+    pub fn object(&self, row: &Row) -> Map<String, Value> {
         let speeds = row.speeds();
         let nanoseconds: Vec<f64> = row.times.iter().map(|&ns| ns as f64).collect();
         let (avg_ns, stddev_ns) = mean(&nanoseconds);
