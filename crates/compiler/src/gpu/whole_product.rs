@@ -127,9 +127,10 @@ pub(super) fn products(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<
     t.attempt_near(|t| {
         let tiles = Tiles::of(t, long, short);
         let floats = t.target.plan.warps * STORED;
-        let through = totals.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
+        // Items take turns with what they ask for in the same place.
         let [rows, columns] = t.target.halves.map(|n| t.near(g, DType::F16, n));
         let places = [rows?, columns?];
+        let through = totals.iter().map(|_| t.near(g, DType::F32, floats)).collect::<Option<Vec<Id>>>()?;
         let mut all = vec![];
         let mut stored = vec![];
         for (total, through) in totals.iter().zip(through) {

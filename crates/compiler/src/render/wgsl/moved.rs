@@ -36,7 +36,7 @@ pub(super) fn moved(g: &Graph, root: Id, selection: &Selection) -> FxHashSet<Id>
         }
     }
     all.retain(|id| !computed.contains(id));
-    // One of a kind makes others of that kind.
+    // Both sides of a copy are words, or neither is.
     while let Some(&(a, b)) = copies.iter().find(|(a, b)| all.contains(a) != all.contains(b)) {
         all.remove(&a);
         all.remove(&b);
