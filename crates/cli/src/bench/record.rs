@@ -20,7 +20,7 @@ impl Record {
     /// Looks at the machine: its devices, and what the model that comes with the program says on the one that is measured.
     ///
     /// # Errors
-    /// If it is interrupted; a model that fails is recorded.
+    /// If it is interrupted, or the file cannot be written; a model that fails is recorded.
     pub fn of_machine(path: &Path, flags: &EngineFlags) -> anyhow::Result<Record> {
         let object = json!({
             "kernloom": env!("CARGO_PKG_VERSION"),
@@ -31,7 +31,10 @@ impl Record {
             "devices": devices_command::json(&devices::list(None)),
             "demo": smoke::of_demo(flags)?,
         });
-        Ok(Record { path: path.to_owned(), object, rows: vec![] })
+        let record = Record { path: path.to_owned(), object, rows: vec![] };
+        // Before what takes long.
+        record.write()?;
+        Ok(record)
     }
 
     /// A result.
@@ -44,7 +47,11 @@ impl Record {
     /// # Errors
     /// If it cannot be written.
     pub fn finish(mut self) -> anyhow::Result<()> {
-        self.object["rows"] = self.rows.into();
+        self.object["rows"] = std::mem::take(&mut self.rows).into();
+        self.write()
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&self.object)? + "\n";
         publish::file(&self.path, text.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
     }
