@@ -12,6 +12,22 @@ use rustc_hash::FxHashMap;
 /// Elements of a batch at most.
 const MOST: i64 = 8;
 
+/// Puts registers in place of these loads in values, whose loops stay as they are; each register, and what it is to hold.
+pub(super) fn held<'v>(
+    t: &mut Tiler,
+    g: &mut Graph,
+    loads: Vec<Id>,
+    values: impl IntoIterator<Item = &'v mut Id>,
+) -> Vec<(Id, Id)> {
+    let pairs: Vec<(Id, Id)> = loads.into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
+    for value in values {
+        let mut known: FxHashMap<Id, Id> = loops_of(g, *value);
+        known.extend(pairs.iter().map(|&(acc, load)| (load, acc)));
+        *value = g.substitute(*value, &mut known);
+    }
+    pairs
+}
+
 /// Loads into registers, and stores of what is computed of them.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -26,11 +42,8 @@ impl Batch {
         let inner = loads_in(g, value);
         let mut loads = outermost_loads(g, value);
         loads.retain(|&l| inner.contains(&l) && !near(g, l));
-        let pairs: Vec<(Id, Id)> = loads.into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
-        // Loops stay as they are.
-        let mut held: FxHashMap<Id, Id> = loops_of(g, value);
-        held.extend(pairs.iter().map(|&(acc, load)| (load, acc)));
-        let value = g.substitute(value, &mut held);
+        let mut value = value;
+        let pairs = held(t, g, loads, [&mut value]);
         if !pairs.is_empty() {
             self.loads.push(t.set(g, pairs));
         }

@@ -56,8 +56,8 @@ impl Takes<'_> {
     }
 }
 
-/// Gathers the items of a nest for what is kept in fragments: a product goes into an item that reads what it writes only where
-/// it stays there from round to round.
+/// Gathers the items of a nest for what is kept in fragments: a product whose lanes have several elements goes into an item that
+/// reads what it writes only where it stays there from round to round.
 pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments) -> Gathered {
     let mut all: Vec<Entry> = vec![];
     for (phase, p) in nest.phases.iter().enumerate() {

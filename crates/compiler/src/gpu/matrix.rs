@@ -168,7 +168,7 @@ fn computed(g: &mut Graph, half: Id, (m, long): (Id, i64), (k, length): (Id, i64
         let first = by(g, BinOp::Div, at_column, WIDE);
         let first = by(g, BinOp::Mul, first, WIDE);
         let lanes = neighbours(g, value, [at_row, at_column], [at_row, first]);
-        packed(g, &lanes).map(|_| (Source::Computed(value), across))
+        packed(g, Packer::shifting(), &lanes).map(|_| (Source::Computed(value), across))
     })
 }
 
@@ -182,16 +182,20 @@ pub(super) fn neighbours(g: &mut Graph, value: Id, place: [Id; 2], [row, column]
 }
 
 /// A vector of these lanes, if what they are made of is loaded at once.
-fn packed(g: &mut Graph, lanes: &[Id]) -> Option<Id> {
-    let mut packer = Packer::shifting();
+fn packed(g: &mut Graph, mut packer: Packer, lanes: &[Id]) -> Option<Id> {
     packer.pack_vector(g, lanes).filter(|_| packer.gathered == 0)
 }
 
 /// A vector of these lanes.
 pub(super) fn joined(g: &mut Graph, lanes: Vec<Id>, widest: usize) -> Id {
-    match packed(g, &lanes) {
+    joined_by(g, Packer::shifting(), lanes, widest)
+}
+
+/// The same by a packer that may know some already.
+pub(super) fn joined_by(g: &mut Graph, packer: Packer, lanes: Vec<Id>, widest: usize) -> Id {
+    match packed(g, packer, &lanes) {
         Some(packed) => align(g, packed, widest),
-        None => g.make(Op::Join, Type::vector(DType::F16, WIDE as usize), vec![], lanes),
+        None => g.make(Op::Join, Type::vector(g.dtype(lanes[0]), lanes.len()), vec![], lanes),
     }
 }
 

@@ -55,13 +55,11 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
     body
 }
 
-/// Bytes of a thread for its parts of a greatest number and of a sum: two f32 numbers.
-const PARTS: usize = 8;
-
 /// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
     let in_fragments = if plan.multiplies { &[InFragments::Rows, InFragments::Carriers][..] } else { &[] };
-    let mut all = in_fragments.iter().chain(&[InFragments::Elements, InFragments::Nothing]);
+    let of_tiles = if plan.multiplies_whole() { &[InFragments::Elements][..] } else { &[] };
+    let mut all = in_fragments.iter().chain(of_tiles).chain(&[InFragments::Nothing]);
     all.find_map(|&kept| tiled(g, nest, plan, kept, turns)).expect("every item has a path if nothing is kept")
 }
 
@@ -74,9 +72,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
     let nest = &nest;
     let apart = if plan.multiplies { banks::rows_apart(g, nest) } else { FxHashMap::default() };
     let of_products = whole_product::needed(g, nest, plan);
-    // Sums over what is multiplied next are shared out, and leave parts.
-    let parts = if of_products == Default::default() { 0 } else { PARTS * plan.threads() as usize };
-    let reserved = int_tile::needed(g, nest, plan).max(of_products.bytes(plan) + parts);
+    let reserved = int_tile::needed(g, nest, plan).max(of_products.bytes(plan));
     let mut t = Tiler::of_blocks(g, nest, plan, &apart, reserved, turns);
     t.target.halves = of_products.halves;
     let mut phases: Vec<(Option<Id>, Vec<Item>)> = vec![];

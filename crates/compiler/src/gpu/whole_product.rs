@@ -91,8 +91,11 @@ fn halves(p: &Product, long: i64, short: i64) -> [i64; 2] {
     [most(&of_rows), most(&|s| short * pitch(part(s)))]
 }
 
+/// Bytes of a thread for its parts of a greatest number and of a sum: two f32 numbers.
+const PARTS: usize = 8;
+
 /// Shared memory that the products of a nest take turns with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(super) struct Room {
     /// Totals of an item at most, of each of which a warp stores a tile.
     totals: usize,
@@ -113,11 +116,15 @@ pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Room {
 }
 
 impl Room {
-    /// Bytes of it.
+    /// Bytes of it, with those for parts of sums over what is multiplied next, which threads share out.
     pub(super) fn bytes(&self, plan: &GpuPlan) -> usize {
+        if self.totals == 0 {
+            return 0;
+        }
+        let parts = PARTS * plan.threads() as usize;
         let floats = self.totals * (plan.warps * STORED) as usize * DType::F32.bytes();
         let halves: i64 = self.halves.iter().sum();
-        floats + halves as usize * DType::F16.bytes()
+        floats + halves as usize * DType::F16.bytes() + parts
     }
 }
 

@@ -14,8 +14,8 @@ use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, replace};
 use crate::kernel::superword::Packer;
 use crate::lower::Item;
-use ir::index::{Linear, bounds};
-use ir::{BinOp, DType, Graph, Id, Op, Type};
+use ir::index::Linear;
+use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::FxHashMap;
 
 /// Elements of the shortest panel.
@@ -120,13 +120,13 @@ impl Product {
         through: Id,
         elements: &Elements,
     ) -> Vec<Id> {
-        let (own, of_layer) = (own(t, g), grid.down / grid.layers);
+        let (own, of_layer, sum) = (own(t, g), grid.down / grid.layers, &self.sums[0]);
         let neighbours = self.neighbours(g, &elements.item, t.target.plan.widest);
         let mut all = vec![];
         for i in 0..of_layer {
             for j in 0..grid.across {
                 let (m, n) = (by(g, BinOp::Add, grid.m, i), by(g, BinOp::Add, grid.n, j));
-                let (first_row, first_token) = (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE));
+                let first = by(g, BinOp::Mul, n, SIDE);
                 let mut of_turns: Vec<Vec<Id>> = turns(t, neighbours).map(|_| vec![]).collect();
                 for layer in 0..grid.layers {
                     all.push(stored(g, through, own, accs[((layer * of_layer + i) * grid.across + j) as usize]));
@@ -143,15 +143,11 @@ impl Product {
                 let mut body = vec![];
                 for (turn, accs) in of_turns.iter().enumerate() {
                     let (row, token, _) = elements_of(t, g, own, turn as i64, neighbours);
-                    let (row, token) = (g.add(first_row, row), g.add(first_token, token));
+                    let (row, token) = (sum.row_of(g, m, row), g.add(first, token));
                     let store = self.element(t, g, elements, accs, (row, token), neighbours);
-                    body.extend(self.if_token(t, g, token, store));
+                    body.extend(self.if_token(t, g, token, vec![store]));
                 }
-                for (tile, end) in [(m, self.rows / SIDE / grid.layers), (n, self.tokens / SIDE)] {
-                    let below = (bounds(g, tile).1 >= end).then(|| by(g, BinOp::Lt, tile, end));
-                    body = t.only(g, below, body);
-                }
-                all.extend(body);
+                all.extend(self.of_tile(t, g, sum, (m, n), body));
             }
         }
         all
@@ -179,43 +175,30 @@ impl Product {
         accs: &[Id],
         (row, token): (Id, Id),
         neighbours: i64,
-    ) -> Vec<Id> {
+    ) -> Id {
         let names = |g: &mut Graph, i: i64| {
             let row = by(g, BinOp::Add, row, i);
             FxHashMap::from_iter([(self.sums[0].row, row), (self.token, token)])
         };
-        let index = {
-            let mut names = names(g, 0);
-            g.substitute(item.index, &mut names)
-        };
-        if neighbours == 1 {
-            let mut names = names(g, 0);
-            names.extend(reduces.iter().copied().zip(accs.iter().copied()));
-            let value = g.substitute(item.value, &mut names);
-            return vec![t.store(g, item.buffer, index, value)];
-        }
         let mut packer = Packer::shifting();
         let mut of_sums: Vec<Vec<Id>> = vec![];
         for &acc in accs {
             let lane = |i: i64| g.make(Op::Extract(i as u16), DType::F32, vec![], vec![acc]);
-            let lanes: Vec<Id> = (0..neighbours).map(lane).collect();
+            let lanes: Vec<Id> = if neighbours == 1 { vec![acc] } else { (0..neighbours).map(lane).collect() };
             packer.know(lanes.clone(), acc);
             of_sums.push(lanes);
         }
-        let ty = g.dtype(item.buffer);
         let lanes: Vec<Id> = (0..neighbours)
             .map(|i| {
                 let mut names = names(g, i);
                 names.extend(reduces.iter().copied().zip(of_sums.iter().map(|lanes| lanes[i as usize])));
                 let value = g.substitute(item.value, &mut names);
-                g.cast(value, ty)
+                g.cast(value, g.dtype(item.buffer))
             })
             .collect();
-        let packed = packer.pack_vector(g, &lanes).filter(|_| packer.gathered == 0);
-        let value = match packed {
-            Some(packed) => align(g, packed, t.target.plan.widest),
-            None => g.make(Op::Join, Type::vector(ty, neighbours as usize), vec![], lanes),
-        };
-        vec![g.make(Op::Store, DType::Index, vec![], vec![item.buffer, index, value])]
+        let value = matrix::joined_by(g, packer, lanes, t.target.plan.widest);
+        let mut names = names(g, 0);
+        let index = g.substitute(item.index, &mut names);
+        g.make(Op::Store, DType::Index, vec![], vec![item.buffer, index, value])
     }
 }

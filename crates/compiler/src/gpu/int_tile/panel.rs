@@ -2,10 +2,11 @@
 
 use super::{Product, Sum};
 use crate::gpu::align::align;
+use crate::gpu::batch::held;
 use crate::gpu::places::Copies;
 use crate::gpu::threads::Tiler;
 use crate::kernel::dot_pattern::{Parts, Scales};
-use crate::kernel::expression::{by, divides, loads_in, loops_of, or_last, outside, replace};
+use crate::kernel::expression::{by, divides, loads_in, or_last, outside, replace};
 use crate::kernel::superword::Packer;
 use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -71,21 +72,14 @@ fn deal_from(
     mut each: impl FnMut(&mut Graph, Id) -> Vec<(Id, Id, Id)>,
 ) {
     let copies = t.in_turns_from(g, (first, count), |t, g, at| {
-        let stored = each(g, at);
-        let mut loaded: FxHashMap<Id, Id> = stored.iter().flat_map(|s| loops_of(g, s.2)).collect();
+        let mut stored = each(g, at);
         let mut loads: Vec<Id> = stored.iter().flat_map(|s| from_memory(g, s.2)).collect();
         loads.sort_unstable();
         loads.dedup();
-        let pairs: Vec<(Id, Id)> = loads.into_iter().map(|load| (t.acc(g, g.ty(load)), load)).collect();
-        loaded.extend(pairs.iter().map(|&(acc, load)| (load, acc)));
+        let pairs = held(t, g, loads, stored.iter_mut().map(|s| &mut s.2));
         let sets = pairs.into_iter().map(|pair| t.set(g, vec![pair])).collect();
-        let stores = stored
-            .into_iter()
-            .map(|(buffer, index, value)| {
-                let value = g.substitute(value, &mut loaded);
-                g.make(Op::Store, DType::Index, vec![], vec![buffer, index, value])
-            })
-            .collect();
+        let store = |(buffer, index, value)| g.make(Op::Store, DType::Index, vec![], vec![buffer, index, value]);
+        let stores = stored.into_iter().map(store).collect();
         (sets, stores)
     });
     all.extend(copies);

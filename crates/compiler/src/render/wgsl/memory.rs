@@ -194,29 +194,25 @@ impl Renderer<'_, Wgsl<'_>> {
     /// A value that is loaded.
     pub(super) fn loaded(&mut self, g: &mut Graph, id: Id, access: Access) -> Option<String> {
         let (ty, buffer) = (g.ty(id), g.src(id)[0]);
-        let at = self.value(g, g.src(id)[1]);
-        let array = self.language.places.get(&buffer)?.clone();
-        let element = g.dtype(buffer).bytes();
-        if access == Access::Bytes {
-            if ty.lanes > 1 || element > 1 {
-                return None;
-            }
-            let byte = |n: usize| {
-                let at = if n == 0 { at.clone() } else { format!("({at} + {n})") };
-                let byte = cut(&array.word(&coarser(&at, 1, 4)), &shift(&at, 1), 1);
-                if n == 0 { byte } else { format!("({byte} << {}u)", 8 * n) }
-            };
-            let bits = (0..ty.base.bytes()).map(byte).collect::<Vec<_>>().join(" | ");
-            return Some(self.hold(register(ty.base), &from_bits(ty.base, &format!("({bits})"))));
+        if access != Access::Bytes {
+            let words = self.loaded_words(g, id).filter(|_| ty.base != DType::Index)?;
+            return Some(self.of_memory(ty, &words));
         }
-        if ty.base == DType::Index {
+        if ty.lanes > 1 || g.dtype(buffer).bytes() > 1 {
             return None;
         }
-        let words = self.words_at(&array, &at, element, ty.bytes());
-        Some(self.of_memory(ty, &words))
+        let at = self.value(g, g.src(id)[1]);
+        let array = self.language.places.get(&buffer)?.clone();
+        let byte = |n: usize| {
+            let at = if n == 0 { at.clone() } else { format!("({at} + {n})") };
+            let byte = cut(&array.word(&coarser(&at, 1, 4)), &shift(&at, 1), 1);
+            if n == 0 { byte } else { format!("({byte} << {}u)", 8 * n) }
+        };
+        let bits = (0..ty.base.bytes()).map(byte).collect::<Vec<_>>().join(" | ");
+        Some(self.hold(register(ty.base), &from_bits(ty.base, &format!("({bits})"))))
     }
 
-    /// The words of a vector that is loaded.
+    /// The words of what is loaded; less than a word is the low part of one.
     pub(super) fn loaded_words(&mut self, g: &mut Graph, load: Id) -> Option<Vec<String>> {
         let (bytes, buffer) = (g.ty(load).bytes(), g.src(load)[0]);
         let at = self.value(g, g.src(load)[1]);
