@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """A GPU beside the references: golden logits on it, and the same bits however a step is sent.
 
+    bench/gpu.py all PROGRAM FOLDER [--device cuda] [--peer LLAMA_BENCH] [--models glm-4.7-flash:q4_0,...] [--jobs N]
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N] [--jobs N]
     bench/gpu.py shapes PROGRAM [--device cuda] [--quants q4_0,q4_k_m] [--jobs N]
-    bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--depths 0,4000] [--rounds 3]
+    bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--prompts 512,2048] [--depths 0,4000] [--fill random] [--rounds 3]
     bench/gpu.py faults PROGRAM MODEL
     bench/gpu.py published PROGRAM FILE [--device cuda]
 
-FOLDER holds manifest.json, models and logits as tests/golden does. `exact` must agree with the reference (NMSE at most
+`all` makes the models of whole size in FOLDER with `synth` and runs `golden`, `shapes`, `faults` and `speed` with them.
+
+`golden` has another FOLDER, of manifest.json, models and logits, as tests/golden is one. `exact` must agree with the reference (NMSE at most
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
 and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (--sending), which must give the same bits.
 
 `shapes` writes every tiny shape of `synth` and compares the logits of 70 tokens with those of the processor: `exact` to NMSE
 1e-9, and `int8` may be as far from the processor's `exact` as the processor's `int8` is, with room for a flipped expert.
-`speed` decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with flash attention.
+`speed` reads prompts and decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with
+flash attention.
 `faults` tries what goes wrong: each must be one line and an exit code, soon, and leave the card usable.
 `published` compares a published file with the figures of .ci/published on the card: token ids, a chat, greedy texts,
 perplexity, and how far `int8` diverges (bench/published.py; FILE is what .ci/published fetches).
@@ -36,6 +40,7 @@ import published
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
+MODELS = "youtu-llm-2b:q4_0,deepseek-v2-lite:q4_0,glm-4.7-flash:q4_0,glm-4.7-flash:q4_k_m,llama-3.2-1b:q4_k_m"
 
 
 def floats(path):
@@ -182,35 +187,61 @@ def shapes(args):
     return 1 if wrong or not each else 0
 
 
-def decoded(command, key):
-    """Tokens a second by depth, from the JSON of a bench."""
+def rates(command, key):
+    """Tokens a second by what was measured, from the JSON of a bench."""
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
-        sys.exit(f"{' '.join(command)}: {ran.stderr.strip()[-400:]}")
-    rows = [row for row in json.loads(ran.stdout) if row["n_gen"]]
-    return {row.get("n_depth", 0): row[key] for row in rows}
+        sys.exit(f"{' '.join(map(str, command))}: {ran.stderr.strip()[-400:]}")
+    of = {}
+    for row in json.loads(ran.stdout):
+        tokens = f"prompt of {row['n_prompt']}" if row["n_prompt"] else "one token"
+        of[f"{tokens} behind {row.get('n_depth', 0)}"] = row[key]
+    return of
 
 
 def speed(args):
-    depths = args.depths
-    print("| model | depth | kernloom tok/s | llama.cpp tok/s | ratio |")
+    tests = [["-p", args.prompts, "-n", "0"]] if args.prompts else []
+    tests += [["-p", "0", "-n", "128", "-d", args.depths]]
+    print("| model | what | kernloom tok/s | llama.cpp tok/s | ratio |")
     print("|---|---|---|---|---|")
     for model in args.models:
         ours, theirs = {}, {}
         for _ in range(args.rounds):
-            command = [args.program, "bench", "-m", model, "--device", args.device, "-p", "0", "-n", "128"]
-            for depth, value in decoded([*command, "-d", depths, "-r", "2", "-o", "json"], "avg_ts").items():
-                ours.setdefault(depth, []).append(value)
-            if args.peer:
-                command = [args.peer, "-m", model, "-p", "0", "-n", "128", "-d", depths, "-r", "2", "-fa", "1"]
-                for depth, value in decoded([*command, "-ngl", "99", "-o", "json"], "avg_ts").items():
-                    theirs.setdefault(depth, []).append(value)
-        for depth in map(int, depths.split(",")):
-            mine = statistics.median(ours[depth])
-            peer = statistics.median(theirs[depth]) if depth in theirs else None
+            for test in tests:
+                command = [args.program, "bench", "-m", model, "--device", args.device, *test, "-r", "2", "-o", "json"]
+                fill = ["--fill", args.fill] if "-d" in test else []
+                for what, value in rates([*command, *fill], "avg_ts").items():
+                    ours.setdefault(what, []).append(value)
+                if args.peer:
+                    command = [args.peer, "-m", model, *test, "-r", "2", "-fa", "1", "-b", "2048", "-ub", "2048"]
+                    for what, value in rates([*command, "-ngl", "99", "-o", "json"], "avg_ts").items():
+                        theirs.setdefault(what, []).append(value)
+        for what, values in ours.items():
+            mine = statistics.median(values)
+            peer = statistics.median(theirs[what]) if what in theirs else None
             other = f"{peer:.0f} | {mine / peer:.2f}" if peer else "- | -"
-            print(f"| {pathlib.Path(model).stem} | {depth} | {mine:.0f} | {other} |", flush=True)
+            print(f"| {pathlib.Path(model).stem} | {what} | {mine:.0f} | {other} |", flush=True)
     return 0
+
+
+def everything(args):
+    """Makes the models and runs everything else with them."""
+    folder = pathlib.Path(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    models = []
+    for shape, quant in (model.split(":") for model in args.models.split(",")):
+        model = folder / f"{shape}-{quant}.gguf"
+        models.append(str(model))
+        if not model.is_file():
+            subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], check=True, stdout=subprocess.DEVNULL)
+    args.folder, args.files, args.quants = pathlib.Path(__file__).parent.parent / "tests" / "golden", None, "q4_0,q4_k_m"
+    args.model, args.models = models[0], models
+    wrong = [part for part in (golden, shapes) if part(args)]
+    # What goes wrong with a card, beside what it does.
+    wrong += [faults] if args.device.startswith("cuda") and faults(args) else []
+    speed(args)
+    print("wrong: " + (", ".join(part.__name__ for part in wrong) or "nothing"))
+    return len(wrong)
 
 
 def faults(args):
@@ -248,6 +279,14 @@ def faults(args):
         tried("cards hidden, auto", [*run, "-n", "8", "--device", "auto"], True, "device: cpu", {"CUDA_VISIBLE_DEVICES": ""})
         tried("no compiler", [*cuda, "--nvrtc", "/nonexistent.so"], False, "/nonexistent.so", {"XDG_CACHE_HOME": empty})
         tried("no compiler, kernels kept", [*cuda, "--nvrtc", "/nonexistent.so"], True, "")
+        kept = {"XDG_CACHE_HOME": empty}
+        tried("kernels in a folder of their own", cuda, True, "", kept)
+        damaged = [file for file in pathlib.Path(empty).rglob("*") if file.is_file()]
+        for file in damaged:
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+            file.write_bytes(content)
+        tried(f"{len(damaged)} damaged files of the cache", cuda, True, "", kept)
         tried("too long a context", [*cuda, "-c", "2000000000"], False, "not enough memory")
         tried("Ctrl-C while it starts", long, False, "", interrupt=0.3)
         tried("Ctrl-C while it decodes", long, False, "", interrupt=4)
@@ -263,35 +302,32 @@ def faults(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    of_golden = commands.add_parser("golden")
-    of_golden.add_argument("program")
-    of_golden.add_argument("folder")
-    of_golden.add_argument("--device", default="cuda")
-    of_golden.add_argument("--files", type=int)
-    of_golden.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    of_shapes = commands.add_parser("shapes")
-    of_shapes.add_argument("program")
-    of_shapes.add_argument("--device", default="cuda")
-    of_shapes.add_argument("--quants", default="q4_0,q4_k_m")
-    of_shapes.add_argument("--jobs", type=int, default=1, help="models at a time")
-    of_speed = commands.add_parser("speed")
-    of_speed.add_argument("program")
-    of_speed.add_argument("models", nargs="+")
-    of_speed.add_argument("--peer")
-    of_speed.add_argument("--device", default="cuda")
-    of_speed.add_argument("--depths", default="0,4000")
-    of_speed.add_argument("--rounds", type=int, default=3)
-    of_faults = commands.add_parser("faults")
-    of_faults.add_argument("program")
-    of_faults.add_argument("model")
-    of_published = commands.add_parser("published")
-    of_published.add_argument("program")
-    of_published.add_argument("model", metavar="file")
-    of_published.add_argument("--device", default="cuda")
+    of = {name: commands.add_parser(name) for name in ("all", "golden", "shapes", "speed", "faults", "published")}
+    for name, one in of.items():
+        one.add_argument("program")
+        if name != "faults":
+            one.add_argument("--device", default="cuda")
+    for name in ("all", "golden"):
+        of[name].add_argument("folder")
+    for name in ("all", "golden", "shapes"):
+        of[name].add_argument("--jobs", type=int, default=1, help="runs at a time")
+    for name in ("all", "speed"):
+        of[name].add_argument("--peer", help="llama-bench")
+        of[name].add_argument("--prompts", default="512,2048")
+        of[name].add_argument("--depths", default="0,4000")
+        of[name].add_argument("--fill", default="computed", help="what the cache holds: computed or random")
+        of[name].add_argument("--rounds", type=int, default=3)
+    of["all"].add_argument("--models", default=MODELS, help="shapes and types")
+    of["golden"].add_argument("--files", type=int)
+    of["shapes"].add_argument("--quants", default="q4_0,q4_k_m")
+    of["speed"].add_argument("models", nargs="+")
+    of["faults"].add_argument("model")
+    of["published"].add_argument("model", metavar="file")
     args = parser.parse_args()
     if args.command == "published":
         return 1 if published.check(args.program, args.model, args.device) else 0
-    return {"golden": golden, "shapes": shapes, "speed": speed, "faults": faults}[args.command](args)
+    each = {"all": everything, "golden": golden, "shapes": shapes, "speed": speed, "faults": faults}
+    return each[args.command](args)
 
 
 if __name__ == "__main__":

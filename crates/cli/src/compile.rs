@@ -66,7 +66,7 @@ pub struct Arguments {
     #[command(flatten)]
     model: ModelOrDemo,
     /// Machines to build for: x86-64-v3 (AVX2), x86-64-v4 (AVX-512), neon, another level of `kernloom doctor`, or native;
-    /// NVIDIA cards: sm_80, sm_86, sm_89, sm_90a, sm_120
+    /// NVIDIA cards: sm_80, sm_86, sm_89, sm_90a, sm_120; sm_89:46 for one with 46 multiprocessors
     #[arg(long, value_name = "TARGETS", value_delimiter = ',', default_value = NATIVE)]
     target: Vec<String>,
     /// What to write
@@ -170,7 +170,8 @@ fn objects(args: &Arguments, folder: &Path) -> anyhow::Result<()> {
             let program = build(&file, &config, &sizes, &options).with_context(|| path.display().to_string())?.program;
             built += ahead.build(&program)?;
         }
-        say_built(folder, built, &architecture.name(), start)?;
+        let target = format!("{} with {} multiprocessors", architecture.name(), architecture.multiprocessors);
+        say_built(folder, built, &target, start)?;
     }
     Ok(())
 }
@@ -206,7 +207,7 @@ fn sources(args: &Arguments, out: &Path) -> anyhow::Result<()> {
                 None => (open::compiler_options(&args.kernels, &name.parse()?)?, "c"),
             },
         };
-        let folder = out.join(name);
+        let folder = out.join(name.replace(':', "-"));
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let mut kernels = 0;
         for (sizes, options) in programs(args, &config, &options)? {

@@ -147,7 +147,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         let text = trace::chrome(&last, program);
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let view = View { args, opened: &opened, variant, ahead, marks, total, bandwidth };
+    let start = opened.engine.device().options(opened.engine.numerics()).prices.profile.stage;
+    let view = View { args, opened: &opened, variant, ahead, marks, total, bandwidth, start };
     if !args.json {
         return output::print(&view.text());
     }
@@ -269,6 +270,8 @@ struct View<'a> {
     marks: Vec<Vec<&'static str>>,
     total: Total,
     bandwidth: f64,
+    /// Microseconds between a launch and one that needs what it wrote, as the compiler has it for this device.
+    start: f64,
 }
 
 impl View<'_> {
@@ -295,6 +298,13 @@ impl View<'_> {
         line.bytes as f64 * 1e9 / line.wall_ns.max(1) as f64
     }
 
+    /// Microseconds of a step that its launches take at least: each to read its bytes, or for those before it to be over.
+    fn least(&self, line: &Line) -> f64 {
+        let launches = (line.count as u64 * self.total.steps).max(1);
+        let reads = line.bytes as f64 / launches as f64 / self.bandwidth * 1e6;
+        line.count as f64 * reads.max(self.start)
+    }
+
     fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.total.wall_ns.max(1) as f64
     }
@@ -310,16 +320,17 @@ impl View<'_> {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{:<28} {:>5} {:>10} {:>6} {:>8} {:>6}  {:<22} {:<10} origin",
-            "kernel", "count", "us", "time", "GB/s", "peak", "marks", "part"
+            "{:<28} {:>5} {:>10} {:>8} {:>6} {:>8} {:>6}  {:<22} {:<10} origin",
+            "kernel", "count", "us", "least", "time", "GB/s", "peak", "marks", "part"
         );
         for line in total.lines.iter().filter(|line| self.is_shown(line)) {
             let _ = writeln!(
                 out,
-                "{:<28} {:>5} {:>10.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {:<10} {}",
+                "{:<28} {:>5} {:>10.1} {:>8.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {:<10} {}",
                 self.symbol(line),
                 line.count,
                 total.per_step(line.wall_ns) / 1e3,
+                self.least(line),
                 self.share(line.wall_ns) * 100.0,
                 self.rate(line) / 1e9,
                 self.rate(line) / self.bandwidth * 100.0,
@@ -396,6 +407,7 @@ impl View<'_> {
                 "origin": line.origin,
                 "count": line.count,
                 "ns": total.per_step(line.wall_ns),
+                "least_ns": self.least(line) * 1e3,
                 "share": self.share(line.wall_ns),
                 "bytes": line.bytes / total.steps.max(1),
                 "gb_per_s": self.rate(line) / 1e9,

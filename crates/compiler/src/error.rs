@@ -1,5 +1,7 @@
 //! What cannot be compiled, and why.
 
+use ir::Language;
+
 /// What cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -14,11 +16,18 @@ pub enum CompileError {
         /// The reason.
         why: String,
     },
-    /// A kernel with source of its own that is not in the language of the target.
-    #[error("kernel {symbol} has source of its own in C, which runs on the processor only; use --device cpu")]
+    /// A custom kernel without a source in the language of the target.
+    #[error(
+        "custom kernel {symbol} has no source in {language}, only in {}: add one where it is made, or take a device for these",
+        has.iter().map(Language::to_string).collect::<Vec<_>>().join(" and ")
+    )]
     Call {
         /// Its symbol.
         symbol: String,
+        /// What kernels of the target are written in.
+        language: Language,
+        /// What it is written in.
+        has: Vec<Language>,
     },
     /// A kernel that the language of the target cannot say.
     #[error("{0}; this is a bug of the compiler")]

@@ -51,11 +51,19 @@ impl Options {
         Options::on(numerics, Machine::Cpu(Cpu::of_vectors(vector_bytes)), Prices::cpu())
     }
 
-    /// The defaults for a GPU that runs CUDA.
+    /// The defaults for a GPU that runs CUDA: an H200.
     pub fn gpu(numerics: Numerics) -> Options {
-        let gpu = Gpu { plan: GpuPlan::default(), language: GpuLanguage::Cuda };
-        let fusions = Fusions { codes_to_halves: numerics == Numerics::Int8, ..Prices::gpu().fusions };
-        Options::on(numerics, Machine::Gpu(gpu), Prices { fusions, ..Prices::gpu() })
+        Options::cuda(numerics, GpuPlan::default(), Prices::gpu())
+    }
+
+    /// The defaults for a GPU that runs CUDA, of so many multiprocessors and a memory that gives so many bytes a microsecond.
+    pub fn gpu_of(numerics: Numerics, processors: i64, bytes: f64) -> Options {
+        Options::cuda(numerics, GpuPlan::default().with_processors(processors), Prices::of_gpu(processors, bytes))
+    }
+
+    fn cuda(numerics: Numerics, plan: GpuPlan, prices: Prices) -> Options {
+        let fusions = Fusions { codes_to_halves: numerics == Numerics::Int8, ..prices.fusions };
+        Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Cuda }), Prices { fusions, ..prices })
     }
 
     /// The defaults for a GPU that runs WGSL, with subgroups of 32 lanes.

@@ -5,17 +5,15 @@ use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
 use crate::render::Unwritable;
 use crate::schedule::Schedule;
-use ir::{DType, Graph};
+use ir::{DType, Graph, Language};
 
 /// A kind of machine: how kernels are cut into tasks for it, tiled, and written down.
 pub(crate) trait Target {
     /// Source before all kernels.
     fn prelude(&self) -> &'static str;
 
-    /// Whether kernels with C source of their own run on it.
-    fn calls_c(&self) -> bool {
-        false
-    }
+    /// What its kernels are written in.
+    fn language(&self) -> Language;
 
     /// Whether rows of weights in block formats lie in planes.
     fn lays_planes(&self) -> bool;

@@ -8,7 +8,7 @@
 mod operands;
 
 use gguf::format::Format;
-use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, Scope, UnOp};
+use ir::{BinOp, Const, CustomSource, DType, Graph, Id, Op, Part, ReduceOp, Scope, UnOp};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops;
@@ -514,13 +514,20 @@ impl Tensor {
         })
     }
 
-    /// A custom kernel: C source with the signature of a kernel (see
-    /// [`crate::program::Program`]). Its buffers are the sources, then the result. It runs on the processor; for other
-    /// targets a step with it is not compiled ([`CompileError::Call`](crate::CompileError::Call)).
-    pub fn call(symbol: &str, source: &str, tasks: i64, inputs: &[Tensor], ty: DType, shape: &[Dim]) -> Tensor {
+    /// A custom kernel, which reads `inputs` and makes a tensor of this type and shape in so many tasks. There may be a source
+    /// of it for each kind of device; for one that takes none of them a step with it is not compiled
+    /// ([`CompileError::Call`](crate::CompileError::Call)).
+    pub fn call(
+        symbol: &str,
+        sources: &[CustomSource],
+        tasks: i64,
+        inputs: &[Tensor],
+        ty: DType,
+        shape: &[Dim],
+    ) -> Tensor {
         let shape = inputs[0].builder.dims(shape);
         inputs[0].wrap(|g| {
-            let op = Op::Call { symbol: symbol.into(), source: source.into(), tasks };
+            let op = Op::Call { symbol: symbol.into(), sources: sources.into(), tasks };
             g.make(op, ty, shape, inputs.iter().map(|t| t.id).collect())
         })
     }

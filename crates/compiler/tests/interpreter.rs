@@ -63,7 +63,7 @@ fn with_a_call(after: impl Fn(&Tensor) -> Tensor) -> Case {
     let mut case = Case::default();
     let x = programs::input(&mut case, "x", 3, 8, &mut Random(9));
     let source = "void own(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {}";
-    let own = Tensor::call("own", source, 1, &[x.exp()], DType::F32, dims![3, 8]);
+    let own = Tensor::call("own", &[ir::CustomSource::c(source)], 1, &[x.exp()], DType::F32, dims![3, 8]);
     case.output("y", &after(&own));
     case
 }
@@ -72,7 +72,7 @@ fn with_a_call(after: impl Fn(&Tensor) -> Tensor) -> Case {
 fn a_custom_kernel_in_c_is_refused_for_a_gpu() {
     let refused = with_a_call(Tensor::clone).compile(&Options::gpu(Numerics::Exact));
     let refused = refused.err().expect("it is C").to_string();
-    assert!(refused.contains("kernel own ") && refused.contains("--device cpu"), "{refused}");
+    assert!(refused.contains("kernel own ") && refused.contains("CUDA C++, only in C:"), "{refused}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Generations of cards: what kernels may use, known from the name alone, so that kernels built ahead are those that a card
-//! asks for.
+//! Kinds of cards: what kernels may use and are cut for, known from a name alone, so that kernels built ahead are those that a
+//! card asks for.
 
 use compiler::{Numerics, Options};
 use device::{Error, Result};
@@ -16,21 +16,40 @@ const EARLY: (i32, i32) = (9, 0);
 /// The generation whose warps multiply in groups of four.
 const HOPPER: i32 = 9;
 
-/// A generation, by its compute capability.
+/// What a card usually has, by its compute capability: multiprocessors of a large one of the generation, and the megabytes a second
+/// that its memory gives each of them (A100 of 80 GB, RTX 3090, RTX 4090, H200, B200, RTX 5090).
+const USUAL: [((i32, i32), i32, f64); 6] = [
+    ((8, 0), 108, 18_900.0),
+    ((8, 6), 82, 11_400.0),
+    ((8, 9), 128, 7_900.0),
+    ((9, 0), 132, 4_528_000.0 / 132.0),
+    ((10, 0), 148, 54_000.0),
+    ((12, 0), 170, 10_500.0),
+];
+
+/// What kernels are made for: a generation, by its compute capability, and how many multiprocessors a card has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Architecture {
     /// Compute capability.
     pub capability: (i32, i32),
+    /// Multiprocessors: a program is cut for so many.
+    pub multiprocessors: i32,
 }
 
 impl Architecture {
-    /// Of a name as compilers have it: `sm_80`, `sm_90a`.
+    /// Of a name as compilers have it, `sm_80` or `sm_90a`, for a large card of that generation; `sm_89:46` for one with 46
+    /// multiprocessors.
     pub fn named(name: &str) -> Option<Architecture> {
+        let (name, multiprocessors) = match name.split_once(':') {
+            Some((name, count)) => (name, Some(count.parse().ok().filter(|count| (1..=1024).contains(count))?)),
+            None => (name, None),
+        };
         let digits = name.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
         let number: i32 = digits.parse().ok().filter(|number| (10..1000).contains(number))?;
         let capability = (number / 10, number % 10);
-        (name == Architecture { capability }.name() || name == format!("sm_{number}"))
-            .then_some(Architecture { capability })
+        let multiprocessors = multiprocessors.unwrap_or(usual(capability).0);
+        let of_name = Architecture { capability, multiprocessors };
+        (name == of_name.name() || name == format!("sm_{number}")).then_some(of_name)
     }
 
     /// Its name for compilers. From 9.0 on it is the one with features of its own.
@@ -70,7 +89,8 @@ impl Architecture {
 
     /// What the compiler of kernels does for it by default.
     pub fn options(&self, numerics: Numerics) -> Options {
-        let mut options = Options::gpu(numerics);
+        let (processors, bytes) = (self.multiprocessors, usual(self.capability).1);
+        let mut options = Options::gpu_of(numerics, processors.into(), f64::from(processors) * bytes);
         options.on_gpu(|plan| {
             plan.overlap &= self.launches_early();
             plan.groups = self.capability.0 == HOPPER;
@@ -79,6 +99,12 @@ impl Architecture {
         });
         options
     }
+}
+
+/// Multiprocessors and megabytes a second for each: of the newest generation in the table that is not newer than this one.
+fn usual(capability: (i32, i32)) -> (i32, f64) {
+    let known = USUAL.iter().rev().find(|row| row.0 <= capability).unwrap_or(&USUAL[0]);
+    (known.1, known.2)
 }
 
 #[cfg(test)]
@@ -91,7 +117,22 @@ mod tests {
             assert_eq!(Architecture::named(name).expect(name).name(), name);
         }
         assert_eq!(Architecture::named("sm_90"), Architecture::named("sm_90a"));
-        for wrong in ["sm_", "sm_9", "sm_a", "sm_9x", "sm_80a", "cuda", "compute_90", "sm_-80", "sm_99999"] {
+        let small = Architecture::named("sm_89:46").expect("a name");
+        assert_eq!((small.name().as_str(), small.multiprocessors), ("sm_89", 46));
+        for wrong in [
+            "sm_89:",
+            "sm_89:0",
+            "sm_89:x",
+            "sm_",
+            "sm_9",
+            "sm_a",
+            "sm_9x",
+            "sm_80a",
+            "cuda",
+            "compute_90",
+            "sm_-80",
+            "sm_99999",
+        ] {
             assert_eq!(Architecture::named(wrong), None, "{wrong}");
         }
     }
@@ -104,5 +145,12 @@ mod tests {
         assert!(of("sm_86").shared_bytes(1) < of("sm_80").shared_bytes(1));
         let source = |name| format!("{:?}", of(name).options(Numerics::Int8));
         assert!(source("sm_80") != source("sm_86") && source("sm_80") != source("sm_90a"));
+        assert!(source("sm_89") != source("sm_89:46") && source("sm_89") == source("sm_89:128"));
+    }
+
+    #[test]
+    fn an_h200_is_what_the_compiler_takes_by_default() {
+        let h200 = Architecture::named("sm_90a:132").expect("a name").options(Numerics::Int8);
+        assert_eq!(format!("{:?}", h200.prices), format!("{:?}", Options::gpu(Numerics::Int8).prices));
     }
 }

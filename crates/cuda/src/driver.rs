@@ -113,9 +113,9 @@ impl Card {
         })
     }
 
-    /// The generation that kernels are compiled for.
+    /// What kernels are made for.
     pub fn architecture(&self) -> Architecture {
-        Architecture { capability: self.capability }
+        Architecture { capability: self.capability, multiprocessors: self.multiprocessors }
     }
 }
 

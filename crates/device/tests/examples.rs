@@ -12,5 +12,6 @@ fn tensor_code_runs() {
 
 #[test]
 fn a_custom_kernel_runs() {
-    custom_kernel::main().expect("an example");
+    let cpu = device::Cpu::new(&device::CpuConfig::from_environment()).expect("a processor");
+    custom_kernel::run(&cpu).expect("an example");
 }

@@ -58,7 +58,10 @@ fn weights_are_repacked_once() {
 fn a_kernel_that_is_nothing_but_source_is_refused() {
     let mut case = Case::default();
     let x = input(&mut case, "x", 2, 4, &mut Random(3));
-    case.output("y", &Tensor::call("own", "void own() {}", 1, &[x.exp()], DType::F32, dims![2, 4]));
+    case.output(
+        "y",
+        &Tensor::call("own", &[ir::CustomSource::c("void own() {}")], 1, &[x.exp()], DType::F32, dims![2, 4]),
+    );
     let program = Arc::new(case.compile(&Options::cpu(Numerics::Exact, 32)).expect("a program").program);
     let error = refused(&program, &mut Memory::new());
     let text = "kernel own has source of its own, which the interpreter cannot run; run it on the cpu";

@@ -9,6 +9,7 @@
 //! What this crate cannot do: it knows nothing of models or devices, and
 //! decides nothing about fusion or tiling. That is `compiler`.
 
+mod custom;
 mod dtype;
 mod fold;
 mod graph;
@@ -20,6 +21,7 @@ pub mod rewrite;
 pub mod spec;
 pub mod walk;
 
+pub use custom::{CustomSource, Language};
 pub use dtype::{DType, Type};
 pub use graph::{FormatId, Graph, Id, Node, Scope};
 pub use op::{Axis, BinOp, Const, FRAGMENT_LANES, Op, PRODUCT, Part, ReduceOp, Space, UnOp};

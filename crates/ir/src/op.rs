@@ -1,6 +1,6 @@
 //! The operations of the three vocabularies.
 
-use crate::{DType, FormatId};
+use crate::{CustomSource, DType, FormatId};
 
 /// A constant of any element type. Floats are compared by their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -272,8 +272,8 @@ pub enum Op {
     Call {
         /// Symbol of the function.
         symbol: String,
-        /// C source of the function, with the signature of a kernel.
-        source: String,
+        /// The function, in each language that it was written in.
+        sources: Vec<CustomSource>,
         /// Number of tasks.
         tasks: i64,
     },

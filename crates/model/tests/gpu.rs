@@ -7,6 +7,7 @@
 use crate::support::{cpu, nmse, options, synth, tokens};
 use compiler::gpu::GpuPlan;
 use compiler::{Numerics, Options};
+use cuda::architecture::Architecture;
 use device::{Device, Interpreter};
 use gguf::Gguf;
 use model::cache::CacheKind;
@@ -91,6 +92,19 @@ fn prompts_run_in_blocks_of_threads() {
     let jobs: Vec<(&Golden, Numerics)> = files.iter().filter(wanted).map(|f| (f, Numerics::Int8)).collect();
     assert!(jobs.len() >= 2, "{} of the files are in {}", jobs.len(), folder().display());
     check(jobs, &PROMPT);
+}
+
+/// What a laptop's card does, with a seventh of the multiprocessors and half of the shared memory.
+#[test]
+fn models_run_on_few_multiprocessors() {
+    let files = all();
+    let wanted = |f: &&Golden| PROMPTS[..3].iter().any(|name| f.name.strip_suffix(".gguf") == Some(name));
+    let small = Architecture::named("sm_89:20").expect("a card");
+    for steps in [&DECODING[..], &PROMPT] {
+        let jobs: Vec<(&Golden, Numerics)> = files.iter().filter(wanted).map(|f| (f, Numerics::Int8)).collect();
+        assert!(jobs.len() >= 2, "{} of the files are in {}", jobs.len(), folder().display());
+        check_with(jobs, steps, |numerics| small.options(numerics), CacheKind::of);
+    }
 }
 
 /// What adapters do that know matrices as a whole only, with large tiles and with small ones.

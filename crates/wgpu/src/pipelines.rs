@@ -61,9 +61,6 @@ fn pipeline(
 ) -> Result<Pipeline> {
     let refused =
         |problem: &str| unusable(format!("kernel {} cannot run on {}: {problem}", kernel.symbol, context.title));
-    if kernel.ir.is_none() {
-        return Err(refused("it comes with a source of its own, which is not WGSL"));
-    }
     let limits = context.device.limits();
     let needs = [
         ("bytes of shared memory", kernel.geometry.shared_bytes, limits.max_compute_workgroup_storage_size),
@@ -81,10 +78,15 @@ fn pipeline(
             layouts.entry((bindings.slots, scratch)).or_insert_with(|| layouts_of(context, bindings, vars, scratch));
         let text = format!("{}\n{}", program.prelude, kernel.source);
         let descriptor = wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(text.into()) };
-        // SAFETY: the compiler proves that every access of its kernels is within their buffers, and that loops end; what
-        // a kernel may do is checked before ([`device::validate`]), and those with a source of their own are refused.
-        let module =
-            unsafe { context.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
+        let module = match kernel.ir {
+            // SAFETY: the compiler proves that every access of its kernels is within their buffers, and that loops end; what
+            // a kernel may do is checked before ([`device::validate`]).
+            Some(_) => unsafe {
+                context.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            },
+            // Of a custom kernel nothing is known.
+            None => context.device.create_shader_module(descriptor),
+        };
         let pipeline = context.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,
             layout: Some(of_pipeline),

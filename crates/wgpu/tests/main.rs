@@ -2,5 +2,6 @@
 //! nothing without any.
 
 mod ahead;
+mod examples;
 mod golden;
 mod translated;

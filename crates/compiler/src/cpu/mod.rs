@@ -22,7 +22,7 @@ use crate::render::{Unwritable, c};
 use crate::schedule::Schedule;
 use crate::target::Target;
 use cut::Cuts;
-use ir::{DType, Graph, Space};
+use ir::{DType, Graph, Language, Space};
 use plan::Plan;
 
 /// The cores of a CPU, and how they are used.
@@ -46,8 +46,8 @@ impl Target for Cpu {
         c::PRELUDE
     }
 
-    fn calls_c(&self) -> bool {
-        true
+    fn language(&self) -> Language {
+        Language::C
     }
 
     fn lays_planes(&self) -> bool {

@@ -44,7 +44,7 @@ use crate::program::Geometry;
 use crate::render::{Unwritable, cuda, wgsl};
 use crate::schedule::Schedule;
 use crate::target::Target;
-use ir::{DType, Graph};
+use ir::{DType, Graph, Language};
 
 /// What kernels of blocks are written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,6 +71,13 @@ impl Target for Gpu {
             GpuLanguage::Cuda => cuda::PRELUDE,
             GpuLanguage::Wgsl if self.plan.cooperative => wgsl::PRELUDE_OF_MATRICES,
             GpuLanguage::Wgsl => wgsl::PRELUDE,
+        }
+    }
+
+    fn language(&self) -> Language {
+        match self.language {
+            GpuLanguage::Cuda => Language::Cuda,
+            GpuLanguage::Wgsl => Language::Wgsl,
         }
     }
 

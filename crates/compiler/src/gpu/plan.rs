@@ -61,8 +61,9 @@ pub struct GpuPlan {
 }
 
 impl Default for GpuPlan {
-    /// For an H200: 132 multiprocessors, on each two blocks or more, and 16 warps.
+    /// For an H200.
     fn default() -> GpuPlan {
+        let processors = 132;
         GpuPlan {
             lanes: 32,
             widest: 16,
@@ -74,10 +75,10 @@ impl Default for GpuPlan {
             warps: 4,
             most_warps: 16,
             product_warps: 8,
-            all_warps: 132 * 16,
+            all_warps: 16 * processors,
             rows: 4,
-            blocks: 264,
-            processors: 132,
+            blocks: 2 * processors,
+            processors,
             registers: 256 << 10,
             resident: 512,
             join: true,
@@ -95,6 +96,12 @@ impl Default for GpuPlan {
 }
 
 impl GpuPlan {
+    /// The same for so many multiprocessors, on each two blocks or more, and 16 warps.
+    #[must_use]
+    pub fn with_processors(self, processors: i64) -> GpuPlan {
+        GpuPlan { processors, blocks: 2 * processors, all_warps: 16 * processors, ..self }
+    }
+
     /// For a GPU of any vendor, of which no more is known than how many lanes reach each other's registers and how many threads
     /// a block may have: no products of matrices, no launches that overlap, memory of a block and buffers of a kernel as
     /// WebGPU's adapters commonly have them.

@@ -8,13 +8,13 @@ use crate::lower::{Item, Lowered, Nest, lower};
 use crate::options::Options;
 use crate::program::memory::Layout;
 use crate::program::report::{origin, params, read_bytes, scope};
-use crate::program::{Count, Kernel, Launch, Program, Stage, Variable, products, reads};
+use crate::program::{Count, Geometry, Kernel, Launch, Program, Stage, Variable, products, reads};
 use crate::render::Unwritable;
 use crate::schedule::Schedule;
 use crate::schedule::roles::base;
 use crate::target::Target;
 use crate::tuned::Setting;
-use ir::{Axis, BinOp, Graph, Id, Op, index};
+use ir::{Axis, BinOp, CustomSource, Graph, Id, Op, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -233,16 +233,19 @@ impl Assembly<'_> {
     /// A kernel with its own source.
     ///
     /// # Errors
-    /// [`CompileError::Call`] on a target that is not the processor.
+    /// [`CompileError::Call`] without one in the language of the target.
     fn custom(&mut self, g: &mut Graph, call: Id) -> Result<(usize, Vec<Lowered>), CompileError> {
-        let Op::Call { symbol, source, tasks } = g.op(call).clone() else { unreachable!() };
-        if !self.target.calls_c() {
-            return Err(CompileError::Call { symbol });
-        }
+        let Op::Call { symbol, sources, tasks } = g.op(call).clone() else { unreachable!() };
+        let language = self.target.language();
+        let Some(CustomSource { text: source, threads, .. }) = sources.iter().find(|s| s.language == language).cloned()
+        else {
+            return Err(CompileError::Call { symbol, language, has: sources.iter().map(|s| s.language).collect() });
+        };
         let tasks = g.int(tasks);
         let known = self.program.kernels.iter().position(|k| k.symbol == symbol && k.source == source);
         let kernel = known.unwrap_or_else(|| {
-            self.program.kernels.push(Kernel::of_source(symbol, source, 0));
+            let kernel = Kernel::of_source(symbol, source, 0);
+            self.program.kernels.push(Kernel { geometry: Geometry { threads, ..kernel.geometry }, ..kernel });
             let root = g.make(Op::Block, ir::DType::Index, vec![], vec![]);
             self.bodies.push(Body { root, stashes: vec![], tasks, ways: vec![Way::by("custom")] });
             self.sources.push(Source::default());

@@ -219,8 +219,15 @@ impl Prices {
         }
     }
 
-    /// A GPU: a task is a block of threads.
+    /// An H200: a task is a block of threads.
     pub fn gpu() -> Prices {
+        Prices::of_gpu(132, 4528e3)
+    }
+
+    /// A GPU of so many multiprocessors, whose memory gives so many bytes a microsecond.
+    pub fn of_gpu(processors: i64, bytes: f64) -> Prices {
+        let all = processors as f64;
+        let share = all / 132.0;
         Prices {
             // More steps are merged by more blocks than a product of heads has.
             moved_steps: 8,
@@ -231,7 +238,7 @@ impl Prices {
             // Tasks share a second cache, and products of matrices have two sides: tokens and positions.
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
-            // Four tasks a page, which 132 multiprocessors run at once.
+            // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.
             several: Some(Several { most: 128, usual: 32 }),
@@ -244,26 +251,25 @@ impl Prices {
             // A step of 2048 tokens takes 115 ms with GLM-4.7-Flash on an H200; 32 clients get 1.15 times as much as with 1024.
             // With weights that cost a third of that, or twice as much, they get less (bench/JOURNAL.md).
             usual: Usual { many: 512, prompt: 512, pages: 32, beside: 2048, again: 20.0 },
-            // A multiprocessor each, of 132; with 128 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
-            splits: Splits { one: 132, few: 16, many: 4 },
+            // A multiprocessor each; with 128 of 132 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
+            splits: Splits { one: processors, few: 16, many: 4 },
             profile: Profile {
                 // A true dependence between two kernels of a graph, measured on an H200.
                 stage: 1.35,
                 // A load of shared memory, an addition and a store, some 60 cycles at 1.75 GHz.
                 step: 0.035,
-                // Multiprocessors.
-                tasks: 132.0,
+                tasks: all,
                 together: 64,
-                // A read-only stream of 8 GiB on an H200: 4528 GB/s.
-                bytes: 4528e3,
-                // 132 multiprocessors, 64 dots of four a cycle, 1.75 GHz.
-                dots: 59e6,
-                // 132 multiprocessors, 128 multiply-adds a cycle, 1.75 GHz. Neither this nor `dots` knows of tensor
-                // cores, which multiply tiles of many tokens faster.
-                floats: 29e6,
-                unit: 29e6,
+                // Of an H200: a read-only stream of 8 GiB at 4528 GB/s.
+                bytes,
+                // On each of 132 multiprocessors 64 dots of four a cycle, at 1.75 GHz.
+                dots: 59e6 * share,
+                // On each 128 multiply-adds a cycle, at 1.75 GHz. Neither this nor `dots` knows of tensor cores, which
+                // multiply tiles of many tokens faster.
+                floats: 29e6 * share,
+                unit: 29e6 * share,
                 // As many operations as multiply-adds, at half of that for loads and index arithmetic.
-                elements: 14e6,
+                elements: 14e6 * share,
             },
             ..Prices::cpu()
         }

@@ -517,7 +517,7 @@ fn a_custom_kernel_needs_a_reference() {
     let mut g = Graph::new();
     let x = param(&mut g, "x", DType::F32, &[4]);
     let s = g.shape(x).to_vec();
-    let op = Op::Call { symbol: "twice".into(), source: String::new(), tasks: 1 };
+    let op = Op::Call { symbol: "twice".into(), sources: vec![], tasks: 1 };
     let y = g.make(op, DType::F32, s, vec![x]);
     let e = evaluate(&g, &[y], &Bindings::new().tensor("x", &bytes)).unwrap_err();
     assert!(e.to_string().contains("twice"), "{e}");

@@ -226,7 +226,7 @@ fn broken_tensors() {
             let a = p(g, F32, &[2]);
             node(g, Op::Fence, F32, &[3], &[a])
         }),
-        ("0 tasks", |g| node(g, Op::Call { symbol: "f".into(), source: String::new(), tasks: 0 }, F32, &[2], &[])),
+        ("0 tasks", |g| node(g, Op::Call { symbol: "f".into(), sources: vec![], tasks: 0 }, F32, &[2], &[])),
         ("not an operation on tensors", |g| node(g, Op::Acc(0), F32, &[], &[])),
     ];
     for (i, (rule, build)) in table.iter().enumerate() {
