@@ -2,7 +2,7 @@
 """Servers side by side under clients that each wait for an answer before they ask again: throughput and latency.
 
     bench/clients.py MODEL --kernloom PROGRAM [--llama-server PATH] [--rows 1:512:128,32:512:128,32:4096:256]
-                     [--rounds 2] [--rate REQUESTS] [--device cuda] [-- FLAGS of kernloom serve]
+                     [--rounds 2] [--rate REQUESTS] [--grammars N] [--device cuda] [-- FLAGS of kernloom serve]
 
 A row is clients : tokens of a prompt : tokens of an answer. With --rate nobody waits for an answer before the next one asks:
 a row's requests, clients times rounds of them, come at random moments, so many a second, the same ones for both. Prompts are random token ids that no two requests share, given to
@@ -10,7 +10,8 @@ a row's requests, clients times rounds of them, come at random moments, so many 
 before their length. Of each row: tokens of answers a second while all clients run, the time until the first token and, as
 a mean of each answer, from token to token (p50 and p99, milliseconds), and requests that failed. When the first token came
 is counted back from the end of an answer by the server's own time for the others: of a file with random weights most
-tokens are no text, so nothing else may come before. Needs nothing but Python.
+tokens are no text, so nothing else may come before. With --grammars the first N clients ask for text by a grammar. Needs nothing
+but Python.
 """
 
 import asyncio
@@ -24,10 +25,14 @@ from load import send
 from servers import get, llama_server, parser, running
 
 
-async def ask(port, prompt, tokens):
+# Words without an end.
+GRAMMAR = 'root ::= [a-zA-Z0-9 ]+'
+
+
+async def ask(port, prompt, tokens, grammar=None):
     """Seconds until the first token, seconds from token to token, and the number of tokens."""
     body = {"prompt": prompt, "n_predict": tokens, "stream": True, "ignore_eos": True, "cache_prompt": False,
-            "temperature": 0.0}
+            "temperature": 0.0, **({"grammar": grammar} if grammar else {})}
     text = json.dumps(body).encode()
     sent = time.monotonic()
     reader, writer = await send(port, "/completion", text)
@@ -49,7 +54,7 @@ async def ask(port, prompt, tokens):
         writer.close()
 
 
-async def row(port, clients, prompt, tokens, rounds, vocab, seed, rate=None):
+async def row(port, clients, prompt, tokens, rounds, vocab, seed, rate=None, grammars=0):
     """All requests of a row, or what went wrong, and how long it took."""
     done, failed = [], []
 
@@ -59,7 +64,7 @@ async def row(port, clients, prompt, tokens, rounds, vocab, seed, rate=None):
         await asyncio.sleep(after)
         for ids in prompts:
             try:
-                done.append(await ask(port, ids, tokens))
+                done.append(await ask(port, ids, tokens, GRAMMAR if number < grammars else None))
             except (OSError, ValueError, asyncio.IncompleteReadError) as error:
                 failed.append(str(error))
 
@@ -95,6 +100,7 @@ def main():
     of, own, flags = parser(__doc__)
     of.add_argument("--rows", default="1:512:128,32:512:128,128:512:128,32:4096:256")
     of.add_argument("--rounds", type=int, default=2, help="requests of a client")
+    of.add_argument("--grammars", type=int, default=0, help="clients of a row whose answers follow a grammar")
     of.add_argument("--rate", type=float, help="requests a second, of clients that do not wait for each other")
     args = of.parse_args(own)
     rows = [tuple(map(int, spec.split(":"))) for spec in args.rows.split(",")]
@@ -112,9 +118,9 @@ def main():
             vocab = get(port, "/v1/models")["data"][0]["meta"]["n_vocab"]
             # What is compiled at the first step of a kind is not what a row measures.
             for spec in rows:
-                asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7))
+                asyncio.run(row(port, spec[0], min(spec[1], 512), 4, 1, vocab, 7, None, args.grammars))
             for seed, spec in enumerate(rows):
-                rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed, args.rate)))
+                rates[name, spec] = report(name, spec, asyncio.run(row(port, *spec, args.rounds, vocab, seed, args.rate, args.grammars)))
     if args.llama_server:
         ratios = ", ".join(f"{spec[0]} x {spec[1]} / {spec[2]}: {rates['kernloom', spec] / rates['llama-server', spec]:.2f}" for spec in rows)
         print(f"throughput, kernloom to llama-server: {ratios}")

@@ -89,7 +89,7 @@ fn shares(c: &Compiled, body: &Body) -> bool {
             same && space(g, g.src(n)[0]) == Space::Shared
         })
     };
-    shared(&Op::Load) && shared(&Op::Store) && all.iter().any(|&n| *g.op(n) == Op::Barrier)
+    shared(&Op::Load) && shared(&Op::Store) && all.iter().any(|&n| matches!(g.op(n), Op::Barrier { .. }))
 }
 
 /// Whether the kernel stores elements of a type to memory.

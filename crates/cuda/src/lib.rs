@@ -19,6 +19,7 @@ mod toolkit;
 use compiler::program::Program;
 use compiler::{Numerics, Options, Tuned};
 use cubins::{Compiling, Cubins};
+use device::host::workers::Workers;
 use device::store::blobs::Blobs;
 use device::{AHEAD, CacheConfig, Device, Executable, Memory, Result, TunedPlans, Warning, validate};
 use driver::{Card, Context, Driver, unusable};
@@ -72,6 +73,7 @@ pub struct Cuda {
     warnings: Vec<Warning>,
     sending: Sending,
     ahead: usize,
+    workers: Workers,
 }
 
 impl Cuda {
@@ -101,7 +103,8 @@ impl Cuda {
         let cubins = Cubins::new(architecture, driver, config.compiling.clone(), blobs);
         let heap = Arc::new(CardHeap::new(context.clone()));
         let (sending, ahead) = (config.sending, config.ahead);
-        let mut cuda = Cuda { context, heap, cubins, tuned: Arc::default(), warnings: vec![], sending, ahead };
+        let (tuned, workers) = (Arc::default(), Workers::default());
+        let mut cuda = Cuda { context, heap, cubins, tuned, warnings: vec![], sending, ahead, workers };
         match cuda.tuned_plans(&config.cache).map_or(Ok(Tuned::default()), |plans| plans.read()) {
             // Kernels that were built ahead do without them.
             Ok(tuned) if !tuned.0.is_empty() && cuda.cubins.nvrtc().is_ok() => cuda.tuned = Arc::new(tuned),
@@ -190,6 +193,10 @@ impl Device for Cuda {
         let (loaded, places) = (loaded?, places?);
         let replay = Replay::new(self.context.clone(), program, loaded, places, memory.id(), self.sending)?;
         Ok(Box::new(replay))
+    }
+
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
+        self.workers.each(count, job)
     }
 
     fn kept(&self, follows_from: &str) -> Option<Vec<u8>> {

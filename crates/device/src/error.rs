@@ -1,5 +1,6 @@
 //! What can go wrong between a program and a finished step.
 
+use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -359,4 +360,13 @@ impl Error {
             Unopened::Io(error) => Error::cache(action, path, error),
         }
     }
+}
+
+/// What a panic says.
+pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_string())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
 }

@@ -193,26 +193,43 @@ pub fn usual(g: &mut Graph, id: Id) -> i64 {
     }
 }
 
+/// The value of index arithmetic where what it is made of has these values; nothing where that is not known.
+pub fn value(g: &Graph, id: Id, of: &impl Fn(Id) -> Option<i64>) -> Option<i64> {
+    match g.op(id) {
+        Op::Const(c) => Some(c.as_int()),
+        Op::Binary(op) => {
+            let (x, y) = (value(g, g.src(id)[0], of)?, value(g, g.src(id)[1], of)?);
+            (y != 0 || !matches!(op, BinOp::Div | BinOp::Mod)).then(|| of_integers(*op, x, y))
+        }
+        _ => of(id),
+    }
+}
+
+fn of_integers(op: BinOp, x: i64, y: i64) -> i64 {
+    match op {
+        BinOp::Add => x + y,
+        BinOp::Sub => x - y,
+        BinOp::Mul => x * y,
+        BinOp::Div => x.div_euclid(y),
+        BinOp::Mod => x.rem_euclid(y),
+        BinOp::Min => x.min(y),
+        BinOp::Max => x.max(y),
+        BinOp::And => x & y,
+        BinOp::Or => x | y,
+        BinOp::Xor => x ^ y,
+        BinOp::Shl => x << y,
+        BinOp::Shr => x >> y,
+        BinOp::Lt => i64::from(x < y),
+        BinOp::Eq => i64::from(x == y),
+    }
+}
+
 /// Simplified index arithmetic on two scalars.
 pub(crate) fn binary(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
     if let (Some(x), Some(y)) = (g.as_int(a), g.as_int(b)) {
-        let v = match op {
-            BinOp::Add => x + y,
-            BinOp::Sub => x - y,
-            BinOp::Mul => x * y,
-            BinOp::Div => x.div_euclid(y),
-            BinOp::Mod => x.rem_euclid(y),
-            BinOp::Min => x.min(y),
-            BinOp::Max => x.max(y),
-            BinOp::And => x & y,
-            BinOp::Or => x | y,
-            BinOp::Xor => x ^ y,
-            BinOp::Shl => x << y,
-            BinOp::Shr => x >> y,
-            BinOp::Lt => return g.constant(crate::Const::Int((x < y) as i64), DType::Bool),
-            BinOp::Eq => return g.constant(crate::Const::Int((x == y) as i64), DType::Bool),
-        };
-        return g.int(v);
+        let v = of_integers(op, x, y);
+        let is_truth = matches!(op, BinOp::Lt | BinOp::Eq);
+        return if is_truth { g.constant(crate::Const::Int(v), DType::Bool) } else { g.int(v) };
     }
     match op {
         BinOp::Add | BinOp::Sub => {

@@ -16,6 +16,7 @@ mod graph;
 pub mod index;
 pub mod interp;
 mod op;
+pub mod owners;
 pub mod print;
 pub mod rewrite;
 pub mod spec;

@@ -306,8 +306,12 @@ pub enum Op {
     Block,
     /// `(buffer, index)`: asks for the line to be fetched into the cache of this level, the nearest being 1.
     Prefetch(u8),
-    /// All threads of a block wait for each other; what they wrote is visible to all. No sources.
-    Barrier,
+    /// All threads of a block wait for each other; what they wrote in the memory that they share is visible to all, and what
+    /// they wrote in memory of the device if it orders that, too. No sources.
+    Barrier {
+        /// Whether it orders memory of the device.
+        memory: bool,
+    },
     /// `(value)` of the lane whose number differs in these bits. All lanes of the warp take part.
     LaneXor(u16),
     /// `(rows)`: one, two or four matrices of 8 rows of 16 bytes, as a warp multiplies them: halves, or bytes. Lane `l`

@@ -108,7 +108,7 @@ pub fn early_bytes(c: &Compiled, root: ir::Id) -> usize {
 fn barriers(c: &Compiled, statement: ir::Id) -> usize {
     let g = &c.graph;
     match g.op(statement) {
-        Op::Barrier => 1,
+        Op::Barrier { .. } => 1,
         Op::Block => g.src(statement).iter().map(|&s| barriers(c, s)).sum(),
         Op::Parts => g.src(statement).iter().map(|&s| barriers(c, s)).max().unwrap_or(0),
         Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(c, s)).sum(),

@@ -16,6 +16,7 @@ use adapter::Adapter;
 use compiler::program::Program;
 use compiler::{Numerics, Options};
 use context::{Context, unusable};
+use device::host::workers::Workers;
 use device::{Device, Executable, Memory, Result, validate};
 use memory::AdapterHeap;
 use std::path::Path;
@@ -28,6 +29,7 @@ pub struct Wgpu {
     context: Arc<Context>,
     heap: Arc<AdapterHeap>,
     ahead: usize,
+    workers: Workers,
 }
 
 /// What a driver that is there may lack to list its adapters.
@@ -61,7 +63,7 @@ impl Wgpu {
     pub fn of(adapter: Adapter) -> Result<Wgpu> {
         let context = Arc::new(Context::new(&adapter)?);
         let heap = Arc::new(AdapterHeap::new(context.clone()));
-        Ok(Wgpu { adapter, context, heap, ahead: device::AHEAD })
+        Ok(Wgpu { adapter, context, heap, ahead: device::AHEAD, workers: Workers::default() })
     }
 
     /// With so many steps that are sent before the result of one is known.
@@ -117,6 +119,10 @@ impl Device for Wgpu {
 
     fn steps_ahead(&self) -> usize {
         self.ahead.min(device::MOST_AHEAD)
+    }
+
+    fn parallel_for(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
+        self.workers.each(count, job)
     }
 
     fn check(&self) -> Result<()> {

@@ -5,7 +5,7 @@
 //! which another read, gets a barrier before it; unless both touch the element of one index expression, which is the
 //! thread's own. Barriers go only where all threads pass: around what depends on the number of a thread, never inside.
 
-use crate::kernel::emitter::make_barrier;
+use crate::kernel::emitter::{is_barrier, make_barrier};
 use crate::kernel::expression::{collect_loads, is_scratch};
 use ir::{Axis, Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
@@ -48,7 +48,7 @@ impl Touched {
 fn insert(g: &mut Graph, statements: &[Id], mut since: Touched) -> (Vec<Id>, Touched) {
     let mut out = vec![];
     for &s in statements {
-        if *g.op(s) == Op::Barrier {
+        if is_barrier(g, s) {
             out.push(s);
             since = Touched::default();
             continue;
@@ -97,7 +97,7 @@ fn rounds(g: &mut Graph, statement: Id, since: &Touched) -> (Id, Touched) {
 /// Barriers in the text of a statement.
 fn barriers(g: &Graph, statement: Id) -> usize {
     match g.op(statement) {
-        Op::Barrier => 1,
+        Op::Barrier { .. } => 1,
         Op::Block => g.src(statement).iter().map(|&s| barriers(g, s)).sum(),
         Op::Loop | Op::If => g.src(statement)[1..].iter().map(|&s| barriers(g, s)).sum(),
         _ => 0,

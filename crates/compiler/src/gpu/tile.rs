@@ -23,7 +23,7 @@ use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{
-    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, sync, warp_rows, whole_product,
+    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, scope, sync, warp_rows, whole_product,
     wide_map,
 };
 use crate::kernel::body::{Body, Way};
@@ -161,6 +161,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
     let rest = branches_together(g, rest);
     first.extend(t.only(g, nest.wanted, rest));
     let root = block(g, first);
+    let root = scope::narrowed(g, root);
     let ways: Vec<Way> = into.iter().map(|&n| ways[n]).collect();
     let used = g.toposort(&[root]);
     let crowded = t.target.crowded;

@@ -132,9 +132,14 @@ pub(crate) fn make_loop(g: &mut Graph, range: Id, stmts: Vec<Id>) -> Id {
     g.make(Op::Loop, DType::Index, vec![], [vec![range], stmts].concat())
 }
 
-/// All threads of a block wait for each other.
+/// All threads of a block wait for each other, and all that they wrote is visible.
 pub(crate) fn make_barrier(g: &mut Graph) -> Id {
-    g.make(Op::Barrier, DType::Index, vec![], vec![])
+    g.make(Op::Barrier { memory: true }, DType::Index, vec![], vec![])
+}
+
+/// Whether all threads of a block wait for each other in this statement.
+pub(crate) fn is_barrier(g: &Graph, statement: Id) -> bool {
+    matches!(g.op(statement), Op::Barrier { .. })
 }
 
 /// `if condition { .. }`.

@@ -1,6 +1,7 @@
 //! Where the scratch of a block of threads lies in the memory that they share: what is no longer used makes room, once
 //! all threads have passed a barrier.
 
+use crate::kernel::emitter::is_barrier;
 use crate::placement::{ALWAYS, Life, place};
 use ir::{Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -33,10 +34,10 @@ impl Lives {
     /// Goes through statements in order, into branches and loops that all threads take together; of loops in loops, only
     /// into the outer one.
     fn pass(&mut self, g: &Graph, statements: &[Id], in_loop: bool) {
-        let waits = |s: Id| g.src(s)[1..].iter().any(|&s| *g.op(s) == Op::Barrier);
+        let waits = |s: Id| g.src(s)[1..].iter().any(|&s| is_barrier(g, s));
         for &s in statements {
             match g.op(s) {
-                Op::Barrier => self.stretch += 1,
+                Op::Barrier { .. } => self.stretch += 1,
                 Op::Block => self.pass(g, g.src(s), in_loop),
                 Op::If if waits(s) => {
                     self.touch(g, g.src(s)[0]);
@@ -64,7 +65,7 @@ impl Lives {
         let mut inside = Lives { used: FxHashMap::default(), stretch: self.stretch };
         inside.pass(g, &src[1..], true);
         let whole = (self.stretch, inside.stretch);
-        let apart = [src[1], src[src.len() - 1]].iter().any(|&s| *g.op(s) == Op::Barrier);
+        let apart = [src[1], src[src.len() - 1]].iter().any(|&s| is_barrier(g, s));
         let anew = made_anew(g, src[0], &src[1..]);
         for (buffer, life) in inside.used {
             let own = anew.contains(&buffer) && (apart || life.0 > whole.0 && life.1 < whole.1);

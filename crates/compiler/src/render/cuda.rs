@@ -185,7 +185,7 @@ impl Language for Cuda<'_> {
 
     fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) {
         match g.op(id) {
-            Op::Barrier => {
+            Op::Barrier { .. } => {
                 if r.language.copies {
                     r.line("kl_copied();");
                 }

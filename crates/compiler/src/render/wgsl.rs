@@ -104,9 +104,8 @@ pub(crate) fn kernel(
         head.push_str(", @builtin(local_invocation_index) thread: u32) {\n");
         format!("let warp = i32(thread) / {lanes}; let lane = i32(thread) % {lanes};")
     };
-    let storage_barriers = views.storage_barriers;
     let moved = moved::moved(g, body.root, selection);
-    let language = Wgsl { selection, places: FxHashMap::default(), storage_barriers, matrices, moved };
+    let language = Wgsl { selection, places: FxHashMap::default(), matrices, moved };
     let mut r = Renderer::new(language, vars, 0);
     r.line(&place);
     let many = index::bounds(g, body.tasks).1 > ROW;
@@ -144,8 +143,6 @@ struct Wgsl<'s> {
     selection: &'s Selection,
     /// Where each buffer lies.
     places: FxHashMap<Id, Array>,
-    /// Whether threads of a block read what others have written to storage.
-    storage_barriers: bool,
     matrices: Matrices,
     /// Accumulators of f16 numbers that are kept as words.
     moved: FxHashSet<Id>,
@@ -216,8 +213,8 @@ impl Language for Wgsl<'_> {
 
     fn statement(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) {
         match g.op(id) {
-            Op::Barrier => {
-                if r.language.storage_barriers {
+            Op::Barrier { memory } => {
+                if *memory {
                     r.line("storageBarrier();");
                 }
                 r.line("workgroupBarrier();");

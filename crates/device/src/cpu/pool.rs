@@ -5,7 +5,6 @@
 //! microseconds, as most stages are shorter than a wake-up, and then sleeps,
 //! as a spinning thread may be what keeps the working one off its core.
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::cpu::stage_queue::{GROUP, Shares, StageQueue};
 use crate::cpu::turns::Turns;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
 
 /// How long a worker spins before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(30);
@@ -356,14 +355,6 @@ impl Shared {
 /// Locks also after a panic: no lock of the pool is held across foreign code.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_string())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

@@ -11,3 +11,4 @@ pub mod priority;
 pub mod processor;
 pub(crate) mod region;
 pub mod stop;
+pub mod workers;

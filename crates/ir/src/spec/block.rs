@@ -4,12 +4,14 @@
 //! no scratch is both written and read by different statements, since nothing says in which order the threads come.
 //! These rules are about the text, so they refuse some kernels that would be right: what depends on an accumulator
 //! counts as different in every lane. That different statements write different elements, and one statement only what
-//! its thread alone touches, is what the interpreter checks.
+//! its thread alone touches, is what the interpreter checks. What a barrier that orders no memory of the device leaves open is
+//! told by [`crate::owners`].
 //!
 //! A kernel that waits for the launches before it does so once, with all threads, outside of loops and branches; what
 //! comes before that in the text touches weights and scratch only.
 
 use super::{SpecError, describe, extent_of, require};
+use crate::owners::{Owners, Unordered};
 use crate::walk;
 use crate::{Axis, FRAGMENT_LANES, Graph, Id, Op};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,7 +40,7 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
         };
         let exchanges =
             matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct | Op::StoreFragment { .. });
-        let alone = matches!(g.op(id), Op::Barrier | Op::Wait | Op::Trigger);
+        let alone = matches!(g.op(id), Op::Barrier { .. } | Op::Wait | Op::Trigger);
         threads |= exchanges || alone || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane));
         same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
         if exchanges || g.src(id).iter().any(|s| shuffles.contains(s)) {
@@ -48,7 +50,8 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
     if !threads {
         return Ok(());
     }
-    let mut walk = Walk { g, same, shuffles, since: Touched::default() };
+    let (since, memory, owners) = (Touched::default(), Unordered::default(), Owners::of(g, order));
+    let mut walk = Walk { g, same, shuffles, since, memory, owners };
     walk.statements(g.src(root), Same::Block)?;
     check_waits(g, root, order)?;
     check_lanes(g, order)
@@ -138,6 +141,8 @@ struct Walk<'g> {
     /// Nodes that contain a shuffle.
     shuffles: FxHashSet<Id>,
     since: Touched,
+    memory: Unordered,
+    owners: Owners,
 }
 
 impl Walk<'_> {
@@ -153,26 +158,29 @@ impl Walk<'_> {
             Op::Loop => {
                 let extent = g.src(src[0])[0];
                 let flow = flow.max(self.same[&extent]);
-                let before = self.since.clone();
+                let before = (self.since.clone(), self.memory.clone());
                 // A second time for what one round leaves to the next.
                 for _ in 0..2 {
                     self.touch(id, &[extent], None, flow)?;
                     self.statements(&src[1..], flow)?;
                 }
                 // It may not run at all.
-                self.since.merge(before);
+                self.since.merge(before.0);
+                self.memory.meet(&before.1);
                 Ok(())
             }
             Op::If => {
                 self.touch(id, &src[..1], None, flow)?;
-                let before = self.since.clone();
+                let before = (self.since.clone(), self.memory.clone());
                 self.statements(&src[1..], flow.max(self.same[&src[0]]))?;
-                self.since.merge(before);
+                self.since.merge(before.0);
+                self.memory.meet(&before.1);
                 Ok(())
             }
-            Op::Barrier => {
+            &Op::Barrier { memory } => {
                 self.require(id, flow == Same::Block, || "not all threads of the block come to it".into())?;
                 self.since = Touched::default();
+                self.memory.pass(memory);
                 Ok(())
             }
             // Who stores under a condition may do so for others.
@@ -213,6 +221,12 @@ impl Walk<'_> {
             self.require(id, !foreign(&self.since.read, buffer, own), text)?;
             note(&mut self.since.written, buffer, own);
         }
+        let all = self.owners.accesses(g, values, stored.map(|_| id));
+        let text = || {
+            "it touches memory of the device that another thread touched before a barrier that does not order it".into()
+        };
+        self.require(id, self.memory.allows(&all), text)?;
+        self.memory.touch(&all);
         Ok(())
     }
 

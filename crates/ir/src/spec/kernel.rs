@@ -145,7 +145,7 @@ fn is_statement(op: &Op) -> bool {
             | Op::StoreFragment { .. }
             | Op::Set
             | Op::Prefetch(_)
-            | Op::Barrier
+            | Op::Barrier { .. }
             | Op::Wait
             | Op::Trigger
     )
@@ -250,7 +250,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             require((1..=3).contains(level), || format!("there is no cache of level {level}"))?;
             scalar(1, DType::Index, "the index")
         }
-        Op::Barrier | Op::Wait | Op::Trigger => require_sources(g, id, 0),
+        Op::Barrier { .. } | Op::Wait | Op::Trigger => require_sources(g, id, 0),
         Op::LaneXor(mask) => {
             require_sources(g, id, 1)?;
             require(ty_of(0) == n.ty, || format!("lanes of {} cannot be {}", ty_of(0), n.ty))?;

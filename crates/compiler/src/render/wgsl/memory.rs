@@ -57,26 +57,17 @@ pub(super) struct Views {
     pub(super) shared: View,
     /// Of scratch.
     pub(super) scratch: View,
-    /// Whether threads read from storage what others of the block have written there.
-    pub(super) storage_barriers: bool,
 }
 
 /// How the arrays of a kernel are declared.
 pub(super) fn views(g: &Graph, root: Id) -> Views {
-    let mut views =
-        Views { slots: FxHashMap::default(), shared: View::Words, scratch: View::Vectors, storage_barriers: false };
+    let mut views = Views { slots: FxHashMap::default(), shared: View::Words, scratch: View::Vectors };
     let order = g.toposort(&[root]);
     for &id in &order {
-        match *g.op(id) {
-            Op::Buffer { slot, space, .. } if !space.is_scratch() => {
-                views.slots.entry(slot).or_insert(View::Vectors);
-            }
-            Op::Buffer { space: Space::Task, .. } => views.storage_barriers = true,
-            Op::Load => {
-                let from = g.op(g.src(id)[0]);
-                views.storage_barriers |= matches!(from, Op::Buffer { space: Space::Output, .. });
-            }
-            _ => {}
+        if let Op::Buffer { slot, space, .. } = *g.op(id)
+            && !space.is_scratch()
+        {
+            views.slots.entry(slot).or_insert(View::Vectors);
         }
     }
     for &id in &order {

@@ -41,7 +41,7 @@ impl Block {
     }
 
     fn barrier(&mut self) {
-        let s = self.statement(Op::Barrier, vec![]);
+        let s = self.statement(Op::Barrier { memory: true }, vec![]);
         self.body.push(s);
     }
 
@@ -183,19 +183,23 @@ fn loads_are_no_wider_than_those_of_the_machine() {
 
 #[test]
 fn scratch_changes_hands_at_barriers_only() {
-    for barrier in [true, false] {
+    // Without one, with one of shared memory, and with one of all memory.
+    let cases = [Space::Shared, Space::Task].into_iter().flat_map(|s| [None, Some(false), Some(true)].map(|b| (s, b)));
+    for (space, barrier) in cases {
         let mut b = Block::new(2);
-        let (shared, out, thread) = (b.shared(64), b.output(), b.thread);
+        let (out, thread) = (b.output(), b.thread);
+        let shared = b.g.buffer(0, space, DType::F32, 64);
         let value = b.float(thread);
         b.store(shared, thread, value);
-        if barrier {
-            b.barrier();
+        if let Some(memory) = barrier {
+            let barrier = b.statement(Op::Barrier { memory }, vec![]);
+            b.body.push(barrier);
         }
         let last = b.g.int(63);
         let at = b.g.sub(last, thread);
         let other = b.g.load(shared, at, 1);
         b.store(out, thread, other);
-        match barrier {
+        match barrier.is_some_and(|memory| memory || space == Space::Shared) {
             true => assert_eq!(b.run(64).unwrap()[0], 63.0),
             false => assert!(b.broken().contains("written since the last barrier")),
         }
@@ -214,7 +218,7 @@ fn scratch_changes_hands_at_barriers_only() {
     let r = b.g.range(3, Axis::Loop, four);
     let value = b.float(thread);
     let write = b.statement(Op::Store, vec![shared, thread, value]);
-    let barrier = b.statement(Op::Barrier, vec![]);
+    let barrier = b.statement(Op::Barrier { memory: true }, vec![]);
     let zero = b.g.int(0);
     let first = b.g.load(shared, zero, 1);
     let read = b.statement(Op::Store, vec![out, thread, first]);
@@ -227,7 +231,7 @@ fn scratch_changes_hands_at_barriers_only() {
 fn all_threads_come_to_a_barrier_and_all_lanes_to_a_shuffle() {
     let mut b = Block::new(2);
     let (one, lane, warp, out) = (b.g.int(1), b.lane, b.warp, b.output());
-    let barrier = b.statement(Op::Barrier, vec![]);
+    let barrier = b.statement(Op::Barrier { memory: true }, vec![]);
     let first = b.g.binary(BinOp::Lt, warp, one);
     let branch = b.statement(Op::If, vec![first, barrier]);
     b.body.push(branch);
@@ -470,6 +474,6 @@ fn all_lanes_of_a_warp_multiply_together() {
 #[test]
 fn matrices_are_read_after_a_barrier() {
     let mut b = product(true, false);
-    b.body.retain(|&s| *b.g.op(s) != Op::Barrier);
+    b.body.retain(|&s| !matches!(b.g.op(s), Op::Barrier { .. }));
     assert!(b.broken().contains("written since the last barrier"));
 }

@@ -5,7 +5,7 @@ use super::code::{Access, Bases, Buffer, Code, Inst, LOCAL, Move, Reg, Site, Stm
 use crate::interp::lanes::{self, Class};
 use crate::print::{buffer_name, describe};
 use crate::spec::ranges_of;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -123,6 +123,8 @@ impl Compiler<'_> {
                         let scratch = &mut self.code.scratch;
                         scratch.resize(scratch.len().max(at + 1), 0);
                         scratch[at] = scratch[at].max(len * element);
+                        self.code.shared.resize(scratch.len(), false);
+                        self.code.shared[at] = *space == Space::Shared;
                     }
                     let name = buffer_name(g, id);
                     self.buffers.insert(id, self.code.buffers.len() as u32);
@@ -368,7 +370,7 @@ impl Compiler<'_> {
                 Some(Stmt::StoreFragment { code: self.take_code(), access, value, sums, pitch: *pitch })
             }
             Op::Set => Some(self.set(src)),
-            Op::Barrier => Some(Stmt::Barrier { site: self.site(id) }),
+            &Op::Barrier { memory } => Some(Stmt::Barrier { site: self.site(id), memory }),
             Op::Wait => Some(Stmt::Wait),
             Op::Loop => Some(self.enter_loop(src)),
             Op::If => {

@@ -220,11 +220,13 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                         set.iter_mut().zip(active).for_each(|(s, &a)| *s |= a);
                     }
                 }
-                Stmt::Barrier { site } => {
+                Stmt::Barrier { site, memory } => {
                     if self.active.contains(&false) {
                         return Err(KernelError::Divergent { task: self.task, node: self.text(*site) });
                     }
-                    self.races.iter_mut().for_each(Races::barrier);
+                    let ordered = |shared: bool| shared || *memory;
+                    let races = self.races.iter_mut().zip(&self.code.shared).filter(|(_, shared)| ordered(**shared));
+                    races.for_each(|(races, _)| races.barrier());
                 }
                 Stmt::Wait => self.waited = true,
             }
