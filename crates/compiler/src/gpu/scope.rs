@@ -136,3 +136,88 @@ fn rewritten(g: &mut Graph, statements: &[Id], wide: &BTreeSet<usize>, number: &
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::narrowed;
+    use crate::kernel::emitter::{block, make_barrier, make_loop};
+    use ir::{Axis, DType, Graph, Id, Op, Space};
+
+    /// A block of 64 threads with an array in memory of the device.
+    struct Kernel {
+        g: Graph,
+        array: Id,
+        thread: Id,
+    }
+
+    impl Kernel {
+        fn new() -> Kernel {
+            let mut g = Graph::new();
+            let array = g.buffer(0, Space::Task, DType::F32, 1024);
+            let (warps, lanes) = (g.int(2), g.int(32));
+            let (warp, lane) = (g.range(1, Axis::Warp, warps), g.range(2, Axis::Lane, lanes));
+            let before = g.mul(warp, lanes);
+            let thread = g.add(before, lane);
+            Kernel { g, array, thread }
+        }
+
+        /// The thread's own element of those from `first` on.
+        fn own(&mut self, first: i64) -> Id {
+            let first = self.g.int(first);
+            self.g.add(self.thread, first)
+        }
+
+        /// That of the thread as far from the last.
+        fn others(&mut self) -> Id {
+            let last = self.g.int(63);
+            self.g.sub(last, self.thread)
+        }
+
+        fn copy(&mut self, to: Id, from: Id) -> Id {
+            let value = self.g.load(self.array, from, 1);
+            self.g.make(Op::Store, DType::Index, vec![], vec![self.array, to, value])
+        }
+
+        /// Of each barrier, whether it orders memory of the device.
+        fn scopes(&mut self, statements: Vec<Id>) -> Vec<bool> {
+            fn of(g: &Graph, statements: &[Id], out: &mut Vec<bool>) {
+                for &s in statements {
+                    match g.op(s) {
+                        Op::Barrier { memory } => out.push(*memory),
+                        Op::Loop => of(g, &g.src(s)[1..], out),
+                        _ => {}
+                    }
+                }
+            }
+            let root = block(&mut self.g, statements);
+            let root = narrowed(&mut self.g, root);
+            let mut out = vec![];
+            of(&self.g, self.g.src(root), &mut out);
+            out
+        }
+    }
+
+    #[test]
+    fn the_last_barrier_before_what_another_thread_touched_orders_memory() {
+        let mut k = Kernel::new();
+        let (low, high, others, wait) = (k.own(0), k.own(64), k.others(), make_barrier(&mut k.g));
+        let (own, exchange) = (k.copy(high, low), k.copy(high, others));
+        let write = k.copy(low, high);
+        assert_eq!(k.scopes(vec![write, wait, own, wait, write]), [false, false], "each thread has its own elements");
+        assert_eq!(k.scopes(vec![write, wait, own, wait, exchange]), [false, true], "another's are read");
+        assert_eq!(k.scopes(vec![exchange, wait, wait, write]), [false, true], "what another has read is written");
+    }
+
+    #[test]
+    fn a_round_follows_the_one_before_it() {
+        let mut k = Kernel::new();
+        let (low, high, others, wait) = (k.own(0), k.own(64), k.others(), make_barrier(&mut k.g));
+        let (write, exchange) = (k.copy(low, high), k.copy(high, others));
+        let four = k.g.int(4);
+        let range = k.g.range(3, Axis::Loop, four);
+        let rounds = make_loop(&mut k.g, range, vec![write, wait, exchange, wait]);
+        assert_eq!(k.scopes(vec![rounds]), [true, true], "the next round writes what this one reads");
+        let rounds = make_loop(&mut k.g, range, vec![wait, write, wait, wait, exchange]);
+        assert_eq!(k.scopes(vec![rounds]), [true, false, true], "one between two accesses is enough");
+    }
+}
