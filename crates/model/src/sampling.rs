@@ -6,7 +6,7 @@
 
 use compiler::{Builder, Dim, Tensor};
 use ir::{BinOp, DType};
-use text::sampler::RANKED;
+use text::sampler::{Draw, RANKED};
 
 /// The state that holds the token of each row of the last step that chose some.
 pub const CHOSEN: &str = "chosen";
@@ -25,10 +25,10 @@ pub fn likeliest(logits: &Tensor) -> Tensor {
     b.float(f32::NEG_INFINITY).lt(&most).select(&id, &b.int32(NONE.into()))
 }
 
-/// The token of each row that falls to what `draws` `[rows, 5]` ([`text::sampler::Draw::numbers`]) say of it.
+/// The token of each row that falls to what `draws` `[rows, Draw::LEN]` ([`Draw::numbers`]) say of it.
 pub fn drawn(logits: &Tensor, draws: &Tensor) -> Tensor {
     let (b, rows) = (logits.builder(), logits.shape()[0]);
-    let (values, ids) = ranked(logits);
+    let (values, ids) = ranked(&biased(logits, draws));
     let count = values.len(1);
     let setting = |which: i64| draws.slice(1, which, 1).reshape(&[rows, Dim::Const(1)]);
     let [top_k, top_p, floor, warmth, uniform] = [0, 1, 2, 3, 4].map(setting);
@@ -50,6 +50,16 @@ pub fn drawn(logits: &Tensor, draws: &Tensor) -> Tensor {
     let place = count_of(&zero.lt(&passed)).binary(BinOp::Min, &last);
     let id = take(&ids, &place.unsqueeze(1)).reshape(&[rows]);
     b.float(f32::NEG_INFINITY).lt(&best.reshape(&[rows])).select(&id, &b.int32(NONE.into()))
+}
+
+/// Logits with what `draws` add to them.
+fn biased(logits: &Tensor, draws: &Tensor) -> Tensor {
+    let (b, rows) = (logits.builder(), logits.shape()[0]);
+    let column = |at: usize| draws.slice(1, at as i64, 1).reshape(&[rows, Dim::Const(1)]);
+    let token = b.iota(logits.len(1)).cast(DType::F32).unsqueeze(0);
+    (Draw::SETTINGS..Draw::LEN)
+        .step_by(2)
+        .fold(logits.clone(), |logits, at| token.equal(&column(at)).select(&(&logits + &column(at + 1)), &logits))
 }
 
 /// The likeliest tokens of each row in their order, and the logits of these: `[rows, RANKED]`, or all if there are fewer.

@@ -14,7 +14,7 @@ use model::synth::{SynthOptions, SynthPlan};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use testkit::cases::Random;
-use text::sampler::{Draw, Sampler, SamplerConfig};
+use text::sampler::{BIASED, Draw, Sampler, SamplerConfig};
 
 /// Logits with ties, NaN and infinities among them.
 fn odd(random: &mut Random, n: usize) -> Vec<f32> {
@@ -28,7 +28,7 @@ fn odd(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| one(random)).collect()
 }
 
-fn settings(random: &mut Random) -> SamplerConfig {
+fn settings(random: &mut Random, vocab: usize) -> SamplerConfig {
     let pick = |random: &mut Random, of: &[f32]| of[random.below(of.len())];
     SamplerConfig {
         temperature: pick(random, &[0.0, 0.3, 0.8, 1.0, 2.0]),
@@ -36,6 +36,9 @@ fn settings(random: &mut Random) -> SamplerConfig {
         top_p: pick(random, &[0.0, 0.5, 0.95, 1.0]),
         min_p: pick(random, &[0.0, 0.05, 0.5, 1.0]),
         seed: random.bits(),
+        logit_bias: (0..random.below(BIASED + 1))
+            .map(|_| (random.below(vocab) as u32, pick(random, &[f32::NEG_INFINITY, -3.0, 2.0])))
+            .collect(),
         ..SamplerConfig::default()
     }
 }
@@ -51,7 +54,7 @@ fn differing(device: &dyn Device, vocab: usize, rows: usize, rounds: Range<usize
     let mut step = device.load(Arc::new(program), &mut memory).expect("a loaded program");
     let (mut random, mut differing) = (Random(vocab as u64), 0);
     for round in rounds {
-        let configs: Vec<SamplerConfig> = (0..rows).map(|_| settings(&mut random)).collect();
+        let configs: Vec<SamplerConfig> = (0..rows).map(|_| settings(&mut random, vocab)).collect();
         let mut given = odd(&mut random, rows * vocab);
         match round {
             0 => given[..vocab].fill(f32::NAN),
@@ -129,7 +132,8 @@ fn generated(device: Arc<dyn Device>, sampling: &SamplerConfig, ends: &[u32]) ->
 #[test]
 fn texts_are_the_same_with_steps_in_flight() {
     let draws = SamplerConfig { top_k: 40, top_p: 0.95, seed: 3, ..SamplerConfig::default() };
-    for sampling in [SamplerConfig::greedy(), draws] {
+    let biased = SamplerConfig { logit_bias: vec![(3, f32::NEG_INFINITY), (9, 0.5)], ..SamplerConfig::greedy() };
+    for sampling in [SamplerConfig::greedy(), draws, biased] {
         let here = generated(Arc::new(Interpreter::of_blocks()), &sampling, &[]);
         let ahead = generated(Arc::new(Interpreter::of_blocks().apart()), &sampling, &[]);
         assert_eq!(here, ahead);
@@ -160,6 +164,9 @@ fn what_decodes_is_what_is_profiled() {
         launches.push(profile.launches.len());
     }
     assert!(launches[2] < launches[0] && launches[0] < launches[1], "choosing takes kernels: {launches:?}");
+    // A few tokens that are ruled out are for the device to leave out.
+    let biased = SamplerConfig { logit_bias: vec![(1, f32::NEG_INFINITY)], ..greedy.clone() };
+    assert_eq!(beside.decoding(&biased, 0).output, Output::Drawn);
     // A device that does not work beside the host gives logits, whatever is asked for.
     let here = engine(Arc::new(Interpreter::of_blocks()));
     assert_eq!((here.draw(&greedy), here.decoding(&greedy, 0).output), (None, Output::Logits));

@@ -46,8 +46,8 @@ impl fmt::Display for Ahead {
         match self {
             Ahead::Steps(steps) => write!(
                 f,
-                "steps ahead: {steps}, as the device chooses the token; none with a grammar, a penalty, logit_bias, \
-                 log-probabilities or a top-k of 0 or above 64"
+                "steps ahead: {steps}, as the device chooses the token; none with a grammar, a penalty, log-probabilities, \
+                 a logit_bias of more than 8 tokens or a top-k of 0 or above 64"
             ),
             Ahead::None(reason) => write!(f, "steps ahead: none ({reason})"),
         }

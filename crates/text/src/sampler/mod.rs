@@ -16,7 +16,7 @@ mod stage;
 mod stop;
 
 pub use config::{Dry, SamplerConfig, SamplerError};
-pub use draw::{Draw, RANKED};
+pub use draw::{BIASED, Draw, RANKED};
 pub use dry::{BREAKERS, Breakers};
 pub use setting::{SETTINGS, Setting};
 pub use stage::{Stage, UnknownStage};
