@@ -8,7 +8,7 @@ use hub::name::{self, Source};
 use hub::remove::Removal;
 use hub::{Entry, Error, Event, Hub, Watch};
 use server::error::ApiError;
-use server::library::{Kept, Library, Step, Told};
+use server::library::{Kept, Library, PullStep, Told};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
@@ -173,7 +173,7 @@ struct Ear {
 impl Ear {
     fn at(&self, completed: u64) {
         let (name, sha256, total) = self.file.borrow().clone();
-        self.told.hear(Step::File { name, sha256, total, completed });
+        self.told.hear(PullStep::File { name, sha256, total, completed });
     }
 }
 
@@ -184,7 +184,7 @@ impl Watch for Ear {
             Event::Plan { .. } => {}
             Event::Waiting(file) => {
                 let file = plain::name(file);
-                self.told.hear(Step::Remark(format!("waiting for another process that downloads {file}")));
+                self.told.hear(PullStep::Remark(format!("waiting for another process that downloads {file}")));
             }
             Event::Begin { file, bytes, sha256 } => {
                 *self.file.borrow_mut() = (plain::name(file).into_owned(), sha256.map(str::to_owned), *bytes);
@@ -192,7 +192,7 @@ impl Watch for Ear {
             }
             Event::At(position) => self.at(*position),
             Event::Retry { reason, .. } => {
-                self.told.hear(Step::Remark(plain::line(reason, plain::QUOTE).into_owned()));
+                self.told.hear(PullStep::Remark(plain::line(reason, plain::QUOTE).into_owned()));
             }
             Event::Done { .. } => {
                 if let Some(total) = self.file.borrow().2 {

@@ -14,7 +14,7 @@ use anyhow::Context;
 use compiler::Tuned;
 use devices::Choice;
 use model::step::Class;
-use model::tune::{End, Found, Outcome, Progress, Search, Step};
+use model::tune::{End, Found, Outcome, Progress, Search, TunedStep};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -102,15 +102,20 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     stopped(&outcomes)
 }
 
-fn steps(tokens: &Counts, depth: usize) -> Result<Vec<Step>, Usage> {
+fn steps(tokens: &Counts, depth: usize) -> Result<Vec<TunedStep>, Usage> {
     if tokens.0.is_empty() || tokens.0.iter().any(|&n| n == 0 || n > 8192) {
         return Err(Usage("a step takes 1 to 8192 tokens (-p)".into()));
     }
-    Ok(tokens.0.iter().map(|&tokens| Step { tokens, depth }).collect())
+    Ok(tokens.0.iter().map(|&tokens| TunedStep { tokens, depth }).collect())
 }
 
 /// Searches for plans and keeps them; with no time, measures those that are kept.
-fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duration>) -> anyhow::Result<Vec<Outcome>> {
+fn search(
+    path: &Path,
+    flags: &EngineFlags,
+    steps: &[TunedStep],
+    time: Option<Duration>,
+) -> anyhow::Result<Vec<Outcome>> {
     let watch = interrupt::watch();
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
@@ -164,8 +169,8 @@ fn search(path: &Path, flags: &EngineFlags, steps: &[Step], time: Option<Duratio
 }
 
 /// The programs that the steps run, those that fill the cache included.
-fn classes(opened: &Opened, steps: &[Step]) -> Vec<Class> {
-    let of = |step: &Step| {
+fn classes(opened: &Opened, steps: &[TunedStep]) -> Vec<Class> {
+    let of = |step: &TunedStep| {
         let mut classes = opened.engine.classes(0..step.depth);
         classes.push(opened.engine.class_of(step.tokens, step.depth));
         classes
@@ -185,12 +190,12 @@ fn stopped(outcomes: &[Outcome]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn name(step: Step) -> String {
+fn name(step: TunedStep) -> String {
     let tokens = if step.tokens == 1 { "1 token".into() } else { format!("{} tokens", step.tokens) };
     format!("{tokens} after {}", step.depth)
 }
 
-fn said(step: Step, progress: &Progress) -> String {
+fn said(step: TunedStep, progress: &Progress) -> String {
     let Progress { kernels, better, tried, proof } = progress;
     let doing = if *proof { "measuring what was found" } else { "searching" };
     format!("{}: {doing}; {tried} plans tried for {kernels} kernels, {better} better", name(step))

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use testkit::standalone::builder::{Builder, find};
-use testkit::standalone::{Standalone, Step};
+use testkit::standalone::{GivenStep, Standalone};
 
 /// Tokens of the steps of each file, which are of all classes: the first is read by runs.
 const STEPS: &[usize] = &[50, 9, 3, 1, 1];
@@ -139,14 +139,14 @@ fn program((file, isa, numerics, steps): Run<'_>) -> (String, Vec<u8>) {
         let class = batch.variant().class;
         let compiled = programs[&class];
         let bytes = |name| batch.input(name).unwrap_or_default().iter().flat_map(|v| v.to_le_bytes()).collect();
-        Step {
+        GivenStep {
             compiled,
             inputs: Batch::inputs(class.into()).map(|name| (name, bytes(name))).collect(),
             vars: compiled.program.vars.iter().map(|v| batch.variable(&v.name).expect("a variable")).collect(),
             wanted: 4 * batch.rows() * file.vocab,
         }
     };
-    let steps: Vec<Step<'_>> = batches.iter().map(step).collect();
+    let steps: Vec<GivenStep<'_>> = batches.iter().map(step).collect();
     let mut all = Standalone::default();
     all.add_steps(&steps, |name| weights.data(weights.tensor(name).expect("a weight")));
     let (source, data, _) = all.finish();

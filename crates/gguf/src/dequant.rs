@@ -53,11 +53,11 @@ pub struct Dequantiser {
     name: String,
     block_len: usize,
     block_bytes: usize,
-    plan: Plan,
+    plan: DequantPlan,
 }
 
 #[derive(Clone, Debug)]
-enum Plan {
+enum DequantPlan {
     Plain(PlainKind),
     Blocks(Box<BlockPlan>),
 }
@@ -87,8 +87,8 @@ impl Dequantiser {
     pub fn new(format: &Format) -> Result<Self, FormatError> {
         format.check()?;
         let plan = match &format.encoding {
-            Encoding::Plain(kind) => Plan::Plain(*kind),
-            Encoding::Blocks(blocks) => Plan::Blocks(Box::new(BlockPlan::new(blocks))),
+            Encoding::Plain(kind) => DequantPlan::Plain(*kind),
+            Encoding::Blocks(blocks) => DequantPlan::Blocks(Box::new(BlockPlan::new(blocks))),
         };
         Ok(Dequantiser {
             name: format.name.to_string(),
@@ -120,8 +120,8 @@ impl Dequantiser {
             });
         }
         match &self.plan {
-            Plan::Plain(kind) => plain(*kind, data, out),
-            Plan::Blocks(plan) => {
+            DequantPlan::Plain(kind) => plain(*kind, data, out),
+            DequantPlan::Blocks(plan) => {
                 let mut scratch = Scratch::default();
                 for (block, out) in data.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
                     plan.run(block, out, &mut scratch);

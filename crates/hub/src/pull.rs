@@ -32,7 +32,7 @@ pub struct Pulled {
 }
 
 /// What to bring in: items with their paths, and the snapshot that they belong to.
-struct Plan {
+struct PullPlan {
     from: String,
     repo: Repo,
     revision: String,
@@ -144,7 +144,7 @@ impl Hub {
         }
     }
 
-    fn plan_of_repo(&self, client: &Client, repo: &str, revision: &str, wanted: &Wanted) -> Result<Plan, Error> {
+    fn plan_of_repo(&self, client: &Client, repo: &str, revision: &str, wanted: &Wanted) -> Result<PullPlan, Error> {
         let watch = &*self.watch;
         let Listing { commit, files } = listing::list(client, repo, revision, watch)?;
         let candidates = quant::candidates(files.iter().map(|file| file.path.as_str()));
@@ -155,7 +155,7 @@ impl Hub {
             items.push((path.clone(), self.item(client, repo, &commit, remote)?));
         }
         let unchecked = matches!(wanted, Wanted::Listed { checked: false, .. });
-        Ok(Plan {
+        Ok(PullPlan {
             from: repo.to_owned(),
             repo: self.cache.repo(repo),
             revision: revision.to_owned(),
@@ -208,7 +208,7 @@ impl Hub {
         Ok(Item { url, repo: Some(repo.to_owned()), name, blob, bytes, hash, tag })
     }
 
-    fn plan_of_url(&self, client: &Client, url: &str) -> Result<Plan, Error> {
+    fn plan_of_url(&self, client: &Client, url: &str) -> Result<PullPlan, Error> {
         let reply = client.patiently(url, &*self.watch)?;
         if reply.status != 200 {
             return Err(listing::refusal(client, reply, None, ""));
@@ -224,7 +224,7 @@ impl Hub {
         let commit = cache::hex(&Sha256::digest(blob.as_bytes()))[..40].to_owned();
         let bytes = reply.total();
         let item = Item { url: url.to_owned(), repo: None, name: path.clone(), blob, bytes, hash, tag };
-        Ok(Plan {
+        Ok(PullPlan {
             from: crate::client::host(url),
             repo: self.cache.repo(&cache::repo_of_url(url)),
             revision: "main".into(),
@@ -234,7 +234,7 @@ impl Hub {
         })
     }
 
-    fn carry_out(&self, client: &Client, plan: &Plan) -> Result<Pulled, Error> {
+    fn carry_out(&self, client: &Client, plan: &PullPlan) -> Result<Pulled, Error> {
         let missing: Vec<&Item> = plan
             .items
             .iter()

@@ -51,7 +51,7 @@ const INT8_MIXTURE: f64 = 1.5;
 
 /// A step to find plans for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TunedStep {
     /// Its tokens.
     pub tokens: usize,
     /// Tokens in the cache before.
@@ -96,7 +96,7 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The step.
-    pub step: Step,
+    pub step: TunedStep,
     /// The kernels that take time, longest first.
     pub kernels: Vec<Found>,
     /// Nanoseconds of a step by the heuristics, and by what was found.
@@ -148,7 +148,7 @@ impl Outcome {
 ///
 /// # Errors
 /// Of the compiler and of the device, and a step that is too long for the engine.
-pub fn tune(engine: &mut Engine, step: Step, search: Search<'_>) -> Result<Outcome, EngineError> {
+pub fn tune(engine: &mut Engine, step: TunedStep, search: Search<'_>) -> Result<Outcome, EngineError> {
     let deadline = Instant::now() + search.time;
     let variant = Variant::from(engine.class_of(step.tokens, step.depth));
     let compiled = engine.build(variant)?;
@@ -418,7 +418,7 @@ impl Tuner<'_, '_> {
     }
 
     /// What was found, before it is proved.
-    fn outcome(&self, step: Step, first: &Times, end: End) -> Outcome {
+    fn outcome(&self, step: TunedStep, first: &Times, end: End) -> Outcome {
         let whole: u64 = first.launches.iter().sum();
         let origin = |number: usize| {
             first_launch(&self.compiled.program, number).map_or(String::new(), |launch| launch.origin.clone())
@@ -591,7 +591,7 @@ struct Bench<'e> {
 
 impl<'e> Bench<'e> {
     /// Fills the cache, and finds out how long a step takes.
-    fn new(engine: &'e mut Engine, step: Step) -> Result<Bench<'e>, EngineError> {
+    fn new(engine: &'e mut Engine, step: TunedStep) -> Result<Bench<'e>, EngineError> {
         let mut random = Random(1);
         let chunk = engine.chunk();
         for at in (0..step.depth).step_by(chunk) {

@@ -7,7 +7,7 @@ use device::{Device, Executable, Interpreter, Memory, Null};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
-use model::tune::{End, Outcome, Search, Step, tune};
+use model::tune::{End, Outcome, Search, TunedStep, tune};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn engine(device: Arc<dyn Device>) -> Engine {
     Engine::new(synth("tiny-mla-moe", "q4_0", Some(2)), device, options).expect("a model")
 }
 
-fn search(engine: &mut Engine, step: Step, seconds: u64, go_on: bool) -> Outcome {
+fn search(engine: &mut Engine, step: TunedStep, seconds: u64, go_on: bool) -> Outcome {
     let known = Tuned::default();
     let search = Search { time: Duration::from_secs(seconds), known: &known, told: &mut |_| go_on };
     tune(engine, step, search).expect("a search")
@@ -55,7 +55,7 @@ fn search(engine: &mut Engine, step: Step, seconds: u64, go_on: bool) -> Outcome
 #[test]
 fn all_that_is_tried_computes_the_same() {
     let mut engine = engine(cpu(2));
-    for step in [Step { tokens: 1, depth: 3 }, Step { tokens: 9, depth: 0 }] {
+    for step in [TunedStep { tokens: 1, depth: 3 }, TunedStep { tokens: 9, depth: 0 }] {
         let outcome = search(&mut engine, step, 1, true);
         assert_eq!(outcome.wrong, Vec::<String>::new());
         assert!(outcome.tried > 0 && !outcome.kernels.is_empty() && outcome.end != End::Interrupted);
@@ -142,7 +142,7 @@ fn every_setting_of_a_gpu_computes_the_same() {
 fn blocks_of_threads_are_searched_too() {
     let (file, device) = (synth("tiny-llama", "q4_0", Some(1)), Arc::new(Interpreter::of_blocks()));
     let mut engine = engine_of_blocks(&file, device, Tuned::default());
-    let outcome = search(&mut engine, Step { tokens: 1, depth: 3 }, 1, true);
+    let outcome = search(&mut engine, TunedStep { tokens: 1, depth: 3 }, 1, true);
     assert_eq!(outcome.wrong, Vec::<String>::new());
     assert!(outcome.tried > 0 && !outcome.kernels.is_empty() && outcome.end != End::Interrupted);
     assert_eq!(outcome.plans().len(), outcome.kernels.len(), "each kernel has a key of its own");
@@ -154,7 +154,7 @@ fn a_kernel_that_computes_something_else_is_never_kept() {
     let device = Saboteur { cpu: cpu(2), reads, first: Mutex::new(None) };
     let mut engine = engine(Arc::new(device));
     // Without a cache to fill, the first program is that of the step.
-    let outcome = search(&mut engine, Step { tokens: 1, depth: 0 }, 1, true);
+    let outcome = search(&mut engine, TunedStep { tokens: 1, depth: 0 }, 1, true);
     // The first of the program is the victim; which of them takes longest is another question.
     let number = |symbol: &str| symbol[1..].split('_').next().and_then(|number| number.parse::<u32>().ok());
     let victims = outcome.kernels.iter().filter(|kernel| kernel.origin.contains(reads));
@@ -168,7 +168,7 @@ fn a_kernel_that_computes_something_else_is_never_kept() {
 
 #[test]
 fn a_search_ends_when_it_is_told_to() {
-    let outcome = search(&mut engine(cpu(1)), Step { tokens: 1, depth: 3 }, 3000, false);
+    let outcome = search(&mut engine(cpu(1)), TunedStep { tokens: 1, depth: 3 }, 3000, false);
     assert_eq!((outcome.end, outcome.tried), (End::Interrupted, 0));
     assert!(outcome.plans().values().all(Option::is_none));
 }

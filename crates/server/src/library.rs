@@ -32,7 +32,7 @@ pub trait Library: Debug + Send + Sync {
 /// Hears how a model comes in.
 pub trait Told: Send {
     /// What happens now.
-    fn hear(&self, step: Step);
+    fn hear(&self, step: PullStep);
 
     /// Whether somebody still waits.
     fn waits(&self) -> bool;
@@ -40,7 +40,7 @@ pub trait Told: Send {
 
 /// What happens on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PullStep {
     /// It is being found out which files there are.
     Listing,
     /// In words.

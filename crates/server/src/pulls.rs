@@ -2,7 +2,7 @@
 
 use crate::budget::PULLS;
 use crate::error::ApiError;
-use crate::library::{Library, Step, Told};
+use crate::library::{Library, PullStep, Told};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub struct State {
     /// What happens now.
-    pub step: Step,
+    pub step: PullStep,
     /// How it ended, once it has.
     pub end: Option<Result<(), ApiError>>,
 }
@@ -42,7 +42,7 @@ impl Pulls {
         if all.len() >= PULLS {
             return Err(ApiError::busy(format!("{PULLS} models are downloaded already, as many as may")));
         }
-        let (sender, receiver) = watch::channel(State { step: Step::Listing, end: None });
+        let (sender, receiver) = watch::channel(State { step: PullStep::Listing, end: None });
         let pull = Pull { pulls: self.clone(), key: key.clone(), sender: Arc::new(sender) };
         all.insert(key, pull.sender.clone());
         drop(all);
@@ -76,7 +76,7 @@ impl Pull {
 }
 
 impl Told for Pull {
-    fn hear(&self, step: Step) {
+    fn hear(&self, step: PullStep) {
         self.sender.send_modify(|state| state.step = step);
     }
 
@@ -121,7 +121,7 @@ mod tests {
         fn pull(&self, name: &str, told: Box<dyn Told>) -> Result<(), ApiError> {
             self.begun.fetch_add(1, Ordering::SeqCst);
             assert!(name != "panics");
-            told.hear(Step::Remark(name.to_owned()));
+            told.hear(PullStep::Remark(name.to_owned()));
             while self.may_end.load(Ordering::SeqCst) == 0 {
                 if !told.waits() {
                     self.stopped.fetch_add(1, Ordering::SeqCst);
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(pulls.join(&library, "").expect_err("no name").status.as_u16(), 404);
         let (first, second) = (pulls.join(&library, "a").expect("one"), pulls.join(&library, "A").expect("the same"));
         let mut other = pulls.join(&library, "b").expect("another");
-        other.wait_for(|state| state.step == Step::Remark("b".into())).await.expect("it begins");
+        other.wait_for(|state| state.step == PullStep::Remark("b".into())).await.expect("it begins");
         drop(first);
         tokio::time::sleep(Duration::from_millis(30)).await;
         assert_eq!(shelf.stopped.load(Ordering::SeqCst), 0, "somebody waits");

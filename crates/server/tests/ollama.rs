@@ -3,7 +3,7 @@
 use crate::exercise::Exercise;
 use serde_json::{Value, json};
 use server::error::ApiError;
-use server::library::{Kept, Library, Step, Told};
+use server::library::{Kept, Library, PullStep, Told};
 use server::{App, Options};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -334,7 +334,7 @@ impl Library for Names {
             return Err(ApiError::no_room("the disk is full"));
         }
         let file =
-            |completed| Step::File { name: "f".into(), sha256: Some("ab".repeat(32)), total: Some(9), completed };
+            |completed| PullStep::File { name: "f".into(), sha256: Some("ab".repeat(32)), total: Some(9), completed };
         told.hear(file(3));
         std::thread::sleep(Duration::from_millis(30));
         if name == "breaks" {

@@ -23,7 +23,7 @@ pub struct Standalone {
 }
 
 /// A step of a model: a program and what it is given. Weights and states are those of the steps before it.
-pub struct Step<'a> {
+pub struct GivenStep<'a> {
     pub compiled: &'a Compiled,
     /// Bytes of the inputs, by name.
     pub inputs: BTreeMap<&'static str, Vec<u8>>,
@@ -103,7 +103,7 @@ impl Standalone {
     }
 
     /// Adds steps of one model, with its weights by name. States begin with zeros. Results are written to a file.
-    pub fn add_steps<'w>(&mut self, steps: &[Step<'_>], weight: impl Fn(&str) -> &'w [u8]) {
+    pub fn add_steps<'w>(&mut self, steps: &[GivenStep<'_>], weight: impl Fn(&str) -> &'w [u8]) {
         let mut body = String::new();
         let mut lasting: BTreeMap<String, usize> = BTreeMap::new();
         for (number, step) in steps.iter().enumerate() {

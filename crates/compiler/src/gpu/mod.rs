@@ -5,8 +5,9 @@
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
 //! and warps, `fold` and `warp_rows` keep what a loop computes in registers, `dot` finds packed integer dots, [`align`] makes loads
 //! that a thread can do, `registers` keeps small stashes in the threads that need them, `early` puts loads first and `sync`
-//! adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what a launch has to provide. What comes
-//! before (the rewrites, the schedule, the nests) and the index algebra are shared with the CPU.
+//! adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what
+//! a launch has to provide. What comes before (the rewrites, the schedule, the nests) and the index algebra are shared with the
+//! CPU.
 
 mod ahead;
 pub mod align;

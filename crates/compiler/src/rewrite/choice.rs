@@ -162,14 +162,14 @@ fn own_nodes(g: &Graph, context: &Context, choice: Id) -> FxHashSet<Id> {
 }
 
 /// A node without names, with its sources by their places before it.
-type Step = (Op, Type, Vec<Id>, Vec<usize>);
+type Unnamed = (Op, Type, Vec<Id>, Vec<usize>);
 
 /// What alike choices have in common.
 struct Likeness<'a> {
     g: &'a Graph,
     context: &'a Context,
     own: &'a FxHashSet<Id>,
-    steps: Vec<Step>,
+    steps: Vec<Unnamed>,
     place: FxHashMap<Id, usize>,
 }
 
@@ -211,7 +211,7 @@ fn of_any_layer(name: &str) -> String {
 /// Choices by likeness, in the order of the program.
 fn classes(g: &Graph, context: &Context, choices: &[Id], options: &Options) -> Vec<Class> {
     let mut classes: Vec<Class> = vec![];
-    let mut known: FxHashMap<Vec<Step>, usize> = FxHashMap::default();
+    let mut known: FxHashMap<Vec<Unnamed>, usize> = FxHashMap::default();
     for &id in choices {
         let own = own_nodes(g, context, id);
         let mut likeness = Likeness { g, context, own: &own, steps: vec![], place: FxHashMap::default() };

@@ -187,7 +187,7 @@ struct Leaf<'a> {
     in_place: Option<usize>,
 }
 
-struct Step {
+struct Operation {
     op: Each,
     /// Types of the sources (the first value, for a select) and the result.
     from: DType,
@@ -200,7 +200,7 @@ struct Step {
 struct Program<'a> {
     leaves: Vec<Leaf<'a>>,
     registers: Vec<Block>,
-    steps: Vec<Step>,
+    steps: Vec<Operation>,
     root: Operand,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    fn step(&self, s: &Step, len: usize, out: &mut Block) -> Result<(), Fault> {
+    fn step(&self, s: &Operation, len: usize, out: &mut Block) -> Result<(), Fault> {
         use Values::{Float, Index, Int};
         let src = |i: usize| self.operand(s.src[i], len);
         match (s.op, out) {
@@ -352,7 +352,7 @@ impl<'a> Flattening<'a, '_> {
                 let operand = |i: usize| operands[i.min(operands.len() - 1)];
                 let from = src[usize::from(*op == Each::Where)].ty;
                 let src_operands = [operand(0), operand(1), operand(2)];
-                self.program.steps.push(Step { op: *op, from, to: e.ty, src: src_operands, dst });
+                self.program.steps.push(Operation { op: *op, from, to: e.ty, src: src_operands, dst });
                 for (s, &o) in src.iter().zip(&operands) {
                     self.release(s, o);
                 }

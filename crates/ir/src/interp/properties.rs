@@ -36,7 +36,7 @@ impl Plain {
 
 /// One step of a chain; numbers are reduced to what the shape allows.
 #[derive(Clone, Debug)]
-enum Step {
+enum Movement {
     Merge(usize),
     Split(usize, usize),
     Permute(usize, usize),
@@ -47,17 +47,17 @@ enum Step {
     Sum(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Movement> {
     let n = 0usize..12;
     prop_oneof![
-        n.clone().prop_map(Step::Merge),
-        (n.clone(), n.clone()).prop_map(|(a, b)| Step::Split(a, b)),
-        (n.clone(), n.clone()).prop_map(|(a, b)| Step::Permute(a, b)),
-        n.clone().prop_map(Step::Expand),
-        (n.clone(), n.clone(), n.clone()).prop_map(|(a, b, c)| Step::Slice(a, b, c)),
-        n.clone().prop_map(Step::Concat),
-        Just(Step::Double),
-        n.prop_map(Step::Sum),
+        n.clone().prop_map(Movement::Merge),
+        (n.clone(), n.clone()).prop_map(|(a, b)| Movement::Split(a, b)),
+        (n.clone(), n.clone()).prop_map(|(a, b)| Movement::Permute(a, b)),
+        n.clone().prop_map(Movement::Expand),
+        (n.clone(), n.clone(), n.clone()).prop_map(|(a, b, c)| Movement::Slice(a, b, c)),
+        n.clone().prop_map(Movement::Concat),
+        Just(Movement::Double),
+        n.prop_map(Movement::Sum),
     ]
 }
 
@@ -70,16 +70,16 @@ fn reshape(g: &mut Graph, id: Id, p: &Plain, dims: Vec<usize>) -> (Id, Plain) {
     (g.reshape(id, s), Plain { dims, values: p.values.clone() })
 }
 
-fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
+fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Movement) -> (Id, Plain) {
     let rank = p.dims.len();
     let mut dims = p.dims.clone();
     match *step {
-        Step::Merge(a) if rank > 1 => {
+        Movement::Merge(a) if rank > 1 => {
             let n = dims.remove(a % (rank - 1));
             dims[a % (rank - 1)] *= n;
             reshape(g, id, p, dims)
         }
-        Step::Split(a, b) if rank < 5 => {
+        Movement::Split(a, b) if rank < 5 => {
             let d = a % rank;
             let divisors: Vec<usize> = (1..=dims[d]).filter(|k| dims[d].is_multiple_of(*k)).collect();
             let inner = divisors[b % divisors.len()];
@@ -87,7 +87,7 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
             dims.insert(d + 1, inner);
             reshape(g, id, p, dims)
         }
-        Step::Permute(a, b) => {
+        Movement::Permute(a, b) => {
             let mut perm: Vec<usize> = (0..rank).collect();
             perm.swap(a % rank, b % rank);
             let dims = perm.iter().map(|&d| p.dims[d]).collect();
@@ -98,7 +98,7 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
             });
             (g.permute(id, perm), plain)
         }
-        Step::Expand(a) if rank < 5 && p.values.len() < 10_000 => {
+        Movement::Expand(a) if rank < 5 && p.values.len() < 10_000 => {
             let d = a % (rank + 1);
             dims.insert(d, 1);
             let (id, one) = reshape(g, id, p, dims.clone());
@@ -111,7 +111,7 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
             });
             (g.expand(id, s), plain)
         }
-        Step::Slice(a, b, c) => {
+        Movement::Slice(a, b, c) => {
             let d = a % rank;
             let start = b % dims[d];
             dims[d] = 1 + c % (dims[d] - start);
@@ -123,7 +123,7 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
             });
             (id, plain)
         }
-        Step::Concat(a) if p.values.len() < 10_000 => {
+        Movement::Concat(a) if p.values.len() < 10_000 => {
             let d = a % rank;
             let n = dims[d];
             dims[d] *= 2;
@@ -134,11 +134,11 @@ fn apply(g: &mut Graph, id: Id, p: &Plain, step: &Step) -> (Id, Plain) {
             });
             (g.concat(vec![id, id], d), plain)
         }
-        Step::Double => {
+        Movement::Double => {
             let values = p.values.iter().map(|v| i64::from((v * 2) as i32)).collect();
             (g.add(id, id), Plain { dims, values })
         }
-        Step::Sum(a) if rank > 1 => {
+        Movement::Sum(a) if rank > 1 => {
             let d = a % rank;
             let n = dims.remove(d);
             let plain = Plain::new(dims, |i| {

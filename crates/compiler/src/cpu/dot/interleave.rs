@@ -5,7 +5,7 @@
 //! same lanes: their dots sum up as integers, and there is one conversion and one product for two. The exchange is a
 //! shuffle of bytes as they are loaded, before bits are taken apart, so it serves all codes that share these bytes.
 
-use crate::cpu::dot::packed_dots::Step;
+use crate::cpu::dot::packed_dots::PackedStep;
 use crate::kernel::superword::of_two;
 use ir::{Graph, Id, Op};
 use rustc_hash::FxHashSet;
@@ -14,8 +14,8 @@ use rustc_hash::FxHashSet;
 const MOST: usize = 2;
 
 /// The steps, two by two with halves exchanged where that is less work. Lanes of groups lie beside each other.
-pub(crate) fn exchanged(g: &mut Graph, steps: Vec<Step>) -> Vec<Step> {
-    let own = |step: &Step| steps.iter().filter(|other| other.2 == step.2).count() == 1;
+pub(crate) fn exchanged(g: &mut Graph, steps: Vec<PackedStep>) -> Vec<PackedStep> {
+    let own = |step: &PackedStep| steps.iter().filter(|other| other.2 == step.2).count() == 1;
     if steps.len() < 2 || !steps.len().is_multiple_of(2) || !steps.iter().all(own) {
         return steps;
     }

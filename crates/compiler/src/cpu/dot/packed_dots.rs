@@ -13,7 +13,7 @@ use ir::DType;
 use ir::{Const, Graph, Id, Op, Type};
 
 /// Codes and values as vectors of as many bytes, and the group of each i32 lane.
-pub(crate) type Step = (Id, Id, Vec<u16>);
+pub(crate) type PackedStep = (Id, Id, Vec<u16>);
 
 /// Sums of products of four codes and four values in each i32 lane, vector by vector.
 pub(crate) struct Dots {

@@ -1,7 +1,7 @@
 //! The loop over groups: a pass covers a few of them, their codes in byte lanes and their factors in one vector.
 
 use crate::cpu::dot::interleave;
-use crate::cpu::dot::packed_dots::Step;
+use crate::cpu::dot::packed_dots::PackedStep;
 use crate::cpu::dot::packed_scales;
 use crate::cpu::vectors::Tiler;
 use crate::kernel::dot_pattern::Pattern;
@@ -14,7 +14,7 @@ use ir::{BinOp, Graph, Id, Op, Type};
 pub(super) struct Pass {
     pub(super) range: Id,
     pub(super) passes: i64,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PackedStep>,
     pub(super) bytes: usize,
     pub(super) factor: Option<Id>,
     pub(super) rest: Option<Id>,
@@ -85,7 +85,7 @@ fn byte_lanes(
     bytes: usize,
     width: i64,
     packer: &mut Packer,
-) -> Option<Vec<Step>> {
+) -> Option<Vec<PackedStep>> {
     let order = lane_order(g, codes, bytes).unwrap_or_else(|| (0..codes.len()).collect());
     let mut steps = vec![];
     for chunk in order.chunks(bytes) {

@@ -6,7 +6,7 @@ use crate::arrival::Arrived;
 use crate::body::{Body as Read, Work};
 use crate::budget::{NAME_BYTES, PULL_PAUSE};
 use crate::error::ApiError;
-use crate::library::Step;
+use crate::library::PullStep;
 use crate::pulls::State;
 use crate::stream::json_response;
 use axum::body::{Body, Bytes};
@@ -59,7 +59,7 @@ pub async fn pull(app: Arc<App>, request: Request) -> Result<Response, ApiError>
     };
     let (mut state, streams) = app.background.run(body.len(), move || join(body)).await?;
     let is_over = |state: &State| state.end.is_some();
-    let begun = |state: &State| state.step != Step::Listing || is_over(state);
+    let begun = |state: &State| state.step != PullStep::Listing || is_over(state);
     let gone = |_| ApiError::server("the download was given up (internal error)");
     // What cannot begin is an error like any other.
     let first =
@@ -70,7 +70,7 @@ pub async fn pull(app: Arc<App>, request: Request) -> Result<Response, ApiError>
     if !streams {
         return Ok(json_response(&json!({ "status": "success" })));
     }
-    let lines = Lines { state, last: Step::Listing, begun: false, over: false };
+    let lines = Lines { state, last: PullStep::Listing, begun: false, over: false };
     let lines = futures_util::stream::unfold(lines, |mut lines| async move {
         let bytes = lines.next().await?;
         Some((Ok::<Bytes, Infallible>(bytes), lines))
@@ -100,7 +100,7 @@ fn name(body: &Read) -> Result<String, ApiError> {
 struct Lines {
     state: watch::Receiver<State>,
     /// What was told last.
-    last: Step,
+    last: PullStep,
     begun: bool,
     over: bool,
 }
@@ -117,7 +117,7 @@ impl Lines {
             tokio::time::sleep(PULL_PAUSE).await;
             self.state.changed().await.ok()?;
         } else {
-            line::write(&mut ready, &told(&Step::Listing));
+            line::write(&mut ready, &told(&PullStep::Listing));
         }
         let State { step, end } = self.state.borrow_and_update().clone();
         if step != self.last {
@@ -139,11 +139,11 @@ impl Lines {
 }
 
 /// What happens, in Ollama's words.
-fn told(step: &Step) -> Value {
+fn told(step: &PullStep) -> Value {
     match step {
-        Step::Listing => json!({ "status": "pulling manifest" }),
-        Step::Remark(text) => json!({ "status": text }),
-        Step::File { name, sha256, total, completed } => {
+        PullStep::Listing => json!({ "status": "pulling manifest" }),
+        PullStep::Remark(text) => json!({ "status": text }),
+        PullStep::File { name, sha256, total, completed } => {
             let mut line = Map::new();
             let short = sha256.as_deref().map_or(name.as_str(), |hash| hash.get(..12).unwrap_or(hash));
             line.insert("status".into(), format!("pulling {short}").into());
