@@ -63,7 +63,6 @@ pub struct GpuPlan {
 impl Default for GpuPlan {
     /// For an H200.
     fn default() -> GpuPlan {
-        let processors = 132;
         GpuPlan {
             lanes: 32,
             widest: 16,
@@ -75,10 +74,11 @@ impl Default for GpuPlan {
             warps: 4,
             most_warps: 16,
             product_warps: 8,
-            all_warps: 16 * processors,
+            // Three that follow from the number of multiprocessors, below.
+            all_warps: 0,
             rows: 4,
-            blocks: 2 * processors,
-            processors,
+            blocks: 0,
+            processors: 0,
             registers: 256 << 10,
             resident: 512,
             join: true,
@@ -92,6 +92,7 @@ impl Default for GpuPlan {
             slots: usize::MAX,
             alignment: 64,
         }
+        .with_processors(132)
     }
 }
 
