@@ -43,7 +43,8 @@ fn texts_are_the_same_with_steps_in_flight() {
     }
     let with = |ahead| Arc::new(Wgpu::new(0).expect("an adapter that can be opened").with_steps_ahead(ahead));
     let draws = SamplerConfig { top_k: 40, top_p: 0.95, seed: 3, ..SamplerConfig::default() };
-    for sampling in [SamplerConfig::greedy(), draws] {
+    let biased = SamplerConfig { logit_bias: vec![(3, f32::NEG_INFINITY), (9, 0.5)], ..SamplerConfig::greedy() };
+    for sampling in [SamplerConfig::greedy(), draws, biased] {
         // With none, the host chooses.
         let here = generated(with(0), &sampling);
         assert_eq!(here.len(), 24);
