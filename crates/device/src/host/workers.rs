@@ -22,9 +22,10 @@ impl Workers {
     /// [`Error::WorkerPanicked`] if a call did; others may then be missing.
     pub fn each(&self, count: usize, job: &(dyn Fn(usize) + Sync)) -> Result<()> {
         let threads = || ThreadPoolBuilder::new().num_threads(default_threads().min(MOST)).build().ok();
-        let run = || match (count, self.0.get_or_init(threads)) {
-            (2.., Some(pool)) => pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(job)),
-            _ => (0..count).for_each(job),
+        let pool = if count > 1 { self.0.get_or_init(threads).as_ref() } else { None };
+        let run = || match pool {
+            Some(pool) => pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(job)),
+            None => (0..count).for_each(job),
         };
         catch_unwind(AssertUnwindSafe(run)).map_err(|panic| Error::WorkerPanicked { message: text_of(&*panic) })
     }

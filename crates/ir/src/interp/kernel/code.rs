@@ -24,8 +24,6 @@ pub(super) struct Code {
     pub buffers: Vec<Buffer>,
     /// Bytes of each scratch slot.
     pub scratch: Vec<usize>,
-    /// Whether it is one that the threads of a block share, near to them.
-    pub shared: Vec<bool>,
     /// Number of accumulators.
     pub accs: usize,
     /// Register of the task number.

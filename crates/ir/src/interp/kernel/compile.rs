@@ -5,7 +5,7 @@ use super::code::{Access, Bases, Buffer, Code, Inst, LOCAL, Move, Reg, Site, Stm
 use crate::interp::lanes::{self, Class};
 use crate::print::{buffer_name, describe};
 use crate::spec::ranges_of;
-use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT, Space};
+use crate::{Axis, BinOp, DType, Graph, Id, Op, PRODUCT};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
@@ -123,8 +123,6 @@ impl Compiler<'_> {
                         let scratch = &mut self.code.scratch;
                         scratch.resize(scratch.len().max(at + 1), 0);
                         scratch[at] = scratch[at].max(len * element);
-                        self.code.shared.resize(scratch.len(), false);
-                        self.code.shared[at] = *space == Space::Shared;
                     }
                     let name = buffer_name(g, id);
                     self.buffers.insert(id, self.code.buffers.len() as u32);

@@ -224,9 +224,11 @@ impl<'k, 'b, 'a, const ONE: bool> Machine<'k, 'b, 'a, ONE> {
                     if self.active.contains(&false) {
                         return Err(KernelError::Divergent { task: self.task, node: self.text(*site) });
                     }
-                    let ordered = |shared: bool| shared || *memory;
-                    let races = self.races.iter_mut().zip(&self.code.shared).filter(|(_, shared)| ordered(**shared));
-                    races.for_each(|(races, _)| races.barrier());
+                    for buffer in self.code.buffers.iter().filter(|b| b.space.is_scratch()) {
+                        if *memory || buffer.space == Space::Shared {
+                            self.races[buffer.slot as usize].barrier();
+                        }
+                    }
                 }
                 Stmt::Wait => self.waited = true,
             }
