@@ -5,10 +5,12 @@
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N] [--jobs N]
     bench/gpu.py shapes PROGRAM [--device cuda] [--quants q4_0,q4_k_m] [--jobs N]
     bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--prompts 512,2048] [--depths 0,4000] [--fill random] [--rounds 3]
+    bench/gpu.py repeated PROGRAM MODEL... [--device cuda] [--tokens 10000]
+    bench/gpu.py memory PROGRAM [--quants q4_0] [--tools memcheck,racecheck] [--jobs N]
     bench/gpu.py faults PROGRAM MODEL
     bench/gpu.py published PROGRAM FILE [--device cuda]
 
-`all` makes the models of whole size in FOLDER with `synth` and runs `golden`, `shapes`, `faults` and `speed` with them.
+`all` makes the models of whole size in FOLDER with `synth` and runs `golden`, `shapes`, `repeated`, `faults` and `speed` with them.
 
 `golden` has another FOLDER, of manifest.json, models and logits, as tests/golden is one. `exact` must agree with the reference (NMSE at most
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
@@ -18,6 +20,9 @@ and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (-
 1e-9, and `int8` may be as far from the processor's `exact` as the processor's `int8` is, with room for a flipped expert.
 `speed` reads prompts and decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with
 flash attention.
+`repeated` lets two servers, one after the other, draw a text of so many tokens from the same seed: the ids must be the same.
+`memory` runs every tiny shape of `synth` under the tools of `compute-sanitizer`: a prompt, tokens, several sequences, and tokens
+behind 5,000 and 100,000 positions.
 `faults` tries what goes wrong: each must be one line and an exit code, soon, and leave the card usable.
 `published` compares a published file with the figures of .ci/published on the card: token ids, a chat, greedy texts,
 perplexity, and how far `int8` diverges (bench/published.py; FILE is what .ci/published fetches).
@@ -35,8 +40,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import published
+from servers import running
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
@@ -177,13 +184,72 @@ def one_shape(args, shape, quant):
     return None
 
 
-def shapes(args):
+def tiny_shapes(args):
+    """Every tiny shape of `synth` in each of the types that were asked for."""
     told = subprocess.run([args.program, "synth", "--help"], capture_output=True, text=True).stdout
     names = next(line for line in told.splitlines() if line.startswith("Shapes: "))[len("Shapes: ") :].split(", ")
-    each = [(name, quant) for name in names if name.startswith("tiny-") for quant in args.quants.split(",")]
+    return [(name, quant) for name in names if name.startswith("tiny-") for quant in args.quants.split(",")]
 
+
+def shapes(args):
+    each = tiny_shapes(args)
     wrong = how_many_fail(args.jobs, each, lambda run: one_shape(args, *run), " ".join)
     print(f"shapes on {args.device}: {len(each)} models, {wrong} wrong")
+    return 1 if wrong or not each else 0
+
+
+def drawn(args, model, request):
+    """The token ids that a server of its own answers a request with."""
+    room = str(args.tokens + 64)
+    command = [args.program, "serve", "-m", model, "--device", args.device, "--parallel", "1", "-c", room]
+    with running("kernloom", command) as (_, port):
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(request).encode())
+        with urllib.request.urlopen(asked, timeout=600) as answer:
+            return json.load(answer)["tokens"]
+
+
+def repeated(args):
+    """Texts that differ from one run to the next, or are shorter than they should be."""
+    request = {"prompt": [1, 2, 3], "n_predict": args.tokens, "ignore_eos": True, "return_tokens": True, "temperature": 0.8, "seed": 7}
+    wrong = 0
+    for model in args.models:
+        first, second = drawn(args, model, request), drawn(args, model, request)
+        same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+        fine = same == len(first) == len(second) == args.tokens
+        wrong += not fine
+        kinds = len(set(first))
+        print(f"{'ok   ' if fine else 'WRONG'} {pathlib.Path(model).stem}: {same} of {args.tokens} tokens twice, {kinds} different ids", flush=True)
+    return 1 if wrong or not args.models else 0
+
+
+def one_memory(args, shape, quant):
+    """What the tools of compute-sanitizer find in the kernels of a tiny model, if anything."""
+    ids = ",".join(str((i * 37 + 11) % 250) for i in range(70))
+    with tempfile.TemporaryDirectory() as scratch:
+        model, out = pathlib.Path(scratch) / "model.gguf", pathlib.Path(scratch) / "logits"
+        made = subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], capture_output=True, text=True)
+        if made.returncode:
+            return made.stderr.strip()
+        bench = ["bench", "-m", model, "--device", "cuda", "-r", "1", "--fill", "random"]
+        runs = [
+            ["logits", "-m", model, "--tokens", ids, "--batch", "64", "--device", "cuda", "--out", out],
+            [*bench, "-p", "70", "-n", "2", "-d", "0,5000,100000"],
+            ["bench", "-m", model, "--device", "cuda", "-r", "1", "-p", "16", "-n", "2", "--parallel", "4,32"],
+        ]
+        for tool in args.tools.split(","):
+            for run in runs:
+                command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", args.program, *run]
+                ran = subprocess.run(command, capture_output=True, text=True)
+                if ran.returncode:
+                    found = [line for line in (ran.stdout + ran.stderr).splitlines() if line.startswith(("=========", "error: "))]
+                    return f"{tool}, {run[0]} (exit {ran.returncode}): {' '.join(found[1:4])[:400]}"
+    return None
+
+
+def memory(args):
+    each = tiny_shapes(args)
+    wrong = how_many_fail(args.jobs, each, lambda run: one_memory(args, *run), " ".join)
+    print(f"memory, {args.tools}: {len(each)} models, {wrong} wrong")
     return 1 if wrong or not each else 0
 
 
@@ -235,8 +301,8 @@ def everything(args):
         if not model.is_file():
             subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], check=True, stdout=subprocess.DEVNULL)
     args.folder, args.files, args.quants = pathlib.Path(__file__).parent.parent / "tests" / "golden", None, "q4_0,q4_k_m"
-    args.model, args.models = models[0], models
-    wrong = [part for part in (golden, shapes) if part(args)]
+    args.model, args.models, args.tokens = models[0], models, 10_000
+    wrong = [part for part in (golden, shapes, repeated) if part(args)]
     # What goes wrong with a card, beside what it does.
     wrong += [faults] if args.device.startswith("cuda") and faults(args) else []
     speed(args)
@@ -302,14 +368,14 @@ def faults(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    of = {name: commands.add_parser(name) for name in ("all", "golden", "shapes", "speed", "faults", "published")}
+    of = {name: commands.add_parser(name) for name in ("all", "golden", "shapes", "repeated", "memory", "speed", "faults", "published")}
     for name, one in of.items():
         one.add_argument("program")
-        if name != "faults":
+        if name not in ("faults", "memory"):
             one.add_argument("--device", default="cuda")
     for name in ("all", "golden"):
         of[name].add_argument("folder")
-    for name in ("all", "golden", "shapes"):
+    for name in ("all", "golden", "shapes", "memory"):
         of[name].add_argument("--jobs", type=int, default=1, help="runs at a time")
     for name in ("all", "speed"):
         of[name].add_argument("--peer", help="llama-bench")
@@ -320,13 +386,17 @@ def main():
     of["all"].add_argument("--models", default=MODELS, help="shapes and types")
     of["golden"].add_argument("--files", type=int)
     of["shapes"].add_argument("--quants", default="q4_0,q4_k_m")
-    of["speed"].add_argument("models", nargs="+")
+    of["memory"].add_argument("--quants", default="q4_0")
+    of["memory"].add_argument("--tools", default="memcheck,racecheck")
+    of["repeated"].add_argument("--tokens", type=int, default=10_000)
+    for name in ("speed", "repeated"):
+        of[name].add_argument("models", nargs="+")
     of["faults"].add_argument("model")
     of["published"].add_argument("model", metavar="file")
     args = parser.parse_args()
     if args.command == "published":
         return 1 if published.check(args.program, args.model, args.device) else 0
-    each = {"all": everything, "golden": golden, "shapes": shapes, "speed": speed, "faults": faults}
+    each = {"all": everything, "golden": golden, "shapes": shapes, "repeated": repeated, "memory": memory, "speed": speed, "faults": faults}
     return each[args.command](args)
 
 
