@@ -185,10 +185,11 @@ def one_shape(args, shape, quant):
 
 
 def tiny_shapes(args):
-    """Every tiny shape of `synth` in each of the types that were asked for."""
+    """The tiny shapes of `synth`, or what was asked for, in each of the types that were."""
     told = subprocess.run([args.program, "synth", "--help"], capture_output=True, text=True).stdout
     names = next(line for line in told.splitlines() if line.startswith("Shapes: "))[len("Shapes: ") :].split(", ")
-    return [(name, quant) for name in names if name.startswith("tiny-") for quant in args.quants.split(",")]
+    names = args.shapes.split(",") if args.shapes else [name for name in names if name.startswith("tiny-")]
+    return [(name, quant) for name in names for quant in args.quants.split(",")]
 
 
 def shapes(args):
@@ -300,7 +301,8 @@ def everything(args):
         models.append(str(model))
         if not model.is_file():
             subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], check=True, stdout=subprocess.DEVNULL)
-    args.folder, args.files, args.quants = pathlib.Path(__file__).parent.parent / "tests" / "golden", None, "q4_0,q4_k_m"
+    args.folder, args.files = pathlib.Path(__file__).parent.parent / "tests" / "golden", None
+    args.shapes, args.quants = None, "q4_0,q4_k_m"
     args.model, args.models, args.tokens = models[0], models, 10_000
     wrong = [part for part in (golden, shapes, repeated) if part(args)]
     # What goes wrong with a card, beside what it does.
@@ -387,6 +389,8 @@ def main():
     of["golden"].add_argument("--files", type=int)
     of["shapes"].add_argument("--quants", default="q4_0,q4_k_m")
     of["memory"].add_argument("--quants", default="q4_0")
+    for name in ("shapes", "memory"):
+        of[name].add_argument("--shapes", help="some instead of every tiny one")
     of["memory"].add_argument("--tools", default="memcheck,racecheck")
     of["repeated"].add_argument("--tokens", type=int, default=10_000)
     for name in ("speed", "repeated"):

@@ -14,14 +14,20 @@ pub const CHOSEN: &str = "chosen";
 /// What a step says where no token is above minus infinity.
 pub const NONE: i32 = -1;
 
+/// So many numbers are ranked at once.
+const AT_ONCE: i64 = 640;
+
+/// A row that is longer is one of logits, not of some of them or of their maxima.
+const LONG: i64 = 1 << 14;
+
 /// The token of each row: of `logits` `[rows, vocab]`, `[rows]`, the likeliest, the first of equals.
 pub fn likeliest(logits: &Tensor) -> Tensor {
-    let (b, parts) = (logits.builder(), Parts::of(logits));
+    let (b, parts) = (logits.builder(), Parts::of(&ordered(logits)));
     let most = parts.most.max(1);
     let part = first(&parts.most.equal(&most.unsqueeze(1)));
     let row = parts.of_rows(&part);
     let within = first(&row.equal(&most.unsqueeze(1)));
-    let id = parts.id(&part, &within);
+    let id = parts.place(&part, &within);
     b.float(f32::NEG_INFINITY).lt(&most).select(&id, &b.int32(NONE.into()))
 }
 
@@ -64,60 +70,98 @@ fn biased(logits: &Tensor, draws: &Tensor) -> Tensor {
 
 /// The likeliest tokens of each row in their order, and the logits of these: `[rows, RANKED]`, or all if there are fewer.
 fn ranked(logits: &Tensor) -> (Tensor, Tensor) {
-    let (b, rows, parts) = (logits.builder(), logits.shape()[0], Parts::of(logits));
-    let vocab = logits.len(1);
-    if parts.count <= RANKED {
-        let ids = parts.logits.topk(RANKED.min(vocab) as usize);
-        return (take(&parts.logits, &ids), ids);
-    }
-    // Each of them lies in one of as many parts, those with the largest maxima; in the order of the vocabulary, as the
-    // first of equals counts.
-    let parts_of = ascending(&parts.most.topk(RANKED as usize));
-    let candidates = parts.of_rows(&parts_of).reshape(&[rows, Dim::Const(RANKED * parts.len)]);
-    let places = candidates.topk(RANKED as usize);
-    let len = b.int32(parts.len);
-    let part = take(&parts_of, &places.binary(BinOp::Div, &len));
-    (take(&candidates, &places), parts.id(&part, &places.binary(BinOp::Mod, &len)))
+    let logits = ordered(logits);
+    let ids = largest(&logits);
+    (take(&logits, &ids), ids)
 }
 
-/// A vocabulary in parts of equal length.
+/// Numbers of which each is at least minus infinity: NaN counts as that.
+fn ordered(x: &Tensor) -> Tensor {
+    let lowest = x.builder().float(f32::NEG_INFINITY);
+    lowest.lt(x).select(x, &lowest)
+}
+
+/// The places of the [`RANKED`] largest numbers of each row in their order, the first of equals first; of all numbers if
+/// there are fewer.
+///
+/// A top-k compares each number with each other. Of long rows that is done for few numbers at a time: each of the largest
+/// lies in one of as many parts of the row, those with the largest maxima, and these parts are found in the same way.
+fn largest(x: &Tensor) -> Tensor {
+    let (b, rows, n) = (x.builder(), x.shape()[0], x.len(1));
+    if n <= AT_ONCE {
+        return x.topk(RANKED.min(n) as usize);
+    }
+    let is_logits = n > LONG;
+    let parts = if is_logits { Parts::of(x) } else { Parts::strided(x) };
+    let (part, within) = (ascending(&largest(&parts.most)), b.iota(parts.len));
+    // In the order of the row, as the first of equals counts.
+    let places = if is_logits {
+        parts.place(&part.unsqueeze(2), &within)
+    } else {
+        parts.place(&part.unsqueeze(1), &within.reshape(&[1.into(), parts.len.into(), 1.into()]))
+    };
+    let places = places.reshape(&[rows, Dim::Const(RANKED * parts.len)]);
+    take(&places, &largest(&take(&parts.all, &places)))
+}
+
+/// Rows in parts of equal length.
 struct Parts {
-    /// `[rows, count * len]`, NaN as minus infinity.
-    logits: Tensor,
+    /// `[rows, count * len]`: behind a row that nothing divides well are numbers that nobody wants.
+    all: Tensor,
     count: i64,
     len: i64,
-    /// The largest logit of each part, `[rows, count]`.
+    /// From a number of a part to the next.
+    stride: i64,
+    /// The largest number of each part, `[rows, count]`.
     most: Tensor,
 }
 
 impl Parts {
-    fn of(logits: &Tensor) -> Parts {
-        let (b, rows, vocab) = (logits.builder(), logits.shape()[0], logits.len(1));
-        let lowest = b.float(f32::NEG_INFINITY);
-        let logits = lowest.lt(logits).select(logits, &lowest);
-        let divides = |len: &i64| vocab % len == 0;
-        // Kernels have tasks of 32 rows, so that is best.
-        let len = std::iter::once(32).chain((1..64).rev()).find(divides).unwrap_or(1);
-        let count = vocab / len;
-        let most = logits.reshape(&[rows, count.into(), len.into()]).max(2);
-        Parts { logits, count, len, most }
+    /// Of rows of logits: numbers that follow each other, as tasks of the kernel that computes these have them.
+    fn of(x: &Tensor) -> Parts {
+        let n = x.len(1);
+        // Such kernels have tasks of 32 rows.
+        let len = std::iter::once(32).chain((8..64).rev()).find(|len| n % len == 0).unwrap_or(32);
+        let (all, count) = filled(x, len);
+        let most = all.reshape(&[all.shape()[0], count.into(), len.into()]).max(2);
+        Parts { all, count, len, stride: 1, most }
     }
 
-    /// The logits of parts `[rows, ..]`: `[rows, .., len]`.
+    /// Of shorter rows: each has numbers of the whole row, so that no task that computes the row computes a part.
+    fn strided(x: &Tensor) -> Parts {
+        let n = x.len(1);
+        let pairs = |len: &i64| (n / len).pow(2) + (RANKED * len).pow(2);
+        let len = (2..n.min(64)).filter(|len| n % len == 0).min_by_key(pairs).unwrap_or(8);
+        let (all, count) = filled(x, len);
+        let most = all.reshape(&[all.shape()[0], len.into(), count.into()]).max(1);
+        Parts { all, count, len, stride: count, most }
+    }
+
+    /// The numbers of parts `[rows]`: `[rows, len]`, where they follow each other.
     fn of_rows(&self, part: &Tensor) -> Tensor {
-        let b = part.builder();
-        let all = b.length(BinOp::Mul, part.shape()[0], self.count);
-        let mut shape = part.shape();
-        shape[1..].fill(Dim::Const(1));
-        let row = b.iota(part.shape()[0]).reshape(&shape).binary(BinOp::Mul, &b.int32(self.count));
-        self.logits.reshape(&[all, self.len.into()]).gather(&row.binary(BinOp::Add, part))
+        let (b, rows) = (part.builder(), part.shape()[0]);
+        let row = b.iota(rows).binary(BinOp::Mul, &b.int32(self.count));
+        let all = b.length(BinOp::Mul, rows, self.count);
+        self.all.reshape(&[all, self.len.into()]).gather(&row.binary(BinOp::Add, part))
     }
 
-    /// Tokens by their parts and their places in these.
-    fn id(&self, part: &Tensor, within: &Tensor) -> Tensor {
+    /// Places in a row by parts and the places in these.
+    fn place(&self, part: &Tensor, within: &Tensor) -> Tensor {
         let b = part.builder();
-        part.binary(BinOp::Mul, &b.int32(self.len)).binary(BinOp::Add, within)
+        let step = if self.stride == 1 { self.len } else { 1 };
+        part.binary(BinOp::Mul, &b.int32(step)).binary(BinOp::Add, &within.binary(BinOp::Mul, &b.int32(self.stride)))
     }
+}
+
+/// Rows with the lowest number behind them until `len` divides them, and how often it does.
+fn filled(x: &Tensor, len: i64) -> (Tensor, i64) {
+    let (b, rows, n) = (x.builder(), x.shape()[0], x.len(1));
+    let count = (n + len - 1) / len;
+    if count * len == n {
+        return (x.clone(), count);
+    }
+    let lowest = b.float(f32::NEG_INFINITY).reshape(&[Dim::Const(1); 2]).expand(&[rows, Dim::Const(count * len - n)]);
+    (Tensor::concat(&[x.clone(), lowest], 1), count)
 }
 
 /// The first place along the last of two dimensions where a mask is set; its length where it is set nowhere.

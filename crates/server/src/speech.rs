@@ -98,6 +98,8 @@ pub enum Heard {
         index: usize,
         /// Why.
         ending: Ending,
+        /// The last tokens, if they printed nothing.
+        tokens: Vec<u32>,
         /// What it took.
         spent: Spent,
     },
@@ -117,7 +119,8 @@ impl Heard {
                 text.len() + size_of_val(&tokens[..]) + top
             }
             Heard::Vector { vector, .. } => size_of_val(&vector[..]),
-            Heard::Progress { .. } | Heard::End { .. } | Heard::Failed { .. } => 0,
+            Heard::End { tokens, .. } => size_of_val(&tokens[..]),
+            Heard::Progress { .. } | Heard::Failed { .. } => 0,
         };
         size_of::<Heard>() + held
     }
@@ -204,7 +207,8 @@ impl Speech {
             (None, Finish::End | Finish::Stopped) => Ending::Model,
             (None, Finish::Limit | Finish::ContextFull) => Ending::Length,
         };
-        self.tell(Heard::End { index: self.index, ending, spent })
+        let tokens = std::mem::take(&mut self.tokens);
+        self.tell(Heard::End { index: self.index, ending, tokens, spent })
     }
 }
 

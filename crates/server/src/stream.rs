@@ -244,7 +244,8 @@ fn object_bytes(heard: &Heard) -> usize {
             4 * text.len() + 2 * tokens.len() * size_of::<Value>() + scored * SCORE_BYTES
         }
         Heard::Vector { vector, .. } => vector.len() * (size_of::<Value>() + 4 * size_of::<f32>()),
-        Heard::Progress { .. } | Heard::End { .. } | Heard::Failed { .. } => 0,
+        Heard::End { tokens, .. } => 2 * tokens.len() * size_of::<Value>(),
+        Heard::Progress { .. } | Heard::Failed { .. } => 0,
     }
 }
 
@@ -267,7 +268,8 @@ fn add(texts: &mut Vec<Said>, heard: Heard) {
             said.scores.extend(scores);
         }
         Heard::Vector { vector, .. } => said.vector = vector,
-        Heard::End { ending, spent, .. } => {
+        Heard::End { ending, tokens, spent, .. } => {
+            said.tokens.extend(tokens);
             said.ending = Some(ending);
             said.spent = spent;
         }

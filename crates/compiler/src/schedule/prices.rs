@@ -231,6 +231,8 @@ impl Prices {
         Prices {
             // More steps are merged by more blocks than a product of heads has.
             moved_steps: 8,
+            // A pair of numbers that are ranked takes a multiprocessor a third of a cycle (bench/JOURNAL.md): six microseconds.
+            task_elements: 1 << 15,
             // Top-8 of 128 by pairs; a block of 256 threads computes it in a microsecond.
             stage_elements: 1 << 15,
             // A block multiplies all choices of a tile.

@@ -363,7 +363,7 @@ impl Protocol for Chat {
                 let deltas = self.choices[index].parser.push(&text);
                 self.deltas(out, index, deltas, more);
             }
-            Heard::End { index, ending, spent } => {
+            Heard::End { index, ending, spent, .. } => {
                 let deltas = self.choices[index].parser.finish();
                 self.deltas(out, index, deltas, Map::new());
                 self.choices[index].spent = spent;

@@ -129,7 +129,7 @@ impl Protocol for Completion {
                 let logprobs = self.logprobs(index, &scores);
                 self.chunk(out, index, &text, logprobs, None);
             }
-            Heard::End { index, ending, spent } => {
+            Heard::End { index, ending, spent, .. } => {
                 self.spent[index] = spent;
                 self.chunk(out, index, "", Value::Null, Some((ending.reason(), &spent)));
             }

@@ -160,8 +160,8 @@ impl Protocol for Completion {
                 }
                 object
             }
-            Heard::End { index, ending, spent } => {
-                let mut object = self.chunk(index, "", &[], &[], spent.generated);
+            Heard::End { index, ending, tokens, spent } => {
+                let mut object = self.chunk(index, "", &tokens, &[], spent.generated);
                 self.end(&mut object, index, &ending, &spent);
                 object
             }
