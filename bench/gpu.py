@@ -234,8 +234,8 @@ def one_memory(args, shape, quant):
         bench = ["bench", "-m", model, "--device", "cuda", "-r", "1", "--fill", "random"]
         runs = [
             ["logits", "-m", model, "--tokens", ids, "--batch", "64", "--device", "cuda", "--out", out],
-            [*bench, "-p", "70", "-n", "2", "-d", "0,5000,100000"],
-            ["bench", "-m", model, "--device", "cuda", "-r", "1", "-p", "16", "-n", "2", "--parallel", "4,32"],
+            ["bench", "-m", model, "--device", "cuda", "-r", "1", "-p", "16", "-n", "1", "--parallel", "4"],
+            [*bench, "-p", "0", "-n", "1", "-d", "0,5000,100000"],
         ]
         for tool in args.tools.split(","):
             for run in runs:

@@ -92,7 +92,10 @@ impl Options {
         };
         // Sums by lanes share nothing: a llama of 1B reads prompts of 2048 1.6 times as fast token by token.
         let alone = if plan.cooperative { Prices::gpu().alone } else { 0.5 };
-        let prices = Prices { heads, short, several, usual, alone, latents, ..Prices::gpu() };
+        // A tile of queries is copied to shared memory for each page.
+        let chosen_halves = plan.cooperative && numerics == Numerics::Int8;
+        let fusions = Fusions { chosen_halves, ..Prices::gpu().fusions };
+        let prices = Prices { heads, short, several, usual, alone, latents, fusions, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }
 

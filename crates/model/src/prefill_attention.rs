@@ -43,6 +43,8 @@ pub struct Runs {
     at: Tensor,
     /// Whether rows of codes become halves once a step, as products of matrices take those.
     unpacks: bool,
+    /// Whether queries lie in memory as halves.
+    halves: bool,
     /// Position of each token of a run, `[runs, 1, 1, RUN]`.
     last: Tensor,
     /// Whether position `j` of page `i` is visible to a token of a run, `[runs, row_pages, PAGE, RUN]`.
@@ -84,13 +86,34 @@ impl Runs {
         let last = position.reshape(&[runs, one, one, RUN.into()]);
         let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
         let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
-        let b = b.clone();
-        Runs { runs, token, place, page, slot, pages, slot_page, slots, at, unpacks, last, visible, row_pages, b }
+        let (halves, b) = (prices.fusions.chosen_halves, b.clone());
+        Runs {
+            halves,
+            runs,
+            token,
+            place,
+            page,
+            slot,
+            pages,
+            slot_page,
+            slots,
+            at,
+            unpacks,
+            last,
+            visible,
+            row_pages,
+            b,
+        }
     }
 
     /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`.
     pub fn queries(&self, q: &Tensor, scale: f32) -> Tensor {
-        q.gather(&self.token).permute(&[0, 2, 3, 4, 1]) * scale
+        let lanes = |q: &Tensor| q.permute(&[0, 2, 3, 4, 1]);
+        if self.halves {
+            // A token's numbers follow each other there.
+            return lanes(&(q * scale).cast(DType::F16).gather(&self.token)).cast(DType::F32);
+        }
+        lanes(&q.gather(&self.token)) * scale
     }
 
     /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:

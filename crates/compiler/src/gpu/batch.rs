@@ -36,12 +36,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Stores a value; what it loads from memory of the device is in a register by then.
+    /// Stores a value; what it loads from memory of the device, or from where it is stored, is in a register by then.
     pub(super) fn store(&mut self, t: &mut Tiler, g: &mut Graph, buffer: Id, index: Id, value: Id) {
         let near = |g: &Graph, l: Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Shared, .. });
         let inner = loads_in(g, value);
         let mut loads = outermost_loads(g, value);
-        loads.retain(|&l| inner.contains(&l) && !near(g, l));
+        loads.retain(|&l| inner.contains(&l) && (g.src(l)[0] == buffer || !near(g, l)));
         let mut value = value;
         let pairs = held(t, g, loads, [&mut value]);
         if !pairs.is_empty() {

@@ -29,11 +29,25 @@ pub(super) fn stored(g: &mut Graph, through: Id, own: Id, sums: Id) -> Id {
     g.make(Op::StoreFragment { pitch: PITCH as u32 }, DType::Index, vec![], vec![through, own, sums])
 }
 
-/// Row, column and place in memory of the first of so many neighbours of a column that a lane takes each turn.
-pub(super) fn elements(t: &Tiler, g: &mut Graph, own: Id, turn: i64, neighbours: i64) -> (Id, Id, Id) {
-    let at = by(g, BinOp::Add, t.target.lane, turn * t.target.plan.lanes);
-    let (row, column) = (by(g, BinOp::Mod, at, SIDE / neighbours), by(g, BinOp::Div, at, SIDE / neighbours));
-    let row = by(g, BinOp::Mul, row, neighbours);
+/// Elements of a tile that the lanes of a warp take in one turn.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    /// Each has so many neighbours of a column, and the next lane those that follow.
+    DownColumns(i64),
+    /// Each has one element, and the next lane that of the next column.
+    AlongRows,
+}
+
+/// Row, column and place in memory of the first element that a lane takes in a turn.
+pub(super) fn elements(t: &Tiler, g: &mut Graph, own: Id, number: i64, turn: Turn) -> (Id, Id, Id) {
+    let at = by(g, BinOp::Add, t.target.lane, number * t.target.plan.lanes);
+    let (row, column) = match turn {
+        Turn::DownColumns(neighbours) => {
+            let row = by(g, BinOp::Mod, at, SIDE / neighbours);
+            (by(g, BinOp::Mul, row, neighbours), by(g, BinOp::Div, at, SIDE / neighbours))
+        }
+        Turn::AlongRows => (by(g, BinOp::Div, at, SIDE), by(g, BinOp::Mod, at, SIDE)),
+    };
     let from = by(g, BinOp::Mul, column, PITCH);
     let from = g.add(from, row);
     (row, column, g.add(own, from))

@@ -118,13 +118,14 @@ fn reader(g: &Graph, all: &[Entry], writer: usize) -> Option<usize> {
     (alone && one > writer && all[one].phase == all[writer].phase).then_some(one)
 }
 
-/// A product of halves that another item converts for it, that item, and the product with the halves as they lie in
+/// A product of halves that another item converts for it, or copies, that item, and the product with the halves as they lie in
 /// memory.
 fn cast_of(g: &mut Graph, all: &[Entry], takes: &Takes) -> Option<(usize, usize, Item)> {
     (0..all.len()).find_map(|i| {
         let cast = &all[i].item;
         let (value, buffer) = (cast.value, cast.buffer);
-        let halves = *g.op(value) == Op::Cast && *g.op(g.src(value)[0]) == Op::Load && outside(g, g.src(value)[0]);
+        let read = if *g.op(value) == Op::Cast { g.src(value)[0] } else { value };
+        let halves = *g.op(read) == Op::Load && outside(g, read);
         let alone = all.iter().filter(|e| e.item.buffer == buffer).count() == 1;
         if !halves || !alone || !is_scratch(g, buffer) {
             return None;

@@ -7,7 +7,7 @@
 //! number is no multiple of 16.
 
 use crate::gpu::batch::Batch;
-use crate::gpu::cooperative::{SIDE, STORED, elements, own, stored, sums, turns};
+use crate::gpu::cooperative::{SIDE, STORED, Turn, elements, own, stored, sums, turns};
 use crate::gpu::int_tile::MOST;
 use crate::gpu::matrix::{self, Product, Sum, WIDE, extent, pitch};
 use crate::gpu::places::Copies;
@@ -16,6 +16,7 @@ use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
 use crate::kernel::expression::{by, zero};
 use crate::lower::{Item, Nest};
+use ir::index::Linear;
 use ir::{BinOp, DType, Graph, Id, Op};
 use rustc_hash::FxHashMap;
 
@@ -274,14 +275,20 @@ impl Tiles {
         all: &mut Vec<Id>,
     ) {
         let own = own(t, g);
+        // Lanes store neighbours.
+        let index = Linear::of(g, item.index);
+        let turn = match index.coefficient(p.n) {
+            1 => Turn::AlongRows,
+            _ => Turn::DownColumns(1),
+        };
         for number in 0..self.each {
             let (m, n, some) = self.place(t, g, number);
             let stores =
                 sums.iter().map(|(_, through, accs)| stored(g, *through, own, accs[number as usize])).collect();
             all.extend(t.only(g, some, stores));
             let mut batch = Batch::default();
-            for turn in turns(t, 1) {
-                let (row, column, from) = elements(t, g, own, turn, 1);
+            for of_lane in turns(t, 1) {
+                let (row, column, from) = elements(t, g, own, of_lane, turn);
                 let mut map = FxHashMap::from_iter([(p.m, g.add(m, row)), (p.n, g.add(n, column))]);
                 map.extend(sums.iter().map(|&(total, through, _)| (total, g.load(through, from, 1))));
                 let (value, index) = (g.substitute(item.value, &mut map), g.substitute(item.index, &mut map));

@@ -157,6 +157,8 @@ pub struct Fusions {
     pub halves_in_place: bool,
     /// Codes of a cache become halves as they are read, which are multiplied so.
     pub codes_to_halves: bool,
+    /// Nor are computed halves that an index chooses; queries of prompts lie in memory so.
+    pub chosen_halves: bool,
 }
 
 impl Default for Fusions {
@@ -171,6 +173,7 @@ impl Default for Fusions {
             unpack_once: true,
             halves_in_place: false,
             codes_to_halves: false,
+            chosen_halves: false,
         }
     }
 }

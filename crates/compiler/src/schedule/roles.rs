@@ -147,7 +147,9 @@ impl Roles {
                 cone.push(id);
                 grows = true;
                 weights |= self.unpacked.contains(&base(g, id));
-                let halves = self.fusions.halves_in_place && lies_as_halves(g, base(g, id));
+                let all = base(g, id);
+                let halves = self.fusions.halves_in_place && lies_as_halves(g, all)
+                    || self.fusions.chosen_halves && is_chosen_halves(g, all);
                 if halves || self.chooses_rows(g, base(g, id)) {
                     more.push(g.src(id)[0]);
                 }
@@ -286,10 +288,21 @@ pub(crate) fn reads_state(g: &Graph, id: Id) -> bool {
     }
 }
 
+/// The halves of a node that converts some, without views.
+fn halves_of(g: &Graph, id: Id) -> Option<Id> {
+    let converts = *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::F16;
+    converts.then(|| base(g, g.src(id)[0]))
+}
+
 /// Whether a node is halves, converted, that lie in memory because their author asked for it.
 pub(crate) fn lies_as_halves(g: &Graph, id: Id) -> bool {
-    let halves = *g.op(id) == Op::Cast && g.dtype(g.src(id)[0]) == DType::F16;
-    halves && *g.op(base(g, g.src(id)[0])) == Op::Fence
+    halves_of(g, id).is_some_and(|halves| *g.op(halves) == Op::Fence)
+}
+
+/// Whether a node is halves, converted, that an index chooses among computed ones, and that lie in memory for that.
+fn is_chosen_halves(g: &Graph, id: Id) -> bool {
+    let of_computed = |all: Id| !reads_state(g, all) && !matches!(g.op(all), Op::Fence | Op::Param { .. });
+    halves_of(g, id).is_some_and(|halves| *g.op(halves) == Op::Gather && of_computed(base(g, g.src(halves)[0])))
 }
 
 /// The sources of a node and which of their dimensions a sum runs along, given those of the node; `None` where a

@@ -7,7 +7,7 @@ use super::grid::Grid;
 use super::panel::Panel;
 use super::{Elements, Product, ROW};
 use crate::gpu::align::{align, alignment};
-use crate::gpu::cooperative::{SIDE, STORED, elements as elements_of, own, stored, sums, turns};
+use crate::gpu::cooperative::{SIDE, STORED, Turn, elements as elements_of, own, stored, sums, turns};
 use crate::gpu::matrix;
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
@@ -99,7 +99,7 @@ impl Product {
             for sum in &self.sums {
                 let mut body = vec![];
                 for turn in turns(t, 1) {
-                    let (row, token, from) = elements_of(t, g, own, turn, 1);
+                    let (row, token, from) = elements_of(t, g, own, turn, Turn::DownColumns(1));
                     let value = g.load(through, from, 1);
                     let place = (sum.row_of(g, m, row), g.add(first, token));
                     body.extend(self.stored(t, g, sum, place, value));
@@ -132,7 +132,7 @@ impl Product {
                     all.push(stored(g, through, own, accs[((layer * of_layer + i) * grid.across + j) as usize]));
                     let mut pairs = vec![];
                     for (turn, accs) in of_turns.iter_mut().enumerate() {
-                        let (_, _, from) = elements_of(t, g, own, turn as i64, neighbours);
+                        let (_, _, from) = elements_of(t, g, own, turn as i64, Turn::DownColumns(neighbours));
                         let loaded = g.load(through, from, neighbours as usize);
                         let loaded = align(g, loaded, t.target.plan.widest);
                         accs.push(t.acc(g, g.ty(loaded)));
@@ -142,7 +142,7 @@ impl Product {
                 }
                 let mut body = vec![];
                 for (turn, accs) in of_turns.iter().enumerate() {
-                    let (row, token, _) = elements_of(t, g, own, turn as i64, neighbours);
+                    let (row, token, _) = elements_of(t, g, own, turn as i64, Turn::DownColumns(neighbours));
                     let (row, token) = (sum.row_of(g, m, row), g.add(first, token));
                     let store = self.element(t, g, elements, accs, (row, token), neighbours);
                     body.extend(self.if_token(t, g, token, vec![store]));
