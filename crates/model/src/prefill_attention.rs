@@ -86,7 +86,8 @@ impl Runs {
         let last = position.reshape(&[runs, one, one, RUN.into()]);
         let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
         let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
-        let (halves, b) = (prices.fusions.chosen_halves, b.clone());
+        let halves = prices.fusions.unpack_once && prices.fusions.chosen_halves;
+        let b = b.clone();
         Runs {
             halves,
             runs,

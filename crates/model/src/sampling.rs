@@ -87,20 +87,12 @@ fn ordered(x: &Tensor) -> Tensor {
 /// A top-k compares each number with each other. Of long rows that is done for few numbers at a time: each of the largest
 /// lies in one of as many parts of the row, those with the largest maxima, and these parts are found in the same way.
 fn largest(x: &Tensor) -> Tensor {
-    let (b, rows, n) = (x.builder(), x.shape()[0], x.len(1));
+    let n = x.len(1);
     if n <= AT_ONCE {
         return x.topk(RANKED.min(n) as usize);
     }
-    let is_logits = n > LONG;
-    let parts = if is_logits { Parts::of(x) } else { Parts::strided(x) };
-    let (part, within) = (ascending(&largest(&parts.most)), b.iota(parts.len));
-    // In the order of the row, as the first of equals counts.
-    let places = if is_logits {
-        parts.place(&part.unsqueeze(2), &within)
-    } else {
-        parts.place(&part.unsqueeze(1), &within.reshape(&[1.into(), parts.len.into(), 1.into()]))
-    };
-    let places = places.reshape(&[rows, Dim::Const(RANKED * parts.len)]);
+    let parts = if n > LONG { Parts::of(x) } else { Parts::strided(x) };
+    let places = parts.places(&ascending(&largest(&parts.most)));
     take(&places, &largest(&take(&parts.all, &places)))
 }
 
@@ -143,6 +135,17 @@ impl Parts {
         let row = b.iota(rows).binary(BinOp::Mul, &b.int32(self.count));
         let all = b.length(BinOp::Mul, rows, self.count);
         self.all.reshape(&[all, self.len.into()]).gather(&row.binary(BinOp::Add, part))
+    }
+
+    /// The places in a row of the numbers of parts `[rows, n]`, `[rows, n * len]`: in the order of the row if the parts are, so
+    /// that the first of equals counts.
+    fn places(&self, part: &Tensor) -> Tensor {
+        let within = part.builder().iota(self.len);
+        let places = match self.stride {
+            1 => self.place(&part.unsqueeze(2), &within),
+            _ => self.place(&part.unsqueeze(1), &within.unsqueeze(1)),
+        };
+        places.reshape(&[part.shape()[0], Dim::Const(part.len(1) * self.len)])
     }
 
     /// Places in a row by parts and the places in these.

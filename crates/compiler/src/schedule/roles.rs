@@ -146,11 +146,11 @@ impl Roles {
             if op == Op::Expand && volume(g, g.src(id)[0]) < volume(g, id) {
                 cone.push(id);
                 grows = true;
-                weights |= self.unpacked.contains(&base(g, id));
                 let all = base(g, id);
+                weights |= self.unpacked.contains(&all);
                 let halves = self.fusions.halves_in_place && lies_as_halves(g, all)
                     || self.fusions.chosen_halves && is_chosen_halves(g, all);
-                if halves || self.chooses_rows(g, base(g, id)) {
+                if halves || self.chooses_rows(g, all) {
                     more.push(g.src(id)[0]);
                 }
             } else if self.chooses_rows(g, id) {
