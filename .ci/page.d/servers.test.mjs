@@ -106,6 +106,9 @@ test('below a path of a proxy', async () => {
       answer.writeHead(got.statusCode, got.headers);
       got.pipe(answer);
     });
+    // Who has left waits for no answer, and a server that ends leaves who waits for one.
+    answer.on('close', () => passed.destroy());
+    passed.on('error', () => answer.destroy());
     asked.pipe(passed);
   });
   await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
