@@ -43,7 +43,7 @@ pub struct Runs {
     at: Tensor,
     /// Whether rows of codes become halves once a step, as products of matrices take those.
     unpacks: bool,
-    /// Whether queries lie in memory as halves.
+    /// Whether queries of keys that lie as halves do so, too.
     halves: bool,
     /// Position of each token of a run, `[runs, 1, 1, RUN]`.
     last: Tensor,
@@ -107,10 +107,11 @@ impl Runs {
         }
     }
 
-    /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`.
-    pub fn queries(&self, q: &Tensor, scale: f32) -> Tensor {
+    /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`. The keys that they meet may lie
+    /// in memory as halves.
+    pub fn queries(&self, q: &Tensor, scale: f32, of_halves: bool) -> Tensor {
         let lanes = |q: &Tensor| q.permute(&[0, 2, 3, 4, 1]);
-        if self.halves {
+        if self.halves && of_halves {
             // A token's numbers follow each other there.
             return lanes(&(q * scale).cast(DType::F16).gather(&self.token)).cast(DType::F32);
         }

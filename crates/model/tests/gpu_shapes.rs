@@ -197,6 +197,17 @@ fn attention_multiplies_matrices() {
     }
 }
 
+/// Queries are halves where the keys that they meet are, and nowhere else: other keys are not rounded for them.
+#[test]
+fn caches_that_are_no_halves_are_not_multiplied_by_cooperative_matrices() {
+    for (cache, halves) in [(CacheKind::F32, false), (CacheKind::F16, true), (CacheKind::Q8_0, false)] {
+        let hollow = Hollow { cache: Some(cache), ..Hollow::new("llama-3.2-1b", 2) };
+        let c = hollow.compile_with(Class::Prompt, &Options::wgsl_of_matrices(hollow.numerics)).expect("a program");
+        let whole = c.bodies.iter().any(|body| body.paths().contains(&"whole product"));
+        assert_eq!(whole, halves, "keys of {cache}");
+    }
+}
+
 /// A task that reads page after page has the next one on its way while it computes, in registers that spill nothing
 /// (`sass.rs`): halves, or the codes that they are made of.
 #[test]

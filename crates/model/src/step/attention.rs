@@ -1,7 +1,7 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
 use super::Step;
-use crate::cache::{BLOCK, Cache, PAGE};
+use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer};
 use crate::family::{AttentionGate, HeadNorms, Scales};
 use crate::step::Part;
@@ -198,7 +198,7 @@ impl Step<'_> {
         };
         if let Some(runs) = &self.runs {
             let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_run);
-            let q = runs.queries(&q.reshape(dims![t, kv, group, head]), c.scale);
+            let q = runs.queries(&q.reshape(dims![t, kv, group, head]), c.scale, keys.kind() == CacheKind::F16);
             let k = repeated(&runs.pages_of(&keys, kv_heads, 0, kv_heads * head), kv);
             let v = repeated(&runs.pages_of(&values, kv_heads, 0, kv_heads * value), kv);
             states.extend(keys.states().chain(values.states()).cloned());
@@ -288,13 +288,15 @@ impl Step<'_> {
         if let Some(runs) = &self.runs {
             // Each head has keys and values of its own.
             let latent = runs.latents(&cache, kv_rank);
+            let halves = self.cache.halves();
             let of_heads = |x: Tensor, n: i64| {
                 let positions = x.shape()[0];
-                x.cast(self.cache.halves()).reshape(&[positions, heads.into(), n.into()])
+                x.cast(halves).reshape(&[positions, heads.into(), n.into()])
             };
             let k = of_heads(latent.unsqueeze(1).linear(&k_b.permute(&[0, 2, 1])), nope);
             let v = of_heads(latent.linear(&v_b.reshape(dims![heads * value, kv_rank])), value);
-            let per_head = |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale);
+            let per_head =
+                |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale, halves == DType::F16);
             let k_pe = runs.beside_latents(&cache, kv_rank, rope);
             let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
