@@ -47,6 +47,8 @@ from servers import running
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
+# A text for tiny models, which know 250 tokens at least.
+TEXT = [(i * 37 + 11) % 250 for i in range(70)]
 MODELS = "youtu-llm-2b:q4_0,deepseek-v2-lite:q4_0,glm-4.7-flash:q4_0,glm-4.7-flash:q4_k_m,llama-3.2-1b:q4_k_m"
 
 
@@ -152,26 +154,31 @@ def golden(args):
     return 1 if wrong or not runs else 0
 
 
+def written(program, shape, quant, model):
+    """Writes a model of a shape; what went wrong, if anything."""
+    made = subprocess.run([program, "synth", shape, "--quant", quant, "--out", str(model)], capture_output=True, text=True)
+    return (made.stderr.strip() or "failed") if made.returncode else None
+
+
 def one_shape(args, shape, quant):
     """What is wrong with a tiny model on the device in steps of each size, if anything."""
-    tokens = [(i * 37 + 11) % 250 for i in range(70)]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         model = scratch / "model.gguf"
-        made = subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], capture_output=True, text=True)
-        if made.returncode:
-            return made.stderr.strip()
+        failed = written(args.program, shape, quant, model)
+        if failed:
+            return failed
         of = {}
         for numerics in ("exact", "int8"):
-            failed = logits(args.program, model, tokens, numerics, 7, "cpu", scratch / "cpu")
+            failed = logits(args.program, model, TEXT, numerics, 7, "cpu", scratch / "cpu")
             if failed:
                 return f"cpu: {failed}"
             of[numerics] = floats(scratch / "cpu")
-        vocab = len(of["exact"]) // len(tokens)
+        vocab = len(of["exact"]) // len(TEXT)
         far = mean_kl(of["int8"], of["exact"], vocab)
         for batch in BATCHES:
             for numerics in ("exact", "int8"):
-                failed = logits(args.program, model, tokens, numerics, batch, args.device, scratch / "device")
+                failed = logits(args.program, model, TEXT, numerics, batch, args.device, scratch / "device")
                 got = floats(scratch / "device") if not failed else None
                 if not failed and len(got) != len(of["exact"]):
                     failed = f"{len(got)} logits instead of {len(of['exact'])}"
@@ -225,17 +232,16 @@ def repeated(args):
 
 def one_memory(args, shape, quant):
     """What the tools of compute-sanitizer find in the kernels of a tiny model, if anything."""
-    ids = ",".join(str((i * 37 + 11) % 250) for i in range(70))
     with tempfile.TemporaryDirectory() as scratch:
         model, out = pathlib.Path(scratch) / "model.gguf", pathlib.Path(scratch) / "logits"
-        made = subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], capture_output=True, text=True)
-        if made.returncode:
-            return made.stderr.strip()
-        bench = ["bench", "-m", model, "--device", "cuda", "-r", "1", "--fill", "random"]
+        failed = written(args.program, shape, quant, model)
+        if failed:
+            return failed
+        bench = ["bench", "-m", model, "--device", "cuda", "-r", "1"]
         runs = [
-            ["logits", "-m", model, "--tokens", ids, "--batch", "64", "--device", "cuda", "--out", out],
-            ["bench", "-m", model, "--device", "cuda", "-r", "1", "-p", "16", "-n", "1", "--parallel", "4"],
-            [*bench, "-p", "0", "-n", "1", "-d", "0,5000,100000"],
+            ["logits", "-m", model, "--tokens", ",".join(map(str, TEXT)), "--batch", "64", "--device", "cuda", "--out", out],
+            [*bench, "-p", "16", "-n", "1", "--parallel", "4"],
+            [*bench, "-p", "0", "-n", "1", "-d", "0,5000,100000", "--fill", "random"],
         ]
         for tool in args.tools.split(","):
             for run in runs:
@@ -300,7 +306,9 @@ def everything(args):
         model = folder / f"{shape}-{quant}.gguf"
         models.append(str(model))
         if not model.is_file():
-            subprocess.run([args.program, "synth", shape, "--quant", quant, "--out", model], check=True, stdout=subprocess.DEVNULL)
+            failed = written(args.program, shape, quant, model)
+            if failed:
+                sys.exit(failed)
     args.folder, args.files = pathlib.Path(__file__).parent.parent / "tests" / "golden", None
     args.shapes, args.quants = None, "q4_0,q4_k_m"
     args.model, args.models, args.tokens = models[0], models, 10_000

@@ -100,10 +100,9 @@ fn largest(x: &Tensor) -> Tensor {
 struct Parts {
     /// `[rows, count * len]`: behind a row that nothing divides well are numbers that nobody wants.
     all: Tensor,
-    count: i64,
     len: i64,
-    /// From a number of a part to the next.
-    stride: i64,
+    /// From a part to the next, and from a number of a part to the next.
+    strides: [i64; 2],
     /// The largest number of each part, `[rows, count]`.
     most: Tensor,
 }
@@ -116,7 +115,7 @@ impl Parts {
         let len = std::iter::once(32).chain((8..64).rev()).find(|len| n % len == 0).unwrap_or(32);
         let (all, count) = filled(x, len);
         let most = all.reshape(&[all.shape()[0], count.into(), len.into()]).max(2);
-        Parts { all, count, len, stride: 1, most }
+        Parts { all, len, strides: [len, 1], most }
     }
 
     /// Of shorter rows: each has numbers of the whole row, so that no task that computes the row computes a part.
@@ -126,14 +125,14 @@ impl Parts {
         let len = (2..n.min(64)).filter(|len| n % len == 0).min_by_key(pairs).unwrap_or(8);
         let (all, count) = filled(x, len);
         let most = all.reshape(&[all.shape()[0], len.into(), count.into()]).max(1);
-        Parts { all, count, len, stride: count, most }
+        Parts { all, len, strides: [1, count], most }
     }
 
     /// The numbers of parts `[rows]`: `[rows, len]`, where they follow each other.
     fn of_rows(&self, part: &Tensor) -> Tensor {
-        let (b, rows) = (part.builder(), part.shape()[0]);
-        let row = b.iota(rows).binary(BinOp::Mul, &b.int32(self.count));
-        let all = b.length(BinOp::Mul, rows, self.count);
+        let (b, rows, count) = (part.builder(), part.shape()[0], self.most.len(1));
+        let row = b.iota(rows).binary(BinOp::Mul, &b.int32(count));
+        let all = b.length(BinOp::Mul, rows, count);
         self.all.reshape(&[all, self.len.into()]).gather(&row.binary(BinOp::Add, part))
     }
 
@@ -141,18 +140,21 @@ impl Parts {
     /// that the first of equals counts.
     fn places(&self, part: &Tensor) -> Tensor {
         let within = part.builder().iota(self.len);
-        let places = match self.stride {
-            1 => self.place(&part.unsqueeze(2), &within),
-            _ => self.place(&part.unsqueeze(1), &within.unsqueeze(1)),
+        let follow = self.strides[1] == 1;
+        let places = match follow {
+            true => self.place(&part.unsqueeze(2), &within),
+            false => self.place(&part.unsqueeze(1), &within.unsqueeze(1)),
         };
         places.reshape(&[part.shape()[0], Dim::Const(part.len(1) * self.len)])
     }
 
     /// Places in a row by parts and the places in these.
     fn place(&self, part: &Tensor, within: &Tensor) -> Tensor {
-        let b = part.builder();
-        let step = if self.stride == 1 { self.len } else { 1 };
-        part.binary(BinOp::Mul, &b.int32(step)).binary(BinOp::Add, &within.binary(BinOp::Mul, &b.int32(self.stride)))
+        let [part, within] = [(part, 0), (within, 1)].map(|(at, i)| {
+            let stride = at.builder().int32(self.strides[i]);
+            at.binary(BinOp::Mul, &stride)
+        });
+        part.binary(BinOp::Add, &within)
     }
 }
 

@@ -276,11 +276,8 @@ impl Tiles {
     ) {
         let own = own(t, g);
         // Lanes store neighbours.
-        let index = Linear::of(g, item.index);
-        let turn = match index.coefficient(p.n) {
-            1 => Turn::AlongRows,
-            _ => Turn::DownColumns(1),
-        };
+        let across = Linear::of(g, item.index).coefficient(p.n) == 1;
+        let turn = if across { Turn::AlongRows } else { Turn::DownColumns(1) };
         for number in 0..self.each {
             let (m, n, some) = self.place(t, g, number);
             let stores =
