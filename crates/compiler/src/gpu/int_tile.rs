@@ -222,7 +222,7 @@ fn at_most(g: &mut Graph, a: Id, most: i64) -> Id {
 
 /// Takes integers from memory that are the same for all threads and panels, as the number of an expert and that of its
 /// tokens, out of statements: they are loaded before, as no compiler knows that nothing else is stored there meanwhile.
-fn once_a_task(t: &mut Tiler, g: &mut Graph, (around, panel): (&[Id], Id), of: [&mut Vec<Id>; 2]) -> Option<Id> {
+fn once_a_task(t: &mut Tiler, g: &mut Graph, (around, panel): (&[Id], Id), of: Vec<&mut Vec<Id>>) -> Option<Id> {
     let of_task = |g: &Graph, range: &Id| matches!(g.op(*range), Op::Range(_, Axis::Task)) || around.contains(range);
     let all: Vec<Id> = of.iter().flat_map(|statements| statements.iter().copied()).collect();
     let mut loads: Vec<Id> = g.toposort(&all).into_iter().filter(|&l| *g.op(l) == Op::Load).collect();
@@ -356,13 +356,25 @@ impl Product {
             loads.extend(load);
             stores.extend(store);
         }
-        all.extend(once_a_task(t, g, (&around, panel), [&mut loads, &mut stores]));
         let first = self.tile_token(g, &grid, 0);
         let products = match through {
             Some(_) => self.multiply_whole(t, g, &grid, &place, &accs),
             None => self.multiply(t, g, &grid, &place, &accs),
         };
-        let products = self.if_token(t, g, first, products);
+        let mut products = self.if_token(t, g, first, products);
+        let mut results = match (parts, through) {
+            (Some(parts), _) => self.results_of_parts(t, g, &grid, &accs, parts),
+            (_, Some(through)) => match &self.elements {
+                Some(elements) => self.elements_through(t, g, &grid, &accs, through, elements),
+                None => self.results_through(t, g, &grid, &accs, through),
+            },
+            _ => self.results(t, g, &grid, &accs),
+        };
+        let mut each = vec![&mut loads, &mut stores];
+        if through.is_some() {
+            each.extend([&mut products, &mut results]);
+        }
+        all.extend(once_a_task(t, g, (&around, panel), each));
         let first = g.int(0);
         all.extend(loads.iter().map(|&s| replace(g, s, panel, first)));
         let mut body = stores;
@@ -374,14 +386,7 @@ impl Product {
         }
         body.extend(products);
         all.push(make_loop(g, panel, body));
-        all.extend(match (parts, through) {
-            (Some(parts), _) => self.results_of_parts(t, g, &grid, &accs, parts),
-            (_, Some(through)) => match &self.elements {
-                Some(elements) => self.elements_through(t, g, &grid, &accs, through, elements),
-                None => self.results_through(t, g, &grid, &accs, through),
-            },
-            _ => self.results(t, g, &grid, &accs),
-        });
+        all.extend(results);
         Some(t.nest(g, &around, all))
     }
 

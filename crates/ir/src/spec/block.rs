@@ -2,8 +2,8 @@
 //!
 //! A barrier lies where all threads of a block pass, a shuffle where all lanes of a warp do; and between two barriers
 //! no scratch is both written and read by different statements, since nothing says in which order the threads come.
-//! These rules are about the text, so they refuse some kernels that would be right: what depends on an accumulator
-//! counts as different in every lane. That different statements write different elements, and one statement only what
+//! These rules are about the text, so they refuse some kernels that would be right: an accumulator that lanes set to different
+//! values somewhere counts as different in every lane. That different statements write different elements, and one statement only what
 //! its thread alone touches, is what the interpreter checks. What a barrier that orders no memory of the device leaves open is
 //! told by [`crate::owners`].
 //!
@@ -29,20 +29,14 @@ enum Same {
 
 /// Checks the statements of `root` if it is a kernel of blocks; `order` is everything under it, in topological order.
 pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecError> {
-    let mut same: FxHashMap<Id, Same> = FxHashMap::default();
+    let same = agreement(g, root, order);
     let mut shuffles: FxHashSet<Id> = FxHashSet::default();
     let mut threads = false;
     for &id in order {
-        let own = match g.op(id) {
-            Op::Range(_, Axis::Warp) => Same::Warp,
-            Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::Fragment { .. } | Op::WarpProduct => Same::Lane,
-            _ => Same::Block,
-        };
         let exchanges =
             matches!(g.op(id), Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct | Op::StoreFragment { .. });
         let alone = matches!(g.op(id), Op::Barrier { .. } | Op::Wait | Op::Trigger);
         threads |= exchanges || alone || matches!(g.op(id), Op::Range(_, Axis::Warp | Axis::Lane));
-        same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
         if exchanges || g.src(id).iter().any(|s| shuffles.contains(s)) {
             shuffles.insert(id);
         }
@@ -55,6 +49,47 @@ pub(super) fn check_block(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecE
     walk.statements(g.src(root), Same::Block)?;
     check_waits(g, root, order)?;
     check_lanes(g, order)
+}
+
+/// Who agrees on each value: on an accumulator, who comes to all places where it is set and agrees on what it is set to.
+fn agreement(g: &Graph, root: Id, order: &[Id]) -> FxHashMap<Id, Same> {
+    let mut accs: FxHashMap<Id, Same> = FxHashMap::default();
+    loop {
+        let mut same: FxHashMap<Id, Same> = FxHashMap::default();
+        for &id in order {
+            let own = match g.op(id) {
+                Op::Range(_, Axis::Warp) => Same::Warp,
+                Op::Range(_, Axis::Lane) | Op::Fragment { .. } | Op::WarpProduct => Same::Lane,
+                Op::Acc(_) => accs.get(&id).copied().unwrap_or(Same::Block),
+                _ => Same::Block,
+            };
+            same.insert(id, g.src(id).iter().map(|s| same[s]).max().unwrap_or(own).max(own));
+        }
+        // What is known of one accumulator may change what others are set to.
+        let mut changed = false;
+        each_set(g, g.src(root), Same::Block, &same, &mut |acc, who| {
+            let known = accs.entry(acc).or_insert(Same::Block);
+            changed |= who > *known;
+            *known = who.max(*known);
+        });
+        if !changed {
+            return same;
+        }
+    }
+}
+
+/// Calls `found` for each accumulator that statements set, with who comes there and agrees on the value.
+fn each_set(g: &Graph, statements: &[Id], flow: Same, same: &FxHashMap<Id, Same>, found: &mut impl FnMut(Id, Same)) {
+    for &statement in statements {
+        let src = g.src(statement);
+        match g.op(statement) {
+            Op::Block => each_set(g, src, flow, same, found),
+            Op::Loop => each_set(g, &src[1..], flow.max(same[&g.src(src[0])[0]]), same, found),
+            Op::If => each_set(g, &src[1..], flow.max(same[&src[0]]), same, found),
+            Op::Set => src.chunks(2).for_each(|pair| found(pair[0], flow.max(same[&pair[1]]))),
+            _ => {}
+        }
+    }
 }
 
 /// Checks that a warp has the lanes that exchange what they hold.

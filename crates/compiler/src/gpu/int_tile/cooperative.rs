@@ -60,7 +60,7 @@ impl Product {
             .collect();
         let beside = by(g, BinOp::Mul, upper, 8);
         let beside = g.add(beside, low8);
-        let (mut body, mut pairs) = (vec![], vec![]);
+        let mut pairs = vec![];
         for j in 0..grid.across {
             let first = self.tile_token(g, grid, j);
             let token = g.add(first, beside);
@@ -69,15 +69,9 @@ impl Product {
                 let acc = accs[i * grid.across as usize + j as usize];
                 pairs.push((acc, g.make(Op::WarpProduct, sums(), vec![], vec![acc, rows, tokens])));
             }
-            if grid.ragged {
-                let set = t.set(g, std::mem::take(&mut pairs));
-                body.extend(self.if_token(t, g, first, vec![set]));
-            }
         }
-        if !pairs.is_empty() {
-            body.push(t.set(g, pairs));
-        }
-        vec![make_loop(g, group, body)]
+        let set = t.set(g, pairs);
+        vec![make_loop(g, group, vec![set])]
     }
 
     /// Stores the sums of a warp, each tile through its place in this memory.

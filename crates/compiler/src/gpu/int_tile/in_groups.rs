@@ -137,7 +137,7 @@ impl Product {
         let accs: Vec<Id> = (0..down).map(|_| t.acc(g, ty)).collect();
         let none = zero(g, ty);
         let mut all = vec![t.set(g, accs.iter().map(|&acc| (acc, none)).collect())];
-        all.extend(once_a_task(t, g, (&around, panels.panel), [&mut loads, &mut stores]));
+        all.extend(once_a_task(t, g, (&around, panels.panel), vec![&mut loads, &mut stores]));
         let mut products = vec![];
         for step in 0..length / HALVES {
             let columns = self.columns(t, g, panels, tokens, step);

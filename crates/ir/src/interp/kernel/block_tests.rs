@@ -251,6 +251,35 @@ fn all_threads_come_to_a_barrier_and_all_lanes_to_a_shuffle() {
     }
 }
 
+/// An accumulator is as different in the lanes of a warp as what it is set to, and who comes there.
+#[test]
+fn lanes_come_to_a_shuffle_if_an_accumulator_says_so() {
+    let set = |b: &mut Block, acc: Id, value: Id| b.statement(Op::Set, vec![acc, value]);
+    for (of_lanes, of_some, fine) in [(false, false, true), (true, false, false), (false, true, false)] {
+        let mut b = Block::new(2);
+        let (one, lane, warp, out) = (b.g.int(1), b.lane, b.warp, b.output());
+        let acc = b.g.make(Op::Acc(0), DType::Index, vec![], vec![]);
+        let first = set(&mut b, acc, if of_lanes { lane } else { warp });
+        b.body.push(first);
+        if of_some {
+            let some = b.g.binary(BinOp::Lt, lane, one);
+            let again = set(&mut b, acc, one);
+            let branch = b.statement(Op::If, vec![some, again]);
+            b.body.push(branch);
+        }
+        let value = b.float(lane);
+        let other = b.g.make(Op::LaneXor(1), DType::F32, vec![], vec![value]);
+        let store = b.statement(Op::Store, vec![out, lane, other]);
+        let there = b.g.binary(BinOp::Lt, acc, one);
+        let branch = b.statement(Op::If, vec![there, store]);
+        b.body.push(branch);
+        match fine {
+            true => assert_eq!(b.run(32).unwrap()[..3], [1.0, 0.0, 3.0]),
+            false => assert!(b.broken().contains("not all lanes of the warp")),
+        }
+    }
+}
+
 #[test]
 fn what_other_launches_write_is_touched_after_the_wait() {
     // out[i] = weight[i] + in[i]
