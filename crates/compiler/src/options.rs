@@ -5,7 +5,7 @@ pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
 pub use crate::machine::Machine;
-use crate::schedule::{Fusions, Heads, Latents, Prices, Several, Short, Usual};
+use crate::schedule::{ExpertTiles, Fusions, Heads, Latents, Prices, Several, Short, Usual};
 use crate::target::Target;
 use crate::tuned::Tuned;
 use std::sync::Arc;
@@ -90,12 +90,18 @@ impl Options {
             // One program for several tokens, as the driver compiles each in the foreground.
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
         };
+        // A place that is empty costs little beside a block that is unpacked for it, and most prompts are longer than usual ones:
+        // of 2048 tokens DeepSeek-V2-Lite reads 1.2 times as many as with 64 places (bench/JOURNAL.md).
+        let expert_tiles = match plan.cooperative {
+            true => ExpertTiles { most: 128, of_usual: 4 },
+            false => Prices::gpu().expert_tiles,
+        };
         // Sums by lanes share nothing: a llama of 1B reads prompts of 2048 1.6 times as fast token by token.
         let alone = if plan.cooperative { Prices::gpu().alone } else { 0.5 };
         // A tile of queries is copied to shared memory for each page.
         let chosen_halves = plan.cooperative && numerics == Numerics::Int8;
         let fusions = Fusions { chosen_halves, ..Prices::gpu().fusions };
-        let prices = Prices { heads, short, several, usual, alone, latents, fusions, ..Prices::gpu() };
+        let prices = Prices { heads, short, several, usual, expert_tiles, alone, latents, fusions, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }
 

@@ -5,18 +5,17 @@
 //! of an expert may use fewer. So the rows of an expert are read once for a tile,
 //! and nothing is decided on the host.
 
+use compiler::schedule::ExpertTiles;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType};
 
-/// Choices of a tile at least and at most.
-const SIZES: (i64, i64) = (16, 64);
+/// Places of a tile at least.
+const LEAST: i64 = 16;
 
-/// Choices that a tile has room for, where so many tokens usually choose `used` of `experts` experts: twice of what an
-/// expert then has, as some have more.
-pub fn size(tokens: i64, used: i64, experts: i64) -> i64 {
+/// Choices that a tile has room for, where so many tokens usually choose `used` of `experts` experts.
+pub fn size(tiles: &ExpertTiles, tokens: i64, used: i64, experts: i64) -> i64 {
     let each = tokens.saturating_mul(used) / experts.max(1);
-    let (least, most) = SIZES;
-    (each.saturating_mul(2).clamp(least, most) as u64).next_power_of_two() as i64
+    (each.saturating_mul(tiles.of_usual).clamp(LEAST, tiles.most) as u64).next_power_of_two() as i64
 }
 
 /// Choices that are compared with each other.

@@ -20,7 +20,7 @@ use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
-use compiler::schedule::Heads;
+use compiler::schedule::{ExpertTiles, Heads};
 use compiler::{Builder, Dim, Tensor, dims};
 use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
@@ -352,6 +352,8 @@ struct Step<'a> {
     usual_tokens: i64,
     /// Whether choices of experts are counted in chunks.
     counts_in_chunks: bool,
+    /// Tiles of choices of the same expert.
+    expert_tiles: ExpertTiles,
     /// Heads that a task of attention has.
     heads_of_task: Heads,
 }
@@ -465,6 +467,7 @@ impl<'a> Step<'a> {
             runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices)),
             usual_tokens,
             counts_in_chunks: options.prices.counts_in_chunks,
+            expert_tiles: options.prices.expert_tiles.clone(),
             heads_of_task,
         }
     }

@@ -27,6 +27,8 @@ pub struct Prices {
     pub latents: Latents,
     /// Whether choices of experts are counted in chunks, by many threads at once, or all are gone through once.
     pub counts_in_chunks: bool,
+    /// Tiles of what chose the same expert, in prompts and where many sequences have a token each.
+    pub expert_tiles: ExpertTiles,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
     pub prefix_tasks: bool,
     /// What a step of many tokens usually has.
@@ -95,6 +97,15 @@ pub struct Latents {
     pub run: f64,
     /// To have a token read latents, with what else a step costs that is planned for fewer tokens.
     pub token: f64,
+}
+
+/// How many choices of an expert, a token's each, a tile has places for: its rows are read once for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpertTiles {
+    /// Places at most.
+    pub most: i64,
+    /// How many times the choices that an expert usually has.
+    pub of_usual: i64,
 }
 
 /// What a step of many tokens is planned and priced for; it may have fewer and more.
@@ -194,6 +205,8 @@ impl Prices {
             alone: 1.3,
             latents: Latents { pages: 256, slot: 1.0, run: 1.0, token: 1.0 },
             counts_in_chunks: false,
+            // Some experts have more choices than others.
+            expert_tiles: ExpertTiles { most: 64, of_usual: 2 },
             prefix_tasks: true,
             // A product of floats, of 144 billion a second, as 45 GB/s.
             usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX, beside: 64, again: 3.0 },

@@ -177,7 +177,7 @@ impl Step<'_> {
             down.of(&h, rows)
         };
         let by_expert = {
-            let size = expert_tiles::size(self.usual_tokens, e.used, e.count);
+            let size = expert_tiles::size(&self.expert_tiles, self.usual_tokens, e.used, e.count);
             let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
             let x = x.gather(&tiles.token).prefix(1, &tiles.count);
