@@ -75,6 +75,11 @@ impl Context {
         self.poll(wgpu::PollType::wait_indefinitely())
     }
 
+    /// Whether all that was sent is over, as far as is known.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.device.poll(wgpu::PollType::Poll), Ok(wgpu::PollStatus::QueueEmpty))
+    }
+
     fn poll(&self, until: wgpu::PollType) -> Result<()> {
         let waited = self.device.poll(until);
         self.check()?;

@@ -1,4 +1,4 @@
-//! A step on the adapter: one command buffer with a launch after another.
+//! A step on the adapter: a command buffer with a launch after another, or several where the adapter waits for them.
 //!
 //! Everything that changes from step to step lies in memory, so what is bound to a launch is bound once. Between launches the
 //! implementation puts barriers, as most of them write to the arena that others read.
@@ -15,6 +15,9 @@ use std::time::Instant;
 
 /// Bytes at whose multiples what is bound ends.
 const VECTOR: u64 = 16;
+
+/// Launches of the first part of a step that the adapter waits for.
+const FIRST: usize = 32;
 
 /// A program on the adapter.
 pub struct Steps {
@@ -150,15 +153,21 @@ impl Steps {
         Ok(())
     }
 
-    /// Sends a step.
+    /// Sends a step: as a whole while the adapter has another one to do, and otherwise in parts, each twice as long as the one
+    /// before, so that it begins with the first launches while the rest is encoded.
     fn send(&self, vars: &[i64]) -> Result<()> {
-        let mut encoder = self.context.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        for (number, launch) in self.program.each_launch().enumerate() {
-            self.encode(&mut pass, number, launch, vars)?;
+        let mut launches = self.program.each_launch().enumerate().peekable();
+        let mut most = if self.context.is_idle() { FIRST } else { usize::MAX };
+        while launches.peek().is_some() {
+            let mut encoder = self.context.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            for (number, launch) in launches.by_ref().take(most) {
+                self.encode(&mut pass, number, launch, vars)?;
+            }
+            drop(pass);
+            self.context.queue.submit([encoder.finish()]);
+            most = most.saturating_mul(2);
         }
-        drop(pass);
-        self.context.queue.submit([encoder.finish()]);
         self.context.check()
     }
 
