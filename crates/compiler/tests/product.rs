@@ -35,7 +35,11 @@ fn case(format: &Format, tokens: usize, k: usize, heads: usize) -> Case {
 }
 
 fn check(name: &str, case: &Case, vector_bytes: usize) {
-    let c = case.check(&unit(vector_bytes), BF16).unwrap_or_else(|e| panic!("{name}, {vector_bytes} bytes: {e}"));
+    check_within(BF16, name, case, vector_bytes);
+}
+
+fn check_within(error: f64, name: &str, case: &Case, vector_bytes: usize) {
+    let c = case.check(&unit(vector_bytes), error).unwrap_or_else(|e| panic!("{name}, {vector_bytes} bytes: {e}"));
     let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
     assert!(paths.contains(&"block product"), "{name}, {vector_bytes} bytes: {paths:?}");
 }
@@ -43,7 +47,9 @@ fn check(name: &str, case: &Case, vector_bytes: usize) {
 #[test]
 fn every_block_format_is_multiplied_in_blocks() {
     for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
-        check(&format.name, &case(format, 33, 512, 1), 64);
+        // Of few levels, all products of a block have the error of its factor.
+        let error = if format.bits_per_value() < 2.5 { BLOCKS } else { BF16 };
+        check_within(error, &format.name, &case(format, 33, 512, 1), 64);
     }
 }
 

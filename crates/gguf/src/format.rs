@@ -13,8 +13,7 @@
 //!
 //! where `code(i)` may go through a small table first, and `min` has the same shape as `scale`. Integers are gathered
 //! from bit [`Plane`]s, whose addresses are affine in the digits of the index written in a mixed radix. That covers
-//! every packing of the K-quants. What does not fit: codebooks of vectors (IQ1, IQ2, IQ3), codes in base 3 (TQ1_0),
-//! scales that are small floats of their own (NVFP4).
+//! every packing of the K-quants. What does not fit: codebooks of vectors (IQ1, IQ2, IQ3), and codes in base 3 (TQ1_0).
 
 mod check;
 mod pack;
@@ -143,6 +142,9 @@ pub enum FloatKind {
     F32,
     /// One byte `e` that stands for `2^(e - 128)`: half of the OCP E8M0 value. 255 is NaN there and invalid here.
     E8M0Half,
+    /// One byte: half of the value of the OCP float E4M3 without its sign, 2^-10 to 224 and 0. 127 is NaN there and invalid
+    /// here.
+    E4M3Half,
     /// Not stored: 1.
     One,
 }

@@ -15,7 +15,9 @@ mod fit;
 mod levels;
 mod search;
 
-use crate::format::{Blocks, Encoding, FieldPlan, FloatKind, Format, FormatError, PlainKind, Scale};
+use crate::format::{
+    Blocks, Digit, Encoding, Field, FieldPlan, FloatKind, Format, FormatError, PlainKind, Plane, Scale,
+};
 use crate::ggml_type::GgmlType;
 use direct::Direct;
 use levels::{Table, Uniform};
@@ -116,6 +118,51 @@ enum Method {
     Direct(Direct, Option<Search<Uniform>>, Packer),
     Uniform(Search<Uniform>, Packer),
     Table(Search<Table>, Packer),
+    Groups(Box<Groups>),
+}
+
+/// Blocks of several floats, each the scale of some values: a block of its own for these.
+#[derive(Clone, Debug)]
+struct Groups {
+    each: Quantiser,
+    code: FieldPlan,
+    scale: Scale,
+}
+
+impl Groups {
+    /// The groups of a row that has nothing else in its blocks.
+    fn of(blocks: &Blocks) -> Result<Option<Groups>, QuantiseError> {
+        let Some(floats) = blocks.scale.floats.filter(|_| blocks.scale.sub.is_none() && blocks.min.is_none()) else {
+            return Ok(None);
+        };
+        let kind = blocks.scale.kind;
+        let codes = Plane::new(kind.bytes(), blocks.code.width(), &[Digit::bytes(floats.values, 1)]);
+        let each = Blocks {
+            block: floats.values,
+            bytes: kind.bytes() + floats.values,
+            code: Field { planes: vec![codes], signed: blocks.code.signed },
+            scale: Scale::whole(kind, 0),
+            ..blocks.clone()
+        };
+        let each = Quantiser::new(&Format::blocks("a group", each))?;
+        Ok(Some(Groups { each, code: FieldPlan::new(&blocks.code, blocks.block), scale: blocks.scale.clone() }))
+    }
+
+    /// Quantises a block; `None` if it is beyond the range of the format.
+    fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
+        let (mut codes, mut group) = (vec![], vec![0; self.each.block_bytes]);
+        out.fill(0);
+        for first in (0..x.len()).step_by(self.each.block_len) {
+            let range = first..first + self.each.block_len;
+            self.each.block(&x[range.clone()], w.map(|w| &w[range]), &mut group, solution)?;
+            codes.extend_from_slice(&solution.codes);
+            let at = self.scale.float_byte(first as u32) as usize;
+            let bytes = self.scale.kind.bytes() as usize;
+            out[at..at + bytes].copy_from_slice(&group[..bytes]);
+        }
+        self.code.scatter(&codes, out);
+        Some(())
+    }
 }
 
 /// What some activation types store besides values: sums of codes, for the minima of the weights they meet.
@@ -140,6 +187,7 @@ impl Quantiser {
                 Method::Plain(*kind)
             }
             Encoding::Plain(_) => return Err(QuantiseError::Unsupported(format.name.to_string())),
+            Encoding::Blocks(blocks) if let Some(groups) = Groups::of(blocks)? => Method::Groups(Box::new(groups)),
             Encoding::Blocks(blocks)
                 if blocks.scale.floats.is_some() || matches!(&blocks.min, Some((min, _)) if min.floats.is_some()) =>
             {
@@ -236,6 +284,7 @@ impl Quantiser {
     fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
         let packer = match &self.method {
             Method::Plain(kind) => return plain(*kind, x[0], out),
+            Method::Groups(groups) => return groups.block(x, w, out, solution),
             Method::Direct(direct, search, packer) => {
                 match search.as_ref().filter(|_| w.is_some()) {
                     Some(search) => search.solve(x, w, solution)?,

@@ -252,9 +252,15 @@ impl Gguf {
 }
 
 fn bad_scale(blocks: &Blocks, block: &[u8]) -> Option<f32> {
-    let check = |scale: &Scale| match scale.kind {
-        FloatKind::E8M0Half => (block[scale.byte as usize] == u8::MAX).then_some(f32::NAN),
-        _ => Some(scale.float(block)).filter(|v| !v.is_finite()),
+    let bad = |kind: FloatKind, at: &[u8]| match kind {
+        FloatKind::E8M0Half => (at[0] == u8::MAX).then_some(f32::NAN),
+        FloatKind::E4M3Half => (at[0] & 0x7F == 0x7F).then_some(f32::NAN),
+        kind => Some(kind.get(at)).filter(|v| !v.is_finite()),
+    };
+    let check = |scale: &Scale| {
+        let each = scale.floats.map_or(blocks.block, |floats| floats.values) as usize;
+        let mut all = (0..blocks.block).step_by(each).filter(|_| scale.kind != FloatKind::One);
+        all.find_map(|i| bad(scale.kind, &block[scale.float_byte(i) as usize..]))
     };
     check(&blocks.scale).or_else(|| blocks.min.as_ref().and_then(|(min, _)| check(min)))
 }

@@ -116,6 +116,16 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
             (h(b, 0) * (scale as f32 - 32.)) * IQ4[nibble32(b, 8 + 16 * ib, i % 32) as usize]
         }
         GgmlType::MXFP4 => 2f64.powi(b[0] as i32 - 128) as f32 * FP4[nibble32(b, 1, i) as usize],
+        GgmlType::TQ2_0 => h(b, 64) * ((b[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3) as f32 - 1.),
+        GgmlType::NVFP4 => {
+            let (scale, byte) = (b[i / 16], b[4 + 8 * (i / 16) + i % 8]);
+            let (exponent, mantissa) = ((scale >> 3 & 15) as i32, (scale & 7) as f32);
+            let raw = match exponent {
+                0 => mantissa * 2f32.powi(-9),
+                _ => (1. + mantissa / 8.) * 2f32.powi(exponent - 7),
+            };
+            raw * 0.5 * FP4[if i % 16 < 8 { lo(byte) } else { hi(byte) } as usize]
+        }
         _ => panic!("no formula for {ty}"),
     }
 }

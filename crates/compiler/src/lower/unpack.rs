@@ -76,6 +76,26 @@ impl Lowering<'_> {
                 let e = g.cast(e, DType::F32);
                 g.unary(UnOp::Exp2, e)
             }
+            FloatKind::E4M3Half => {
+                let byte = g.load(bytes, at, 1);
+                let byte = g.cast(byte, DType::I32);
+                let by = |g: &mut Graph, op, a, b| {
+                    let b = g.constant(Const::Int(b), DType::I32);
+                    g.binary(op, a, b)
+                };
+                let exponent = by(g, BinOp::Shr, byte, 3);
+                let exponent = by(g, BinOp::And, exponent, 15);
+                let mantissa = by(g, BinOp::And, byte, 7);
+                // The first bit of the mantissa is not stored, and the least exponent has none.
+                let normal = by(g, BinOp::Min, exponent, 1);
+                let first = by(g, BinOp::Mul, normal, 8);
+                let mantissa = g.add(mantissa, first);
+                let exponent = by(g, BinOp::Max, exponent, 1);
+                let exponent = by(g, BinOp::Sub, exponent, 11);
+                let [mantissa, exponent] = [mantissa, exponent].map(|i| g.cast(i, DType::F32));
+                let power = g.unary(UnOp::Exp2, exponent);
+                g.mul(mantissa, power)
+            }
             FloatKind::One => g.float(1.0),
         };
         match &s.sub {

@@ -67,7 +67,7 @@ impl FloatKind {
         match self {
             FloatKind::F16 => 2,
             FloatKind::F32 => 4,
-            FloatKind::E8M0Half => 1,
+            FloatKind::E8M0Half | FloatKind::E4M3Half => 1,
             FloatKind::One => 0,
         }
     }
@@ -81,13 +81,15 @@ impl FloatKind {
             FloatKind::F16 => half::f16::from_le_bytes([at[0], at[1]]).to_f32(),
             FloatKind::F32 => f32::from_le_bytes([at[0], at[1], at[2], at[3]]),
             FloatKind::E8M0Half => e8m0_half(at[0]),
+            FloatKind::E4M3Half => e4m3_half(at[0]),
             FloatKind::One => 1.0,
         }
     }
 
     /// Stores the float nearest to `value` at the start of `at` and returns what was stored.
     ///
-    /// [`FloatKind::E8M0Half`] takes the nearest power of two in its range (in ratio, for a positive `value`).
+    /// [`FloatKind::E8M0Half`] takes the nearest power of two in its range (in ratio, for a positive `value`). Beyond the range
+    /// of the others, infinity is returned.
     ///
     /// # Panics
     /// If `at` is shorter than [`FloatKind::bytes`].
@@ -105,6 +107,10 @@ impl FloatKind {
             FloatKind::E8M0Half => {
                 at[0] = nearest_exponent(value);
                 e8m0_half(at[0])
+            }
+            FloatKind::E4M3Half => {
+                at[0] = nearest_e4m3(value);
+                if at[0] > LARGEST_E4M3 { f32::INFINITY } else { e4m3_half(at[0]) }
             }
             FloatKind::One => 1.0,
         }
@@ -131,6 +137,27 @@ fn e8m0_half(e: u8) -> f32 {
         1 => f32::from_bits(0x0040_0000),
         _ => f32::from_bits((u32::from(e) - 1) << 23),
     }
+}
+
+/// The byte whose [`e4m3_half`] is nearest to `value`; 0 for what is not positive, and 127 for what is too large.
+fn nearest_e4m3(value: f32) -> u8 {
+    if value.is_nan() {
+        return 0;
+    }
+    // They grow with the byte.
+    let above = (0..=LARGEST_E4M3).find(|&byte| e4m3_half(byte) >= value).unwrap_or(LARGEST_E4M3 + 1);
+    let below = above.saturating_sub(1);
+    if value - e4m3_half(below) < e4m3_half(above) - value { below } else { above }
+}
+
+/// The byte of 448, half of which is the largest.
+const LARGEST_E4M3: u8 = 0x7E;
+
+/// Half of a float with four bits of exponent and three of mantissa, without a sign.
+fn e4m3_half(byte: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(byte >> 3 & 15), i32::from(byte & 7));
+    let whole = if exponent == 0 { mantissa } else { 8 + mantissa };
+    whole as f32 * 2f32.powi(exponent.max(1) - 11)
 }
 
 impl Scale {
@@ -222,5 +249,23 @@ mod tests {
         }
         let mut byte = [7];
         assert_eq!(FloatKind::E8M0Half.put(&mut byte, 0.0), e8m0_half(0));
+    }
+
+    #[test]
+    fn small_floats() {
+        let value = |byte: u8| FloatKind::E4M3Half.get(&[byte]);
+        assert_eq!([0, 1, 7, 8, 0x38, 0x7E].map(value), [0.0, 2f32.powi(-10), 7.0 / 1024.0, 8.0 / 1024.0, 0.5, 224.0]);
+        for byte in 0..=LARGEST_E4M3 {
+            let mut stored = [0];
+            assert_eq!(FloatKind::E4M3Half.put(&mut stored, value(byte)), value(byte));
+            let next = value(byte.saturating_add(1).min(LARGEST_E4M3));
+            let near = value(byte) + 0.4 * (next - value(byte));
+            assert_eq!((stored, FloatKind::E4M3Half.put(&mut [0], near)), ([byte], value(byte)));
+        }
+        for (given, wanted) in
+            [(231.0, 224.0), (233.0, f32::INFINITY), (1e9, f32::INFINITY), (-1.0, 0.0), (f32::NAN, 0.0)]
+        {
+            assert_eq!(FloatKind::E4M3Half.put(&mut [0], given), wanted);
+        }
     }
 }

@@ -4,13 +4,13 @@
 //! digit of the element's index to the least.
 
 use super::Digit as D;
-use super::{Blocks, Field, FloatKind, Format, PlainKind, Plane, Scale};
+use super::{Blocks, Field, FloatKind, Floats, Format, PlainKind, Plane, Scale};
 use std::sync::LazyLock;
 
 /// Levels of the non-linear 4-bit formats (IQ4_NL, IQ4_XS).
 const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// Twice the values of the 4-bit float E2M1; the scale of MXFP4 is halved in return.
+/// Twice the values of the 4-bit float E2M1; the scales of MXFP4 and NVFP4 are halved in return.
 const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 static ROWS: LazyLock<Vec<Format>> = LazyLock::new(|| {
@@ -37,7 +37,9 @@ static ROWS: LazyLock<Vec<Format>> = LazyLock::new(|| {
         Format::blocks("Q8_K", q8_k()),
         Format::blocks("IQ4_NL", iq4_nl()),
         Format::blocks("IQ4_XS", iq4_xs()),
+        Format::blocks("TQ2_0", tq2_0()),
         Format::blocks("MXFP4", mxfp4()),
+        Format::blocks("NVFP4", nvfp4()),
     ]
 });
 
@@ -277,6 +279,33 @@ fn mxfp4() -> Blocks {
         table: Some(E2M1_DOUBLED.to_vec()),
         zero: 0,
         scale: Scale::whole(FloatKind::E8M0Half, 0),
+        min: None,
+    }
+}
+
+/// -1, 0 and 1 (and 2, which nobody writes).
+fn tq2_0() -> Blocks {
+    Blocks {
+        block: 256,
+        bytes: 66,
+        code: Field::unsigned(vec![pairs256(0)]),
+        table: None,
+        zero: 1,
+        scale: Scale::whole(FloatKind::F16, 64),
+        min: None,
+    }
+}
+
+/// Each 16 values have a scale of their own, and low nibbles of eight bytes before the high ones.
+fn nvfp4() -> Blocks {
+    let scale = Scale::whole(FloatKind::E4M3Half, 0);
+    Blocks {
+        block: 64,
+        bytes: 36,
+        code: Field::unsigned(vec![Plane::new(4, 4, &[D::bytes(4, 8), D::bits(2, 4), D::bytes(8, 1)])]),
+        table: Some(E2M1_DOUBLED.to_vec()),
+        zero: 0,
+        scale: Scale { floats: Some(Floats { values: 16, stride: 1 }), ..scale },
         min: None,
     }
 }

@@ -12,11 +12,15 @@ pub const PLANES: Rule = Rule { name: "planes", kind: Kind::Exact, apply: planes
 /// The planes of the rows of a tensor of bytes.
 fn planes_of(g: &Graph, format: FormatId, bytes: Id) -> Option<Planes> {
     let f = g.format(format).clone();
-    if f.as_blocks()?.scale.floats.is_some() || !matches!(g.op(bytes), Op::Param { .. }) {
+    if !matches!(g.op(bytes), Op::Param { .. }) {
         return None;
     }
     let (values, size) = g.block_size(format);
     let row = g.as_int(*g.shape(bytes).last()?)? / size * values;
+    // Planes are one block of several floats.
+    if f.as_blocks()?.scale.floats.is_some() && values == row {
+        return None;
+    }
     Planes::of(&f, u64::try_from(row).ok()?)
 }
 
