@@ -283,7 +283,7 @@ fn mxfp4() -> Blocks {
     }
 }
 
-/// -1, 0 and 1 (and 2, which nobody writes).
+/// -1, 0, 1, and 2, which files of ternary models do not have.
 fn tq2_0() -> Blocks {
     Blocks {
         block: 256,
