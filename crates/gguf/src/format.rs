@@ -184,8 +184,12 @@ impl Scale {
 
     /// Number of values that share one scale, in a block of `block` values.
     pub fn group(&self, block: u32) -> u32 {
-        let float = self.floats.map_or(block, |floats| floats.values);
-        self.sub.as_ref().map_or(float, |sub| sub.group)
+        self.sub.as_ref().map_or(self.float_values(block), |sub| sub.group)
+    }
+
+    /// Number of values that share one float, in a block of `block` values.
+    pub fn float_values(&self, block: u32) -> u32 {
+        self.floats.map_or(block, |floats| floats.values)
     }
 }
 

@@ -132,10 +132,9 @@ struct Groups {
 impl Groups {
     /// The groups of a row that has nothing else in its blocks.
     fn of(blocks: &Blocks) -> Result<Option<Groups>, QuantiseError> {
-        let Some(floats) = blocks.scale.floats.filter(|_| blocks.scale.sub.is_none() && blocks.min.is_none()) else {
-            return Ok(None);
-        };
         let kind = blocks.scale.kind;
+        let alone = kind != FloatKind::One && blocks.scale.sub.is_none() && blocks.min.is_none();
+        let Some(floats) = blocks.scale.floats.filter(|_| alone) else { return Ok(None) };
         let codes = Plane::new(kind.bytes(), blocks.code.width(), &[Digit::bytes(floats.values, 1)]);
         let each = Blocks {
             block: floats.values,
@@ -151,13 +150,12 @@ impl Groups {
     /// Quantises a block; `None` if it is beyond the range of the format.
     fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
         let (mut codes, mut group) = (vec![], vec![0; self.each.block_bytes]);
+        let (len, bytes) = (self.each.block_len, self.scale.kind.bytes() as usize);
         out.fill(0);
-        for first in (0..x.len()).step_by(self.each.block_len) {
-            let range = first..first + self.each.block_len;
+        for (number, at) in self.scale.float_bytes(x.len() as u32).enumerate() {
+            let range = number * len..(number + 1) * len;
             self.each.block(&x[range.clone()], w.map(|w| &w[range]), &mut group, solution)?;
             codes.extend_from_slice(&solution.codes);
-            let at = self.scale.float_byte(first as u32) as usize;
-            let bytes = self.scale.kind.bytes() as usize;
             out[at..at + bytes].copy_from_slice(&group[..bytes]);
         }
         self.code.scatter(&codes, out);
@@ -178,8 +176,8 @@ impl Quantiser {
     /// Prepares a quantiser. Bytes of the block that the row does not describe become 0 (see [`Quantiser::of_type`]).
     ///
     /// # Errors
-    /// [`QuantiseError::Format`] for an unsound row, [`QuantiseError::Unsupported`] for integer types and for planes, which
-    /// are repacked from blocks.
+    /// [`QuantiseError::Format`] for an unsound row, [`QuantiseError::Unsupported`] for integer types and for blocks of
+    /// several floats with factors or minima beside them, as planes may have.
     pub fn new(format: &Format) -> Result<Self, QuantiseError> {
         format.check()?;
         let method = match &format.encoding {

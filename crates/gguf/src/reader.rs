@@ -257,11 +257,7 @@ fn bad_scale(blocks: &Blocks, block: &[u8]) -> Option<f32> {
         FloatKind::E4M3Half => (at[0] & 0x7F == 0x7F).then_some(f32::NAN),
         kind => Some(kind.get(at)).filter(|v| !v.is_finite()),
     };
-    let check = |scale: &Scale| {
-        let each = scale.floats.map_or(blocks.block, |floats| floats.values) as usize;
-        let mut all = (0..blocks.block).step_by(each).filter(|_| scale.kind != FloatKind::One);
-        all.find_map(|i| bad(scale.kind, &block[scale.float_byte(i) as usize..]))
-    };
+    let check = |scale: &Scale| scale.float_bytes(blocks.block).find_map(|at| bad(scale.kind, &block[at..]));
     check(&blocks.scale).or_else(|| blocks.min.as_ref().and_then(|(min, _)| check(min)))
 }
 

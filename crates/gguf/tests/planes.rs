@@ -93,8 +93,21 @@ fn what_cannot_be_repacked() {
     assert!(planes.pack(&[0; 36], &mut [0; 49]).is_err());
     assert!(planes.pack(&[0; 36], &mut [0; 80]).is_err());
     assert_eq!(planes.pack(&[0; 36], &mut vec![1; planes.packed_bytes(36).unwrap()]), Ok(()));
-    // Several floats beside each other are minima of groups, too.
-    let planes = Planes::of(find("Q4_1"), 64).unwrap();
-    let room = planes.to().row_bytes(64).unwrap() as usize;
-    assert!(gguf::quantise::quantise(planes.to(), &[0.0; 64], &mut vec![0; room]).is_err());
+}
+
+/// Values of a row are quantised to planes as to the blocks that these are repacked from, and to nothing where minima or
+/// factors lie beside the floats.
+#[test]
+fn what_can_be_quantised() {
+    let values: Vec<f32> = (0..256).map(|i| ((i * 37 % 101) as f32 - 50.0) * (1.0 + (i / 32) as f32)).collect();
+    for (name, able) in [("Q4_0", true), ("Q8_0", true), ("NVFP4", true), ("Q4_1", false), ("Q3_K", false)] {
+        let format = rows().iter().find(|f| f.name == name).unwrap();
+        let planes = Planes::of(format, 256).unwrap();
+        let mut blocks = vec![0; planes.row_bytes().0];
+        gguf::quantise::quantise(format, &values, &mut blocks).unwrap();
+        let [mut packed, mut direct] = [(); 2].map(|()| vec![0; planes.row_bytes().1]);
+        planes.pack(&blocks, &mut packed).unwrap();
+        assert_eq!(gguf::quantise::quantise(planes.to(), &values, &mut direct).is_ok(), able, "{name}");
+        assert!(!able || packed == direct, "{name}");
+    }
 }

@@ -370,7 +370,7 @@ impl Product {
             },
             _ => self.results(t, g, &grid, &accs),
         };
-        // What lanes multiply that have elements of their own is as it was: it was not measured.
+        // Whether it pays where lanes have elements of their own was not measured.
         let mut each = vec![&mut loads, &mut stores];
         if through.is_some() {
             each.extend([&mut products, &mut results]);

@@ -78,23 +78,7 @@ impl Lowering<'_> {
             }
             FloatKind::E4M3Half => {
                 let byte = g.load(bytes, at, 1);
-                let byte = g.cast(byte, DType::I32);
-                let by = |g: &mut Graph, op, a, b| {
-                    let b = g.constant(Const::Int(b), DType::I32);
-                    g.binary(op, a, b)
-                };
-                let exponent = by(g, BinOp::Shr, byte, 3);
-                let exponent = by(g, BinOp::And, exponent, 15);
-                let mantissa = by(g, BinOp::And, byte, 7);
-                // The first bit of the mantissa is not stored, and the least exponent has none.
-                let normal = by(g, BinOp::Min, exponent, 1);
-                let first = by(g, BinOp::Mul, normal, 8);
-                let mantissa = g.add(mantissa, first);
-                let exponent = by(g, BinOp::Max, exponent, 1);
-                let exponent = by(g, BinOp::Sub, exponent, 11);
-                let [mantissa, exponent] = [mantissa, exponent].map(|i| g.cast(i, DType::F32));
-                let power = g.unary(UnOp::Exp2, exponent);
-                g.mul(mantissa, power)
+                e4m3_half(g, byte)
             }
             FloatKind::One => g.float(1.0),
         };
@@ -216,4 +200,25 @@ fn signed(g: &mut Graph, v: Id, width: u32) -> Id {
     let v = g.cast(v, DType::I32);
     let bias = g.constant(Const::Int(1 << (width - 1)), DType::I32);
     g.sub(v, bias)
+}
+
+/// The float that a byte of [`FloatKind::E4M3Half`] stands for.
+fn e4m3_half(g: &mut Graph, byte: Id) -> Id {
+    let by = |g: &mut Graph, op, a, b| {
+        let b = g.constant(Const::Int(b), DType::I32);
+        g.binary(op, a, b)
+    };
+    let byte = g.cast(byte, DType::I32);
+    let exponent = by(g, BinOp::Shr, byte, 3);
+    let exponent = by(g, BinOp::And, exponent, 15);
+    let mantissa = by(g, BinOp::And, byte, 7);
+    // The first bit of the mantissa is not stored, and the least exponent has none.
+    let normal = by(g, BinOp::Min, exponent, 1);
+    let first = by(g, BinOp::Mul, normal, 8);
+    let mantissa = g.add(mantissa, first);
+    let exponent = by(g, BinOp::Max, exponent, 1);
+    let exponent = by(g, BinOp::Sub, exponent, 11);
+    let [mantissa, exponent] = [mantissa, exponent].map(|i| g.cast(i, DType::F32));
+    let power = g.unary(UnOp::Exp2, exponent);
+    g.mul(mantissa, power)
 }

@@ -166,6 +166,12 @@ impl Scale {
         self.byte + self.floats.map_or(0, |floats| index / floats.values * floats.stride)
     }
 
+    /// First byte of each float that is stored in a block of `block` values.
+    pub fn float_bytes(&self, block: u32) -> impl Iterator<Item = usize> {
+        let stored = if self.kind == FloatKind::One { 0 } else { block };
+        (0..stored).step_by(self.float_values(block) as usize).map(|first| self.float_byte(first) as usize)
+    }
+
     /// The first float of the block.
     ///
     /// # Panics

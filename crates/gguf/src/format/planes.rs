@@ -59,7 +59,7 @@ impl Room {
     }
 
     fn floats(&mut self, scale: &Scale, block: u32, count: u32) -> Scale {
-        let values = scale.floats.map_or(block, |floats| floats.values);
+        let values = scale.float_values(block);
         let stride = scale.kind.bytes();
         let byte = if scale.kind == FloatKind::One { 0 } else { self.take(count / values * stride) };
         Scale { kind: scale.kind, byte, sub: scale.sub.clone(), floats: Some(Floats { values, stride }) }
@@ -149,8 +149,7 @@ impl Planes {
                 part.run(row.chunks_exact(from.bytes as usize), out);
             }
             for (a, b) in &scales {
-                let each = a.floats.map_or(from.block, |floats| floats.values);
-                for first in (0..to.block).step_by(each as usize) {
+                for first in (0..to.block).step_by(a.float_values(from.block) as usize) {
                     let block = &row[(first / from.block * from.bytes) as usize..];
                     let n = a.kind.bytes() as usize;
                     let (x, y) = (a.float_byte(first % from.block) as usize, b.float_byte(first) as usize);

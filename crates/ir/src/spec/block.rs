@@ -2,10 +2,10 @@
 //!
 //! A barrier lies where all threads of a block pass, a shuffle where all lanes of a warp do; and between two barriers
 //! no scratch is both written and read by different statements, since nothing says in which order the threads come.
-//! These rules are about the text, so they refuse some kernels that would be right: an accumulator that lanes set to different
-//! values somewhere counts as different in every lane. That different statements write different elements, and one statement only what
-//! its thread alone touches, is what the interpreter checks. What a barrier that orders no memory of the device leaves open is
-//! told by [`crate::owners`].
+//! These rules are about the text, so they refuse some kernels that would be right: an accumulator that lanes set to
+//! different values somewhere counts as different in every lane. That different statements write different elements, and one
+//! statement only what its thread alone touches, is what the interpreter checks. What a barrier that orders no memory of the
+//! device leaves open is told by [`crate::owners`].
 //!
 //! A kernel that waits for the launches before it does so once, with all threads, outside of loops and branches; what
 //! comes before that in the text touches weights and scratch only.
@@ -82,13 +82,16 @@ fn agreement(g: &Graph, root: Id, order: &[Id]) -> FxHashMap<Id, Same> {
 fn each_set(g: &Graph, statements: &[Id], flow: Same, same: &FxHashMap<Id, Same>, found: &mut impl FnMut(Id, Same)) {
     for &statement in statements {
         let src = g.src(statement);
-        match g.op(statement) {
-            Op::Block => each_set(g, src, flow, same, found),
-            Op::Loop => each_set(g, &src[1..], flow.max(same[&g.src(src[0])[0]]), same, found),
-            Op::If => each_set(g, &src[1..], flow.max(same[&src[0]]), same, found),
-            Op::Set => src.chunks(2).for_each(|pair| found(pair[0], flow.max(same[&pair[1]]))),
-            _ => {}
+        if *g.op(statement) == Op::Set {
+            src.chunks(2).for_each(|pair| found(pair[0], flow.max(same[&pair[1]])));
         }
+        let decides = match g.op(statement) {
+            Op::Loop => Some(g.src(src[0])[0]),
+            Op::If => Some(src[0]),
+            _ => None,
+        };
+        let flow = decides.map_or(flow, |value| flow.max(same[&value]));
+        each_set(g, within(g, statement), flow, same, found);
     }
 }
 
@@ -137,11 +140,16 @@ fn check_waits(g: &Graph, root: Id, order: &[Id]) -> Result<(), SpecError> {
 
 /// Whether a statement lies inside of some of these.
 fn inside(g: &Graph, statements: &[Id], id: Id) -> bool {
-    statements.iter().any(|&s| match g.op(s) {
-        Op::Block => g.src(s).contains(&id) || inside(g, g.src(s), id),
-        Op::Loop | Op::If => g.src(s)[1..].contains(&id) || inside(g, &g.src(s)[1..], id),
-        _ => false,
-    })
+    statements.iter().any(|&s| within(g, s).contains(&id) || inside(g, within(g, s), id))
+}
+
+/// The statements of a block, a loop or a branch.
+fn within(g: &Graph, statement: Id) -> &[Id] {
+    match g.op(statement) {
+        Op::Block => g.src(statement),
+        Op::Loop | Op::If => &g.src(statement)[1..],
+        _ => &[],
+    }
 }
 
 /// Scratch that was touched since the last barrier.

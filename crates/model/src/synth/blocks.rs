@@ -156,9 +156,8 @@ fn fill_factors(scale: &Scale, len: u32, block: &mut [u8], random: &mut Random) 
 
 /// Stores all floats of a block of so many values.
 fn put_float(scale: &Scale, block: &mut [u8], values: u32, value: f32) {
-    let each = scale.floats.map_or(values, |floats| floats.values) as usize;
-    for first in (0..values).step_by(each) {
-        scale.kind.put(&mut block[scale.float_byte(first) as usize..], value);
+    for at in scale.float_bytes(values) {
+        scale.kind.put(&mut block[at..], value);
     }
 }
 
