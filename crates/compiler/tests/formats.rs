@@ -1,7 +1,7 @@
 //! A block format that exists in this test only: parity with its reference
 //! dequantiser and packed integer dot products come from its row of data alone.
 
-use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, nmse, options, plans};
+use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, nmse, options, plans, programs};
 use compiler::program::{Buffer, BufferKind};
 use compiler::{Numerics, dims};
 use gguf::format::{Blocks, Digit, Field, FloatKind, Format, Plane, Scale};
@@ -88,6 +88,28 @@ fn blocks_of_threads_read_it_in_planes() {
             assert!(c.program.buffers.iter().any(planes), "{:?}", c.program.buffers);
             let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
             assert_eq!(paths.contains(&"integer dot"), numerics == Numerics::Int8, "{plan:?}: {paths:?}");
+        }
+    }
+}
+
+/// Also where neighbours share a byte.
+#[test]
+fn no_format_of_the_table_is_multiplied_value_by_value() {
+    for format in gguf::format::rows().iter().filter(|f| f.as_blocks().is_some()) {
+        let mut r = Random(7);
+        let mut case = Case { vars: vec![("t", 3)], ..Case::default() };
+        let t = case.b.var("t", 1, 8);
+        case.bind("x", bytes(&r.floats(3 * 512)));
+        let x = case.b.input("x", DType::F32, dims![t, 512]);
+        let w = programs::weights(&mut case, "w", format, &[16, 512], &mut r);
+        case.output("y", &x.linear(&w));
+        for plan in plans().into_iter().filter(|p| p.vector_bytes > 0) {
+            for (numerics, path) in [(Numerics::Exact, "vector reduction"), (Numerics::Int8, "integer dot")] {
+                let c = case.compile(&options(numerics, plan.clone())).expect("a program");
+                let paths: Vec<_> = c.bodies.iter().flat_map(|b| b.paths()).collect();
+                let fits = paths.iter().any(|p| [path, "integer tile"].contains(p));
+                assert!(fits && !paths.contains(&"scalar reduction"), "{} {plan:?}: {paths:?}", format.name);
+            }
         }
     }
 }

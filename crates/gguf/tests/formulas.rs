@@ -126,6 +126,8 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
             };
             raw * 0.5 * FP4[if i % 16 < 8 { lo(byte) } else { hi(byte) } as usize]
         }
+        GgmlType::Q1_0 => h(b, 0) * if b[2 + i / 8] >> (i % 8) & 1 == 1 { 1. } else { -1. },
+        GgmlType::Q2_0 => h(b, 0) * ((b[2 + i / 4] >> (2 * (i % 4)) & 3) as f32 - 1.),
         _ => panic!("no formula for {ty}"),
     }
 }

@@ -377,8 +377,21 @@ impl Tile<'_> {
         Some(g.make(Op::Prefetch(1), DType::Index, vec![], vec![buffer, index]))
     }
 
-    /// The codes of a row as vectors of neighbouring elements.
+    /// The codes of a row as vectors of neighbouring elements: of the same bits of their bytes, or of any where neighbours
+    /// share a byte.
     fn contiguous_chunks(&self, t: &mut Tiler, g: &mut Graph, code: Id) -> Option<Stretches> {
+        let same_bits = self.chunks_in(t, g, code, lane_order);
+        same_bits.or_else(|| self.chunks_in(t, g, code, |_, all, _| Some((0..all.len()).collect())))
+    }
+
+    /// These of them that are neighbours in an order of the elements of a stretch.
+    fn chunks_in(
+        &self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        code: Id,
+        order: impl Fn(&Graph, &[Id], usize) -> Option<Vec<usize>>,
+    ) -> Option<Stretches> {
         let widest = t.target.vector_bytes as i64;
         for bytes in [widest, widest / 2, widest / 4] {
             for groups in [1, 2, 4, 8, 16] {
@@ -388,7 +401,7 @@ impl Tile<'_> {
                 }
                 let step = t.counted(g, self.groups / groups);
                 let all = self.at_elements(g, code, step, span, 0..span);
-                let Some(order) = lane_order(g, &all, bytes as usize) else { continue };
+                let Some(order) = order(g, &all, bytes as usize) else { continue };
                 let mut chunks = vec![];
                 let mut packer = Packer::default();
                 for c in order.chunks(bytes as usize) {

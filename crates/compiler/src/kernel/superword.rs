@@ -144,7 +144,8 @@ impl Packer {
                 }
                 let i = self.operand(g, lanes, 1)?;
                 let i = splat(g, i, n);
-                Some(g.make(Op::Lookup, Type::vector(first.ty.base, n), vec![], vec![table, i]))
+                let ty = Type::vector(first.ty.base, n);
+                Some(looked_up(g, table, i, ty).unwrap_or_else(|| g.make(Op::Lookup, ty, vec![], vec![table, i])))
             }
             _ => None,
         }
@@ -359,13 +360,25 @@ fn bits(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Id {
 /// `(c ? x : y) << l` of constants.
 fn tested(g: &mut Graph, op: BinOp, a: Id, b: Id) -> Option<Id> {
     let ty = g.ty(a);
-    let up = each_lane(g, b).filter(|_| op == BinOp::Shl && *g.op(a) == Op::Where && ty.base == DType::U8)?;
-    let [hit, yes, no] = g.src(a)[..] else { return None };
-    let mut shifted = |v: Id| {
-        let values = each_lane(g, v)?.into_iter().zip(&up).map(|(v, up)| Const::Int((v << up) & 255)).collect();
+    let up = each_lane(g, b).filter(|_| op == BinOp::Shl && ty.base == DType::U8)?;
+    chosen(g, a, ty, |lane, v| Some((v << up[lane]) & 255))
+}
+
+/// `table[c ? x : y]` of constants.
+fn looked_up(g: &mut Graph, table: Id, at: Id, ty: Type) -> Option<Id> {
+    let entries = each_lane(g, table)?;
+    chosen(g, at, ty, |_, v| entries.get(usize::try_from(v).ok()?).copied())
+}
+
+/// `f(c ? x : y)` of constants: a choice between what `f` makes of the lanes and values of both.
+fn chosen(g: &mut Graph, choice: Id, ty: Type, f: impl Fn(usize, i64) -> Option<i64>) -> Option<Id> {
+    let (Op::Where, &[hit, yes, no]) = (g.op(choice), g.src(choice)) else { return None };
+    let mut of = |v: Id| {
+        let values = each_lane(g, v)?.into_iter().enumerate();
+        let values = values.map(|(lane, v)| f(lane, v).map(Const::Int)).collect::<Option<_>>()?;
         Some(g.make(Op::Lanes(values), ty, vec![], vec![]))
     };
-    let (yes, no) = (shifted(yes)?, shifted(no)?);
+    let (yes, no) = (of(yes)?, of(no)?);
     Some(g.select(hit, yes, no))
 }
 

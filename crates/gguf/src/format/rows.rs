@@ -40,6 +40,8 @@ static ROWS: LazyLock<Vec<Format>> = LazyLock::new(|| {
         Format::blocks("TQ2_0", tq2_0()),
         Format::blocks("MXFP4", mxfp4()),
         Format::blocks("NVFP4", nvfp4()),
+        Format::blocks("Q1_0", q1_0()),
+        Format::blocks("Q2_0", q2_0()),
     ]
 });
 
@@ -306,6 +308,32 @@ fn nvfp4() -> Blocks {
         table: Some(E2M1_DOUBLED.to_vec()),
         zero: 0,
         scale: Scale { floats: Some(Floats { values: 16, stride: 1 }), ..scale },
+        min: None,
+    }
+}
+
+/// A factor, or the same with a minus where the bit is 0.
+fn q1_0() -> Blocks {
+    Blocks {
+        block: 128,
+        bytes: 18,
+        code: Field::unsigned(vec![Plane::new(2, 1, &[D::bytes(16, 1), D::bits(8, 1)])]),
+        table: Some(vec![-1, 1]),
+        zero: 0,
+        scale: Scale::whole(FloatKind::F16, 0),
+        min: None,
+    }
+}
+
+/// The levels of TQ2_0, four neighbours in a byte.
+fn q2_0() -> Blocks {
+    Blocks {
+        block: 64,
+        bytes: 18,
+        code: Field::unsigned(vec![Plane::new(2, 2, &[D::bytes(16, 1), D::bits(4, 2)])]),
+        table: None,
+        zero: 1,
+        scale: Scale::whole(FloatKind::F16, 0),
         min: None,
     }
 }

@@ -7,7 +7,7 @@ use crate::cpu::vectors::Tiler;
 use crate::kernel::dot_pattern::Pattern;
 use crate::kernel::expression::{combined, replace};
 use crate::kernel::lane_order::lane_order;
-use crate::kernel::superword::{Packer, splat};
+use crate::kernel::superword::{Packer, of_two, splat};
 use ir::{BinOp, Graph, Id, Op, Type};
 
 /// Vector code of one pass over a stretch.
@@ -98,10 +98,35 @@ fn byte_lanes(
             map.push(group as u16);
         }
         let c: Vec<Id> = chunk.iter().map(|&u| codes[u]).collect();
-        let x: Vec<Id> = chunk.iter().map(|&u| xs[u]).collect();
-        steps.push((packer.pack_vector(g, &c)?, packer.pack_vector(g, &x)?, map));
+        let x = values(g, xs, chunk, packer)?;
+        steps.push((packer.pack_vector(g, &c)?, x, map));
     }
     Some(steps)
+}
+
+/// The values with these numbers as a vector. Those of codes that share a byte with their neighbours are two, four or eight
+/// apart: lanes of as many vectors of neighbours.
+fn values(g: &mut Graph, xs: &[Id], numbers: &[usize], packer: &mut Packer) -> Option<Id> {
+    let (apart, lanes) = (numbers[1].abs_diff(numbers[0]), numbers.len());
+    let from = numbers[0] % (apart * lanes);
+    if ![2, 4, 8].contains(&apart) || from >= apart || numbers.windows(2).any(|two| two[0] + apart != two[1]) {
+        let x: Vec<Id> = numbers.iter().map(|&u| xs[u]).collect();
+        return packer.pack_vector(g, &x);
+    }
+    let near = xs[numbers[0] - from..].chunks(lanes).take(apart);
+    let near = near.map(|x| packer.pack_vector(g, x)).collect::<Option<_>>()?;
+    Some(every(g, near, from))
+}
+
+/// Every lane of number `from`, modulo how many these vectors are, of all of them after each other: half of the lanes at
+/// a time.
+fn every(g: &mut Graph, vectors: Vec<Id>, from: usize) -> Id {
+    if let [one] = vectors[..] {
+        return one;
+    }
+    let lanes: Vec<u16> = (from as u16 % 2..2 * g.ty(vectors[0]).lanes).step_by(2).collect();
+    let half = vectors.chunks(2).map(|two| of_two(g, two[0], two[1], lanes.clone())).collect();
+    every(g, half, from / 2)
 }
 
 fn pass(t: &mut Tiler, g: &mut Graph, p: &Pattern, s: &Segment, width: i64) -> Option<Pass> {

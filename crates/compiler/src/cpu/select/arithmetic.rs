@@ -60,6 +60,29 @@ pub(super) fn fours_shifted(g: &mut Graph, id: Id) -> Option<Inst> {
     Some(grouped(infix(cast(ty, shifted), "&", left)))
 }
 
+/// Bytes shifted down by other amounts in each lane, as where neighbours share a byte: the upper byte of a product with a
+/// power of two, in words for every second lane.
+pub(super) fn lanes_shifted(g: &mut Graph, id: Id) -> Option<Inst> {
+    let (BinOp::Shr, a, amounts) = shift_of_bytes(g, id)? else { return None };
+    let Op::Lanes(amounts) = g.op(amounts) else { return None };
+    let amounts: Vec<i64> = amounts.iter().map(|c| c.as_int()).collect();
+    if !amounts.len().is_multiple_of(2) || !amounts.iter().all(|by| (0..8).contains(by)) {
+        return None;
+    }
+    let words = Type::vector(DType::U16, amounts.len() / 2);
+    let with_all = |a: Inst, sign, number: i64| {
+        grouped(infix(a, sign, numbers(words, vec![Const::Int(number); words.lanes.into()])))
+    };
+    let product = |bytes: Inst, first: usize| {
+        let factors = amounts.iter().skip(first).step_by(2).map(|by| Const::Int(1 << (8 - by)));
+        grouped(infix(bytes, "*", numbers(words, factors)))
+    };
+    let bytes = || cast(words, value(a));
+    let even = with_all(product(with_all(bytes(), "&", 0xff), 0), ">>", 8);
+    let odd = with_all(product(with_all(bytes(), ">>", 8), 1), "&", 0xff00);
+    Some(grouped(cast(g.ty(id), grouped(infix(even, "|", odd)))))
+}
+
 /// The operation, the bytes and the amounts of a shift of a vector of bytes.
 fn shift_of_bytes(g: &Graph, id: Id) -> Option<(BinOp, Id, Id)> {
     let (Op::Binary(op @ (BinOp::Shl | BinOp::Shr)), [a, by]) = (g.op(id), g.src(id)) else { return None };

@@ -50,7 +50,7 @@ const fn rule(needs: Needs, select: fn(&mut Graph, Id) -> Option<Inst>) -> Rule 
 }
 
 /// All rules, in the order in which they are tried.
-const RULES: [Rule; 26] = [
+const RULES: [Rule; 27] = [
     // Several operations at once.
     rule(Needs::MatrixUnit, memory::product),
     rule(Needs::MatrixUnit, lanes::rounded_together),
@@ -60,6 +60,7 @@ const RULES: [Rule; 26] = [
     rule(Needs::Nothing, lanes::words_of_low_half),
     rule(Needs::Nothing, arithmetic::bytes_shifted),
     rule(Needs::Nothing, arithmetic::fours_shifted),
+    rule(Needs::Nothing, arithmetic::lanes_shifted),
     // One operation.
     rule(Needs::Nothing, memory::load),
     rule(Needs::Nothing, memory::store),
