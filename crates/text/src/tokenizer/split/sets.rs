@@ -22,10 +22,10 @@ pub(super) fn digit(unit: Unit) -> bool {
     unit.is(Class::DIGIT)
 }
 
-/// `\w`
+/// `\w`. Numbers and symbols may be letters as well, but not what only a later version of Unicode assigns.
 pub(super) fn word(unit: Unit) -> bool {
     unit.is(Class::LETTER | Class::MARK | Class::DIGIT)
-        || unit.ch.is_alphabetic()
+        || unit.is(Class::NUMBER | Class::SYMBOL) && unit.ch.is_alphabetic()
         || unit.is_connector()
         || matches!(unit.ch, '\u{200C}' | '\u{200D}')
 }
