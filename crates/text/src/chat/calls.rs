@@ -124,8 +124,14 @@ enum Mark {
 /// All marks.
 fn marks() -> impl Iterator<Item = (&'static str, Mark)> {
     let calls = FORMS.iter().enumerate().map(|(at, form)| (form.open, Mark::Call(at)));
-    let before = AROUND.iter().filter(|(open, _)| *open != OPEN).map(|(open, _)| (*open, Mark::Before));
+    let is_form = |open: &str| FORMS.iter().any(|form| form.open == open);
+    let before = AROUND.iter().filter(move |(open, _)| !is_form(open)).map(|(open, _)| (*open, Mark::Before));
     calls.chain(before).chain(AROUND.iter().map(|(_, close)| (*close, Mark::After)))
+}
+
+/// Whether a mark may stand before others.
+fn is_around(mark: &str) -> bool {
+    AROUND.iter().any(|(open, _)| *open == mark)
 }
 
 /// What may follow something that stands before calls.
@@ -172,10 +178,8 @@ impl Calls {
         let may_follow = openings().any(|open| open.starts_with(rest));
         let skipped = self.held.len() - rest.len();
         match mark {
-            Mark::Before if follows => self.skip(at, skipped, out),
-            Mark::Call(_) if text == OPEN && follows => self.skip(at, skipped, out),
-            Mark::Before if may_follow => return false,
-            Mark::Call(_) if text == OPEN && may_follow => return false,
+            Mark::Before | Mark::Call(_) if is_around(text) && follows => self.skip(at, skipped, out),
+            Mark::Before | Mark::Call(_) if is_around(text) && may_follow => return false,
             Mark::Call(form) => {
                 self.skip(at, at + text.len(), out);
                 self.state = State::Call(form);
@@ -271,7 +275,8 @@ impl Calls {
         match form.shapes {
             [Shape::Braces(_)] => !(start.starts_with("call:") || "call:".starts_with(start)),
             shapes if shapes.iter().all(|shape| matches!(shape, Shape::Objects | Shape::Python)) => {
-                !start.starts_with(['{', '['])
+                let python = shapes.contains(&Shape::Python) && notation::begins_python(start);
+                !(python || start.starts_with(['{', '[']))
             }
             _ => false,
         }

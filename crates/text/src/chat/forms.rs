@@ -24,7 +24,7 @@ pub(super) enum Shape {
     Pairs(Pairs),
     /// `call:NAME{key:value}`, where a string stands between two of this mark.
     Braces(&'static str),
-    /// `[NAME(key="value"), …]`
+    /// `[NAME(key="value"), …]`, or such calls on lines of their own.
     Python,
 }
 
@@ -50,7 +50,7 @@ const GLM: Shape = Shape::Pairs(Pairs {
 });
 
 /// All forms. No `open` is the beginning of another one.
-pub(super) static FORMS: [Form; 16] = [
+pub(super) static FORMS: [Form; 18] = [
     // Qwen, Hermes, Youtu, GLM and many others.
     Form { open: tags::CALL.0, shapes: &[Shape::Objects, GLM], close: tags::CALL.1 },
     // Qwen3-Coder, Seed-OSS, Nemotron 3, Step; Functionary with an object for the pairs.
@@ -112,8 +112,12 @@ pub(super) static FORMS: [Form; 16] = [
         shapes: &[Shape::Named(&[super::harmony::MESSAGE])],
         close: super::harmony::END,
     },
-    // LFM2.
+    // LFM2, MiniCPM 3 and 4.
     Form { open: "<|tool_call_start|>", shapes: &[Shape::Python, Shape::Objects], close: "<|tool_call_end|>" },
+    // OLMo 3; others have calls of their own form in it.
+    Form { open: FUNCTION_CALLS.0, shapes: &[Shape::Python], close: FUNCTION_CALLS.1 },
+    // Llama 4.
+    Form { open: "<|python_start|>", shapes: &[Shape::Python, Shape::Objects], close: "<|python_end|>" },
     // Granite 3, Phi-4-mini.
     Form { open: "<|tool_call|>", shapes: &[Shape::Objects], close: "" },
     // Nemotron Nano 2.
@@ -130,12 +134,14 @@ pub(super) static FORMS: [Form; 16] = [
     Form { open: "<start_function_call>", shapes: &[Shape::Braces("<escape>")], close: "<end_function_call>" },
 ];
 
-/// What stands around calls that have marks of their own.
+const FUNCTION_CALLS: (&str, &str) = ("<function_calls>", "</function_calls>");
+
+/// What stands around calls that have marks of their own. Some of these are forms as well.
 pub(super) const AROUND: [(&str, &str); 7] = [
     tags::CALL,
     ("<seed:tool_call>", "</seed:tool_call>"),
     ("<minimax:tool_call>", "</minimax:tool_call>"),
-    ("<function_calls>", "</function_calls>"),
+    FUNCTION_CALLS,
     ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
     ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),

@@ -1,4 +1,5 @@
-//! Arguments in notations that are not JSON: braces with marked strings (Gemma), and calls as Python writes them (LFM2).
+//! Arguments in notations that are not JSON: braces with marked strings (Gemma), and calls as Python writes them (LFM2, OLMo 3,
+//! MiniCPM).
 
 use super::delta::ToolCall;
 use serde_json::{Map, Value as Json};
@@ -15,9 +16,20 @@ pub(super) fn braces(text: &str, mark: &str) -> Option<ToolCall> {
     reader.over().then(|| ToolCall { name: name.trim().to_owned(), arguments: Json::Object(arguments).to_string() })
 }
 
-/// `[NAME(key=value, …), …]`
+/// What calls of Python may begin with.
+pub(super) fn begins_python(text: &str) -> bool {
+    text.starts_with(|c: char| c == '[' || c == '`' || c == '_' || c.is_alphabetic())
+}
+
+/// `[NAME(key=value, …), …]`, or calls on lines of their own, which may stand in a fence.
 pub(super) fn python(text: &str) -> Option<Vec<ToolCall>> {
-    let mut reader = Reader { rest: text.trim().strip_prefix('[')?, mark: None };
+    let text = text.trim();
+    let text = match text.strip_prefix("```") {
+        Some(fenced) => fenced.strip_suffix("```")?.trim_start_matches("python").trim(),
+        None => text,
+    };
+    let list = text.strip_prefix('[');
+    let mut reader = Reader { rest: list.unwrap_or(text), mark: None };
     let mut calls = vec![];
     loop {
         let (name, rest) = reader.rest.split_once('(')?;
@@ -33,8 +45,9 @@ pub(super) fn python(text: &str) -> Option<Vec<ToolCall>> {
             }
         }
         calls.push(ToolCall { name, arguments: Json::Object(arguments).to_string() });
-        if !reader.takes(",") {
-            return (reader.takes("]") && reader.over()).then_some(calls);
+        let goes_on = if list.is_some() { reader.takes(",") } else { reader.rest.starts_with('\n') };
+        if !goes_on {
+            return ((list.is_none() || reader.takes("]")) && reader.over()).then_some(calls);
         }
     }
 }
@@ -163,7 +176,26 @@ mod tests {
         let calls = python("[f(a=\"x)\\n\", b=[1, 'y'], c={\"d\": None}), now()]").unwrap();
         assert_eq!(read(&calls[0]), ("f", json!({ "a": "x)\n", "b": [1, "y"], "c": { "d": null } })));
         assert_eq!(read(&calls[1]), ("now", json!({})));
-        for wrong in ["f()", "[f(]", "[f(a)]", "[f(a=)]", "[f(a=1 b=2)]", "[f()", "[f() g()]", "[f(a=\"x)]", "[]"] {
+        let calls = python("f(a=true, b=null)\nnow()\n").unwrap();
+        assert_eq!(read(&calls[0]), ("f", json!({ "a": true, "b": null })));
+        assert_eq!(read(&calls[1]), ("now", json!({})));
+        assert_eq!(python("```python\nf(a='x')\nnow()\n```").unwrap().len(), 2);
+        for wrong in [
+            "f() g()",
+            "f(",
+            "f",
+            "```python\nf()",
+            "f()\ng",
+            "",
+            "[f(]",
+            "[f(a)]",
+            "[f(a=)]",
+            "[f(a=1 b=2)]",
+            "[f()",
+            "[f() g()]",
+            "[f(a=\"x)]",
+            "[]",
+        ] {
             assert_eq!(python(wrong), None, "{wrong}");
         }
         let deep = format!("[f(a={})]", "[".repeat(100_000));

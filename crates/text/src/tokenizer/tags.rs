@@ -7,12 +7,14 @@
 /// Around reasoning.
 pub(crate) const THINK: (&str, &str) = ("<think>", "</think>");
 /// Around reasoning, in all families. No opening tag is the beginning of another one.
-pub(crate) const THOUGHTS: [(&str, &str); 6] = [
+pub(crate) const THOUGHTS: [(&str, &str); 7] = [
     THINK,
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
+    // MiniCPM 3 and 4.
+    ("<|thought_start|>", "<|thought_end|>"),
     // Gemma 4.
     ("<|channel>thought", "<channel|>"),
 ];
@@ -21,7 +23,8 @@ pub(crate) const THOUGHTS: [(&str, &str); 6] = [
 #[rustfmt::skip]
 pub(crate) const SPOKEN: &[&str] = &[
     "<think>", "</think>", "[THINK]", "[/THINK]", "<seed:think>", "</seed:think>", "<|START_THINKING|>",
-    "<|END_THINKING|>", "<|inner_prefix|>", "<|inner_suffix|>", "<|channel>", "<channel|>",
+    "<|END_THINKING|>", "<|inner_prefix|>", "<|inner_suffix|>", "<|thought_start|>", "<|thought_end|>", "<|channel>",
+    "<channel|>", "<|python_start|>", "<|python_end|>",
     "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<seed:tool_call>",
     "</seed:tool_call>", "<minimax:tool_call>", "</minimax:tool_call>", "<|tool_calls_section_begin|>",
     "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>",
