@@ -3,7 +3,7 @@
 
     bench/gpu.py all PROGRAM FOLDER [--device cuda] [--peer LLAMA_BENCH] [--models glm-4.7-flash:q4_0,...] [--jobs N]
     bench/gpu.py golden PROGRAM FOLDER [--device cuda] [--files N] [--jobs N]
-    bench/gpu.py shapes PROGRAM [--device cuda] [--quants q4_0,q4_k_m] [--jobs N]
+    bench/gpu.py shapes PROGRAM [--device cuda] [--quants q4_0,q4_k_m] [--tokens 2048] [--jobs N]
     bench/gpu.py speed PROGRAM MODEL... [--peer LLAMA_BENCH] [--prompts 512,2048] [--depths 0,4000] [--fill random] [--rounds 3]
     bench/gpu.py repeated PROGRAM MODEL... [--device cuda] [--tokens 10000]
     bench/gpu.py memory PROGRAM [--quants q4_0] [--tools memcheck,racecheck] [--jobs N]
@@ -16,8 +16,9 @@
 1e-9, and the same greedy ids), `int8` may diverge by as much as the gates of the command line's tests allow. Steps of 1, 7
 and 64 tokens; one of the sizes also as a plain graph and kernel after kernel (--sending), which must give the same bits.
 
-`shapes` writes every tiny shape of `synth` and compares the logits of 70 tokens with those of the processor: `exact` to NMSE
-1e-9, and `int8` may be as far from the processor's `exact` as the processor's `int8` is, with room for a flipped expert.
+`shapes` writes every tiny shape of `synth` and compares the logits of 70 tokens, or of as many as are asked for, with those of the
+processor: `exact` to NMSE 1e-9, and `int8` may be as far from the processor's `exact` as the processor's `int8` is, with room for a
+flipped expert. Steps of 1, 7 and 64 tokens, or for longer texts of an eighth of it and of all of it.
 `speed` reads prompts and decodes 128 tokens with each program by turns and prints the medians and their ratio; llama-bench with
 flash attention.
 `repeated` lets two servers, one after the other, draw a text of so many tokens from the same seed: the ids must be the same.
@@ -47,9 +48,13 @@ from servers import running
 
 EXACT_NMSE = 1e-9
 BATCHES = (1, 7, 64)
-# A text for tiny models, which know 250 tokens at least.
-TEXT = [(i * 37 + 11) % 250 for i in range(70)]
+TOKENS = 70
 MODELS = "youtu-llm-2b:q4_0,deepseek-v2-lite:q4_0,glm-4.7-flash:q4_0,glm-4.7-flash:q4_k_m,llama-3.2-1b:q4_k_m"
+
+
+def text(tokens):
+    """A text for tiny models, which know 250 tokens at least."""
+    return [(i * 37 + i // 250 * 3 + 11) % 250 for i in range(tokens)]
 
 
 def floats(path):
@@ -162,6 +167,8 @@ def written(program, shape, quant, model):
 
 def one_shape(args, shape, quant):
     """What is wrong with a tiny model on the device in steps of each size, if anything."""
+    tokens = text(args.tokens)
+    usual, batches = (7, BATCHES) if args.tokens <= TOKENS else (256, (args.tokens // 8, args.tokens))
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         model = scratch / "model.gguf"
@@ -170,15 +177,15 @@ def one_shape(args, shape, quant):
             return failed
         of = {}
         for numerics in ("exact", "int8"):
-            failed = logits(args.program, model, TEXT, numerics, 7, "cpu", scratch / "cpu")
+            failed = logits(args.program, model, tokens, numerics, usual, "cpu", scratch / "cpu")
             if failed:
                 return f"cpu: {failed}"
             of[numerics] = floats(scratch / "cpu")
-        vocab = len(of["exact"]) // len(TEXT)
+        vocab = len(of["exact"]) // len(tokens)
         far = mean_kl(of["int8"], of["exact"], vocab)
-        for batch in BATCHES:
+        for batch in batches:
             for numerics in ("exact", "int8"):
-                failed = logits(args.program, model, TEXT, numerics, batch, args.device, scratch / "device")
+                failed = logits(args.program, model, tokens, numerics, batch, args.device, scratch / "device")
                 got = floats(scratch / "device") if not failed else None
                 if not failed and len(got) != len(of["exact"]):
                     failed = f"{len(got)} logits instead of {len(of['exact'])}"
@@ -239,7 +246,7 @@ def one_memory(args, shape, quant):
             return failed
         bench = ["bench", "-m", model, "--device", "cuda", "-r", "1"]
         runs = [
-            ["logits", "-m", model, "--tokens", ",".join(map(str, TEXT)), "--batch", "64", "--device", "cuda", "--out", out],
+            ["logits", "-m", model, "--tokens", ",".join(map(str, text(TOKENS))), "--batch", "64", "--device", "cuda", "--out", out],
             [*bench, "-p", "16", "-n", "1", "--parallel", "4"],
             [*bench, "-p", "0", "-n", "1", "-d", "0,5000,100000", "--fill", "random"],
         ]
@@ -310,9 +317,10 @@ def everything(args):
             if failed:
                 sys.exit(failed)
     args.folder, args.files = pathlib.Path(__file__).parent.parent / "tests" / "golden", None
-    args.shapes, args.quants = None, "q4_0,q4_k_m"
+    args.shapes, args.quants, args.tokens = None, "q4_0,q4_k_m", TOKENS
+    wrong = [part for part in (golden, shapes) if part(args)]
     args.model, args.models, args.tokens = models[0], models, 10_000
-    wrong = [part for part in (golden, shapes, repeated) if part(args)]
+    wrong += [repeated] if repeated(args) else []
     # What goes wrong with a card, beside what it does.
     wrong += [faults] if args.device.startswith("cuda") and faults(args) else []
     speed(args)
@@ -396,6 +404,7 @@ def main():
     of["all"].add_argument("--models", default=MODELS, help="shapes and types")
     of["golden"].add_argument("--files", type=int)
     of["shapes"].add_argument("--quants", default="q4_0,q4_k_m")
+    of["shapes"].add_argument("--tokens", type=int, default=TOKENS)
     of["memory"].add_argument("--quants", default="q4_0")
     for name in ("shapes", "memory"):
         of[name].add_argument("--shapes", help="some instead of every tiny one")
