@@ -155,6 +155,28 @@ fn prompts_by_cooperative_matrices_are_as_they_were() {
     check_with("wgsl_youtu_prompt", "youtu-llm-2b", Class::Prompt, Options::wgsl_of_matrices);
 }
 
+/// One token where memory consists of words: the number of a page is loaded in no loop but that over pages, and bytes and halves
+/// go to memory by words, of which a lane stores all. A flag for each expert alone, of a task each, has no neighbours.
+#[test]
+fn one_token_stores_and_loads_words() {
+    check_with("wgsl_youtu_short", "youtu-llm-2b", Class::Short, Options::wgsl_of_matrices);
+    for (shape, flags) in [("youtu-llm-2b", 0), ("glm-4.7-flash", 1)] {
+        let c = compiled(Class::Short, shape, 2, Options::wgsl_of_matrices);
+        let changed = |kernel: &Kernel| kernel.source.matches("atomicXor").count();
+        let all: usize = c.program.kernels.iter().map(changed).sum();
+        assert_eq!(all, flags, "{shape}: stores of less than a word");
+        let attention = c.program.each_launch().find(|launch| reads(launch) == "position segment page_table");
+        let attention = attention.expect("a kernel that reads pages");
+        let slot = |name: &str| {
+            let is_it = |&buffer: &usize| c.program.buffers[buffer].name == name;
+            format!("p{}[", attention.args.iter().position(is_it).expect("a buffer"))
+        };
+        let (before, loops) = c.program.kernels[attention.kernel].source.split_once("for (").expect("loops");
+        assert_eq!(loops.matches(&slot("page_table")).count(), 1, "{shape}: page numbers are loaded once a page");
+        assert!(before.contains(&slot("segment")), "{shape}: the sequence is known before the loops");
+    }
+}
+
 /// The kernels behind the last layer of a step that gives this.
 fn choosing(output: Output) -> String {
     let hollow = Hollow { output, ..Hollow::new("youtu-llm-2b", 1) };

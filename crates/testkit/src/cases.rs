@@ -238,7 +238,15 @@ pub fn gpu_plans() -> Vec<gpu::GpuPlan> {
 
 /// A GPU unlike others: few lanes, narrow loads, little shared memory, and no products of matrices.
 pub fn odd_gpu_plan() -> gpu::GpuPlan {
-    gpu::GpuPlan { lanes: 8, widest: 8, multiplies: false, shared: 16 << 10, all_warps: 16, ..gpu::GpuPlan::default() }
+    gpu::GpuPlan {
+        lanes: 8,
+        widest: 8,
+        words: true,
+        multiplies: false,
+        shared: 16 << 10,
+        all_warps: 16,
+        ..gpu::GpuPlan::default()
+    }
 }
 
 /// Any plan for a GPU that is legal.
@@ -247,6 +255,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
     gpu::GpuPlan {
         lanes: if odd { 1 << (1 + r.below(6)) } else { 32 },
         widest: if odd { 4 << r.below(3) } else { 16 },
+        words: odd && r.below(2) == 0,
         multiplies: !odd,
         cooperative: false,
         halves: !odd,

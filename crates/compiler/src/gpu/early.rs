@@ -39,7 +39,7 @@ pub(super) fn loads_first(t: &mut Tiler, g: &mut Graph, statements: Vec<Id>) -> 
 }
 
 /// Slots of parameters that the statements write.
-pub(super) fn written(g: &Graph, statements: &[Id]) -> FxHashSet<u32> {
+pub(crate) fn written(g: &Graph, statements: &[Id]) -> FxHashSet<u32> {
     let slot = |id: Id| match *g.op(id) {
         Op::Buffer { slot, space: Space::Output, .. } => Some(slot),
         _ => None,
@@ -48,7 +48,7 @@ pub(super) fn written(g: &Graph, statements: &[Id]) -> FxHashSet<u32> {
 }
 
 /// Whether what a load reads is not changed by who writes these slots.
-pub(super) fn stays(g: &Graph, load: Id, written: &FxHashSet<u32>) -> bool {
+pub(crate) fn stays(g: &Graph, load: Id, written: &FxHashSet<u32>) -> bool {
     match *g.op(g.src(load)[0]) {
         Op::Buffer { slot, space, .. } => space == Space::Weight || space == Space::Input && !written.contains(&slot),
         _ => false,

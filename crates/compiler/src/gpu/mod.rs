@@ -4,8 +4,8 @@
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
 //! and warps, `fold` and `warp_rows` keep what a loop computes in registers, `dot` finds packed integer dots, [`align`] makes loads
-//! that a thread can do, `registers` keeps small stashes in the threads that need them, `early` puts loads first and `sync`
-//! adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what
+//! that a thread can do, `registers` keeps small stashes in the threads that need them, `joined` stores words instead of bytes,
+//! `early` puts loads first and `sync` adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what
 //! a launch has to provide. What comes before (the rewrites, the schedule, the nests) and the index algebra are shared with the
 //! CPU.
 
@@ -17,10 +17,11 @@ mod carried;
 mod cooperative;
 mod cut;
 mod dot;
-mod early;
+pub(crate) mod early;
 mod fold;
 mod gathered;
 mod int_tile;
+mod joined;
 pub(crate) mod launch;
 mod matrix;
 mod places;

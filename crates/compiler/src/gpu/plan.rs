@@ -7,6 +7,8 @@ pub struct GpuPlan {
     pub lanes: i64,
     /// Most bytes that a thread loads or stores at once: a power of two.
     pub widest: usize,
+    /// Whether memory consists of words: a byte or a half is stored by changing its bits of one.
+    pub words: bool,
     /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
     pub multiplies: bool,
     /// Whether a warp of 32 lanes multiplies matrices of 16 by 16 f16 numbers that it loads from shared memory and stores there
@@ -66,6 +68,7 @@ impl Default for GpuPlan {
         GpuPlan {
             lanes: 32,
             widest: 16,
+            words: false,
             multiplies: true,
             cooperative: false,
             halves: true,
@@ -104,8 +107,8 @@ impl GpuPlan {
     }
 
     /// For a GPU of any vendor, of which no more is known than how many lanes reach each other's registers and how many threads
-    /// a block may have: no products of matrices, no launches that overlap, memory of a block and buffers of a kernel as
-    /// WebGPU's adapters commonly have them.
+    /// a block may have: memory of words, no products of matrices, no launches that overlap, memory of a block and buffers of a
+    /// kernel as WebGPU's adapters commonly have them.
     pub fn portable(lanes: i64, threads: i64) -> GpuPlan {
         let most = (threads / lanes).clamp(1, 32);
         GpuPlan {
@@ -114,6 +117,7 @@ impl GpuPlan {
             warps: (most / 2).clamp(1, 8),
             most_warps: most,
             product_warps: most.min(8),
+            words: true,
             multiplies: false,
             overlap: false,
             shared: 32 << 10,

@@ -5,7 +5,8 @@
 //! outputs side by side, so that their loads are in flight together. Then lanes exchange their sums by shuffles, and
 //! warps through shared memory. The order is fixed by the plan, so a result does not depend on timing.
 
-use crate::gpu::align::{align, widths};
+use crate::gpu::align::{align, alignment, widths};
+use crate::gpu::joined;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{by, collect_loads, combine, has_reduction, or_last, outside, replace};
@@ -53,14 +54,28 @@ pub(super) fn lane_reduction(
         let mut packer = Packer::shifting();
         let packed = packer.pack_vector(g, &values)?;
         let aligned = align(g, packed, widest);
-        let fits = packer.gathered == 0 && aligned == packed && widths(g, packed).0 <= widest;
-        fits.then_some((step, total / v, packed))
+        let whole = match t.target.plan.words {
+            false => aligned == packed && widths(g, packed).0 <= widest,
+            true => in_whole_loads(g, packed, widest),
+        };
+        (whole && packer.gathered == 0).then_some((step, total / v, aligned))
     });
     let (step, count, value) = wide.unwrap_or_else(|| {
         let step = t.counted(g, total);
         (step, total, at_element(g, body, ranges, &extents, step, 1, 0))
     });
     Some(across_lanes(t, g, item, &Steps { step, count, value, op }, everywhere))
+}
+
+/// Whether what is loaded from memory comes in loads that are as wide as a thread has them, and something in one alone: floats
+/// may take two where halves take one.
+fn in_whole_loads(g: &Graph, value: Id, widest: usize) -> bool {
+    let mut loads = vec![];
+    collect_loads(g, value, &mut loads);
+    loads.retain(|&l| outside(g, l));
+    let bytes = |&l: &Id| g.ty(l).bytes();
+    let aligned = |l: &Id| alignment(g, g.src(*l)[0], g.src(*l)[1]) >= bytes(l).min(widest);
+    loads.iter().all(aligned) && loads.iter().any(|l| bytes(l) <= widest)
 }
 
 /// Element `i` of the `v` of a step.
@@ -223,8 +238,8 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
         let index = g.substitute(item.index, &mut map.clone());
         match partials {
             Some(p) => {
-                let k = part(g, BinOp::Mul, row, warps_k);
-                let k = g.add(k, warp_k);
+                let k = part(g, BinOp::Mul, warp_k, n);
+                let k = g.add(k, row);
                 end.push(t.store_if(g, p, k, sum, leader));
             }
             None if everywhere => end.extend(t.put(g, item, index, sum, None)),
@@ -250,44 +265,98 @@ pub(super) fn across_lanes(t: &mut Tiler, g: &mut Graph, item: &Item, steps: &St
     t.nest(g, &outer, stmts)
 }
 
-/// A sum over what lies in scratch, whose steps threads share out that would have no element otherwise: whole warps take
-/// a stretch each.
+/// A sum whose steps threads share out that would have no element otherwise: whole warps take a stretch each. Of what lies in
+/// scratch a thread has an element; of numbers of less than a word in memory, where that consists of words, as many neighbours
+/// as a load has.
 pub(super) fn shared_out(t: &mut Tiler, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
     let &[body, range] = g.src(item.value) else { return None };
-    let (len, ty) = (g.as_int(g.src(range)[0])?, g.dtype(item.value));
-    let extents: Vec<Id> = item.dims.iter().map(|&d| g.src(d)[0]).collect();
-    let n: i64 = extents.iter().map(|&e| g.as_int(e)).product::<Option<i64>>()?;
-    let mut loads = vec![];
-    collect_loads(g, body, &mut loads);
-    if has_reduction(g, body) || loads.iter().any(|&l| outside(g, l)) || n % t.target.plan.lanes != 0 {
+    if has_reduction(g, body) {
         return None;
     }
-    let fits = |of: &i64| of * n <= t.target.plan.threads() && len % of == 0 && len / of >= LEAST;
+    let mut loads = vec![];
+    collect_loads(g, body, &mut loads);
+    loads.retain(|&l| outside(g, l));
+    if loads.is_empty() {
+        return stretches(t, g, item, op, (body, range), 1);
+    }
+    if !t.target.plan.words || loads.iter().all(|&l| g.ty(l).bytes() >= joined::WORD) {
+        return None;
+    }
+    [8, 4, 2].into_iter().find_map(|v| t.attempt(|t| stretches(t, g, item, op, (body, range), v)))
+}
+
+/// The same with `v` neighbours a thread, of which each is the sum of a body over a range.
+fn stretches(t: &mut Tiler, g: &mut Graph, item: &Item, op: ReduceOp, sum: (Id, Id), v: i64) -> Option<Vec<Id>> {
+    let (body, range) = sum;
+    let (len, ty) = (g.as_int(g.src(range)[0])?, g.dtype(item.value));
+    let lens: Vec<i64> = item.dims.iter().map(|&d| g.as_int(g.src(d)[0])).collect::<Option<_>>()?;
+    let n: i64 = lens.iter().product();
+    let (last, &of_last) = (*item.dims.last()?, lens.last()?);
+    let lanes = t.target.plan.lanes;
+    if of_last % v != 0 || n / v % lanes != 0 {
+        return None;
+    }
+    let fits = |of: &i64| of * n / v <= t.target.plan.threads() && len % of == 0 && len / of >= LEAST;
     let groups = (1..=t.target.plan.warps.ilog2()).rev().map(|b| 1i64 << b).find(fits)?;
-    let warps = n / t.target.plan.lanes;
+    let warps = n / v / lanes;
     let (group, warp) = (by(g, BinOp::Div, t.target.warp, warps), by(g, BinOp::Mod, t.target.warp, warps));
-    let element = by(g, BinOp::Mul, warp, t.target.plan.lanes);
+    let element = by(g, BinOp::Mul, warp, lanes);
     let element = g.add(element, t.target.lane);
-    let at = index::unflatten(g, &extents, element);
+    let extents: Vec<Id> = item.dims.iter().map(|&d| g.src(d)[0]).collect();
+    let mut of_threads = extents.clone();
+    *of_threads.last_mut()? = g.int(of_last / v);
+    let at = index::unflatten(g, &of_threads, element);
     let mut map: FxHashMap<Id, Id> = item.dims.iter().copied().zip(at).collect();
     let step = t.counted(g, len / groups);
     let first = by(g, BinOp::Mul, group, len / groups);
     map.insert(range, g.add(first, step));
-    let value = g.substitute(body, &mut map);
-    let (acc, start) = (t.acc(g, ty), g.constant(identity(op, ty), ty));
+    let first = by(g, BinOp::Mul, map[&last], v);
+    let values: Vec<Id> = (0..v)
+        .map(|i| {
+            let at = by(g, BinOp::Add, first, i);
+            map.insert(last, at);
+            g.substitute(body, &mut map.clone())
+        })
+        .collect();
+    let mut packer = Packer::shifting();
+    let value = packer.pack_vector(g, &values)?;
+    let widest = t.target.plan.widest;
+    if packer.gathered > 0 || align(g, value, widest) != value || widths(g, value).0 > widest {
+        return None;
+    }
+    let start = g.constant(identity(op, ty), ty);
+    let start = splat(g, start, v as usize);
+    let acc = t.acc(g, g.ty(value));
     let next = combine(g, op, acc, value);
     let parts = t.stash(g, ty, (n * groups) as usize);
     let update = t.set(g, vec![(acc, next)]);
     let mut all = vec![t.set(g, vec![(acc, start)])];
     all.extend(t.nest(g, &[step], vec![update]));
-    let place = by(g, BinOp::Mul, element, groups);
-    let place = g.add(place, group);
-    all.push(g.make(Op::Store, DType::Index, vec![], vec![parts, place, acc]));
+    let place = by(g, BinOp::Mul, group, n);
+    let first = by(g, BinOp::Mul, element, v);
+    let place = g.add(place, first);
+    all.extend(stores(g, parts, place, acc, widest));
     let has = (warps * groups < t.target.plan.warps).then(|| by(g, BinOp::Lt, group, groups));
     let all = t.only(g, has, all);
     let whole = across_warps(t, g, item, &item.dims, &extents, parts, groups, op);
     t.target.pending.push((item.buffer, whole));
     Some(all)
+}
+
+/// Stores of a vector to neighbouring elements of its type, each of as many lanes as a thread stores at once.
+fn stores(g: &mut Graph, buffer: Id, place: Id, value: Id, widest: usize) -> Vec<Id> {
+    let (ty, lanes) = (g.dtype(value), usize::from(g.ty(value).lanes));
+    let together = (widest / ty.bytes()).min(lanes);
+    let part = |first: usize| {
+        let of = (first..first + together).map(|lane| lane as u16).collect();
+        let part = match together == lanes {
+            true => value,
+            false => g.make(Op::Shuffle(of), Type::vector(ty, together), vec![], vec![value]),
+        };
+        let at = by(g, BinOp::Add, place, first as i64);
+        g.make(Op::Store, DType::Index, vec![], vec![buffer, at, part])
+    };
+    (0..lanes).step_by(together).map(part).collect()
 }
 
 /// Steps of a thread at least, for which an exchange is worth it.
@@ -326,11 +395,10 @@ fn across_warps(
     let shares = t.shares_of(g, item, rows);
     let at: Vec<Id> = rows.iter().map(|r| shares.at[r]).collect();
     let row = index::flatten(g, extents, &at);
+    let n: i64 = extents.iter().filter_map(|&e| g.as_int(e)).product();
     let mut total: Option<Id> = None;
     for w in 0..warps {
-        let (k, w) = (g.int(warps), g.int(w));
-        let i = g.mul(row, k);
-        let i = g.add(i, w);
+        let i = by(g, BinOp::Add, row, w * n);
         let v = g.load(parts, i, 1);
         total = Some(total.map_or(v, |so_far| combine(g, op, so_far, v)));
     }

@@ -23,8 +23,8 @@ use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{
-    ahead, banks, batch, carried, dot, early, fold, int_tile, reduce, registers, scope, sync, warp_rows, whole_product,
-    wide_map,
+    ahead, banks, batch, carried, dot, early, fold, int_tile, joined, reduce, registers, scope, sync, warp_rows,
+    whole_product, wide_map,
 };
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
@@ -155,6 +155,9 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
             Some(range) => all.push(rounds(g, range, body, turns)),
             None => all.extend(body),
         }
+    }
+    if plan.words {
+        all = joined::stores(&t, g, all);
     }
     let (mut first, rest) = early::loads_first(&mut t, g, all);
     let rest = sync::synchronise(g, rest);

@@ -15,7 +15,7 @@ use ir::{BinOp, DType, Graph, Id, Op};
 /// Statements of such an item.
 pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
     let copied = *g.op(item.value) == Op::Load;
-    let in_words = t.target.plan.multiplies_whole() && g.dtype(item.buffer).bytes() < 4;
+    let in_words = t.target.plan.words && g.dtype(item.buffer).bytes() < 4;
     if is_scratch(g, item.buffer) || !(copied || in_words && !has_reduction(g, item.value)) {
         return None;
     }

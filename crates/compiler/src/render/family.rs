@@ -67,6 +67,12 @@ pub(crate) trait Language: Sized {
     /// The variable of this number.
     fn variable(g: &mut Graph, id: Id, number: usize) -> String;
 
+    /// Values that are computed before any of these statements, which are all of a kernel or of a round of a loop.
+    fn first(&self, g: &Graph, statements: &[Id]) -> Vec<Id> {
+        let _ = (g, statements);
+        vec![]
+    }
+
     /// Writes what computes a value that is no leaf, and returns the name that it has from then on.
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String;
 
@@ -191,6 +197,14 @@ impl<'a, L: Language> Renderer<'a, L> {
 
     // ---- statements ----
 
+    /// All statements of a kernel, or of a round of a loop.
+    pub(crate) fn body(&mut self, g: &mut Graph, list: &[Id]) {
+        for value in self.language.first(g, list) {
+            self.value(g, value);
+        }
+        self.statements(g, list);
+    }
+
     /// Statements one after another. Stores that follow each other may compute their values together, so that what they
     /// share is computed once, as long as none of them reads what another one writes.
     pub(crate) fn statements(&mut self, g: &mut Graph, list: &[Id]) {
@@ -245,7 +259,7 @@ impl<'a, L: Language> Renderer<'a, L> {
             }
             let counting = L::counting(&ty, &format!("r{n}"), &format!("e{n}"), together);
             r.scope(&format!("for ({counting}) "), |r| {
-                r.statements(g, body);
+                r.body(g, body);
                 for round in 1..together {
                     r.scope("", |r| {
                         let at = r.hold(&ty, &format!("r{n} + {round}"));

@@ -5,6 +5,7 @@
 pub mod c;
 pub mod cuda;
 pub(crate) mod family;
+mod invariant;
 mod rounds;
 pub mod wgsl;
 

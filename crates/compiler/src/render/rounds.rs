@@ -7,7 +7,7 @@ use crate::kernel::expression::depends;
 use ir::{Graph, Id, Op};
 
 /// Bytes of loads that a thread has on their way, as rounds are put together.
-const BYTES: usize = 128;
+const BYTES: usize = 256;
 
 /// Rounds at most.
 const MOST: i64 = 8;
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_divisor_of_the_rounds_that_keeps_few_bytes_on_the_way() {
         let g = &mut Graph::new();
-        for (rounds, lanes, expected) in [(64, 1, 8), (6, 1, 6), (7, 1, 7), (13, 1, 1), (64, 16, 2), (64, 64, 1)] {
+        for (rounds, lanes, expected) in [(64, 1, 8), (6, 1, 6), (7, 1, 7), (13, 1, 1), (64, 32, 2), (64, 128, 1)] {
             let (range, body) = sum(g, rounds, lanes);
             assert_eq!(together(g, range, &body), expected, "{rounds} rounds of {lanes} floats");
         }

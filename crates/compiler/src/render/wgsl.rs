@@ -13,11 +13,13 @@ mod memory;
 mod moved;
 mod values;
 
+use crate::gpu::early;
 use crate::gpu::launch::{ALIGN, geometry};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::select::{Inst, Selection, in_words};
 use crate::kernel::body::{Body, shared, tasks_of};
 use crate::render::family::{Language, Renderer, Unwritable};
+use crate::render::invariant;
 use ir::{Axis, Const, DType, Graph, Id, Op, Space, Type, index};
 use matrices::{Matrices, array_name, arrays};
 use memory::{Array, View, views};
@@ -105,7 +107,8 @@ pub(crate) fn kernel(
         format!("let warp = i32(thread) / {lanes}; let lane = i32(thread) % {lanes};")
     };
     let moved = moved::moved(g, body.root, selection);
-    let language = Wgsl { selection, places: FxHashMap::default(), matrices, moved };
+    let written = early::written(g, &[body.root]);
+    let language = Wgsl { selection, places: FxHashMap::default(), matrices, written, moved };
     let mut r = Renderer::new(language, vars, 0);
     r.line(&place);
     let many = index::bounds(g, body.tasks).1 > ROW;
@@ -144,6 +147,8 @@ struct Wgsl<'s> {
     /// Where each buffer lies.
     places: FxHashMap<Id, Array>,
     matrices: Matrices,
+    /// Slots that the kernel writes.
+    written: FxHashSet<u32>,
     /// Accumulators of f16 numbers that are kept as words.
     moved: FxHashSet<Id>,
 }
@@ -188,6 +193,10 @@ impl Language for Wgsl<'_> {
 
     fn variable(_: &mut Graph, _: Id, number: usize) -> String {
         format!("vars[{}].{}", number / 4, ["x", "y", "z", "w"][number % 4])
+    }
+
+    fn first(&self, g: &Graph, statements: &[Id]) -> Vec<Id> {
+        invariant::loads(g, statements, &self.written)
     }
 
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
@@ -284,6 +293,6 @@ impl Renderer<'_, Wgsl<'_>> {
                 _ => {}
             }
         }
-        self.statements(g, &[root]);
+        self.body(g, &[root]);
     }
 }
