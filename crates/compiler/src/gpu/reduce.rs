@@ -67,8 +67,8 @@ pub(super) fn lane_reduction(
     Some(across_lanes(t, g, item, &Steps { step, count, value, op }, everywhere))
 }
 
-/// Whether what is loaded from memory comes in loads that are as wide as a thread has them, and something in one alone: floats
-/// may take two where halves take one.
+/// Whether all that a value loads from memory is aligned for loads as wide as a thread has them, and something comes in one of
+/// these: of eight elements halves take one, and floats two.
 fn in_whole_loads(g: &Graph, value: Id, widest: usize) -> bool {
     let mut loads = vec![];
     collect_loads(g, value, &mut loads);

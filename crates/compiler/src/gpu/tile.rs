@@ -10,7 +10,7 @@
 //! | warp rows | what a loop that goes row by row computes beside its warp products |
 //! | fragments | what sets or reads what a loop adds warp products to |
 //! | lane reduction | other sums whose loads are neighbours along the sum: lanes along the sum |
-//! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element |
+//! | thread reduction | sums whose loads are neighbours along the output, or of unknown length: one thread an element, or a few neighbours and a stretch of the sum |
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
 //! | thread map | no sum: one thread an element, or several that all have it |
 //! | wide map | copies for other kernels: one thread a few neighbours |

@@ -5,6 +5,7 @@
 //! halves or bytes, that holds for whatever is computed, too.
 
 use crate::gpu::align::{align, alignment};
+use crate::gpu::joined;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::{by, has_reduction, is_scratch, loads_in, replace};
 use crate::kernel::superword::Packer;
@@ -15,7 +16,7 @@ use ir::{BinOp, DType, Graph, Id, Op};
 /// Statements of such an item.
 pub(super) fn wide_map(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
     let copied = *g.op(item.value) == Op::Load;
-    let in_words = t.target.plan.words && g.dtype(item.buffer).bytes() < 4;
+    let in_words = t.target.plan.words && g.dtype(item.buffer).bytes() < joined::WORD;
     if is_scratch(g, item.buffer) || !(copied || in_words && !has_reduction(g, item.value)) {
         return None;
     }
