@@ -4,6 +4,7 @@
 //! loaded first: at the end of a kernel, where nothing else is left to do in that time. If lane after lane stores a
 //! neighbour, the first of as many as fill a word gets what the others have, and stores the word.
 
+use crate::gpu::sync::varies;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::by;
 use crate::kernel::superword::join;
@@ -26,18 +27,13 @@ fn statement(t: &Tiler, g: &mut Graph, id: Id) -> Id {
             g.with_src(id, body)
         }
         // All lanes of a warp are there, or none.
-        Op::If | Op::Loop if !differs(g, src[0], t.target.lane) => {
+        Op::If | Op::Loop if !varies(g, src[0]).0 => {
             let body = [vec![src[0]], stores(t, g, src[1..].to_vec())].concat();
             g.with_src(id, body)
         }
         Op::Store => joined(t, g, &src).unwrap_or(id),
         _ => id,
     }
-}
-
-/// Whether a value may not be the same for all lanes of a warp.
-fn differs(g: &Graph, value: Id, lane: Id) -> bool {
-    g.toposort(&[value]).into_iter().any(|id| id == lane || matches!(g.op(id), Op::Acc(_) | Op::LaneXor(_)))
 }
 
 /// A store of this place, element and condition, if lanes store neighbours; of a whole word by the first of them.
@@ -49,12 +45,12 @@ fn joined(t: &Tiler, g: &mut Graph, src: &[Id]) -> Option<Id> {
     if near || n < 2 || ty.lanes > 1 || ty.base == DType::Bool || t.target.plan.lanes % n as i64 != 0 {
         return None;
     }
-    if only.is_some_and(|&c| differs(g, c, lane)) {
+    if only.is_some_and(|&c| varies(g, c).0) {
         return None;
     }
     let neighbours = Linear::of(g, index);
     let mut others = neighbours.terms.iter().filter(|(term, _)| *term != lane);
-    let aligned = others.all(|&(term, k)| k % n as i64 == 0 && !differs(g, term, lane));
+    let aligned = others.all(|&(term, k)| k % n as i64 == 0 && !varies(g, term).0);
     if !aligned || neighbours.coefficient(lane) != 1 || neighbours.constant % n as i64 != 0 {
         return None;
     }

@@ -157,7 +157,7 @@ fn reads(g: &Graph, values: &[Id], own: Option<(Id, Id)>, t: &mut Touched) {
 }
 
 /// Whether an expression may differ between the lanes of a warp, and between the threads of a block at all.
-fn varies(g: &Graph, expr: Id) -> (bool, bool) {
+pub(super) fn varies(g: &Graph, expr: Id) -> (bool, bool) {
     let (mut lanes, mut threads) = (false, false);
     walk::reach([expr], |e, more| match g.op(e) {
         Op::Range(_, Axis::Lane) | Op::Acc(_) | Op::LaneXor(_) | Op::Fragment { .. } | Op::WarpProduct => {
