@@ -96,6 +96,15 @@ pub const AHEAD: usize = 1;
 /// Steps that may be sent before the result of one is known, at most.
 pub const MOST_AHEAD: usize = 4;
 
+/// What a model takes of a device that has a copy of its weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes of weights and cache.
+    pub bytes: u64,
+    /// Bytes of the largest weight, or state of the cache, among them.
+    pub largest: u64,
+}
+
 /// Something that can run programs.
 pub trait Device: Send + Sync {
     /// What it is, for reports.
@@ -114,6 +123,11 @@ pub trait Device: Send + Sync {
     /// Bytes that programs, and weights if it keeps them, may take; `None` if the system does not say.
     fn available_memory(&self) -> Option<u64> {
         host::available::available_memory()
+    }
+
+    /// Bytes of one weight or state at most; `None` without a bound of its own.
+    fn largest_block(&self) -> Option<u64> {
+        None
     }
 
     /// Whether weights are copied into memory of its own. Otherwise they are read where they are, in a mapped file.

@@ -1,6 +1,8 @@
 //! Adapters, and what kernels may use on them.
 
+use crate::budget::{self, Budget};
 use compiler::gpu::GpuPlan;
+use compiler::program::Program;
 use compiler::render::wgsl::Bindings;
 use compiler::{Numerics, Options};
 use device::{Error, Result};
@@ -21,8 +23,26 @@ const SIDE: u32 = 16;
 /// Lanes of a subgroup at most that kernels exchange values across.
 const LANES: u32 = 32;
 
+/// Bytes at whose multiples buffers end: kernels read vectors of four words.
+const VECTOR: usize = 16;
+
 /// What kernels that multiply matrices need of an adapter.
 const MATRICES: wgpu::Features = wgpu::Features::SHADER_F16.union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+
+/// What an adapter is, as far as it says whose memory it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A card with memory of its own.
+    Discrete,
+    /// One of Apple's, beside their processors and in the same memory.
+    Apple,
+    /// Another one in the memory of the processor.
+    Integrated,
+    /// A program of the processor that behaves like a GPU.
+    Software,
+    /// What does not say.
+    Unknown,
+}
 
 /// An adapter, by its number among those that there are.
 #[derive(Clone)]
@@ -31,6 +51,11 @@ pub struct Adapter {
     pub ordinal: usize,
     pub(crate) adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
+}
+
+/// Bytes of a buffer for so many: kernels read a little beyond them.
+pub(crate) fn buffer_bytes(bytes: usize) -> u64 {
+    (bytes + Program::WEIGHT_SLACK).next_multiple_of(VECTOR) as u64
 }
 
 /// All adapters of the system; without a driver there are none.
@@ -54,9 +79,34 @@ impl Adapter {
         &self.info.name
     }
 
-    /// Whether it is a program of the processor that behaves like a GPU.
-    pub fn is_software(&self) -> bool {
-        self.info.device_type == wgpu::DeviceType::Cpu
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self.info.device_type {
+            wgpu::DeviceType::DiscreteGpu => Kind::Discrete,
+            wgpu::DeviceType::IntegratedGpu if self.is_of_apple() => Kind::Apple,
+            wgpu::DeviceType::IntegratedGpu => Kind::Integrated,
+            wgpu::DeviceType::Cpu => Kind::Software,
+            wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => Kind::Unknown,
+        }
+    }
+
+    /// Metal has no number of the maker.
+    fn is_of_apple(&self) -> bool {
+        self.info.backend == wgpu::Backend::Metal && self.info.name.starts_with("Apple")
+    }
+
+    /// Its memory, if its driver says.
+    pub fn budget(&self) -> Option<Budget> {
+        budget::of(&self.adapter)
+    }
+
+    /// Bytes of its memory that are free, if its driver says, or the system for what has the memory of the processor.
+    pub fn free_memory(&self) -> Option<u64> {
+        let Budget { total, free } = self.budget()?;
+        let is_of_host = matches!(self.kind(), Kind::Apple | Kind::Integrated | Kind::Software);
+        let of_host = is_of_host.then(device::available_memory).flatten();
+        let least = free.into_iter().chain(of_host).min()?;
+        Some(least.min(total))
     }
 
     /// Lanes whose registers reach each other: of a subgroup, if all of them are equally long, else a thread alone.
@@ -112,6 +162,12 @@ impl Adapter {
         limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(i32::MAX as u64)
     }
 
+    /// Bytes of a weight or of a state that fit into such a buffer.
+    pub fn largest_block(&self) -> u64 {
+        let most = self.binding_bytes() / VECTOR as u64 * VECTOR as u64;
+        most.saturating_sub(Program::WEIGHT_SLACK as u64)
+    }
+
     /// How kernels use it.
     pub fn plan(&self) -> GpuPlan {
         let limits = self.adapter.limits();
@@ -161,7 +217,7 @@ impl Adapter {
         format!(
             "{}, {}{lanes}, {f16}, {}, {} KiB a workgroup, {} storage buffers, bindings of {} MiB",
             self.backend(),
-            if self.is_software() { "software, " } else { "" },
+            if self.kind() == Kind::Software { "software, " } else { "" },
             self.matrices(),
             limits.max_compute_workgroup_storage_size >> 10,
             limits.max_storage_buffers_per_shader_stage,

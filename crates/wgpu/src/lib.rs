@@ -1,11 +1,12 @@
 //! GPUs that WebGPU's native implementation reaches: Vulkan, Metal, DirectX 12.
 //!
 //! Nothing of them is needed to build this crate, or to start a program that has it. What a kernel computes is the compiler's
-//! business, which writes WGSL; what is here is which adapters there are and what they can do ([`adapter`]), memory
-//! ([`memory`]), pipelines ([`pipelines`]) and steps ([`steps`]).
+//! business, which writes WGSL; what is here is which adapters there are and what they can do ([`adapter`]), how much memory
+//! they have ([`budget`]) and what lies in it ([`memory`]), pipelines ([`pipelines`]) and steps ([`steps`]).
 
 pub mod adapter;
 mod bandwidth;
+pub mod budget;
 mod context;
 pub mod memory;
 pub mod pipelines;
@@ -109,8 +110,11 @@ impl Device for Wgpu {
     }
 
     fn available_memory(&self) -> Option<u64> {
-        // Nothing says how much of an adapter's memory is free.
-        None
+        self.adapter.free_memory()
+    }
+
+    fn largest_block(&self) -> Option<u64> {
+        Some(self.adapter.largest_block())
     }
 
     fn keeps_weights(&self) -> bool {

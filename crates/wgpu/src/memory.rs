@@ -3,8 +3,8 @@
 //! Kernels are given buffers and offsets, not addresses. What stands for the address of a block is a number of the heap's own,
 //! and the heap knows the buffer that it lies in.
 
+use crate::adapter::buffer_bytes;
 use crate::context::{Context, WORD, unusable};
-use compiler::program::Program;
 use device::Result;
 use device::heap::{Block, Copied, Heap, Port, Region, Requested, not_packed};
 use gguf::dequant::DequantError;
@@ -12,9 +12,6 @@ use gguf::format::{Planes, Repack};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes at whose multiples buffers end: kernels read vectors of four words.
-const VECTOR: usize = 16;
 
 /// Bytes of weights that are on their way at a time.
 const PIECE: usize = 32 << 20;
@@ -59,7 +56,7 @@ impl AdapterHeap {
 
     fn far(&self, bytes: usize, purpose: &str) -> Result<Far> {
         let context = &self.context;
-        let size = (bytes + Program::WEIGHT_SLACK).next_multiple_of(VECTOR) as u64;
+        let size = buffer_bytes(bytes);
         if size > context.binding_bytes {
             let (size, most) = (size >> 20, context.binding_bytes >> 20);
             return Err(unusable(format!(
@@ -72,7 +69,6 @@ impl AdapterHeap {
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let made = context.scoped(|| context.device.create_buffer(&descriptor));
         let buffer = made.map_err(|error| match error {
-            // Nobody says how much is free.
             wgpu::Error::OutOfMemory { .. } => unusable(format!(
                 "{} is out of memory: {bytes} bytes for {purpose}; choose a smaller context (-c), or --device cpu",
                 context.title
