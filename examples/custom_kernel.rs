@@ -85,5 +85,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         cpu: device::CpuConfig::from_environment(),
         cuda: cuda::CudaConfig::from_environment(),
     };
-    run(&*devices::open(&config, 0, |line| eprintln!("{line}"))?.device())
+    let needs = device::Needs::default();
+    run(&*devices::open(&config, needs, |line| eprintln!("{line}"))?.device())
 }

@@ -208,7 +208,7 @@ pub struct EngineFlags {
     pub threads_batch: Option<u16>,
     #[command(flatten)]
     pub kernels: KernelFlags,
-    /// What runs the model: auto (a GPU that it fits on, else the processor), cpu, cuda or cuda:N, wgpu or wgpu:N, interpreter (very slow)
+    /// What runs the model: auto (a card or an Apple GPU that it fits on, by cuda or wgpu, else the processor), cpu, cuda or cuda:N, wgpu or wgpu:N, interpreter (very slow)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub device: Choice,
     /// NVRTC's library, which compiles kernels for NVIDIA cards [default: where the loader, CUDA_HOME or Python have it]

@@ -17,7 +17,7 @@ use device::cpu::bandwidth;
 use device::{Ahead, BuildFolder, Progress, Target, Toolchain, ToolchainConfig};
 use model::cache::PAGE;
 use model::config::Config;
-use model::memory_plan::default_context;
+use model::memory_plan::{Room, default_context};
 use model::prefill_attention::Reach;
 use model::program_cache;
 use model::step::{Class, Output, ROWS, Sizes, build};
@@ -250,7 +250,7 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 /// states, the former.
 fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
     let cache = open::cache_kind(&args.kernels)?;
-    let usual = default_context(config, cache, 0, None);
+    let usual = default_context(config, cache, 0, Room::default());
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
     let mut steps = vec![most.min(context)];

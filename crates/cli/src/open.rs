@@ -9,13 +9,13 @@ use anyhow::{Context, bail};
 use compiler::Options;
 use cuda::CudaConfig;
 use cuda::cubins::Compiling;
-use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Isa, Progress, Stop, Target, Warning};
+use device::{CacheConfig, CompileReport, Cpu, CpuConfig, Isa, Needs, Progress, Stop, Target, Warning};
 use devices::Machine;
 use gguf::{Gguf, plain};
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::memory_plan::{self, Bytes, ModelMemory, TooLarge};
+use model::memory_plan::{self, Bytes, ModelMemory, Room, TooLarge};
 use model::step::{Class, Variant};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,13 +142,13 @@ enum Ends {
 /// The processor as a device.
 pub fn cpu(flags: &EngineFlags, talk: bool) -> anyhow::Result<Arc<Cpu>> {
     let cpu = Arc::new(Cpu::new(&devices_config(flags, Ends::Nothing)?.cpu)?);
-    introduce(&Machine::Cpu(cpu.clone()), talk);
+    introduce(&Machine::Cpu(cpu.clone()), &[], talk);
     Ok(cpu)
 }
 
 /// The GPU that is named.
 pub fn gpu(flags: &EngineFlags) -> anyhow::Result<Machine> {
-    machine(&devices_config(flags, Ends::Nothing)?, 0, false)
+    machine(&devices_config(flags, Ends::Nothing)?, Needs::default(), false)
 }
 
 /// How devices are used, as the flags say.
@@ -179,18 +179,20 @@ fn devices_config(flags: &EngineFlags, ends: Ends) -> anyhow::Result<devices::Co
     Ok(devices::Config { choice: flags.device, cpu, cuda })
 }
 
-/// Says what the user should know of a device that was opened.
-fn introduce(machine: &Machine, talk: bool) {
+/// Says what the user should know of a device that was opened, and why others were not.
+fn introduce(machine: &Machine, others: &[String], talk: bool) {
     machine.warnings().iter().for_each(|warning| terminal::line(&format!("warning: {warning}")));
     if talk {
-        terminal::line(&format!("device: {}", machine.device().name()));
+        let device = [format!("device: {}", machine.device().name())];
+        terminal::line(&[&device, others].concat().join("; "));
     }
 }
 
-/// Opens a device for a model that takes so many bytes where weights are copied.
-fn machine(config: &devices::Config, needed: u64, talk: bool) -> anyhow::Result<Machine> {
-    let machine = devices::open(config, needed, |line| terminal::line(&line))?;
-    introduce(&machine, talk);
+/// Opens a device for a model.
+fn machine(config: &devices::Config, needs: Needs, talk: bool) -> anyhow::Result<Machine> {
+    let mut others = vec![];
+    let machine = devices::open(config, needs, |other| others.push(other))?;
+    introduce(&machine, &others, talk);
     Ok(machine)
 }
 
@@ -213,7 +215,7 @@ fn one_text(positions: i64) -> Sharing {
 
 /// A device for models of several sequences, of which the first has this plan. Their steps are not ended by Ctrl-C.
 pub fn shared_machine(flags: &EngineFlags, first: &ModelMemory) -> anyhow::Result<Machine> {
-    machine(&devices_config(flags, Ends::Compilers)?, first.weights + first.cache, true)
+    machine(&devices_config(flags, Ends::Compilers)?, first.needs(), true)
 }
 
 /// Opens a model for sequences that share a cache; `positions` are those of one. A step of several is not ended by Ctrl-C.
@@ -268,11 +270,11 @@ fn opened(
         terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
     }
     let cache = cache_kind(&flags.kernels)?;
-    let usual = |available| memory_plan::default_context(&config, cache, file.bytes(), available);
+    let usual = |room| memory_plan::default_context(&config, cache, file.bytes(), room);
     // What is not said is chosen by what the device has, and the device by the least.
-    let least = context(&config, positions, usual(None));
-    let plan = ModelMemory::of_cache(&config, least, cache, file.bytes());
-    let chosen = |devices: devices::Config| machine(&devices, plan.weights + plan.cache, talk);
+    let least = context(&config, positions, usual(Room::default()));
+    let plan = ModelMemory::of_cache(&config, least, cache, &file);
+    let chosen = |devices: devices::Config| machine(&devices, plan.needs(), talk);
     let machine = match on {
         Where::On(machine) => machine,
         Where::Chosen(ends) => chosen(devices_config(flags, ends)?)?,
@@ -286,12 +288,12 @@ fn opened(
     };
     let device = machine.device();
     let context = match positions {
-        Positions::Flag(None) => usual(device.available_memory()),
+        Positions::Flag(None) => usual(Room::of(&*device)),
         _ => least,
     };
     let sharing = sharing(context as i64);
     let all = (sharing.positions as usize).max(context);
-    refuse(ModelMemory::of_cache(&config, all, cache, file.bytes()).on(&*device).check())?;
+    refuse(ModelMemory::of_cache(&config, all, cache, &file).on(&*device).check())?;
     let compiler = leave_out(&flags.kernels, device.options(numerics(&flags.kernels)))?;
     let chunk = flags.kernels.step_tokens(&compiler).min(all as i64);
     let options = EngineOptions { compiler, context: context as i64, chunk, cache };

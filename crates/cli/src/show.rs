@@ -13,7 +13,7 @@ use gguf::Gguf;
 use gguf::plain::{self, MESSAGE};
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
-use model::memory_plan::{self, ModelMemory};
+use model::memory_plan::{self, ModelMemory, Room};
 use model::step::Class;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -82,6 +82,10 @@ impl Device for Unloaded {
         self.0.available_memory()
     }
 
+    fn largest_block(&self) -> Option<u64> {
+        self.0.largest_block()
+    }
+
     fn keeps_weights(&self) -> bool {
         self.0.keeps_weights()
     }
@@ -105,7 +109,7 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let config = Config::read(file)?;
         let cache = open::cache_kind(&args.engine.kernels)?;
         let (device, compiler) = target(&args.engine)?;
-        let usual = memory_plan::default_context(&config, cache, file.bytes(), device.available_memory());
+        let usual = memory_plan::default_context(&config, cache, file.bytes(), Room::of(&*device));
         let context = open::context(&config, Positions::Flag(args.context.ctx_size), usual);
         let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };

@@ -12,7 +12,7 @@ use crate::peaks;
 use crate::terminal;
 use anyhow::Context;
 use compiler::Tuned;
-use devices::Choice;
+use devices::Machine;
 use model::step::Class;
 use model::tune::{End, Found, Outcome, Progress, Search, TunedStep};
 use serde_json::{Value, json};
@@ -120,13 +120,17 @@ fn search(
     let mut flags = flags.clone();
     let most = steps.iter().map(|step| step.tokens).max().unwrap_or(1);
     flags.kernels.least_tokens = most as u32;
-    if matches!(flags.device, Choice::Wgpu(_) | Choice::Interpreter) {
-        return Err(Usage(format!("plans are kept for processors and NVIDIA's cards, not for {}", flags.device)).into());
-    }
     // The heuristics are what is compared with.
     flags.kernels.without.push("tuned".into());
     let positions = steps.iter().map(|step| step.depth + step.tokens).max().unwrap_or(1);
     let mut opened = open::passing_engine(path, &flags, Positions::Needed(positions))?;
+    if !matches!(opened.machine, Machine::Cpu(_) | Machine::Cuda(_)) {
+        let backend = opened.machine.backend();
+        return Err(Usage(format!(
+            "plans are kept for processors and NVIDIA's cards, not for {backend}; use --device cpu"
+        ))
+        .into());
+    }
     let kept = open::kernels(flags.kernel_cache.as_ref(), &[], &flags.kernels.trusted_folders);
     let plans = opened.machine.device().tuned_plans(&kept);
     let plans = plans.context("there is no folder to keep plans in; name one with --kernel-cache")?;

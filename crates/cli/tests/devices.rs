@@ -38,6 +38,25 @@ fn a_card_that_is_not_there_is_a_line_that_says_what_to_do() {
 }
 
 #[test]
+fn the_line_of_the_device_says_why_others_are_not_used() {
+    let model = tiny("tiny-llama", "q4_0");
+    let shown = |args: &[&str]| {
+        let mut command = command(args);
+        command.env_remove("VK_DRIVER_FILES");
+        finished(command.output().expect("the program starts")).ok()
+    };
+    let listed = shown(&["devices"]);
+    let adapters: Vec<&str> = listed.text().lines().filter(|line| line.starts_with("wgpu:")).collect();
+    // Others may be taken.
+    if adapters.iter().any(|line| !line.contains(", software, ")) {
+        return;
+    }
+    let ran = shown(&["run", "-m", text(&model), "-p", "a", "-n", "1"]);
+    let line = ran.err.lines().find(|line| line.starts_with("device: cpu")).expect("the line of the device");
+    assert_eq!(line.matches(" is not used: it is software").count(), adapters.len(), "{line}");
+}
+
+#[test]
 fn kernels_of_cards_are_built_without_one() {
     let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("cubins"));
     let _ = std::fs::remove_dir_all(&out);

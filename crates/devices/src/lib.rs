@@ -1,9 +1,12 @@
 //! Which devices this machine has, and one place that opens them.
 
+#[cfg_attr(not(feature = "wgpu"), path = "no_adapters.rs")]
+mod adapters;
+
 use compiler::program::Program;
 use cuda::driver::Card;
 use cuda::{Cuda, CudaConfig};
-use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Result, Target, Warning};
+use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Needs, Result, Target, Warning};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 /// What is to run programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// A GPU if there is one that the model fits on, else the processor.
+    /// A card or a GPU of Apple's if there is one that the model fits on, else the processor.
     #[default]
     Auto,
     /// The processor.
@@ -172,59 +175,31 @@ impl Machine {
     }
 }
 
-/// Opens a device for a model that takes `needed` bytes where weights are copied. For [`Choice::Auto`] a card that is there
-/// and not taken is told of in a line.
+/// Opens a device for a model. [`Choice::Auto`] takes a card, else an adapter that is a card or Apple's, else the processor;
+/// each that is there and not taken is told of with the reason, but for adapters where a card is taken: they are not looked for.
 ///
 /// # Errors
 /// Of the device that was chosen; [`Choice::Auto`] has those of the processor only.
-pub fn open(config: &Config, needed: u64, mut tell: impl FnMut(String)) -> Result<Machine> {
+pub fn open(config: &Config, needs: Needs, mut tell: impl FnMut(String)) -> Result<Machine> {
     match config.choice {
         Choice::Cpu => Ok(Machine::Cpu(Arc::new(Cpu::new(&config.cpu)?))),
         Choice::Cuda(ordinal) => {
             let config = CudaConfig { ordinal, ..config.cuda.clone() };
             Ok(Machine::Cuda(Arc::new(Cuda::new(&config)?)))
         }
-        Choice::Wgpu(ordinal) => wgpu(ordinal, config.cuda.ahead),
+        Choice::Wgpu(ordinal) => adapters::open(ordinal, config.cuda.ahead),
         Choice::Interpreter => {
             let isa = config.cpu.target.as_ref().map_or_else(Isa::detect, |target| target.isa);
             Ok(Machine::Interpreter(Arc::new(Interpreter::of(Target { isa, extras: vec![] }))))
         }
         Choice::Auto => {
-            if let Some(cuda) = fitting(config, needed, &mut tell) {
-                return Ok(Machine::Cuda(Arc::new(cuda)));
+            let card = fitting(config, needs, &mut tell).map(|cuda| Machine::Cuda(Arc::new(cuda)));
+            match card.or_else(|| adapters::fitting(config.cuda.ahead, needs, &mut tell)) {
+                Some(gpu) => Ok(gpu),
+                None => open(&Config { choice: Choice::Cpu, ..config.clone() }, needs, tell),
             }
-            open(&Config { choice: Choice::Cpu, ..config.clone() }, needed, tell)
         }
     }
-}
-
-/// An adapter of Vulkan, Metal or DirectX 12.
-#[cfg(feature = "wgpu")]
-fn wgpu(ordinal: usize, ahead: usize) -> Result<Machine> {
-    Ok(Machine::Wgpu(Arc::new(webgpu::Wgpu::new(ordinal)?.with_steps_ahead(ahead))))
-}
-
-/// An adapter of Vulkan, Metal or DirectX 12.
-#[cfg(not(feature = "wgpu"))]
-fn wgpu(ordinal: usize, _: usize) -> Result<Machine> {
-    Err(Error::Unusable(format!("wgpu:{ordinal} is out of reach: this program was built without the feature wgpu")))
-}
-
-/// A line about each adapter.
-#[cfg(feature = "wgpu")]
-fn adapters() -> Vec<Listed> {
-    let listed = |adapter: webgpu::adapter::Adapter| Listed {
-        name: format!("wgpu:{}", adapter.ordinal),
-        text: format!("{}, {}", adapter.name(), adapter.facts()),
-        problem: webgpu::Wgpu::of(adapter).err(),
-    };
-    webgpu::adapter::adapters().into_iter().map(listed).collect()
-}
-
-/// A line about each adapter.
-#[cfg(not(feature = "wgpu"))]
-fn adapters() -> Vec<Listed> {
-    vec![]
 }
 
 /// A card on which programs can be made to run, and bytes of its memory that are free.
@@ -240,17 +215,28 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
+/// Why a model does not fit on a device: into what is free, if its driver says, or into a block, if those have a bound.
+fn lack(needs: Needs, free: Option<u64>, largest_block: Option<u64>) -> Option<String> {
+    let Some(free) = free else { return Some("its driver does not say how much of its memory is free".into()) };
+    if needs.bytes > free {
+        let (needed, free) = (gib(needs.bytes), gib(free));
+        return Some(format!("the model needs {needed:.1} GiB there, and {free:.1} GiB are free"));
+    }
+    let most = largest_block.filter(|&most| needs.largest > most)?;
+    let (largest, most) = (gib(needs.largest), gib(most));
+    Some(format!("a weight or a cache takes {largest:.1} GiB, and its kernels reach {most:.1} GiB of one"))
+}
+
 /// The first card that has room. Without any, nothing is said: most machines have none.
-fn fitting(config: &Config, needed: u64, tell: &mut impl FnMut(String)) -> Option<Cuda> {
+fn fitting(config: &Config, needs: Needs, tell: &mut impl FnMut(String)) -> Option<Cuda> {
     let cards = cuda::cards().ok()?;
     for at in cards {
         let name = format!("cuda:{} ({})", at.ordinal, at.name);
         match usable(at, &config.cuda) {
-            Ok((cuda, free)) if free as u64 >= needed => return Some(cuda),
-            Ok((_, free)) => {
-                let (needed, free) = (gib(needed), gib(free as u64));
-                tell(format!("{name} is not used: the model needs {needed:.1} GiB there, and {free:.1} GiB are free"));
-            }
+            Ok((cuda, free)) => match lack(needs, Some(free as u64), None) {
+                None => return Some(cuda),
+                Some(lack) => tell(format!("{name} is not used: {lack}")),
+            },
             Err(error) => tell(format!("{name} is not used: {error}")),
         }
     }
@@ -283,7 +269,7 @@ pub fn list(nvrtc: Option<PathBuf>) -> Vec<Listed> {
         }
         Err(error) => all.push(Listed { name: "cuda".into(), text: "NVIDIA cards".into(), problem: Some(error) }),
     }
-    all.extend(adapters());
+    all.extend(adapters::list());
     let text = format!("{}, {}", device::host::processor::name(), Isa::detect().name());
     all.push(Listed { name: "cpu".into(), text, problem: None });
     all

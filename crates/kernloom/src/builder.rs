@@ -9,7 +9,7 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::Config;
 use model::engine::{EngineOptions, Sharing};
-use model::memory_plan::{ModelMemory, default_context};
+use model::memory_plan::{ModelMemory, Room, default_context};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,12 +172,11 @@ impl Builder {
         tokenizer.use_template(template.source());
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let context =
-            |available| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), available));
-        let least = ModelMemory::of_cache(&config, context(None), cache, file.bytes());
-        let device = devices::open(&self.devices(), least.weights + least.cache, drop)?.device();
-        let context = context(device.available_memory());
-        ModelMemory::of_cache(&config, context, cache, file.bytes()).on(&*device).check()?;
+        let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room));
+        let least = ModelMemory::of_cache(&config, context(Room::default()), cache, &file);
+        let device = devices::open(&self.devices(), least.needs(), drop)?.device();
+        let context = context(Room::of(&*device));
+        ModelMemory::of_cache(&config, context, cache, &file).on(&*device).check()?;
         let compiler = device.options(self.numerics);
         let chunk = compiler.step_tokens().min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };

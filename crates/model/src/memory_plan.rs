@@ -4,19 +4,30 @@ use crate::cache::{CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, Output, Variant};
-use device::Device;
+use device::{Device, Needs};
+use gguf::Gguf;
 use ir::DType;
 use std::fmt;
 
+/// Values of a position in each of the two states that the cache of a layer is.
+fn rows(config: &Config) -> [u64; 2] {
+    let rows = match config.attention {
+        Attention::Grouped { kv_heads, head, value } => [kv_heads * head, kv_heads * value],
+        Attention::Latent { kv_rank, rope, .. } => [kv_rank, rope],
+        Attention::None => [0; 2],
+    };
+    rows.map(|row| row as u64)
+}
+
 /// Bytes of the cache for one position of one sequence.
 pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
-    let row = match config.attention {
-        Attention::Grouped { kv_heads, head, value } => kv_heads * (head + value),
-        Attention::Latent { kv_rank, rope, .. } => kv_rank + rope,
-        Attention::None => 0,
-    };
     let layers = config.mixers.iter().filter(|mixer| mixer.attends()).count();
-    layers as u64 * cache.bytes(row as u64)
+    layers as u64 * cache.bytes(rows(config).iter().sum())
+}
+
+/// Bytes of a position in the wider of the two states of a layer.
+fn widest_row(config: &Config, cache: CacheKind) -> u64 {
+    rows(config).into_iter().max().map_or(0, |row| cache.bytes(row))
 }
 
 /// Bytes of the states of one sequence, however long it is.
@@ -53,17 +64,41 @@ pub fn made_for(config: &Config) -> usize {
     usize::try_from(config.context).unwrap_or(1).max(1)
 }
 
+/// Bytes of the largest weight of a file, or state of a cache of so many positions.
+fn largest(config: &Config, positions: u64, cache: CacheKind, file: &Gguf) -> u64 {
+    let weights = file.tensors().iter().map(|tensor| tensor.bytes);
+    weights.chain([widest_row(config, cache).saturating_mul(positions)]).max().unwrap_or(0)
+}
+
+/// What a device has for a model. By default nothing is known of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes for its weights and for the cache, if the device says.
+    pub available: Option<u64>,
+    /// Bytes of one of its weights or states at most; `None` without a bound.
+    pub largest_block: Option<u64>,
+}
+
+impl Room {
+    /// What a device has now.
+    pub fn of(device: &dyn Device) -> Room {
+        Room { available: device.available_memory(), largest_block: device.largest_block() }
+    }
+}
+
 /// Positions of the cache when nothing is said: all that the model was made for, if half of the memory that is left beside
-/// its weights holds them, else a power of two of which that is true: what is available changes a little from run to run,
-/// and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
+/// its weights holds them and no state is too large for it, else a power of two of which that is true: what is available changes a little
+/// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
 ///
 /// # Arguments
-/// `weights` are the bytes of the file, `available` those that the device has for it and for the cache.
-pub fn default_context(config: &Config, cache: CacheKind, weights: u64, available: Option<u64>) -> usize {
+/// `weights` are the bytes of the file.
+pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room) -> usize {
     let made_for = made_for(config);
-    let Some(available) = available else { return made_for.min(USUAL_CONTEXT) };
-    let room = available.saturating_sub(weights) / 2;
-    match usize::try_from(room / cache_bytes(config, cache).max(1)).unwrap_or(usize::MAX) {
+    let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
+    let held = available.saturating_sub(weights) / 2 / cache_bytes(config, cache).max(1);
+    let pages = |bytes: u64| bytes / (widest_row(config, cache) * PAGE as u64).max(1);
+    let in_blocks = room.largest_block.map_or(u64::MAX, |bytes| pages(bytes).saturating_mul(PAGE as u64));
+    match usize::try_from(held.min(in_blocks)).unwrap_or(usize::MAX) {
         fit if fit >= made_for => made_for,
         fit => fit.checked_ilog2().map_or(0, |log| 1 << log).max(USUAL_CONTEXT).min(made_for),
     }
@@ -80,6 +115,8 @@ pub struct ModelMemory {
     pub keeps_weights: bool,
     /// Bytes of the cache.
     pub cache: u64,
+    /// Bytes of the largest weight, or state of the cache.
+    pub largest: u64,
     /// Everything else that is allocated: between kernels, scratch, tables, inputs, outputs. `None` if the programs
     /// have not been compiled yet.
     pub workspace: Option<u64>,
@@ -94,15 +131,15 @@ pub struct TooLarge(pub ModelMemory);
 
 impl ModelMemory {
     /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
-    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, weights: u64) -> ModelMemory {
+    pub fn of_cache(config: &Config, context: usize, cache: CacheKind, file: &Gguf) -> ModelMemory {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
-        let cache = cache_bytes(config, cache).saturating_mul(positions).saturating_add(state_bytes(config));
         ModelMemory {
             context,
-            weights,
+            weights: file.bytes(),
             keeps_weights: false,
-            cache,
+            cache: cache_bytes(config, cache).saturating_mul(positions).saturating_add(state_bytes(config)),
+            largest: largest(config, positions, cache, file),
             workspace: None,
             available: device::available_memory(),
         }
@@ -111,6 +148,11 @@ impl ModelMemory {
     /// The same on a device.
     pub fn on(self, device: &dyn Device) -> ModelMemory {
         ModelMemory { keeps_weights: device.keeps_weights(), available: device.available_memory(), ..self }
+    }
+
+    /// What it takes of a device that copies weights.
+    pub fn needs(&self) -> Needs {
+        Needs { bytes: self.weights.saturating_add(self.cache), largest: self.largest }
     }
 
     /// What would make it fit.
@@ -132,12 +174,14 @@ impl ModelMemory {
     /// What the programs that an engine has compiled need on so many workers in steps of few tokens, or of many.
     pub fn of_engine(engine: &Engine, workers: impl Fn(bool) -> usize) -> ModelMemory {
         let plan = engine.memory_plan(workers);
+        let positions = engine.limits().pages as u64 * PAGE as u64;
         ModelMemory {
             context: match engine.limits() {
                 limits if limits.segments == 1 => limits.context as u64,
-                limits => limits.pages as u64 * PAGE as u64,
+                _ => positions,
             },
             weights: engine.file().bytes(),
+            largest: largest(engine.config(), positions, engine.cache(), engine.file()),
             keeps_weights: engine.device().keeps_weights(),
             cache: plan.states as u64,
             workspace: Some((plan.allocated() - plan.states) as u64),
@@ -212,7 +256,6 @@ impl fmt::Display for Bytes {
 mod tests {
     use super::*;
     use crate::synth::{SynthOptions, SynthPlan};
-    use gguf::Gguf;
 
     #[test]
     fn a_context_that_nobody_chose_takes_half_of_what_weights_leave() {
@@ -221,14 +264,21 @@ mod tests {
         let config = Config { context: 100_000, ..tiny };
         let (kind, weights) = (CacheKind::F16, 5u64 << 30);
         let row = cache_bytes(&config, kind);
-        let of = |positions: u64| default_context(&config, kind, weights, Some(weights + 2 * row * positions));
+        let with = |available| Room { available, largest_block: None };
+        let of = |positions: u64| default_context(&config, kind, weights, with(Some(weights + 2 * row * positions)));
         assert_eq!([of(100_000), of(99_999), of(65_535), of(10_000)], [100_000, 65_536, 32_768, 8192]);
         // Less is refused by the plan, not made smaller.
         assert_eq!([of(100), of(0)], [USUAL_CONTEXT; 2]);
-        assert_eq!(default_context(&config, kind, weights, Some(0)), USUAL_CONTEXT);
-        assert_eq!(default_context(&config, kind, weights, None), USUAL_CONTEXT);
+        assert_eq!(default_context(&config, kind, weights, with(Some(0))), USUAL_CONTEXT);
+        assert_eq!(default_context(&config, kind, weights, Room::default()), USUAL_CONTEXT);
+        // A state of a layer is no larger than the device takes, in whole pages.
+        let state = widest_row(&config, kind);
+        let in_blocks = |positions: u64| Room { available: Some(1 << 40), largest_block: Some(state * positions) };
+        let of = |positions: u64| default_context(&config, kind, weights, in_blocks(positions));
+        assert_eq!([of(100_032), of(100_000), of(65_535), of(0)], [100_000, 65_536, 32_768, USUAL_CONTEXT]);
         let short = Config { context: 1000, ..config };
-        assert_eq!([None, Some(0), Some(1 << 40)].map(|room| default_context(&short, kind, 0, room)), [1000; 3]);
+        let of = |available| default_context(&short, kind, 0, with(available));
+        assert_eq!([None, Some(0), Some(1 << 40)].map(of), [1000; 3]);
     }
 
     #[test]
@@ -238,6 +288,7 @@ mod tests {
             weights: 17 << 30,
             keeps_weights: false,
             cache: 3 << 30,
+            largest: 1 << 30,
             workspace: None,
             available: Some(2 << 30),
         };

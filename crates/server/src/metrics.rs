@@ -322,6 +322,7 @@ mod tests {
             weights: 1000,
             keeps_weights: true,
             cache: 20,
+            largest: 20,
             workspace: Some(3),
             available: Some(5000),
         };

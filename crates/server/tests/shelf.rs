@@ -90,9 +90,16 @@ impl Loader for Maker {
     }
 
     fn plan(&self, _: &str) -> Result<ModelMemory, ApiError> {
-        let cache = self.bytes.load(Ordering::SeqCst);
-        let available = Some(ROOM);
-        Ok(ModelMemory { context: 1, weights: 0, keeps_weights: false, cache, workspace: None, available })
+        let bytes = self.bytes.load(Ordering::SeqCst);
+        Ok(ModelMemory {
+            context: 1,
+            weights: 0,
+            keeps_weights: false,
+            cache: bytes,
+            largest: bytes,
+            workspace: None,
+            available: Some(ROOM),
+        })
     }
 
     fn load(&self, name: &str) -> Result<Model, ApiError> {

@@ -2,6 +2,7 @@
 //! nothing without any.
 
 mod ahead;
+mod budget;
 mod examples;
 mod golden;
 mod translated;

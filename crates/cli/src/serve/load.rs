@@ -10,7 +10,7 @@ use anyhow::Context;
 use devices::Machine;
 use model::config::Config;
 use model::engine::Sharing;
-use model::memory_plan::{self, ModelMemory};
+use model::memory_plan::{self, ModelMemory, Room};
 use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
 use model::step::{Output, Variant};
 #[cfg(unix)]
@@ -57,7 +57,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let mut sampling = args.sampling.config(&tokenizer);
     sampling.seed = 0;
     Sampler::new(sampling.clone(), config.vocab as usize)?;
-    let (one, all) = positions(args, &config, file.bytes(), machine.device().available_memory())?;
+    let (one, all) = positions(args, &config, file.bytes(), Room::of(&*machine.device()))?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
     let (available, keeps_weights) = (device::available_memory(), opened.engine.device().keeps_weights());
@@ -150,24 +150,19 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     Ok(model)
 }
 
-/// What a model needs by its plan, before any of its programs is compiled; what is not said takes what is available.
-pub(super) fn plan(args: &Arguments, path: &Path, available: Option<u64>) -> anyhow::Result<ModelMemory> {
+/// What a model needs by its plan, before any of its programs is compiled; what is not said takes the room that there is.
+pub(super) fn plan(args: &Arguments, path: &Path, room: Room) -> anyhow::Result<ModelMemory> {
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let cache = open::cache_kind(&args.engine.kernels)?;
-    let (one, all) = positions(args, &config, file.bytes(), available)?;
-    Ok(ModelMemory::of_cache(&config, all.max(one), cache, file.bytes()))
+    let (one, all) = positions(args, &config, file.bytes(), room)?;
+    Ok(ModelMemory::of_cache(&config, all.max(one), cache, &file))
 }
 
-/// Positions of one sequence and of all, for a file of so many bytes on a device that has so many for it.
-fn positions(
-    args: &Arguments,
-    config: &Config,
-    weights: u64,
-    available: Option<u64>,
-) -> anyhow::Result<(usize, usize)> {
+/// Positions of one sequence and of all, for a file of so many bytes on a device with this room.
+fn positions(args: &Arguments, config: &Config, weights: u64, room: Room) -> anyhow::Result<(usize, usize)> {
     let cache = open::cache_kind(&args.engine.kernels)?;
-    let usual = memory_plan::default_context(config, cache, weights, available);
+    let usual = memory_plan::default_context(config, cache, weights, room);
     Ok(args.positions(memory_plan::made_for(config), usual))
 }
 

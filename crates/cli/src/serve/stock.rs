@@ -11,7 +11,7 @@ use devices::Machine;
 use gguf::plain;
 use hub::table;
 use hub::{Entry, Hub, Silent};
-use model::memory_plan::{ModelMemory, TooLarge};
+use model::memory_plan::{ModelMemory, Room, TooLarge};
 use server::error::ApiError;
 use server::library::Kept;
 use server::{Loader, Model};
@@ -158,9 +158,9 @@ impl Loader for Stock {
     fn plan(&self, name: &str) -> Result<ModelMemory, ApiError> {
         let item = self.item(name)?;
         let plan = || {
-            let least = load::plan(&self.args, &item.path, None)?;
+            let least = load::plan(&self.args, &item.path, Room::default())?;
             let device = self.machine(&least)?.device();
-            Ok(load::plan(&self.args, &item.path, device.available_memory())?.on(&*device))
+            Ok(load::plan(&self.args, &item.path, Room::of(&*device))?.on(&*device))
         };
         plan().map_err(|error| self.refused(name, &error))
     }
@@ -168,7 +168,7 @@ impl Loader for Stock {
     fn load(&self, name: &str) -> Result<Model, ApiError> {
         let Item { names, path, .. } = self.item(name)?;
         let load = || {
-            let machine = self.machine(&load::plan(&self.args, &path, None)?)?;
+            let machine = self.machine(&load::plan(&self.args, &path, Room::default())?)?;
             load::model(&self.args, &path, names, machine)
         };
         load().map_err(|error| self.refused(name, &error))
