@@ -2,13 +2,12 @@
 
 use crate::driver::{Context, Event};
 use cudarc::driver::sys::{self, CUresult};
-use device::heap::{Block, Copied, Heap, HostBytes, Port, Region, Requested, not_packed};
+use device::heap::{Block, Copied, Heap, HostBytes, Port, Region, Requested};
+use device::packing::Packing;
 use device::{Error, Result};
-use gguf::dequant::DequantError;
-use gguf::format::{Planes, Repack};
+use gguf::format::Planes;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use compiler::program::Program;
 
@@ -20,9 +19,6 @@ const INPUTS: usize = 256 << 10;
 
 /// Bytes that go to the card at once while weights are read.
 const STAGE: usize = 32 << 20;
-
-/// Bytes that are worth a thread while weights are read.
-const WORTH: usize = 1 << 20;
 
 /// Bytes of the card's memory.
 struct Allocation {
@@ -330,43 +326,27 @@ impl CardHeap {
         CardHeap { place: context.name(), context, inputs: Mutex::default(), stages: Mutex::default() }
     }
 
-    /// Sends what `fill` writes to pinned memory, piece after piece; it is given a range of the target, a multiple of
-    /// `unit` long, and the memory.
-    fn stream(&self, to: &Allocation, unit: usize, mut fill: impl FnMut(Range<usize>, &mut [u8])) -> Result<()> {
+    /// Sends a weight by pinned memory, piece after piece.
+    fn stream(&self, to: &Allocation, packing: &Packing) -> Result<()> {
         let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        let piece = (STAGE / unit).max(1) * unit;
+        let piece = packing.whole_rows(STAGE);
         if stages.first().is_some_and(|stage| stage.buffer.region.bytes() < piece) {
             stages.clear();
         }
         while stages.len() < 2 {
             stages.push(Stage::new(&self.context, piece.max(STAGE), "sending weights to the card")?);
         }
-        for (start, which) in (0..to.bytes).step_by(piece).zip([0, 1].into_iter().cycle()) {
-            let (range, stage) = (start..(start + piece).min(to.bytes), &mut stages[which]);
+        for (range, which) in packing.pieces(STAGE).zip([0, 1].into_iter().cycle()) {
+            let stage = &mut stages[which];
             // An event that was never recorded has passed.
             stage.taken.wait()?;
             let bytes = &mut stage.buffer.as_mut_slice()[..range.len()];
-            fill(range, bytes);
-            to.send(start, bytes)?;
+            packing.fill_by_threads(range.start, bytes);
+            to.send(range.start, bytes)?;
             stage.taken.record()?;
         }
         Ok(())
     }
-}
-
-/// Calls `job` with parts of `to`, whose lengths are multiples of `unit`, and where they begin, on several threads.
-fn parts(to: &mut [u8], unit: usize, job: impl Fn(usize, &mut [u8]) + Sync) {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(to.len() / WORTH).max(1);
-    let each = to.len().div_ceil(threads).next_multiple_of(unit).max(unit);
-    if to.len() <= each {
-        return job(0, to);
-    }
-    thread::scope(|scope| {
-        for (index, part) in to.chunks_mut(each).enumerate() {
-            let job = &job;
-            scope.spawn(move || job(index * each, part));
-        }
-    });
 }
 
 impl Heap for CardHeap {
@@ -401,30 +381,9 @@ impl Heap for CardHeap {
     }
 
     fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
-        let purpose = format!("weight {name}");
-        let Some(planes) = planes else {
-            let to = Allocation::raw(&self.context, source.len(), &purpose)?;
-            self.stream(&to, 1, |range, bytes| {
-                parts(bytes, 1, |at, part| {
-                    let from = range.start + at;
-                    part.copy_from_slice(&source[from..from + part.len()]);
-                });
-            })?;
-            return Ok(Some(Box::new(Far::new(to))));
-        };
-        let (from_row, to_row) = planes.row_bytes();
-        let Some(packed) = planes.packed_bytes(source.len()) else {
-            let (format, bytes) = (planes.to().name.to_string(), source.len());
-            return Err(not_packed(name, DequantError::PartBlock { format, bytes, block_bytes: from_row }));
-        };
-        let to = Allocation::raw(&self.context, packed, &purpose)?;
-        let repack = Repack::new(planes).map_err(|problem| not_packed(name, problem))?;
-        self.stream(&to, to_row.max(1), |range, bytes| {
-            parts(bytes, to_row, |at, part| {
-                let row = (range.start + at) / to_row;
-                repack.run(&source[row * from_row..][..part.len() / to_row * from_row], part);
-            });
-        })?;
+        let packing = Packing::new(name, source, planes)?;
+        let to = Allocation::raw(&self.context, packing.bytes(), &format!("weight {name}"))?;
+        self.stream(&to, &packing)?;
         Ok(Some(Box::new(Far::new(to))))
     }
 }

@@ -59,6 +59,7 @@ pub mod host;
 pub mod interpreter;
 pub mod memory;
 pub mod null;
+pub mod packing;
 pub mod profile;
 pub mod store;
 pub mod validate;

@@ -95,9 +95,8 @@ impl Context {
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(buffer, at as u64, &near, 0, size);
         let sent = self.queue.submit([encoder.finish()]);
-        let (send, mapped) = mpsc::channel();
-        near.map_async(wgpu::MapMode::Read, .., move |result| drop(send.send(result)));
-        Coming { context: self.clone(), near, bytes, sent, mapped }
+        let mapping = Mapping::of(&near, wgpu::MapMode::Read, sent);
+        Coming { context: self.clone(), near, bytes, mapping }
     }
 
     /// Calls `make`, whose errors are told apart from those of what was sent before.
@@ -112,26 +111,45 @@ impl Context {
     }
 }
 
+/// A buffer that becomes reachable from the host.
+pub(crate) struct Mapping {
+    /// What uses it until then.
+    sent: wgpu::SubmissionIndex,
+    mapped: mpsc::Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+}
+
+impl Mapping {
+    /// Asks for a buffer that this last uses.
+    pub(crate) fn of(buffer: &wgpu::Buffer, mode: wgpu::MapMode, sent: wgpu::SubmissionIndex) -> Mapping {
+        let (send, mapped) = mpsc::channel();
+        buffer.map_async(mode, .., move |result| drop(send.send(result)));
+        Mapping { sent, mapped }
+    }
+
+    /// Waits for it, and for nothing that was sent after what uses it.
+    pub(crate) fn wait(self, context: &Context) -> Result<()> {
+        context.poll(wgpu::PollType::Wait { submission_index: Some(self.sent), timeout: None })?;
+        match self.mapped.recv() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(context.failed(error.to_string())),
+            Err(_) => Err(context.failed("a buffer did not become reachable")),
+        }
+    }
+}
+
 /// Bytes on their way to the host.
 pub(crate) struct Coming {
     context: Arc<Context>,
     near: wgpu::Buffer,
     bytes: usize,
-    /// What they are copied by.
-    sent: wgpu::SubmissionIndex,
-    mapped: mpsc::Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+    mapping: Mapping,
 }
 
 impl Coming {
     /// Waits for them, and for nothing that was sent after they were asked for.
     pub(crate) fn take(self) -> Result<Vec<u8>> {
         let context = &self.context;
-        context.poll(wgpu::PollType::Wait { submission_index: Some(self.sent), timeout: None })?;
-        match self.mapped.recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(context.failed(error.to_string())),
-            Err(_) => return Err(context.failed("what was read did not arrive")),
-        }
+        self.mapping.wait(context)?;
         let view = self.near.get_mapped_range(..).map_err(|error| context.failed(error.to_string()))?;
         Ok(view[..self.bytes].to_vec())
     }

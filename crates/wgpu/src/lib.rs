@@ -10,7 +10,8 @@ pub mod budget;
 mod context;
 pub mod memory;
 pub mod pipelines;
-pub mod steps;
+pub mod stage;
+mod steps;
 mod timestamps;
 
 use adapter::Adapter;

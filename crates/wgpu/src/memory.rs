@@ -5,16 +5,14 @@
 
 use crate::adapter::buffer_bytes;
 use crate::context::{Context, WORD, unusable};
+use crate::stage::Stages;
 use device::Result;
-use device::heap::{Block, Copied, Heap, Port, Region, Requested, not_packed};
-use gguf::dequant::DequantError;
-use gguf::format::{Planes, Repack};
+use device::heap::{Block, Copied, Heap, Port, Region, Requested};
+use device::packing::Packing;
+use gguf::format::Planes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes of weights that are on their way at a time.
-const PIECE: usize = 32 << 20;
 
 /// Numbers that stand for addresses are multiples of this.
 const APART: u64 = 1 << 12;
@@ -30,6 +28,7 @@ struct Table {
 pub struct AdapterHeap {
     context: Arc<Context>,
     table: Arc<Mutex<Table>>,
+    stages: Mutex<Stages>,
 }
 
 /// Bytes in a buffer of their own.
@@ -43,7 +42,7 @@ struct Far {
 
 impl AdapterHeap {
     pub(crate) fn new(context: Arc<Context>) -> AdapterHeap {
-        AdapterHeap { context, table: Arc::default() }
+        AdapterHeap { context, table: Arc::default(), stages: Mutex::default() }
     }
 
     /// The buffer that an address of a block stands for, and how far from its beginning.
@@ -169,30 +168,9 @@ impl Heap for AdapterHeap {
     }
 
     fn weight(&self, name: &str, source: &[u8], planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
-        let purpose = format!("weight {name}");
-        let (from_row, to_row) = planes.map_or((1, 1), Planes::row_bytes);
-        let bytes = planes.map_or(Some(source.len()), |planes| planes.packed_bytes(source.len()));
-        let (Some(bytes), from_row, to_row) = (bytes, from_row, to_row.max(1)) else {
-            let format = planes.map(|planes| planes.to().name.to_string()).unwrap_or_default();
-            let problem = DequantError::PartBlock { format, bytes: source.len(), block_bytes: from_row };
-            return Err(not_packed(name, problem));
-        };
-        let repack = planes.map(Repack::new).transpose().map_err(|problem| not_packed(name, problem))?;
-        let far = self.far(bytes, &purpose)?;
-        let piece = (PIECE / to_row).max(1) * to_row;
-        for start in (0..bytes).step_by(piece) {
-            let length = piece.min(bytes - start);
-            let from = &source[start / to_row * from_row..][..length / to_row * from_row];
-            let mut words = vec![0; length.next_multiple_of(WORD)];
-            match &repack {
-                Some(repack) => repack.run(from, &mut words[..length]),
-                None => words[..length].copy_from_slice(from),
-            }
-            self.context.queue.write_buffer(&far.buffer, start as u64, &words);
-            // Sends what was written, so that the copies of all pieces are not there at the same time.
-            self.context.queue.submit([]);
-            self.context.wait()?;
-        }
+        let packing = Packing::new(name, source, planes)?;
+        let far = self.far(packing.bytes(), &format!("weight {name}"))?;
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner).send(&self.context, &packing, &far.buffer)?;
         Ok(Some(Box::new(far)))
     }
 }
