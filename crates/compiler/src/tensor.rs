@@ -537,6 +537,7 @@ impl Tensor {
 /// the sum of exponentials and the weighted sum of values. Two stretches merge
 /// into one, which is what lets attention run in one pass and in pieces
 /// (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+#[derive(Clone)]
 pub struct SoftmaxParts {
     /// Maximum score `[.., heads]`.
     pub max: Tensor,

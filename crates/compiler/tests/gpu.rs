@@ -6,7 +6,7 @@ use crate::support::{Case, Random, bytes, gpu_options, gpu_plans, int_bytes, nms
 use compiler::cpu::plan::Plan;
 use compiler::kernel::body::Body;
 use compiler::tensor::SoftmaxParts;
-use compiler::{Compiled, Numerics, dims, gpu};
+use compiler::{Compiled, Numerics, Tensor, dims, gpu};
 use gguf::format::rows;
 use ir::index::Linear;
 use ir::{Axis, BinOp, DType, Graph, Id, Op, Space, print};
@@ -255,6 +255,32 @@ fn latent_attention_by_online_softmax() {
             *g.op(n) == Op::Loop && of_data(g.src(n)[0])
         };
         assert!(nodes(&c, body).iter().any(long), "{}", text(&c, body));
+    }
+}
+
+#[test]
+fn parts_that_lie_in_memory_are_merged_in_registers() {
+    // None, one, few, and more than what is loaded before any is merged; threads have several elements, one, or a part of one.
+    let counts = [0, 1, 2, 3, 16, 17, 19, 40];
+    let (tokens, most, len) = (counts.len() as i64, 40, 128);
+    // Parts that are computed from what lies there do not merge with each other.
+    for computed in [false, true] {
+        let mut r = Random(9);
+        let mut case = Case::default();
+        let mut part = |name: &str, len: i64| {
+            let values = input(&mut case, name, tokens, most * len, &mut r);
+            values.reshape(dims![values.shape()[0], most, len])
+        };
+        let (max, sum, acc) = (part("max", 1), part("sum", 1), part("acc", len));
+        let t = max.shape()[0];
+        case.bind("count", int_bytes(&counts));
+        let count = case.b.input("count", DType::I32, dims![t]);
+        let of = |x: Tensor| if computed { x.exp() } else { x }.reshape(dims![t, most]);
+        let all = SoftmaxParts { max: max.reshape(dims![t, most]), sum: of(sum), acc }.fold(1, &count);
+        case.output("sum", &all.sum);
+        case.output("acc", &all.acc);
+        let c = check(&case, Numerics::Exact, 1e-11);
+        assert!(c.bodies.iter().any(|body| body.paths().contains(&"fold in registers")));
     }
 }
 

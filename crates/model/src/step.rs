@@ -335,6 +335,8 @@ struct Step<'a> {
     /// Whether it is visible, `[T, splits, tiles, PAGE]`.
     visible: Tensor,
     splits: i64,
+    /// Whether they are so few that several tasks may merge the same.
+    few_splits: bool,
     /// Tiles of a split at most.
     most_tiles: Id,
     pages: Id,
@@ -456,6 +458,7 @@ impl<'a> Step<'a> {
             at,
             visible,
             splits,
+            few_splits: short.is_some() && splits > 1,
             most_tiles,
             pages,
             cache: sizes.cache,

@@ -13,6 +13,7 @@ use crate::log::Log;
 use crate::options::Options;
 use crate::rewrite::passes::{LAYOUT, applied, rewritten};
 use crate::rewrite::price::price;
+use crate::schedule::roles::base;
 use crate::schedule::schedule;
 use ir::{Graph, Id, Op, ReduceOp, Type, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -280,7 +281,7 @@ fn clusters(g: &Graph, context: &Context, classes: &[Class]) -> Vec<Cluster> {
 
 /// The middle instance of a class, what is its own, and what lies around it: what that is made of, and what can be made
 /// of all this, up to [`REACH`] products with matrices away. What attention costs does not depend on its neighbours, so
-/// it is left out on both sides: nothing goes past a fold, or reads what was written to a state.
+/// it is left out on both sides: nothing goes past a fold that attends, or reads what was written to a state.
 fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
     let at = class.middle();
     let choice = class.instances[at];
@@ -294,7 +295,7 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
         let here = far[&id];
         for &source in g.src(id).iter().filter(|s| !context.closed.contains(s)) {
             let products = here + usize::from(multiplies(g, context, source));
-            if source.0 < before || products > REACH || matches!(g.op(source), Op::Fold { .. }) {
+            if source.0 < before || products > REACH || attends(g, source) {
                 there.insert(source);
             } else if far.get(&source).is_none_or(|&known| products < known) {
                 far.insert(source, products);
@@ -307,8 +308,8 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
     while let Some(id) = waiting.pop_first() {
         let sources = || g.src(id).iter().filter(|s| !context.closed.contains(s));
         let known = far.contains_key(&id) || context.closed.contains(&id) || id.0 >= after;
-        let attends = matches!(g.op(id), Op::Fold { .. }) || sources().any(|&s| *g.op(s) == Op::Scatter);
-        if known || attends || !sources().all(|s| far.contains_key(s) || there.contains(s)) {
+        let attention = attends(g, id) || sources().any(|&s| *g.op(s) == Op::Scatter);
+        if known || attention || !sources().all(|s| far.contains_key(s) || there.contains(s)) {
             continue;
         }
         let Some(here) = sources().filter_map(|s| far.get(s)).min() else { continue };
@@ -331,6 +332,12 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
         }
     }
     far.into_keys().collect()
+}
+
+/// Whether a node is a fold that does more than to merge what others have.
+fn attends(g: &Graph, id: Id) -> bool {
+    let Op::Fold { parts, .. } = *g.op(id) else { return false };
+    !g.src(id)[..parts].iter().all(|&part| matches!(g.op(base(g, part)), Op::Fold { .. }))
 }
 
 /// Whether a node is a sum of products with a matrix of weights or with rows of a state.

@@ -245,8 +245,8 @@ impl Prices {
         let all = processors as f64;
         let share = all / 132.0;
         Prices {
-            // More steps are merged by more blocks than a product of heads has.
-            moved_steps: 8,
+            // As many as a short past has pages; more are merged by more blocks than a product of heads has.
+            moved_steps: 32,
             // A pair of numbers that are ranked takes a multiprocessor a third of a cycle (bench/JOURNAL.md): six microseconds.
             task_elements: 1 << 15,
             // Top-8 of 128 by pairs; a block of 256 threads computes it in a microsecond.

@@ -40,6 +40,21 @@ fn repeated(rows: &Tensor, heads: i64) -> Tensor {
     each.reshape(&shape)
 }
 
+/// Parts of attention `[T, kv, splits, group, …]` for so many tasks `[T, tasks, splits, …]`, of which several read those of one
+/// head.
+fn of_tasks(parts: &SoftmaxParts, tasks: i64) -> SoftmaxParts {
+    let of = |x: &Tensor| {
+        let mut axes: Vec<usize> = (0..x.rank()).collect();
+        axes.swap(2, 3);
+        let x = x.permute(&axes);
+        let mut shape = x.shape();
+        shape.remove(2);
+        shape[1] = (x.len(1) * x.len(2)).into();
+        repeated(&x.reshape(&shape), tasks)
+    };
+    SoftmaxParts { max: of(&parts.max), sum: of(&parts.sum), acc: of(&parts.acc) }
+}
+
 impl Step<'_> {
     /// `x + attention(norm(x))`, or what a layer has in its place; `states` gets the next versions of what it keeps.
     pub(super) fn attention_of(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
@@ -314,17 +329,22 @@ impl Step<'_> {
         let lift = |q: &Tensor, len: i64| q.reshape(&[t, kv.into(), one, one, group.into(), one, len.into()]);
         let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6)
             + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
-        let mixed =
-            self.attend(scores * c.scale, kv, &Scores::default(), |e| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5));
-        let mixed = mixed.reshape(&[t, heads.into(), kv_rank.into()]);
+        let weigh = |e: &Tensor| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5);
+        let parts = self.parts(scores * c.scale, kv, &Scores::default(), weigh);
+        let mixed = self.merged(&parts).finish().reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
         let out = match value % BLOCK {
             0 => {
                 // A task need not have a whole head to quantise blocks of it.
                 let blocks = heads * value / BLOCK;
-                let apart =
-                    repeated(&mixed, blocks).linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
-                Tensor::choice(&format!("blk.{layer}.v_b"), &[("heads", out), ("apart", apart)])
+                let of_blocks =
+                    |mixed: Tensor| mixed.linear(&v_b.reshape(dims![blocks, BLOCK, kv_rank])).reshape(&out.shape());
+                let mut ways = vec![("heads", out.clone()), ("apart", of_blocks(repeated(&mixed, blocks)))];
+                if self.few_splits {
+                    // Nor need another kernel merge the parts for it.
+                    ways.push(("merged", of_blocks(self.merged(&of_tasks(&parts, blocks)).finish())));
+                }
+                Tensor::choice(&format!("blk.{layer}.v_b"), &ways)
             }
             _ => out,
         };
@@ -336,6 +356,17 @@ impl Step<'_> {
     /// not finite reach every token that reads their page. So a page is cleared
     /// before a sequence gets it ([`Batch::begun`](crate::batch::Batch::begun)).
     fn attend(&self, scores: Tensor, kv: i64, through: &Scores, weigh: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+        let group = scores.len(4);
+        let mut parts = self.merged(&self.parts(scores, kv, through, weigh));
+        if let Some(sinks) = &through.sinks {
+            let shape = if self.splits > 1 { dims![1, kv, group] } else { dims![1, kv, 1, group] };
+            parts = parts.beside(&sinks.reshape(shape));
+        }
+        parts.finish()
+    }
+
+    /// Parts of that, one of each split: `[T, kv, splits, group, …]`.
+    fn parts(&self, scores: Tensor, kv: i64, through: &Scores, weigh: impl FnOnce(&Tensor) -> Tensor) -> SoftmaxParts {
         let (t, one, group) = (self.t, Dim::Const(1), scores.len(4));
         let mut scores = scores;
         let by_position = [t, one, self.splits.into(), self.most_tiles.into(), one, PAGE.into()];
@@ -357,14 +388,14 @@ impl Step<'_> {
         };
         let scores = seen.reshape(&by_position).select(&scores, &self.b.float(unseen));
         let tiles = self.tiles.reshape(&[t, one, self.splits.into()]).expand(&[t, kv.into(), self.splits.into()]);
-        let mut parts = SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles);
-        if self.splits > 1 {
-            parts = parts.fold(2, &self.used.expand(&[t, kv.into()]));
+        SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles)
+    }
+
+    /// The parts of all splits put together, where there are several: `[T, tasks, splits, …]` to `[T, tasks, …]`.
+    fn merged(&self, parts: &SoftmaxParts) -> SoftmaxParts {
+        match self.splits {
+            1 => parts.clone(),
+            _ => parts.fold(2, &self.used.expand(&[self.t, parts.max.len(1).into()])),
         }
-        if let Some(sinks) = &through.sinks {
-            let shape = if self.splits > 1 { dims![1, kv, group] } else { dims![1, kv, 1, group] };
-            parts = parts.beside(&sinks.reshape(shape));
-        }
-        parts.finish()
     }
 }
