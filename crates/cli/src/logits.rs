@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Token ids, separated by commas
     #[arg(long, value_name = "IDS")]
     tokens: Tokens,
-    /// Tokens of a step
+    /// Tokens of a step, at most
     #[arg(short, long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u32).range(1..=8192))]
     batch: u32,
     /// File for the logits; `-` is stdout
@@ -40,7 +40,6 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if tokens.is_empty() {
         bail!("--tokens is empty; give token ids separated by commas");
     }
-    let batch = args.batch as usize;
     let mut flags = args.engine.clone();
     flags.kernels.ubatch_size = Some(args.batch.min(tokens.len() as u32));
     let mut opened = open::scoring_engine(
@@ -48,6 +47,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         &flags,
         Positions::Needed(tokens.len()),
     )?;
+    let batch = (args.batch as usize).min(opened.engine.limits().tokens);
     let vocab = opened.engine.config().vocab;
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);

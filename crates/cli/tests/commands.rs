@@ -169,6 +169,14 @@ fn numerics_and_levels_agree() {
 }
 
 #[test]
+fn logits_of_a_model_that_remembers_take_as_many_tokens_a_step_as_it_can() {
+    let (path, out) = (tiny("tiny-mamba2", "q8_0"), folder().join("remembered.f32"));
+    let tokens: Vec<String> = (0..150).map(|id| id.to_string()).collect();
+    run(&["logits", text(&path), "--tokens", &tokens.join(","), "--out", text(&out)]).ok();
+    assert_eq!(std::fs::read(out).expect("logits").len(), tokens.len() * 512 * 4);
+}
+
+#[test]
 fn the_interpreter_speaks_too() {
     let path = tiny("tiny-mla-moe", "q4_k_m");
     let answer = |more: &[&str]| {

@@ -281,13 +281,22 @@ fn clusters(g: &Graph, context: &Context, classes: &[Class]) -> Vec<Cluster> {
 
 /// The middle instance of a class, what is its own, and what lies around it: what that is made of, and what can be made
 /// of all this, up to [`REACH`] products with matrices away. What attention costs does not depend on its neighbours, so
-/// it is left out on both sides: nothing goes past a fold that attends, or reads what was written to a state.
+/// it is left out on both sides: nothing goes past a fold, or reads what was written to a state. But if an alternative merges
+/// parts by a fold of its own, so does what the others read, and who merges them is the difference.
 fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
     let at = class.middle();
     let choice = class.instances[at];
     let before = at.checked_sub(1).map_or(0, |i| class.instances[i].0 + 1).max(choice.0.saturating_sub(AROUND));
     let after = class.instances.get(at + 1).map_or(u32::MAX, |id| id.0).min(choice.0.saturating_add(AROUND));
     let mut far: FxHashMap<Id, usize> = class.own.iter().chain([&choice]).map(|&id| (id, 0)).collect();
+    let parts_of = |id: Id| -> &[Id] {
+        match *g.op(id) {
+            Op::Fold { parts, .. } => &g.src(id)[..parts],
+            _ => &[],
+        }
+    };
+    let merged: FxHashSet<Id> = class.own.iter().flat_map(|&id| parts_of(id)).map(|&part| base(g, part)).collect();
+    let ends = |id: Id| parts_of(id).iter().any(|&part| !merged.contains(&base(g, part)));
     // Upwards; what is too far is read as if it were there already.
     let mut there: FxHashSet<Id> = FxHashSet::default();
     let mut open: VecDeque<Id> = far.keys().copied().collect();
@@ -295,7 +304,7 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
         let here = far[&id];
         for &source in g.src(id).iter().filter(|s| !context.closed.contains(s)) {
             let products = here + usize::from(multiplies(g, context, source));
-            if source.0 < before || products > REACH || attends(g, source) {
+            if source.0 < before || products > REACH || ends(source) {
                 there.insert(source);
             } else if far.get(&source).is_none_or(|&known| products < known) {
                 far.insert(source, products);
@@ -308,8 +317,8 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
     while let Some(id) = waiting.pop_first() {
         let sources = || g.src(id).iter().filter(|s| !context.closed.contains(s));
         let known = far.contains_key(&id) || context.closed.contains(&id) || id.0 >= after;
-        let attention = attends(g, id) || sources().any(|&s| *g.op(s) == Op::Scatter);
-        if known || attention || !sources().all(|s| far.contains_key(s) || there.contains(s)) {
+        let attends = ends(id) || sources().any(|&s| *g.op(s) == Op::Scatter);
+        if known || attends || !sources().all(|s| far.contains_key(s) || there.contains(s)) {
             continue;
         }
         let Some(here) = sources().filter_map(|s| far.get(s)).min() else { continue };
@@ -332,12 +341,6 @@ fn neighbours(g: &Graph, context: &Context, class: &Class) -> FxHashSet<Id> {
         }
     }
     far.into_keys().collect()
-}
-
-/// Whether a node is a fold that does more than to merge what others have.
-fn attends(g: &Graph, id: Id) -> bool {
-    let Op::Fold { parts, .. } = *g.op(id) else { return false };
-    !g.src(id)[..parts].iter().all(|&part| matches!(g.op(base(g, part)), Op::Fold { .. }))
 }
 
 /// Whether a node is a sum of products with a matrix of weights or with rows of a state.
