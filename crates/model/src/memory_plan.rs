@@ -9,11 +9,11 @@ use gguf::Gguf;
 use ir::DType;
 use std::fmt;
 
-/// Values of a position in each of the two states that the cache of a layer is.
+/// Values of a position in each state of the cache of a layer: keys and values, or latents with what is rotated beside them.
 fn rows(config: &Config) -> [u64; 2] {
     let rows = match config.attention {
         Attention::Grouped { kv_heads, head, value } => [kv_heads * head, kv_heads * value],
-        Attention::Latent { kv_rank, rope, .. } => [kv_rank, rope],
+        Attention::Latent { kv_rank, rope, .. } => [kv_rank + rope, 0],
         Attention::None => [0; 2],
     };
     rows.map(|row| row as u64)
@@ -25,7 +25,7 @@ pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
     layers as u64 * cache.bytes(rows(config).iter().sum())
 }
 
-/// Bytes of a position in the wider of the two states of a layer.
+/// Bytes of a position in the wider state of a layer.
 fn widest_row(config: &Config, cache: CacheKind) -> u64 {
     rows(config).into_iter().max().map_or(0, |row| cache.bytes(row))
 }
@@ -257,11 +257,23 @@ mod tests {
     use super::*;
     use crate::synth::{SynthOptions, SynthPlan};
 
+    fn tiny(shape: &str) -> Config {
+        let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
+        Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model")
+    }
+
+    #[test]
+    fn keys_and_values_are_two_states_and_latents_one() {
+        for (shape, states) in [("tiny-llama", 2), ("tiny-mla-moe", 1)] {
+            let config = tiny(shape);
+            let of_layer = cache_bytes(&config, CacheKind::F16) / config.mixers.len() as u64;
+            assert_eq!(widest_row(&config, CacheKind::F16) * states, of_layer, "{shape}");
+        }
+    }
+
     #[test]
     fn a_context_that_nobody_chose_takes_half_of_what_weights_leave() {
-        let plan = SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).expect("a shape");
-        let tiny = Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model");
-        let config = Config { context: 100_000, ..tiny };
+        let config = Config { context: 100_000, ..tiny("tiny-llama") };
         let (kind, weights) = (CacheKind::F16, 5u64 << 30);
         let row = cache_bytes(&config, kind);
         let with = |available| Room { available, largest_block: None };
