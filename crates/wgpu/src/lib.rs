@@ -2,7 +2,8 @@
 //!
 //! Nothing of them is needed to build this crate, or to start a program that has it. What a kernel computes is the compiler's
 //! business, which writes WGSL; what is here is which adapters there are and what they can do ([`adapter`]), how much memory
-//! they have ([`budget`]) and what lies in it ([`memory`]), pipelines ([`pipelines`]) and steps ([`steps`]).
+//! they have ([`budget`]), what lies in it ([`memory`]) and how weights come there (`stage`), pipelines ([`pipelines`]) and steps
+//! ([`steps`]).
 
 pub mod adapter;
 mod bandwidth;
@@ -10,8 +11,8 @@ pub mod budget;
 mod context;
 pub mod memory;
 pub mod pipelines;
-pub mod stage;
-mod steps;
+mod stage;
+pub mod steps;
 mod timestamps;
 
 use adapter::Adapter;
