@@ -216,9 +216,7 @@ fn carriers(
 fn alike(g: &mut Graph, carriers: &[Carrier]) -> bool {
     let mut changed: FxHashMap<Id, Id> = FxHashMap::default();
     for c in carriers {
-        let mut loads = vec![];
-        carriers.iter().for_each(|other| collect_loads(g, other.next, &mut loads));
-        let own: Vec<Id> = loads.into_iter().filter(|&l| g.src(l)[0] == c.buffer).collect();
+        let own = c.loads(g, carriers);
         let Some(&first) = own.first() else { return false };
         changed.extend(own.into_iter().map(|load| (load, c.part)));
         changed.insert(c.part, first);
@@ -318,6 +316,14 @@ impl Carrier {
     /// How many a thread has of it, for elements of the widest carrier at these places: one each, or one for all.
     fn copies(&self, g: &Graph, at: &[FxHashMap<Id, Id>]) -> usize {
         if at[0].keys().any(|&dim| depends(g, self.at, dim)) { at.len() } else { 1 }
+    }
+
+    /// The loads of it in what it and the others become.
+    fn loads(&self, g: &Graph, carriers: &[Carrier]) -> Vec<Id> {
+        let mut loads = vec![];
+        carriers.iter().for_each(|other| collect_loads(g, other.next, &mut loads));
+        loads.retain(|&load| g.src(load)[0] == self.buffer);
+        loads
     }
 }
 
@@ -467,11 +473,7 @@ fn step(
         let mut map: FxHashMap<Id, Id> = FxHashMap::default();
         for (i, c) in carriers.iter().enumerate() {
             map.insert(c.part, of(&parts[i]));
-            let mut loads = vec![];
-            carriers.iter().for_each(|other| collect_loads(g, other.next, &mut loads));
-            for load in loads.into_iter().filter(|&l| g.src(l)[0] == c.buffer) {
-                map.insert(load, of(&accs[i]));
-            }
+            map.extend(c.loads(g, carriers).into_iter().map(|load| (load, of(&accs[i]))));
         }
         for (c, accs) in carriers.iter().zip(accs).filter(|(_, accs)| element < accs.len()) {
             let next = g.substitute(c.next, &mut map);
