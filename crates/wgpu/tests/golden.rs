@@ -83,21 +83,26 @@ fn golden_logits() {
     let files = all();
     assert!(!files.is_empty(), "no golden files in {}", folder().display());
     // `exact` of one file of each model, and of each format that is unpacked in its own way. Files that only have another format
-    // than one before them run with a sum a thread and no loads before others: an adapter in software compiles half as long; and
-    // as if all they have read were long.
+    // than one before them run with a sum a thread and no loads before others, as an adapter in software compiles half as long;
+    // in steps of one class for each policy; and as if all they have read were long.
     let (mut models, mut formats) = (HashSet::new(), HashSet::new());
-    let (mut whole, mut short) = (vec![], vec![]);
+    let (mut whole, mut one_by_one, mut together) = (vec![], vec![], vec![]);
     for file in &files {
-        let (model, format) = (models.insert(&file.model), formats.insert(&file.quant));
-        let jobs = if model { &mut whole } else { &mut short };
-        jobs.extend((model || format).then_some((file, Numerics::Exact)));
-        jobs.push((file, Numerics::Int8));
+        match (models.insert(&file.model), formats.insert(&file.quant)) {
+            (true, _) => whole.extend([(file, Numerics::Exact), (file, Numerics::Int8)]),
+            (false, format) => {
+                one_by_one.extend(format.then_some((file, Numerics::Exact)));
+                together.push((file, Numerics::Int8));
+            }
+        }
     }
-    check(&adapter, whole, &DECODING, |_| {});
-    check(&adapter, short, &DECODING, |options| {
+    let less = |options: &mut Options| {
         options.without.push("short".into());
         options.on_gpu(|plan| (plan.rows, plan.early) = (1, 0));
-    });
+    };
+    check(&adapter, whole, &DECODING, |_| {});
+    check(&adapter, one_by_one, &[1; 10], less);
+    check(&adapter, together, &[7, 3], less);
     println!("wgpu: {} files ran on {adapter}", files.len());
 }
 
