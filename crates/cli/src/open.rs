@@ -422,9 +422,9 @@ impl Opened {
         model::memory_plan::step_bytes(&self.engine).unwrap_or(0)
     }
 
-    /// Bytes of the cache that a token at this position reads, over all layers.
+    /// Bytes of the cache that a token reads with so many positions behind it, over all layers.
     pub fn cache_bytes(&self, positions: f64) -> f64 {
-        model::memory_plan::cache_bytes(self.engine.config(), self.engine.cache()) as f64 * positions
+        model::memory_plan::read_bytes(self.engine.config(), self.engine.cache(), positions as usize) as f64
     }
 }
 

@@ -125,7 +125,7 @@ fn check_count(program: &Program, count: &Count) -> std::result::Result<(), Stri
         Count::Const(_) => Ok(()),
         Count::Var(index) if *index < program.vars.len() => Ok(()),
         Count::Var(index) => Err(format!("a count uses variable {index}")),
-        Count::Add(a, b) | Count::Mul(a, b) => {
+        Count::Add(a, b) | Count::Mul(a, b) | Count::Min(a, b) => {
             check_count(program, a)?;
             check_count(program, b)
         }

@@ -298,6 +298,11 @@ impl Config {
         self.window.as_ref().filter(|window| window.layers[layer as usize])
     }
 
+    /// Positions that tokens see together in a layer, if they are the last so many until position `end`.
+    pub fn seen(&self, layer: i64, tokens: usize, end: usize) -> usize {
+        self.window_of(layer).map_or(end, |window| end.min(window.width as usize + tokens - 1))
+    }
+
     /// The experts of a layer.
     pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
         let has = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;

@@ -18,7 +18,7 @@ use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::sent::{Arriving, Sent};
 use crate::snapshot::Snapshot;
-use crate::step::{CHUNK, Class, Output, ROWS, Sizes, Variant, build};
+use crate::step::{CHUNK, Class, Output, Part, ROWS, Sizes, Variant, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use behind::Made;
@@ -510,9 +510,11 @@ impl Engine {
 
     fn profile_by_clock(&mut self, batch: &Batch, clock: Clock) -> Result<Profile, EngineError> {
         let mut profile = self.run_batch(batch, Some(clock))?.expect("a profile");
-        let rows: usize = batch.places().map(|(_, positions)| positions.end).sum();
+        let rows = |(layer, _): (i64, Part)| -> usize {
+            batch.places().map(|(_, positions)| self.config.seen(layer, positions.len(), positions.end)).sum()
+        };
         for launch in &mut profile.launches {
-            launch.bytes += launch.row_bytes * rows as i64;
+            launch.bytes += launch.row_bytes * Part::of(&launch.scope).map_or(0, rows) as i64;
         }
         Ok(profile)
     }

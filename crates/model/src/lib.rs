@@ -32,3 +32,4 @@ pub mod synth;
 pub mod tune;
 pub mod unused_tensors;
 pub mod weights;
+pub mod window;

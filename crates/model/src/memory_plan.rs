@@ -25,6 +25,13 @@ pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
     layers as u64 * cache.bytes(rows(config).iter().sum())
 }
 
+/// Bytes of the cache that a token reads which has so many positions behind it, itself among them.
+pub fn read_bytes(config: &Config, cache: CacheKind, positions: usize) -> u64 {
+    let attending = (0..).zip(&config.mixers).filter(|(_, mixer)| mixer.attends());
+    let seen = attending.map(|(layer, _)| config.seen(layer, 1, positions) as u64);
+    seen.sum::<u64>() * cache.bytes(rows(config).iter().sum())
+}
+
 /// Bytes of a position in the wider state of a layer.
 fn widest_row(config: &Config, cache: CacheKind) -> u64 {
     rows(config).into_iter().max().map_or(0, |row| cache.bytes(row))
@@ -268,6 +275,20 @@ mod tests {
             let config = tiny(shape);
             let of_layer = cache_bytes(&config, CacheKind::F16) / config.mixers.len() as u64;
             assert_eq!(widest_row(&config, CacheKind::F16) * states, of_layer, "{shape}");
+        }
+    }
+
+    #[test]
+    fn layers_with_a_window_read_no_more_than_that() {
+        for (shape, with, width) in [("tiny-llama", 0, 0), ("tiny-gemma3", 6, 24)] {
+            let config = tiny(shape);
+            let (all, row) = (config.mixers.len() as u64, cache_bytes(&config, CacheKind::F16));
+            assert_eq!(read_bytes(&config, CacheKind::F16, 10), 10 * row, "{shape}");
+            assert_eq!(
+                read_bytes(&config, CacheKind::F16, 100),
+                (100 * (all - with) + width * with) * (row / all),
+                "{shape}"
+            );
         }
     }
 

@@ -12,6 +12,7 @@
 
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
+use crate::window::Window;
 use compiler::Options;
 use compiler::schedule::Prices;
 use compiler::tensor::SoftmaxParts;
@@ -30,32 +31,73 @@ pub struct Runs {
     token: Tensor,
     /// Place of each token, `[T]`.
     place: Tensor,
-    /// Page of step `i` of a run, `[runs, row_pages]`.
-    page: Tensor,
-    /// Where that page lies among the decompressed ones, `[runs, row_pages]`.
+    /// What each reads of the cache.
+    past: RunPast,
+    /// The same in layers with a window.
+    window_past: Option<RunPast>,
+    /// Where page `i` lies among the decompressed ones, `[runs, row_pages]`.
     slot: Tensor,
-    /// Pages that a run reads, `[runs]`.
-    pages: Tensor,
     /// Pages that are decompressed, `[slots]`.
     slot_page: Tensor,
     slots: Id,
-    /// Position `j` of page `i`, `[1, row_pages, PAGE, 1]`.
-    at: Tensor,
     /// Whether rows of codes become halves once a step, as products of matrices take those.
     unpacks: bool,
     /// Whether queries of keys that lie as halves do so, too.
     halves: bool,
     /// Position of each token of a run, `[runs, 1, 1, RUN]`.
     last: Tensor,
-    /// Whether position `j` of page `i` is visible to a token of a run, `[runs, row_pages, PAGE, RUN]`.
-    visible: Tensor,
-    row_pages: Id,
     b: Builder,
+}
+
+/// The pages that runs read.
+pub struct RunPast {
+    /// Page of step `i` of a run, `[runs, most]`.
+    page: Tensor,
+    /// Pages that a run reads, `[runs]`.
+    pages: Tensor,
+    /// Position `j` of page `i`, `[1, most, PAGE, 1]`; `[runs, most, PAGE, 1]` where runs do not begin with the same page.
+    at: Tensor,
+    /// Whether it is visible to a token of a run, `[runs, most, PAGE, RUN]`.
+    visible: Tensor,
+    /// Pages of a run at most.
+    most: Id,
+}
+
+impl RunPast {
+    /// The pages of runs whose tokens have positions `last` `[runs, 1, 1, RUN]`, of which those until the last number `pages`
+    /// `[runs]` and `most` at most; `pick` finds those of each run by their numbers.
+    fn new(
+        b: &Builder,
+        last: &Tensor,
+        pages: &Tensor,
+        pick: impl Fn(&Tensor) -> Tensor,
+        most: Id,
+        window: Option<Window>,
+    ) -> RunPast {
+        let first = last.slice(3, 0, 1).reshape(&pages.shape());
+        let first = window.and_then(|window| window.first_page(b, &first));
+        let most = window.and_then(|window| window.most_pages(RUN)).map_or(most, |n| b.index(BinOp::Min, most, n));
+        let i = b.iota(Dim::Sym(most)).reshape(dims![1, most]);
+        let (i, pages) = match first {
+            None => (i, pages.clone()),
+            Some(first) => (i.binary(BinOp::Add, &first.unsqueeze(1)), pages.binary(BinOp::Sub, &first)),
+        };
+        let at = i
+            .reshape(&[i.shape()[0], most.into(), Dim::Const(1), Dim::Const(1)])
+            .binary(BinOp::Mul, &b.int32(PAGE))
+            .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
+        let until = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
+        let visible = match window {
+            None => until,
+            Some(window) => until.binary(BinOp::And, &window.reaches(b, last, &at)),
+        };
+        RunPast { page: pick(&i), pages, at, visible, most }
+    }
 }
 
 impl Runs {
     /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table (rows one
-    /// after another), on a device with such prices.
+    /// after another), on a device with such prices; `window` is that of layers that have one.
     pub fn new(
         b: &Builder,
         (tokens, most_tokens): (Dim, i64),
@@ -63,6 +105,7 @@ impl Runs {
         row_pages: Id,
         table: &Tensor,
         prices: &Prices,
+        window: Option<Window>,
     ) -> Runs {
         let most = b.most(row_pages);
         let runs = Dim::Sym(b.var("runs", 1, most_tokens / RUN + segments));
@@ -75,36 +118,21 @@ impl Runs {
         let place = b.input("run_place", DType::I32, &[tokens]);
         let slot_page = b.input("slot_page", DType::I32, &[Dim::Sym(slots)]);
         let one = Dim::Const(1);
-        let i = b.iota(Dim::Sym(row_pages)).reshape(dims![1, row_pages]);
         let n = b.tensor(row_pages).cast(DType::I32);
-        let page = table.gather(&segment.binary(BinOp::Mul, &n).unsqueeze(1).binary(BinOp::Add, &i));
-        let slot = first.unsqueeze(1).binary(BinOp::Add, &i);
-        let at = i
-            .reshape(dims![1, row_pages, 1, 1])
-            .binary(BinOp::Mul, &b.int32(PAGE))
-            .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
+        let pick = |i: &Tensor| table.gather(&segment.binary(BinOp::Mul, &n).unsqueeze(1).binary(BinOp::Add, i));
+        let slot = first.unsqueeze(1).binary(BinOp::Add, &b.iota(Dim::Sym(row_pages)).reshape(dims![1, row_pages]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
-        let visible = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
+        let past = |window| RunPast::new(b, &last, &pages, pick, row_pages, window);
+        let (past, window_past) = (past(None), window.map(|window| past(Some(window))));
         let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
         let halves = prices.fusions.unpack_once && prices.fusions.chosen_halves;
         let b = b.clone();
-        Runs {
-            halves,
-            runs,
-            token,
-            place,
-            page,
-            slot,
-            pages,
-            slot_page,
-            slots,
-            at,
-            unpacks,
-            last,
-            visible,
-            row_pages,
-            b,
-        }
+        Runs { halves, runs, token, place, past, window_past, slot, slot_page, slots, unpacks, last, b }
+    }
+
+    /// What layers read of the cache, with a window or without.
+    pub fn past_of(&self, windowed: bool) -> &RunPast {
+        self.window_past.as_ref().filter(|_| windowed).unwrap_or(&self.past)
     }
 
     /// Queries `[T, kv, group, len]` by run, a token a lane: `[runs, kv, group, len, RUN]`. The keys that they meet may lie
@@ -118,15 +146,15 @@ impl Runs {
         lanes(&q.gather(&self.token)) * scale
     }
 
-    /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages of each run:
-    /// `[runs, kv, row_pages, PAGE, len / kv]`.
-    pub fn pages_of(&self, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
-        by_head(&cache.part_of(&self.page, start, len), kv)
+    /// `len` values of each row from `start` on, which are those of `kv` heads, in the pages that each run reads:
+    /// `[runs, kv, pages, PAGE, len / kv]`.
+    pub fn pages_of(&self, past: &RunPast, cache: &Cache, kv: i64, start: i64, len: i64) -> Tensor {
+        by_head(&cache.part_of(&past.page, start, len), kv)
     }
 
     /// As [`Runs::pages_of`], for one head that all share, of rows of which [`Runs::latents`] are a part.
     pub fn beside_latents(&self, cache: &Cache, start: i64, len: i64) -> Tensor {
-        let Some(rows) = self.unpacked(cache) else { return self.pages_of(cache, 1, start, len) };
+        let Some(rows) = self.unpacked(cache) else { return self.pages_of(&self.past, cache, 1, start, len) };
         let pages = rows.reshape(dims![self.slots, PAGE, rows.len(1)]).gather(&self.slot);
         by_head(&pages.slice(3, start, len).cast(DType::F32), 1)
     }
@@ -156,38 +184,34 @@ impl Runs {
         cache.part_of(&self.slot_page, 0, n).reshape(&[all, n.into()])
     }
 
-    /// Scores of keys `[runs, kv, row_pages, PAGE, len]` for queries `[runs, kv, group, len, RUN]`:
-    /// `[runs, kv, group, row_pages, PAGE, RUN]`. Either side may have one `kv` for all of the other.
+    /// Scores of keys `[runs, kv, pages, PAGE, len]` for queries `[runs, kv, group, len, RUN]`:
+    /// `[runs, kv, group, pages, PAGE, RUN]`. Either side may have one `kv` for all of the other.
     pub fn scores(&self, keys: &Tensor, queries: &Tensor) -> Tensor {
         (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
     }
 
-    /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, row_pages, PAGE, RUN]`.
-    pub fn distances(&self) -> Tensor {
-        let one = Dim::Const(1);
-        let distance = self.last.binary(BinOp::Sub, &self.at).cast(DType::F32);
-        distance.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()])
+    /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, pages, PAGE, RUN]`.
+    pub fn distances(&self, past: &RunPast) -> Tensor {
+        self.by_page(past, &self.last.binary(BinOp::Sub, &past.at).cast(DType::F32))
     }
 
-    /// Softmax over the visible positions, and the weighted sum of values `[runs, kv, row_pages, PAGE, len]`:
-    /// `[T, kv * group * len]`. With a window, so many positions are visible at most; `sinks` is a score without a value
-    /// for each head, `[1, kv, group, 1]`.
-    pub fn attend(&self, scores: &Tensor, values: &Tensor, window: Option<i64>, sinks: Option<&Tensor>) -> Tensor {
+    /// `[runs, pages, PAGE, RUN]` beside scores.
+    fn by_page(&self, past: &RunPast, x: &Tensor) -> Tensor {
+        let one = Dim::Const(1);
+        x.reshape(&[self.runs, one, one, past.most.into(), PAGE.into(), RUN.into()])
+    }
+
+    /// Softmax over the visible positions, and the weighted sum of values `[runs, kv, pages, PAGE, len]`:
+    /// `[T, kv * group * len]`. `sinks` is a score without a value for each head, `[1, kv, group, 1]`.
+    pub fn attend(&self, past: &RunPast, scores: &Tensor, values: &Tensor, sinks: Option<&Tensor>) -> Tensor {
         let one = Dim::Const(1);
         let (kv, group, len) = (scores.len(1), scores.len(2), values.len(4));
-        let seen = match window {
-            None => self.visible.clone(),
-            Some(width) => {
-                let near = self.last.lt(&self.at.binary(BinOp::Add, &self.b.int32(width)));
-                self.visible.binary(BinOp::And, &near)
-            }
-        };
-        let seen = seen.reshape(&[self.runs, one, one, self.row_pages.into(), PAGE.into(), RUN.into()]);
+        let seen = self.by_page(past, &past.visible);
         // Finite, as a token may see nothing of a page that another token of its run reads.
         let scores = seen.select(scores, &self.b.float(f32::MIN));
         let values = values.unsqueeze(2).unsqueeze(5);
         let parts = SoftmaxParts::of_columns(&scores, |e| (&e.unsqueeze(6) * &values).sum(4));
-        let count = self.pages.reshape(&[self.runs, one, one]).expand(&[self.runs, kv.into(), group.into()]);
+        let count = past.pages.reshape(&[self.runs, one, one]).expand(&[self.runs, kv.into(), group.into()]);
         let mut parts = parts.fold(3, &count);
         if let Some(sinks) = sinks {
             parts = parts.beside(sinks);
@@ -226,6 +250,8 @@ pub struct Reach {
     several: usize,
     /// For another step, which reads the weights again.
     step: f64,
+    /// The window of layers that have one, and their share of all.
+    window: Option<(Window, f64)>,
 }
 
 /// An 8-bit product against one in f32.
@@ -234,7 +260,7 @@ const INT8: f64 = 0.3;
 impl Reach {
     /// Nothing is read by runs.
     pub const NOTHING: Reach =
-        Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0, step: 0.0 };
+        Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0, step: 0.0, window: None };
 
     /// The costs of a model on a device.
     pub fn of(config: &Config, options: &Options) -> Reach {
@@ -243,7 +269,12 @@ impl Reach {
         let short = short.filter(|_| matches!(config.attention, Attention::Latent { .. }));
         let runs = if options.allows("runs") { Reach::of_runs(config, prices) } else { Reach::NOTHING };
         let several = prices.several.as_ref().filter(|_| options.allows("several"));
+        let window = config.window.as_ref().map(|window| {
+            let (with, all) = (window.layers.iter().filter(|&&with| with).count(), window.layers.len());
+            (Window::new(window.width, options), with as f64 / all as f64)
+        });
         Reach {
+            window,
             short: short.map_or(0, |short| short.pages as usize),
             several: several.map_or(0, |several| several.most as usize),
             ..runs
@@ -315,19 +346,27 @@ impl Reach {
         let page = PAGE as usize;
         let (mut each, mut runs, mut slots) = (0.0, 0.0, 0);
         for positions in segments {
-            // Whole pages are read.
-            let pages = |end: usize| end.div_ceil(page);
             let (mut start, end) = (positions.start, positions.end);
-            slots += pages(end);
+            slots += end.div_ceil(page);
             while start < end {
                 let next = end.min(start + RUN as usize);
-                let mean = (pages(start + 1) + pages(next)) as f64 / 2.0 * PAGE as f64;
+                let mean = (self.pages(1, start + 1) + self.pages(1, next)) / 2.0 * PAGE as f64;
                 each += (next - start) as f64 * (mean * self.each + self.token);
-                runs += RUN as f64 * (pages(next) * page) as f64 * self.run;
+                runs += RUN as f64 * (self.pages(RUN, next) * PAGE as f64) * self.run;
                 start = next;
             }
         }
         let runs = runs + (slots * page) as f64 * self.slot;
         (each, if slots <= self.slots { runs } else { f64::INFINITY })
+    }
+
+    /// Pages that tokens until position `end` read together, in the mean of all layers. Whole pages are read.
+    fn pages(&self, tokens: i64, end: usize) -> f64 {
+        let all = end.div_ceil(PAGE as usize) as f64;
+        let within = |(window, share): (Window, f64)| Some((window.most_pages(tokens)? as f64, share));
+        match self.window.and_then(within) {
+            Some((most, share)) => share * all.min(most) + (1.0 - share) * all,
+            None => all,
+        }
     }
 }

@@ -9,6 +9,7 @@ mod attention;
 mod delta_rule;
 mod feed_forward;
 mod observed;
+mod past;
 mod recurrence;
 mod segments;
 mod state_space;
@@ -20,12 +21,14 @@ use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
+use crate::window::Window;
 use compiler::schedule::{ExpertTiles, Heads};
-use compiler::{Builder, Dim, Tensor, dims};
+use compiler::{Builder, Dim, Tensor};
 use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id};
 pub(crate) use observed::{Counts, Observed};
+use past::Past;
 use segments::Segments;
 pub use segments::{CHUNK, REMEMBERED};
 use std::collections::HashSet;
@@ -324,21 +327,12 @@ struct Step<'a> {
     /// Cache row that each token writes.
     row: Tensor,
     rows: Tensor,
-    /// Page that tile `i` of split `s` reads, `[T, splits, tiles]`.
-    page: Tensor,
-    /// Tiles of each split, `[T, splits]`.
-    tiles: Tensor,
-    /// Splits that have tiles: the first of them, `[T, 1]`.
-    used: Tensor,
-    /// Position `j` of that tile, `[1, splits, tiles, PAGE]`.
-    at: Tensor,
-    /// Whether it is visible, `[T, splits, tiles, PAGE]`.
-    visible: Tensor,
-    splits: i64,
-    /// Whether they are so few that several tasks may merge the same.
+    /// What each token reads of the cache.
+    past: Past,
+    /// The same in layers with a window.
+    window_past: Option<Past>,
+    /// Whether its splits are so few that several tasks may merge the same.
     few_splits: bool,
-    /// Tiles of a split at most.
-    most_tiles: Id,
     pages: Id,
     cache: CacheKind,
     /// Whether codes of the cache are read as halves.
@@ -416,30 +410,10 @@ impl<'a> Step<'a> {
         let tile_of = position.binary(BinOp::Div, &page_len);
         let row =
             pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
-        // Split s reads tiles s, s + splits, s + 2 splits, …
-        let n = b.int32(splits);
-        let one = b.int32(1);
-        let (s, most_tiles) = {
-            // A short past has a part for each page.
-            let read = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
-            let per = index_div_up(b, read, splits);
-            (b.iota(splits), per)
-        };
-        let i = b.iota(Dim::Sym(most_tiles));
-        let tile = i
-            .reshape(dims![1, 1, most_tiles])
-            .binary(BinOp::Mul, &n)
-            .binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
-        let last = tile_of.reshape(&[t, Dim::Const(1)]);
-        let tiles = last.binary(BinOp::Add, &n).binary(BinOp::Sub, &s.reshape(dims![1, splits])).binary(BinOp::Div, &n);
-        let used = last.binary(BinOp::Add, &one).binary(BinOp::Min, &n);
-        let page = pick(&tile);
-        let at = tile
-            .reshape(dims![1, splits, most_tiles, 1])
-            .binary(BinOp::Mul, &page_len)
-            .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
-        let visible =
-            at.lt(&position.binary(BinOp::Add, &one).reshape(&[t, Dim::Const(1), Dim::Const(1), Dim::Const(1)]));
+        // A short past has a part for each page.
+        let most_pages = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
+        let past = |window| Past::new(b, &position, pick, most_pages, splits, window);
+        let window = c.window.as_ref().map(|window| Window::new(window.width, options));
         let by_runs = sizes.class == Class::Prompt;
         let positions = sizes.row_pages * PAGE;
         let window_rope = c.window.as_ref().and_then(|window| window.rope.as_ref());
@@ -452,14 +426,9 @@ impl<'a> Step<'a> {
             token,
             row,
             rows,
-            page,
-            tiles,
-            used,
-            at,
-            visible,
-            splits,
+            past: past(None),
+            window_past: window.map(|window| past(Some(window))),
             few_splits: short.is_some() && splits > 1,
-            most_tiles,
             pages,
             cache: sizes.cache,
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
@@ -467,7 +436,7 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
-            runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices)),
+            runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices, window)),
             usual_tokens,
             counts_in_chunks: options.prices.counts_in_chunks,
             expert_tiles: options.prices.expert_tiles.clone(),

@@ -7,7 +7,9 @@
 use crate::support::{self, cpu, synth, worst_row};
 use compiler::Numerics;
 use model::cache::CacheKind;
+use model::config::Attention;
 use model::engine::{Engine, EngineOptions};
+use model::step::Class;
 use model::steps::Steps;
 use std::path::Path;
 
@@ -50,13 +52,14 @@ fn check(shape: &str) {
     let file = synth(shape, "f32", None);
     // Token by token, few, and a prompt that is read by runs.
     for batch in [1, 7, PROMPT] {
-        let options = EngineOptions {
-            compiler: support::options(Numerics::Exact),
-            context: 128,
-            chunk: PROMPT as i64,
-            cache: CacheKind::F32,
-        };
+        let mut compiler = support::options(Numerics::Exact);
+        if batch == PROMPT {
+            compiler.prices.alone = f64::INFINITY;
+        }
+        let options = EngineOptions { compiler, context: 128, chunk: PROMPT as i64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        let by_runs = matches!(engine.config().attention, Attention::Grouped { .. }) && batch == PROMPT;
+        assert!(!by_runs || engine.class_of(batch, 0) == Class::Prompt, "{shape}");
         let error = worst_row(&last_logits(&mut engine, batch), &want, VOCAB as usize);
         println!("{shape} in steps of {batch}: NMSE {error:.1e}");
         assert!(error <= BOUND, "{shape} in steps of {batch}: NMSE {error:e}");

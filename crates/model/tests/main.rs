@@ -36,6 +36,7 @@ mod switches;
 mod synth;
 mod threads;
 mod tune;
+mod window;
 
 /// A compiler allocates much, and these tests compile for minutes.
 #[global_allocator]

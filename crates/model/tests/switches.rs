@@ -42,6 +42,7 @@ impl Case {
         let (mla, llama) = (synth("tiny-mla-moe", "q4_0", Some(2)), synth("tiny-llama", "q4_k_m", Some(2)));
         let (one_mla, one_llama) = (synth("tiny-mla-dense", "q4_0", Some(1)), synth("tiny-llama", "q4_0", Some(1)));
         let one_bf16 = synth("tiny-llama", "bf16", Some(1));
+        let one_window = synth("tiny-gemma3", "q4_0", Some(1));
         let case = |name, file: &Arc<gguf::Gguf>, numerics, change: &dyn Fn(&mut Case)| {
             let mut compiler = support::options(numerics);
             compiler.check = numerics == Numerics::Exact;
@@ -85,6 +86,7 @@ impl Case {
                 c.compiler.prices.profile.tasks *= 1000.0;
             }),
             case("grouped, by runs", &one_llama, exact, &|c| c.steps = STEPS[1]),
+            case("a window", &one_window, exact, &|_| ()),
             case("latent, by runs", &one_mla, exact, &|c| c.steps = STEPS[1]),
             case("tuned", &one_llama, exact, &|c| {
                 let tuned = Arc::new(c.other_plans());

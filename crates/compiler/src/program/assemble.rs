@@ -356,6 +356,7 @@ fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
         Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name).expect("a declared variable")),
         Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)), Box::new(bin(1))),
         Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)), Box::new(bin(1))),
+        Op::Binary(BinOp::Min) => Count::Min(Box::new(bin(0)), Box::new(bin(1))),
         Op::Binary(BinOp::Div) => {
             let d = g.as_int(g.src(id)[1]).expect("a constant divisor");
             Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)), Box::new(Count::Const(1 - d)))), d)

@@ -40,6 +40,8 @@ pub enum Count {
     Add(Box<Count>, Box<Count>),
     /// A product.
     Mul(Box<Count>, Box<Count>),
+    /// The smaller of two.
+    Min(Box<Count>, Box<Count>),
     /// A quotient rounded up; the divisor is positive.
     CeilDiv(Box<Count>, i64),
 }
@@ -58,6 +60,7 @@ impl Count {
             Count::Var(index) => vars.get(*index).copied(),
             Count::Add(a, b) => a.eval(vars)?.checked_add(b.eval(vars)?),
             Count::Mul(a, b) => a.eval(vars)?.checked_mul(b.eval(vars)?),
+            Count::Min(a, b) => Some(a.eval(vars)?.min(b.eval(vars)?)),
             Count::CeilDiv(a, divisor) => Some(a.eval(vars)?.checked_add(divisor - 1)?.div_euclid(*divisor)),
         }
     }
@@ -67,7 +70,7 @@ impl Count {
         match self {
             Count::Const(_) => true,
             Count::Var(_) => false,
-            Count::Add(a, b) | Count::Mul(a, b) => a.is_fixed() && b.is_fixed(),
+            Count::Add(a, b) | Count::Mul(a, b) | Count::Min(a, b) => a.is_fixed() && b.is_fixed(),
             Count::CeilDiv(a, _) => a.is_fixed(),
         }
     }
@@ -259,6 +262,9 @@ mod tests {
         let double = Count::Mul(Box::new(Count::Var(0)), Box::new(Count::Const(2)));
         assert_eq!(double.eval(&[21]), Some(42));
         assert_eq!(double.eval(&[i64::MAX]), None);
+        let least = Count::Min(Box::new(double), Box::new(Count::Const(10)));
+        assert_eq!([3, 21].map(|value| least.eval(&[value])), [Some(6), Some(10)]);
+        assert_eq!(least.eval(&[i64::MAX]), None);
         let eighth = Count::CeilDiv(Box::new(Count::Var(0)), 8);
         assert_eq!(eighth.eval(&[17]), Some(3));
         assert_eq!(eighth.eval(&[i64::MAX]), None);

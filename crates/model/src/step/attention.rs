@@ -1,6 +1,7 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
 use super::Step;
+use super::past::Past;
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer};
 use crate::family::{AttentionGate, HeadNorms, Scales};
@@ -12,8 +13,6 @@ use ir::{BinOp, DType};
 /// What the scores of a layer go through before the softmax, and what beside it.
 #[derive(Default)]
 struct Scores {
-    /// Positions that a token sees; all if `None`.
-    window: Option<i64>,
     /// What each head loses for a position of distance, `[heads]`.
     slopes: Option<Tensor>,
     cap: Option<f32>,
@@ -169,7 +168,7 @@ impl Step<'_> {
             let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
             self.b.table("slopes", DType::F32, dims![c.heads], bytes)
         });
-        Ok(Scores { window: c.window_of(layer).map(|window| window.width), slopes, cap: c.score_cap, sinks })
+        Ok(Scores { slopes, cap: c.score_cap, sinks })
     }
 
     /// Growth of the queries with the position, `[T, 1, 1]`.
@@ -212,10 +211,11 @@ impl Step<'_> {
             self.biased(y, &name("output.bias"), c.hidden)
         };
         if let Some(runs) = &self.runs {
+            let past = runs.past_of(self.c.window_of(layer).is_some());
             let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_run);
             let q = runs.queries(&q.reshape(dims![t, kv, group, head]), c.scale, keys.kind() == CacheKind::F16);
-            let k = repeated(&runs.pages_of(&keys, kv_heads, 0, kv_heads * head), kv);
-            let v = repeated(&runs.pages_of(&values, kv_heads, 0, kv_heads * value), kv);
+            let k = repeated(&runs.pages_of(past, &keys, kv_heads, 0, kv_heads * head), kv);
+            let v = repeated(&runs.pages_of(past, &values, kv_heads, 0, kv_heads * value), kv);
             states.extend(keys.states().chain(values.states()).cloned());
             let mut scores = runs.scores(&k, &q);
             if let Some(cap) = through.cap {
@@ -223,15 +223,16 @@ impl Step<'_> {
             }
             if let Some(slopes) = &through.slopes {
                 let slopes = slopes.reshape(dims![1, kv, group, 1, 1, 1]);
-                scores = &scores - &(&slopes * &runs.distances());
+                scores = &scores - &(&slopes * &runs.distances(past));
             }
             let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv, group, 1]));
-            return output(runs.attend(&scores, &v, through.window, sinks.as_ref()));
+            return output(runs.attend(past, &scores, &v, sinks.as_ref()));
         }
+        let past = self.past_of(layer);
         let tile = |cache: &Cache, len: i64| {
             // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
-            let rows = cache.tiles_of(&self.page);
-            let s = [t, self.splits.into(), self.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
+            let rows = cache.tiles_of(&past.page);
+            let s = [t, past.splits.into(), past.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
             rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
         };
         let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_group);
@@ -240,7 +241,7 @@ impl Step<'_> {
         let one = Dim::Const(1);
         let q = (q * c.scale).reshape(&[t, kv.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);
-        let out = self.attend(scores, kv, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
+        let out = self.attend(past, scores, kv, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
         output(out.reshape(&[t, Dim::Const(c.heads * value)]))
     }
 
@@ -316,13 +317,14 @@ impl Step<'_> {
             let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
             states.extend(cache.states().cloned());
-            return output(runs.attend(&scores, &runs.slots_of(&v, heads, value), None, None));
+            return output(runs.attend(runs.past_of(false), &scores, &runs.slots_of(&v, heads, value), None));
         }
+        let past = &self.past;
         let q_latent = q.linear(&k_b);
-        let rows = cache.tiles_of(&self.page);
+        let rows = cache.tiles_of(&past.page);
         states.extend(cache.states().cloned());
         let rows =
-            rows.reshape(&[t, one, self.splits.into(), self.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+            rows.reshape(&[t, one, past.splits.into(), past.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
         let (kv, group) = tasks_of_heads(1, heads, self.heads_of_task.of_latent);
         let rows = repeated(&rows, kv);
         let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
@@ -330,8 +332,8 @@ impl Step<'_> {
         let scores = &(&lift(&q_latent, kv_rank) * &latent.unsqueeze(4)).sum(6)
             + &(&lift(&q_pe, rope) * &k_pe.unsqueeze(4)).sum(6);
         let weigh = |e: &Tensor| (&e.unsqueeze(6) * &latent.unsqueeze(4)).sum(5);
-        let parts = self.parts(scores * c.scale, kv, &Scores::default(), weigh);
-        let mixed = self.merged(&parts).finish().reshape(&[t, heads.into(), kv_rank.into()]);
+        let parts = self.parts(past, scores * c.scale, kv, &Scores::default(), weigh);
+        let mixed = self.merged(past, &parts).finish().reshape(&[t, heads.into(), kv_rank.into()]);
         let out = mixed.linear(&v_b).reshape(&[t, Dim::Const(heads * value)]);
         let out = match value % BLOCK {
             0 => {
@@ -342,7 +344,7 @@ impl Step<'_> {
                 let mut ways = vec![("heads", out.clone()), ("apart", of_blocks(repeated(&mixed, blocks)))];
                 if self.few_splits {
                     // Nor need another kernel merge the parts for it.
-                    ways.push(("merged", of_blocks(self.merged(&of_tasks(&parts, blocks)).finish())));
+                    ways.push(("merged", of_blocks(self.merged(past, &of_tasks(&parts, blocks)).finish())));
                 }
                 Tensor::choice(&format!("blk.{layer}.v_b"), &ways)
             }
@@ -351,51 +353,62 @@ impl Step<'_> {
         output(out)
     }
 
+    /// What a layer reads of the cache.
+    fn past_of(&self, layer: i64) -> &Past {
+        self.c.window_of(layer).and(self.window_past.as_ref()).unwrap_or(&self.past)
+    }
+
     /// Softmax over the cache from scores `[T, kv, splits, tiles, group, PAGE]`.
     /// What is not visible weighs zero; as zero times NaN is NaN, rows that are
     /// not finite reach every token that reads their page. So a page is cleared
     /// before a sequence gets it ([`Batch::begun`](crate::batch::Batch::begun)).
-    fn attend(&self, scores: Tensor, kv: i64, through: &Scores, weigh: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    fn attend(
+        &self,
+        past: &Past,
+        scores: Tensor,
+        kv: i64,
+        through: &Scores,
+        weigh: impl FnOnce(&Tensor) -> Tensor,
+    ) -> Tensor {
         let group = scores.len(4);
-        let mut parts = self.merged(&self.parts(scores, kv, through, weigh));
+        let mut parts = self.merged(past, &self.parts(past, scores, kv, through, weigh));
         if let Some(sinks) = &through.sinks {
-            let shape = if self.splits > 1 { dims![1, kv, group] } else { dims![1, kv, 1, group] };
+            let shape = if past.splits > 1 { dims![1, kv, group] } else { dims![1, kv, 1, group] };
             parts = parts.beside(&sinks.reshape(shape));
         }
         parts.finish()
     }
 
     /// Parts of that, one of each split: `[T, kv, splits, group, …]`.
-    fn parts(&self, scores: Tensor, kv: i64, through: &Scores, weigh: impl FnOnce(&Tensor) -> Tensor) -> SoftmaxParts {
-        let (t, one, group) = (self.t, Dim::Const(1), scores.len(4));
+    fn parts(
+        &self,
+        past: &Past,
+        scores: Tensor,
+        kv: i64,
+        through: &Scores,
+        weigh: impl FnOnce(&Tensor) -> Tensor,
+    ) -> SoftmaxParts {
+        let (t, one, group, splits) = (self.t, Dim::Const(1), scores.len(4), Dim::Const(past.splits));
         let mut scores = scores;
-        let by_position = [t, one, self.splits.into(), self.most_tiles.into(), one, PAGE.into()];
-        let position = self.position.reshape(dims![t, 1, 1, 1]);
+        let by_position = [t, one, splits, past.most_tiles.into(), one, PAGE.into()];
         if let Some(cap) = through.cap {
             scores = scores.soft_cap(cap);
         }
         if let Some(slopes) = &through.slopes {
-            let distance = position.binary(BinOp::Sub, &self.at).cast(DType::F32).reshape(&by_position);
+            let position = self.position.reshape(dims![t, 1, 1, 1]);
+            let distance = position.binary(BinOp::Sub, &past.at).cast(DType::F32).reshape(&by_position);
             scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
         }
-        let (seen, unseen) = match through.window {
-            None => (self.visible.clone(), f32::NEG_INFINITY),
-            Some(width) => {
-                let near = position.lt(&self.at.binary(BinOp::Add, &self.b.int32(width)));
-                // Finite, as a token may see nothing of a tile.
-                (self.visible.binary(BinOp::And, &near), f32::MIN)
-            }
-        };
-        let scores = seen.reshape(&by_position).select(&scores, &self.b.float(unseen));
-        let tiles = self.tiles.reshape(&[t, one, self.splits.into()]).expand(&[t, kv.into(), self.splits.into()]);
+        let scores = past.visible.reshape(&by_position).select(&scores, &self.b.float(past.unseen));
+        let tiles = past.tiles.reshape(&[t, one, splits]).expand(&[t, kv.into(), splits]);
         SoftmaxParts::of_tile(&scores, weigh).fold(3, &tiles)
     }
 
     /// The parts of all splits put together, where there are several: `[T, tasks, splits, …]` to `[T, tasks, …]`.
-    fn merged(&self, parts: &SoftmaxParts) -> SoftmaxParts {
-        match self.splits {
+    fn merged(&self, past: &Past, parts: &SoftmaxParts) -> SoftmaxParts {
+        match past.splits {
             1 => parts.clone(),
-            _ => parts.fold(2, &self.used.expand(&[self.t, parts.max.len(1).into()])),
+            _ => parts.fold(2, &past.used.expand(&[self.t, parts.max.len(1).into()])),
         }
     }
 }

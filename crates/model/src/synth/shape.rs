@@ -249,7 +249,7 @@ const QWEN3: Shape = Shape {
     ..PLAIN
 };
 
-static SHAPES: [Shape; 42] = [
+static SHAPES: [Shape; 44] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -377,6 +377,47 @@ static SHAPES: [Shape; 42] = [
         context: 32_768,
         vocab: 151_552,
         family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "gemma-3-1b",
+        arch: "gemma3",
+        layers: 26,
+        hidden: 1152,
+        attention: Attention::Grouped { kv_heads: 1, head: 256, value: 256 },
+        window: Some(512),
+        rope_dims: 256,
+        rope_base: 1e6,
+        ffn: 6912,
+        eps: 1e-6,
+        tied: true,
+        context: 32_768,
+        vocab: 262_144,
+        ..PLAIN
+    },
+    Shape {
+        name: "gpt-oss-20b",
+        arch: "gpt-oss",
+        layers: 24,
+        hidden: 2880,
+        heads: 64,
+        attention: Attention::Grouped { kv_heads: 8, head: 64, value: 64 },
+        qkv_bias: true,
+        biases: true,
+        window: Some(128),
+        rope_base: 1.5e5,
+        rope_scaling: RopeScaling::Yarn { factor: 32.0, original: 4096, log_multiplier: 0.0 },
+        ffn: 2880,
+        experts: Some(Experts {
+            count: 32,
+            used: 4,
+            width: 2880,
+            gating: Gating::Chosen,
+            normalise: false,
+            ..NORMALISED
+        }),
+        context: 131_072,
+        vocab: 201_088,
         ..PLAIN
     },
     Shape {

@@ -1,0 +1,40 @@
+//! The stretch of the past that tokens of some layers see, as tensor code and in plain numbers.
+//!
+//! Pages of the cache before it need not be read: what attention of such a layer costs then does not grow with the text.
+
+use crate::cache::PAGE;
+use compiler::{Builder, Options, Tensor};
+use ir::BinOp;
+
+/// A window of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Positions that a token sees at most, its own included.
+    width: i64,
+    /// Whether pages before them are left out. Otherwise they are read and not seen.
+    skips: bool,
+}
+
+impl Window {
+    /// A window of so many positions, in programs with such options.
+    pub fn new(width: i64, options: &Options) -> Window {
+        Window { width, skips: options.allows("window") }
+    }
+
+    /// Pages that tokens read at most which follow each other, if that is a bound.
+    pub fn most_pages(self, tokens: i64) -> Option<i64> {
+        // The first of them may be the last position of a page.
+        self.skips.then(|| (self.width + tokens + PAGE - 3) / PAGE + 1)
+    }
+
+    /// The first page that a token at `position` reads, which may be any tensor of positions, unless that is the first of all.
+    pub(crate) fn first_page(self, b: &Builder, position: &Tensor) -> Option<Tensor> {
+        let first = || position.binary(BinOp::Sub, &b.int32(self.width - 1)).maximum(&b.int32(0));
+        self.skips.then(|| first().binary(BinOp::Div, &b.int32(PAGE)))
+    }
+
+    /// Whether tokens at `position` see so far back as `at`, which may lie after them.
+    pub(crate) fn reaches(self, b: &Builder, position: &Tensor, at: &Tensor) -> Tensor {
+        position.lt(&at.binary(BinOp::Add, &b.int32(self.width)))
+    }
+}
