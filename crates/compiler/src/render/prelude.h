@@ -339,9 +339,15 @@ KL float kl_abs(float x) { return fabsf(x); }
 KL float kl_sqrt(float x) { return sqrtf(x); }
 KL float kl_sin(float x) { return sinf(x); }
 KL float kl_cos(float x) { return cosf(x); }
-KL float kl_exp2(float x) { return ldexpf(1.0f, (int)x); }
 KL int32_t kl_to_int(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : 0; }
 KL float kl_round(float x) { return fabsf(x) < 0x1p23f ? (float)(int32_t)(x + copysignf(0x1.fffffep-2f, x)) : x; }
+/* 2^k of whole numbers, as a product of two powers that are no subnormal numbers. */
+#define KL_POWER(F, I, k, a, b) \
+  I h = k >> 1; I s = (h + 127) << 23; I t = (k - h + 127) << 23; \
+  F a, b; memcpy(&a, &s, sizeof a); memcpy(&b, &t, sizeof b);
+#define KL_EXP2_BODY(F, I, SELECT, TRUNC) \
+  F c = SELECT(x > -252.0f, x, (F){0} - 252.0f); c = SELECT(c < 254.0f, c, (F){0} + 254.0f); \
+  I k = TRUNC(c); KL_POWER(F, I, k, a, b) return a * b;
 /* e^x = 2^n e^r with |r| <= ln 2 / 2 and a polynomial for e^r. */
 #define KL_EXP_BODY(F, I, SELECT, TRUNC) \
   F c = SELECT(x > -104.0f, x, (F){0} - 104.0f); c = SELECT(x < 89.0f, c, (F){0} + 89.0f); \
@@ -349,11 +355,11 @@ KL float kl_round(float x) { return fabsf(x) < 0x1p23f ? (float)(int32_t)(x + co
   F r = c - n * 0.693359375f; r = r + n * 2.12194440e-4f; \
   F p = r * 1.9875691500e-4f + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; \
   p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r; p = p + 1.0f; \
-  I k = TRUNC(n); I h = k >> 1; I s = (h + 127) << 23; I t = (k - h + 127) << 23; \
-  F a, b; memcpy(&a, &s, sizeof a); memcpy(&b, &t, sizeof b); p = p * a * b; \
+  I k = TRUNC(n); KL_POWER(F, I, k, a, b) p = p * a * b; \
   return SELECT(x == x, p, x);
 #define KL_PICK(c, a, b) ((c) ? (a) : (b))
 #define KL_CHOP(x) ((int32_t)(x))
+KL float kl_exp2(float x) { KL_EXP2_BODY(float, int32_t, KL_PICK, KL_CHOP) }
 KL float kl_exp(float x) { if (x != x) return x; KL_EXP_BODY(float, int32_t, KL_PICK, KL_CHOP) }
 #define KL_FUNCTIONS(n) \
   KL f32x##n kl_max_f32_##n(f32x##n a, f32x##n b) { return kl_select_f32x##n((i32x##n)(a > b) | (i32x##n)(a != a), a, b); } \
@@ -362,7 +368,6 @@ KL float kl_exp(float x) { if (x != x) return x; KL_EXP_BODY(float, int32_t, KL_
   KL f32x##n kl_sqrt_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = sqrtf(x[i]); return y; } \
   KL f32x##n kl_sin_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = sinf(x[i]); return y; } \
   KL f32x##n kl_cos_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = cosf(x[i]); return y; } \
-  KL f32x##n kl_exp2_##n(f32x##n x) { f32x##n y; for (int i = 0; i < n; i++) y[i] = kl_exp2(x[i]); return y; } \
   KL i32x##n kl_to_int_##n(f32x##n x) { \
     i32x##n in = (i32x##n)(x >= -0x1p31f) & (i32x##n)(x < 0x1p31f); \
     return __builtin_convertvector((f32x##n)((i32x##n)x & in), i32x##n); } \
@@ -372,6 +377,7 @@ KL float kl_exp(float x) { if (x != x) return x; KL_EXP_BODY(float, int32_t, KL_
     f32x##n y = __builtin_convertvector(kl_to_int_##n(x + half), f32x##n); \
     return kl_select_f32x##n((i32x##n)(kl_abs_##n(x) < 0x1p23f), y, x); } \
   KL i32x##n kl_chop_##n(f32x##n x) { return __builtin_convertvector(x, i32x##n); } \
+  KL f32x##n kl_exp2_##n(f32x##n x) { KL_EXP2_BODY(f32x##n, i32x##n, kl_select_f32x##n, kl_chop_##n) } \
   KL f32x##n kl_exp_##n(f32x##n x) { KL_EXP_BODY(f32x##n, i32x##n, kl_select_f32x##n, kl_chop_##n) }
 /* Of vectors that are wider than a register by halves: gcc takes their comparisons and conversions lane by lane. */
 #define KL_BY_HALVES(to, from, name, n, m) \
