@@ -9,7 +9,6 @@ use model::cache::{CacheKind, PAGE};
 use model::config::Config;
 use model::engine::{Engine, EngineOptions};
 use model::prefill_attention::RUN;
-use model::steps::Steps;
 use model::window::Window;
 use std::sync::Arc;
 
