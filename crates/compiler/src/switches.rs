@@ -97,7 +97,7 @@ static LATER: [Off; 35] = [
     off("packed-scales", "factors that are made of bits of several bytes stay bytes until they are whole", |o| {
         o.on_cpu(|cpu| cpu.plan.packed_scales = false);
     }),
-    off("blends", "words that lie apart are blended from wide loads (AVX-512)", |o| {
+    off("blends", "words and bytes that lie apart are blended from wide loads (AVX-512)", |o| {
         o.on_cpu(|cpu| cpu.plan.blends = false)
     }),
     off("interleave", "vectors of codes exchange halves of their groups, so that two of them share a factor", |o| {

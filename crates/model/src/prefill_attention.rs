@@ -74,8 +74,7 @@ impl RunPast {
         most: Id,
         window: Option<Window>,
     ) -> RunPast {
-        let first = last.slice(3, 0, 1).reshape(&pages.shape());
-        let first = window.and_then(|window| window.first_page(b, &first));
+        let first = window.and_then(|window| window.first_page(b, &last.slice(3, 0, 1).reshape(&pages.shape())));
         let most = window.and_then(|window| window.most_pages(RUN)).map_or(most, |n| b.index(BinOp::Min, most, n));
         let i = b.iota(Dim::Sym(most)).reshape(dims![1, most]);
         let (i, pages) = match first {

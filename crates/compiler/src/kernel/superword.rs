@@ -266,8 +266,11 @@ impl Packer {
         if ty.bytes() == 4 && whole && (4..n).contains(&words) && words.is_power_of_two() {
             return shuffled(g, words);
         }
+        // Bytes that follow each other need not be brought together.
+        let apart = ty.bytes() == 2 || offsets.windows(2).all(|w| w[1] != w[0] + step);
         if raw
-            && ty.bytes() == 2
+            && ty.bytes() <= 2
+            && apart
             && let Some(v) = self.blended(g, offsets, ty, load)
         {
             return v;
@@ -283,8 +286,8 @@ impl Packer {
         join(g, parts)
     }
 
-    /// Words that lie apart, such as the scales of blocks, from a few wide loads: each blends its words into lanes of
-    /// their own, and one shuffle orders them. `None` where that takes more than a load for each two of them.
+    /// Words or bytes that lie apart, such as the scales of blocks, from a few wide loads: each blends its own into lanes
+    /// of theirs, and one shuffle orders them. `None` where that takes more than a load for each two of them.
     fn blended(
         &self,
         g: &mut Graph,
@@ -292,19 +295,19 @@ impl Packer {
         ty: DType,
         load: impl Fn(&mut Graph, i64, usize) -> Id,
     ) -> Option<Id> {
-        let (n, lanes) = (offsets.len(), self.windows / 2);
+        let (n, lanes) = (offsets.len(), self.windows / ty.bytes());
         if n < 8 || n > lanes || (1..n).any(|i| offsets[..i].contains(&offsets[i])) {
             return None;
         }
-        let found = windows(offsets, lanes).filter(|found| 2 * found.len() <= n)?;
+        let found = windows(offsets, lanes, ty.bytes()).filter(|found| 2 * found.len() <= n)?;
         let mut all: Option<Id> = None;
         let mut order = vec![0; n];
         for window in found {
             let v = load(g, window.start, lanes);
             let mut map: Vec<u16> = (0..lanes as u16).collect();
-            for (word, element) in window.words {
-                map[word] += lanes as u16;
-                order[element] = word as u16;
+            for (lane, element) in window.lanes {
+                map[lane] += lanes as u16;
+                order[element] = lane as u16;
             }
             all = Some(match all {
                 None => v,
@@ -315,16 +318,16 @@ impl Packer {
     }
 }
 
-/// A part of memory as wide as a vector, and the words that it is read for.
+/// A part of memory as wide as a vector, and the lanes that it is read for.
 struct Window {
     start: i64,
-    /// The lane of this word is for this element.
-    words: Vec<(usize, usize)>,
+    /// This lane is for this element.
+    lanes: Vec<(usize, usize)>,
 }
 
-/// Windows of `lanes` words that hold all the elements at these offsets, each in a lane of its own. A window begins
-/// early enough that its elements find lanes that are free, and not before the first element.
-fn windows(offsets: &[i64], lanes: usize) -> Option<Vec<Window>> {
+/// Windows of `lanes` words or bytes, each of so many `bytes`, that hold all the elements at these offsets, each in a lane
+/// of its own. A window begins early enough that its elements find lanes that are free, and not before the first element.
+fn windows(offsets: &[i64], lanes: usize, bytes: usize) -> Option<Vec<Window>> {
     let first = *offsets.iter().min()?;
     let mut taken = vec![false; lanes];
     let mut left: Vec<usize> = (0..offsets.len()).collect();
@@ -332,18 +335,21 @@ fn windows(offsets: &[i64], lanes: usize) -> Option<Vec<Window>> {
     let mut found: Vec<Window> = vec![];
     while let Some(&next) = left.first() {
         let at = |shift: usize| {
-            let start = offsets[next] - 2 * shift as i64;
-            let word = |e: usize| usize::try_from(offsets[e] - start).ok().filter(|at| at % 2 == 0).map(|at| at / 2);
-            let words = left.iter().filter_map(|&e| Some((word(e)?, e)).filter(|&(w, _)| w < lanes && !taken[w]));
-            (start >= first).then(|| Window { start, words: words.collect() })
+            let start = offsets[next] - (bytes * shift) as i64;
+            let lane = |e: usize| {
+                let at = usize::try_from(offsets[e] - start).ok()?;
+                (at % bytes == 0 && at / bytes < lanes && !taken[at / bytes]).then_some((at / bytes, e))
+            };
+            let found = left.iter().filter_map(|&e| lane(e));
+            (start >= first).then(|| Window { start, lanes: found.collect() })
         };
         // Of those that take most, the one that begins latest.
-        let best = (0..lanes).rev().filter_map(at).max_by_key(|window| window.words.len())?;
-        if best.words.is_empty() {
+        let best = (0..lanes).rev().filter_map(at).max_by_key(|window| window.lanes.len())?;
+        if best.lanes.is_empty() {
             return None;
         }
-        best.words.iter().for_each(|&(word, _)| taken[word] = true);
-        left.retain(|e| !best.words.iter().any(|(_, known)| known == e));
+        best.lanes.iter().for_each(|&(lane, _)| taken[lane] = true);
+        left.retain(|e| !best.lanes.iter().any(|(_, known)| known == e));
         found.push(best);
     }
     Some(found)
@@ -524,27 +530,32 @@ mod tests {
     /// Scales of blocks of all lengths: every element has a lane of its own, in a window that begins at the first element
     /// or later and holds it where its offset says.
     #[test]
-    fn words_that_lie_apart_find_lanes_in_windows() {
-        for (stride, first, n) in (18..80).flat_map(|s| [0, 6].map(|f| [8, 16].map(|n| (s, f, n)))).flatten() {
+    fn what_lies_apart_finds_lanes_in_windows() {
+        let cases = (17..80).flat_map(|s| [0, 6].map(|f| [8, 16].map(|n| [1, 2].map(|bytes| (s, f, n, bytes)))));
+        for (stride, first, n, bytes) in cases.flatten().flatten() {
+            let what = format!("{n} times {bytes} bytes, {stride} apart");
             let offsets: Vec<i64> = (0..n).map(|i| first + stride * i).collect();
-            let found = windows(&offsets, 32);
-            if stride % 2 == 0 {
-                assert!(found.is_some(), "{n} words {stride} bytes apart");
+            let found = windows(&offsets, 64 / bytes, bytes);
+            if stride % bytes as i64 == 0 {
+                assert!(found.is_some(), "{what}");
             }
             let Some(found) = found else { continue };
-            let mut lanes: Vec<usize> = found.iter().flat_map(|w| w.words.iter().map(|&(word, _)| word)).collect();
+            let mut lanes: Vec<usize> = found.iter().flat_map(|w| w.lanes.iter().map(|&(lane, _)| lane)).collect();
             lanes.sort_unstable();
             lanes.dedup();
-            assert_eq!(lanes.len(), offsets.len(), "{n} words {stride} bytes apart");
+            assert_eq!(lanes.len(), offsets.len(), "{what}");
             for window in &found {
                 assert!(window.start >= first);
-                for &(word, element) in &window.words {
-                    assert_eq!(window.start + 2 * word as i64, offsets[element]);
+                for &(lane, element) in &window.lanes {
+                    assert_eq!(window.start + (bytes * lane) as i64, offsets[element], "{what}");
                 }
             }
         }
-        let blocks = |stride: i64| windows(&(0..16).map(|i| stride * i).collect::<Vec<_>>(), 32).map(|w| w.len());
-        assert_eq!([18, 20, 22, 34].map(blocks), [Some(4), Some(5), Some(6), Some(8)]);
+        let blocks = |stride: i64, bytes: usize| {
+            windows(&(0..16).map(|i| stride * i).collect::<Vec<_>>(), 64 / bytes, bytes).map(|w| w.len())
+        };
+        assert_eq!([18, 20, 22, 34].map(|stride| blocks(stride, 2)), [Some(4), Some(5), Some(6), Some(8)]);
+        assert_eq!(blocks(17, 1), Some(4));
     }
 
     /// All shifts down and up, with the masks of fields of all widths and without one.
