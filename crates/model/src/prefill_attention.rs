@@ -12,7 +12,7 @@
 
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
-use crate::window::Window;
+use crate::window::{Window, visible};
 use compiler::Options;
 use compiler::schedule::Prices;
 use compiler::tensor::SoftmaxParts;
@@ -85,11 +85,7 @@ impl RunPast {
             .reshape(&[i.shape()[0], most.into(), Dim::Const(1), Dim::Const(1)])
             .binary(BinOp::Mul, &b.int32(PAGE))
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
-        let until = at.lt(&last.binary(BinOp::Add, &b.int32(1)));
-        let visible = match window {
-            None => until,
-            Some(window) => until.binary(BinOp::And, &window.reaches(b, last, &at)),
-        };
+        let visible = visible(b, last, &at, window);
         RunPast { page: pick(&i), pages, at, visible, most }
     }
 }

@@ -32,9 +32,13 @@ impl Window {
         let first = || position.binary(BinOp::Sub, &b.int32(self.width - 1)).maximum(&b.int32(0));
         self.skips.then(|| first().binary(BinOp::Div, &b.int32(PAGE)))
     }
+}
 
-    /// Whether tokens at `position` see so far back as `at`, which may lie after them.
-    pub(crate) fn reaches(self, b: &Builder, position: &Tensor, at: &Tensor) -> Tensor {
-        position.lt(&at.binary(BinOp::Add, &b.int32(self.width)))
+/// Whether tokens at `position` see position `at`: it does not follow them, and is in their window if they have one.
+pub(crate) fn visible(b: &Builder, position: &Tensor, at: &Tensor, window: Option<Window>) -> Tensor {
+    let until = at.lt(&position.binary(BinOp::Add, &b.int32(1)));
+    match window {
+        None => until,
+        Some(Window { width, .. }) => until.binary(BinOp::And, &position.lt(&at.binary(BinOp::Add, &b.int32(width)))),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::index_div_up;
 use crate::cache::PAGE;
-use crate::window::Window;
+use crate::window::{Window, visible};
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, Id};
 
@@ -37,7 +37,7 @@ impl Past {
         splits: i64,
         window: Option<Window>,
     ) -> Past {
-        let (t, one, page_len) = (position.shape()[0], b.int32(1), b.int32(PAGE));
+        let (t, page_len) = (position.shape()[0], b.int32(PAGE));
         let first = window.and_then(|window| window.first_page(b, position));
         let pages = window.and_then(|window| window.most_pages(1));
         let most = pages.map_or(most, |pages| b.index(BinOp::Min, most, pages));
@@ -56,7 +56,7 @@ impl Past {
         };
         let last = last.reshape(dims![t, 1]);
         let tiles = last.binary(BinOp::Add, &n).binary(BinOp::Sub, &s.reshape(dims![1, splits])).binary(BinOp::Div, &n);
-        let used = last.binary(BinOp::Add, &one).binary(BinOp::Min, &n);
+        let used = last.binary(BinOp::Add, &b.int32(1)).binary(BinOp::Min, &n);
         let page = pick(&tile);
         let mut shape = tile.shape();
         shape.push(Dim::Const(1));
@@ -64,12 +64,8 @@ impl Past {
             .reshape(&shape)
             .binary(BinOp::Mul, &page_len)
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
-        let position = position.reshape(dims![t, 1, 1, 1]);
-        let until = at.lt(&position.binary(BinOp::Add, &one));
-        let (visible, unseen) = match window {
-            None => (until, f32::NEG_INFINITY),
-            Some(window) => (until.binary(BinOp::And, &window.reaches(b, &position, &at)), f32::MIN),
-        };
+        let visible = visible(b, &position.reshape(dims![t, 1, 1, 1]), &at, window);
+        let unseen = if window.is_some() { f32::MIN } else { f32::NEG_INFINITY };
         Past { page, tiles, used, at, visible, unseen, splits, most_tiles }
     }
 }
