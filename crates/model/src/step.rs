@@ -369,10 +369,6 @@ impl<'a> Step<'a> {
         };
         let pages = b.var("pages", 1, sizes.pages);
         let row_pages = b.var("row_pages", 1, sizes.row_pages);
-        let kv = match c.attention {
-            Attention::Grouped { kv_heads, .. } => kv_heads,
-            Attention::Latent { .. } | Attention::None => 1,
-        };
         let (split, fusions) = (&options.prices.splits, &options.prices.fusions);
         let short = options.prices.short.as_ref().filter(|_| sizes.class == Class::Short);
         let mut heads_of_task = options.prices.heads.clone();
@@ -381,8 +377,11 @@ impl<'a> Step<'a> {
         }
         let splits = match sizes.class {
             _ if !options.allows("split") => 1,
-            Class::One => (split.one / kv).max(1),
-            Class::Short => short.map_or(split.one, |short| short.pages),
+            Class::One => match c.attention {
+                Attention::Grouped { kv_heads, .. } => (split.one / kv_heads).max(1),
+                Attention::Latent { .. } | Attention::None => split.of_latent,
+            },
+            Class::Short => short.map_or(split.of_latent, |short| short.pages),
             Class::Few => split.few,
             Class::Several | Class::Many => split.many,
             Class::Prompt | Class::Any => 1,

@@ -16,7 +16,7 @@ mod values;
 use crate::gpu::early;
 use crate::gpu::launch::{ALIGN, geometry};
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::select::{Inst, Selection, in_words};
+use crate::gpu::select::{Inst, Selection, elementwise, in_words};
 use crate::kernel::body::{Body, shared, tasks_of};
 use crate::render::family::{Language, Renderer, Unwritable};
 use crate::render::invariant;
@@ -201,7 +201,9 @@ impl Language for Wgsl<'_> {
 
     fn define(r: &mut Renderer<'_, Self>, g: &mut Graph, id: Id) -> String {
         let selection = r.language.selection;
-        let Some(inst) = selection.get(&id) else { return r.unknown(g, id) };
+        // Places are counted in larger units only when they are written.
+        let made = if selection.contains_key(&id) { None } else { elementwise(g, id) };
+        let Some(inst) = selection.get(&id).or(made.as_ref()) else { return r.unknown(g, id) };
         if let Inst::Matrix { buffer, at, pitch, transposed } = *inst {
             return r.loaded_matrix(g, id, [buffer, at], pitch, transposed);
         }

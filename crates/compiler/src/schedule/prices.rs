@@ -48,6 +48,8 @@ pub struct Prices {
 pub struct Splits {
     /// For one token, in all of its heads of keys.
     pub one: i64,
+    /// For one token whose heads all read one latent.
+    pub of_latent: i64,
     /// For each of a few tokens.
     pub few: i64,
     /// For each of many tokens.
@@ -211,7 +213,7 @@ impl Prices {
             // A product of floats, of 144 billion a second, as 45 GB/s.
             usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX, beside: 64, again: 3.0 },
             // Tasks for the cores of a desktop.
-            splits: Splits { one: 8, few: 2, many: 1 },
+            splits: Splits { one: 8, of_latent: 8, few: 2, many: 1 },
             unfused: false,
             fusions: Fusions::default(),
             profile: Profile {
@@ -270,7 +272,7 @@ impl Prices {
             // With weights that cost a third of that, or twice as much, they get less (bench/JOURNAL.md).
             usual: Usual { many: 512, prompt: 512, pages: 32, beside: 2048, again: 20.0 },
             // A multiprocessor each; with 128 of 132 GLM-4.7-Flash is 0.92 as fast at depth 8000 (bench/JOURNAL.md).
-            splits: Splits { one: processors, few: 16, many: 4 },
+            splits: Splits { one: processors, of_latent: processors, few: 16, many: 4 },
             profile: Profile {
                 // A true dependence between two kernels of a graph, measured on an H200.
                 stage: 1.35,

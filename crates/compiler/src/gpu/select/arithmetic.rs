@@ -71,7 +71,7 @@ pub(crate) fn is_narrow(g: &mut Graph, id: Id) -> bool {
 }
 
 /// What is done to each lane alone. An index has 64 bits only if its bounds need them.
-pub(super) fn elementwise(g: &mut Graph, id: Id) -> Option<Inst> {
+pub(crate) fn elementwise(g: &mut Graph, id: Id) -> Option<Inst> {
     let n = g.node(id).clone();
     if !matches!(n.op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast) {
         return None;

@@ -13,6 +13,7 @@ mod lanes;
 mod memory;
 mod words;
 
+pub(crate) use arithmetic::elementwise;
 pub(crate) use arithmetic::is_narrow;
 pub(crate) use inst::{Access, Inst, Piece};
 pub(crate) use words::in_words;

@@ -9,7 +9,7 @@ use super::values::{from_bits, packed_halves, to_bits};
 use super::{Wgsl, register};
 use crate::gpu::select::{Access, in_words};
 use crate::render::family::{Language, Renderer};
-use ir::{DType, Graph, Id, Op, Space, Type};
+use ir::{BinOp, DType, Graph, Id, Op, Space, Type};
 use rustc_hash::FxHashMap;
 
 /// How an array of memory is declared.
@@ -100,6 +100,14 @@ pub(super) struct Array {
 impl Array {
     pub(super) fn at(&self, word: &str) -> String {
         if self.first.is_empty() { word.into() } else { format!("{} + {word}", self.first) }
+    }
+
+    /// Bytes of the units in which so many are read.
+    fn unit(&self, bytes: usize) -> usize {
+        match self.view {
+            View::Vectors if bytes.is_multiple_of(16) && self.first.is_empty() => 16,
+            _ => bytes.min(4),
+        }
     }
 
     /// A word.
@@ -205,10 +213,15 @@ impl Renderer<'_, Wgsl<'_>> {
 
     /// The words of what is loaded; less than a word is the low part of one.
     pub(super) fn loaded_words(&mut self, g: &mut Graph, load: Id) -> Option<Vec<String>> {
-        let (bytes, buffer) = (g.ty(load).bytes(), g.src(load)[0]);
-        let at = self.value(g, g.src(load)[1]);
+        let (bytes, buffer, index) = (g.ty(load).bytes(), g.src(load)[0], g.src(load)[1]);
         let array = self.language.places.get(&buffer)?.clone();
-        Some(self.words_at(&array, &at, g.dtype(buffer).bytes(), bytes))
+        // Counted in the units that are read, sums of products need no shift.
+        let element = g.dtype(buffer).bytes();
+        let unit = array.unit(bytes).max(element);
+        let per_unit = g.int((unit / element) as i64);
+        let place = g.binary(BinOp::Div, index, per_unit);
+        let at = self.value(g, place);
+        Some(self.words_at(&array, &at, unit, bytes))
     }
 
     /// A value from the words of its bytes.
