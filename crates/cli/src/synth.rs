@@ -48,7 +48,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         SynthOptions { layers: args.layers, seed: args.seed, mixed: args.mixed, legacy_kv_b: args.legacy_kv_b };
     let plan = SynthPlan::new(&args.shape, &args.quant, &options).map_err(|e| Usage(e.to_string()))?;
     let seconds = with_progress(|progress| match args.hollow {
-        true => plan.write_hollow(&args.out),
+        true => plan.write_hollow(&args.out, true),
         false => plan.write(&args.out, progress),
     })?;
     let mut out = Stdout;

@@ -456,11 +456,16 @@ impl Tensor {
 
     /// `self / sqrt(mean(self^2) + eps) * weight` over the last dimension.
     pub fn rms_norm(&self, weight: &Tensor, eps: f32) -> Tensor {
+        let factor = self.rms_factor(eps);
+        &(self * weight) * &factor
+    }
+
+    /// `1 / sqrt(mean(self^2) + eps)` over the last dimension, which stays with one element.
+    pub fn rms_factor(&self, eps: f32) -> Tensor {
         let axis = self.rank() - 1;
         let n = self.len(axis) as f32;
         let mean = (self * self).sum(axis) * (1.0 / n);
-        let factor = (mean + eps).unary(UnOp::Rsqrt).unsqueeze(axis);
-        &(self * weight) * &factor
+        (mean + eps).unary(UnOp::Rsqrt).unsqueeze(axis)
     }
 
     /// `(self - mean) / sqrt(variance + eps)` over the last dimension, times the weight if there is one.

@@ -66,12 +66,12 @@ impl CacheKind {
     /// # Errors
     /// [`Uneven`] if a head is not made of whole blocks.
     pub fn check(self, config: &Config) -> Result<(), Uneven> {
-        let lengths = match config.attention {
-            Attention::Grouped { head, value, .. } => [("keys", head), ("values", value)],
-            Attention::Latent { kv_rank, rope, .. } => [("latents", kv_rank), ("rotated keys", rope)],
-            Attention::None => return Ok(()),
+        let lengths = |layer| match *config.attention_of(layer) {
+            Attention::Grouped { head, value, .. } => vec![("keys", head), ("values", value)],
+            Attention::Latent { kv_rank, rope, .. } => vec![("latents", kv_rank), ("rotated keys", rope)],
+            Attention::None => vec![],
         };
-        match lengths.into_iter().find(|(_, length)| length % BLOCK != 0) {
+        match (0..config.layers).flat_map(lengths).find(|(_, length)| length % BLOCK != 0) {
             Some((what, length)) if self == CacheKind::Q8_0 => Err(Uneven { what, length }),
             _ => Ok(()),
         }
@@ -99,6 +99,7 @@ pub struct Uneven {
 }
 
 /// A cache after this step has written to it.
+#[derive(Clone)]
 pub struct Cache {
     kind: CacheKind,
     /// Pages that it has.

@@ -7,7 +7,7 @@ mod rope;
 pub use crate::family::Gating;
 use crate::family::{
     Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Norm, Normalise, Pairs, Parallel, Rotated,
-    Routed, ScoreScale, Windows, missing,
+    Routed, ScoreScale, WindowRotation, Windows, missing,
 };
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
@@ -172,6 +172,8 @@ pub struct Window {
     pub width: i64,
     /// For each layer whether it has the window.
     pub layers: Vec<bool>,
+    /// Their heads, if they are others than those of the other layers.
+    pub attention: Option<Attention>,
     /// Their rotation, if it is another than that of the other layers.
     pub rope: Option<Rope>,
 }
@@ -236,16 +238,18 @@ pub struct Config {
     pub recurrence: Option<Recurrence>,
     /// For each layer by what its tokens come together.
     pub mixers: Vec<Mixer>,
-    /// For each layer whether it has a feed-forward.
-    pub feeds: Vec<bool>,
+    /// For each layer the one whose keys and values it reads: itself, unless it has none of its own.
+    pub keys_of: Vec<i64>,
     /// Factor of the scores.
     #[serde(rename = "attention_scale")]
     pub scale: f32,
     /// Positions.
     pub rope: Rope,
-    /// Width of the dense feed-forward.
+    /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
     #[serde(rename = "feed_forward")]
-    pub ffn: i64,
+    pub ffn: Vec<i64>,
+    /// Width of what each layer reads of a token beside the residual, if it does.
+    pub layer_input: Option<i64>,
     /// Leading blocks with a dense feed-forward.
     pub dense_lead: i64,
     /// Experts of the other blocks.
@@ -298,6 +302,16 @@ impl Config {
         self.window.as_ref().filter(|window| window.layers[layer as usize])
     }
 
+    /// The attention of a layer, if it has any.
+    pub fn attention_of(&self, layer: i64) -> &Attention {
+        self.window_of(layer).and_then(|window| window.attention.as_ref()).unwrap_or(&self.attention)
+    }
+
+    /// Whether a layer has a cache of its own.
+    pub fn has_cache(&self, layer: i64) -> bool {
+        self.mixers[layer as usize].attends() && self.keys_of[layer as usize] == layer
+    }
+
     /// Positions that tokens see together in a layer, if they are the last so many until position `end`.
     pub fn seen(&self, layer: i64, tokens: usize, end: usize) -> usize {
         self.window_of(layer).map_or(end, |window| end.min(window.width as usize + tokens - 1))
@@ -331,17 +345,12 @@ impl Config {
             Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
             _ => None,
         };
-        let ffn = match &experts {
-            Some(e) if k.int("feed_forward_length")?.is_none() => e.width,
-            _ if !feeds.contains(&true) => 0,
-            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
-        };
-        let ffn = if family.counts_gate { ffn / 2 } else { ffn };
+        let ffn = Self::feed_forwards(&k, family, &feeds, experts.as_ref())?;
         let lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
         let dense_lead = match family.routed {
             _ if experts.is_none() => blocks,
             Routed::BehindLead => lead,
-            Routed::All => 0,
+            Routed::All | Routed::Beside => 0,
             Routed::None => blocks,
         };
         let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
@@ -350,12 +359,24 @@ impl Config {
             _ => "attention.layer_norm_epsilon",
         };
         let eps = k.float(eps_key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
-        let (attention, scale, rope) = match family.latent {
-            _ if !attends => (Attention::None, 1.0, Rope::none()),
+        let windows = Self::windows(&k, family.windows, layers)?;
+        let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
+        let (attention, scale, rope, in_windows) = match family.latent {
+            _ if !attends => (Attention::None, 1.0, Rope::none(), None),
             true => Self::latent(&k, family, hidden / heads)?,
-            false => Self::grouped(&k, family, hidden, heads, layers)?,
+            false => Self::grouped(&k, family, hidden, heads, &mixers, &with_window)?,
         };
-        let window = Self::window(&k, family.windows, layers, &rope)?;
+        let keys_of = Self::keys_of(&k, &with_window)?;
+        let rotation = family.windows.map_or(WindowRotation::Same, |windows| windows.rotation);
+        let window = match windows {
+            None => None,
+            Some((width, layers)) => {
+                let dims = in_windows.as_ref().map_or(rope.dims, |&(_, dims)| dims);
+                let rope = rope::of_windows(&k, rotation, &rope, dims)?;
+                let attention = in_windows.map(|(own, _)| own).filter(|own| *own != attention);
+                Some(Window { width, layers, attention, rope })
+            }
+        };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref())?;
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
@@ -378,10 +399,11 @@ impl Config {
             attention,
             recurrence,
             mixers,
-            feeds,
+            keys_of,
             scale,
             rope,
             ffn,
+            layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),
             dense_lead,
             experts,
             experts_every,
@@ -448,7 +470,8 @@ impl Config {
         })
     }
 
-    fn window(k: &Keys<'_>, windows: Option<Windows>, layers: i64, rope: &Rope) -> Result<Option<Window>, ConfigError> {
+    /// Positions that layers with a window see, and for each layer whether it has one, if any has.
+    fn windows(k: &Keys<'_>, windows: Option<Windows>, layers: i64) -> Result<Option<(i64, Vec<bool>)>, ConfigError> {
         let Some(windows) = windows.filter(|w| w.layers.is_empty() || w.layers.contains(&layers)) else {
             return Ok(None);
         };
@@ -467,8 +490,43 @@ impl Config {
                 (0..layers).map(|layer| every == 0 || layer % every < every - 1).collect()
             }
         };
-        let rope = rope::of_windows(k, windows.rotation, rope)?;
-        Ok(Some(Window { width, layers: of_layers, rope }).filter(|w| w.layers.contains(&true)))
+        Ok(Some((width, of_layers)).filter(|(_, layers)| layers.contains(&true)))
+    }
+
+    /// For each layer the one whose keys and values it reads. The last ones may have none of their own: they read those of the
+    /// last before them that has the same window, or none as they.
+    fn keys_of(k: &Keys<'_>, with_window: &[bool]) -> Result<Vec<i64>, ConfigError> {
+        let layers = with_window.len();
+        let key = "attention.shared_kv_layers";
+        let own = layers - k.within(key, 0, layers as i64 - 1)?.unwrap_or(0) as usize;
+        let reads = |layer: usize| match layer < own {
+            true => Some(layer as i64),
+            false => (0..own).rev().find(|&of| with_window[of] == with_window[layer]).map(|of| of as i64),
+        };
+        (0..layers).map(reads).collect::<Option<_>>().ok_or_else(|| {
+            let why = "a layer before them of each kind, with a window and without, whose keys they read";
+            out_of_range(&k.key(key), layers - own, why)
+        })
+    }
+
+    /// For each layer the width of its dense feed-forward.
+    fn feed_forwards(
+        k: &Keys<'_>,
+        family: &Family,
+        feeds: &[bool],
+        experts: Option<&Experts>,
+    ) -> Result<Vec<i64>, ConfigError> {
+        let key = "feed_forward_length";
+        let of_file = k.counts(key)?;
+        let width = |(layer, &feeds): (usize, &bool)| match (&of_file, experts) {
+            _ if !feeds => Ok(0),
+            (Some(widths), _) if (1..=MOST_WIDTH).contains(&widths[layer]) => Ok(widths[layer]),
+            (Some(widths), _) => Err(out_of_range(&k.key(key), widths[layer], &format!("expected 1 to {MOST_WIDTH}"))),
+            (None, Some(e)) => Ok(e.width),
+            (None, None) => k.positive(key, MOST_WIDTH),
+        };
+        let all: Vec<i64> = feeds.iter().enumerate().map(width).collect::<Result<_, _>>()?;
+        Ok(if family.counts_gate { all.into_iter().map(|width| width / 2).collect() } else { all })
     }
 
     fn rotated(k: &Keys<'_>, rule: Rotated, layers: i64, window: Option<&Window>) -> Result<Vec<bool>, ConfigError> {
@@ -557,7 +615,7 @@ impl Config {
         }))
     }
 
-    fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<(Attention, f32, Rope), ConfigError> {
+    fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<Heads, ConfigError> {
         let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
         let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
         let own = |name: &str| k.within(name, 1, MOST_HEAD);
@@ -579,7 +637,7 @@ impl Config {
         let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
         let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
         let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
-        Ok((attention, scale, rotation))
+        Ok((attention, scale, rotation, None))
     }
 
     fn grouped(
@@ -587,47 +645,64 @@ impl Config {
         family: &Family,
         hidden: i64,
         heads: i64,
-        layers: i64,
-    ) -> Result<(Attention, f32, Rope), ConfigError> {
-        let kv_heads = k.int("attention.head_count_kv")?.unwrap_or(heads);
-        if kv_heads < 1 || heads % kv_heads != 0 {
-            return Err(out_of_range(&k.key("attention.head_count_kv"), kv_heads, "a divisor of the query heads"));
-        }
-        let head = k.int("attention.key_length")?.unwrap_or(hidden / heads);
-        if !(2..=MOST_HEAD).contains(&head) {
-            let why = format!("a head of 2 to {MOST_HEAD} values");
-            return Err(out_of_range(&k.key("attention.key_length"), head, &why));
-        }
-        let value = k.within("attention.value_length", 1, MOST_HEAD)?.unwrap_or(head);
-        if family.attention_gate == AttentionGate::Query && value != head {
-            let why = format!("that of queries, {head}, which their gates have");
-            return Err(out_of_range(&k.key("attention.value_length"), value, &why));
-        }
-        for (name, all) in [
-            ("attention.key_length_swa", head),
-            ("attention.value_length_swa", value),
-            ("rope.dimension_count_swa", k.int("rope.dimension_count")?.unwrap_or(head)),
-        ] {
-            if let Some(v) = k.int(name)?.filter(|&v| v != all && family.windows.is_some()) {
-                return Err(out_of_range(&k.key(name), v, &format!("that of all layers, {all}")));
+        mixers: &[Mixer],
+        with_window: &[bool],
+    ) -> Result<Heads, ConfigError> {
+        let kv_heads = |windowed: bool| -> Result<Option<i64>, ConfigError> {
+            let key = "attention.head_count_kv";
+            let counts = k.counts(key)?.unwrap_or(vec![heads; mixers.len()]);
+            let mut of_kind = mixers
+                .iter()
+                .zip(with_window)
+                .zip(counts)
+                .filter(|((mixer, window), _)| mixer.attends() && **window == windowed);
+            let Some((_, first)) = of_kind.next() else { return Ok(None) };
+            if of_kind.any(|(_, count)| count != first) {
+                return Err(k.differing(key));
             }
-        }
-        let dims = k.int("rope.dimension_count")?.unwrap_or(head);
-        if dims < 2 || dims > head || dims % 2 != 0 {
-            return Err(out_of_range(&k.key("rope.dimension_count"), dims, "even, at most the head length"));
-        }
+            if first < 1 || heads % first != 0 {
+                return Err(out_of_range(&k.key(key), first, "a divisor of the query heads"));
+            }
+            Ok(Some(first))
+        };
+        // Heads, and how many of their values are rotated, by keys of these layers, which may be those of all.
+        let kind = |suffix: &str, kv_heads: i64, all: [Option<i64>; 3]| -> Result<(Attention, i64), ConfigError> {
+            let [key, value, dims] = ["attention.key_length", "attention.value_length", "rope.dimension_count"]
+                .map(|name| format!("{name}{suffix}"));
+            let head = k.int(&key)?.or(all[0]).unwrap_or(hidden / heads);
+            if !(2..=MOST_HEAD).contains(&head) {
+                let why = format!("a head of 2 to {MOST_HEAD} values");
+                return Err(out_of_range(&k.key(&key), head, &why));
+            }
+            let length = k.within(&value, 1, MOST_HEAD)?.or(all[1]).unwrap_or(head);
+            if family.attention_gate == AttentionGate::Query && length != head {
+                let why = format!("that of queries, {head}, which their gates have");
+                return Err(out_of_range(&k.key(&value), length, &why));
+            }
+            let rotated = k.int(&dims)?.or(all[2]).unwrap_or(head);
+            if rotated < 2 || rotated > head || rotated % 2 != 0 {
+                return Err(out_of_range(&k.key(&dims), rotated, "even, at most the head length"));
+            }
+            Ok((Attention::Grouped { kv_heads, head, value: length }, rotated))
+        };
+        let (of_others, of_windows) = (kv_heads(false)?, kv_heads(true)?);
+        let (attention, dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
+        let Attention::Grouped { head, value, .. } = attention else { unreachable!() };
+        let of_all = [Some(head), Some(value), Some(dims)];
+        let in_windows = of_windows.map(|kv_heads| kind("_swa", kv_heads, of_all)).transpose()?;
         let rope = rope::rotation(k, family, dims, Self::pairs(k, family)?)?;
         let over_root = |n: i64| 1.0 / (n as f64).sqrt();
         let of_file = || k.float_or_none("attention.scale", 1e-6, 1e3);
         let scale = match family.score_scale {
             ScoreScale::ImpliedAtLayers(n) => {
                 of_file()?;
-                over_root(if layers == n { hidden / heads } else { head })
+                over_root(if mixers.len() as i64 == n { hidden / heads } else { head })
             }
             ScoreScale::RootOfHead => of_file()?.unwrap_or(over_root(head)),
             ScoreScale::Head => of_file()?.unwrap_or(1.0 / head as f64),
+            ScoreScale::One => of_file()?.unwrap_or(1.0),
         };
-        Ok((Attention::Grouped { kv_heads, head, value }, scale as f32, rope))
+        Ok((attention, scale as f32, rope, in_windows))
     }
 
     /// Which values of a head are rotated together.
@@ -638,6 +713,10 @@ impl Config {
         Ok(if sections.len() > 1 && sections[..2].iter().all(|&v| v > 0) { pairs } else { family.pairs })
     }
 }
+
+/// How attention is computed, the factor of its scores, and its rotation; of layers with a window, their own heads and how many
+/// values of one are rotated, if the file may say so.
+type Heads = (Attention, f32, Rope, Option<(Attention, i64)>);
 
 /// What the scores of each head lose for each position of distance: falling powers of two, and those between if heads are
 /// no power of two (arXiv 2108.12409).

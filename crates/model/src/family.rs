@@ -162,6 +162,9 @@ pub enum Routed {
     BehindLead,
     /// All.
     All,
+    /// All, beside a dense feed-forward. Both have norms of their own, and the router one whose weights are its scale
+    /// (`ffn_gate_inp.scale`).
+    Beside,
     /// None.
     None,
 }
@@ -217,6 +220,8 @@ pub enum ScoreScale {
     RootOfHead,
     /// One over the length of a head.
     Head,
+    /// Nothing.
+    One,
     /// As [`ScoreScale::RootOfHead`]; in models of so many layers, of the length that the residual width implies. The
     /// file has no say.
     ImpliedAtLayers(i64),
@@ -295,6 +300,8 @@ pub struct Family {
     pub latent: bool,
     /// Norms of queries and keys.
     pub head_norms: HeadNorms,
+    /// Whether values have a norm without weights; in layers without a matrix of values, they are the keys before theirs.
+    pub value_norm: bool,
     /// Which values are rotated together.
     pub pairs: Pairs,
     /// The same in files with `rope.dimension_sections`, which are for pictures: text has one position for all sections.

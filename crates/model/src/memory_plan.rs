@@ -10,8 +10,8 @@ use ir::DType;
 use std::fmt;
 
 /// Values of a position in each state of the cache of a layer: keys and values, or latents with what is rotated beside them.
-fn rows(config: &Config) -> [u64; 2] {
-    let rows = match config.attention {
+fn rows(config: &Config, layer: i64) -> [u64; 2] {
+    let rows = match *config.attention_of(layer) {
         Attention::Grouped { kv_heads, head, value } => [kv_heads * head, kv_heads * value],
         Attention::Latent { kv_rank, rope, .. } => [kv_rank + rope, 0],
         Attention::None => [0; 2],
@@ -21,20 +21,20 @@ fn rows(config: &Config) -> [u64; 2] {
 
 /// Bytes of the cache for one position of one sequence.
 pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
-    let layers = config.mixers.iter().filter(|mixer| mixer.attends()).count();
-    layers as u64 * cache.bytes(rows(config).iter().sum())
+    let own = (0..config.layers).filter(|&layer| config.has_cache(layer));
+    own.map(|layer| cache.bytes(rows(config, layer).iter().sum())).sum()
 }
 
 /// Bytes of the cache that a token reads which has so many positions behind it, itself among them.
 pub fn read_bytes(config: &Config, cache: CacheKind, positions: usize) -> u64 {
-    let attending = (0..).zip(&config.mixers).filter(|(_, mixer)| mixer.attends());
-    let seen = attending.map(|(layer, _)| config.seen(layer, 1, positions) as u64);
-    seen.sum::<u64>() * cache.bytes(rows(config).iter().sum())
+    let attending = (0..config.layers).filter(|&layer| config.mixers[layer as usize].attends());
+    let read = |layer| config.seen(layer, 1, positions) as u64 * cache.bytes(rows(config, layer).iter().sum());
+    attending.map(read).sum()
 }
 
-/// Bytes of a position in the wider state of a layer.
+/// Bytes of a position in the widest state of a layer.
 fn widest_row(config: &Config, cache: CacheKind) -> u64 {
-    rows(config).into_iter().max().map_or(0, |row| cache.bytes(row))
+    (0..config.layers).flat_map(|layer| rows(config, layer)).max().map_or(0, |row| cache.bytes(row))
 }
 
 /// Bytes of the states of one sequence, however long it is.

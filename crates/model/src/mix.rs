@@ -30,7 +30,8 @@ impl Role {
         match part {
             None | Some("ffn_gate_inp" | "rope_freqs" | "ffn_gate_inp_shexp") => Role::Plain,
             Some(part) if part.ends_with("norm") || part == "conv" || part.starts_with("ssm_conv1d") => Role::Plain,
-            Some("token_embd") => Role::Embedding,
+            Some("token_embd" | "per_layer_token_embd") => Role::Embedding,
+            Some("per_layer_model_proj") => Role::Plain,
             Some("output") => Role::Output,
             Some("attn_k" | "attn_kv_a_mqa") => Role::Key,
             Some("attn_v" | "attn_kv_b" | "attn_qkv") => Role::Value,

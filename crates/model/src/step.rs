@@ -8,6 +8,7 @@
 mod attention;
 mod delta_rule;
 mod feed_forward;
+mod layer_input;
 mod observed;
 mod past;
 mod recurrence;
@@ -22,6 +23,7 @@ use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
 use crate::weights::Weights;
 use crate::window::Window;
+use attention::Caches;
 use compiler::schedule::{ExpertTiles, Heads};
 use compiler::{Builder, Dim, Tensor};
 use compiler::{CompileError, Compiled, Options, compile};
@@ -448,11 +450,16 @@ impl<'a> Step<'a> {
         let c = self.c;
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
-        let mut states = vec![];
+        let inputs = self.layer_inputs(&x)?;
+        let (mut states, mut caches) = (vec![], Caches::new());
         for layer in 0..c.layers {
-            let with_attention = self.attention_of(layer, &x, &mut states)?;
+            let with_attention = self.attention_of(layer, &x, &mut states, &mut caches)?;
             let input = if c.parallel { &x } else { &with_attention };
             x = self.feed_forward_of(layer, input, &with_attention)?;
+            if let Some(inputs) = &inputs {
+                x = self.with_input(layer, &x, inputs)?;
+            }
+            x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
         }
         let x = x.gather(&self.rows);
         let x = self.norm(&x, self.family.output_norm, &[c.hidden])?;

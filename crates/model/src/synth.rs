@@ -27,7 +27,7 @@ mod shape;
 mod tensors;
 
 pub use crate::mix::Quant;
-pub use shape::{RopeScaling, Shape, shapes};
+pub use shape::{Kinds, RopeScaling, Shape, shapes};
 
 use crate::config::Attention;
 use crate::mix::{self, Mix, Role};
@@ -37,6 +37,7 @@ use random::Random;
 use std::io::{self, Write};
 use std::path::Path;
 use tensors::Fill;
+use text::synth::Vocab;
 
 /// Most blocks that a file may ask for.
 const LAYER_LIMIT: u32 = 512;
@@ -169,6 +170,7 @@ impl SynthPlan {
     pub fn step_bytes(&self) -> u64 {
         let read = |tensor: &PlannedTensor| match &self.shape.experts {
             _ if tensor.name == "token_embd.weight" && !self.shape.tied => tensor.bytes / tensor.shape[1],
+            _ if tensor.name == "per_layer_token_embd.weight" => tensor.bytes / tensor.shape[1],
             Some(experts) if tensor.name.contains("_exps.") => {
                 tensor.bytes / experts.count as u64 * experts.used as u64
             }
@@ -183,21 +185,21 @@ impl SynthPlan {
     /// What the system says about the file.
     pub fn write(&self, path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<(), SynthError> {
         let mut data = Data::new(self, progress);
-        let writer = self.writer()?;
+        let writer = self.writer(true)?;
         Ok(writer.write(path, |_, out| data.next_tensor(out))?)
     }
 
     /// Writes the file with zeros for matrices, which take no room on disk: [`crate::step::build`] compiles it as it does the
-    /// real one.
+    /// real one. It need not have a vocabulary for that.
     ///
     /// # Errors
     /// What the system says about the file.
-    pub fn write_hollow(&self, path: impl AsRef<Path>) -> Result<(), SynthError> {
+    pub fn write_hollow(&self, path: impl AsRef<Path>, vocabulary: bool) -> Result<(), SynthError> {
         let path = path.as_ref();
         let failed = |source| SynthError::Write(WriteError::File { path: path.to_owned(), source });
         let mut file = hollow::Hollow::create(path).map_err(failed)?;
         let mut data = Data::new(self, |_, _| {});
-        let size = self.writer()?.write_to(&mut file, |_, out| match data.tensors.as_slice().first() {
+        let size = self.writer(vocabulary)?.write_to(&mut file, |_, out| match data.tensors.as_slice().first() {
             Some(PlannedTensor { fill: Fill::Weights { .. }, bytes, .. }) => {
                 data.tensors.next();
                 hollow::zeros(out, *bytes)
@@ -213,13 +215,16 @@ impl SynthPlan {
     /// None that a plan can cause.
     pub fn to_vec(&self) -> Result<Vec<u8>, SynthError> {
         let mut data = Data::new(self, |_, _| {});
-        let writer = self.writer()?;
+        let writer = self.writer(true)?;
         Ok(writer.to_vec(|_, out| data.next_tensor(out))?)
     }
 
-    fn writer(&self) -> Result<Writer, WriteError> {
+    fn writer(&self, vocabulary: bool) -> Result<Writer, WriteError> {
         let mut writer = Writer::new();
         metadata::set(&mut writer, self);
+        if vocabulary {
+            Vocab::new(self.shape.family, self.shape.vocab as usize).write(&mut writer);
+        }
         for tensor in &self.tensors {
             writer.tensor(&tensor.name, tensor.ty, &tensor.shape)?;
         }

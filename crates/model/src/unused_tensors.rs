@@ -54,11 +54,16 @@ fn unscaled(part: &str, family: &Family) -> bool {
     part.ends_with(".scale") && (of_feed_forward && scales < Scales::All || !of_output && scales < Scales::Attention)
 }
 
+/// What makes keys and values, which a layer has no use for that reads those of another.
+const OF_CACHE: [&str; 3] = ["attn_k.weight", "attn_k_norm.weight", "attn_v.weight"];
+
 fn may_be_unread(name: &str, config: &Config) -> bool {
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
-        Some((_, part)) => {
+        Some((layer, part)) => {
+            let shares = |layer: usize| config.keys_of.get(layer).is_some_and(|&of| of != layer as i64);
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
+                || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
         }

@@ -137,7 +137,7 @@ fn biases_of_the_feed_forward_are_added() {
     let file = synth("tiny-llama", "f32", Some(1));
     let config = Config::read(&file).expect("a model");
     let bias = |rows: i64, step: i64| (0..rows).map(|i| (i * step % 13) as f32 * 0.05 - 0.3).collect();
-    let (gate, up, down) = (bias(config.ffn, 3), bias(config.ffn, 5), bias(config.hidden, 7));
+    let (gate, up, down) = (bias(config.ffn[0], 3), bias(config.ffn[0], 5), bias(config.hidden, 7));
     let more = [("blk.0.ffn_gate.bias", gate), ("blk.0.ffn_up.bias", up), ("blk.0.ffn_down.bias", down)];
     let without = plain(&file);
     for some in [&more[..1], &more[1..2], &more[2..], &more[..]] {

@@ -110,7 +110,10 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (llama, "attention.head_count", ints(&[]), "an array of 0 values"),
         (llama, "attention.head_count", ints(&[4]), "a value for each of"),
         (llama, "attention.head_count", ints(&[4; 1000]), "an array of 1000 values"),
-        (llama, "feed_forward_length", ints(&[512, 256]), "array of 2 values"),
+        (llama, "feed_forward_length", ints(&[512, 256]), "has shape"),
+        (llama, "attention.head_count", ints(&[4, 2]), "blocks that differ"),
+        (llama, "attention.head_count_kv", ints(&[2, 1]), "blocks that differ"),
+        (llama, "attention.shared_kv_layers", 2u32.into(), "expected 0 to 1"),
         (llama, "attention.head_count", floats(&[4.0]), "llama.attention.head_count"),
         (llama, "block_count", ints(&[2, 2]), "llama.block_count"),
         // Numbers.
@@ -382,7 +385,7 @@ fn divisors_of_rotations_that_make_no_sense() {
         (GgmlType::F32, 2 * pairs, 1.0, "has shape"),
         (GgmlType::F32, pairs, 0.0, "expected a divisor"),
         (GgmlType::F32, pairs, -1e-9, "expected a divisor"),
-        (GgmlType::F32, pairs, 1e10, "expected a divisor"),
+        (GgmlType::F32, pairs, 2e38, "expected a divisor"),
         (GgmlType::F32, pairs, f32::NAN, "expected a divisor"),
         (GgmlType::F32, pairs, f32::INFINITY, "expected a divisor"),
     ] {

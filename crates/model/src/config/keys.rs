@@ -61,44 +61,44 @@ impl<'a> Keys<'a> {
 
     /// An integer, or that of an array with an equal one for each block.
     pub(super) fn int(&self, name: &str) -> Result<Option<i64>, ConfigError> {
-        let key = self.key(name);
-        let meta = self.file.metadata();
-        let v = match meta.get(&key) {
-            None => return Ok(None),
-            Some(Value::Array(_)) => {
-                let all: Vec<i64> = meta.require(&key)?;
-                let values = || format!("an array of {} values", all.len());
-                let is_gap = |v: i64| self.gaps && v == 0;
-                match all.iter().find(|&&v| !is_gap(v)).or(all.first()) {
-                    _ if all.len() as i64 != self.blocks => {
-                        return Err(out_of_range(
-                            &key,
-                            values(),
-                            &format!("a value for each of {} blocks", self.blocks),
-                        ));
-                    }
-                    Some(&v) if all.iter().all(|&x| x == v || is_gap(x)) => v,
-                    _ => return Err(out_of_range(&key, values(), "blocks that differ are not supported")),
-                }
-            }
-            Some(_) => meta.require::<i64>(&key)?,
-        };
-        if !(0..=1 << 40).contains(&v) {
-            return Err(out_of_range(&key, v, "expected a count"));
+        let Some(all) = self.counts(name)? else { return Ok(None) };
+        let is_gap = |&v: &i64| self.gaps && v == 0;
+        let first = all.iter().copied().find(|v| !is_gap(v)).unwrap_or(0);
+        match all.iter().all(|v| *v == first || is_gap(v)) {
+            true => Ok(Some(first)),
+            false => Err(self.differing(name)),
         }
-        Ok(Some(v))
     }
 
-    /// For each block whether a count of it is zero.
-    pub(super) fn lacking(&self, name: &str) -> Result<Vec<bool>, ConfigError> {
-        let lacks = self.int(name)? == Some(0);
+    /// A count for each block: of an array, or one for all.
+    pub(super) fn counts(&self, name: &str) -> Result<Option<Vec<i64>>, ConfigError> {
         let key = self.key(name);
-        Ok(match self.file.metadata().get(&key) {
-            Some(Value::Array(_)) => {
-                self.file.metadata().require::<Vec<i64>>(&key)?.into_iter().map(|count| count == 0).collect()
-            }
-            _ => vec![lacks; self.blocks as usize],
-        })
+        let meta = self.file.metadata();
+        let all: Vec<i64> = match meta.get(&key) {
+            None => return Ok(None),
+            Some(Value::Array(_)) => meta.require(&key)?,
+            Some(_) => vec![meta.require(&key)?; self.blocks as usize],
+        };
+        if all.len() as i64 != self.blocks {
+            let (found, wanted) = (format!("an array of {} values", all.len()), self.blocks);
+            return Err(out_of_range(&key, found, &format!("a value for each of {wanted} blocks")));
+        }
+        match all.iter().find(|v| !(0..=1 << 40).contains(*v)) {
+            Some(v) => Err(out_of_range(&key, v, "expected a count")),
+            None => Ok(Some(all)),
+        }
+    }
+
+    /// That counts differ which cannot.
+    pub(super) fn differing(&self, name: &str) -> ConfigError {
+        let found = format!("an array of {} values", self.blocks);
+        out_of_range(&self.key(name), found, "blocks that differ are not supported")
+    }
+
+    /// For each block whether a count of it is zero; of a key that is not there, for none.
+    pub(super) fn lacking(&self, name: &str) -> Result<Vec<bool>, ConfigError> {
+        let counts = self.counts(name)?;
+        Ok(counts.map_or(vec![false; self.blocks as usize], |all| all.into_iter().map(|count| count == 0).collect()))
     }
 
     pub(super) fn positive(&self, name: &str, most: i64) -> Result<i64, ConfigError> {

@@ -43,22 +43,26 @@ pub(super) fn of_latents(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs)
     Ok((Rope { dims, theta, amplitude: 1.0, halves: pairs == Pairs::Halves, long: None }, factor))
 }
 
-/// The rotation of layers with a window, where it is another.
-pub(super) fn of_windows(k: &Keys<'_>, kind: WindowRotation, rope: &Rope) -> Result<Option<Rope>, ConfigError> {
+/// The rotation of layers with a window, of so many values of a head, where it is another.
+pub(super) fn of_windows(
+    k: &Keys<'_>,
+    kind: WindowRotation,
+    rope: &Rope,
+    dims: i64,
+) -> Result<Option<Rope>, ConfigError> {
     let of_file = || k.float_or_none("rope.freq_base_swa", LEAST_BASE, MOST_BASE);
-    let plain = |base: f64| Rope { theta: plain(base, rope.dims), amplitude: 1.0, long: None, ..rope.clone() };
+    let plain = |base: f64| Rope { dims, theta: plain(base, dims), amplitude: 1.0, long: None, ..rope.clone() };
     let base = base(k)?;
     Ok(match kind {
-        WindowRotation::Same => None,
         WindowRotation::Unscaled => Some(plain(base)),
         WindowRotation::Base => Some(plain(of_file()?.unwrap_or(BASE))),
-        WindowRotation::SameOrBase => match of_file()? {
-            Some(own) if own != base => {
-                let theta = table(k, rope.dims, own, false)?.theta;
-                Some(Rope { theta, ..rope.clone() })
+        WindowRotation::Same | WindowRotation::SameOrBase => {
+            let own = if kind == WindowRotation::Same { None } else { of_file()? }.unwrap_or(base);
+            if own == base && dims == rope.dims {
+                return Ok(None);
             }
-            _ => None,
-        },
+            Some(Rope { dims, theta: table(k, dims, own, false)?.theta, ..rope.clone() })
+        }
     })
 }
 
@@ -90,8 +94,9 @@ fn divisors(file: &Gguf, name: &str, pairs: i64) -> Result<Vec<f64>, ConfigError
     }
     let values = file.data(t).chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
     let all: Vec<f64> = values.collect();
-    match all.iter().find(|v| !(1e-6..=1e9).contains(&v.abs())) {
-        Some(v) => Err(out_of_range(&format!("a value of {name}"), v, "expected a divisor from 1e-6 to 1e9")),
+    // Of the largest, pairs do not turn at all.
+    match all.iter().find(|v| !(1e-6..=1e38).contains(&v.abs())) {
+        Some(v) => Err(out_of_range(&format!("a value of {name}"), v, "expected a divisor from 1e-6 to 1e38")),
         None => Ok(all),
     }
 }

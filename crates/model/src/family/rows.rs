@@ -43,6 +43,7 @@ impl Family {
         parallel: Parallel::No,
         latent: false,
         head_norms: HeadNorms::None,
+        value_norm: false,
         pairs: Pairs::Neighbours,
         pairs_with_sections: None,
         long_factors: false,
@@ -211,6 +212,18 @@ pub const FAMILIES: &[Family] = &[
         windows: Some(Windows { every: 6, width: None, layers: &[], rotation: WindowRotation::Base }),
         score_scale: ScoreScale::ImpliedAtLayers(62),
         logit_cap: Cap::Key,
+        ..Family::GEMMA
+    },
+    Family {
+        arch: "gemma4",
+        norms: SANDWICH,
+        head_norms: HeadNorms::Before,
+        value_norm: true,
+        windows: Some(Windows { every: 6, width: None, layers: &[], rotation: WindowRotation::Base }),
+        score_scale: ScoreScale::One,
+        scales: Scales::All,
+        routed: Routed::Beside,
+        logit_cap: Cap::KeyOr(30.0),
         ..Family::GEMMA
     },
     Family { arch: "mistral3", temperature: true, scales: Scales::All, ..Family::LLAMA },
@@ -430,10 +443,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    (
-        "layers that differ in their heads",
-        &["deci", "gemma3n", "gemma4", "gemma4-assistant", "step35", "laguna", "mimo2"],
-    ),
+    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna", "mimo2"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("attention in chunks", &["llama4"]),
     ("a router that reads what attention reads", &["smallthinker"]),

@@ -9,6 +9,10 @@ use crate::step::Part;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Dim, Tensor, dims};
 use ir::{BinOp, DType};
+use std::collections::HashMap;
+
+/// Keys and values of layers that have some of their own.
+pub(super) type Caches = HashMap<i64, [Cache; 2]>;
 
 /// What the scores of a layer go through before the softmax, and what beside it.
 #[derive(Default)]
@@ -56,7 +60,13 @@ fn of_tasks(parts: &SoftmaxParts, tasks: i64) -> SoftmaxParts {
 
 impl Step<'_> {
     /// `x + attention(norm(x))`, or what a layer has in its place; `states` gets the next versions of what it keeps.
-    pub(super) fn attention_of(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    pub(super) fn attention_of(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+        caches: &mut Caches,
+    ) -> Result<Tensor, ConfigError> {
         let mixer = self.c.mixers[layer as usize];
         if mixer == Mixer::None {
             return Ok(x.clone());
@@ -66,7 +76,7 @@ impl Step<'_> {
         let h = self.norm_of(layer, x, norms.attention)?;
         let mut attention = || match &self.c.attention {
             Attention::Latent { .. } => self.latent_attention(layer, &h, states),
-            _ => self.grouped_attention(layer, &h, states),
+            _ => self.grouped_attention(layer, &h, states, caches),
         };
         let a = match mixer {
             Mixer::Both => attention()? + &self.recurrence_of(layer, &h, states)?,
@@ -76,10 +86,10 @@ impl Step<'_> {
         Ok(x + &super::times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
     }
 
-    /// Queries, keys and values of each head; behind a query its gate, if the family has it there.
-    fn projections(&self, layer: i64, x: &Tensor) -> Result<[Tensor; 3], ConfigError> {
+    /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
+    fn projections(&self, layer: i64, x: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>), ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
         let name = |part: &str, what: &str| format!("blk.{layer}.attn_{part}.{what}");
         let scaled = |y: Tensor, part: &str| match self.family.scales >= Scales::Attention {
             true => self.scaled(y, &name(part, "scale")),
@@ -111,7 +121,17 @@ impl Step<'_> {
             Ok(y.reshape(&[self.t, Dim::Const(heads), Dim::Const(len)]))
         };
         let [q, k, v] = parts;
-        Ok([part(q)?, part(k)?, part(v)?])
+        let q = part(q)?;
+        if !c.has_cache(layer) {
+            return Ok((q, None));
+        }
+        let k = part(k)?;
+        let without = self.family.value_norm && whole.is_none() && !self.w.has(&name("v", "weight"));
+        let mut v = if without { k.clone() } else { part(v)? };
+        if self.family.value_norm {
+            v = &v * &v.rms_factor(c.eps);
+        }
+        Ok((q, Some([k, v])))
     }
 
     /// The norm of queries or keys `[T, heads, len]`: over each head, with weights of one or of all, or over all heads.
@@ -129,32 +149,23 @@ impl Step<'_> {
         }
     }
 
-    /// Queries and keys, with their norms and rotated.
-    fn placed(&self, layer: i64, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor), ConfigError> {
-        let normed = |q: &Tensor, k: &Tensor| -> Result<(Tensor, Tensor), ConfigError> {
-            Ok((self.head_norm(layer, "q", q)?, self.head_norm(layer, "k", k)?))
-        };
-        let rotated = |q: &Tensor, k: &Tensor| match self.c.rotated[layer as usize] {
+    /// Queries or keys, with their norm and rotated.
+    fn placed(&self, layer: i64, part: &str, x: Tensor) -> Result<Tensor, ConfigError> {
+        let normed = |x: &Tensor| self.head_norm(layer, part, x);
+        let rotated = |x: &Tensor| match self.c.rotated[layer as usize] {
             true => {
                 let windowed = self.c.window_of(layer).and(self.window_rotation.as_ref());
-                let rotation = windowed.unwrap_or(&self.rotation);
-                (rotation.of_front(q), rotation.of_front(k))
+                windowed.unwrap_or(&self.rotation).of_front(x)
             }
-            false => (q.clone(), k.clone()),
+            false => x.clone(),
         };
         let there = || self.w.has(&format!("blk.{layer}.attn_q_norm.weight"));
-        Ok(match self.family.head_norms {
-            HeadNorms::None => rotated(&q, &k),
-            HeadNorms::MaybeBefore if !there() => rotated(&q, &k),
-            HeadNorms::Before | HeadNorms::MaybeBefore => {
-                let (q, k) = normed(&q, &k)?;
-                rotated(&q, &k)
-            }
-            HeadNorms::After => {
-                let (q, k) = rotated(&q, &k);
-                normed(&q, &k)?
-            }
-        })
+        match self.family.head_norms {
+            HeadNorms::None => Ok(rotated(&x)),
+            HeadNorms::MaybeBefore if !there() => Ok(rotated(&x)),
+            HeadNorms::Before | HeadNorms::MaybeBefore => Ok(rotated(&normed(&x)?)),
+            HeadNorms::After => normed(&rotated(&x)),
+        }
     }
 
     /// What the scores of a layer go through.
@@ -182,20 +193,32 @@ impl Step<'_> {
         Some(table.gather(&step).reshape(dims![self.t, 1, 1]))
     }
 
-    fn grouped_attention(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    fn grouped_attention(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+        caches: &mut Caches,
+    ) -> Result<Tensor, ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = c.attention else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
         let t = self.t;
-        let [q, k, v] = self.projections(layer, x)?;
+        let (q, own) = self.projections(layer, x)?;
         let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, c.heads * head]));
         let q = if gate.is_some() { q.slice(2, 0, head) } else { q };
-        let (mut q, k) = self.placed(layer, q, k)?;
+        let mut q = self.placed(layer, "q", q)?;
         if let Some(growth) = self.temperature() {
             q = q * &growth;
         }
-        let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));
-        let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]));
+        if let Some([k, v]) = own {
+            let k = self.placed(layer, "k", k)?;
+            let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));
+            let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]));
+            states.extend(keys.states().chain(values.states()).cloned());
+            caches.insert(layer, [keys, values]);
+        }
+        let [keys, values] = &caches[&c.keys_of[layer as usize]];
         let group = c.heads / kv_heads;
         let through = self.scores_of(layer)?;
         let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
@@ -214,9 +237,8 @@ impl Step<'_> {
             let past = runs.past_of(self.c.window_of(layer).is_some());
             let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_run);
             let q = runs.queries(&q.reshape(dims![t, kv, group, head]), c.scale, keys.kind() == CacheKind::F16);
-            let k = repeated(&runs.pages_of(past, &keys, kv_heads, 0, kv_heads * head), kv);
-            let v = repeated(&runs.pages_of(past, &values, kv_heads, 0, kv_heads * value), kv);
-            states.extend(keys.states().chain(values.states()).cloned());
+            let k = repeated(&runs.pages_of(past, keys, kv_heads, 0, kv_heads * head), kv);
+            let v = repeated(&runs.pages_of(past, values, kv_heads, 0, kv_heads * value), kv);
             let mut scores = runs.scores(&k, &q);
             if let Some(cap) = through.cap {
                 scores = scores.soft_cap(cap);
@@ -236,8 +258,7 @@ impl Step<'_> {
             rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
         };
         let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_group);
-        let (k, v) = (repeated(&tile(&keys, head), kv), repeated(&tile(&values, value), kv));
-        states.extend(keys.states().chain(values.states()).cloned());
+        let (k, v) = (repeated(&tile(keys, head), kv), repeated(&tile(values, value), kv));
         let one = Dim::Const(1);
         let q = (q * c.scale).reshape(&[t, kv.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);

@@ -3,7 +3,7 @@
 use super::{Part, Step, times};
 use crate::config::{ConfigError, Experts, Gating};
 use crate::expert_tiles::{self, Tiles};
-use crate::family::{Activation, EXPERT_CHOICE_BIAS, Scales};
+use crate::family::{Activation, EXPERT_CHOICE_BIAS, Routed, Scales};
 use compiler::{Dim, Tensor};
 use ir::{BinOp, DType, UnOp};
 
@@ -63,14 +63,16 @@ impl Step<'_> {
     /// `stream + feed_forward(norm(x))`.
     pub(super) fn feed_forward_of(&self, layer: i64, x: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
-        if !c.feeds[layer as usize] {
+        let width = c.ffn[layer as usize];
+        if width == 0 {
             return Ok(stream.clone());
         }
         let _scope = self.b.scope(&Part::FeedForward.scope(layer));
         let h = self.norm_of(layer, x, self.family.norms.feed_forward)?;
         let f = match c.experts_of(layer) {
-            Some(e) => self.experts(layer, &h, e)?,
-            None => self.feed_forward(&h, c.ffn, layer, "")?,
+            Some(e) if self.family.routed == Routed::Beside => self.experts_beside(layer, x, &h, e)?,
+            Some(e) => self.experts(layer, &h, &h, e)?,
+            None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
         Ok(stream + &times(f, c.residual_scale))
@@ -134,11 +136,23 @@ impl Step<'_> {
         Ok([half(0), half(e.width)])
     }
 
-    /// Routed and shared experts.
-    fn experts(&self, layer: i64, x: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
+    /// A dense feed-forward of `h`, and experts beside it that have norms of their own of `x`.
+    fn experts_beside(&self, layer: i64, x: &Tensor, h: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
+        let c = self.c;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let norm = |x: &Tensor, part: &str| self.norm(x, &name(part), &[c.hidden]);
+        let dense = norm(&self.feed_forward(h, c.ffn[layer as usize], layer, "")?, "post_ffw_norm_1")?;
+        let scale = self.w.get(&name("ffn_gate_inp.scale"), &[c.hidden])?;
+        let of_router = x.rms_norm(&scale, c.eps) * (1.0 / (c.hidden as f32).sqrt());
+        let routed = self.experts(layer, &norm(x, "pre_ffw_norm_2")?, &of_router, e)?;
+        Ok(&dense + &norm(&routed, "post_ffw_norm_2")?)
+    }
+
+    /// Routed and shared experts of `x`, which a router chooses that reads `of_router`.
+    fn experts(&self, layer: i64, x: &Tensor, of_router: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
         let (hidden, act) = (self.c.hidden, self.family.activation);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let scores = x.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
+        let scores = of_router.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
         let scores = self.biased(scores, &name("ffn_gate_inp.bias"), e.count)?;
         let probs = match e.gating {
             Gating::Softmax => scores.softmax(),

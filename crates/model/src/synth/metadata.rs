@@ -1,10 +1,9 @@
-//! The metadata of a file, with the keys that the converters of the field write.
+//! The metadata of a file but its vocabulary, with the keys that the converters of the field write.
 
-use super::{RopeScaling, Shape, SynthPlan};
+use super::{Kinds, RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating, Recurrence};
 use crate::family::{Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
-use text::synth::Vocab;
 
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
@@ -27,6 +26,9 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
         Attention::Grouped { kv_heads, head, value } => keys.heads(kv_heads, head, value),
         Attention::None => {}
     }
+    if let Some(kinds) = &shape.kinds {
+        keys.kinds(plan, kinds);
+    }
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
@@ -36,7 +38,6 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     } else if shape.dense_lead > 0 {
         keys.set("leading_dense_block_count", shape.dense_lead);
     }
-    Vocab::new(shape.family, shape.vocab as usize).write(writer);
 }
 
 /// Keys below the name of the architecture.
@@ -111,6 +112,27 @@ impl Keys<'_> {
         self.count("attention.head_count_kv", kv_heads);
         self.count("attention.key_length", key);
         self.count("attention.value_length", value);
+    }
+
+    /// Layers that differ from each other.
+    fn kinds(&mut self, plan: &SynthPlan, kinds: &Kinds) {
+        let (shape, layers) = (plan.shape, 0..plan.layers);
+        let (Attention::Grouped { kv_heads: of_others, .. }, (Attention::Grouped { kv_heads, head, value }, rotated)) =
+            (&shape.attention, &kinds.in_windows)
+        else {
+            return;
+        };
+        let own = kinds.own_caches(plan.layers);
+        self.set("attention.sliding_window_pattern", layers.clone().map(|l| kinds.windowed(l)).collect::<Vec<bool>>());
+        let heads = |layer| if kinds.windowed(layer) { *kv_heads } else { *of_others } as u32;
+        self.set("attention.head_count_kv", layers.clone().map(heads).collect::<Vec<u32>>());
+        self.count("attention.key_length_swa", *head);
+        self.count("attention.value_length_swa", *value);
+        self.count("rope.dimension_count_swa", *rotated);
+        self.set("attention.shared_kv_layers", plan.layers - own);
+        let width = |layer| shape.ffn as u32 * if layer < own { 1 } else { 2 };
+        self.set("feed_forward_length", layers.map(width).collect::<Vec<u32>>());
+        self.count("embedding_length_per_layer_input", kinds.layer_input.unwrap_or(0));
     }
 
     /// Layers that remember, and the sizes of what they keep.

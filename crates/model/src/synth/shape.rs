@@ -37,6 +37,8 @@ pub struct Shape {
     pub qk_norm_of_all: bool,
     /// Positions that layers with a window see.
     pub window: Option<u32>,
+    /// How layers differ from each other, if they do.
+    pub kinds: Option<Kinds>,
     /// Rotated values of a head.
     pub rope_dims: i64,
     /// Base of the rotations.
@@ -71,6 +73,33 @@ pub struct Shape {
     pub family: &'static Family,
 }
 
+/// How layers differ from each other, as those of Gemma 4: in their heads, and in what they read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kinds {
+    /// Of so many layers the last has no window.
+    pub every: u32,
+    /// Attention of the layers that have one, and how many values of a head are rotated there.
+    pub in_windows: (Attention, i64),
+    /// Whether the layers without a window take their values from the matrix of keys.
+    pub values_of_keys: bool,
+    /// Layers at the end that read the caches of others. Their feed-forward is twice as wide.
+    pub shared_caches: u32,
+    /// Width of what each layer reads of a token beside the residual.
+    pub layer_input: Option<i64>,
+}
+
+impl Kinds {
+    /// Whether a layer has a window.
+    pub fn windowed(&self, layer: u32) -> bool {
+        layer % self.every < self.every - 1
+    }
+
+    /// The first of so many layers that reads the cache of another; there is one of each kind before it.
+    pub fn own_caches(&self, layers: u32) -> u32 {
+        layers - self.shared_caches.min(layers.saturating_sub(self.every))
+    }
+}
+
 /// How rotations are stretched beyond the context of the training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
@@ -97,6 +126,8 @@ pub enum RopeScaling {
         /// Context of the training.
         original: u32,
     },
+    /// Not at all, but only the first of so many pairs turn. Files hold a divisor for each pair.
+    OneOf(i64),
 }
 
 impl Shape {
@@ -156,6 +187,7 @@ const PLAIN: Shape = Shape {
     biases: false,
     qk_norm_of_all: false,
     window: None,
+    kinds: None,
     rope_dims: 64,
     rope_base: 5e5,
     rope_scaling: RopeScaling::None,
@@ -222,6 +254,18 @@ const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, k
 /// Attention in every fourth layer.
 const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
 
+/// What models of Gemma 4 have in common.
+const GEMMA_4: Shape = Shape {
+    arch: "gemma4",
+    rope_dims: 512,
+    rope_base: 1e6,
+    rope_scaling: RopeScaling::OneOf(4),
+    eps: 1e-6,
+    tied: true,
+    vocab: 262_144,
+    ..PLAIN
+};
+
 /// What models of Llama 3 have in common.
 const LLAMA_3: Shape = Shape {
     heads: 32,
@@ -249,7 +293,7 @@ const QWEN3: Shape = Shape {
     ..PLAIN
 };
 
-static SHAPES: [Shape; 44] = [
+static SHAPES: [Shape; 48] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -396,6 +440,43 @@ static SHAPES: [Shape; 44] = [
         ..PLAIN
     },
     Shape {
+        name: "gemma-4-e2b",
+        layers: 35,
+        hidden: 1536,
+        heads: 8,
+        attention: Attention::Grouped { kv_heads: 1, head: 512, value: 512 },
+        window: Some(512),
+        kinds: Some(Kinds {
+            every: 5,
+            in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
+            values_of_keys: false,
+            shared_caches: 20,
+            layer_input: Some(256),
+        }),
+        ffn: 6144,
+        context: 131_072,
+        ..GEMMA_4
+    },
+    Shape {
+        name: "gemma-4-26b-a4b",
+        layers: 30,
+        hidden: 2816,
+        heads: 16,
+        attention: Attention::Grouped { kv_heads: 2, head: 512, value: 512 },
+        window: Some(1024),
+        kinds: Some(Kinds {
+            every: 6,
+            in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
+            values_of_keys: true,
+            shared_caches: 0,
+            layer_input: None,
+        }),
+        ffn: 2112,
+        experts: Some(Experts { width: 704, ..NORMALISED }),
+        context: 262_144,
+        ..GEMMA_4
+    },
+    Shape {
         name: "gpt-oss-20b",
         arch: "gpt-oss",
         layers: 24,
@@ -539,6 +620,43 @@ static SHAPES: [Shape; 44] = [
     },
     Shape { name: "tiny-gemma2", arch: "gemma2", layers: 4, window: Some(24), tied: true, ..PLAIN },
     Shape { name: "tiny-gemma3", arch: "gemma3", layers: 7, window: Some(24), tied: true, ..PLAIN },
+    Shape {
+        name: "tiny-gemma4",
+        arch: "gemma4",
+        layers: 6,
+        attention: Attention::Grouped { kv_heads: 1, head: 96, value: 96 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 3,
+            layer_input: Some(64),
+        }),
+        rope_dims: 96,
+        rope_scaling: RopeScaling::OneOf(4),
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-gemma4moe",
+        arch: "gemma4",
+        layers: 4,
+        attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: true,
+            shared_caches: 0,
+            layer_input: None,
+        }),
+        rope_dims: 128,
+        rope_scaling: RopeScaling::OneOf(4),
+        experts: Some(TINY),
+        tied: true,
+        ..PLAIN
+    },
     Shape { name: "tiny-smollm3", arch: "smollm3", layers: 4, tied: true, ..PLAIN },
     Shape { name: "tiny-olmo2", arch: "olmo2", layers: 4, qk_norm_of_all: true, window: Some(24), ..PLAIN },
     Shape {

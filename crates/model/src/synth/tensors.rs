@@ -5,8 +5,11 @@
 
 use super::shape::{RopeScaling, Shape};
 use crate::config::{Attention, Experts, Recurrence};
-use crate::family::{AttentionGate, HeadNorms, Norm};
+use crate::family::{AttentionGate, HeadNorms, Norm, Routed};
 use crate::mix::Role;
+
+/// Divisor of rotations that do not turn.
+const STILL: f32 = 1e30;
 
 /// Spread of norms around 1.
 const NORM_STD: f32 = 0.05;
@@ -51,13 +54,20 @@ impl Spec {
 
 /// The tensors of a model in the order in which it uses them.
 pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec> {
-    let mut list = List { specs: Vec::new(), prefix: String::new(), layer: 0 };
+    let mut list = List { specs: Vec::new(), prefix: String::new(), layer: 0, layers };
     let (hidden, vocab) = (shape.hidden, i64::from(shape.vocab));
     let embedding_std = if shape.tied { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let weights = Fill::Weights { std: embedding_std };
     list.add("token_embd.weight", &[hidden, vocab], Role::Embedding, weights);
     if shape.row().embedding_norm {
         list.norm_of(shape, "token_embd_norm", hidden);
+    }
+    if let Some(width) = shape.kinds.as_ref().and_then(|kinds| kinds.layer_input) {
+        let all = width * i64::from(layers);
+        let of_tokens = Fill::Weights { std: 1.0 / (width as f32).sqrt() };
+        list.add("per_layer_token_embd.weight", &[all, vocab], Role::Embedding, of_tokens);
+        list.matrix("per_layer_model_proj", &[hidden, all], Role::Plain);
+        list.norm("per_layer_proj_norm", width);
     }
     if let Some(divisors) = rope_divisors(shape) {
         let values = Fill::Values(divisors);
@@ -81,6 +91,8 @@ struct List {
     /// Start of the names of a block.
     prefix: String,
     layer: u32,
+    /// Of the file.
+    layers: u32,
 }
 
 impl List {
@@ -151,11 +163,34 @@ impl List {
             return;
         }
         norm(self, norms.feed_forward);
+        let shares = shape.kinds.as_ref().is_some_and(|kinds| self.layer >= kinds.own_caches(self.layers));
+        let width = if shares { 2 * shape.ffn } else { shape.ffn };
+        let beside = shape.row().routed == Routed::Beside;
         match &shape.experts {
-            Some(experts) if self.layer >= shape.dense_lead => self.experts(shape, experts),
-            _ => self.feed_forward(shape, "", shape.ffn, shape.fused_up),
+            Some(experts) if self.layer >= shape.dense_lead => {
+                if beside {
+                    self.feed_forward(shape, "", width, shape.fused_up);
+                    for name in ["post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"] {
+                        self.norm(name, shape.hidden);
+                    }
+                    // The router divides by this root.
+                    let mean = (shape.hidden as f32).sqrt();
+                    let fill = Fill::Normal { mean, std: mean * NORM_STD };
+                    self.add("ffn_gate_inp.scale", &[shape.hidden], Role::Plain, fill);
+                }
+                self.experts(shape, experts);
+            }
+            _ => self.feed_forward(shape, "", width, shape.fused_up),
         }
         norm(self, norms.after_feed_forward);
+        let Some(kinds) = &shape.kinds else { return };
+        if let Some(width) = kinds.layer_input {
+            self.matrix("inp_gate", &[shape.hidden, width], Role::Other);
+            self.matrix("proj", &[width, shape.hidden], Role::Other);
+            self.norm("post_norm", shape.hidden);
+        }
+        let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
+        self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -185,9 +220,14 @@ impl List {
     }
 
     fn grouped_attention(&mut self, shape: &Shape) {
-        let Attention::Grouped { kv_heads, head, value } = shape.attention else {
+        let windowed = shape.kinds.as_ref().filter(|kinds| kinds.windowed(self.layer));
+        let Attention::Grouped { kv_heads, head, value } =
+            *windowed.map_or(&shape.attention, |kinds| &kinds.in_windows.0)
+        else {
             return;
         };
+        let own = shape.kinds.as_ref().is_none_or(|kinds| self.layer < kinds.own_caches(self.layers));
+        let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);
         let (hidden, heads) = (shape.hidden, shape.heads);
         let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };
         let whole = [("attn_qkv", heads * query + kv_heads * (head + value), Role::Value)];
@@ -196,7 +236,12 @@ impl List {
             ("attn_k", kv_heads * head, Role::Key),
             ("attn_v", kv_heads * value, Role::Value),
         ];
-        for &(part, rows, role) in if shape.fused_qkv { &whole[..] } else { &parts[..] } {
+        let parts = match (own, of_keys) {
+            (false, _) => &parts[..1],
+            (true, true) => &parts[..2],
+            (true, false) => &parts[..],
+        };
+        for &(part, rows, role) in if shape.fused_qkv { &whole[..] } else { parts } {
             self.matrix(part, &[hidden, rows], role);
             if shape.qkv_bias {
                 self.bias(part, rows);
@@ -205,7 +250,9 @@ impl List {
         if shape.row().head_norms != HeadNorms::None {
             let of = |heads: i64| if shape.qk_norm_of_all { heads * head } else { head };
             self.norm("attn_q_norm", of(heads));
-            self.norm("attn_k_norm", of(kv_heads));
+            if own {
+                self.norm("attn_k_norm", of(kv_heads));
+            }
         }
         if shape.row().sinks {
             let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
@@ -312,8 +359,12 @@ fn decays(heads: i64) -> Fill {
     Fill::Values((0..heads).map(|head| -(2.0f32.powi((head % 4) as i32 * 2 - 4))).collect())
 }
 
-/// What the rotations of each pair are divided by, for the scaling of Llama 3.1.
+/// What the rotations of each pair are divided by, where files hold it.
 fn rope_divisors(shape: &Shape) -> Option<Vec<f32>> {
+    if let RopeScaling::OneOf(n) = shape.rope_scaling {
+        let pairs = shape.rope_dims / 2;
+        return Some((0..pairs).map(|pair| if pair < pairs / n { 1.0 } else { STILL }).collect());
+    }
     let RopeScaling::Llama3 { factor, low, high, original } = shape.rope_scaling else {
         return None;
     };

@@ -2,12 +2,11 @@
 
 use compiler::Compiled;
 use compiler::{Numerics, Options};
-use gguf::{Gguf, Writer};
+use gguf::Gguf;
 use model::cache::{CacheKind, PAGE};
-use model::config::{Attention, Config, Gating};
+use model::config::Config;
 use model::step::{Class, Output, Sizes, build};
-use model::synth::hollow;
-use model::synth::{Shape, SynthOptions, SynthPlan};
+use model::synth::{SynthOptions, SynthPlan};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,62 +18,6 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
-}
-
-/// A file of this shape, without a vocabulary, and without weights.
-fn write(shape: &Shape, plan: &SynthPlan, layers: u32, path: &Path) -> Gguf {
-    let mut w = Writer::new();
-    w.set("general.architecture", shape.arch);
-    let mut int = |name: &str, v: i64| {
-        w.set(format!("{}.{name}", shape.arch), u32::try_from(v).expect("sizes are small"));
-    };
-    int("block_count", layers.into());
-    int("context_length", shape.context.into());
-    int("embedding_length", shape.hidden);
-    int("feed_forward_length", shape.ffn);
-    int("attention.head_count", shape.heads);
-    int("rope.dimension_count", shape.rope_dims);
-    match shape.attention {
-        Attention::None => {}
-        Attention::Grouped { kv_heads, head, value } => {
-            int("attention.head_count_kv", kv_heads);
-            int("attention.key_length", head);
-            int("attention.value_length", value);
-        }
-        Attention::Latent { q_rank, kv_rank, nope, rope, value } => {
-            int("attention.q_lora_rank", q_rank.unwrap_or(0));
-            int("attention.kv_lora_rank", kv_rank);
-            int("attention.key_length_mla", nope + rope);
-            int("attention.value_length_mla", value);
-        }
-    }
-    if let Some(e) = &shape.experts {
-        int("leading_dense_block_count", shape.dense_lead.into());
-        int("expert_count", e.count);
-        int("expert_used_count", e.used);
-        int("expert_shared_count", e.shared);
-        int("expert_feed_forward_length", e.width);
-        int("expert_gating_func", if e.gating == Gating::Sigmoid { 2 } else { 1 });
-        w.set(format!("{}.expert_weights_scale", shape.arch), e.scale);
-        w.set(format!("{}.expert_weights_norm", shape.arch), e.normalise);
-    }
-    w.set(format!("{}.attention.layer_norm_rms_epsilon", shape.arch), shape.eps);
-    w.set(format!("{}.rope.freq_base", shape.arch), shape.rope_base);
-    for t in plan.tensors() {
-        w.tensor(&t.name, t.ty, &t.shape).expect("a legal tensor");
-    }
-    let mut sink = hollow::Hollow::create(path).expect("a temporary file");
-    let size = w.write_to(&mut sink, |t, out| {
-        if t.name == "rope_freqs.weight" {
-            // Divisors of the rotations.
-            return (0..t.elements()).try_for_each(|_| out.write_all(&1f32.to_le_bytes()));
-        }
-        let bytes =
-            t.elements() / u64::from(t.ty.block_len()) * t.ty.row_bytes(t.ty.block_len().into()).expect("a block");
-        hollow::zeros(out, bytes)
-    });
-    sink.finish(size.expect("a file")).expect("room for a sparse file");
-    Gguf::open(path).expect("a model file")
 }
 
 /// A model of which programs are made.
@@ -164,7 +107,8 @@ impl<'a> Hollow<'a> {
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow-{process}-{number}.gguf"));
         let path = Temporary(path);
-        let file = write(plan.shape(), &plan, self.layers, &path.0);
+        plan.write_hollow(&path.0, false).expect("a hollow file");
+        let file = Gguf::open(&path.0).expect("a model file");
         f(&file, &Config::read(&file).expect("a known model"))
     }
 }
