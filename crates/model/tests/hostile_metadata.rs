@@ -313,7 +313,11 @@ fn tensors_that_nothing_reads() {
 #[test]
 fn tensors_that_may_lie_beside_a_model() {
     let (llama, latent) = (synth("tiny-llama", "q4_0", Some(2)), synth("tiny-mla-dense", "q4_0", Some(2)));
+    let shared = synth("tiny-gemma4", "q4_0", None);
     for (file, name) in [
+        // Of a layer that reads the keys of another.
+        (&shared, "blk.4.attn_k.weight"),
+        (&shared, "blk.5.attn_k_norm.weight"),
         (&llama, "rope_factors_long.weight"),
         (&llama, "rope_factors_short.weight"),
         (&llama, "blk.1.attn_rot_embd.weight"),

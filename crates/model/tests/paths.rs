@@ -237,3 +237,15 @@ fn a_generic_path_is_found() {
         assert!(!found.iter().any(|problem| problem.contains(" takes ")), "{}", found.join("\n"));
     }
 }
+
+/// What a token reads of an embedding in blocks is data: it is unpacked once, and a matrix of floats stays as it is.
+#[test]
+fn rows_of_an_embedding_are_no_weights() {
+    let hollow = Hollow { context: 128, ..Hollow::new("gemma-4-e2b", 2) };
+    for class in [Class::One, Class::Few, Class::Many] {
+        let compiled = hollow.compile_with(class, &Options::cpu(Numerics::Int8, 64)).expect("a program");
+        let reads = |product: &&Product| product.operands.iter().any(|name| name == "per_layer_model_proj");
+        let paths: Vec<&str> = compiled.log.products.iter().filter(reads).map(|product| &*product.path).collect();
+        assert!(!paths.is_empty() && paths.iter().all(|path| VECTORS.contains(path)), "{class:?}: {paths:?}");
+    }
+}

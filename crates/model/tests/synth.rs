@@ -186,8 +186,8 @@ fn weights_keep_the_size_of_what_goes_through_them() {
             };
             let one = 1.0 / (fan_in as f32).sqrt();
             let (want_mean, want_std) = match tensor.name.as_str() {
-                name if name.ends_with("norm.weight") || name.ends_with("ssm_d") => (1.0, 0.05),
                 name if name.ends_with(".bias") => (0.0, 0.1),
+                name if name.contains("norm") || name.ends_with("ssm_d") => (1.0, 0.05),
                 name if name.ends_with("ffn_gate_inp.scale") => (1.0 / one, 0.05 / one),
                 name if name.contains("ffn_gate_inp") => (0.0, 2.0 * one),
                 "token_embd.weight" if !shape.tied => (0.0, 1.0),

@@ -56,7 +56,8 @@ fn other_part(g: &mut Graph, id: Id, part: Part) -> Option<Id> {
             let leaf = other_part(g, n.src[0], part)?;
             Some(g.permute(leaf, p))
         }
-        Op::Gather if g.shape(n.src[0]).len() > 1 => {
+        // Of experts. A row of one matrix is data that weights multiply: an embedding.
+        Op::Gather if g.shape(n.src[0]).len() > 2 => {
             let leaf = other_part(g, n.src[0], part)?;
             Some(g.gather(leaf, n.src[1]))
         }
