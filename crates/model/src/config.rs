@@ -366,7 +366,10 @@ impl Config {
             true => Self::latent(&k, family, hidden / heads)?,
             false => Self::grouped(&k, family, hidden, heads, &mixers, &with_window)?,
         };
-        let keys_of = Self::keys_of(&k, &with_window)?;
+        let keys_of = match family.shares_keys {
+            true => Self::keys_of(&k, &with_window)?,
+            false => (0..layers).collect(),
+        };
         let rotation = family.windows.map_or(WindowRotation::Same, |windows| windows.rotation);
         let window = match windows {
             None => None,

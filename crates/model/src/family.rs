@@ -302,6 +302,8 @@ pub struct Family {
     pub head_norms: HeadNorms,
     /// Whether values have a norm without weights; in layers without a matrix of values, they are the keys before theirs.
     pub value_norm: bool,
+    /// Whether the last layers may read the keys and values of layers before them (`attention.shared_kv_layers`).
+    pub shares_keys: bool,
     /// Which values are rotated together.
     pub pairs: Pairs,
     /// The same in files with `rope.dimension_sections`, which are for pictures: text has one position for all sections.

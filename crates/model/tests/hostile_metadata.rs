@@ -72,7 +72,7 @@ fn written(
 
 /// Shape, key below the name of the architecture, value, and what the error says.
 fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
-    let (llama, latent, dense) = ("tiny-llama", "tiny-mla-moe", "tiny-mla-dense");
+    let (llama, latent, dense, gemma) = ("tiny-llama", "tiny-mla-moe", "tiny-mla-dense", "tiny-gemma4");
     let floats = |all: &[f32]| ValueBuf::from(all);
     let ints = |all: &[i32]| ValueBuf::from(all);
     let mut cases = vec![
@@ -113,7 +113,6 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (llama, "feed_forward_length", ints(&[512, 256]), "has shape"),
         (llama, "attention.head_count", ints(&[4, 2]), "blocks that differ"),
         (llama, "attention.head_count_kv", ints(&[2, 1]), "blocks that differ"),
-        (llama, "attention.shared_kv_layers", 2u32.into(), "expected 0 to 1"),
         (llama, "attention.head_count", floats(&[4.0]), "llama.attention.head_count"),
         (llama, "block_count", ints(&[2, 2]), "llama.block_count"),
         // Numbers.
@@ -136,6 +135,12 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (llama, "attention.causal", false.into(), "this would be another model"),
         (llama, "interleave_moe_layer_step", 1000u32.into(), "expected 0 to"),
         (llama, "swiglu_clamp_exp", 7.0f32.into(), "this would be another model"),
+        (llama, "attention.shared_kv_layers", 1u32.into(), "this would be another model"),
+        // What layers have of their own.
+        (gemma, "attention.shared_kv_layers", 2u32.into(), "expected 0 to 1"),
+        (gemma, "attention.key_length_swa", 1u32.into(), "a head of 2 to 4096"),
+        (gemma, "rope.dimension_count_swa", 7u32.into(), "even, at most the head"),
+        (gemma, "embedding_length_per_layer_input", 32u32.into(), "has shape"),
         // Latent attention.
         (latent, "rope.dimension_count", 0u32.into(), "expected 1 to"),
         (latent, "rope.dimension_count", 31u32.into(), "even, and less than the key length"),

@@ -17,6 +17,7 @@ const CHANGES: &[(&str, &[f64])] = &[
     ("attention.max_alibi_bias", &[0.0]),
     ("attention.output_scale", &[0.0, 1.0]),
     ("attention.scale", &[0.0]),
+    ("attention.shared_kv_layers", &[0.0]),
     ("attention.temperature_scale", &[0.0]),
     ("attention.value_scale", &[0.0, 1.0]),
     ("embedding_scale", &[0.0, 1.0]),

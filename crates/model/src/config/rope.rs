@@ -61,7 +61,8 @@ pub(super) fn of_windows(
             if own == base && dims == rope.dims {
                 return Ok(None);
             }
-            Some(Rope { dims, theta: table(k, dims, own, false)?.theta, ..rope.clone() })
+            let long = rope.long.clone().filter(|_| dims == rope.dims);
+            Some(Rope { dims, theta: table(k, dims, own, false)?.theta, long, ..rope.clone() })
         }
     })
 }

@@ -126,12 +126,13 @@ impl Step<'_> {
             return Ok((q, None));
         }
         let k = part(k)?;
-        let without = self.family.value_norm && whole.is_none() && !self.w.has(&name("v", "weight"));
-        let mut v = if without { k.clone() } else { part(v)? };
-        if self.family.value_norm {
-            v = &v * &v.rms_factor(c.eps);
+        if !self.family.value_norm {
+            let v = part(v)?;
+            return Ok((q, Some([k, v])));
         }
-        Ok((q, Some([k, v])))
+        let of_keys = whole.is_none() && head == value && !self.w.has(&name("v", "weight"));
+        let v = if of_keys { k.clone() } else { part(v)? };
+        Ok((q, Some([k, &v * &v.rms_factor(c.eps)])))
     }
 
     /// The norm of queries or keys `[T, heads, len]`: over each head, with weights of one or of all, or over all heads.
