@@ -6,8 +6,8 @@ mod rope;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Norm, Normalise, Pairs, Parallel, Rotated,
-    Routed, ScoreScale, WindowRotation, Windows, missing,
+    Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Growth, Norm, Normalise, Pairs, Parallel,
+    Rotated, Routed, ScoreScale, WindowRotation, Windows, missing,
 };
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
@@ -170,6 +170,8 @@ pub struct LongRope {
 pub struct Window {
     /// Positions that a token sees, its own included.
     pub width: i64,
+    /// Whether it sees those of its chunk of so many positions, instead of the last so many.
+    pub chunks: bool,
     /// For each layer whether it has the window.
     pub layers: Vec<bool>,
     /// Their heads, if they are others than those of the other layers.
@@ -178,13 +180,17 @@ pub struct Window {
     pub rope: Option<Rope>,
 }
 
-/// Queries that grow with the position: by `1 + scale * ln(1 + floor(position / every))`.
+/// Queries that grow with the position: by `1 + scale * ln(1 + floor((position + from) / every))`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Temperature {
     /// Factor of the logarithm.
     pub scale: f64,
     /// Positions that have the same.
     pub every: i64,
+    /// What the first position counts as.
+    pub from: i64,
+    /// Whether only layers have it that are not rotated.
+    pub unrotated: bool,
 }
 
 /// A mixture of experts.
@@ -371,16 +377,18 @@ impl Config {
             false => (0..layers).collect(),
         };
         let rotation = family.windows.map_or(WindowRotation::Same, |windows| windows.rotation);
+        let chunks = family.windows.is_some_and(|windows| windows.chunk.is_some());
         let window = match windows {
             None => None,
             Some((width, layers)) => {
                 let dims = in_windows.as_ref().map_or(rope.dims, |&(_, dims)| dims);
                 let rope = rope::of_windows(&k, rotation, &rope, dims)?;
                 let attention = in_windows.map(|(own, _)| own).filter(|own| *own != attention);
-                Some(Window { width, layers, attention, rope })
+                Some(Window { width, chunks, layers, attention, rope })
             }
         };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref())?;
+        let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
             Cap::None => Ok(None),
@@ -428,7 +436,7 @@ impl Config {
                 true => k.float_or_none("attention.clamp_kqv", 1e-6, MOST_FACTOR)?.map(|v| v as f32),
                 false => None,
             },
-            temperature: if family.temperature { Self::temperature(&k)? } else { None },
+            temperature,
             embedding_scale: factor(family.embedding_scale, "embedding_scale")?,
             residual_scale: factor(family.residual_scale, "residual_scale")?,
             logit_scale: factor(family.logit_scale, "logit_scale")?,
@@ -478,7 +486,11 @@ impl Config {
         let Some(windows) = windows.filter(|w| w.layers.is_empty() || w.layers.contains(&layers)) else {
             return Ok(None);
         };
-        let width = k.within("attention.sliding_window", 0, i64::from(i32::MAX))?.or(windows.width).unwrap_or(0);
+        let of_file = k.within("attention.sliding_window", 0, i64::from(i32::MAX))?;
+        let width = match windows.chunk {
+            Some(chunk) if of_file != Some(0) => chunk,
+            _ => of_file.or(windows.width).unwrap_or(0),
+        };
         if width == 0 {
             return Ok(None);
         }
@@ -539,6 +551,10 @@ impl Config {
             (Rotated::None, _) => all(false),
             (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
             (Rotated::Windowed, Some(window)) => window.layers.clone(),
+            (Rotated::Pattern, _) => match k.flags("attention.rope_pattern")? {
+                Some(of_file) => of_file[..layers as usize].to_vec(),
+                None => all(true),
+            },
             (Rotated::UnlessUntrained, _) => all(k.flag("rope.scaling.finetuned")?.unwrap_or(true)),
         })
     }
@@ -552,13 +568,26 @@ impl Config {
         })
     }
 
-    fn temperature(k: &Keys<'_>) -> Result<Option<Temperature>, ConfigError> {
-        let Some(scale) = k.float_or_none("attention.temperature_scale", 1e-6, 1e3)? else { return Ok(None) };
+    fn temperature(k: &Keys<'_>, rule: Growth, windows: bool) -> Result<Option<Temperature>, ConfigError> {
         let most = i64::from(i32::MAX);
-        let own = k.within("attention.temperature_length", 1, most)?;
-        let original = own.or(k.within("rope.scaling.original_context_length", 1, most)?);
-        let every = original.or(k.within("context_length", 1, most)?).unwrap_or(4096);
-        Ok(Some(Temperature { scale, every }))
+        let of_file = || k.float_or_none("attention.temperature_scale", 1e-6, 1e3);
+        let own = |least| k.within("attention.temperature_length", least, most);
+        Ok(match rule {
+            Growth::None => None,
+            Growth::Unrotated => {
+                let scale = of_file()?.unwrap_or(0.1);
+                let every = own(0)?.filter(|&every| every > 0).unwrap_or(8192);
+                Some(Temperature { scale, every, from: 1, unrotated: true }).filter(|_| windows)
+            }
+            Growth::Key => match of_file()? {
+                None => None,
+                Some(scale) => {
+                    let original = own(1)?.or(k.within("rope.scaling.original_context_length", 1, most)?);
+                    let every = original.or(k.within("context_length", 1, most)?).unwrap_or(4096);
+                    Some(Temperature { scale, every, from: 0, unrotated: false })
+                }
+            },
+        })
     }
 
     fn experts(k: &Keys<'_>, file: &Gguf, family: &Family) -> Result<Option<Experts>, ConfigError> {

@@ -63,6 +63,8 @@ pub enum HeadNorms {
     MaybeBefore,
     /// After the rotation.
     After,
+    /// After the rotation, without weights, in layers that are rotated; not in models of so many experts.
+    BareUnlessExperts(i64),
 }
 
 /// Which values of a head are rotated together.
@@ -87,6 +89,20 @@ pub enum Rotated {
     Windowed,
     /// All, unless the file says that it was trained without (`rope.scaling.finetuned`).
     UnlessUntrained,
+    /// Those that the file says (`attention.rope_pattern`), or all.
+    Pattern,
+}
+
+/// Whether queries grow with the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// No.
+    None,
+    /// As the file says (`attention.temperature_scale`).
+    Key,
+    /// In layers that are not rotated, in models with windows, where the first position counts as 1: as the file says, or by a
+    /// tenth of a logarithm for each 8192 positions.
+    Unrotated,
 }
 
 /// Which layers see a stretch of the past only.
@@ -96,6 +112,9 @@ pub struct Windows {
     pub every: i64,
     /// Positions that the others see, unless the file says so; `None` if only a file that says so has windows.
     pub width: Option<i64>,
+    /// Positions of a chunk, if a token sees those before it in its own instead of the last so many; a file can only say that
+    /// there are no windows.
+    pub chunk: Option<i64>,
     /// Numbers of layers that models with windows have; empty for any.
     pub layers: &'static [i64],
     /// Their rotation.
@@ -327,8 +346,8 @@ pub struct Family {
     pub attention_gate: AttentionGate,
     /// Whether queries, keys and values are bounded by `attention.clamp_kqv`.
     pub clamps: bool,
-    /// Whether queries grow with the position (`attention.temperature_scale`).
-    pub temperature: bool,
+    /// Whether queries grow with the position.
+    pub temperature: Growth,
     /// Whether what enters the last matrix of attention and feed-forward has a norm (`attn_sub_norm`, `ffn_sub_norm`).
     pub inner_norms: bool,
     /// Activation of the feed-forward.
@@ -346,6 +365,8 @@ pub struct Family {
     pub gating: Option<Gating>,
     /// Whether weights of experts are normalised.
     pub normalise: Normalise,
+    /// Whether what an expert reads is multiplied with its weight, instead of what it gives.
+    pub weighs_inputs: bool,
     /// Factor of the embedding.
     pub embedding_scale: Factor,
     /// Factor of what a half of a block adds.

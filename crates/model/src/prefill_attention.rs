@@ -266,7 +266,7 @@ impl Reach {
         let several = prices.several.as_ref().filter(|_| options.allows("several"));
         let window = config.window.as_ref().map(|window| {
             let (with, all) = (window.layers.iter().filter(|&&with| with).count(), window.layers.len());
-            (Window::new(window.width, options), with as f64 / all as f64)
+            (Window::new(window, options), with as f64 / all as f64)
         });
         Reach {
             window,

@@ -414,7 +414,7 @@ impl<'a> Step<'a> {
         // A short past has a part for each page.
         let most_pages = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
         let past = |window| Past::new(b, &position, pick, most_pages, splits, window);
-        let window = c.window.as_ref().map(|window| Window::new(window.width, options));
+        let window = c.window.as_ref().map(|window| Window::new(window, options));
         let by_runs = sizes.class == Class::Prompt;
         let positions = sizes.row_pages * PAGE;
         let window_rope = c.window.as_ref().and_then(|window| window.rope.as_ref());

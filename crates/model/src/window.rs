@@ -3,6 +3,7 @@
 //! Pages of the cache before it need not be read: what attention of such a layer costs then does not grow with the text.
 
 use crate::cache::PAGE;
+use crate::config;
 use compiler::{Builder, Options, Tensor};
 use ir::BinOp;
 
@@ -11,14 +12,16 @@ use ir::BinOp;
 pub struct Window {
     /// Positions that a token sees at most, its own included.
     width: i64,
+    /// Whether it sees those of its chunk of so many, instead of the last so many.
+    chunks: bool,
     /// Whether pages before them are left out. Otherwise they are read and not seen.
     skips: bool,
 }
 
 impl Window {
-    /// A window of so many positions, in programs with such options.
-    pub fn new(width: i64, options: &Options) -> Window {
-        Window { width, skips: options.allows("window") }
+    /// The window of a model, in programs with such options.
+    pub fn new(window: &config::Window, options: &Options) -> Window {
+        Window { width: window.width, chunks: window.chunks, skips: options.allows("window") }
     }
 
     /// Pages that tokens read at most which follow each other, if that is a bound.
@@ -29,8 +32,17 @@ impl Window {
 
     /// The first page that a token at `position` reads, which may be any tensor of positions, unless that is the first of all.
     pub(crate) fn first_page(self, b: &Builder, position: &Tensor) -> Option<Tensor> {
-        let first = || position.binary(BinOp::Sub, &b.int32(self.width - 1)).maximum(&b.int32(0));
+        let first = || match self.chunks {
+            true => self.chunk_of(b, position),
+            false => position.binary(BinOp::Sub, &b.int32(self.width - 1)).maximum(&b.int32(0)),
+        };
         self.skips.then(|| first().binary(BinOp::Div, &b.int32(PAGE)))
+    }
+
+    /// Where the chunk of a position begins.
+    fn chunk_of(self, b: &Builder, position: &Tensor) -> Tensor {
+        let width = b.int32(self.width);
+        position.binary(BinOp::Div, &width).binary(BinOp::Mul, &width)
     }
 }
 
@@ -39,6 +51,10 @@ pub(crate) fn visible(b: &Builder, position: &Tensor, at: &Tensor, window: Optio
     let until = at.lt(&position.binary(BinOp::Add, &b.int32(1)));
     match window {
         None => until,
+        Some(window) if window.chunks => {
+            let begun = window.chunk_of(b, position).lt(&at.binary(BinOp::Add, &b.int32(1)));
+            until.binary(BinOp::And, &begun)
+        }
         Some(Window { width, .. }) => until.binary(BinOp::And, &position.lt(&at.binary(BinOp::Add, &b.int32(width)))),
     }
 }

@@ -85,6 +85,7 @@ families! {
     windows_with_a_rotation_of_their_own "tiny-gemma3";
     windows_with_heads_of_their_own_shared_caches_and_inputs_of_layers "tiny-gemma4";
     values_of_keys_and_experts_beside_a_feed_forward "tiny-gemma4moe";
+    experts_that_weigh_what_they_read "tiny-llama4";
     layers_without_positions "tiny-smollm3";
     norms_after_and_over_all_heads "tiny-olmo2";
     rotations_in_windows_only "tiny-exaone-moe";

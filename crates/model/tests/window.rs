@@ -6,7 +6,7 @@ use compiler::{Numerics, Options};
 use device::{Device, Interpreter};
 use gguf::{Gguf, Tensor};
 use model::cache::{CacheKind, PAGE};
-use model::config::Config;
+use model::config::{self, Config};
 use model::engine::{Engine, EngineOptions};
 use model::prefill_attention::RUN;
 use model::window::Window;
@@ -109,7 +109,8 @@ fn no_page_before_a_window_is_read() {
 #[test]
 fn pages_of_a_window() {
     let options = support::options(Numerics::Exact);
-    let most = |width, tokens| Window::new(width, &options).most_pages(tokens).expect("a bound");
+    let window = |width| config::Window { width, chunks: false, layers: vec![], attention: None, rope: None };
+    let most = |width, tokens| Window::new(&window(width), &options).most_pages(tokens).expect("a bound");
     for width in [1, 2, 24, 64, 65, 66, 512] {
         for tokens in [1, 2, 64] {
             let pages = |end: i64| (end - 1) / PAGE - (end - tokens - width + 1).max(0) / PAGE + 1;
@@ -119,5 +120,29 @@ fn pages_of_a_window() {
     }
     let mut all = options.clone();
     all.without.push("window".into());
-    assert_eq!(Window::new(24, &all).most_pages(1), None);
+    assert_eq!(Window::new(&window(24), &all).most_pages(1), None);
+}
+
+/// Three layers of four see their chunk alone. Without the fourth, nothing of a text is seen behind the end of one.
+#[test]
+fn a_chunk_is_read_as_if_nothing_were_before_it() {
+    const CHUNK: usize = 8192;
+    let file = synth("tiny-llama4", "q4_0", Some(3));
+    let logits = |seed: u32| {
+        let compiler = support::options(Numerics::Exact);
+        let options = EngineOptions { compiler, context: CHUNK as i64 + 128, chunk: 512, cache: CacheKind::F32 };
+        let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        let mut ids = tokens(CHUNK, engine.config().vocab as u32, seed);
+        ids.extend(tokens(65, engine.config().vocab as u32, 7));
+        let read = |engine: &mut Engine, from: usize, to: usize| {
+            engine.step(&ids[from..to], from, 0..to - from).expect("a step").to_vec()
+        };
+        (0..CHUNK - 512).step_by(512).for_each(|at| drop(read(&mut engine, at, at + 512)));
+        let last = read(&mut engine, CHUNK - 512, CHUNK);
+        let mut behind = read(&mut engine, CHUNK, CHUNK + 64);
+        behind.extend(read(&mut engine, CHUNK + 64, CHUNK + 65));
+        (last, behind)
+    };
+    let ((before, behind), (other, same)) = (logits(1), logits(2));
+    assert!(before != other && behind == same);
 }

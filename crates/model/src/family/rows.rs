@@ -3,8 +3,8 @@
 //! What is said here was read in the definitions of the models in llama.cpp and compared with its logits.
 
 use super::{
-    Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, HeadNorms, Norm, Normalise, Norms, Pairs, Parallel,
-    Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, WindowRotation, Windows,
+    Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, Growth, HeadNorms, Norm, Normalise, Norms, Pairs,
+    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, WindowRotation, Windows,
 };
 
 /// Norms before attention and feed-forward.
@@ -25,10 +25,11 @@ const AFTER: Norms = Norms { attention: &[], feed_forward: &[], ..SANDWICH };
 const SHARED: Norms = Norms { feed_forward: &["attn_norm"], ..BEFORE };
 
 /// Windows of every layer, in files that have any.
-const ALL_WINDOWS: Windows = Windows { every: 0, width: None, layers: &[], rotation: WindowRotation::Same };
+const ALL_WINDOWS: Windows =
+    Windows { every: 0, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
 
 /// Windows of every layer but one of four.
-const OF_FOUR: Windows = Windows { every: 4, width: None, layers: &[], rotation: WindowRotation::Same };
+const OF_FOUR: Windows = Windows { every: 4, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
 
 impl Family {
     /// What most have in common.
@@ -56,7 +57,7 @@ impl Family {
         sinks: false,
         attention_gate: AttentionGate::None,
         clamps: false,
-        temperature: false,
+        temperature: Growth::None,
         inner_norms: false,
         activation: Activation::Silu,
         gated: true,
@@ -65,6 +66,7 @@ impl Family {
         routed: Routed::BehindLead,
         gating: Some(Gating::Softmax),
         normalise: Normalise::Always,
+        weighs_inputs: false,
         embedding_scale: Factor::One,
         residual_scale: Factor::One,
         logit_scale: Factor::One,
@@ -122,7 +124,7 @@ impl Family {
     const DEEPSEEK2: Family = Family {
         arch: "deepseek2",
         latent: true,
-        temperature: true,
+        temperature: Growth::Key,
         gating: None,
         normalise: Normalise::Key,
         ..Family::LLAMA
@@ -200,7 +202,13 @@ pub const FAMILIES: &[Family] = &[
     Family {
         arch: "gemma2",
         norms: SANDWICH,
-        windows: Some(Windows { every: 2, width: Some(4096), layers: &[], rotation: WindowRotation::SameOrBase }),
+        windows: Some(Windows {
+            every: 2,
+            width: Some(4096),
+            chunk: None,
+            layers: &[],
+            rotation: WindowRotation::SameOrBase,
+        }),
         score_cap: Cap::KeyOr(50.0),
         score_scale: ScoreScale::ImpliedAtLayers(46),
         logit_cap: Cap::KeyOr(30.0),
@@ -210,7 +218,7 @@ pub const FAMILIES: &[Family] = &[
         arch: "gemma3",
         norms: SANDWICH,
         head_norms: HeadNorms::Before,
-        windows: Some(Windows { every: 6, width: None, layers: &[], rotation: WindowRotation::Base }),
+        windows: Some(Windows { every: 6, width: None, chunk: None, layers: &[], rotation: WindowRotation::Base }),
         score_scale: ScoreScale::ImpliedAtLayers(62),
         logit_cap: Cap::Key,
         ..Family::GEMMA
@@ -221,14 +229,25 @@ pub const FAMILIES: &[Family] = &[
         head_norms: HeadNorms::Before,
         value_norm: true,
         shares_keys: true,
-        windows: Some(Windows { every: 6, width: None, layers: &[], rotation: WindowRotation::Base }),
+        windows: Some(Windows { every: 6, width: None, chunk: None, layers: &[], rotation: WindowRotation::Base }),
         score_scale: ScoreScale::One,
         scales: Scales::All,
         routed: Routed::Beside,
         logit_cap: Cap::KeyOr(30.0),
         ..Family::GEMMA
     },
-    Family { arch: "mistral3", temperature: true, scales: Scales::All, ..Family::LLAMA },
+    Family {
+        arch: "llama4",
+        head_norms: HeadNorms::BareUnlessExperts(128),
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { chunk: Some(8192), ..OF_FOUR }),
+        temperature: Growth::Unrotated,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Never,
+        weighs_inputs: true,
+        ..Family::LLAMA
+    },
+    Family { arch: "mistral3", temperature: Growth::Key, scales: Scales::All, ..Family::LLAMA },
     Family { arch: "phi2", norms: SHARED, parallel: Parallel::Yes, ..Family::GPTNEOX },
     Family { arch: "phi3", long_factors: true, ..Family::QWEN2 },
     Family { arch: "phimoe", long_factors: true, ..Family::QWEN2 },
@@ -250,7 +269,13 @@ pub const FAMILIES: &[Family] = &[
     Family {
         arch: "gpt-oss",
         norms: POST_IS_SECOND,
-        windows: Some(Windows { every: 2, width: None, layers: &[], rotation: WindowRotation::SameOrBase }),
+        windows: Some(Windows {
+            every: 2,
+            width: None,
+            chunk: None,
+            layers: &[],
+            rotation: WindowRotation::SameOrBase,
+        }),
         sinks: true,
         activation: Activation::ClampedSwiglu,
         gating: Some(Gating::Chosen),
@@ -384,6 +409,13 @@ pub const FAMILIES: &[Family] = &[
         ..Family::MAMBA2
     },
     Family {
+        arch: "granite_swa",
+        rotated: Rotated::Pattern,
+        windows: Some(ALL_WINDOWS),
+        sinks: true,
+        ..Family::GRANITE
+    },
+    Family {
         arch: "granitehybrid",
         recurrence: Some((Recurrence::StateSpace, Remembering::WithoutKeys)),
         scales: Scales::Attention,
@@ -447,11 +479,9 @@ const MISSING: &[(&str, &[&str])] = &[
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna", "mimo2"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
-    ("attention in chunks", &["llama4"]),
     ("a router that reads what attention reads", &["smallthinker"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("windows and rotations by an array of layers", &["granite_swa"]),
     ("a mean of experts and shared experts", &["cohere2moe"]),
     ("an activation with limits or parameters of the file", &["maple", "apertus"]),
     ("positions of a kind that the number of layers tells", &["baichuan"]),

@@ -3,7 +3,7 @@
 use super::Step;
 use super::past::Past;
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
-use crate::config::{Attention, ConfigError, Mixer};
+use crate::config::{Attention, ConfigError, Mixer, Temperature};
 use crate::family::{AttentionGate, HeadNorms, Scales};
 use crate::step::Part;
 use compiler::tensor::SoftmaxParts;
@@ -166,6 +166,12 @@ impl Step<'_> {
             HeadNorms::MaybeBefore if !there() => Ok(rotated(&x)),
             HeadNorms::Before | HeadNorms::MaybeBefore => Ok(rotated(&normed(&x)?)),
             HeadNorms::After => normed(&rotated(&x)),
+            HeadNorms::BareUnlessExperts(n) => {
+                let experts = self.c.experts.as_ref().map_or(0, |e| e.count);
+                let y = rotated(&x);
+                let bare = self.c.rotated[layer as usize] && experts != n;
+                Ok(if bare { &y * &y.rms_factor(self.c.eps) } else { y })
+            }
         }
     }
 
@@ -183,14 +189,19 @@ impl Step<'_> {
         Ok(Scores { slopes, cap: c.score_cap, sinks })
     }
 
-    /// Growth of the queries with the position, `[T, 1, 1]`.
-    fn temperature(&self) -> Option<Tensor> {
-        let temperature = self.c.temperature?;
-        let steps = self.c.context / temperature.every + 1;
+    /// Growth of the queries of a layer with the position, `[T, 1, 1]`.
+    fn temperature(&self, layer: i64) -> Option<Tensor> {
+        let has = |growth: &Temperature| !(growth.unrotated && self.c.rotated[layer as usize]);
+        let temperature = self.c.temperature.filter(has)?;
+        let steps = (self.c.context + temperature.from) / temperature.every + 1;
         let factor = |step: i64| (1.0 + temperature.scale * (step as f64 + 1.0).ln()) as f32;
         let bytes = (0..steps).flat_map(|step| factor(step).to_le_bytes()).collect();
         let table = self.b.table("temperature", DType::F32, dims![steps], bytes);
-        let step = self.position.binary(BinOp::Div, &self.b.int32(temperature.every));
+        let position = match temperature.from {
+            0 => self.position.clone(),
+            from => self.position.binary(BinOp::Add, &self.b.int32(from)),
+        };
+        let step = position.binary(BinOp::Div, &self.b.int32(temperature.every));
         Some(table.gather(&step).reshape(dims![self.t, 1, 1]))
     }
 
@@ -209,7 +220,7 @@ impl Step<'_> {
         let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, c.heads * head]));
         let q = if gate.is_some() { q.slice(2, 0, head) } else { q };
         let mut q = self.placed(layer, "q", q)?;
-        if let Some(growth) = self.temperature() {
+        if let Some(growth) = self.temperature(layer) {
             q = q * &growth;
         }
         if let Some([k, v]) = own {
@@ -306,7 +317,7 @@ impl Step<'_> {
             Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
         };
         let (mut q, mut q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
-        if let Some(growth) = self.temperature() {
+        if let Some(growth) = self.temperature(layer) {
             (q, q_pe) = (q * &growth, q_pe * &growth);
         }
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);

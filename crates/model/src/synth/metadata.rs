@@ -32,6 +32,9 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
+        if shape.experts_every > 1 {
+            keys.set("interleave_moe_layer_step", shape.experts_every);
+        }
     }
     if shape.is_latent() {
         keys.latent_feed_forward(plan);

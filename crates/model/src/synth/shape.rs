@@ -55,6 +55,8 @@ pub struct Shape {
     pub fused_up: bool,
     /// Leading blocks with a dense feed-forward, if the others have experts.
     pub dense_lead: u32,
+    /// Of so many layers, the last has experts.
+    pub experts_every: u32,
     /// Experts.
     pub experts: Option<Experts>,
     /// Whether the choice of experts has a bias.
@@ -153,6 +155,12 @@ impl Shape {
         self.mixers[layer as usize % self.mixers.len()]
     }
 
+    /// The experts of a layer.
+    pub(super) fn experts_of(&self, layer: u32) -> Option<&Experts> {
+        let has = layer >= self.dense_lead && (layer + 1).is_multiple_of(self.experts_every);
+        self.experts.as_ref().filter(|_| has)
+    }
+
     /// Whether a layer has a feed-forward.
     pub(super) fn feeds(&self, layer: u32) -> bool {
         match self.row().recurrence {
@@ -196,6 +204,7 @@ const PLAIN: Shape = Shape {
     ffn: 512,
     fused_up: false,
     dense_lead: 0,
+    experts_every: 1,
     experts: None,
     router_bias: false,
     shared_gate: false,
@@ -293,7 +302,7 @@ const QWEN3: Shape = Shape {
     ..PLAIN
 };
 
-static SHAPES: [Shape; 48] = [
+static SHAPES: [Shape; 49] = [
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -655,6 +664,14 @@ static SHAPES: [Shape; 48] = [
         rope_scaling: RopeScaling::OneOf(4),
         experts: Some(TINY),
         tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-llama4",
+        arch: "llama4",
+        layers: 5,
+        experts_every: 2,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, normalise: false, ..TINY }),
         ..PLAIN
     },
     Shape { name: "tiny-smollm3", arch: "smollm3", layers: 4, tied: true, ..PLAIN },

@@ -166,8 +166,8 @@ impl List {
         let shares = shape.kinds.as_ref().is_some_and(|kinds| self.layer >= kinds.own_caches(self.layers));
         let width = if shares { 2 * shape.ffn } else { shape.ffn };
         let beside = shape.row().routed == Routed::Beside;
-        match &shape.experts {
-            Some(experts) if self.layer >= shape.dense_lead => {
+        match shape.experts_of(self.layer) {
+            Some(experts) => {
                 if beside {
                     self.feed_forward(shape, "", width, shape.fused_up);
                     for name in ["post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"] {
@@ -180,7 +180,7 @@ impl List {
                 }
                 self.experts(shape, experts);
             }
-            _ => self.feed_forward(shape, "", width, shape.fused_up),
+            None => self.feed_forward(shape, "", width, shape.fused_up),
         }
         norm(self, norms.after_feed_forward);
         let Some(kinds) = &shape.kinds else { return };
@@ -247,7 +247,7 @@ impl List {
                 self.bias(part, rows);
             }
         }
-        if shape.row().head_norms != HeadNorms::None {
+        if !matches!(shape.row().head_norms, HeadNorms::None | HeadNorms::BareUnlessExperts(_)) {
             let of = |heads: i64| if shape.qk_norm_of_all { heads * head } else { head };
             self.norm("attn_q_norm", of(heads));
             if own {
