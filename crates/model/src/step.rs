@@ -335,6 +335,8 @@ struct Step<'a> {
     window_past: Option<Past>,
     /// Whether its splits are so few that several tasks may merge the same.
     few_splits: bool,
+    /// Positions of a sequence at most.
+    positions: i64,
     pages: Id,
     cache: CacheKind,
     /// Whether codes of the cache are read as halves.
@@ -430,6 +432,7 @@ impl<'a> Step<'a> {
             past: past(None),
             window_past: window.map(|window| past(Some(window))),
             few_splits: short.is_some() && splits > 1,
+            positions,
             pages,
             cache: sizes.cache,
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,

@@ -193,7 +193,7 @@ impl Step<'_> {
     fn temperature(&self, layer: i64) -> Option<Tensor> {
         let has = |growth: &Temperature| !(growth.unrotated && self.c.rotated[layer as usize]);
         let temperature = self.c.temperature.filter(has)?;
-        let steps = (self.c.context + temperature.from) / temperature.every + 1;
+        let steps = (self.positions + temperature.from) / temperature.every + 1;
         let factor = |step: i64| (1.0 + temperature.scale * (step as f64 + 1.0).ln()) as f32;
         let bytes = (0..steps).flat_map(|step| factor(step).to_le_bytes()).collect();
         let table = self.b.table("temperature", DType::F32, dims![steps], bytes);
