@@ -194,6 +194,28 @@ pub const MODELS: &[Model] = &[
         ],
     },
     Model {
+        name: "gemma-4-e2b",
+        aliases: &["gemma4:e2b"],
+        architecture: "gemma4",
+        context: 131_072,
+        default: "Q4_K_M",
+        files: &[
+            unchecked("Q4_K_M", "unsloth/gemma-4-E2B-it-GGUF", "gemma-4-E2B-it-Q4_K_M.gguf"),
+            unchecked("Q4_K_M", "bartowski/google_gemma-4-E2B-it-GGUF", "google_gemma-4-E2B-it-Q4_K_M.gguf"),
+        ],
+    },
+    Model {
+        name: "gemma-4-26b-a4b",
+        aliases: &["gemma4:26b"],
+        architecture: "gemma4",
+        context: 262_144,
+        default: "Q4_K_M",
+        files: &[
+            unchecked("Q4_K_M", "ggml-org/gemma-4-26B-A4B-it-GGUF", "gemma-4-26B-A4B-it-Q4_K_M.gguf"),
+            unchecked("Q4_K_M", "bartowski/google_gemma-4-26B-A4B-it-GGUF", "google_gemma-4-26B-A4B-it-Q4_K_M.gguf"),
+        ],
+    },
+    Model {
         name: "smollm3-3b",
         aliases: &["smollm3:3b"],
         architecture: "smollm3",
