@@ -10,6 +10,11 @@ pub(super) fn out_of_range(key: &str, value: impl ToString, why: &str) -> Config
     ConfigError::Value { key: key.into(), value: value.to_string(), why: why.into() }
 }
 
+/// What errors say of an array.
+fn array_of(values: usize) -> String {
+    format!("an array of {values} values")
+}
+
 /// Keys that change what a model computes, where a family has them, and the values that change nothing.
 const CHANGES: &[(&str, &[f64])] = &[
     ("attention.causal", &[1.0]),
@@ -81,8 +86,7 @@ impl<'a> Keys<'a> {
             Some(_) => vec![meta.require(&key)?; self.blocks as usize],
         };
         if all.len() as i64 != self.blocks {
-            let (found, wanted) = (format!("an array of {} values", all.len()), self.blocks);
-            return Err(out_of_range(&key, found, &format!("a value for each of {wanted} blocks")));
+            return Err(self.not_of_blocks(&key, all.len()));
         }
         match all.iter().find(|v| !(0..=1 << 40).contains(*v)) {
             Some(v) => Err(out_of_range(&key, v, "expected a count")),
@@ -92,8 +96,12 @@ impl<'a> Keys<'a> {
 
     /// That counts differ which cannot.
     pub(super) fn differing(&self, name: &str) -> ConfigError {
-        let found = format!("an array of {} values", self.blocks);
-        out_of_range(&self.key(name), found, "blocks that differ are not supported")
+        out_of_range(&self.key(name), array_of(self.blocks as usize), "blocks that differ are not supported")
+    }
+
+    /// That an array has so many values, and not one for each block.
+    fn not_of_blocks(&self, key: &str, found: usize) -> ConfigError {
+        out_of_range(key, array_of(found), &format!("a value for each of {} blocks", self.blocks))
     }
 
     /// For each block whether a count of it is zero; of a key that is not there, for none.
@@ -151,10 +159,7 @@ impl<'a> Keys<'a> {
         };
         match all.len() as i64 == self.blocks {
             true => Ok(Some(all)),
-            false => {
-                let (found, wanted) = (format!("an array of {} values", all.len()), self.blocks);
-                Err(out_of_range(&key, found, &format!("a value for each of {wanted} blocks")))
-            }
+            false => Err(self.not_of_blocks(&key, all.len())),
         }
     }
 

@@ -29,7 +29,7 @@ const ALL_WINDOWS: Windows =
     Windows { every: 0, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
 
 /// Windows of every layer but one of four.
-const OF_FOUR: Windows = Windows { every: 4, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
+const OF_FOUR: Windows = Windows { every: 4, ..ALL_WINDOWS };
 
 impl Family {
     /// What most have in common.
@@ -202,13 +202,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         arch: "gemma2",
         norms: SANDWICH,
-        windows: Some(Windows {
-            every: 2,
-            width: Some(4096),
-            chunk: None,
-            layers: &[],
-            rotation: WindowRotation::SameOrBase,
-        }),
+        windows: Some(Windows { every: 2, width: Some(4096), rotation: WindowRotation::SameOrBase, ..ALL_WINDOWS }),
         score_cap: Cap::KeyOr(50.0),
         score_scale: ScoreScale::ImpliedAtLayers(46),
         logit_cap: Cap::KeyOr(30.0),
@@ -218,7 +212,7 @@ pub const FAMILIES: &[Family] = &[
         arch: "gemma3",
         norms: SANDWICH,
         head_norms: HeadNorms::Before,
-        windows: Some(Windows { every: 6, width: None, chunk: None, layers: &[], rotation: WindowRotation::Base }),
+        windows: Some(Windows { every: 6, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
         score_scale: ScoreScale::ImpliedAtLayers(62),
         logit_cap: Cap::Key,
         ..Family::GEMMA
@@ -229,7 +223,7 @@ pub const FAMILIES: &[Family] = &[
         head_norms: HeadNorms::Before,
         value_norm: true,
         shares_keys: true,
-        windows: Some(Windows { every: 6, width: None, chunk: None, layers: &[], rotation: WindowRotation::Base }),
+        windows: Some(Windows { every: 6, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
         score_scale: ScoreScale::One,
         scales: Scales::All,
         routed: Routed::Beside,
@@ -269,13 +263,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         arch: "gpt-oss",
         norms: POST_IS_SECOND,
-        windows: Some(Windows {
-            every: 2,
-            width: None,
-            chunk: None,
-            layers: &[],
-            rotation: WindowRotation::SameOrBase,
-        }),
+        windows: Some(Windows { every: 2, rotation: WindowRotation::SameOrBase, ..ALL_WINDOWS }),
         sinks: true,
         activation: Activation::ClampedSwiglu,
         gating: Some(Gating::Chosen),

@@ -183,12 +183,12 @@ impl Step<'_> {
         }
         let [gate, up] = self.gate_and_up(layer, e)?;
         let down = self.expert_matrix(layer, "down", [e.count, hidden, e.width])?;
-        let first = self.family.weighs_inputs;
+        let weighs_inputs = self.family.weighs_inputs;
         // Each token reads its experts, or each expert its tokens.
         let slots = {
             let rows = |w: &Tensor| w.gather(&ids);
             let x = x.unsqueeze(1);
-            let x = if first { &x * &weights.unsqueeze(2) } else { x };
+            let x = if weighs_inputs { &x * &weights.unsqueeze(2) } else { x };
             let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
             down.of(&h, rows)
         };
@@ -197,11 +197,11 @@ impl Step<'_> {
             let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
             let mut x = x.gather(&tiles.token);
-            if first {
-                // The weight of a token and of the expert of its tile.
-                let all = (&probs * e.scale).reshape(&[self.b.length(BinOp::Mul, self.t, e.count)]);
-                let row = tiles.token.binary(BinOp::Mul, &self.b.int32(e.count));
-                x = &x * &all.gather(&row.binary(BinOp::Add, &tiles.expert.unsqueeze(1))).unsqueeze(2);
+            if weighs_inputs {
+                // Of the weights of a token, that of the expert of its tile.
+                let chosen = ids.gather(&tiles.token).equal(&tiles.expert.unsqueeze(1).unsqueeze(2));
+                let weight = chosen.select(&weights.gather(&tiles.token), &self.b.float(0.0)).sum(2);
+                x = &x * &weight.unsqueeze(2);
             }
             let x = x.prefix(1, &tiles.count);
             let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
@@ -209,7 +209,7 @@ impl Step<'_> {
             tiles.restore(&y)
         };
         let each = Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert)]);
-        let routed = if first { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
+        let routed = if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
         let of_matrix = || self.w.shape(&name("ffn_down_shexp.weight")).and_then(|shape| shape.last().copied());
         let Some(width) = self.c.shared_width.or_else(of_matrix) else { return Ok(routed) };
         let mut shared = self.feed_forward(x, width, layer, "_shexp")?;
