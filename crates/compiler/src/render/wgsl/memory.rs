@@ -158,25 +158,23 @@ fn pairs(ty: Type, value: &str) -> Vec<String> {
 }
 
 impl Renderer<'_, Wgsl<'_>> {
-    /// The words that a value of this many bytes consists of; less than a word is the low part of one. `at` counts elements
-    /// of `element` bytes.
-    fn words_at(&mut self, array: &Array, at: &str, element: usize, bytes: usize) -> Vec<String> {
+    /// The words that a value of this many bytes consists of; less than a word is the low part of one. `at` counts the units in
+    /// which it is read ([`Array::unit`]).
+    fn words_at(&mut self, array: &Array, at: &str, bytes: usize) -> Vec<String> {
         if bytes < 4 {
-            // In units of its own size, which it is aligned to.
-            let at = coarser(at, element, bytes);
-            let word = array.word(&coarser(&at, bytes, 4));
-            return vec![cut(&word, &shift(&at, bytes), bytes)];
+            let word = array.word(&coarser(at, bytes, 4));
+            return vec![cut(&word, &shift(at, bytes), bytes)];
         }
         let words = bytes / 4;
         if array.view == View::Vectors && words.is_multiple_of(4) {
-            let first = self.fours(array, at, element);
+            let first = self.fours(array, at, array.unit(bytes));
             let four = |r: &mut Self, four: usize| {
                 let name = r.hold("vec4<u32>", &format!("{}[{first} + {four}]", array.name));
                 ["x", "y", "z", "w"].map(|part| format!("{name}.{part}"))
             };
             return (0..words / 4).flat_map(|n| four(self, n)).collect();
         }
-        let first = if words > 1 { self.hold("i32", &coarser(at, element, 4)) } else { coarser(at, element, 4) };
+        let first = if words > 1 { self.hold("i32", at) } else { at.into() };
         let nth = |n: usize| if n == 0 { first.clone() } else { format!("{first} + {n}") };
         (0..words).map(|n| array.word(&nth(n))).collect()
     }
@@ -216,12 +214,10 @@ impl Renderer<'_, Wgsl<'_>> {
         let (bytes, buffer, index) = (g.ty(load).bytes(), g.src(load)[0], g.src(load)[1]);
         let array = self.language.places.get(&buffer)?.clone();
         // Counted in the units that are read, sums of products need no shift.
-        let element = g.dtype(buffer).bytes();
-        let unit = array.unit(bytes).max(element);
-        let per_unit = g.int((unit / element) as i64);
+        let per_unit = g.int((array.unit(bytes) / g.dtype(buffer).bytes()) as i64);
         let place = g.binary(BinOp::Div, index, per_unit);
         let at = self.value(g, place);
-        Some(self.words_at(&array, &at, unit, bytes))
+        Some(self.words_at(&array, &at, bytes))
     }
 
     /// A value from the words of its bytes.
