@@ -53,7 +53,32 @@ fn kl_dot4_u8(sum: i32, codes: u32, values: u32) -> i32 {
 
 // Entries of a table of 16 bytes.
 fn kl_lookup(table: vec4<u32>, i: u32) -> u32 { return (table[(i >> 2u) & 3u] >> ((i & 3u) << 3u)) & 0xffu; }
+// Four at a time: of entries whose places differ in one bit, a mask of the bytes where it is set chooses one, bit by bit.
 fn kl_lookup4(table: vec4<u32>, i: u32) -> u32 {
-  return kl_lookup(table, i & 0xffu) | kl_lookup(table, (i >> 8u) & 0xffu) << 8u
-    | kl_lookup(table, (i >> 16u) & 0xffu) << 16u | kl_lookup(table, i >> 24u) << 24u;
+  let odd = kl_where(i, 0u);
+  let two = kl_where(i, 1u);
+  let four = kl_where(i, 2u);
+  let low = kl_chosen(kl_of_four(table.x, odd, two), kl_of_four(table.y, odd, two), four);
+  let high = kl_chosen(kl_of_four(table.z, odd, two), kl_of_four(table.w, odd, two), four);
+  return kl_chosen(low, high, kl_where(i, 3u));
+}
+fn kl_of_four(entries: u32, odd: u32, two: u32) -> u32 {
+  let low = kl_chosen(kl_in_all(entries), kl_in_all(entries >> 8u), odd);
+  let high = kl_chosen(kl_in_all(entries >> 16u), kl_in_all(entries >> 24u), odd);
+  return kl_chosen(low, high, two);
+}
+fn kl_where(bytes: u32, bit: u32) -> u32 { return ((bytes >> bit) & 0x01010101u) * 0xffu; }
+fn kl_chosen(a: u32, b: u32, mask: u32) -> u32 { return a ^ ((a ^ b) & mask); }
+fn kl_in_all(byte: u32) -> u32 { return (byte & 0xffu) * 0x01010101u; }
+
+// Four entries of a table of which bit 3 of a place is the sign, and the bits below a number and what their products add to it:
+// bits 0 and 1, 0 and 2, 1 and 2, and all three. Minus nothing is nothing, or it would carry into the next entry.
+fn kl_signed4(more: vec4<u32>, i: u32) -> u32 {
+  let i1 = i >> 1u;
+  let i2 = i >> 2u;
+  let both = i & i1;
+  let size = (i & 0x07070707u) + (both & 0x01010101u) * more.x + (i & i2 & 0x01010101u) * more.y
+    + (i1 & i2 & 0x01010101u) * more.z + (both & i2 & 0x01010101u) * more.w;
+  let minus = (i >> 3u) & (i | i1 | i2) & 0x01010101u;
+  return (size ^ (minus * 0xffu)) + minus;
 }

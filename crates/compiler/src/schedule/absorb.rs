@@ -3,6 +3,7 @@
 
 use super::{Group, Scheduler};
 use crate::schedule::axes::{Along, backward, unify};
+use crate::schedule::roles::base;
 use crate::schedule::versions;
 use ir::{Graph, Id, Op, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -225,11 +226,14 @@ impl Scheduler {
                 return Err("axes of other lengths".into());
             }
         }
-        // Axes of the reader along which the small kernel would be repeated.
+        // Axes of the reader along which the small kernel would be repeated: whole elements are read again as fast as copies of
+        // them.
         let used: FxHashSet<usize> = to.values().map(|v| v.0).collect();
-        let repeated: Vec<usize> = (0..self.out.groups[reader].axes.len())
-            .filter(|i| !self.out.groups[reader].axes[*i].inner && !used.contains(i))
-            .collect();
+        let repeated = |i: &usize| !self.out.groups[reader].axes[*i].inner && !used.contains(i);
+        let repeated: Vec<usize> = match self.copies(g, small) {
+            true => vec![],
+            false => (0..self.out.groups[reader].axes.len()).filter(repeated).collect(),
+        };
         for axis in repeated {
             self.demote(g, None, reader, axis)?;
         }
@@ -272,6 +276,12 @@ impl Scheduler {
             }
         }
         self.depths.borrow_mut().clear();
+    }
+
+    /// Whether a kernel only copies elements of tensors that an index chooses.
+    fn copies(&self, g: &Graph, group: usize) -> bool {
+        let copy = |&m: &Id| *g.op(m) == Op::Gather && matches!(g.op(base(g, g.src(m)[0])), Op::Param { .. });
+        self.out.groups[group].members.iter().all(copy)
     }
 
     /// Whether a kernel reads weights in a block format.

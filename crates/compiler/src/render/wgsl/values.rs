@@ -131,7 +131,11 @@ impl Renderer<'_, Wgsl<'_>> {
                 by.iter().enumerate().map(shifted).collect()
             }
             Inst::LookupFours(table) => {
-                words.map(|w| format!("kl_lookup4({}, {})", four_words(table), word(1, w))).collect()
+                let entries = match signed(table) {
+                    Some(more) => format!("kl_signed4({}", four_words(&more)),
+                    None => format!("kl_lookup4({}", four_words(table)),
+                };
+                words.map(|w| format!("{entries}, {})", word(1, w))).collect()
             }
             Inst::WordsOf(map) => map.iter().map(|&w| word(0, usize::from(w))).collect(),
             Inst::Exchanged(bits) => {
@@ -235,6 +239,20 @@ fn lane_of(ty: Type, name: &str, lane: usize) -> String {
     }
 }
 
+/// What products of bits add to a place where those are the size of its entry in a table, and the bit above them the sign: those
+/// of bits 0 and 1, 0 and 2, 1 and 2, and of all.
+fn signed(table: &[u32; 4]) -> Option<[u32; 4]> {
+    let entry = |place: usize| table[place / 4].to_le_bytes()[place % 4] as i8;
+    let is_signed = |place: usize| entry(place + 8) == -entry(place) && (entry(place) == 0) == (place == 0);
+    let plain = [0, 1, 2, 4].iter().all(|&place| i64::from(entry(place as usize)) == place);
+    // Sizes below 128 keep their sum within a byte.
+    let more = |place: usize| u32::try_from(i64::from(entry(place)) - place as i64).ok();
+    let pairs = [3, 5, 6].map(more);
+    let [a, b, c] = [pairs[0]?, pairs[1]?, pairs[2]?];
+    let all = more(7)?.checked_sub(a + b + c)?;
+    (plain && (0..8).all(is_signed)).then_some([a, b, c, all])
+}
+
 /// A table of sixteen bytes.
 fn four_words(table: &[u32; 4]) -> String {
     let [a, b, c, d] = table.map(|word| format!("{word:#010x}u"));
@@ -314,5 +332,27 @@ fn cast(from: DType, to: DType, a: &str) -> String {
         // What fits into fewer bits fits into more.
         (from, to) if same && (from.bytes() < to.bytes() || from == to) => a.into(),
         (_, to) => narrowed(to, &if same { a.into() } else { format!("{}({a})", register(to)) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signed;
+
+    #[test]
+    fn signs_and_sizes_are_told_from_other_tables() {
+        let table = |entries: [i8; 16]| {
+            let word = |four: &[i8]| u32::from_le_bytes([0, 1, 2, 3].map(|i| four[i] as u8));
+            [0, 4, 8, 12].map(|at| word(&entries[at..at + 4]))
+        };
+        let e2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+        assert_eq!(signed(&table(e2m1)), Some([0, 1, 2, 2]));
+        let mut other = e2m1;
+        other[15] = 12;
+        assert_eq!(signed(&table(other)), None, "a sign is missing");
+        let falling = [0, 1, 2, 3, 4, 6, 8, 5, 0, -1, -2, -3, -4, -6, -8, -5];
+        assert_eq!(signed(&table(falling)), None, "less than the products of two bits");
+        let uneven = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+        assert_eq!(signed(&table(uneven)), None);
     }
 }
