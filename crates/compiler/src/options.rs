@@ -86,7 +86,8 @@ impl Options {
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
-            // Tiles of 128 tokens: 32 sequences of Youtu-LLM-2B take 31 ms a step, however many places are empty, and 18 without.
+            // Tiles of 128 tokens take as long however many places are empty: 32 sequences of Youtu-LLM-2B 31 ms a step, and 14
+            // where they are planned for as many (bench/JOURNAL.md).
             true => (Prices::gpu().usual, Some(Several { most: 80, usual: 32 })),
             // One program for several tokens, as the driver compiles each in the foreground.
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
@@ -171,10 +172,10 @@ impl Options {
     }
 
     /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer dots need less of
-    /// a GPU's registers.
+    /// a GPU's registers. Without tiles of these each token would unpack weights again: cooperative matrices multiply both.
     pub fn for_several_tokens(&self) -> Options {
         let mut options = self.for_many_tokens();
-        options.on_gpu(|gpu| gpu.halves_of_blocks = false);
+        options.on_gpu(|gpu| gpu.halves_of_blocks &= gpu.cooperative);
         options
     }
 
