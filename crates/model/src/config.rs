@@ -1,14 +1,16 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
+mod experts;
 mod keys;
 mod recurrence;
 mod rope;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Growth, Norm, Normalise, Pairs, Parallel,
-    Rotated, Routed, ScoreScale, WindowRotation, Windows, missing,
+    Alibi, AttentionGate, Cap, FAMILIES, Factor, Family, Growth, Norm, Pairs, Parallel, Rotated, Routed, ScoreScale,
+    WindowRotation, Windows, missing,
 };
+pub use experts::Experts;
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
@@ -193,27 +195,6 @@ pub struct Temperature {
     pub unrotated: bool,
 }
 
-/// A mixture of experts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Experts {
-    /// Routed experts.
-    pub count: i64,
-    /// Routed experts that a token uses.
-    pub used: i64,
-    /// Shared experts, as multiples of the width of one.
-    pub shared: i64,
-    /// Width of one expert.
-    pub width: i64,
-    /// Scores to weights.
-    pub gating: Gating,
-    /// Whether weights are divided by their sum.
-    pub normalise: bool,
-    /// Factor of the weights.
-    pub scale: f32,
-    /// Groups that experts are chosen from, and how many of them.
-    pub groups: (i64, i64),
-}
-
 /// A model. As JSON it is what `kernloom show --json` prints of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -235,6 +216,8 @@ pub struct Config {
     pub vocab: i64,
     /// Positions that the model was made for.
     pub context: i64,
+    /// Kind of the norms.
+    pub norm: Norm,
     /// Epsilon of the norms.
     #[serde(rename = "norm_epsilon")]
     pub eps: f32,
@@ -345,7 +328,7 @@ impl Config {
         let attends = mixers.iter().any(|mixer| mixer.attends());
         let heads = if attends { k.positive("attention.head_count", MOST_HEADS)? } else { 0 };
         let vocab = Self::vocab(file)?;
-        let experts = Self::experts(&k, file, family)?;
+        let experts = experts::of(&k, family)?;
         let of_file = k.within("expert_shared_feed_forward_length", 0, MOST_WIDTH)?.filter(|&width| width > 0);
         let shared_width = match &experts {
             Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
@@ -360,11 +343,7 @@ impl Config {
             Routed::None => blocks,
         };
         let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
-        let eps_key = match family.norm {
-            Norm::Rms => "attention.layer_norm_rms_epsilon",
-            _ => "attention.layer_norm_epsilon",
-        };
-        let eps = k.float(eps_key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
+        let (norm, eps) = Self::norm(&k, family)?;
         let windows = Self::windows(&k, family.windows, layers)?;
         let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
         let (attention, scale, rope, in_windows) = match family.latent {
@@ -387,7 +366,7 @@ impl Config {
                 Some(Window { width, chunks, layers, attention, rope })
             }
         };
-        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref())?;
+        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), dense_lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
@@ -406,6 +385,7 @@ impl Config {
             heads,
             vocab,
             context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            norm,
             eps,
             attention,
             recurrence,
@@ -445,6 +425,17 @@ impl Config {
         };
         k.check_unread()?;
         Ok(config)
+    }
+
+    /// The kind of the norms, and their epsilon.
+    fn norm(k: &Keys<'_>, family: &Family) -> Result<(Norm, f32), ConfigError> {
+        let of_rms = "attention.layer_norm_rms_epsilon";
+        let norm = match family.rms_by_key && k.float_or_none(of_rms, 1e-30, 1.0)?.is_some() {
+            true => Norm::Rms,
+            false => family.norm,
+        };
+        let key = if norm == Norm::Rms { of_rms } else { "attention.layer_norm_epsilon" };
+        Ok((norm, k.float(key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32))
     }
 
     /// Tokens, which the embedding has rows for.
@@ -502,7 +493,9 @@ impl Config {
                     Some(every) => every,
                     None => windows.every,
                 };
-                (0..layers).map(|layer| every == 0 || layer % every < every - 1).collect()
+                let (first, last) = (0, every - 1);
+                let sees_all = if windows.first { first } else { last };
+                (0..layers).map(|layer| every == 0 || layer % every != sees_all).collect()
             }
         };
         Ok(Some((width, of_layers)).filter(|(_, layers)| layers.contains(&true)))
@@ -544,13 +537,22 @@ impl Config {
         Ok(if family.counts_gate { all.into_iter().map(|width| width / 2).collect() } else { all })
     }
 
-    fn rotated(k: &Keys<'_>, rule: Rotated, layers: i64, window: Option<&Window>) -> Result<Vec<bool>, ConfigError> {
+    fn rotated(
+        k: &Keys<'_>,
+        rule: Rotated,
+        layers: i64,
+        window: Option<&Window>,
+        lead: i64,
+    ) -> Result<Vec<bool>, ConfigError> {
         let all = |v| vec![v; layers as usize];
         Ok(match (rule, window) {
-            (Rotated::All, _) | (Rotated::Windowed, None) => all(true),
+            (Rotated::All, _) | (Rotated::Windowed | Rotated::WindowedAndLead, None) => all(true),
             (Rotated::None, _) => all(false),
             (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
             (Rotated::Windowed, Some(window)) => window.layers.clone(),
+            (Rotated::WindowedAndLead, Some(window)) => {
+                (0..layers).map(|layer| layer < lead || window.layers[layer as usize]).collect()
+            }
             (Rotated::Pattern, _) => match k.flags("attention.rope_pattern")? {
                 Some(of_file) => of_file[..layers as usize].to_vec(),
                 None => all(true),
@@ -588,63 +590,6 @@ impl Config {
                 }
             },
         })
-    }
-
-    fn experts(k: &Keys<'_>, file: &Gguf, family: &Family) -> Result<Option<Experts>, ConfigError> {
-        let count = k.int("expert_count")?.unwrap_or(0);
-        let used = k.int("expert_used_count")?.unwrap_or(0);
-        if count == 0 {
-            return Ok(None);
-        }
-        if count > 1024 || used < 1 || used > count {
-            return Err(out_of_range(
-                &k.key("expert_used_count"),
-                used,
-                &format!("expected 1 to {count} (at most 1024 experts)"),
-            ));
-        }
-        let groups =
-            (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
-        let (size, even) = (count / groups.0, count % groups.0 == 0);
-        if groups.0 > 1 && (!even || size < 2 || groups.1 >= groups.0 || groups.1 * size < used) {
-            return Err(out_of_range(
-                &k.key("expert_group_count"),
-                format!("{}, {} of them used", groups.0, groups.1),
-                &format!("groups of equal size, of which fewer are used, with {used} of the {count} experts in them"),
-            ));
-        }
-        let has_bias = file.tensors().iter().any(|t| EXPERT_CHOICE_BIAS.iter().any(|name| t.name.ends_with(name)));
-        let gating = match (k.int("expert_gating_func")?.unwrap_or(0), family.gating) {
-            (0, Some(gating)) => gating,
-            (0, None) if has_bias => Gating::Sigmoid,
-            (0, None) | (1, _) => Gating::Softmax,
-            (2, _) => Gating::Sigmoid,
-            (3, _) => Gating::Chosen,
-            (v, _) => {
-                let why = "softmax (1), sigmoid (2) or softmax of the chosen (3)";
-                return Err(out_of_range(&k.key("expert_gating_func"), v, why));
-            }
-        };
-        let scale = k.float_or_none("expert_weights_scale", 1e-6, 1e6)?.unwrap_or(1.0) as f32;
-        let normalise = match family.normalise {
-            Normalise::Always => true,
-            Normalise::Never => false,
-            Normalise::Key => k.flag("expert_weights_norm")?.unwrap_or(false),
-        };
-        let width = match k.within("expert_feed_forward_length", 0, MOST_WIDTH)? {
-            Some(w) if w > 0 => w,
-            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
-        };
-        Ok(Some(Experts {
-            count,
-            used,
-            shared: k.within("expert_shared_count", 0, 1024)?.unwrap_or(0),
-            width,
-            gating,
-            normalise,
-            scale,
-            groups,
-        }))
     }
 
     fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<Heads, ConfigError> {

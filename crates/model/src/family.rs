@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub const EXPERT_CHOICE_BIAS: [&str; 2] = ["exp_probs_b.bias", "exp_probs_b"];
 
 /// How a row of values is normalised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Norm {
     /// By the root of its mean square (arXiv 1910.07467).
     Rms,
@@ -87,6 +88,8 @@ pub enum Rotated {
     AllBut(i64),
     /// Those with a window, if any has one.
     Windowed,
+    /// The same and the dense lead.
+    WindowedAndLead,
     /// All, unless the file says that it was trained without (`rope.scaling.finetuned`).
     UnlessUntrained,
     /// Those that the file says (`attention.rope_pattern`), or all.
@@ -108,8 +111,10 @@ pub enum Growth {
 /// Which layers see a stretch of the past only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Of so many layers one sees all, the last, unless the file says which.
+    /// Of so many layers one sees all, unless the file says which.
     pub every: i64,
+    /// Whether that is the first of them, and not the last.
+    pub first: bool,
     /// Positions that the others see, unless the file says so; `None` if only a file that says so has windows.
     pub width: Option<i64>,
     /// Positions of a chunk, if a token sees those before it in its own instead of the last so many; a file can only say that
@@ -301,6 +306,8 @@ pub struct Family {
     pub arch: &'static str,
     /// Kind of all norms.
     pub norm: Norm,
+    /// Whether norms are [`Norm::Rms`] all the same in files that have an epsilon of such.
+    pub rms_by_key: bool,
     /// Whether the embedding has one (`token_embd_norm`).
     pub embedding_norm: bool,
     /// Name of the norm of what the head reads.
@@ -365,6 +372,10 @@ pub struct Family {
     pub gating: Option<Gating>,
     /// Whether weights of experts are normalised.
     pub normalise: Normalise,
+    /// Whether routed and shared experts count by half each.
+    pub halves_experts: bool,
+    /// Whether the router reads the residual stream before attention.
+    pub routes_early: bool,
     /// Whether what an expert reads is multiplied with its weight, instead of what it gives.
     pub weighs_inputs: bool,
     /// Factor of the embedding.

@@ -86,11 +86,13 @@ families! {
     windows_with_heads_of_their_own_shared_caches_and_inputs_of_layers "tiny-gemma4";
     values_of_keys_and_experts_beside_a_feed_forward "tiny-gemma4moe";
     experts_that_weigh_what_they_read "tiny-llama4";
+    routers_that_read_before_attention "tiny-smallthinker";
     layers_without_positions "tiny-smollm3";
     norms_after_and_over_all_heads "tiny-olmo2";
     rotations_in_windows_only "tiny-exaone-moe";
     scales_of_embedding_residuals_and_logits "tiny-granite";
     a_feed_forward_beside_attention "tiny-cohere2";
+    a_mean_of_routed_and_shared_experts "tiny-cohere2moe";
     layer_norms_and_biases "tiny-starcoder2";
     squares_and_half_a_rotation "tiny-nemotron";
     short_convolutions "tiny-lfm2";

@@ -120,6 +120,7 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (llama, "attention.layer_norm_rms_epsilon", (-1e-5f32).into(), "expected a number from"),
         (llama, "attention.layer_norm_rms_epsilon", 0f32.into(), "expected a number from"),
         (llama, "attention.layer_norm_rms_epsilon", f64::MAX.into(), "expected a number from"),
+        ("tiny-cohere2moe", "attention.layer_norm_rms_epsilon", f32::NAN.into(), "expected a number from"),
         (llama, "attention.scale", f32::INFINITY.into(), "expected a number from"),
         (llama, "attention.scale", (-1f32).into(), "expected a number from"),
         (llama, "rope.freq_base", 0f32.into(), "expected a number from"),

@@ -26,7 +26,7 @@ const SHARED: Norms = Norms { feed_forward: &["attn_norm"], ..BEFORE };
 
 /// Windows of every layer, in files that have any.
 const ALL_WINDOWS: Windows =
-    Windows { every: 0, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
+    Windows { every: 0, first: false, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
 
 /// Windows of every layer but one of four.
 const OF_FOUR: Windows = Windows { every: 4, ..ALL_WINDOWS };
@@ -36,6 +36,7 @@ impl Family {
     pub const LLAMA: Family = Family {
         arch: "llama",
         norm: Norm::Rms,
+        rms_by_key: false,
         embedding_norm: false,
         output_norm: "output_norm",
         norms: BEFORE,
@@ -66,6 +67,8 @@ impl Family {
         routed: Routed::BehindLead,
         gating: Some(Gating::Softmax),
         normalise: Normalise::Always,
+        halves_experts: false,
+        routes_early: false,
         weighs_inputs: false,
         embedding_scale: Factor::One,
         residual_scale: Factor::One,
@@ -315,6 +318,18 @@ pub const FAMILIES: &[Family] = &[
         ..Family::COMMAND_R
     },
     Family {
+        arch: "cohere2moe",
+        rms_by_key: true,
+        head_norms: HeadNorms::None,
+        rotated: Rotated::WindowedAndLead,
+        windows: Some(Windows { first: true, ..OF_FOUR }),
+        scales: Scales::All,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        halves_experts: true,
+        ..Family::COMMAND_R
+    },
+    Family {
         arch: "dbrx",
         norm: Norm::Layer,
         norms: Norms { feed_forward: &["attn_output_norm"], ..BEFORE },
@@ -380,6 +395,16 @@ pub const FAMILIES: &[Family] = &[
         windows: Some(Windows { rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
         attention_gate: AttentionGate::Head,
         activation: Activation::Gelu,
+        ..Family::QWEN2
+    },
+    Family {
+        arch: "smallthinker",
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { first: true, rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
+        activation: Activation::Relu,
+        routed: Routed::All,
+        gating: Some(Gating::Sigmoid),
+        routes_early: true,
         ..Family::QWEN2
     },
     Family { arch: "bitnet", inner_norms: true, scales: Scales::All, ..Family::QWEN2 },
@@ -467,10 +492,8 @@ const MISSING: &[(&str, &[&str])] = &[
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna", "mimo2"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
-    ("a router that reads what attention reads", &["smallthinker"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("a mean of experts and shared experts", &["cohere2moe"]),
     ("an activation with limits or parameters of the file", &["maple", "apertus"]),
     ("positions of a kind that the number of layers tells", &["baichuan"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),

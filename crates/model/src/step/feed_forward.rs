@@ -60,18 +60,20 @@ impl ExpertMatrix {
 }
 
 impl Step<'_> {
-    /// `stream + feed_forward(norm(x))`.
-    pub(super) fn feed_forward_of(&self, layer: i64, x: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
+    /// `stream + feed_forward(norm(stream))`, in a block that reads `input`, to which attention added its part.
+    pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let width = c.ffn[layer as usize];
         if width == 0 {
             return Ok(stream.clone());
         }
         let _scope = self.b.scope(&Part::FeedForward.scope(layer));
+        let x = if c.parallel { input } else { stream };
         let h = self.norm_of(layer, x, self.family.norms.feed_forward)?;
+        let of_router = if self.family.routes_early { input } else { &h };
         let f = match c.experts_of(layer) {
             Some(e) if self.family.routed == Routed::Beside => self.experts_beside(layer, x, &h, e)?,
-            Some(e) => self.experts(layer, &h, &h, e)?,
+            Some(e) => self.experts(layer, &h, of_router, e)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
@@ -216,7 +218,8 @@ impl Step<'_> {
         if let Some(gate) = self.w.find(&name("ffn_gate_inp_shexp.weight"), &[hidden])? {
             shared = shared * &x.linear(&gate.reshape(&[Dim::Const(1), Dim::Const(hidden)])).sigmoid();
         }
-        Ok(&routed + &shared)
+        let sum = &routed + &shared;
+        Ok(if self.family.halves_experts { sum * 0.5 } else { sum })
     }
 
     /// Minus infinity outside the best groups; a group counts by the sum of its

@@ -206,7 +206,11 @@ impl Keys<'_> {
         self.count("expert_count", experts.count);
         self.count("expert_used_count", experts.used);
         self.count("expert_feed_forward_length", experts.width);
-        if row.normalise != Normalise::Key {
+        let by_key = row.normalise == Normalise::Key;
+        if by_key || row.gating != Some(experts.gating) {
+            self.set("expert_gating_func", gating(experts.gating));
+        }
+        if !by_key {
             if experts.shared > 0 {
                 self.count("expert_shared_count", experts.shared);
                 self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
@@ -218,12 +222,6 @@ impl Keys<'_> {
         if experts.normalise {
             self.set("expert_weights_norm", true);
         }
-        let gating: u32 = match experts.gating {
-            Gating::Softmax => 1,
-            Gating::Sigmoid => 2,
-            Gating::Chosen => 3,
-        };
-        self.set("expert_gating_func", gating);
         if !row.latent {
             return;
         }
@@ -242,5 +240,14 @@ impl Keys<'_> {
             }
         };
         self.set("leading_dense_block_count", lead);
+    }
+}
+
+/// The number of a kind in files.
+fn gating(kind: Gating) -> u32 {
+    match kind {
+        Gating::Softmax => 1,
+        Gating::Sigmoid => 2,
+        Gating::Chosen => 3,
     }
 }
