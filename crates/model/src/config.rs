@@ -232,6 +232,8 @@ pub struct Config {
     /// Factor of the scores.
     #[serde(rename = "attention_scale")]
     pub scale: f32,
+    /// Factor of values.
+    pub value_scale: f32,
     /// Positions.
     pub rope: Rope,
     /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
@@ -339,6 +341,10 @@ impl Config {
         let dense_lead = match family.routed {
             _ if experts.is_none() => blocks,
             Routed::BehindLead => lead,
+            Routed::BehindRouterless => {
+                let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
+                (0..layers).find(routed).unwrap_or(layers)
+            }
             Routed::All | Routed::Beside => 0,
             Routed::None => blocks,
         };
@@ -392,6 +398,7 @@ impl Config {
             mixers,
             keys_of,
             scale,
+            value_scale: factor(family.value_scale, "attention.value_scale")?,
             rope,
             ffn,
             layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),

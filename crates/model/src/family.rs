@@ -167,6 +167,17 @@ pub enum AttentionGate {
     Query,
 }
 
+/// Scores that belong to no position, one for each head (`attn_sinks`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sinks {
+    /// No layer has them.
+    None,
+    /// All layers have them.
+    All,
+    /// Those have them that have the tensor.
+    Maybe,
+}
+
 /// How router scores become weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -184,6 +195,8 @@ pub enum Gating {
 pub enum Routed {
     /// Those behind the dense lead, or every n-th of them, as the file says.
     BehindLead,
+    /// Those behind a lead of layers without a router, of which the file says nothing else.
+    BehindRouterless,
     /// All.
     All,
     /// All, beside a dense feed-forward. Both have norms of their own, and the router one whose weights are its scale
@@ -347,8 +360,10 @@ pub struct Family {
     pub score_cap: Cap,
     /// Factor of scores.
     pub score_scale: ScoreScale,
-    /// Whether each head has a score that belongs to no position (`attn_sinks`).
-    pub sinks: bool,
+    /// Scores that belong to no position.
+    pub sinks: Sinks,
+    /// Factor of values.
+    pub value_scale: Factor,
     /// Gate of what attention gives.
     pub attention_gate: AttentionGate,
     /// Whether queries, keys and values are bounded by `attention.clamp_kqv`.

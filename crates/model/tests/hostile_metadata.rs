@@ -141,6 +141,7 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (gemma, "attention.shared_kv_layers", 2u32.into(), "expected 0 to 1"),
         (gemma, "attention.key_length_swa", 1u32.into(), "a head of 2 to 4096"),
         (gemma, "rope.dimension_count_swa", 7u32.into(), "even, at most the head"),
+        ("tiny-mimo2", "attention.value_scale", f32::NAN.into(), "expected a number from"),
         (gemma, "embedding_length_per_layer_input", 32u32.into(), "has shape"),
         // Latent attention.
         (latent, "rope.dimension_count", 0u32.into(), "expected 1 to"),

@@ -148,8 +148,8 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     let widths = |&width: &i64| width == 0 || width == shape.ffn || shape.kinds.is_some() && width == 2 * shape.ffn;
     assert!(config.ffn.iter().all(widths), "{name}");
     if let Some(kinds) = &shape.kinds {
-        let window = config.window.as_ref().expect("a window");
-        assert_eq!(window.attention.as_ref(), Some(&kinds.in_windows.0), "{name}");
+        let windowed = (0..config.layers).find(|&layer| config.window_of(layer).is_some()).expect("a window");
+        assert_eq!(config.attention_of(windowed), &kinds.in_windows.0, "{name}");
         let own = i64::from(kinds.own_caches(layers));
         assert!(config.keys_of.iter().all(|&of| of < own) && config.layer_input == kinds.layer_input, "{name}");
         assert_eq!(

@@ -4,7 +4,7 @@
 
 use super::{
     Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, Growth, HeadNorms, Norm, Normalise, Norms, Pairs,
-    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, WindowRotation, Windows,
+    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, Sinks, WindowRotation, Windows,
 };
 
 /// Norms before attention and feed-forward.
@@ -55,7 +55,8 @@ impl Family {
         alibi: Alibi::None,
         score_cap: Cap::None,
         score_scale: ScoreScale::RootOfHead,
-        sinks: false,
+        sinks: Sinks::None,
+        value_scale: Factor::One,
         attention_gate: AttentionGate::None,
         clamps: false,
         temperature: Growth::None,
@@ -267,7 +268,7 @@ pub const FAMILIES: &[Family] = &[
         arch: "gpt-oss",
         norms: POST_IS_SECOND,
         windows: Some(Windows { every: 2, rotation: WindowRotation::SameOrBase, ..ALL_WINDOWS }),
-        sinks: true,
+        sinks: Sinks::All,
         activation: Activation::ClampedSwiglu,
         gating: Some(Gating::Chosen),
         normalise: Normalise::Never,
@@ -372,6 +373,16 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "bailingmoe", routed: Routed::All, normalise: Normalise::Key, ..Family::LLAMA },
     Family { arch: "bailingmoe2", normalise: Normalise::Key, ..Family::QWEN3 },
     Family { arch: "minimax-m2", gating: Some(Gating::Sigmoid), ..Family::QWEN3 },
+    Family {
+        arch: "mimo2",
+        windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        sinks: Sinks::Maybe,
+        value_scale: Factor::Key,
+        scales: Scales::Output,
+        routed: Routed::BehindRouterless,
+        gating: Some(Gating::Sigmoid),
+        ..Family::QWEN2
+    },
     Family { arch: "pangu-embedded", ..Family::QWEN2 },
     Family {
         arch: "mellum",
@@ -425,7 +436,7 @@ pub const FAMILIES: &[Family] = &[
         arch: "granite_swa",
         rotated: Rotated::Pattern,
         windows: Some(ALL_WINDOWS),
-        sinks: true,
+        sinks: Sinks::All,
         ..Family::GRANITE
     },
     Family {
@@ -490,7 +501,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna", "mimo2"]),
+    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),

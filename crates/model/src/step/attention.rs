@@ -1,10 +1,10 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
-use super::Step;
 use super::past::Past;
+use super::{Step, times};
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
-use crate::family::{AttentionGate, HeadNorms, Scales};
+use crate::family::{AttentionGate, HeadNorms, Scales, Sinks};
 use crate::step::Part;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Dim, Tensor, dims};
@@ -83,7 +83,7 @@ impl Step<'_> {
             Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
             Mixer::Attention | Mixer::None => attention()?,
         };
-        Ok(x + &super::times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
+        Ok(x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
@@ -178,9 +178,11 @@ impl Step<'_> {
     /// What the scores of a layer go through.
     fn scores_of(&self, layer: i64) -> Result<Scores, ConfigError> {
         let c = self.c;
+        let (name, shape) = (format!("blk.{layer}.attn_sinks.weight"), [c.heads]);
         let sinks = match self.family.sinks {
-            true => Some(self.w.get(&format!("blk.{layer}.attn_sinks.weight"), &[c.heads])?),
-            false => None,
+            Sinks::None => None,
+            Sinks::All => Some(self.w.get(&name, &shape)?),
+            Sinks::Maybe => self.w.find(&name, &shape)?,
         };
         let slopes = (!c.slopes.is_empty()).then(|| {
             let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
@@ -243,7 +245,7 @@ impl Step<'_> {
                 out = self.norm(&out, &name("sub_norm"), &[c.heads * value])?;
             }
             let y = self.scaled(out.linear(&w), &name("output.scale"))?;
-            self.biased(y, &name("output.bias"), c.hidden)
+            self.biased(times(y, c.value_scale), &name("output.bias"), c.hidden)
         };
         if let Some(runs) = &self.runs {
             let past = runs.past_of(self.c.window_of(layer).is_some());

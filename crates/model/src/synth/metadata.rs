@@ -88,6 +88,9 @@ impl Keys<'_> {
             self.set("residual_scale", 0.22f32);
             self.set("attention.scale", 0.1f32);
         }
+        if row.value_scale == Factor::Key {
+            self.set("attention.value_scale", 0.75f32);
+        }
         match row.logit_scale {
             Factor::Key => self.set("logit_scale", 0.25f32),
             Factor::OneOverKey => self.set("logit_scale", 8.0f32),

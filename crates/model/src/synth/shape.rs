@@ -78,7 +78,7 @@ pub struct Shape {
     pub family: &'static Family,
 }
 
-/// How layers differ from each other, as those of Gemma 4: in their heads, and in what they read.
+/// How layers differ from each other, in their heads and in what they read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinds {
     /// Of so many layers the last has no window.
@@ -91,6 +91,8 @@ pub struct Kinds {
     pub shared_caches: u32,
     /// Width of what each layer reads of a token beside the residual.
     pub layer_input: Option<i64>,
+    /// Whether what a layer gives has a scale.
+    pub output_scale: bool,
 }
 
 impl Kinds {
@@ -453,6 +455,7 @@ const PUBLISHED: &[Shape] = &[
             values_of_keys: false,
             shared_caches: 20,
             layer_input: Some(256),
+            output_scale: true,
         }),
         ffn: 6144,
         context: 131_072,
@@ -471,6 +474,7 @@ const PUBLISHED: &[Shape] = &[
             values_of_keys: true,
             shared_caches: 0,
             layer_input: None,
+            output_scale: true,
         }),
         ffn: 2112,
         experts: Some(Experts { width: 704, ..NORMALISED }),

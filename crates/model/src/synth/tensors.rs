@@ -5,7 +5,7 @@
 
 use super::shape::{RopeScaling, Shape};
 use crate::config::{Attention, Experts, Recurrence};
-use crate::family::{AttentionGate, HeadNorms, Norm, Routed};
+use crate::family::{AttentionGate, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
 
 /// Divisor of rotations that do not turn.
@@ -189,8 +189,10 @@ impl List {
             self.matrix("proj", &[width, shape.hidden], Role::Other);
             self.norm("post_norm", shape.hidden);
         }
-        let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
-        self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        if kinds.output_scale {
+            let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
+            self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        }
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -254,7 +256,12 @@ impl List {
                 self.norm("attn_k_norm", of(kv_heads));
             }
         }
-        if shape.row().sinks {
+        let sinks = match shape.row().sinks {
+            Sinks::None => false,
+            Sinks::All => true,
+            Sinks::Maybe => windowed.is_some(),
+        };
+        if sinks {
             let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
             self.add("attn_sinks.weight", &[heads], Role::Plain, Fill::Values(sinks));
         }
