@@ -176,7 +176,9 @@ pub struct Window {
     pub chunks: bool,
     /// For each layer whether it has the window.
     pub layers: Vec<bool>,
-    /// Their heads, if they are others than those of the other layers.
+    /// Their query heads, if they have another number than the other layers.
+    pub heads: Option<i64>,
+    /// Their heads of keys, if they are others than those of the other layers.
     pub attention: Option<Attention>,
     /// Their rotation, if it is another than that of the other layers.
     pub rope: Option<Rope>,
@@ -239,6 +241,10 @@ pub struct Config {
     /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
     #[serde(rename = "feed_forward")]
     pub ffn: Vec<i64>,
+    /// For each layer where gates and ups of its experts end; 0 for nowhere.
+    pub expert_limits: Vec<f32>,
+    /// The same of its other feed-forward, and of the shared expert.
+    pub feed_forward_limits: Vec<f32>,
     /// Width of what each layer reads of a token beside the residual, if it does.
     pub layer_input: Option<i64>,
     /// Leading blocks with a dense feed-forward.
@@ -298,6 +304,11 @@ impl Config {
         self.window_of(layer).and_then(|window| window.attention.as_ref()).unwrap_or(&self.attention)
     }
 
+    /// The query heads of a layer, if it has attention.
+    pub fn heads_of(&self, layer: i64) -> i64 {
+        self.window_of(layer).and_then(|window| window.heads).unwrap_or(self.heads)
+    }
+
     /// Whether a layer has a cache of its own.
     pub fn has_cache(&self, layer: i64) -> bool {
         self.mixers[layer as usize].attends() && self.keys_of[layer as usize] == layer
@@ -328,7 +339,13 @@ impl Config {
         let layers = blocks - mtp;
         let recurrence::Kinds { recurrence, mixers, feeds } = recurrence::kinds(&k, family, layers)?;
         let attends = mixers.iter().any(|mixer| mixer.attends());
-        let heads = if attends { k.positive("attention.head_count", MOST_HEADS)? } else { 0 };
+        let windows = Self::windows(&k, family.windows, layers)?;
+        let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
+        let heads_of_kinds = match attends {
+            true => Self::query_heads(&k, &mixers, &with_window)?,
+            false => [None; 2],
+        };
+        let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(0);
         let vocab = Self::vocab(file)?;
         let experts = experts::of(&k, family)?;
         let of_file = k.within("expert_shared_feed_forward_length", 0, MOST_WIDTH)?.filter(|&width| width > 0);
@@ -350,12 +367,10 @@ impl Config {
         };
         let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
         let (norm, eps) = Self::norm(&k, family)?;
-        let windows = Self::windows(&k, family.windows, layers)?;
-        let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
         let (attention, scale, rope, in_windows) = match family.latent {
             _ if !attends => (Attention::None, 1.0, Rope::none(), None),
             true => Self::latent(&k, family, hidden / heads)?,
-            false => Self::grouped(&k, family, hidden, heads, &mixers, &with_window)?,
+            false => Self::grouped(&k, family, hidden, heads_of_kinds, &mixers, &with_window)?,
         };
         let keys_of = match family.shares_keys {
             true => Self::keys_of(&k, &with_window)?,
@@ -369,11 +384,16 @@ impl Config {
                 let dims = in_windows.as_ref().map_or(rope.dims, |&(_, dims)| dims);
                 let rope = rope::of_windows(&k, rotation, &rope, dims)?;
                 let attention = in_windows.map(|(own, _)| own).filter(|own| *own != attention);
-                Some(Window { width, chunks, layers, attention, rope })
+                let heads = heads_of_kinds[1].filter(|&own| own != heads);
+                Some(Window { width, chunks, layers, heads, attention, rope })
             }
         };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), dense_lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
+        let limits = |key| match family.limits {
+            true => k.floats_or_none(key, 1e-6, MOST_FACTOR).map(|all| all.into_iter().map(|v| v as f32).collect()),
+            false => Ok(vec![0.0; blocks as usize]),
+        };
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
             Cap::None => Ok(None),
@@ -401,6 +421,8 @@ impl Config {
             value_scale: factor(family.value_scale, "attention.value_scale")?,
             rope,
             ffn,
+            expert_limits: limits("swiglu_clamp_exp")?,
+            feed_forward_limits: limits("swiglu_clamp_shexp")?,
             layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),
             dense_lead,
             experts,
@@ -624,31 +646,60 @@ impl Config {
         Ok((attention, scale, rotation, None))
     }
 
+    /// Of an array with a count for each layer, that of the layers with attention and without a window, and that of those
+    /// with both, as far as there are such layers and such a key.
+    fn of_kinds(
+        k: &Keys<'_>,
+        key: &str,
+        mixers: &[Mixer],
+        with_window: &[bool],
+    ) -> Result<[Option<i64>; 2], ConfigError> {
+        let Some(counts) = k.counts(key)? else { return Ok([None; 2]) };
+        let of = |windowed: bool| {
+            let kinds = mixers.iter().zip(with_window).map(|(mixer, &window)| mixer.attends() && window == windowed);
+            let mut of_kind = kinds.zip(&counts).filter(|(is, _)| *is).map(|(_, &count)| count);
+            let first = of_kind.next();
+            match of_kind.all(|count| Some(count) == first) {
+                true => Ok(first),
+                false => Err(k.differing(key)),
+            }
+        };
+        Ok([of(false)?, of(true)?])
+    }
+
+    /// Query heads of layers without a window, and of those with one.
+    fn query_heads(k: &Keys<'_>, mixers: &[Mixer], with_window: &[bool]) -> Result<[Option<i64>; 2], ConfigError> {
+        let key = "attention.head_count";
+        let heads = Self::of_kinds(k, key, mixers, with_window)?;
+        if heads == [None; 2] {
+            return Err(GgufError::MissingKey { key: k.key(key) }.into());
+        }
+        match heads.iter().flatten().find(|heads| !(1..=MOST_HEADS).contains(*heads)) {
+            Some(heads) => Err(out_of_range(&k.key(key), heads, &format!("expected 1 to {MOST_HEADS}"))),
+            None => Ok(heads),
+        }
+    }
+
     fn grouped(
         k: &Keys<'_>,
         family: &Family,
         hidden: i64,
-        heads: i64,
+        heads_of_kinds: [Option<i64>; 2],
         mixers: &[Mixer],
         with_window: &[bool],
     ) -> Result<Heads, ConfigError> {
-        let kv_heads = |windowed: bool| -> Result<Option<i64>, ConfigError> {
-            let key = "attention.head_count_kv";
-            let counts = k.counts(key)?.unwrap_or(vec![heads; mixers.len()]);
-            let mut of_kind = mixers
-                .iter()
-                .zip(with_window)
-                .zip(counts)
-                .filter(|((mixer, window), _)| mixer.attends() && **window == windowed);
-            let Some((_, first)) = of_kind.next() else { return Ok(None) };
-            if of_kind.any(|(_, count)| count != first) {
-                return Err(k.differing(key));
+        let key = "attention.head_count_kv";
+        let mut kv_heads = Self::of_kinds(k, key, mixers, with_window)?;
+        for (kv_heads, heads) in kv_heads.iter_mut().zip(heads_of_kinds) {
+            *kv_heads = kv_heads.or(heads);
+            if let (Some(kv_heads), Some(heads)) = (*kv_heads, heads)
+                && (kv_heads < 1 || heads % kv_heads != 0)
+            {
+                return Err(out_of_range(&k.key(key), kv_heads, "a divisor of the query heads"));
             }
-            if first < 1 || heads % first != 0 {
-                return Err(out_of_range(&k.key(key), first, "a divisor of the query heads"));
-            }
-            Ok(Some(first))
-        };
+        }
+        let [of_others, of_windows] = kv_heads;
+        let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(1);
         // Heads, and how many of their values are rotated, by keys of these layers, which may be those of all.
         let kind = |suffix: &str, kv_heads: i64, all: [Option<i64>; 3]| -> Result<(Attention, i64), ConfigError> {
             let [key, value, dims] = ["attention.key_length", "attention.value_length", "rope.dimension_count"]
@@ -669,11 +720,17 @@ impl Config {
             }
             Ok((Attention::Grouped { kv_heads, head, value: length }, rotated))
         };
-        let (of_others, of_windows) = (kv_heads(false)?, kv_heads(true)?);
-        let (attention, dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
+        let (attention, mut dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
         let Attention::Grouped { head, value, .. } = attention else { unreachable!() };
         let of_all = [Some(head), Some(value), Some(dims)];
         let in_windows = of_windows.map(|kv_heads| kind("_swa", kv_heads, of_all)).transpose()?;
+        if family.halves_rotation {
+            dims /= 2;
+            if dims % 2 != 0 {
+                let why = "a multiple of four, as some layers rotate half of it";
+                return Err(out_of_range(&k.key("rope.dimension_count"), 2 * dims, why));
+            }
+        }
         let rope = rope::rotation(k, family, dims, Self::pairs(k, family)?)?;
         let over_root = |n: i64| 1.0 / (n as f64).sqrt();
         let of_file = || k.float_or_none("attention.scale", 1e-6, 1e3);

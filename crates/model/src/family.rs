@@ -352,6 +352,8 @@ pub struct Family {
     pub long_factors: bool,
     /// Which layers are rotated.
     pub rotated: Rotated,
+    /// Whether layers without a window rotate half of the values that the file says.
+    pub halves_rotation: bool,
     /// Which layers see a stretch of the past.
     pub windows: Option<Windows>,
     /// Biases of scores by distance.
@@ -376,6 +378,9 @@ pub struct Family {
     pub activation: Activation,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other
+    /// feed-forwards (`swiglu_clamp_shexp`).
+    pub limits: bool,
     /// Whether `feed_forward_length` counts gate and up.
     pub counts_gate: bool,
     /// Which matrices are multiplied with a scale where the file has one.

@@ -141,6 +141,11 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (gemma, "attention.shared_kv_layers", 2u32.into(), "expected 0 to 1"),
         (gemma, "attention.key_length_swa", 1u32.into(), "a head of 2 to 4096"),
         (gemma, "rope.dimension_count_swa", 7u32.into(), "even, at most the head"),
+        ("tiny-step3.5", "swiglu_clamp_exp", f32::NAN.into(), "expected a number from"),
+        ("tiny-step3.5", "swiglu_clamp_exp", floats(&[7.0]), "a value for each of"),
+        ("tiny-step3.5", "swiglu_clamp_shexp", floats(&[0.0, -1.0]), "expected a number from"),
+        ("tiny-step3.5", "attention.head_count", ints(&[6, 5]), "blocks that differ"),
+        ("tiny-step3.5", "attention.head_count", 4u32.into(), "a divisor of the query heads"),
         ("tiny-mimo2", "attention.value_scale", f32::NAN.into(), "expected a number from"),
         (gemma, "embedding_length_per_layer_input", 32u32.into(), "has shape"),
         // Latent attention.

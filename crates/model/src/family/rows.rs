@@ -51,6 +51,7 @@ impl Family {
         pairs_with_sections: None,
         long_factors: false,
         rotated: Rotated::All,
+        halves_rotation: false,
         windows: None,
         alibi: Alibi::None,
         score_cap: Cap::None,
@@ -63,6 +64,7 @@ impl Family {
         inner_norms: false,
         activation: Activation::Silu,
         gated: true,
+        limits: false,
         counts_gate: false,
         scales: Scales::Attention,
         routed: Routed::BehindLead,
@@ -383,6 +385,17 @@ pub const FAMILIES: &[Family] = &[
         gating: Some(Gating::Sigmoid),
         ..Family::QWEN2
     },
+    Family {
+        arch: "step35",
+        halves_rotation: true,
+        windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        attention_gate: AttentionGate::Head,
+        limits: true,
+        routed: Routed::BehindRouterless,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::QWEN3
+    },
     Family { arch: "pangu-embedded", ..Family::QWEN2 },
     Family {
         arch: "mellum",
@@ -501,7 +514,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna"]),
+    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "laguna"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),

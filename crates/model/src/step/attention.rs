@@ -96,7 +96,7 @@ impl Step<'_> {
             false => Ok(y),
         };
         let query = if self.family.attention_gate == AttentionGate::Query { 2 * head } else { head };
-        let parts = [("q", c.heads, query), ("k", kv_heads, head), ("v", kv_heads, value)];
+        let parts = [("q", c.heads_of(layer), query), ("k", kv_heads, head), ("v", kv_heads, value)];
         let whole = match self.w.has(&name("qkv", "weight")) {
             true => {
                 let rows = parts.iter().map(|(_, heads, len)| heads * len).sum();
@@ -178,7 +178,7 @@ impl Step<'_> {
     /// What the scores of a layer go through.
     fn scores_of(&self, layer: i64) -> Result<Scores, ConfigError> {
         let c = self.c;
-        let (name, shape) = (format!("blk.{layer}.attn_sinks.weight"), [c.heads]);
+        let (name, shape) = (format!("blk.{layer}.attn_sinks.weight"), [c.heads_of(layer)]);
         let sinks = match self.family.sinks {
             Sinks::None => None,
             Sinks::All => Some(self.w.get(&name, &shape)?),
@@ -217,9 +217,9 @@ impl Step<'_> {
         let c = self.c;
         let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
-        let t = self.t;
+        let (t, heads) = (self.t, c.heads_of(layer));
         let (q, own) = self.projections(layer, x)?;
-        let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, c.heads * head]));
+        let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, heads * head]));
         let q = if gate.is_some() { q.slice(2, 0, head) } else { q };
         let mut q = self.placed(layer, "q", q)?;
         if let Some(growth) = self.temperature(layer) {
@@ -233,16 +233,16 @@ impl Step<'_> {
             caches.insert(layer, [keys, values]);
         }
         let [keys, values] = &caches[&c.keys_of[layer as usize]];
-        let group = c.heads / kv_heads;
+        let group = heads / kv_heads;
         let through = self.scores_of(layer)?;
-        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
+        let w = self.w.get(&name("output.weight"), &[c.hidden, heads * value])?;
         let output = |out: Tensor| {
             let mut out = match &gate {
                 Some(gate) => &out * &gate.sigmoid(),
                 None => self.gated(layer, x, out)?,
             };
             if self.family.inner_norms {
-                out = self.norm(&out, &name("sub_norm"), &[c.heads * value])?;
+                out = self.norm(&out, &name("sub_norm"), &[heads * value])?;
             }
             let y = self.scaled(out.linear(&w), &name("output.scale"))?;
             self.biased(times(y, c.value_scale), &name("output.bias"), c.hidden)
@@ -277,12 +277,12 @@ impl Step<'_> {
         let q = (q * c.scale).reshape(&[t, kv.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);
         let out = self.attend(past, scores, kv, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
-        output(out.reshape(&[t, Dim::Const(c.heads * value)]))
+        output(out.reshape(&[t, Dim::Const(heads * value)]))
     }
 
     /// What attention gives, `[T, heads * len]`, times the gate of what it read.
     fn gated(&self, layer: i64, x: &Tensor, out: Tensor) -> Result<Tensor, ConfigError> {
-        let (heads, all) = (self.c.heads, out.len(1));
+        let (heads, all) = (self.c.heads_of(layer), out.len(1));
         let gate = |n: i64| -> Result<Tensor, ConfigError> {
             Ok(x.linear(&self.w.get(&format!("blk.{layer}.attn_gate.weight"), &[n, self.c.hidden])?).sigmoid())
         };

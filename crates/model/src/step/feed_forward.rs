@@ -29,11 +29,12 @@ impl Activation {
         }
     }
 
-    /// Of a gate, times up.
-    fn gated(self, gate: &Tensor, up: &Tensor) -> Tensor {
-        match self {
-            Activation::ClampedSwiglu => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
-            _ => &self.of(gate) * up,
+    /// Of a gate, times up; both end at a limit, if there is one.
+    fn gated(self, gate: &Tensor, up: &Tensor, limit: Option<f32>) -> Tensor {
+        match (self, limit) {
+            (Activation::ClampedSwiglu, _) => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
+            (_, Some(limit)) => &self.of(gate).binary(BinOp::Min, &gate.builder().float(limit)) * &up.clamp(limit),
+            (_, None) => &self.of(gate) * up,
         }
     }
 }
@@ -57,6 +58,11 @@ impl ExpertMatrix {
             None => y,
         }
     }
+}
+
+/// Where the gates and ups of a layer end.
+fn limit_of(layers: &[f32], layer: i64) -> Option<f32> {
+    Some(layers[layer as usize]).filter(|&limit| limit > 0.0)
 }
 
 impl Step<'_> {
@@ -90,6 +96,7 @@ impl Step<'_> {
             let y = self.biased(y, &name(part, "bias"), rows)?;
             if self.family.scales == Scales::All { self.scaled(y, &name(part, "scale")) } else { Ok(y) }
         };
+        let limit = limit_of(&self.c.feed_forward_limits, layer);
         let down = weight("down", hidden, width)?;
         let mut h = if !self.family.gated {
             let up = weight("up", width, hidden)?;
@@ -100,10 +107,10 @@ impl Step<'_> {
             }
         } else if self.w.has(&name("gate", "weight")) {
             let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
-            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?)
+            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?, limit)
         } else {
             let both = weight("up", 2 * width, hidden)?;
-            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)))
+            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)), limit)
         };
         if self.family.inner_norms {
             h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
@@ -185,13 +192,13 @@ impl Step<'_> {
         }
         let [gate, up] = self.gate_and_up(layer, e)?;
         let down = self.expert_matrix(layer, "down", [e.count, hidden, e.width])?;
-        let weighs_inputs = self.family.weighs_inputs;
+        let (weighs_inputs, limit) = (self.family.weighs_inputs, limit_of(&self.c.expert_limits, layer));
         // Each token reads its experts, or each expert its tokens.
         let slots = {
             let rows = |w: &Tensor| w.gather(&ids);
             let x = x.unsqueeze(1);
             let x = if weighs_inputs { &x * &weights.unsqueeze(2) } else { x };
-            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
+            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows), limit);
             down.of(&h, rows)
         };
         let by_expert = {
@@ -206,7 +213,7 @@ impl Step<'_> {
                 x = &x * &weight.unsqueeze(2);
             }
             let x = x.prefix(1, &tiles.count);
-            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
+            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows), limit);
             let y = down.of(&h.prefix(1, &tiles.count), rows);
             tiles.restore(&y)
         };

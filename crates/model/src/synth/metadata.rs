@@ -76,6 +76,17 @@ impl Keys<'_> {
             self.set("attention.sliding_window", width);
         }
         self.factors(shape);
+        if shape.row().limits {
+            self.limits(plan.layers);
+        }
+    }
+
+    /// Where gates and ups end, of experts in every other layer and elsewhere in the others.
+    fn limits(&mut self, layers: u32) {
+        let of =
+            |parity: u32| (0..layers).map(|layer| if layer % 2 == parity { 0.5 } else { 0.0 }).collect::<Vec<f32>>();
+        self.set("swiglu_clamp_exp", of(0));
+        self.set("swiglu_clamp_shexp", of(1));
     }
 
     /// Factors where the family asks for some, of the size that models have.
@@ -130,8 +141,14 @@ impl Keys<'_> {
         };
         let own = kinds.own_caches(plan.layers);
         self.set("attention.sliding_window_pattern", layers.clone().map(|l| kinds.windowed(l)).collect::<Vec<bool>>());
-        let heads = |layer| if kinds.windowed(layer) { *kv_heads } else { *of_others } as u32;
-        self.set("attention.head_count_kv", layers.clone().map(heads).collect::<Vec<u32>>());
+        let mut heads = |name: &str, in_windows: i64, of_others: i64| {
+            let of_layer = |layer| if kinds.windowed(layer) { in_windows } else { of_others } as u32;
+            self.set(name, layers.clone().map(of_layer).collect::<Vec<u32>>());
+        };
+        heads("attention.head_count_kv", *kv_heads, *of_others);
+        if let Some(in_windows) = kinds.heads {
+            heads("attention.head_count", in_windows, shape.heads);
+        }
         self.count("attention.key_length_swa", *head);
         self.count("attention.value_length_swa", *value);
         self.count("rope.dimension_count_swa", *rotated);
@@ -213,14 +230,15 @@ impl Keys<'_> {
         if by_key || row.gating != Some(experts.gating) {
             self.set("expert_gating_func", gating(experts.gating));
         }
+        if by_key || experts.shared > 0 {
+            self.count("expert_shared_count", experts.shared);
+        }
+        if experts.shared > 0 && !row.latent {
+            self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
+        }
         if !by_key {
-            if experts.shared > 0 {
-                self.count("expert_shared_count", experts.shared);
-                self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
-            }
             return;
         }
-        self.count("expert_shared_count", experts.shared);
         self.set("expert_weights_scale", experts.scale);
         if experts.normalise {
             self.set("expert_weights_norm", true);

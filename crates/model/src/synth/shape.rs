@@ -83,6 +83,8 @@ pub struct Shape {
 pub struct Kinds {
     /// Of so many layers the last has no window.
     pub every: u32,
+    /// Query heads of the layers that have one, if they have another number.
+    pub heads: Option<i64>,
     /// Attention of the layers that have one, and how many values of a head are rotated there.
     pub in_windows: (Attention, i64),
     /// Whether the layers without a window take their values from the matrix of keys.
@@ -451,6 +453,7 @@ const PUBLISHED: &[Shape] = &[
         window: Some(512),
         kinds: Some(Kinds {
             every: 5,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
             values_of_keys: false,
             shared_caches: 20,
@@ -470,6 +473,7 @@ const PUBLISHED: &[Shape] = &[
         window: Some(1024),
         kinds: Some(Kinds {
             every: 6,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
             values_of_keys: true,
             shared_caches: 0,

@@ -230,7 +230,7 @@ impl List {
         };
         let own = shape.kinds.as_ref().is_none_or(|kinds| self.layer < kinds.own_caches(self.layers));
         let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);
-        let (hidden, heads) = (shape.hidden, shape.heads);
+        let (hidden, heads) = (shape.hidden, windowed.and_then(|kinds| kinds.heads).unwrap_or(shape.heads));
         let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };
         let whole = [("attn_qkv", heads * query + kv_heads * (head + value), Role::Value)];
         let parts = [
@@ -255,6 +255,11 @@ impl List {
             if own {
                 self.norm("attn_k_norm", of(kv_heads));
             }
+        }
+        match shape.row().attention_gate {
+            AttentionGate::None | AttentionGate::Query => {}
+            AttentionGate::Each => self.matrix("attn_gate", &[hidden, heads * value], Role::Other),
+            AttentionGate::Head => self.matrix("attn_gate", &[hidden, heads], Role::Other),
         }
         let sinks = match shape.row().sinks {
             Sinks::None => false,

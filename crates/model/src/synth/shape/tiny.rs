@@ -145,6 +145,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: false,
             shared_caches: 3,
@@ -164,6 +165,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: true,
             shared_caches: 0,
@@ -184,6 +186,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 96, value: 64 }, 32),
             values_of_keys: false,
             shared_caches: 0,
@@ -193,6 +196,27 @@ pub(super) const SHAPES: &[Shape] = &[
         rope_dims: 32,
         dense_lead: 1,
         experts: Some(Experts { gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-step3.5",
+        arch: "step35",
+        layers: 5,
+        attention: Attention::Grouped { kv_heads: 2, head: 64, value: 64 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            heads: Some(6),
+            in_windows: (Attention::Grouped { kv_heads: 3, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: false,
+        }),
+        rope_scaling: RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 64 },
+        dense_lead: 2,
+        experts: Some(Experts { shared: 1, scale: 3.0, gating: Gating::Sigmoid, ..TINY }),
         router_bias: true,
         ..PLAIN
     },
