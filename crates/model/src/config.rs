@@ -321,8 +321,8 @@ impl Config {
 
     /// The experts of a layer.
     pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
-        let has = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
-        self.experts.as_ref().filter(|_| has)
+        let routes = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
+        self.experts.as_ref().filter(|_| routes && self.ffn[layer as usize] > 0)
     }
 
     /// Reads and checks the metadata.

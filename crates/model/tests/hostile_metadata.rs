@@ -172,6 +172,8 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (latent, "expert_feed_forward_length", (1u64 << 39).into(), "expected 0 to"),
         (latent, "expert_group_count", 4u32.into(), "groups of equal size"),
         (latent, "expert_group_count", 1_000_000u32.into(), "groups of equal size"),
+        (latent, "moe_latent_size", u32::MAX.into(), "expected 0 to"),
+        (latent, "moe_latent_size", 64u32.into(), "is missing"),
         (latent, "expert_gating_func", 7u32.into(), "softmax (1), sigmoid (2) or"),
         (latent, "expert_weights_scale", f32::NAN.into(), "expected a number from"),
         (latent, "expert_weights_scale", (-1f32).into(), "expected a number from"),

@@ -16,6 +16,8 @@ pub struct Experts {
     pub shared: i64,
     /// Width of one expert.
     pub width: i64,
+    /// Width of what routed experts read and give, if a matrix is before them and one behind.
+    pub latent: Option<i64>,
     /// Scores to weights.
     pub gating: Gating,
     /// Whether weights are divided by their sum.
@@ -77,6 +79,7 @@ pub(super) fn of(k: &Keys<'_>, family: &Family) -> Result<Option<Experts>, Confi
         used,
         shared: k.within("expert_shared_count", 0, 1024)?.unwrap_or(0),
         width,
+        latent: k.within("moe_latent_size", 0, MOST_WIDTH)?.filter(|&latent| latent > 0),
         gating,
         normalise,
         scale,

@@ -152,6 +152,17 @@ impl Family {
         ..Family::LLAMA
     };
 
+    /// State spaces, attention and feed-forwards in layers of their own.
+    const NEMOTRON_H: Family = Family {
+        arch: "nemotron_h",
+        norms: Norms { feed_forward: &["attn_norm"], ..BEFORE },
+        recurrence: Some((Recurrence::StateSpace, Remembering::Alone)),
+        rotated: Rotated::None,
+        activation: Activation::ReluSquared,
+        gated: false,
+        ..Family::MAMBA2
+    };
+
     /// Three layers with the delta rule for one with attention.
     const QWEN35: Family = Family {
         arch: "qwen35",
@@ -436,14 +447,13 @@ pub const FAMILIES: &[Family] = &[
     Family { windows: Some(ALL_WINDOWS), ..Family::LFM2 },
     Family { arch: "lfm2moe", ..Family::LFM2 },
     Family::MAMBA2,
+    Family::NEMOTRON_H,
     Family {
-        arch: "nemotron_h",
-        norms: Norms { feed_forward: &["attn_norm"], ..BEFORE },
-        recurrence: Some((Recurrence::StateSpace, Remembering::Alone)),
-        rotated: Rotated::None,
-        activation: Activation::ReluSquared,
-        gated: false,
-        ..Family::MAMBA2
+        arch: "nemotron_h_moe",
+        routed: Routed::All,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::NEMOTRON_H
     },
     Family {
         arch: "granite_swa",
@@ -478,7 +488,6 @@ const MISSING: &[(&str, &[&str])] = &[
             "mamba",
             "jamba",
             "plamo2",
-            "nemotron_h_moe",
             "qwen4exp",
             "kimi-linear",
             "kimi-k3",

@@ -226,6 +226,9 @@ impl Keys<'_> {
         self.count("expert_count", experts.count);
         self.count("expert_used_count", experts.used);
         self.count("expert_feed_forward_length", experts.width);
+        if let Some(latent) = experts.latent {
+            self.count("moe_latent_size", latent);
+        }
         let by_key = row.normalise == Normalise::Key;
         if by_key || row.gating != Some(experts.gating) {
             self.set("expert_gating_func", gating(experts.gating));

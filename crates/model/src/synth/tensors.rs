@@ -354,9 +354,16 @@ impl List {
                 self.add(&format!("{name}.bias"), &shape_of[1..], Role::Plain, fill);
             }
         };
-        part("gate", [hidden, width, count], Role::Other);
-        part("up", [hidden, width, count], Role::Other);
-        part("down", [width, hidden, count], Role::Down);
+        let read = experts.latent.unwrap_or(hidden);
+        if shape.row().gated {
+            part("gate", [read, width, count], Role::Other);
+        }
+        part("up", [read, width, count], Role::Other);
+        part("down", [width, read, count], Role::Down);
+        if let Some(latent) = experts.latent {
+            self.matrix("ffn_latent_down", &[hidden, latent], Role::Other);
+            self.matrix("ffn_latent_up", &[latent, hidden], Role::Other);
+        }
         if experts.shared > 0 {
             self.feed_forward(shape, "_shexp", experts.shared * width, false);
         }

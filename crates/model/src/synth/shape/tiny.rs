@@ -286,6 +286,16 @@ pub(super) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape {
+        name: "tiny-nemotron-h-moe",
+        arch: "nemotron_h_moe",
+        layers: 5,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence, Mixer::None, Mixer::Attention, Mixer::Recurrence, Mixer::None],
+        experts: Some(Experts { latent: Some(64), shared: 2, scale: 2.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
         name: "tiny-qwen3.5",
         arch: "qwen35",
         layers: 4,
