@@ -284,6 +284,8 @@ pub enum Recurrence {
     StateSpace,
     /// The gated delta rule (arXiv 2412.06464).
     DeltaRule,
+    /// The same, but each value of a key is forgotten at its own pace (Kimi Linear, arXiv 2510.26692).
+    KeyedDeltaRule,
 }
 
 /// Which layers remember, in families that have such.

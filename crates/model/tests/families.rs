@@ -101,6 +101,7 @@ families! {
     state_spaces "tiny-mamba2";
     state_spaces_attention_and_feed_forwards_apart "tiny-nemotron-h";
     experts_without_gates_behind_a_latent "tiny-nemotron-h-moe";
+    delta_rules_with_a_pace_for_each_value_and_latents_without_positions "tiny-kimi-linear";
     delta_rules "tiny-qwen3.5";
     delta_rules_by_heads_of_keys_and_experts "tiny-qwen3-next";
     biases_of_distance_and_one_matrix_of_queries_keys_and_values "tiny-bloom";

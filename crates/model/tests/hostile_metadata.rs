@@ -160,6 +160,8 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (latent, "attention.key_length_mla", 1u32.into(), "even, and less than the key length of 1"),
         (latent, "attention.value_length_mla", 0u32.into(), "expected 1 to 4096"),
         (latent, "attention.value_length_mla", (1u64 << 39).into(), "expected 1 to 4096"),
+        ("tiny-kimi-linear", "kda.head_dim", 0u32.into(), "expected 1 to 4096"),
+        ("tiny-kimi-linear", "kda.head_dim", 32u32.into(), "has shape"),
         // Experts.
         (latent, "expert_count", u32::MAX.into(), "at most 1024 experts"),
         (latent, "expert_count", 0u32.into(), "is missing"),

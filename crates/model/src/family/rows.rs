@@ -475,6 +475,15 @@ pub const FAMILIES: &[Family] = &[
         scales: Scales::Attention,
         ..Family::QWEN2
     },
+    Family {
+        arch: "kimi-linear",
+        recurrence: Some((Recurrence::KeyedDeltaRule, Remembering::WithoutKeys)),
+        latent: true,
+        rotated: Rotated::None,
+        scales: Scales::Output,
+        gating: None,
+        ..Family::LLAMA
+    },
     Family::QWEN35,
     Family { arch: "qwen35moe", ..Family::QWEN35 },
     Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
@@ -489,7 +498,6 @@ const MISSING: &[(&str, &[&str])] = &[
             "jamba",
             "plamo2",
             "qwen4exp",
-            "kimi-linear",
             "kimi-k3",
             "minimax-01",
             "rwkv6",

@@ -318,13 +318,14 @@ impl Step<'_> {
             let name = format!("blk.{layer}.{what}");
             Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
         };
-        let (mut q, mut q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
+        let rotated = |x: &Tensor| if c.rotated[layer as usize] { self.rotation.of(x) } else { x.clone() };
+        let (mut q, mut q_pe) = (part("q", 0, nope), rotated(&part("q_pe", nope, rope)));
         if let Some(growth) = self.temperature(layer) {
             (q, q_pe) = (q * &growth, q_pe * &growth);
         }
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
-        let k_pe = self.rotation.of(&kv.slice(1, kv_rank, rope));
+        let k_pe = rotated(&kv.slice(1, kv_rank, rope));
         let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1));
         // Keys and values share the latent: k_b moves to the query, v_b to the result.
         let (k_b, v_b) = if self.w.has(&name("k_b")) {

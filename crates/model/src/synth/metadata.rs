@@ -165,10 +165,12 @@ impl Keys<'_> {
         let each = |of_layer: &dyn Fn(u32) -> i64| -> Vec<u32> {
             (0..plan.layers).map(|layer| of_layer(layer) as u32).collect()
         };
-        if let (Remembering::WithoutKeys | Remembering::Alone, Attention::Grouped { kv_heads, .. }) =
-            (which, &shape.attention)
-        {
-            let of_layer = |layer| if shape.mixer(layer).attends() { *kv_heads } else { 0 };
+        if matches!(which, Remembering::WithoutKeys | Remembering::Alone) {
+            let kv_heads = match shape.attention {
+                Attention::Grouped { kv_heads, .. } => kv_heads,
+                Attention::Latent { .. } | Attention::None => 1,
+            };
+            let of_layer = |layer| if shape.mixer(layer).attends() { kv_heads } else { 0 };
             self.set("attention.head_count_kv", each(&of_layer));
         }
         if which == Remembering::Alone {
@@ -188,6 +190,10 @@ impl Keys<'_> {
             Recurrence::Convolution { taps } => self.count("shortconv.l_cache", taps),
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 ssm(self, taps, heads * head, state, heads, groups)
+            }
+            Recurrence::KeyedDeltaRule { head, taps, .. } => {
+                self.count("ssm.conv_kernel", taps);
+                self.count("kda.head_dim", head);
             }
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 if !shape.row().gates_by_key {

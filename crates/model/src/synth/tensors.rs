@@ -278,18 +278,17 @@ impl List {
 
     fn recurrence(&mut self, shape: &Shape) {
         let hidden = shape.hidden;
-        let taps_of = |taps: i64| Fill::Normal { mean: 0.0, std: 1.0 / (taps as f32).sqrt() };
         match shape.recurrence {
             None => {}
             Some(Recurrence::Convolution { taps }) => {
                 self.matrix("shortconv.in_proj", &[hidden, 3 * hidden], Role::Other);
-                self.add("shortconv.conv.weight", &[taps, hidden], Role::Plain, taps_of(taps));
+                self.add("shortconv.conv.weight", &[taps, hidden], Role::Plain, of_taps(taps));
                 self.matrix("shortconv.out_proj", &[hidden, hidden], Role::Other);
             }
             Some(Recurrence::StateSpace { heads, head, groups, state, taps }) => {
                 let (inner, channels) = (heads * head, heads * head + 2 * groups * state);
                 self.matrix("ssm_in", &[hidden, inner + channels + heads], Role::Other);
-                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, of_taps(taps));
                 self.bias("ssm_conv1d", channels);
                 self.bias("ssm_dt", heads);
                 self.add("ssm_a", &[1, heads], Role::Plain, decays(heads));
@@ -298,11 +297,12 @@ impl List {
                 self.add("ssm_norm.weight", &[inner / groups, groups], Role::Plain, fill);
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
+            Some(Recurrence::KeyedDeltaRule { heads, head, taps }) => self.keyed_delta_rule(hidden, heads, head, taps),
             Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) => {
                 let (inner, channels) = (heads * value, heads * value + 2 * key_heads * key);
                 self.matrix("attn_qkv", &[hidden, channels], Role::Other);
                 self.matrix("attn_gate", &[hidden, inner], Role::Other);
-                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, of_taps(taps));
                 self.bias("ssm_dt", heads);
                 self.add("ssm_a", &[heads], Role::Plain, decays(heads));
                 if shape.row().gates_by_key {
@@ -315,6 +315,24 @@ impl List {
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
         }
+    }
+
+    fn keyed_delta_rule(&mut self, hidden: i64, heads: i64, head: i64, taps: i64) {
+        let inner = heads * head;
+        for part in ["q", "k", "v"] {
+            self.matrix(&format!("attn_{part}"), &[hidden, inner], Role::Other);
+            let name = format!("ssm_conv1d_{part}.weight");
+            self.add(&name, &[taps, 1, inner], Role::Plain, of_taps(taps));
+        }
+        for part in ["f", "g"] {
+            self.matrix(&format!("ssm_{part}_a"), &[hidden, head], Role::Other);
+            self.matrix(&format!("ssm_{part}_b"), &[head, inner], Role::Other);
+        }
+        self.bias("ssm_dt", inner);
+        self.add("ssm_a", &[1, heads], Role::Plain, decays(heads));
+        self.matrix("ssm_beta", &[hidden, heads], Role::Other);
+        self.norm("ssm_norm", head);
+        self.matrix("attn_output", &[inner, hidden], Role::AttentionOutput);
     }
 
     /// `suffix` tells the shared expert from a dense feed-forward.
@@ -371,6 +389,11 @@ impl List {
             self.add("ffn_gate_inp_shexp.weight", &[hidden], Role::Plain, scores);
         }
     }
+}
+
+/// Weights of a convolution.
+fn of_taps(taps: i64) -> Fill {
+    Fill::Normal { mean: 0.0, std: 1.0 / (taps as f32).sqrt() }
 }
 
 /// How fast each head forgets: some within a few tokens, others hardly.

@@ -296,6 +296,19 @@ pub(super) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape {
+        name: "tiny-kimi-linear",
+        arch: "kimi-linear",
+        layers: 4,
+        attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        recurrence: Some(Recurrence::KeyedDeltaRule { heads: 4, head: 64, taps: 4 }),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
         name: "tiny-qwen3.5",
         arch: "qwen35",
         layers: 4,
