@@ -137,6 +137,8 @@ pub enum WindowRotation {
     Base,
     /// As the others, but without any scaling.
     Unscaled,
+    /// As [`WindowRotation::Unscaled`], with a base of their own if the file has one.
+    UnscaledOrBase,
 }
 
 /// What a value of the feed-forward goes through. Of gate and up, it is the gate.
@@ -154,7 +156,7 @@ pub enum Activation {
     ClampedSwiglu,
 }
 
-/// What attention gives is multiplied with a sigmoid of what it reads.
+/// What attention gives is multiplied with a function of what it reads, a sigmoid if nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionGate {
     /// No.
@@ -163,6 +165,8 @@ pub enum AttentionGate {
     Each,
     /// Each head with one.
     Head,
+    /// Each head with a softplus, or each value with one of its own, as the shape of the matrix says.
+    Softplus,
     /// Each value with one of its own, which the matrix of queries gives: behind the query of each head its gate.
     Query,
 }

@@ -86,6 +86,7 @@ families! {
     windows_with_heads_of_their_own_shared_caches_and_inputs_of_layers "tiny-gemma4";
     values_of_keys_and_experts_beside_a_feed_forward "tiny-gemma4moe";
     sinks_in_windows_and_scales_of_values "tiny-mimo2";
+    gates_by_softplus_and_windows_without_scaling "tiny-laguna";
     query_heads_and_limits_by_layer_and_half_rotations "tiny-step3.5";
     experts_that_weigh_what_they_read "tiny-llama4";
     routers_that_read_before_attention "tiny-smallthinker";

@@ -57,6 +57,7 @@ pub(super) fn of_windows(
     let base = base(k)?;
     Ok(match kind {
         WindowRotation::Unscaled => Some(plain(base)),
+        WindowRotation::UnscaledOrBase => Some(plain(of_file()?.unwrap_or(base))),
         WindowRotation::Base => Some(plain(of_file()?.unwrap_or(BASE))),
         WindowRotation::Same | WindowRotation::SameOrBase => {
             let own = if kind == WindowRotation::Same { None } else { of_file()? }.unwrap_or(base);

@@ -397,6 +397,14 @@ pub const FAMILIES: &[Family] = &[
         ..Family::QWEN2
     },
     Family {
+        arch: "laguna",
+        windows: Some(Windows { first: true, rotation: WindowRotation::UnscaledOrBase, ..OF_FOUR }),
+        attention_gate: AttentionGate::Softplus,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::QWEN3
+    },
+    Family {
         arch: "step35",
         halves_rotation: true,
         windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
@@ -531,7 +539,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "laguna"]),
+    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),

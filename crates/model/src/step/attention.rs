@@ -283,16 +283,19 @@ impl Step<'_> {
     /// What attention gives, `[T, heads * len]`, times the gate of what it read.
     fn gated(&self, layer: i64, x: &Tensor, out: Tensor) -> Result<Tensor, ConfigError> {
         let (heads, all) = (self.c.heads_of(layer), out.len(1));
-        let gate = |n: i64| -> Result<Tensor, ConfigError> {
-            Ok(x.linear(&self.w.get(&format!("blk.{layer}.attn_gate.weight"), &[n, self.c.hidden])?).sigmoid())
+        let name = format!("blk.{layer}.attn_gate.weight");
+        let gate = |n: i64| Ok::<_, ConfigError>(x.linear(&self.w.get(&name, &[n, self.c.hidden])?));
+        let by_head = |gate: Tensor| {
+            let by_head = out.reshape(dims![self.t, heads, all / heads]);
+            (&by_head * &gate.unsqueeze(2)).reshape(&out.shape())
         };
+        let has_row_for_each_head = || self.w.shape(&name).is_some_and(|shape| shape.first() == Some(&heads));
         Ok(match self.family.attention_gate {
             AttentionGate::None | AttentionGate::Query => out,
-            AttentionGate::Each => &out * &gate(all)?,
-            AttentionGate::Head => {
-                let by_head = out.reshape(dims![self.t, heads, all / heads]);
-                (&by_head * &gate(heads)?.unsqueeze(2)).reshape(&out.shape())
-            }
+            AttentionGate::Each => &out * &gate(all)?.sigmoid(),
+            AttentionGate::Head => by_head(gate(heads)?.sigmoid()),
+            AttentionGate::Softplus if has_row_for_each_head() => by_head(gate(heads)?.softplus()),
+            AttentionGate::Softplus => &out * &gate(all)?.softplus(),
         })
     }
 

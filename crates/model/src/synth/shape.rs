@@ -81,8 +81,10 @@ pub struct Shape {
 /// How layers differ from each other, in their heads and in what they read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinds {
-    /// Of so many layers the last has no window.
+    /// Of so many layers one has no window.
     pub every: u32,
+    /// Whether that is the first of them, and not the last.
+    pub first: bool,
     /// Query heads of the layers that have one, if they have another number.
     pub heads: Option<i64>,
     /// Attention of the layers that have one, and how many values of a head are rotated there.
@@ -100,7 +102,7 @@ pub struct Kinds {
 impl Kinds {
     /// Whether a layer has a window.
     pub fn windowed(&self, layer: u32) -> bool {
-        layer % self.every < self.every - 1
+        layer % self.every != if self.first { 0 } else { self.every - 1 }
     }
 
     /// The first of so many layers that reads the cache of another; there is one of each kind before it.
@@ -456,6 +458,7 @@ const PUBLISHED: &[Shape] = &[
         window: Some(512),
         kinds: Some(Kinds {
             every: 5,
+            first: false,
             heads: None,
             in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
             values_of_keys: false,
@@ -476,6 +479,7 @@ const PUBLISHED: &[Shape] = &[
         window: Some(1024),
         kinds: Some(Kinds {
             every: 6,
+            first: false,
             heads: None,
             in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
             values_of_keys: true,

@@ -259,7 +259,9 @@ impl List {
         match shape.row().attention_gate {
             AttentionGate::None | AttentionGate::Query => {}
             AttentionGate::Each => self.matrix("attn_gate", &[hidden, heads * value], Role::Other),
-            AttentionGate::Head => self.matrix("attn_gate", &[hidden, heads], Role::Other),
+            AttentionGate::Head | AttentionGate::Softplus => {
+                self.matrix("attn_gate", &[hidden, heads], Role::Other);
+            }
         }
         let sinks = match shape.row().sinks {
             Sinks::None => false,

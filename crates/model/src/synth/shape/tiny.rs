@@ -145,6 +145,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            first: false,
             heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: false,
@@ -165,6 +166,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            first: false,
             heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: true,
@@ -186,6 +188,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            first: false,
             heads: None,
             in_windows: (Attention::Grouped { kv_heads: 2, head: 96, value: 64 }, 32),
             values_of_keys: false,
@@ -200,6 +203,28 @@ pub(super) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape {
+        name: "tiny-laguna",
+        arch: "laguna",
+        layers: 5,
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: true,
+            heads: Some(6),
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: false,
+        }),
+        rope_dims: 32,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.0 },
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, scale: 2.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
         name: "tiny-step3.5",
         arch: "step35",
         layers: 5,
@@ -207,6 +232,7 @@ pub(super) const SHAPES: &[Shape] = &[
         window: Some(24),
         kinds: Some(Kinds {
             every: 3,
+            first: false,
             heads: Some(6),
             in_windows: (Attention::Grouped { kv_heads: 3, head: 64, value: 64 }, 64),
             values_of_keys: false,
