@@ -1,14 +1,16 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
+mod experts;
 mod keys;
 mod recurrence;
 mod rope;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Alibi, AttentionGate, Cap, EXPERT_CHOICE_BIAS, FAMILIES, Factor, Family, Growth, Norm, Normalise, Pairs, Parallel,
-    Rotated, Routed, ScoreScale, WindowRotation, Windows, missing,
+    Alibi, AttentionGate, Cap, FAMILIES, Factor, Family, Growth, Norm, Pairs, Parallel, Rotated, Routed, ScoreScale,
+    WindowRotation, Windows, missing,
 };
+pub use experts::Experts;
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
@@ -174,7 +176,9 @@ pub struct Window {
     pub chunks: bool,
     /// For each layer whether it has the window.
     pub layers: Vec<bool>,
-    /// Their heads, if they are others than those of the other layers.
+    /// Their query heads, if they have another number than the other layers.
+    pub heads: Option<i64>,
+    /// Their heads of keys, if they are others than those of the other layers.
     pub attention: Option<Attention>,
     /// Their rotation, if it is another than that of the other layers.
     pub rope: Option<Rope>,
@@ -191,27 +195,6 @@ pub struct Temperature {
     pub from: i64,
     /// Whether only layers have it that are not rotated.
     pub unrotated: bool,
-}
-
-/// A mixture of experts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Experts {
-    /// Routed experts.
-    pub count: i64,
-    /// Routed experts that a token uses.
-    pub used: i64,
-    /// Shared experts, as multiples of the width of one.
-    pub shared: i64,
-    /// Width of one expert.
-    pub width: i64,
-    /// Scores to weights.
-    pub gating: Gating,
-    /// Whether weights are divided by their sum.
-    pub normalise: bool,
-    /// Factor of the weights.
-    pub scale: f32,
-    /// Groups that experts are chosen from, and how many of them.
-    pub groups: (i64, i64),
 }
 
 /// A model. As JSON it is what `kernloom show --json` prints of it.
@@ -235,6 +218,8 @@ pub struct Config {
     pub vocab: i64,
     /// Positions that the model was made for.
     pub context: i64,
+    /// Kind of the norms.
+    pub norm: Norm,
     /// Epsilon of the norms.
     #[serde(rename = "norm_epsilon")]
     pub eps: f32,
@@ -249,11 +234,17 @@ pub struct Config {
     /// Factor of the scores.
     #[serde(rename = "attention_scale")]
     pub scale: f32,
+    /// Factor of values.
+    pub value_scale: f32,
     /// Positions.
     pub rope: Rope,
     /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
     #[serde(rename = "feed_forward")]
     pub ffn: Vec<i64>,
+    /// For each layer where gates and ups of its experts end; 0 for nowhere.
+    pub expert_limits: Vec<f32>,
+    /// The same of its other feed-forward, and of the shared expert.
+    pub feed_forward_limits: Vec<f32>,
     /// Width of what each layer reads of a token beside the residual, if it does.
     pub layer_input: Option<i64>,
     /// Leading blocks with a dense feed-forward.
@@ -313,6 +304,11 @@ impl Config {
         self.window_of(layer).and_then(|window| window.attention.as_ref()).unwrap_or(&self.attention)
     }
 
+    /// The query heads of a layer, if it has attention.
+    pub fn heads_of(&self, layer: i64) -> i64 {
+        self.window_of(layer).and_then(|window| window.heads).unwrap_or(self.heads)
+    }
+
     /// Whether a layer has a cache of its own.
     pub fn has_cache(&self, layer: i64) -> bool {
         self.mixers[layer as usize].attends() && self.keys_of[layer as usize] == layer
@@ -325,8 +321,8 @@ impl Config {
 
     /// The experts of a layer.
     pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
-        let has = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
-        self.experts.as_ref().filter(|_| has)
+        let routes = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
+        self.experts.as_ref().filter(|_| routes && self.ffn[layer as usize] > 0)
     }
 
     /// Reads and checks the metadata.
@@ -343,9 +339,15 @@ impl Config {
         let layers = blocks - mtp;
         let recurrence::Kinds { recurrence, mixers, feeds } = recurrence::kinds(&k, family, layers)?;
         let attends = mixers.iter().any(|mixer| mixer.attends());
-        let heads = if attends { k.positive("attention.head_count", MOST_HEADS)? } else { 0 };
+        let windows = Self::windows(&k, family.windows, layers)?;
+        let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
+        let heads_of_kinds = match attends {
+            true => Self::query_heads(&k, &mixers, &with_window)?,
+            false => [None; 2],
+        };
+        let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(0);
         let vocab = Self::vocab(file)?;
-        let experts = Self::experts(&k, file, family)?;
+        let experts = experts::of(&k, family)?;
         let of_file = k.within("expert_shared_feed_forward_length", 0, MOST_WIDTH)?.filter(|&width| width > 0);
         let shared_width = match &experts {
             Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
@@ -356,21 +358,19 @@ impl Config {
         let dense_lead = match family.routed {
             _ if experts.is_none() => blocks,
             Routed::BehindLead => lead,
+            Routed::BehindRouterless => {
+                let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
+                (0..layers).find(routed).unwrap_or(layers)
+            }
             Routed::All | Routed::Beside => 0,
             Routed::None => blocks,
         };
         let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
-        let eps_key = match family.norm {
-            Norm::Rms => "attention.layer_norm_rms_epsilon",
-            _ => "attention.layer_norm_epsilon",
-        };
-        let eps = k.float(eps_key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32;
-        let windows = Self::windows(&k, family.windows, layers)?;
-        let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
+        let (norm, eps) = Self::norm(&k, family)?;
         let (attention, scale, rope, in_windows) = match family.latent {
             _ if !attends => (Attention::None, 1.0, Rope::none(), None),
             true => Self::latent(&k, family, hidden / heads)?,
-            false => Self::grouped(&k, family, hidden, heads, &mixers, &with_window)?,
+            false => Self::grouped(&k, family, hidden, heads_of_kinds, &mixers, &with_window)?,
         };
         let keys_of = match family.shares_keys {
             true => Self::keys_of(&k, &with_window)?,
@@ -384,11 +384,16 @@ impl Config {
                 let dims = in_windows.as_ref().map_or(rope.dims, |&(_, dims)| dims);
                 let rope = rope::of_windows(&k, rotation, &rope, dims)?;
                 let attention = in_windows.map(|(own, _)| own).filter(|own| *own != attention);
-                Some(Window { width, chunks, layers, attention, rope })
+                let heads = heads_of_kinds[1].filter(|&own| own != heads);
+                Some(Window { width, chunks, layers, heads, attention, rope })
             }
         };
-        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref())?;
+        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), dense_lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
+        let limits = |key| match family.limits {
+            true => k.floats_or_none(key, 1e-6, MOST_FACTOR).map(|all| all.into_iter().map(|v| v as f32).collect()),
+            false => Ok(vec![0.0; blocks as usize]),
+        };
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
             Cap::None => Ok(None),
@@ -406,14 +411,18 @@ impl Config {
             heads,
             vocab,
             context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            norm,
             eps,
             attention,
             recurrence,
             mixers,
             keys_of,
             scale,
+            value_scale: factor(family.value_scale, "attention.value_scale")?,
             rope,
             ffn,
+            expert_limits: limits("swiglu_clamp_exp")?,
+            feed_forward_limits: limits("swiglu_clamp_shexp")?,
             layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),
             dense_lead,
             experts,
@@ -445,6 +454,17 @@ impl Config {
         };
         k.check_unread()?;
         Ok(config)
+    }
+
+    /// The kind of the norms, and their epsilon.
+    fn norm(k: &Keys<'_>, family: &Family) -> Result<(Norm, f32), ConfigError> {
+        let of_rms = "attention.layer_norm_rms_epsilon";
+        let norm = match family.rms_by_key && k.float_or_none(of_rms, 1e-30, 1.0)?.is_some() {
+            true => Norm::Rms,
+            false => family.norm,
+        };
+        let key = if norm == Norm::Rms { of_rms } else { "attention.layer_norm_epsilon" };
+        Ok((norm, k.float(key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32))
     }
 
     /// Tokens, which the embedding has rows for.
@@ -502,7 +522,9 @@ impl Config {
                     Some(every) => every,
                     None => windows.every,
                 };
-                (0..layers).map(|layer| every == 0 || layer % every < every - 1).collect()
+                let (first, last) = (0, every - 1);
+                let sees_all = if windows.first { first } else { last };
+                (0..layers).map(|layer| every == 0 || layer % every != sees_all).collect()
             }
         };
         Ok(Some((width, of_layers)).filter(|(_, layers)| layers.contains(&true)))
@@ -544,13 +566,22 @@ impl Config {
         Ok(if family.counts_gate { all.into_iter().map(|width| width / 2).collect() } else { all })
     }
 
-    fn rotated(k: &Keys<'_>, rule: Rotated, layers: i64, window: Option<&Window>) -> Result<Vec<bool>, ConfigError> {
+    fn rotated(
+        k: &Keys<'_>,
+        rule: Rotated,
+        layers: i64,
+        window: Option<&Window>,
+        lead: i64,
+    ) -> Result<Vec<bool>, ConfigError> {
         let all = |v| vec![v; layers as usize];
         Ok(match (rule, window) {
-            (Rotated::All, _) | (Rotated::Windowed, None) => all(true),
+            (Rotated::All, _) | (Rotated::Windowed | Rotated::WindowedAndLead, None) => all(true),
             (Rotated::None, _) => all(false),
             (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
             (Rotated::Windowed, Some(window)) => window.layers.clone(),
+            (Rotated::WindowedAndLead, Some(window)) => {
+                (0..layers).map(|layer| layer < lead || window.layers[layer as usize]).collect()
+            }
             (Rotated::Pattern, _) => match k.flags("attention.rope_pattern")? {
                 Some(of_file) => of_file[..layers as usize].to_vec(),
                 None => all(true),
@@ -590,63 +621,6 @@ impl Config {
         })
     }
 
-    fn experts(k: &Keys<'_>, file: &Gguf, family: &Family) -> Result<Option<Experts>, ConfigError> {
-        let count = k.int("expert_count")?.unwrap_or(0);
-        let used = k.int("expert_used_count")?.unwrap_or(0);
-        if count == 0 {
-            return Ok(None);
-        }
-        if count > 1024 || used < 1 || used > count {
-            return Err(out_of_range(
-                &k.key("expert_used_count"),
-                used,
-                &format!("expected 1 to {count} (at most 1024 experts)"),
-            ));
-        }
-        let groups =
-            (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
-        let (size, even) = (count / groups.0, count % groups.0 == 0);
-        if groups.0 > 1 && (!even || size < 2 || groups.1 >= groups.0 || groups.1 * size < used) {
-            return Err(out_of_range(
-                &k.key("expert_group_count"),
-                format!("{}, {} of them used", groups.0, groups.1),
-                &format!("groups of equal size, of which fewer are used, with {used} of the {count} experts in them"),
-            ));
-        }
-        let has_bias = file.tensors().iter().any(|t| EXPERT_CHOICE_BIAS.iter().any(|name| t.name.ends_with(name)));
-        let gating = match (k.int("expert_gating_func")?.unwrap_or(0), family.gating) {
-            (0, Some(gating)) => gating,
-            (0, None) if has_bias => Gating::Sigmoid,
-            (0, None) | (1, _) => Gating::Softmax,
-            (2, _) => Gating::Sigmoid,
-            (3, _) => Gating::Chosen,
-            (v, _) => {
-                let why = "softmax (1), sigmoid (2) or softmax of the chosen (3)";
-                return Err(out_of_range(&k.key("expert_gating_func"), v, why));
-            }
-        };
-        let scale = k.float_or_none("expert_weights_scale", 1e-6, 1e6)?.unwrap_or(1.0) as f32;
-        let normalise = match family.normalise {
-            Normalise::Always => true,
-            Normalise::Never => false,
-            Normalise::Key => k.flag("expert_weights_norm")?.unwrap_or(false),
-        };
-        let width = match k.within("expert_feed_forward_length", 0, MOST_WIDTH)? {
-            Some(w) if w > 0 => w,
-            _ => k.positive("feed_forward_length", MOST_WIDTH)?,
-        };
-        Ok(Some(Experts {
-            count,
-            used,
-            shared: k.within("expert_shared_count", 0, 1024)?.unwrap_or(0),
-            width,
-            gating,
-            normalise,
-            scale,
-            groups,
-        }))
-    }
-
     fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<Heads, ConfigError> {
         let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
         let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
@@ -672,31 +646,60 @@ impl Config {
         Ok((attention, scale, rotation, None))
     }
 
+    /// Of an array with a count for each layer, that of the layers with attention and without a window, and that of those
+    /// with both, as far as there are such layers and such a key.
+    fn of_kinds(
+        k: &Keys<'_>,
+        key: &str,
+        mixers: &[Mixer],
+        with_window: &[bool],
+    ) -> Result<[Option<i64>; 2], ConfigError> {
+        let Some(counts) = k.counts(key)? else { return Ok([None; 2]) };
+        let of = |windowed: bool| {
+            let kinds = mixers.iter().zip(with_window).map(|(mixer, &window)| mixer.attends() && window == windowed);
+            let mut of_kind = kinds.zip(&counts).filter(|(is, _)| *is).map(|(_, &count)| count);
+            let first = of_kind.next();
+            match of_kind.all(|count| Some(count) == first) {
+                true => Ok(first),
+                false => Err(k.differing(key)),
+            }
+        };
+        Ok([of(false)?, of(true)?])
+    }
+
+    /// Query heads of layers without a window, and of those with one.
+    fn query_heads(k: &Keys<'_>, mixers: &[Mixer], with_window: &[bool]) -> Result<[Option<i64>; 2], ConfigError> {
+        let key = "attention.head_count";
+        let heads = Self::of_kinds(k, key, mixers, with_window)?;
+        if heads == [None; 2] {
+            return Err(GgufError::MissingKey { key: k.key(key) }.into());
+        }
+        match heads.iter().flatten().find(|heads| !(1..=MOST_HEADS).contains(*heads)) {
+            Some(heads) => Err(out_of_range(&k.key(key), heads, &format!("expected 1 to {MOST_HEADS}"))),
+            None => Ok(heads),
+        }
+    }
+
     fn grouped(
         k: &Keys<'_>,
         family: &Family,
         hidden: i64,
-        heads: i64,
+        heads_of_kinds: [Option<i64>; 2],
         mixers: &[Mixer],
         with_window: &[bool],
     ) -> Result<Heads, ConfigError> {
-        let kv_heads = |windowed: bool| -> Result<Option<i64>, ConfigError> {
-            let key = "attention.head_count_kv";
-            let counts = k.counts(key)?.unwrap_or(vec![heads; mixers.len()]);
-            let mut of_kind = mixers
-                .iter()
-                .zip(with_window)
-                .zip(counts)
-                .filter(|((mixer, window), _)| mixer.attends() && **window == windowed);
-            let Some((_, first)) = of_kind.next() else { return Ok(None) };
-            if of_kind.any(|(_, count)| count != first) {
-                return Err(k.differing(key));
+        let key = "attention.head_count_kv";
+        let mut kv_heads = Self::of_kinds(k, key, mixers, with_window)?;
+        for (kv_heads, heads) in kv_heads.iter_mut().zip(heads_of_kinds) {
+            *kv_heads = kv_heads.or(heads);
+            if let (Some(kv_heads), Some(heads)) = (*kv_heads, heads)
+                && (kv_heads < 1 || heads % kv_heads != 0)
+            {
+                return Err(out_of_range(&k.key(key), kv_heads, "a divisor of the query heads"));
             }
-            if first < 1 || heads % first != 0 {
-                return Err(out_of_range(&k.key(key), first, "a divisor of the query heads"));
-            }
-            Ok(Some(first))
-        };
+        }
+        let [of_others, of_windows] = kv_heads;
+        let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(1);
         // Heads, and how many of their values are rotated, by keys of these layers, which may be those of all.
         let kind = |suffix: &str, kv_heads: i64, all: [Option<i64>; 3]| -> Result<(Attention, i64), ConfigError> {
             let [key, value, dims] = ["attention.key_length", "attention.value_length", "rope.dimension_count"]
@@ -717,11 +720,17 @@ impl Config {
             }
             Ok((Attention::Grouped { kv_heads, head, value: length }, rotated))
         };
-        let (of_others, of_windows) = (kv_heads(false)?, kv_heads(true)?);
-        let (attention, dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
+        let (attention, mut dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
         let Attention::Grouped { head, value, .. } = attention else { unreachable!() };
         let of_all = [Some(head), Some(value), Some(dims)];
         let in_windows = of_windows.map(|kv_heads| kind("_swa", kv_heads, of_all)).transpose()?;
+        if family.halves_rotation {
+            dims /= 2;
+            if dims % 2 != 0 {
+                let why = "a multiple of four, as some layers rotate half of it";
+                return Err(out_of_range(&k.key("rope.dimension_count"), 2 * dims, why));
+            }
+        }
         let rope = rope::rotation(k, family, dims, Self::pairs(k, family)?)?;
         let over_root = |n: i64| 1.0 / (n as f64).sqrt();
         let of_file = || k.float_or_none("attention.scale", 1e-6, 1e3);

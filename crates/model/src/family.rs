@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub const EXPERT_CHOICE_BIAS: [&str; 2] = ["exp_probs_b.bias", "exp_probs_b"];
 
 /// How a row of values is normalised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Norm {
     /// By the root of its mean square (arXiv 1910.07467).
     Rms,
@@ -87,6 +88,8 @@ pub enum Rotated {
     AllBut(i64),
     /// Those with a window, if any has one.
     Windowed,
+    /// The same and the dense lead.
+    WindowedAndLead,
     /// All, unless the file says that it was trained without (`rope.scaling.finetuned`).
     UnlessUntrained,
     /// Those that the file says (`attention.rope_pattern`), or all.
@@ -108,8 +111,10 @@ pub enum Growth {
 /// Which layers see a stretch of the past only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Of so many layers one sees all, the last, unless the file says which.
+    /// Of so many layers one sees all, unless the file says which.
     pub every: i64,
+    /// Whether that is the first of them, and not the last.
+    pub first: bool,
     /// Positions that the others see, unless the file says so; `None` if only a file that says so has windows.
     pub width: Option<i64>,
     /// Positions of a chunk, if a token sees those before it in its own instead of the last so many; a file can only say that
@@ -132,6 +137,8 @@ pub enum WindowRotation {
     Base,
     /// As the others, but without any scaling.
     Unscaled,
+    /// As [`WindowRotation::Unscaled`], with a base of their own if the file has one.
+    UnscaledOrBase,
 }
 
 /// What a value of the feed-forward goes through. Of gate and up, it is the gate.
@@ -149,7 +156,7 @@ pub enum Activation {
     ClampedSwiglu,
 }
 
-/// What attention gives is multiplied with a sigmoid of what it reads.
+/// What attention gives is multiplied with a function of what it reads, a sigmoid if nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionGate {
     /// No.
@@ -158,8 +165,21 @@ pub enum AttentionGate {
     Each,
     /// Each head with one.
     Head,
+    /// Each head with a softplus, or each value with one of its own, as the shape of the matrix says.
+    Softplus,
     /// Each value with one of its own, which the matrix of queries gives: behind the query of each head its gate.
     Query,
+}
+
+/// Scores that belong to no position, one for each head (`attn_sinks`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sinks {
+    /// No layer has them.
+    None,
+    /// All layers have them.
+    All,
+    /// Those have them that have the tensor.
+    Maybe,
 }
 
 /// How router scores become weights.
@@ -179,6 +199,8 @@ pub enum Gating {
 pub enum Routed {
     /// Those behind the dense lead, or every n-th of them, as the file says.
     BehindLead,
+    /// Those behind a lead of layers without a router, of which the file says nothing else.
+    BehindRouterless,
     /// All.
     All,
     /// All, beside a dense feed-forward. Both have norms of their own, and the router one whose weights are its scale
@@ -266,6 +288,8 @@ pub enum Recurrence {
     StateSpace,
     /// The gated delta rule (arXiv 2412.06464).
     DeltaRule,
+    /// The same, but each value of a key is forgotten at its own pace (Kimi Linear, arXiv 2510.26692).
+    KeyedDeltaRule,
 }
 
 /// Which layers remember, in families that have such.
@@ -301,6 +325,8 @@ pub struct Family {
     pub arch: &'static str,
     /// Kind of all norms.
     pub norm: Norm,
+    /// Whether norms are [`Norm::Rms`] all the same in files that have an epsilon of such.
+    pub rms_by_key: bool,
     /// Whether the embedding has one (`token_embd_norm`).
     pub embedding_norm: bool,
     /// Name of the norm of what the head reads.
@@ -332,6 +358,8 @@ pub struct Family {
     pub long_factors: bool,
     /// Which layers are rotated.
     pub rotated: Rotated,
+    /// Whether layers without a window rotate half of the values that the file says.
+    pub halves_rotation: bool,
     /// Which layers see a stretch of the past.
     pub windows: Option<Windows>,
     /// Biases of scores by distance.
@@ -340,8 +368,10 @@ pub struct Family {
     pub score_cap: Cap,
     /// Factor of scores.
     pub score_scale: ScoreScale,
-    /// Whether each head has a score that belongs to no position (`attn_sinks`).
-    pub sinks: bool,
+    /// Scores that belong to no position.
+    pub sinks: Sinks,
+    /// Factor of values.
+    pub value_scale: Factor,
     /// Gate of what attention gives.
     pub attention_gate: AttentionGate,
     /// Whether queries, keys and values are bounded by `attention.clamp_kqv`.
@@ -354,6 +384,9 @@ pub struct Family {
     pub activation: Activation,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other
+    /// feed-forwards (`swiglu_clamp_shexp`).
+    pub limits: bool,
     /// Whether `feed_forward_length` counts gate and up.
     pub counts_gate: bool,
     /// Which matrices are multiplied with a scale where the file has one.
@@ -365,6 +398,10 @@ pub struct Family {
     pub gating: Option<Gating>,
     /// Whether weights of experts are normalised.
     pub normalise: Normalise,
+    /// Whether routed and shared experts count by half each.
+    pub halves_experts: bool,
+    /// Whether the router reads the residual stream before attention.
+    pub routes_early: bool,
     /// Whether what an expert reads is multiplied with its weight, instead of what it gives.
     pub weighs_inputs: bool,
     /// Factor of the embedding.

@@ -457,8 +457,7 @@ impl<'a> Step<'a> {
         let (mut states, mut caches) = (vec![], Caches::new());
         for layer in 0..c.layers {
             let with_attention = self.attention_of(layer, &x, &mut states, &mut caches)?;
-            let input = if c.parallel { &x } else { &with_attention };
-            x = self.feed_forward_of(layer, input, &with_attention)?;
+            x = self.feed_forward_of(layer, &x, &with_attention)?;
             if let Some(inputs) = &inputs {
                 x = self.with_input(layer, &x, inputs)?;
             }
@@ -508,7 +507,7 @@ impl<'a> Step<'a> {
             true => self.w.get(name, shape),
             false => self.w.get(&format!("{name}.weight"), shape),
         };
-        let y = match self.family.norm {
+        let y = match self.c.norm {
             Norm::Rms => x.rms_norm(&weight()?, self.c.eps),
             Norm::Layer => x.layer_norm(Some(&weight()?), self.c.eps),
             Norm::Bare => return Ok(x.layer_norm(None, self.c.eps)),
@@ -523,7 +522,7 @@ impl<'a> Step<'a> {
     fn norm_of(&self, layer: i64, x: &Tensor, names: &[&str]) -> Result<Tensor, ConfigError> {
         let of_block = |name: &&str| format!("blk.{layer}.{name}");
         let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
-        let there = |name: &&&str| self.family.norm == Norm::Bare || has(of_block(name));
+        let there = |name: &&&str| self.c.norm == Norm::Bare || has(of_block(name));
         match names.iter().find(there).or(names.first()) {
             Some(name) => self.norm(x, &of_block(name), &[self.c.hidden]),
             None => Ok(x.clone()),

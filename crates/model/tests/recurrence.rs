@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Shapes of each kind.
-const SHAPES: [&str; 4] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next"];
+const SHAPES: [&str; 5] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next", "tiny-kimi-linear"];
 
 /// NMSE between steps of one token and of several.
 const BOUND: f64 = 1e-9;

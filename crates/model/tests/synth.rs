@@ -141,15 +141,15 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     // A model cut short may have windows in all of its layers.
     if shape.kinds.as_ref().is_none_or(|kinds| layers >= kinds.every) {
         assert_eq!(config.attention, attention, "{name}");
+        assert_eq!(config.heads, if attends { shape.heads } else { 0 }, "{name}");
     }
     assert_eq!(config.experts, shape.experts, "{name}");
     assert_eq!(config.hidden, shape.hidden, "{name}");
-    assert_eq!(config.heads, if attends { shape.heads } else { 0 }, "{name}");
     let widths = |&width: &i64| width == 0 || width == shape.ffn || shape.kinds.is_some() && width == 2 * shape.ffn;
     assert!(config.ffn.iter().all(widths), "{name}");
     if let Some(kinds) = &shape.kinds {
-        let window = config.window.as_ref().expect("a window");
-        assert_eq!(window.attention.as_ref(), Some(&kinds.in_windows.0), "{name}");
+        let windowed = (0..config.layers).find(|&layer| config.window_of(layer).is_some()).expect("a window");
+        assert_eq!(config.attention_of(windowed), &kinds.in_windows.0, "{name}");
         let own = i64::from(kinds.own_caches(layers));
         assert!(config.keys_of.iter().all(|&of| of < own) && config.layer_input == kinds.layer_input, "{name}");
         assert_eq!(
@@ -161,7 +161,8 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     assert_eq!(config.vocab, i64::from(shape.vocab), "{name}");
     assert_eq!(config.context, i64::from(shape.context), "{name}");
     assert_eq!(config.eps, shape.eps, "{name}");
-    assert_eq!(config.rope.dims, if attends { shape.rope_dims } else { 0 }, "{name}");
+    let part = if config.family().halves_rotation { 2 } else { 1 };
+    assert_eq!(config.rope.dims, if attends { shape.rope_dims / part } else { 0 }, "{name}");
     if shape.experts.is_some() {
         assert_eq!(config.dense_lead, i64::from(shape.dense_lead), "{name}");
     }

@@ -10,6 +10,11 @@ pub(super) fn out_of_range(key: &str, value: impl ToString, why: &str) -> Config
     ConfigError::Value { key: key.into(), value: value.to_string(), why: why.into() }
 }
 
+/// That a number is too small, too large or none.
+fn not_between(key: &str, v: f64, least: f64, most: f64) -> ConfigError {
+    out_of_range(key, format!("{v:e}"), &format!("expected a number from {least:e} to {most:e}"))
+}
+
 /// What errors say of an array.
 fn array_of(values: usize) -> String {
     format!("an array of {values} values")
@@ -129,9 +134,7 @@ impl<'a> Keys<'a> {
     pub(super) fn float(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ConfigError> {
         let key = self.key(name);
         match self.file.metadata().find::<f64>(&key)? {
-            Some(v) if !(least..=most).contains(&v) => {
-                Err(out_of_range(&key, format!("{v:e}"), &format!("expected a number from {least:e} to {most:e}")))
-            }
+            Some(v) if !(least..=most).contains(&v) => Err(not_between(&key, v, least, most)),
             v => Ok(v),
         }
     }
@@ -141,6 +144,23 @@ impl<'a> Keys<'a> {
         match self.file.metadata().find::<f64>(&self.key(name))? {
             Some(0.0) => Ok(None),
             _ => self.float(name, least, most),
+        }
+    }
+
+    /// As [`Keys::float_or_none`] for each block: of an array, or one for all; 0 for none.
+    pub(super) fn floats_or_none(&self, name: &str, least: f64, most: f64) -> Result<Vec<f64>, ConfigError> {
+        let key = self.key(name);
+        let Some(Value::Array(_)) = self.file.metadata().get(&key) else {
+            let of_all = self.float_or_none(name, least, most)?.unwrap_or(0.0);
+            return Ok(vec![of_all; self.blocks as usize]);
+        };
+        let all: Vec<f64> = self.file.metadata().require(&key)?;
+        if all.len() as i64 != self.blocks {
+            return Err(self.not_of_blocks(&key, all.len()));
+        }
+        match all.iter().find(|&&v| v != 0.0 && !(least..=most).contains(&v)) {
+            Some(v) => Err(not_between(&key, *v, least, most)),
+            None => Ok(all),
         }
     }
 

@@ -69,6 +69,15 @@ pub enum Recurrence {
         /// Tokens that the convolution before it reads.
         taps: i64,
     },
+    /// As [`Recurrence::DeltaRule`], but each value of a key is forgotten at its own pace.
+    KeyedDeltaRule {
+        /// Heads.
+        heads: i64,
+        /// Length of keys and values.
+        head: i64,
+        /// Tokens that the convolutions before it read.
+        taps: i64,
+    },
 }
 
 impl Recurrence {
@@ -82,6 +91,7 @@ impl Recurrence {
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
             }
+            Recurrence::KeyedDeltaRule { heads, head, taps } => heads * head * (head + 3 * (taps - 1)),
         }
     }
 }
@@ -139,6 +149,10 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
         return Ok(Recurrence::Convolution { taps: required("shortconv.l_cache", 2, MOST_TAPS)? });
     }
     let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
+    if kind == Kind::KeyedDeltaRule {
+        let heads = k.positive("attention.head_count", MOST_HEADS)?;
+        return Ok(Recurrence::KeyedDeltaRule { heads, head: k.positive("kda.head_dim", MOST_HEAD)?, taps });
+    }
     let inner = k.positive("ssm.inner_size", MOST_WIDTH)?;
     let state = k.positive("ssm.state_size", MOST_HEAD)?;
     let heads = k.positive("ssm.time_step_rank", MOST_HEADS)?;

@@ -20,7 +20,9 @@ pub(super) fn rotation(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs) -
     let has_factors = FACTORS.iter().any(|name| k.file.tensor(name).is_some());
     let with_factors = has_factors && (kind == Some(LONG) || family.long_factors);
     let Table { mut theta, factor, yarn } = table(k, dims, base(k)?, with_factors)?;
-    for (theta, divisor) in theta.iter_mut().zip(divisors(k.file, "rope_freqs.weight", dims / 2)?) {
+    // Those of all values are for as many of the pairs as are rotated.
+    let stored = if family.halves_rotation { dims } else { dims / 2 };
+    for (theta, divisor) in theta.iter_mut().zip(divisors(k.file, "rope_freqs.weight", stored)?) {
         *theta /= divisor;
     }
     let long = if with_factors { Some(long(k, &mut theta, dims)?) } else { None };
@@ -55,6 +57,7 @@ pub(super) fn of_windows(
     let base = base(k)?;
     Ok(match kind {
         WindowRotation::Unscaled => Some(plain(base)),
+        WindowRotation::UnscaledOrBase => Some(plain(of_file()?.unwrap_or(base))),
         WindowRotation::Base => Some(plain(of_file()?.unwrap_or(BASE))),
         WindowRotation::Same | WindowRotation::SameOrBase => {
             let own = if kind == WindowRotation::Same { None } else { of_file()? }.unwrap_or(base);

@@ -4,7 +4,7 @@
 
 use super::{
     Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, Growth, HeadNorms, Norm, Normalise, Norms, Pairs,
-    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, WindowRotation, Windows,
+    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, Sinks, WindowRotation, Windows,
 };
 
 /// Norms before attention and feed-forward.
@@ -26,7 +26,7 @@ const SHARED: Norms = Norms { feed_forward: &["attn_norm"], ..BEFORE };
 
 /// Windows of every layer, in files that have any.
 const ALL_WINDOWS: Windows =
-    Windows { every: 0, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
+    Windows { every: 0, first: false, width: None, chunk: None, layers: &[], rotation: WindowRotation::Same };
 
 /// Windows of every layer but one of four.
 const OF_FOUR: Windows = Windows { every: 4, ..ALL_WINDOWS };
@@ -36,6 +36,7 @@ impl Family {
     pub const LLAMA: Family = Family {
         arch: "llama",
         norm: Norm::Rms,
+        rms_by_key: false,
         embedding_norm: false,
         output_norm: "output_norm",
         norms: BEFORE,
@@ -50,22 +51,27 @@ impl Family {
         pairs_with_sections: None,
         long_factors: false,
         rotated: Rotated::All,
+        halves_rotation: false,
         windows: None,
         alibi: Alibi::None,
         score_cap: Cap::None,
         score_scale: ScoreScale::RootOfHead,
-        sinks: false,
+        sinks: Sinks::None,
+        value_scale: Factor::One,
         attention_gate: AttentionGate::None,
         clamps: false,
         temperature: Growth::None,
         inner_norms: false,
         activation: Activation::Silu,
         gated: true,
+        limits: false,
         counts_gate: false,
         scales: Scales::Attention,
         routed: Routed::BehindLead,
         gating: Some(Gating::Softmax),
         normalise: Normalise::Always,
+        halves_experts: false,
+        routes_early: false,
         weighs_inputs: false,
         embedding_scale: Factor::One,
         residual_scale: Factor::One,
@@ -144,6 +150,17 @@ impl Family {
         recurrence: Some((Recurrence::StateSpace, Remembering::All)),
         scales: Scales::All,
         ..Family::LLAMA
+    };
+
+    /// State spaces, attention and feed-forwards in layers of their own.
+    const NEMOTRON_H: Family = Family {
+        arch: "nemotron_h",
+        norms: Norms { feed_forward: &["attn_norm"], ..BEFORE },
+        recurrence: Some((Recurrence::StateSpace, Remembering::Alone)),
+        rotated: Rotated::None,
+        activation: Activation::ReluSquared,
+        gated: false,
+        ..Family::MAMBA2
     };
 
     /// Three layers with the delta rule for one with attention.
@@ -264,7 +281,7 @@ pub const FAMILIES: &[Family] = &[
         arch: "gpt-oss",
         norms: POST_IS_SECOND,
         windows: Some(Windows { every: 2, rotation: WindowRotation::SameOrBase, ..ALL_WINDOWS }),
-        sinks: true,
+        sinks: Sinks::All,
         activation: Activation::ClampedSwiglu,
         gating: Some(Gating::Chosen),
         normalise: Normalise::Never,
@@ -315,6 +332,18 @@ pub const FAMILIES: &[Family] = &[
         ..Family::COMMAND_R
     },
     Family {
+        arch: "cohere2moe",
+        rms_by_key: true,
+        head_norms: HeadNorms::None,
+        rotated: Rotated::WindowedAndLead,
+        windows: Some(Windows { first: true, ..OF_FOUR }),
+        scales: Scales::All,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        halves_experts: true,
+        ..Family::COMMAND_R
+    },
+    Family {
         arch: "dbrx",
         norm: Norm::Layer,
         norms: Norms { feed_forward: &["attn_output_norm"], ..BEFORE },
@@ -357,6 +386,35 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "bailingmoe", routed: Routed::All, normalise: Normalise::Key, ..Family::LLAMA },
     Family { arch: "bailingmoe2", normalise: Normalise::Key, ..Family::QWEN3 },
     Family { arch: "minimax-m2", gating: Some(Gating::Sigmoid), ..Family::QWEN3 },
+    Family {
+        arch: "mimo2",
+        windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        sinks: Sinks::Maybe,
+        value_scale: Factor::Key,
+        scales: Scales::Output,
+        routed: Routed::BehindRouterless,
+        gating: Some(Gating::Sigmoid),
+        ..Family::QWEN2
+    },
+    Family {
+        arch: "laguna",
+        windows: Some(Windows { first: true, rotation: WindowRotation::UnscaledOrBase, ..OF_FOUR }),
+        attention_gate: AttentionGate::Softplus,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::QWEN3
+    },
+    Family {
+        arch: "step35",
+        halves_rotation: true,
+        windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        attention_gate: AttentionGate::Head,
+        limits: true,
+        routed: Routed::BehindRouterless,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::QWEN3
+    },
     Family { arch: "pangu-embedded", ..Family::QWEN2 },
     Family {
         arch: "mellum",
@@ -382,25 +440,34 @@ pub const FAMILIES: &[Family] = &[
         activation: Activation::Gelu,
         ..Family::QWEN2
     },
+    Family {
+        arch: "smallthinker",
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { first: true, rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
+        activation: Activation::Relu,
+        routed: Routed::All,
+        gating: Some(Gating::Sigmoid),
+        routes_early: true,
+        ..Family::QWEN2
+    },
     Family { arch: "bitnet", inner_norms: true, scales: Scales::All, ..Family::QWEN2 },
     Family { arch: "openelm", scales: Scales::Output, ..Family::QWEN3 },
     Family { windows: Some(ALL_WINDOWS), ..Family::LFM2 },
     Family { arch: "lfm2moe", ..Family::LFM2 },
     Family::MAMBA2,
+    Family::NEMOTRON_H,
     Family {
-        arch: "nemotron_h",
-        norms: Norms { feed_forward: &["attn_norm"], ..BEFORE },
-        recurrence: Some((Recurrence::StateSpace, Remembering::Alone)),
-        rotated: Rotated::None,
-        activation: Activation::ReluSquared,
-        gated: false,
-        ..Family::MAMBA2
+        arch: "nemotron_h_moe",
+        routed: Routed::All,
+        gating: Some(Gating::Sigmoid),
+        normalise: Normalise::Key,
+        ..Family::NEMOTRON_H
     },
     Family {
         arch: "granite_swa",
         rotated: Rotated::Pattern,
         windows: Some(ALL_WINDOWS),
-        sinks: true,
+        sinks: Sinks::All,
         ..Family::GRANITE
     },
     Family {
@@ -416,6 +483,15 @@ pub const FAMILIES: &[Family] = &[
         scales: Scales::Attention,
         ..Family::QWEN2
     },
+    Family {
+        arch: "kimi-linear",
+        recurrence: Some((Recurrence::KeyedDeltaRule, Remembering::WithoutKeys)),
+        latent: true,
+        rotated: Rotated::None,
+        scales: Scales::Output,
+        gating: None,
+        ..Family::LLAMA
+    },
     Family::QWEN35,
     Family { arch: "qwen35moe", ..Family::QWEN35 },
     Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
@@ -429,9 +505,7 @@ const MISSING: &[(&str, &[&str])] = &[
             "mamba",
             "jamba",
             "plamo2",
-            "nemotron_h_moe",
             "qwen4exp",
-            "kimi-linear",
             "kimi-k3",
             "minimax-01",
             "rwkv6",
@@ -465,12 +539,10 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant", "step35", "laguna", "mimo2"]),
+    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
-    ("a router that reads what attention reads", &["smallthinker"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("a mean of experts and shared experts", &["cohere2moe"]),
     ("an activation with limits or parameters of the file", &["maple", "apertus"]),
     ("positions of a kind that the number of layers tells", &["baichuan"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),

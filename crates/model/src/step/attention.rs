@@ -1,10 +1,10 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
-use super::Step;
 use super::past::Past;
+use super::{Step, times};
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
-use crate::family::{AttentionGate, HeadNorms, Scales};
+use crate::family::{AttentionGate, HeadNorms, Scales, Sinks};
 use crate::step::Part;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Dim, Tensor, dims};
@@ -83,7 +83,7 @@ impl Step<'_> {
             Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
             Mixer::Attention | Mixer::None => attention()?,
         };
-        Ok(x + &super::times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
+        Ok(x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
@@ -96,7 +96,7 @@ impl Step<'_> {
             false => Ok(y),
         };
         let query = if self.family.attention_gate == AttentionGate::Query { 2 * head } else { head };
-        let parts = [("q", c.heads, query), ("k", kv_heads, head), ("v", kv_heads, value)];
+        let parts = [("q", c.heads_of(layer), query), ("k", kv_heads, head), ("v", kv_heads, value)];
         let whole = match self.w.has(&name("qkv", "weight")) {
             true => {
                 let rows = parts.iter().map(|(_, heads, len)| heads * len).sum();
@@ -178,9 +178,11 @@ impl Step<'_> {
     /// What the scores of a layer go through.
     fn scores_of(&self, layer: i64) -> Result<Scores, ConfigError> {
         let c = self.c;
+        let (name, shape) = (format!("blk.{layer}.attn_sinks.weight"), [c.heads_of(layer)]);
         let sinks = match self.family.sinks {
-            true => Some(self.w.get(&format!("blk.{layer}.attn_sinks.weight"), &[c.heads])?),
-            false => None,
+            Sinks::None => None,
+            Sinks::All => Some(self.w.get(&name, &shape)?),
+            Sinks::Maybe => self.w.find(&name, &shape)?,
         };
         let slopes = (!c.slopes.is_empty()).then(|| {
             let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
@@ -215,9 +217,9 @@ impl Step<'_> {
         let c = self.c;
         let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
-        let t = self.t;
+        let (t, heads) = (self.t, c.heads_of(layer));
         let (q, own) = self.projections(layer, x)?;
-        let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, c.heads * head]));
+        let gate = (q.len(2) > head).then(|| q.slice(2, head, head).reshape(dims![t, heads * head]));
         let q = if gate.is_some() { q.slice(2, 0, head) } else { q };
         let mut q = self.placed(layer, "q", q)?;
         if let Some(growth) = self.temperature(layer) {
@@ -231,19 +233,19 @@ impl Step<'_> {
             caches.insert(layer, [keys, values]);
         }
         let [keys, values] = &caches[&c.keys_of[layer as usize]];
-        let group = c.heads / kv_heads;
+        let group = heads / kv_heads;
         let through = self.scores_of(layer)?;
-        let w = self.w.get(&name("output.weight"), &[c.hidden, c.heads * value])?;
+        let w = self.w.get(&name("output.weight"), &[c.hidden, heads * value])?;
         let output = |out: Tensor| {
             let mut out = match &gate {
                 Some(gate) => &out * &gate.sigmoid(),
                 None => self.gated(layer, x, out)?,
             };
             if self.family.inner_norms {
-                out = self.norm(&out, &name("sub_norm"), &[c.heads * value])?;
+                out = self.norm(&out, &name("sub_norm"), &[heads * value])?;
             }
             let y = self.scaled(out.linear(&w), &name("output.scale"))?;
-            self.biased(y, &name("output.bias"), c.hidden)
+            self.biased(times(y, c.value_scale), &name("output.bias"), c.hidden)
         };
         if let Some(runs) = &self.runs {
             let past = runs.past_of(self.c.window_of(layer).is_some());
@@ -275,22 +277,25 @@ impl Step<'_> {
         let q = (q * c.scale).reshape(&[t, kv.into(), one, one, group.into(), one, head.into()]);
         let scores = (&q * &k.unsqueeze(4)).sum(6);
         let out = self.attend(past, scores, kv, &through, |e| (&e.unsqueeze(6) * &v.unsqueeze(4)).sum(5));
-        output(out.reshape(&[t, Dim::Const(c.heads * value)]))
+        output(out.reshape(&[t, Dim::Const(heads * value)]))
     }
 
     /// What attention gives, `[T, heads * len]`, times the gate of what it read.
     fn gated(&self, layer: i64, x: &Tensor, out: Tensor) -> Result<Tensor, ConfigError> {
-        let (heads, all) = (self.c.heads, out.len(1));
-        let gate = |n: i64| -> Result<Tensor, ConfigError> {
-            Ok(x.linear(&self.w.get(&format!("blk.{layer}.attn_gate.weight"), &[n, self.c.hidden])?).sigmoid())
+        let (heads, all) = (self.c.heads_of(layer), out.len(1));
+        let name = format!("blk.{layer}.attn_gate.weight");
+        let gate = |n: i64| Ok::<_, ConfigError>(x.linear(&self.w.get(&name, &[n, self.c.hidden])?));
+        let by_head = |gate: Tensor| {
+            let by_head = out.reshape(dims![self.t, heads, all / heads]);
+            (&by_head * &gate.unsqueeze(2)).reshape(&out.shape())
         };
+        let has_row_for_each_head = || self.w.shape(&name).is_some_and(|shape| shape.first() == Some(&heads));
         Ok(match self.family.attention_gate {
             AttentionGate::None | AttentionGate::Query => out,
-            AttentionGate::Each => &out * &gate(all)?,
-            AttentionGate::Head => {
-                let by_head = out.reshape(dims![self.t, heads, all / heads]);
-                (&by_head * &gate(heads)?.unsqueeze(2)).reshape(&out.shape())
-            }
+            AttentionGate::Each => &out * &gate(all)?.sigmoid(),
+            AttentionGate::Head => by_head(gate(heads)?.sigmoid()),
+            AttentionGate::Softplus if has_row_for_each_head() => by_head(gate(heads)?.softplus()),
+            AttentionGate::Softplus => &out * &gate(all)?.softplus(),
         })
     }
 
@@ -316,13 +321,14 @@ impl Step<'_> {
             let name = format!("blk.{layer}.{what}");
             Tensor::choice(&name, &[("heads", whole.slice(2, start, len)), ("apart", apart)])
         };
-        let (mut q, mut q_pe) = (part("q", 0, nope), self.rotation.of(&part("q_pe", nope, rope)));
+        let rotated = |x: &Tensor| if c.rotated[layer as usize] { self.rotation.of(x) } else { x.clone() };
+        let (mut q, mut q_pe) = (part("q", 0, nope), rotated(&part("q_pe", nope, rope)));
         if let Some(growth) = self.temperature(layer) {
             (q, q_pe) = (q * &growth, q_pe * &growth);
         }
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
-        let k_pe = self.rotation.of(&kv.slice(1, kv_rank, rope));
+        let k_pe = rotated(&kv.slice(1, kv_rank, rope));
         let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1));
         // Keys and values share the latent: k_b moves to the query, v_b to the result.
         let (k_b, v_b) = if self.w.has(&name("k_b")) {

@@ -29,7 +29,7 @@ struct Read {
     v: Tensor,
     /// How much is learned, `[T, heads]`.
     beta: Tensor,
-    /// Logarithm of what is left, `[T, heads]`.
+    /// Logarithm of what is left, `[T, heads, 1]`, or of what is left of each value of a key, `[T, heads, key]`.
     log: Tensor,
 }
 
@@ -51,13 +51,11 @@ impl Step<'_> {
         let name = |part: &str| format!("blk.{layer}.ssm_{part}");
         let (mixed, z) = self.values_and_gate(layer, x)?;
         let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
-        let mixed = self.convolution(layer, &mixed, &conv, segments, states);
+        let mixed = self.convolution(&format!("state.{layer}.conv"), &mixed, &conv, segments, states);
         let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
         let each = heads / key_heads;
         let of_heads = |x: &Tensor| {
-            let x = x.reshape(dims![t, key_heads, key]);
-            let square = (&x * &x).sum(2);
-            let x = &x * &(square + self.c.eps).unary(UnOp::Rsqrt).unsqueeze(2);
+            let x = self.direction(&x.reshape(dims![t, key_heads, key]));
             let (at, many) = match self.family.gates_by_key {
                 true => (2, dims![t, key_heads, each, key]),
                 false => (1, dims![t, each, key_heads, key]),
@@ -71,12 +69,57 @@ impl Step<'_> {
             k: of_heads(&mixed.slice(1, keys, keys)),
             v: mixed.slice(1, 2 * keys, inner).reshape(dims![t, heads, value]),
             beta: beta.sigmoid(),
-            log: &self.biased(alpha, &name("dt.bias"), heads)?.softplus() * &rate,
+            log: (&self.biased(alpha, &name("dt.bias"), heads)?.softplus() * &rate).unsqueeze(2),
         };
         let y = recall(&read, &format!("state.{layer}"), segments, states);
         let y = y.rms_norm(&self.w.get(&name("norm.weight"), &[value])?, self.c.eps);
         let y = &y.reshape(dims![t, inner]) * &z.silu();
         self.scaled_state(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
+    }
+
+    /// Values of heads `[T, heads, key]` over their length.
+    fn direction(&self, x: &Tensor) -> Tensor {
+        let square = (x * x).sum(2);
+        x * &(square + self.c.eps).unary(UnOp::Rsqrt).unsqueeze(2)
+    }
+
+    /// `out(norm(y) * sigmoid(z))`, where queries, keys and values have a matrix and a convolution each, and what is left and
+    /// `z` two matrices with few values between them.
+    pub(super) fn keyed_delta_rule(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        segments: &Segments,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let Some(Recurrence::KeyedDeltaRule { heads, head, taps }) = self.c.recurrence else { unreachable!() };
+        let (t, hidden, inner) = (self.t, self.c.hidden, heads * head);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let product = |part: &str, x: &Tensor, rows: i64| -> Result<Tensor, ConfigError> {
+            let columns = x.len(1);
+            Ok(x.linear(&self.w.get(&name(&format!("{part}.weight")), &[rows, columns])?))
+        };
+        let mut convolved = |part: &str| -> Result<Tensor, ConfigError> {
+            let weight = self.w.get(&name(&format!("ssm_conv1d_{part}.weight")), &[inner, 1, taps])?;
+            let (state, mixed) = (format!("state.{layer}.conv_{part}"), product(&format!("attn_{part}"), x, inner)?);
+            let mixed = self.convolution(&state, &mixed, &weight.reshape(dims![inner, taps]), segments, states);
+            Ok(mixed.silu().reshape(dims![t, heads, head]))
+        };
+        let (q, k, v) = (convolved("q")?, convolved("k")?, convolved("v")?);
+        let behind_few = |first: &str, second: &str| product(second, &product(first, x, head)?, inner);
+        let pace = self.biased(behind_few("ssm_f_a", "ssm_f_b")?, &name("ssm_dt.bias"), inner)?.softplus();
+        let rate = self.w.get(&name("ssm_a"), &[heads, 1])?.reshape(dims![heads, 1]);
+        let read = Read {
+            q: self.direction(&q) * (1.0 / (head as f32).sqrt()),
+            k: self.direction(&k),
+            v,
+            beta: product("ssm_beta", x, heads)?.sigmoid(),
+            log: &pace.reshape(dims![t, heads, head]) * &rate,
+        };
+        let y = recall(&read, &format!("state.{layer}"), segments, states);
+        let y = y.rms_norm(&self.w.get(&name("ssm_norm.weight"), &[head])?, self.c.eps);
+        let y = &y.reshape(dims![t, inner]) * &behind_few("ssm_g_a", "ssm_g_b")?.sigmoid();
+        product("attn_output", &y, hidden)
     }
 
     /// Queries, keys and values side by side, and the gate of what comes out.
@@ -133,29 +176,51 @@ impl Step<'_> {
 fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Read { q, k, v, beta, log } = read;
     let (t, heads, key, value) = (segments.t, q.len(1), q.len(2), v.len(2));
-    let decays = segments.decays(log);
+    // Values of a key that are forgotten apart: otherwise what is left is a factor of products of keys, and not of keys.
+    let paces = log.len(2);
+    let decays = segments.decays(&log.reshape(dims![t, heads * paces]));
+    let by_pace = |x: &Tensor| {
+        let mut shape = x.shape();
+        shape.pop();
+        shape.extend(dims![heads, paces]);
+        x.reshape(&shape)
+    };
+    let since = by_pace(&decays.since);
     let kept = segments.state(name, &[heads, value, key]);
     let along = |x: &Tensor| x.reshape(dims![t, heads, 1, key]);
     let before = segments.remembered_by_tokens(&kept);
-    let known = &(&before * &along(k)).sum(3) * &decays.since.unsqueeze(2);
-    let surprise = &(v - &known) * &beta.unsqueeze(2);
+    let found = |x: &Tensor| match paces {
+        1 => &(&before * &along(x)).sum(3) * &since,
+        _ => (&before * &along(&(x * &since))).sum(3),
+    };
+    let surprise = &(v - &found(k)) * &beta.unsqueeze(2);
     if segments.single {
-        let left = &before * &decays.since.reshape(dims![1, heads, 1, 1]);
+        let left = &before * &since.unsqueeze(2);
         let next = &left + &(&surprise.unsqueeze(3) * &along(k));
         let next = segments.remember(&kept, &next);
         states.push(next.clone());
         return (&segments.rows(&next) * &along(q)).sum(3);
     }
     let between = segments.between(&decays);
-    let products = |x: &Tensor| &(&x.unsqueeze(1) * &k.unsqueeze(0)).sum(3) * &between;
+    let products = |x: &Tensor| {
+        let each = &x.unsqueeze(1) * &k.unsqueeze(0);
+        match paces {
+            1 => &each.sum(3) * &between,
+            _ => (&each * &by_pace(&between)).sum(3),
+        }
+    };
     let learned = solve(&(&products(k) * &beta.unsqueeze(1)), &surprise, segments);
     let near = (&products(q).unsqueeze(3) * &learned.unsqueeze(0)).sum(1);
-    let far = &(&before * &along(q)).sum(3) * &decays.since.unsqueeze(2);
-    let weighted = &segments.by_segment(&learned) * &segments.until_last(&decays).unsqueeze(3);
-    let taken = (&weighted.unsqueeze(4) * &segments.by_segment(k).unsqueeze(3)).sum(1);
-    let left = &segments.remembered(&kept) * &segments.last(&decays.since).unsqueeze(2).unsqueeze(3);
+    let until_last = by_pace(&segments.until_last(&decays));
+    let (mut weighted, mut keys) = (segments.by_segment(&learned), segments.by_segment(k));
+    match paces {
+        1 => weighted = &weighted * &until_last,
+        _ => keys = &keys * &until_last,
+    }
+    let taken = (&weighted.unsqueeze(4) * &keys.unsqueeze(3)).sum(1);
+    let left = &segments.remembered(&kept) * &segments.last(&since).unsqueeze(2);
     states.push(segments.remember(&kept, &(&left + &taken)));
-    &near + &far
+    &near + &found(q)
 }
 
 /// u of `u[t] + sum over j < t of a[t, j] u[j] = x[t]`, for `a` `[T, T, heads]` and `x` `[T, heads, n]`.

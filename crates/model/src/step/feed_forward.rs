@@ -29,11 +29,12 @@ impl Activation {
         }
     }
 
-    /// Of a gate, times up.
-    fn gated(self, gate: &Tensor, up: &Tensor) -> Tensor {
-        match self {
-            Activation::ClampedSwiglu => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
-            _ => &self.of(gate) * up,
+    /// Of a gate, times up; both end at a limit, if there is one.
+    fn gated(self, gate: &Tensor, up: &Tensor, limit: Option<f32>) -> Tensor {
+        match (self, limit) {
+            (Activation::ClampedSwiglu, _) => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
+            (_, Some(limit)) => &self.of(gate).binary(BinOp::Min, &gate.builder().float(limit)) * &up.clamp(limit),
+            (_, None) => &self.of(gate) * up,
         }
     }
 }
@@ -59,19 +60,26 @@ impl ExpertMatrix {
     }
 }
 
+/// Where the gates and ups of a layer end.
+fn limit_of(layers: &[f32], layer: i64) -> Option<f32> {
+    Some(layers[layer as usize]).filter(|&limit| limit > 0.0)
+}
+
 impl Step<'_> {
-    /// `stream + feed_forward(norm(x))`.
-    pub(super) fn feed_forward_of(&self, layer: i64, x: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
+    /// `stream + feed_forward(norm(stream))`, in a block that reads `input`, to which attention added its part.
+    pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let width = c.ffn[layer as usize];
         if width == 0 {
             return Ok(stream.clone());
         }
         let _scope = self.b.scope(&Part::FeedForward.scope(layer));
+        let x = if c.parallel { input } else { stream };
         let h = self.norm_of(layer, x, self.family.norms.feed_forward)?;
+        let of_router = if self.family.routes_early { input } else { &h };
         let f = match c.experts_of(layer) {
             Some(e) if self.family.routed == Routed::Beside => self.experts_beside(layer, x, &h, e)?,
-            Some(e) => self.experts(layer, &h, &h, e)?,
+            Some(e) => self.experts(layer, &h, of_router, e)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
@@ -88,6 +96,7 @@ impl Step<'_> {
             let y = self.biased(y, &name(part, "bias"), rows)?;
             if self.family.scales == Scales::All { self.scaled(y, &name(part, "scale")) } else { Ok(y) }
         };
+        let limit = limit_of(&self.c.feed_forward_limits, layer);
         let down = weight("down", hidden, width)?;
         let mut h = if !self.family.gated {
             let up = weight("up", width, hidden)?;
@@ -98,10 +107,10 @@ impl Step<'_> {
             }
         } else if self.w.has(&name("gate", "weight")) {
             let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
-            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?)
+            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?, limit)
         } else {
             let both = weight("up", 2 * width, hidden)?;
-            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)))
+            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)), limit)
         };
         if self.family.inner_norms {
             h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
@@ -120,20 +129,25 @@ impl Step<'_> {
         })
     }
 
-    /// Gate and up of all experts.
-    fn gate_and_up(&self, layer: i64, e: &Experts) -> Result<[ExpertMatrix; 2], ConfigError> {
-        let hidden = self.c.hidden;
+    /// Gate, if the family has one, and up of all experts, which read rows of so many values.
+    fn gate_and_up(
+        &self,
+        layer: i64,
+        e: &Experts,
+        width: i64,
+    ) -> Result<(Option<ExpertMatrix>, ExpertMatrix), ConfigError> {
         if !self.w.has(&format!("blk.{layer}.ffn_gate_up_exps.weight")) {
-            let shape = [e.count, e.width, hidden];
-            return Ok([self.expert_matrix(layer, "gate", shape)?, self.expert_matrix(layer, "up", shape)?]);
+            let matrix = |part| self.expert_matrix(layer, part, [e.count, e.width, width]);
+            let gate = if self.family.gated { Some(matrix("gate")?) } else { None };
+            return Ok((gate, matrix("up")?));
         }
-        let both = self.expert_matrix(layer, "gate_up", [e.count, 2 * e.width, hidden])?;
+        let both = self.expert_matrix(layer, "gate_up", [e.count, 2 * e.width, width])?;
         let half = |start: i64| ExpertMatrix {
             weight: both.weight.slice(1, start, e.width),
             bias: both.bias.as_ref().map(|bias| bias.slice(1, start, e.width)),
             scale: both.scale.clone(),
         };
-        Ok([half(0), half(e.width)])
+        Ok((Some(half(0)), half(e.width)))
     }
 
     /// A dense feed-forward of `h`, and experts beside it that have norms of their own of `x`.
@@ -181,22 +195,31 @@ impl Step<'_> {
         if e.scale != 1.0 {
             weights = weights * e.scale;
         }
-        let [gate, up] = self.gate_and_up(layer, e)?;
-        let down = self.expert_matrix(layer, "down", [e.count, hidden, e.width])?;
-        let weighs_inputs = self.family.weighs_inputs;
+        let latent = |part: &str, shape: [i64; 2]| self.w.get(&name(&format!("ffn_latent_{part}.weight")), &shape);
+        let read = match e.latent {
+            Some(latent_width) => x.linear(&latent("down", [latent_width, hidden])?),
+            None => x.clone(),
+        };
+        let read_width = e.latent.unwrap_or(hidden);
+        let (gate, up) = self.gate_and_up(layer, e, read_width)?;
+        let down = self.expert_matrix(layer, "down", [e.count, read_width, e.width])?;
+        let (weighs_inputs, limit) = (self.family.weighs_inputs, limit_of(&self.c.expert_limits, layer));
+        let inner = |x: &Tensor, rows: &dyn Fn(&Tensor) -> Tensor| match &gate {
+            Some(gate) => act.gated(&gate.of(x, rows), &up.of(x, rows), limit),
+            None => act.of(&up.of(x, rows)),
+        };
         // Each token reads its experts, or each expert its tokens.
         let slots = {
             let rows = |w: &Tensor| w.gather(&ids);
-            let x = x.unsqueeze(1);
+            let x = read.unsqueeze(1);
             let x = if weighs_inputs { &x * &weights.unsqueeze(2) } else { x };
-            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
-            down.of(&h, rows)
+            down.of(&inner(&x, &rows), rows)
         };
         let by_expert = {
             let size = expert_tiles::size(&self.expert_tiles, self.usual_tokens, e.used, e.count);
             let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
-            let mut x = x.gather(&tiles.token);
+            let mut x = read.gather(&tiles.token);
             if weighs_inputs {
                 // Of the weights of a token, that of the expert of its tile.
                 let chosen = ids.gather(&tiles.token).equal(&tiles.expert.unsqueeze(1).unsqueeze(2));
@@ -204,19 +227,23 @@ impl Step<'_> {
                 x = &x * &weight.unsqueeze(2);
             }
             let x = x.prefix(1, &tiles.count);
-            let h = act.gated(&gate.of(&x, rows), &up.of(&x, rows));
+            let h = inner(&x, &rows);
             let y = down.of(&h.prefix(1, &tiles.count), rows);
             tiles.restore(&y)
         };
         let each = Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert)]);
-        let routed = if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
+        let mut routed = if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
+        if e.latent.is_some() {
+            routed = routed.linear(&latent("up", [hidden, read_width])?);
+        }
         let of_matrix = || self.w.shape(&name("ffn_down_shexp.weight")).and_then(|shape| shape.last().copied());
         let Some(width) = self.c.shared_width.or_else(of_matrix) else { return Ok(routed) };
         let mut shared = self.feed_forward(x, width, layer, "_shexp")?;
         if let Some(gate) = self.w.find(&name("ffn_gate_inp_shexp.weight"), &[hidden])? {
             shared = shared * &x.linear(&gate.reshape(&[Dim::Const(1), Dim::Const(hidden)])).sigmoid();
         }
-        Ok(&routed + &shared)
+        let sum = &routed + &shared;
+        Ok(if self.family.halves_experts { sum * 0.5 } else { sum })
     }
 
     /// Minus infinity outside the best groups; a group counts by the sum of its

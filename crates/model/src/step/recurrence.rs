@@ -23,6 +23,7 @@ impl Step<'_> {
             Recurrence::Convolution { taps } => self.short_convolution(layer, x, segments, taps, states),
             Recurrence::StateSpace { .. } => self.state_space(layer, x, segments, states),
             Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
+            Recurrence::KeyedDeltaRule { .. } => self.keyed_delta_rule(layer, x, segments, states),
         }
     }
 
@@ -40,21 +41,22 @@ impl Step<'_> {
         let parts = x.linear(&self.w.get(&name("in_proj"), &[3 * n, n])?);
         let part = |i: i64| parts.slice(1, i * n, n);
         let conv = self.w.get(&name("conv"), &[n, taps])?;
-        let y = self.convolution(layer, &(&part(0) * &part(2)), &conv, segments, states);
+        let y = self.convolution(&format!("state.{layer}.conv"), &(&part(0) * &part(2)), &conv, segments, states);
         Ok((&part(1) * &y).linear(&self.w.get(&name("out_proj"), &[n, n])?))
     }
 
-    /// For each channel the sum of the last values times weights `[channels, taps]`, the eldest first.
+    /// For each channel the sum of the last values, which are remembered by a name, times weights `[channels, taps]`, the eldest
+    /// first.
     pub(super) fn convolution(
         &self,
-        layer: i64,
+        name: &str,
         x: &Tensor,
         weight: &Tensor,
         segments: &Segments,
         states: &mut Vec<Tensor>,
     ) -> Tensor {
         let (channels, taps) = (weight.len(0), weight.len(1));
-        let (values, next) = segments.last_values(&format!("state.{layer}.conv"), x, taps);
+        let (values, next) = segments.last_values(name, x, taps);
         states.push(next);
         let of_tap = |tap: usize| weight.slice(1, tap as i64, 1).reshape(&[channels.into()]);
         let terms = values.iter().enumerate().map(|(tap, value)| value * &of_tap(tap));

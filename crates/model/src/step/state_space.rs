@@ -35,7 +35,8 @@ impl Step<'_> {
         let all = self.scaled(x.linear(&w), &name("in.scale"))?;
         let (z, dt) = (all.slice(1, 0, inner), all.slice(1, inner + channels, heads));
         let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
-        let mixed = self.convolution(layer, &all.slice(1, inner, channels), &conv, segments, states);
+        let mixed =
+            self.convolution(&format!("state.{layer}.conv"), &all.slice(1, inner, channels), &conv, segments, states);
         let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
         // By groups of heads.
         let x = mixed.slice(1, 0, inner).reshape(dims![t, groups, each, head]);

@@ -76,6 +76,17 @@ impl Keys<'_> {
             self.set("attention.sliding_window", width);
         }
         self.factors(shape);
+        if shape.row().limits {
+            self.limits(plan.layers);
+        }
+    }
+
+    /// Where gates and ups end, of experts in every other layer and elsewhere in the others.
+    fn limits(&mut self, layers: u32) {
+        let of =
+            |parity: u32| (0..layers).map(|layer| if layer % 2 == parity { 0.5 } else { 0.0 }).collect::<Vec<f32>>();
+        self.set("swiglu_clamp_exp", of(0));
+        self.set("swiglu_clamp_shexp", of(1));
     }
 
     /// Factors where the family asks for some, of the size that models have.
@@ -87,6 +98,9 @@ impl Keys<'_> {
         if row.residual_scale == Factor::Key {
             self.set("residual_scale", 0.22f32);
             self.set("attention.scale", 0.1f32);
+        }
+        if row.value_scale == Factor::Key {
+            self.set("attention.value_scale", 0.75f32);
         }
         match row.logit_scale {
             Factor::Key => self.set("logit_scale", 0.25f32),
@@ -127,8 +141,14 @@ impl Keys<'_> {
         };
         let own = kinds.own_caches(plan.layers);
         self.set("attention.sliding_window_pattern", layers.clone().map(|l| kinds.windowed(l)).collect::<Vec<bool>>());
-        let heads = |layer| if kinds.windowed(layer) { *kv_heads } else { *of_others } as u32;
-        self.set("attention.head_count_kv", layers.clone().map(heads).collect::<Vec<u32>>());
+        let mut heads = |name: &str, in_windows: i64, of_others: i64| {
+            let of_layer = |layer| if kinds.windowed(layer) { in_windows } else { of_others } as u32;
+            self.set(name, layers.clone().map(of_layer).collect::<Vec<u32>>());
+        };
+        heads("attention.head_count_kv", *kv_heads, *of_others);
+        if let Some(in_windows) = kinds.heads {
+            heads("attention.head_count", in_windows, shape.heads);
+        }
         self.count("attention.key_length_swa", *head);
         self.count("attention.value_length_swa", *value);
         self.count("rope.dimension_count_swa", *rotated);
@@ -145,10 +165,12 @@ impl Keys<'_> {
         let each = |of_layer: &dyn Fn(u32) -> i64| -> Vec<u32> {
             (0..plan.layers).map(|layer| of_layer(layer) as u32).collect()
         };
-        if let (Remembering::WithoutKeys | Remembering::Alone, Attention::Grouped { kv_heads, .. }) =
-            (which, &shape.attention)
-        {
-            let of_layer = |layer| if shape.mixer(layer).attends() { *kv_heads } else { 0 };
+        if matches!(which, Remembering::WithoutKeys | Remembering::Alone) {
+            let kv_heads = match shape.attention {
+                Attention::Grouped { kv_heads, .. } => kv_heads,
+                Attention::Latent { .. } | Attention::None => 1,
+            };
+            let of_layer = |layer| if shape.mixer(layer).attends() { kv_heads } else { 0 };
             self.set("attention.head_count_kv", each(&of_layer));
         }
         if which == Remembering::Alone {
@@ -168,6 +190,10 @@ impl Keys<'_> {
             Recurrence::Convolution { taps } => self.count("shortconv.l_cache", taps),
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 ssm(self, taps, heads * head, state, heads, groups)
+            }
+            Recurrence::KeyedDeltaRule { head, taps, .. } => {
+                self.count("ssm.conv_kernel", taps);
+                self.count("kda.head_dim", head);
             }
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 if !shape.row().gates_by_key {
@@ -206,24 +232,26 @@ impl Keys<'_> {
         self.count("expert_count", experts.count);
         self.count("expert_used_count", experts.used);
         self.count("expert_feed_forward_length", experts.width);
-        if row.normalise != Normalise::Key {
-            if experts.shared > 0 {
-                self.count("expert_shared_count", experts.shared);
-                self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
-            }
+        if let Some(latent) = experts.latent {
+            self.count("moe_latent_size", latent);
+        }
+        let by_key = row.normalise == Normalise::Key;
+        if by_key || row.gating != Some(experts.gating) {
+            self.set("expert_gating_func", gating(experts.gating));
+        }
+        if by_key || experts.shared > 0 {
+            self.count("expert_shared_count", experts.shared);
+        }
+        if experts.shared > 0 && !row.latent {
+            self.count("expert_shared_feed_forward_length", experts.shared * experts.width);
+        }
+        if !by_key {
             return;
         }
-        self.count("expert_shared_count", experts.shared);
         self.set("expert_weights_scale", experts.scale);
         if experts.normalise {
             self.set("expert_weights_norm", true);
         }
-        let gating: u32 = match experts.gating {
-            Gating::Softmax => 1,
-            Gating::Sigmoid => 2,
-            Gating::Chosen => 3,
-        };
-        self.set("expert_gating_func", gating);
         if !row.latent {
             return;
         }
@@ -242,5 +270,14 @@ impl Keys<'_> {
             }
         };
         self.set("leading_dense_block_count", lead);
+    }
+}
+
+/// The number of a kind in files.
+fn gating(kind: Gating) -> u32 {
+    match kind {
+        Gating::Softmax => 1,
+        Gating::Sigmoid => 2,
+        Gating::Chosen => 3,
     }
 }

@@ -3,9 +3,12 @@
 //! Numbers are those of the published models; the tiny ones have the same graphs with sizes that share few factors, so
 //! that nothing can assume powers of two.
 
+mod tiny;
+
 use super::{SynthError, join};
 use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
 use crate::family::Remembering;
+use std::sync::LazyLock;
 use text::synth::{CHATML, DEEPSEEK, Family, GLM, LLAMA3, YOUTU};
 
 /// A model of which files can be made.
@@ -75,11 +78,15 @@ pub struct Shape {
     pub family: &'static Family,
 }
 
-/// How layers differ from each other, as those of Gemma 4: in their heads, and in what they read.
+/// How layers differ from each other, in their heads and in what they read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinds {
-    /// Of so many layers the last has no window.
+    /// Of so many layers one has no window.
     pub every: u32,
+    /// Whether that is the first of them, and not the last.
+    pub first: bool,
+    /// Query heads of the layers that have one, if they have another number.
+    pub heads: Option<i64>,
     /// Attention of the layers that have one, and how many values of a head are rotated there.
     pub in_windows: (Attention, i64),
     /// Whether the layers without a window take their values from the matrix of keys.
@@ -88,12 +95,14 @@ pub struct Kinds {
     pub shared_caches: u32,
     /// Width of what each layer reads of a token beside the residual.
     pub layer_input: Option<i64>,
+    /// Whether what a layer gives has a scale.
+    pub output_scale: bool,
 }
 
 impl Kinds {
     /// Whether a layer has a window.
     pub fn windowed(&self, layer: u32) -> bool {
-        layer % self.every < self.every - 1
+        layer % self.every != if self.first { 0 } else { self.every - 1 }
     }
 
     /// The first of so many layers that reads the cache of another; there is one of each kind before it.
@@ -138,10 +147,10 @@ impl Shape {
     /// # Errors
     /// [`SynthError::UnknownShape`] with the names there are.
     pub fn named(name: &str) -> Result<&'static Shape, SynthError> {
-        let found = SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name));
+        let found = shapes().iter().find(|s| s.name.eq_ignore_ascii_case(name));
         found.ok_or_else(|| SynthError::UnknownShape {
             name: name.to_owned(),
-            known: join(SHAPES.iter().map(|shape| shape.name)),
+            known: join(shapes().iter().map(|shape| shape.name)),
         })
     }
 
@@ -177,7 +186,8 @@ impl Shape {
 
 /// All shapes.
 pub fn shapes() -> &'static [Shape] {
-    &SHAPES
+    static ALL: LazyLock<Vec<Shape>> = LazyLock::new(|| [PUBLISHED, tiny::SHAPES].concat());
+    &ALL
 }
 
 /// A dense model of the standard architecture, to be varied.
@@ -221,6 +231,7 @@ const SOFTMAX: Experts = Experts {
     used: 6,
     shared: 2,
     width: 1408,
+    latent: None,
     gating: Gating::Softmax,
     normalise: false,
     scale: 1.0,
@@ -233,6 +244,7 @@ const SIGMOID: Experts = Experts {
     used: 4,
     shared: 1,
     width: 1536,
+    latent: None,
     gating: Gating::Sigmoid,
     normalise: true,
     scale: 1.8,
@@ -245,23 +257,12 @@ const NORMALISED: Experts = Experts {
     used: 8,
     shared: 0,
     width: 768,
+    latent: None,
     gating: Gating::Softmax,
     normalise: true,
     scale: 1.0,
     groups: (1, 1),
 };
-
-/// A few small experts, normalised.
-const TINY: Experts = Experts { count: 5, used: 2, width: 256, ..NORMALISED };
-
-/// A small state space.
-const STATE_SPACE: Recurrence = Recurrence::StateSpace { heads: 8, head: 64, groups: 2, state: 64, taps: 4 };
-
-/// A small delta rule, in which two heads of values have one of keys.
-const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
-
-/// Attention in every fourth layer.
-const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
 
 /// What models of Gemma 4 have in common.
 const GEMMA_4: Shape = Shape {
@@ -301,8 +302,8 @@ const QWEN3: Shape = Shape {
     family: &CHATML,
     ..PLAIN
 };
-
-static SHAPES: [Shape; 49] = [
+/// Published models.
+const PUBLISHED: &[Shape] = &[
     Shape {
         name: "glm-4.7-flash",
         arch: "deepseek2",
@@ -457,10 +458,13 @@ static SHAPES: [Shape; 49] = [
         window: Some(512),
         kinds: Some(Kinds {
             every: 5,
+            first: false,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
             values_of_keys: false,
             shared_caches: 20,
             layer_input: Some(256),
+            output_scale: true,
         }),
         ffn: 6144,
         context: 131_072,
@@ -475,10 +479,13 @@ static SHAPES: [Shape; 49] = [
         window: Some(1024),
         kinds: Some(Kinds {
             every: 6,
+            first: false,
+            heads: None,
             in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
             values_of_keys: true,
             shared_caches: 0,
             layer_input: None,
+            output_scale: true,
         }),
         ffn: 2112,
         experts: Some(Experts { width: 704, ..NORMALISED }),
@@ -508,265 +515,6 @@ static SHAPES: [Shape; 49] = [
         }),
         context: 131_072,
         vocab: 201_088,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-mla-moe",
-        arch: "deepseek2",
-        layers: 3,
-        heads: 5,
-        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 48, rope: 32, value: 64 },
-        rope_dims: 32,
-        rope_base: 1e6,
-        dense_lead: 1,
-        experts: Some(Experts { count: 6, used: 2, width: 128, ..SIGMOID }),
-        router_bias: true,
-        family: &GLM,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-mla-dense",
-        arch: "deepseek2",
-        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
-        rope_dims: 32,
-        rope_base: 1.6e6,
-        eps: 1e-6,
-        tied: true,
-        family: &YOUTU,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-mla-softmax",
-        arch: "deepseek2",
-        // llama.cpp expects no query bottleneck in 26 or 27 blocks, and one otherwise.
-        layers: 26,
-        hidden: 128,
-        heads: 2,
-        attention: Attention::Latent { q_rank: None, kv_rank: 64, nope: 64, rope: 32, value: 64 },
-        rope_dims: 32,
-        rope_base: 1e4,
-        rope_scaling: RopeScaling::Yarn { factor: 40.0, original: 16, log_multiplier: 0.0707 },
-        ffn: 256,
-        dense_lead: 1,
-        experts: Some(Experts { count: 4, used: 2, width: 32, ..SOFTMAX }),
-        eps: 1e-6,
-        family: &DEEPSEEK,
-        ..PLAIN
-    },
-    Shape { name: "tiny-llama", ..PLAIN },
-    Shape {
-        name: "tiny-qwen2",
-        arch: "qwen2",
-        qkv_bias: true,
-        rope_base: 1e6,
-        eps: 1e-6,
-        tied: true,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-qwen3",
-        arch: "qwen3",
-        heads: 2,
-        attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
-        rope_dims: 128,
-        rope_base: 1e6,
-        eps: 1e-6,
-        tied: true,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-qwen3moe",
-        arch: "qwen3moe",
-        rope_base: 1e6,
-        experts: Some(Experts { count: 5, used: 2, width: 256, ..NORMALISED }),
-        eps: 1e-6,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-glm4",
-        arch: "glm4",
-        qkv_bias: true,
-        rope_dims: 32,
-        rope_base: 1e4,
-        fused_up: true,
-        family: &GLM,
-        ..PLAIN
-    },
-    Shape { name: "tiny-mixtral", experts: Some(Experts { width: 512, ..TINY }), ..PLAIN },
-    Shape {
-        name: "tiny-qwen2moe",
-        arch: "qwen2moe",
-        qkv_bias: true,
-        experts: Some(Experts { shared: 1, normalise: false, ..TINY }),
-        shared_gate: true,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-glm4moe",
-        arch: "glm4moe",
-        layers: 3,
-        qkv_bias: true,
-        rope_dims: 32,
-        dense_lead: 1,
-        experts: Some(Experts { shared: 1, scale: 1.5, gating: Gating::Sigmoid, ..TINY }),
-        router_bias: true,
-        family: &GLM,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-gpt-oss",
-        arch: "gpt-oss",
-        layers: 4,
-        qkv_bias: true,
-        biases: true,
-        window: Some(24),
-        experts: Some(Experts { gating: Gating::Chosen, normalise: false, ..TINY }),
-        ..PLAIN
-    },
-    Shape { name: "tiny-gemma2", arch: "gemma2", layers: 4, window: Some(24), tied: true, ..PLAIN },
-    Shape { name: "tiny-gemma3", arch: "gemma3", layers: 7, window: Some(24), tied: true, ..PLAIN },
-    Shape {
-        name: "tiny-gemma4",
-        arch: "gemma4",
-        layers: 6,
-        attention: Attention::Grouped { kv_heads: 1, head: 96, value: 96 },
-        window: Some(24),
-        kinds: Some(Kinds {
-            every: 3,
-            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
-            values_of_keys: false,
-            shared_caches: 3,
-            layer_input: Some(64),
-        }),
-        rope_dims: 96,
-        rope_scaling: RopeScaling::OneOf(4),
-        tied: true,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-gemma4moe",
-        arch: "gemma4",
-        layers: 4,
-        attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
-        window: Some(24),
-        kinds: Some(Kinds {
-            every: 3,
-            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
-            values_of_keys: true,
-            shared_caches: 0,
-            layer_input: None,
-        }),
-        rope_dims: 128,
-        rope_scaling: RopeScaling::OneOf(4),
-        experts: Some(TINY),
-        tied: true,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-llama4",
-        arch: "llama4",
-        layers: 5,
-        experts_every: 2,
-        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, normalise: false, ..TINY }),
-        ..PLAIN
-    },
-    Shape { name: "tiny-smollm3", arch: "smollm3", layers: 4, tied: true, ..PLAIN },
-    Shape { name: "tiny-olmo2", arch: "olmo2", layers: 4, qk_norm_of_all: true, window: Some(24), ..PLAIN },
-    Shape {
-        name: "tiny-exaone-moe",
-        arch: "exaone-moe",
-        layers: 5,
-        window: Some(24),
-        experts: Some(Experts { shared: 1, ..TINY }),
-        ..PLAIN
-    },
-    Shape { name: "tiny-granite", arch: "granite", tied: true, ..PLAIN },
-    Shape { name: "tiny-cohere2", arch: "cohere2", layers: 4, window: Some(24), tied: true, ..PLAIN },
-    Shape { name: "tiny-starcoder2", arch: "starcoder2", qkv_bias: true, biases: true, tied: true, ..PLAIN },
-    Shape { name: "tiny-nemotron", arch: "nemotron", biases: true, rope_dims: 32, ..PLAIN },
-    Shape {
-        name: "tiny-lfm2",
-        arch: "lfm2",
-        layers: 3,
-        recurrence: Some(Recurrence::Convolution { taps: 3 }),
-        mixers: &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention],
-        tied: true,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-mamba2",
-        arch: "mamba2",
-        attention: Attention::None,
-        recurrence: Some(STATE_SPACE),
-        mixers: &[Mixer::Recurrence],
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-nemotron-h",
-        arch: "nemotron_h",
-        layers: 4,
-        recurrence: Some(STATE_SPACE),
-        mixers: &[Mixer::Recurrence, Mixer::None, Mixer::Attention, Mixer::Recurrence],
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-qwen3.5",
-        arch: "qwen35",
-        layers: 4,
-        recurrence: Some(DELTA_RULE),
-        mixers: THREE_OF_FOUR,
-        rope_dims: 32,
-        eps: 1e-6,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-qwen3-next",
-        arch: "qwen3next",
-        layers: 4,
-        recurrence: Some(DELTA_RULE),
-        mixers: THREE_OF_FOUR,
-        rope_dims: 32,
-        experts: Some(Experts { shared: 1, ..TINY }),
-        shared_gate: true,
-        eps: 1e-6,
-        family: &CHATML,
-        ..PLAIN
-    },
-    Shape { name: "tiny-bloom", arch: "bloom", fused_qkv: true, qkv_bias: true, biases: true, ..PLAIN },
-    Shape {
-        name: "tiny-minicpm3",
-        arch: "minicpm3",
-        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
-        whole_kv_b: true,
-        rope_dims: 32,
-        rope_base: 1e4,
-        tied: true,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-plm",
-        arch: "plm",
-        attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
-        whole_kv_b: true,
-        rope_dims: 32,
-        rope_base: 1e5,
-        tied: true,
-        ..PLAIN
-    },
-    Shape {
-        name: "tiny-mistral4",
-        arch: "mistral4",
-        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
-        rope_dims: 32,
-        rope_base: 1e4,
-        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
-        temperature: Some((0.1, 16)),
-        experts: Some(Experts { shared: 1, ..TINY }),
         ..PLAIN
     },
 ];

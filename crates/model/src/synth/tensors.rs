@@ -5,7 +5,7 @@
 
 use super::shape::{RopeScaling, Shape};
 use crate::config::{Attention, Experts, Recurrence};
-use crate::family::{AttentionGate, HeadNorms, Norm, Routed};
+use crate::family::{AttentionGate, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
 
 /// Divisor of rotations that do not turn.
@@ -189,8 +189,10 @@ impl List {
             self.matrix("proj", &[width, shape.hidden], Role::Other);
             self.norm("post_norm", shape.hidden);
         }
-        let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
-        self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        if kinds.output_scale {
+            let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
+            self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        }
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -228,7 +230,7 @@ impl List {
         };
         let own = shape.kinds.as_ref().is_none_or(|kinds| self.layer < kinds.own_caches(self.layers));
         let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);
-        let (hidden, heads) = (shape.hidden, shape.heads);
+        let (hidden, heads) = (shape.hidden, windowed.and_then(|kinds| kinds.heads).unwrap_or(shape.heads));
         let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };
         let whole = [("attn_qkv", heads * query + kv_heads * (head + value), Role::Value)];
         let parts = [
@@ -254,7 +256,19 @@ impl List {
                 self.norm("attn_k_norm", of(kv_heads));
             }
         }
-        if shape.row().sinks {
+        match shape.row().attention_gate {
+            AttentionGate::None | AttentionGate::Query => {}
+            AttentionGate::Each => self.matrix("attn_gate", &[hidden, heads * value], Role::Other),
+            AttentionGate::Head | AttentionGate::Softplus => {
+                self.matrix("attn_gate", &[hidden, heads], Role::Other);
+            }
+        }
+        let sinks = match shape.row().sinks {
+            Sinks::None => false,
+            Sinks::All => true,
+            Sinks::Maybe => windowed.is_some(),
+        };
+        if sinks {
             let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
             self.add("attn_sinks.weight", &[heads], Role::Plain, Fill::Values(sinks));
         }
@@ -266,18 +280,17 @@ impl List {
 
     fn recurrence(&mut self, shape: &Shape) {
         let hidden = shape.hidden;
-        let taps_of = |taps: i64| Fill::Normal { mean: 0.0, std: 1.0 / (taps as f32).sqrt() };
         match shape.recurrence {
             None => {}
             Some(Recurrence::Convolution { taps }) => {
                 self.matrix("shortconv.in_proj", &[hidden, 3 * hidden], Role::Other);
-                self.add("shortconv.conv.weight", &[taps, hidden], Role::Plain, taps_of(taps));
+                self.add("shortconv.conv.weight", &[taps, hidden], Role::Plain, of_taps(taps));
                 self.matrix("shortconv.out_proj", &[hidden, hidden], Role::Other);
             }
             Some(Recurrence::StateSpace { heads, head, groups, state, taps }) => {
                 let (inner, channels) = (heads * head, heads * head + 2 * groups * state);
                 self.matrix("ssm_in", &[hidden, inner + channels + heads], Role::Other);
-                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, of_taps(taps));
                 self.bias("ssm_conv1d", channels);
                 self.bias("ssm_dt", heads);
                 self.add("ssm_a", &[1, heads], Role::Plain, decays(heads));
@@ -286,11 +299,12 @@ impl List {
                 self.add("ssm_norm.weight", &[inner / groups, groups], Role::Plain, fill);
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
+            Some(Recurrence::KeyedDeltaRule { heads, head, taps }) => self.keyed_delta_rule(hidden, heads, head, taps),
             Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) => {
                 let (inner, channels) = (heads * value, heads * value + 2 * key_heads * key);
                 self.matrix("attn_qkv", &[hidden, channels], Role::Other);
                 self.matrix("attn_gate", &[hidden, inner], Role::Other);
-                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, taps_of(taps));
+                self.add("ssm_conv1d.weight", &[taps, channels], Role::Plain, of_taps(taps));
                 self.bias("ssm_dt", heads);
                 self.add("ssm_a", &[heads], Role::Plain, decays(heads));
                 if shape.row().gates_by_key {
@@ -303,6 +317,24 @@ impl List {
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
         }
+    }
+
+    fn keyed_delta_rule(&mut self, hidden: i64, heads: i64, head: i64, taps: i64) {
+        let inner = heads * head;
+        for part in ["q", "k", "v"] {
+            self.matrix(&format!("attn_{part}"), &[hidden, inner], Role::Other);
+            let name = format!("ssm_conv1d_{part}.weight");
+            self.add(&name, &[taps, 1, inner], Role::Plain, of_taps(taps));
+        }
+        for part in ["f", "g"] {
+            self.matrix(&format!("ssm_{part}_a"), &[hidden, head], Role::Other);
+            self.matrix(&format!("ssm_{part}_b"), &[head, inner], Role::Other);
+        }
+        self.bias("ssm_dt", inner);
+        self.add("ssm_a", &[1, heads], Role::Plain, decays(heads));
+        self.matrix("ssm_beta", &[hidden, heads], Role::Other);
+        self.norm("ssm_norm", head);
+        self.matrix("attn_output", &[inner, hidden], Role::AttentionOutput);
     }
 
     /// `suffix` tells the shared expert from a dense feed-forward.
@@ -342,9 +374,16 @@ impl List {
                 self.add(&format!("{name}.bias"), &shape_of[1..], Role::Plain, fill);
             }
         };
-        part("gate", [hidden, width, count], Role::Other);
-        part("up", [hidden, width, count], Role::Other);
-        part("down", [width, hidden, count], Role::Down);
+        let read = experts.latent.unwrap_or(hidden);
+        if shape.row().gated {
+            part("gate", [read, width, count], Role::Other);
+        }
+        part("up", [read, width, count], Role::Other);
+        part("down", [width, read, count], Role::Down);
+        if let Some(latent) = experts.latent {
+            self.matrix("ffn_latent_down", &[hidden, latent], Role::Other);
+            self.matrix("ffn_latent_up", &[latent, hidden], Role::Other);
+        }
         if experts.shared > 0 {
             self.feed_forward(shape, "_shexp", experts.shared * width, false);
         }
@@ -352,6 +391,11 @@ impl List {
             self.add("ffn_gate_inp_shexp.weight", &[hidden], Role::Plain, scores);
         }
     }
+}
+
+/// Weights of a convolution.
+fn of_taps(taps: i64) -> Fill {
+    Fill::Normal { mean: 0.0, std: 1.0 / (taps as f32).sqrt() }
 }
 
 /// How fast each head forgets: some within a few tokens, others hardly.

@@ -1,0 +1,88 @@
+//! Mixtures of experts.
+
+use super::keys::{Keys, out_of_range};
+use super::{ConfigError, Gating, MOST_WIDTH};
+use crate::family::{EXPERT_CHOICE_BIAS, Family, Normalise};
+use serde::{Deserialize, Serialize};
+
+/// A mixture of experts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experts {
+    /// Routed experts.
+    pub count: i64,
+    /// Routed experts that a token uses.
+    pub used: i64,
+    /// Shared experts, as multiples of the width of one.
+    pub shared: i64,
+    /// Width of one expert.
+    pub width: i64,
+    /// Width of what routed experts read and give, if a matrix is before them and one behind.
+    pub latent: Option<i64>,
+    /// Scores to weights.
+    pub gating: Gating,
+    /// Whether weights are divided by their sum.
+    pub normalise: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// Groups that experts are chosen from, and how many of them.
+    pub groups: (i64, i64),
+}
+
+/// That of a file, if it has any.
+pub(super) fn of(k: &Keys<'_>, family: &Family) -> Result<Option<Experts>, ConfigError> {
+    let count = k.int("expert_count")?.unwrap_or(0);
+    let used = k.int("expert_used_count")?.unwrap_or(0);
+    if count == 0 {
+        return Ok(None);
+    }
+    if count > 1024 || used < 1 || used > count {
+        return Err(out_of_range(
+            &k.key("expert_used_count"),
+            used,
+            &format!("expected 1 to {count} (at most 1024 experts)"),
+        ));
+    }
+    let groups =
+        (k.int("expert_group_count")?.unwrap_or(1).max(1), k.int("expert_group_used_count")?.unwrap_or(1).max(1));
+    let (size, even) = (count / groups.0, count % groups.0 == 0);
+    if groups.0 > 1 && (!even || size < 2 || groups.1 >= groups.0 || groups.1 * size < used) {
+        return Err(out_of_range(
+            &k.key("expert_group_count"),
+            format!("{}, {} of them used", groups.0, groups.1),
+            &format!("groups of equal size, of which fewer are used, with {used} of the {count} experts in them"),
+        ));
+    }
+    let has_bias = k.file.tensors().iter().any(|t| EXPERT_CHOICE_BIAS.iter().any(|name| t.name.ends_with(name)));
+    let gating = match (k.int("expert_gating_func")?.unwrap_or(0), family.gating) {
+        (0, Some(gating)) => gating,
+        (0, None) if has_bias => Gating::Sigmoid,
+        (0, None) | (1, _) => Gating::Softmax,
+        (2, _) => Gating::Sigmoid,
+        (3, _) => Gating::Chosen,
+        (v, _) => {
+            let why = "softmax (1), sigmoid (2) or softmax of the chosen (3)";
+            return Err(out_of_range(&k.key("expert_gating_func"), v, why));
+        }
+    };
+    let scale = k.float_or_none("expert_weights_scale", 1e-6, 1e6)?.unwrap_or(1.0) as f32;
+    let normalise = match family.normalise {
+        Normalise::Always => true,
+        Normalise::Never => false,
+        Normalise::Key => k.flag("expert_weights_norm")?.unwrap_or(false),
+    };
+    let width = match k.within("expert_feed_forward_length", 0, MOST_WIDTH)? {
+        Some(w) if w > 0 => w,
+        _ => k.positive("feed_forward_length", MOST_WIDTH)?,
+    };
+    Ok(Some(Experts {
+        count,
+        used,
+        shared: k.within("expert_shared_count", 0, 1024)?.unwrap_or(0),
+        width,
+        latent: k.within("moe_latent_size", 0, MOST_WIDTH)?.filter(|&latent| latent > 0),
+        gating,
+        normalise,
+        scale,
+        groups,
+    }))
+}

@@ -1,0 +1,393 @@
+//! Small models with the graphs of real ones: what tests run.
+
+use super::{Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
+use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
+use text::synth::{CHATML, DEEPSEEK, GLM, YOUTU};
+
+/// A few small experts, normalised.
+const TINY: Experts = Experts { count: 5, used: 2, width: 256, ..NORMALISED };
+
+/// A small state space.
+const STATE_SPACE: Recurrence = Recurrence::StateSpace { heads: 8, head: 64, groups: 2, state: 64, taps: 4 };
+
+/// A small delta rule, in which two heads of values have one of keys.
+const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
+
+/// Attention in every fourth layer.
+const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
+
+/// All of them.
+pub(super) const SHAPES: &[Shape] = &[
+    Shape {
+        name: "tiny-mla-moe",
+        arch: "deepseek2",
+        layers: 3,
+        heads: 5,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 48, rope: 32, value: 64 },
+        rope_dims: 32,
+        rope_base: 1e6,
+        dense_lead: 1,
+        experts: Some(Experts { count: 6, used: 2, width: 128, ..SIGMOID }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mla-dense",
+        arch: "deepseek2",
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        rope_dims: 32,
+        rope_base: 1.6e6,
+        eps: 1e-6,
+        tied: true,
+        family: &YOUTU,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mla-softmax",
+        arch: "deepseek2",
+        // llama.cpp expects no query bottleneck in 26 or 27 blocks, and one otherwise.
+        layers: 26,
+        hidden: 128,
+        heads: 2,
+        attention: Attention::Latent { q_rank: None, kv_rank: 64, nope: 64, rope: 32, value: 64 },
+        rope_dims: 32,
+        rope_base: 1e4,
+        rope_scaling: RopeScaling::Yarn { factor: 40.0, original: 16, log_multiplier: 0.0707 },
+        ffn: 256,
+        dense_lead: 1,
+        experts: Some(Experts { count: 4, used: 2, width: 32, ..SOFTMAX }),
+        eps: 1e-6,
+        family: &DEEPSEEK,
+        ..PLAIN
+    },
+    Shape { name: "tiny-llama", ..PLAIN },
+    Shape {
+        name: "tiny-qwen2",
+        arch: "qwen2",
+        qkv_bias: true,
+        rope_base: 1e6,
+        eps: 1e-6,
+        tied: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3",
+        arch: "qwen3",
+        heads: 2,
+        attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
+        rope_dims: 128,
+        rope_base: 1e6,
+        eps: 1e-6,
+        tied: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3moe",
+        arch: "qwen3moe",
+        rope_base: 1e6,
+        experts: Some(Experts { count: 5, used: 2, width: 256, ..NORMALISED }),
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm4",
+        arch: "glm4",
+        qkv_bias: true,
+        rope_dims: 32,
+        rope_base: 1e4,
+        fused_up: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape { name: "tiny-mixtral", experts: Some(Experts { width: 512, ..TINY }), ..PLAIN },
+    Shape {
+        name: "tiny-qwen2moe",
+        arch: "qwen2moe",
+        qkv_bias: true,
+        experts: Some(Experts { shared: 1, normalise: false, ..TINY }),
+        shared_gate: true,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm4moe",
+        arch: "glm4moe",
+        layers: 3,
+        qkv_bias: true,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, scale: 1.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-gpt-oss",
+        arch: "gpt-oss",
+        layers: 4,
+        qkv_bias: true,
+        biases: true,
+        window: Some(24),
+        experts: Some(Experts { gating: Gating::Chosen, normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape { name: "tiny-gemma2", arch: "gemma2", layers: 4, window: Some(24), tied: true, ..PLAIN },
+    Shape { name: "tiny-gemma3", arch: "gemma3", layers: 7, window: Some(24), tied: true, ..PLAIN },
+    Shape {
+        name: "tiny-gemma4",
+        arch: "gemma4",
+        layers: 6,
+        attention: Attention::Grouped { kv_heads: 1, head: 96, value: 96 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: false,
+            heads: None,
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 3,
+            layer_input: Some(64),
+            output_scale: true,
+        }),
+        rope_dims: 96,
+        rope_scaling: RopeScaling::OneOf(4),
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-gemma4moe",
+        arch: "gemma4",
+        layers: 4,
+        attention: Attention::Grouped { kv_heads: 1, head: 128, value: 128 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: false,
+            heads: None,
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: true,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: true,
+        }),
+        rope_dims: 128,
+        rope_scaling: RopeScaling::OneOf(4),
+        experts: Some(TINY),
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mimo2",
+        arch: "mimo2",
+        layers: 4,
+        attention: Attention::Grouped { kv_heads: 1, head: 96, value: 64 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: false,
+            heads: None,
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 96, value: 64 }, 32),
+            values_of_keys: false,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: false,
+        }),
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-laguna",
+        arch: "laguna",
+        layers: 5,
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: true,
+            heads: Some(6),
+            in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: false,
+        }),
+        rope_dims: 32,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.0 },
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, scale: 2.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-step3.5",
+        arch: "step35",
+        layers: 5,
+        attention: Attention::Grouped { kv_heads: 2, head: 64, value: 64 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 3,
+            first: false,
+            heads: Some(6),
+            in_windows: (Attention::Grouped { kv_heads: 3, head: 64, value: 64 }, 64),
+            values_of_keys: false,
+            shared_caches: 0,
+            layer_input: None,
+            output_scale: false,
+        }),
+        rope_scaling: RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 64 },
+        dense_lead: 2,
+        experts: Some(Experts { shared: 1, scale: 3.0, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-llama4",
+        arch: "llama4",
+        layers: 5,
+        experts_every: 2,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-smallthinker",
+        arch: "smallthinker",
+        layers: 5,
+        window: Some(4096),
+        experts: Some(TINY),
+        ..PLAIN
+    },
+    Shape { name: "tiny-smollm3", arch: "smollm3", layers: 4, tied: true, ..PLAIN },
+    Shape { name: "tiny-olmo2", arch: "olmo2", layers: 4, qk_norm_of_all: true, window: Some(24), ..PLAIN },
+    Shape {
+        name: "tiny-exaone-moe",
+        arch: "exaone-moe",
+        layers: 5,
+        window: Some(24),
+        experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+    Shape { name: "tiny-granite", arch: "granite", tied: true, ..PLAIN },
+    Shape { name: "tiny-cohere2", arch: "cohere2", layers: 4, window: Some(24), tied: true, ..PLAIN },
+    Shape {
+        name: "tiny-cohere2moe",
+        arch: "cohere2moe",
+        layers: 6,
+        window: Some(24),
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, ..TINY }),
+        tied: true,
+        ..PLAIN
+    },
+    Shape { name: "tiny-starcoder2", arch: "starcoder2", qkv_bias: true, biases: true, tied: true, ..PLAIN },
+    Shape { name: "tiny-nemotron", arch: "nemotron", biases: true, rope_dims: 32, ..PLAIN },
+    Shape {
+        name: "tiny-lfm2",
+        arch: "lfm2",
+        layers: 3,
+        recurrence: Some(Recurrence::Convolution { taps: 3 }),
+        mixers: &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention],
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mamba2",
+        arch: "mamba2",
+        attention: Attention::None,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-nemotron-h",
+        arch: "nemotron_h",
+        layers: 4,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence, Mixer::None, Mixer::Attention, Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-nemotron-h-moe",
+        arch: "nemotron_h_moe",
+        layers: 5,
+        recurrence: Some(STATE_SPACE),
+        mixers: &[Mixer::Recurrence, Mixer::None, Mixer::Attention, Mixer::Recurrence, Mixer::None],
+        experts: Some(Experts { latent: Some(64), shared: 2, scale: 2.5, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-kimi-linear",
+        arch: "kimi-linear",
+        layers: 4,
+        attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        recurrence: Some(Recurrence::KeyedDeltaRule { heads: 4, head: 64, taps: 4 }),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3.5",
+        arch: "qwen35",
+        layers: 4,
+        recurrence: Some(DELTA_RULE),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-qwen3-next",
+        arch: "qwen3next",
+        layers: 4,
+        recurrence: Some(DELTA_RULE),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        experts: Some(Experts { shared: 1, ..TINY }),
+        shared_gate: true,
+        eps: 1e-6,
+        family: &CHATML,
+        ..PLAIN
+    },
+    Shape { name: "tiny-bloom", arch: "bloom", fused_qkv: true, qkv_bias: true, biases: true, ..PLAIN },
+    Shape {
+        name: "tiny-minicpm3",
+        arch: "minicpm3",
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        whole_kv_b: true,
+        rope_dims: 32,
+        rope_base: 1e4,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-plm",
+        arch: "plm",
+        attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        whole_kv_b: true,
+        rope_dims: 32,
+        rope_base: 1e5,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mistral4",
+        arch: "mistral4",
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        rope_dims: 32,
+        rope_base: 1e4,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
+        temperature: Some((0.1, 16)),
+        experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+];
