@@ -18,7 +18,7 @@ use crate::tune::TuneFlag;
 use ahead::Ahead;
 use anyhow::Context;
 use compiler::program::Launch;
-use device::Profile;
+use device::{MatrixUnits, Profile};
 use model::kernel_marks;
 use model::random::Random;
 use model::step::{Output, Variant};
@@ -90,6 +90,9 @@ struct Line {
     wall_ns: u64,
     /// Bytes of all steps.
     bytes: u64,
+    /// Products of codes of 8 bits with weights, and of numbers of 16 bits, of all steps.
+    codes: u64,
+    halves: u64,
     /// Fewest tasks of a launch.
     tasks: i64,
 }
@@ -141,6 +144,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     check_filter(args, &opened, variant)?;
     let _lock = peaks::lock(&args.measure)?;
     let bandwidth = Bandwidth::of(&opened.machine, &args.measure)?.now()?;
+    // One token has no matrices to multiply.
+    let units = if of > 1 { opened.machine.matrix_units()? } else { None };
     let (total, last) = measure(args, &mut opened, draw)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(variant).context("the program is not loaded")?;
@@ -148,7 +153,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let start = opened.engine.device().options(opened.engine.numerics()).prices.profile.stage;
-    let view = View { args, opened: &opened, variant, ahead, marks, total, bandwidth, start };
+    let view = View { args, opened: &opened, variant, ahead, marks, total, bandwidth, units, start };
     if !args.json {
         return output::print(&view.text());
     }
@@ -239,13 +244,16 @@ impl Total {
                 None => {
                     let kernel = launch.kernel;
                     let tasks = launch.tasks;
-                    self.lines.push(Line { kernel, scope, origin, count: 0, wall_ns: 0, bytes: 0, tasks });
+                    let (count, wall_ns, bytes, codes, halves) = Default::default();
+                    self.lines.push(Line { kernel, scope, origin, count, wall_ns, bytes, codes, halves, tasks });
                     self.lines.last_mut().expect("pushed")
                 }
             };
             line.count += usize::from(self.steps == 1);
             line.wall_ns += launch.wall_ns;
             line.bytes += launch.bytes.max(0) as u64;
+            line.codes += launch.codes.max(0) as u64;
+            line.halves += launch.halves.max(0) as u64;
             line.tasks = line.tasks.min(launch.tasks);
         }
     }
@@ -270,6 +278,8 @@ struct View<'a> {
     marks: Vec<Vec<&'static str>>,
     total: Total,
     bandwidth: f64,
+    /// What the matrix units multiply at most, if there are some that matter.
+    units: Option<MatrixUnits>,
     /// Microseconds between a launch and one that needs what it wrote, as the compiler has it for this device.
     start: f64,
 }
@@ -298,6 +308,13 @@ impl View<'_> {
         line.bytes as f64 * 1e9 / line.wall_ns.max(1) as f64
     }
 
+    /// Part of what the matrix units could multiply in the time of a line that it multiplies with weights.
+    fn multiplied(&self, line: &Line) -> Option<f64> {
+        let units = self.units?;
+        let least = line.codes as f64 / units.codes + line.halves as f64 / units.halves;
+        (least > 0.0).then(|| least * 1e9 / line.wall_ns.max(1) as f64)
+    }
+
     /// Microseconds of a step that its launches take at least: each to read its bytes, or for those before it to be over.
     fn least(&self, line: &Line) -> f64 {
         let launches = (line.count as u64 * self.total.steps).max(1);
@@ -320,13 +337,22 @@ impl View<'_> {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{:<28} {:>5} {:>10} {:>8} {:>6} {:>8} {:>6}  {:<22} {:<10} origin",
-            "kernel", "count", "us", "least", "time", "GB/s", "peak", "marks", "part"
+            "{:<28} {:>5} {:>10} {:>8} {:>6} {:>8} {:>6}{}  {:<22} {:<10} origin",
+            "kernel",
+            "count",
+            "us",
+            "least",
+            "time",
+            "GB/s",
+            "peak",
+            if self.units.is_some() { "  units" } else { "" },
+            "marks",
+            "part"
         );
         for line in total.lines.iter().filter(|line| self.is_shown(line)) {
             let _ = writeln!(
                 out,
-                "{:<28} {:>5} {:>10.1} {:>8.1} {:>5.1}% {:>8.2} {:>5.0}%  {:<22} {:<10} {}",
+                "{:<28} {:>5} {:>10.1} {:>8.1} {:>5.1}% {:>8.2} {:>5.0}%{}  {:<22} {:<10} {}",
                 self.symbol(line),
                 line.count,
                 total.per_step(line.wall_ns) / 1e3,
@@ -334,6 +360,11 @@ impl View<'_> {
                 self.share(line.wall_ns) * 100.0,
                 self.rate(line) / 1e9,
                 self.rate(line) / self.bandwidth * 100.0,
+                match (self.units, self.multiplied(line)) {
+                    (None, _) => String::new(),
+                    (Some(_), None) => format!("{:>7}", "-"),
+                    (Some(_), Some(share)) => format!("{:>6.0}%", share * 100.0),
+                },
                 self.marks_of(line).join(", "),
                 line.scope,
                 shortened(&line.origin),
@@ -412,6 +443,7 @@ impl View<'_> {
                 "bytes": line.bytes / total.steps.max(1),
                 "gb_per_s": self.rate(line) / 1e9,
                 "peak_share": self.rate(line) / self.bandwidth,
+                "matrix_unit_share": self.multiplied(line),
                 "tasks": line.tasks,
                 "marks": self.marks_of(line),
             });
@@ -449,6 +481,7 @@ impl View<'_> {
             "choices": log.map(|l| &l.choices),
             "bytes_per_step": self.bytes().round() as u64,
             "bandwidth": self.bandwidth,
+            "matrix_units": self.units.map(|units| json!({"codes": units.codes, "halves": units.halves})),
             "limit_ts": limit,
             "reached_ts": reached,
             "share": reached / limit,

@@ -58,6 +58,11 @@ impl Architecture {
         format!("sm_{major}{minor}{}", if self.capability >= EARLY { "a" } else { "" })
     }
 
+    /// Whether four warps multiply matrices together.
+    pub fn multiplies_together(&self) -> bool {
+        self.capability.0 == HOPPER
+    }
+
     /// Whether kernels may begin before those that they wait for have ended.
     pub fn launches_early(&self) -> bool {
         self.capability >= EARLY
@@ -93,7 +98,7 @@ impl Architecture {
         let mut options = Options::gpu_of(numerics, processors.into(), f64::from(processors) * bytes);
         options.on_gpu(|plan| {
             plan.overlap &= self.launches_early();
-            plan.groups = self.capability.0 == HOPPER;
+            plan.groups = self.multiplies_together();
             plan.shared = plan.shared.min(self.shared_bytes(1));
             plan.shared_of_two = self.shared_bytes(2);
         });

@@ -11,7 +11,8 @@ pub mod cubins;
 pub mod disassembly;
 pub mod driver;
 pub mod kernels;
-pub mod memory;
+pub mod matrix_units;
+mod memory;
 pub mod nvrtc;
 pub mod replay;
 mod toolkit;
@@ -21,7 +22,7 @@ use compiler::{Numerics, Options, Tuned};
 use cubins::{Compiling, Cubins};
 use device::host::workers::Workers;
 use device::store::blobs::Blobs;
-use device::{AHEAD, CacheConfig, Device, Executable, Memory, Result, TunedPlans, Warning, validate};
+use device::{AHEAD, CacheConfig, Device, Executable, MatrixUnits, Memory, Result, TunedPlans, Warning, validate};
 use driver::{Card, Context, Driver, unusable};
 use memory::CardHeap;
 use replay::{Replay, Sending};
@@ -146,6 +147,14 @@ impl Cuda {
     /// Of the compiler and of the driver.
     pub fn read_bandwidth(&self) -> Result<f64> {
         bandwidth::measure(&self.context, self.cubins.nvrtc()?)
+    }
+
+    /// Products a second of kernels that do nothing else.
+    ///
+    /// # Errors
+    /// Of the compiler and of the driver.
+    pub fn matrix_units(&self) -> Result<MatrixUnits> {
+        matrix_units::measure(&self.context, self.cubins.nvrtc()?)
     }
 
     /// Bytes of its memory that are free, and all.

@@ -83,7 +83,7 @@ pub use host::stop::Stop;
 pub use interpreter::Interpreter;
 pub use memory::{Beside, Element, Memory, MemoryPlan, Pending, Place};
 pub use null::Null;
-pub use profile::{Clock, LaunchTime, Profile, StageTime};
+pub use profile::{Clock, LaunchTime, MatrixUnits, Profile, StageTime};
 pub use store::cache::{CacheConfig, Warning, pack};
 pub use store::folder::BuildFolder;
 pub use store::pack::Pack;

@@ -25,6 +25,15 @@ pub struct Profile {
     pub rest_ns: u64,
 }
 
+/// Products a second that the matrix units of a device come to at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixUnits {
+    /// Of 8-bit codes.
+    pub codes: f64,
+    /// Of numbers of 16 bits.
+    pub halves: f64,
+}
+
 /// What takes the times of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
@@ -73,6 +82,10 @@ pub struct LaunchTime {
     pub bytes: i64,
     /// Bytes of each row of states that it reads.
     pub row_bytes: i64,
+    /// Products of 8-bit codes in its sums over weights.
+    pub codes: i64,
+    /// Products of numbers of 16 bits in them.
+    pub halves: i64,
 }
 
 /// Takes times during a step.
@@ -178,6 +191,8 @@ impl Stopwatch {
                     tasks,
                     bytes: launch.bytes.eval(vars).unwrap_or(0),
                     row_bytes: launch.row_bytes,
+                    codes: launch.multiplied.codes.eval(vars).unwrap_or(0),
+                    halves: launch.multiplied.halves.eval(vars).unwrap_or(0),
                 }
             })
             .collect();
@@ -218,6 +233,8 @@ impl Profile {
             tasks: count(&launch.tasks),
             bytes: count(&launch.bytes),
             row_bytes: launch.row_bytes,
+            codes: count(&launch.multiplied.codes),
+            halves: count(&launch.multiplied.halves),
         };
         let launches: Vec<LaunchTime> = program.each_launch().zip(times).map(time).collect();
         let mut first = 0;

@@ -6,7 +6,7 @@ mod adapters;
 use compiler::program::Program;
 use cuda::driver::Card;
 use cuda::{Cuda, CudaConfig};
-use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, Needs, Result, Target, Warning};
+use device::{Cpu, CpuConfig, Device, Error, Interpreter, Isa, MatrixUnits, Needs, Result, Target, Warning};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -152,6 +152,17 @@ impl Machine {
             Machine::Cpu(_) | Machine::Interpreter(_) => {
                 Err(Error::Unusable(format!("the {} is no GPU", self.backend())))
             }
+        }
+    }
+
+    /// What matrix units of a GPU multiply at most, where that is measured: of an NVIDIA card.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn matrix_units(&self) -> Result<Option<MatrixUnits>> {
+        match self {
+            Machine::Cuda(cuda) => cuda.matrix_units().map(Some),
+            _ => Ok(None),
         }
     }
 

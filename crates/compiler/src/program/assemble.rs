@@ -8,9 +8,12 @@ use crate::lower::{Item, Lowered, Nest, lower};
 use crate::options::Options;
 use crate::program::memory::Layout;
 use crate::program::report::{origin, params, read_bytes, scope};
-use crate::program::{Count, Geometry, Kernel, Launch, Program, Stage, Variable, products, reads};
+use crate::program::{
+    Count, Geometry, Kernel, Launch, Multiplied, Program, Stage, Variable, multiplied, products, reads,
+};
 use crate::render::Unwritable;
 use crate::schedule::Schedule;
+use crate::schedule::limits::wanted;
 use crate::schedule::roles::base;
 use crate::target::Target;
 use crate::tuned::Setting;
@@ -51,6 +54,8 @@ struct Assembly<'a> {
     known: FxHashMap<Structure, usize>,
     /// Tensors that do not change while a step runs, if the target wants to know.
     weights: FxHashSet<Id>,
+    /// How much of prefixes is read ([`wanted`]).
+    wanted: FxHashMap<Id, Id>,
 }
 
 /// A program, its kernels as IR, and what they were made of.
@@ -70,7 +75,8 @@ pub(crate) fn assemble(
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
     let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
     let (bodies, sources, known) = Default::default();
-    let mut a = Assembly { target, program, bodies, sources, known, weights };
+    let wanted = wanted(g, s);
+    let mut a = Assembly { target, program, bodies, sources, known, weights, wanted };
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
@@ -125,6 +131,9 @@ fn launch(g: &mut Graph, s: &Schedule, a: &Assembly, made: &Made, buffers: &mut 
         origins.push(origin(g, s, group));
         bytes += read_bytes(g, s, group, buffers.inputs());
         launch.row_bytes += reads::row_bytes(g, s, &params(g, s, group).1);
+        let own = multiplied::of(g, s, group, &a.wanted, &a.program.vars);
+        let all = std::mem::take(&mut launch.multiplied);
+        launch.multiplied = Multiplied { codes: all.codes + own.codes, halves: all.halves + own.halves };
     }
     launch.tasks = tasks(g, lowered, &a.program.vars);
     origins.retain(|origin| !origin.is_empty());
@@ -350,17 +359,22 @@ fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {
 
 /// An index expression as a launch-time number.
 fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
-    let bin = |i: usize| count(g, g.src(id)[i], vars);
-    match g.op(id) {
+    count_of(g, id, vars).unwrap_or_else(|| panic!("{:?} in a task count", g.op(id)))
+}
+
+/// A number of which a program knows the value when it runs, if it is made of its variables by the operations of a [`Count`].
+pub(crate) fn count_of(g: &Graph, id: Id, vars: &[Variable]) -> Option<Count> {
+    let bin = |i: usize| count_of(g, g.src(id)[i], vars);
+    Some(match g.op(id) {
         Op::Const(c) => Count::Const(c.as_int()),
-        Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name).expect("a declared variable")),
-        Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)), Box::new(bin(1))),
-        Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)), Box::new(bin(1))),
-        Op::Binary(BinOp::Min) => Count::Min(Box::new(bin(0)), Box::new(bin(1))),
+        Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name)?),
+        Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)?), Box::new(bin(1)?)),
+        Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)?), Box::new(bin(1)?)),
+        Op::Binary(BinOp::Min) => Count::Min(Box::new(bin(0)?), Box::new(bin(1)?)),
         Op::Binary(BinOp::Div) => {
-            let d = g.as_int(g.src(id)[1]).expect("a constant divisor");
-            Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)), Box::new(Count::Const(1 - d)))), d)
+            let d = g.as_int(g.src(id)[1])?;
+            Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)?), Box::new(Count::Const(1 - d)))), d)
         }
-        op => panic!("{op:?} in a task count"),
-    }
+        _ => return None,
+    })
 }

@@ -7,6 +7,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod memory;
+mod multiplied;
 pub mod products;
 mod reads;
 pub(crate) mod report;
@@ -15,7 +16,7 @@ pub mod retile;
 use gguf::format::Planes;
 use ir::{Graph, Id};
 use serde::{Deserialize, Serialize};
-use std::ops::Add;
+use std::ops::{Add, Mul};
 use std::sync::Arc;
 
 /// A symbolic integer of a program, for example the number of tokens of a step.
@@ -83,6 +84,17 @@ impl Add for Count {
         match (self, other) {
             (Count::Const(a), Count::Const(b)) => Count::Const(a + b),
             (a, b) => Count::Add(Box::new(a), Box::new(b)),
+        }
+    }
+}
+
+impl Mul for Count {
+    type Output = Count;
+
+    fn mul(self, other: Count) -> Count {
+        match (self, other) {
+            (Count::Const(a), Count::Const(b)) => Count::Const(a.saturating_mul(b)),
+            (a, b) => Count::Mul(Box::new(a), Box::new(b)),
         }
     }
 }
@@ -184,6 +196,15 @@ impl Kernel {
     }
 }
 
+/// Products in sums over weights, by what is multiplied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Multiplied {
+    /// Codes of 8 bits.
+    pub codes: Count,
+    /// Numbers of 16 bits.
+    pub halves: Count,
+}
+
 /// One use of a kernel.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
@@ -203,6 +224,8 @@ pub struct Launch {
     /// Bytes of each row of states that it reads, for reports. How many rows are in use is data, and known to whoever
     /// fills them.
     pub row_bytes: i64,
+    /// What it multiplies with weights, for reports.
+    pub multiplied: Multiplied,
 }
 
 /// Launches with no barrier between them.

@@ -5,11 +5,11 @@
 //! which it is data how much is wanted, as much counts as its readers gather. These are prices for telling alternatives
 //! apart, not times: how a kernel is tiled is not known yet.
 
-use crate::schedule::limits::limits;
-use crate::schedule::roles::{base, is_view};
+use crate::schedule::limits::{limits, usual_volume as volume, wanted};
+use crate::schedule::roles::{base, dot_under, is_view};
 use crate::schedule::{Profile, Schedule};
 use ir::index::usual;
-use ir::{DType, Graph, Id, Op, UnOp, walk};
+use ir::{Graph, Id, Op, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Microseconds of a step that is scheduled so. `unit`: whether a matrix unit multiplies rows of block formats.
@@ -31,43 +31,12 @@ pub fn price(g: &mut Graph, s: &Schedule, profile: &Profile, unit: bool) -> f64 
     total + levels.len() as f64 * profile.stage
 }
 
-/// How many elements readers gather from prefixes of these counts: what lies past a count is unspecified, so nobody
-/// reads it.
-fn wanted(g: &mut Graph, s: &Schedule) -> FxHashMap<Id, f64> {
-    let mut of: FxHashMap<Id, Id> = FxHashMap::default();
-    let mut wanted: FxHashMap<Id, f64> = FxHashMap::default();
-    for &id in &s.roles.live {
-        let counts = match *g.op(id) {
-            Op::Prefix(_) => Some(g.src(id)[1]),
-            Op::Gather => {
-                let (table, index) = (g.src(id)[0], g.src(id)[1]);
-                if let Some(&counts) = of.get(&table) {
-                    let rows = volume(g, index) as f64;
-                    wanted.entry(counts).and_modify(|most| *most = rows.max(*most)).or_insert(rows);
-                }
-                None
-            }
-            _ => g.src(id).iter().find_map(|source| of.get(source)).copied(),
-        };
-        if let Some(counts) = counts {
-            of.insert(id, counts);
-        }
-    }
-    wanted
-}
-
-/// Elements of a value.
-fn volume(g: &mut Graph, id: Id) -> i64 {
-    let shape = g.shape(id).to_vec();
-    shape.iter().fold(1i64, |v, &d| v.saturating_mul(usual(g, d)))
-}
-
 struct Pricing<'a> {
     s: &'a Schedule,
     group: usize,
     profile: &'a Profile,
     unit: bool,
-    wanted: &'a FxHashMap<Id, f64>,
+    wanted: &'a FxHashMap<Id, Id>,
     /// Part of its elements that a limited kernel computes.
     share: f64,
     /// Counts of that limit.
@@ -78,7 +47,8 @@ impl Pricing<'_> {
     fn find_limit(&mut self, g: &mut Graph) {
         let limits = limits(g, self.s, self.group);
         let Some(limit) = limits.values().min_by_key(|l| (l.counts, l.axis)) else { return };
-        let Some(&rows) = self.wanted.get(&limit.counts) else { return };
+        let Some(&index) = self.wanted.get(&limit.counts) else { return };
+        let rows = volume(g, index) as f64;
         let each = usual(g, self.s.groups[self.group].axes[limit.axis].count);
         let all = volume(g, limit.counts).saturating_mul(each);
         self.share = (rows / all as f64).min(1.0);
@@ -145,7 +115,7 @@ impl Pricing<'_> {
                     if let Some(counts) = self.limit
                         && g.shape(index) == g.shape(counts)
                     {
-                        rows = rows.min(self.wanted[&counts]);
+                        rows = rows.min(volume(g, self.wanted[&counts]) as f64);
                     }
                     part * rows / usual(g, g.shape(source)[0]).max(1) as f64
                 }
@@ -175,28 +145,12 @@ impl Pricing<'_> {
         if !self.s.roles.heavy.contains(&m) {
             return products * self.operations(g, body) / self.profile.elements;
         }
-        let (dots, packed) = self.under(g, body);
+        let (dots, packed) = dot_under(g, &self.s.home, body);
         match dots {
             Some(dot) => volume(g, dot) as f64 / self.profile.dots,
             None if packed && self.unit => products / self.profile.unit,
             None => products / self.profile.floats,
         }
-    }
-
-    /// The body of the integer dot inside a sum over blocks, if there is one, and whether weights are packed.
-    fn under(&self, g: &Graph, body: Id) -> (Option<Id>, bool) {
-        let (mut dot, mut packed) = (None, false);
-        walk::reach([body], |id, more| {
-            if self.s.home.contains_key(&id) {
-                return;
-            }
-            packed |= matches!(g.op(id), Op::Dequant(..));
-            if matches!(g.op(id), Op::Reduce(..)) && g.dtype(id) == DType::I32 {
-                dot = Some(g.src(id)[0]);
-            }
-            more.extend(g.src(id));
-        });
-        (dot, packed)
     }
 
     /// Operations for each element of the body of a sum: those on values as large as itself.

@@ -2,6 +2,7 @@
 
 use super::Schedule;
 use super::axes::{Along, backward};
+use ir::index::usual;
 use ir::{Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
 
@@ -57,4 +58,37 @@ pub fn limits(g: &mut Graph, s: &Schedule, group: usize) -> FxHashMap<Id, Limit>
 fn below(g: &mut Graph, id: Id, map: &[Along]) -> Vec<(Id, usize, Vec<Along>)> {
     let operands = 0..g.src(id).len();
     operands.filter_map(|i| Some((g.src(id)[i], i, backward(g, id, i, map)?))).collect()
+}
+
+/// The index by which readers gather most from prefixes of these counts: what lies past a count is unspecified, so nobody
+/// reads it.
+pub fn wanted(g: &mut Graph, s: &Schedule) -> FxHashMap<Id, Id> {
+    let mut of: FxHashMap<Id, Id> = FxHashMap::default();
+    let mut wanted: FxHashMap<Id, Id> = FxHashMap::default();
+    for &id in &s.roles.live {
+        let counts = match *g.op(id) {
+            Op::Prefix(_) => Some(g.src(id)[1]),
+            Op::Gather => {
+                let (table, index) = (g.src(id)[0], g.src(id)[1]);
+                if let Some(&counts) = of.get(&table) {
+                    let most = wanted.entry(counts).or_insert(index);
+                    if usual_volume(g, index) > usual_volume(g, *most) {
+                        *most = index;
+                    }
+                }
+                None
+            }
+            _ => g.src(id).iter().find_map(|source| of.get(source)).copied(),
+        };
+        if let Some(counts) = counts {
+            of.insert(id, counts);
+        }
+    }
+    wanted
+}
+
+/// Elements of a value, symbolic integers as what they usually are.
+pub fn usual_volume(g: &mut Graph, id: Id) -> i64 {
+    let shape = g.shape(id).to_vec();
+    shape.iter().fold(1i64, |v, &d| v.saturating_mul(usual(g, d)))
 }

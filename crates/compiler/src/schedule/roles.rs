@@ -360,3 +360,19 @@ fn unpacks(g: &Graph, id: Id) -> bool {
         _ => false,
     }
 }
+
+/// The body of the integer dot inside a sum over blocks, if there is one, and whether weights are packed.
+pub fn dot_under(g: &Graph, home: &FxHashMap<Id, usize>, body: Id) -> (Option<Id>, bool) {
+    let (mut dot, mut packed) = (None, false);
+    walk::reach([body], |id, more| {
+        if home.contains_key(&id) {
+            return;
+        }
+        packed |= matches!(g.op(id), Op::Dequant(..));
+        if matches!(g.op(id), Op::Reduce(..)) && g.dtype(id) == DType::I32 {
+            dot = Some(g.src(id)[0]);
+        }
+        more.extend(g.src(id));
+    });
+    (dot, packed)
+}
