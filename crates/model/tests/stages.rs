@@ -3,10 +3,11 @@
 
 use crate::support::hollow::Hollow;
 use compiler::Compiled;
-use compiler::program::Launch;
+use compiler::program::{Launch, Variable};
 use compiler::{Numerics, Options};
 use ir::{DType, Id, Op, Space};
 use model::cache::CacheKind;
+use model::config::Attention;
 use model::step::{Class, Part};
 
 /// Stages of a layer that each shape takes at most.
@@ -251,6 +252,38 @@ fn a_norm_of_the_whole_output_makes_another_kernel_the_last() {
             let read = codes(&c, reader, Space::Input);
             assert!(!read.iter().any(|buffer| by_down.contains(buffer)), "{tensor} reads what ffn_down writes");
             assert!(read.iter().any(|buffer| by_last.contains(buffer)), "{tensor} reads codes of another kernel");
+        }
+    }
+}
+
+/// What kernels say that they multiply is what the matrices of a layer have, for each token, and of a mixture for those that
+/// a token uses.
+#[test]
+fn a_layer_multiplies_its_weights_with_each_token() {
+    const TOKENS: i64 = 48;
+    let targets =
+        [Options::gpu(Numerics::Int8), Options::wgsl_of_matrices(Numerics::Int8), Options::cpu(Numerics::Int8, 64)];
+    for (target, options) in targets.iter().enumerate() {
+        for shape in ["llama-3.2-1b", "qwen3-30b-a3b"] {
+            for class in [Class::Few, Class::Many, Class::Prompt] {
+                let tokens = if class == Class::Few { 5 } else { TOKENS };
+                let of = |layers| {
+                    let c = Hollow::new(shape, layers).compile_with(class, options).expect("a program");
+                    let tokens_or_least = |v: &Variable| if v.name == "tokens" { tokens } else { v.min };
+                    let vars: Vec<i64> = c.program.vars.iter().map(tokens_or_least).collect();
+                    let of_launch = |l: &Launch| {
+                        let each = [&l.multiplied.codes, &l.multiplied.halves];
+                        each.into_iter().map(|count| count.eval(&vars).expect("a number")).sum::<i64>()
+                    };
+                    c.program.each_launch().map(of_launch).sum::<i64>()
+                };
+                let c = Hollow::new(shape, 2).config();
+                let Attention::Grouped { kv_heads, head, value } = c.attention else { panic!("{shape} has groups") };
+                let attention = c.hidden * (2 * c.heads * head + kv_heads * (head + value));
+                let feed_forward = c.experts.as_ref().map_or(c.ffn[0], |e| e.used * e.width);
+                let wanted = tokens * (attention + 3 * c.hidden * feed_forward);
+                assert_eq!(of(3) - of(2), wanted, "{shape}, {class:?}, target {target}");
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::schedule::limits::wanted;
 use crate::schedule::roles::base;
 use crate::target::Target;
 use crate::tuned::Setting;
-use ir::{Axis, BinOp, CustomSource, Graph, Id, Op, index};
+use ir::{Axis, CustomSource, Graph, Id, Op, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -359,22 +359,5 @@ fn variables(g: &Graph, live: &[Id]) -> Vec<Variable> {
 
 /// An index expression as a launch-time number.
 fn count(g: &Graph, id: Id, vars: &[Variable]) -> Count {
-    count_of(g, id, vars).unwrap_or_else(|| panic!("{:?} in a task count", g.op(id)))
-}
-
-/// A number of which a program knows the value when it runs, if it is made of its variables by the operations of a [`Count`].
-pub(crate) fn count_of(g: &Graph, id: Id, vars: &[Variable]) -> Option<Count> {
-    let bin = |i: usize| count_of(g, g.src(id)[i], vars);
-    Some(match g.op(id) {
-        Op::Const(c) => Count::Const(c.as_int()),
-        Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name)?),
-        Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)?), Box::new(bin(1)?)),
-        Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)?), Box::new(bin(1)?)),
-        Op::Binary(BinOp::Min) => Count::Min(Box::new(bin(0)?), Box::new(bin(1)?)),
-        Op::Binary(BinOp::Div) => {
-            let d = g.as_int(g.src(id)[1])?;
-            Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)?), Box::new(Count::Const(1 - d)))), d)
-        }
-        _ => return None,
-    })
+    Count::of(g, id, vars).unwrap_or_else(|| panic!("{:?} in a task count", g.op(id)))
 }

@@ -14,7 +14,7 @@ pub(crate) mod report;
 pub mod retile;
 
 use gguf::format::Planes;
-use ir::{Graph, Id};
+use ir::{BinOp, Graph, Id, Op};
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, Mul};
 use std::sync::Arc;
@@ -54,6 +54,23 @@ impl Default for Count {
 }
 
 impl Count {
+    /// What a program can compute when it runs, if it is made of its variables by these operations.
+    pub(crate) fn of(g: &Graph, id: Id, vars: &[Variable]) -> Option<Count> {
+        let bin = |i: usize| Count::of(g, g.src(id)[i], vars);
+        Some(match g.op(id) {
+            Op::Const(c) => Count::Const(c.as_int()),
+            Op::Var { name, .. } => Count::Var(vars.iter().position(|v| v.name == *name)?),
+            Op::Binary(BinOp::Add) => Count::Add(Box::new(bin(0)?), Box::new(bin(1)?)),
+            Op::Binary(BinOp::Mul) => Count::Mul(Box::new(bin(0)?), Box::new(bin(1)?)),
+            Op::Binary(BinOp::Min) => Count::Min(Box::new(bin(0)?), Box::new(bin(1)?)),
+            Op::Binary(BinOp::Div) => {
+                let d = g.as_int(g.src(id)[1])?;
+                Count::CeilDiv(Box::new(Count::Add(Box::new(bin(0)?), Box::new(Count::Const(1 - d)))), d)
+            }
+            _ => return None,
+        })
+    }
+
     /// The value for these values of the variables, `None` where it would overflow or a variable has none. Allocates nothing.
     pub fn eval(&self, vars: &[i64]) -> Option<i64> {
         match self {

@@ -1,7 +1,6 @@
 //! How much a kernel multiplies in sums over weights, by what it multiplies.
 
 use crate::kernel::dot_pattern::half_factors;
-use crate::program::assemble::count_of;
 use crate::program::{Count, Multiplied, Variable};
 use crate::schedule::Schedule;
 use crate::schedule::limits::limits;
@@ -36,7 +35,7 @@ pub(crate) fn of(
             }
             shape.extend(g.shape(index));
         }
-        let extents: Option<Vec<Count>> = shape.iter().map(|&extent| count_of(g, extent, vars)).collect();
+        let extents: Option<Vec<Count>> = shape.iter().map(|&extent| Count::of(g, extent, vars)).collect();
         let Some(count) = extents.and_then(|all| all.into_iter().reduce(|a, b| a * b)) else { continue };
         let kind = if halves { &mut all.halves } else { &mut all.codes };
         *kind = std::mem::take(kind) + count;
