@@ -2,7 +2,7 @@
 //!
 //! The rules are those of llama.cpp's quantiser: more bits for the output, for some of the
 //! layers of the values and of the down projections, and another type where a row is not a whole number of blocks.
-//! MXFP4 is the exception: here every matrix has it, there only experts do.
+//! MXFP4 is the exception, as is NVFP4, which it does not write: here every matrix has them, there only experts do.
 
 use gguf::GgmlType;
 
@@ -103,7 +103,11 @@ quants! {
     Q6K = "q6_k", Q6_K, 18;
     Iq4Nl = "iq4_nl", IQ4_NL, 25;
     Iq4Xs = "iq4_xs", IQ4_XS, 30;
+    Tq2_0 = "tq2_0", TQ2_0, 37;
     Mxfp4 = "mxfp4", MXFP4, 38;
+    Nvfp4 = "nvfp4", NVFP4, 39;
+    Q1_0 = "q1_0", Q1_0, 40;
+    Q2_0 = "q2_0", Q2_0, 41;
 }
 
 impl Quant {
@@ -114,7 +118,7 @@ impl Quant {
 
     /// Whether every matrix has the same type.
     fn is_uniform(self) -> bool {
-        self.base().block_len() == 1 || self == Quant::Mxfp4
+        self.base().block_len() == 1 || matches!(self, Quant::Mxfp4 | Quant::Nvfp4)
     }
 }
 
@@ -135,6 +139,7 @@ impl Mix {
         match (quant, role) {
             (Quant::Q8_0, _) => Q8_0,
             _ if is_output => Q6_K,
+            (Quant::Tq2_0 | Quant::Q2_0, Role::Embedding) => Q4_K,
             (Quant::Q2K, Role::Value) if shared_values => Q4_K,
             (Quant::Q2K, Role::Value | Role::Down | Role::AttentionOutput) => Q3_K,
             (Quant::Q3KM, Role::Value) if layer < 2 => Q5_K,
@@ -161,7 +166,7 @@ pub(crate) fn fitting(ty: GgmlType, columns: u64) -> GgmlType {
     use GgmlType::*;
     let fits = |ty: GgmlType| columns.is_multiple_of(u64::from(ty.block_len()));
     let shorter = match ty {
-        Q2_K | Q3_K => Q4_0,
+        Q2_K | Q3_K | TQ2_0 | Q2_0 => Q4_0,
         Q4_K => Q5_0,
         Q5_K => Q5_1,
         Q6_K => Q8_0,

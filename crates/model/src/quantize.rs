@@ -22,8 +22,9 @@ use std::io;
 use std::path::Path;
 use thiserror::Error;
 
-/// The quantisations that can be written: all but MXFP4, which elsewhere only experts have.
-pub const QUANTS: [Quant; 15] = [
+/// The quantisations that can be written: all but MXFP4, which elsewhere only experts have, and NVFP4, of which each tensor has a
+/// scale beside it there.
+pub const QUANTS: [Quant; 18] = [
     Quant::F32,
     Quant::F16,
     Quant::Bf16,
@@ -39,6 +40,9 @@ pub const QUANTS: [Quant; 15] = [
     Quant::Iq4Xs,
     Quant::Q3KM,
     Quant::Q2K,
+    Quant::Q2_0,
+    Quant::Tq2_0,
+    Quant::Q1_0,
 ];
 
 /// Values that a thread converts at a time, about.

@@ -47,6 +47,7 @@ fn most(ty: GgmlType) -> f64 {
         GgmlType::Q5_0 | GgmlType::Q5_1 | GgmlType::Q5_K => 0.05,
         GgmlType::Q4_0 | GgmlType::Q4_1 | GgmlType::Q4_K | GgmlType::IQ4_NL | GgmlType::IQ4_XS => 0.1,
         GgmlType::Q3_K => 0.2,
+        GgmlType::Q1_0 => 0.66,
         _ => 0.4,
     }
 }
