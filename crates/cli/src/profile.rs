@@ -144,8 +144,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     check_filter(args, &opened, variant)?;
     let _lock = peaks::lock(&args.measure)?;
     let bandwidth = Bandwidth::of(&opened.machine, &args.measure)?.now()?;
-    // One token has no matrices to multiply.
-    let units = if of > 1 { opened.machine.matrix_units()? } else { None };
+    // One token has no matrices to multiply, and who says the bandwidth wants nothing measured.
+    let units = if of > 1 && args.measure.bandwidth.is_none() { opened.machine.matrix_units()? } else { None };
     let (total, last) = measure(args, &mut opened, draw)?;
     if let Some(path) = &args.trace {
         let (program, _) = opened.engine.program(variant).context("the program is not loaded")?;

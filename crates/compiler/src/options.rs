@@ -172,7 +172,8 @@ impl Options {
     }
 
     /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer dots need less of
-    /// a GPU's registers. Without tiles of these each token would unpack weights again: cooperative matrices multiply both.
+    /// a GPU's registers. Rows in block formats become halves only for cooperative matrices, whose tiles unpack them once: as codes
+    /// each token would unpack them again.
     pub fn for_several_tokens(&self) -> Options {
         let mut options = self.for_many_tokens();
         options.on_gpu(|gpu| gpu.halves_of_blocks &= gpu.cooperative);

@@ -10,9 +10,6 @@ use std::sync::Arc;
 /// Bytes that are read, unless the card has less room: many times the second cache.
 const READ: usize = 2 << 30;
 
-/// Reads after each other, of which the fastest counts.
-const TIMES: usize = 5;
-
 const THREADS: u32 = 512;
 
 /// Each block reads pieces of 16 bytes a thread, eight of them in flight.
@@ -44,15 +41,8 @@ pub fn measure(context: &Arc<Context>, nvrtc: &Nvrtc) -> Result<f64> {
     let heap = CardHeap::new(context.clone());
     let (from, to) = (heap.allocate(bytes, "measuring")?, heap.allocate(16, "measuring")?);
     let arguments = [from.address() as u64, (bytes / unit) as u64, to.address() as u64];
-    let mut least = u64::MAX;
-    for _ in 0..TIMES {
-        let (start, end) = (context.event()?, context.event()?);
-        start.record()?;
-        // SAFETY: the kernel has these parameters and reads within the block.
-        unsafe { context.launch(function, Shape { blocks, threads: THREADS, shared: 0 }, &arguments)? };
-        end.record()?;
-        end.wait()?;
-        least = least.min(end.since(&start)?);
-    }
-    Ok(bytes as f64 / (least.max(1) as f64 / 1e9))
+    let shape = Shape { blocks, threads: THREADS, shared: 0 };
+    // SAFETY: the kernel has these parameters and reads within the block.
+    let least = context.fastest(|| unsafe { context.launch(function, shape, &arguments) })?;
+    Ok(bytes as f64 / (least as f64 / 1e9))
 }

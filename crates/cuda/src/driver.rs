@@ -220,6 +220,23 @@ impl Context {
         Ok((free, total))
     }
 
+    /// Nanoseconds of the fastest of five runs of what is launched, after each other.
+    ///
+    /// # Errors
+    /// Of the launch, and [`Error::Failed`].
+    pub fn fastest(self: &Arc<Context>, launch: impl Fn() -> Result<()>) -> Result<u64> {
+        let mut least = u64::MAX;
+        for _ in 0..5 {
+            let (start, end) = (self.event()?, self.event()?);
+            start.record()?;
+            launch()?;
+            end.record()?;
+            end.wait()?;
+            least = least.min(end.since(&start)?);
+        }
+        Ok(least.max(1))
+    }
+
     /// A moment of the stream, with its time.
     ///
     /// # Errors

@@ -9,10 +9,7 @@ use device::{MatrixUnits, Result};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// Runs after each other, of which the fastest counts.
-const TIMES: usize = 5;
-
-/// Rounds of a kernel, as in the source.
+/// Rounds of a kernel.
 const ROUNDS: u64 = 4096;
 
 /// Sixteen warps, of which two are enough for a unit.
@@ -25,26 +22,26 @@ const COLUMNS: u32 = 4096;
 /// `halves_together` one of 64 by 128 by 16 for every four warps. Sums begin with different numbers: what is the same
 /// would be computed once.
 const SOURCE: &str = r#"
-extern "C" __global__ void __launch_bounds__(512) codes(int *to) {
+extern "C" __global__ void __launch_bounds__(THREADS) codes(int *to) {
   vec<i8, 16> rows = {};
   vec<i8, 8> columns = {};
   vec<int, 4> sums[8] = {};
   KL_EACH(i, 8) sums[i].v[0] = i;
 #pragma unroll 4
-  for (int r = 0; r < 4096; r++) {
+  for (int r = 0; r < ROUNDS; r++) {
     KL_EACH(i, 8) kl_product(sums[i], sums[i], rows, columns);
   }
   int all = 0;
   KL_EACH(i, 8) KL_EACH(j, 4) all += sums[i].v[j];
   if (all) *to = all;
 }
-extern "C" __global__ void __launch_bounds__(512) halves(float *to) {
+extern "C" __global__ void __launch_bounds__(THREADS) halves(float *to) {
   vec<bf16, 8> rows = {};
   vec<bf16, 4> columns = {};
   vec<float, 4> sums[8] = {};
   KL_EACH(i, 8) sums[i].v[0] = i;
 #pragma unroll 4
-  for (int r = 0; r < 4096; r++) {
+  for (int r = 0; r < ROUNDS; r++) {
     KL_EACH(i, 8) kl_product(sums[i], sums[i], rows, columns);
   }
   float all = 0;
@@ -52,15 +49,15 @@ extern "C" __global__ void __launch_bounds__(512) halves(float *to) {
   if (all) *to = all;
 }
 #if __CUDA_ARCH_FEAT_SM90_ALL
-extern "C" __global__ void __launch_bounds__(512) halves_together(float *to) {
+extern "C" __global__ void __launch_bounds__(THREADS) halves_together(float *to) {
   extern __shared__ uint4 columns[];
-  for (int i = threadIdx.x; i < 4096 / 16; i += blockDim.x) columns[i] = make_uint4(0, 0, 0, 0);
+  for (int i = threadIdx.x; i < COLUMNS / 16; i += blockDim.x) columns[i] = make_uint4(0, 0, 0, 0);
   kl_for_groups();
   __syncthreads();
   vec<bf16, 8> rows = {};
   vec<float, 64> sums = {};
 #pragma unroll 4
-  for (int r = 0; r < 4096; r++) kl_group_product(sums, sums, rows, columns, 2048);
+  for (int r = 0; r < ROUNDS; r++) kl_group_product(sums, sums, rows, columns, COLUMNS / 2);
   float all = 0;
   KL_EACH(j, 64) all += sums.v[j];
   if (all) *to = all;
@@ -70,31 +67,25 @@ extern "C" __global__ void __launch_bounds__(512) halves_together(float *to) {
 
 /// The kernels for an architecture of this name.
 fn compiled(nvrtc: &Nvrtc, architecture: &str) -> std::result::Result<Vec<u8>, String> {
-    nvrtc.compile(&format!("{PRELUDE}{SOURCE}"), &nvrtc::options(architecture))
+    let numbers = format!("#define ROUNDS {ROUNDS}\n#define THREADS {THREADS}\n#define COLUMNS {COLUMNS}\n");
+    nvrtc.compile(&format!("{PRELUDE}{numbers}{SOURCE}"), &nvrtc::options(architecture))
 }
 
 /// Products a second.
 pub fn measure(context: &Arc<Context>, nvrtc: &Nvrtc) -> Result<MatrixUnits> {
     let architecture = context.card.architecture();
-    let code = compiled(nvrtc, &architecture.name()).map_err(|message| unusable(format!("measuring: {message}")))?;
+    let code = compiled(nvrtc, &architecture.name())
+        .map_err(|message| unusable(format!("the kernels that measure matrix units do not compile: {message}")))?;
     let module = context.module(&code)?;
     let to = CardHeap::new(context.clone()).allocate(16, "measuring")?;
     let best = |name: &CStr, shared: u32, of_round: u64| -> Result<f64> {
         let function = module.function(name, shared as usize)?;
         let blocks = context.card.multiprocessors as u32;
-        let mut least = u64::MAX;
-        for _ in 0..TIMES {
-            let (start, end) = (context.event()?, context.event()?);
-            start.record()?;
-            let shape = Shape { blocks, threads: THREADS, shared };
-            // SAFETY: the kernel has this parameter, and writes one number to the block or none.
-            unsafe { context.launch(function, shape, &[to.address() as u64])? };
-            end.record()?;
-            end.wait()?;
-            least = least.min(end.since(&start)?);
-        }
+        let shape = Shape { blocks, threads: THREADS, shared };
+        // SAFETY: the kernel has this parameter, and writes one number to the block or none.
+        let least = context.fastest(|| unsafe { context.launch(function, shape, &[to.address() as u64]) })?;
         let products = u64::from(blocks) * ROUNDS * of_round;
-        Ok(products as f64 / (least.max(1) as f64 / 1e9))
+        Ok(products as f64 / (least as f64 / 1e9))
     };
     let warps = u64::from(THREADS) / 32;
     let codes = best(c"codes", 0, warps * 8 * 16 * 8 * 32)?;

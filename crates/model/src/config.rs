@@ -211,7 +211,7 @@ pub struct Config {
     pub predictors: i64,
     /// Residual width.
     pub hidden: i64,
-    /// Query heads.
+    /// Query heads of layers without a window, or of all; [`Config::heads_of`] has those of a layer.
     pub heads: i64,
     /// Tokens of the vocabulary.
     #[serde(rename = "vocabulary")]
@@ -241,7 +241,7 @@ pub struct Config {
     /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
     #[serde(rename = "feed_forward")]
     pub ffn: Vec<i64>,
-    /// For each layer where gates and ups of its experts end; 0 for nowhere.
+    /// For each layer where gates and ups of its experts end, 0 for nowhere; empty if no layer has such limits.
     pub expert_limits: Vec<f32>,
     /// The same of its other feed-forward, and of the shared expert.
     pub feed_forward_limits: Vec<f32>,
@@ -388,11 +388,14 @@ impl Config {
                 Some(Window { width, chunks, layers, heads, attention, rope })
             }
         };
-        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), dense_lead)?;
+        let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
         let limits = |key| match family.limits {
-            true => k.floats_or_none(key, 1e-6, MOST_FACTOR).map(|all| all.into_iter().map(|v| v as f32).collect()),
-            false => Ok(vec![0.0; blocks as usize]),
+            true => {
+                let all = k.floats_or_none(key, 1e-6, MOST_FACTOR)?;
+                Ok(all.into_iter().take(layers as usize).map(|limit| limit as f32).collect())
+            }
+            false => Ok::<Vec<f32>, ConfigError>(vec![]),
         };
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {

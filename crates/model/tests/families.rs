@@ -4,11 +4,12 @@
 //! window, little-endian f32, one row a token. They were computed by llama.cpp as llama-cpp-python 0.3.36 carries it, on one
 //! thread of a CPU in f32, from the same files (`kernloom synth SHAPE -q f32 -s 7`).
 
-use crate::support::{self, cpu, synth, worst_row};
+use crate::support::{self, cpu, synth, weights, worst_row};
 use compiler::Numerics;
 use model::cache::CacheKind;
-use model::config::Attention;
+use model::config::{Attention, Config};
 use model::engine::{Engine, EngineOptions};
+use model::family::Norm;
 use model::step::Class;
 use model::steps::Steps;
 use std::path::Path;
@@ -109,4 +110,14 @@ families! {
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+}
+
+#[test]
+fn the_kind_of_norms_may_be_told_by_the_key_of_their_epsilon() {
+    let file = synth("tiny-cohere2moe", "f32", None);
+    assert_eq!(Config::read(&file).expect("a model").norm, Norm::Layer);
+    let key = "cohere2moe.attention.layer_norm_rms_epsilon";
+    let other = weights::edited(&file, |writer| _ = writer.set(key, 1e-4f32), |_, _| ());
+    let config = Config::read(&other).expect("a model");
+    assert_eq!((config.norm, config.eps), (Norm::Rms, 1e-4));
 }

@@ -4,6 +4,7 @@
 
 use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
+use compiler::program::products::Product;
 use compiler::program::{Kernel, Launch, Stage};
 use compiler::{Compiled, Numerics, Options};
 use ir::Op;
@@ -267,5 +268,19 @@ fn long_sums_of_prompts_are_tiles() {
         let c = hollow.compile_with(Class::Prompt, &Options::gpu(hollow.numerics)).expect("a program");
         let dots = c.bodies.iter().map(|body| body.paths()).find(|paths| paths.contains(&"integer dot"));
         assert_eq!(dots, None, "{shape}");
+    }
+}
+
+/// Experts whose biases are added to what a tile computes have tiles of tokens all the same, as have steps of several sequences:
+/// all of their weights are multiplied by cooperative matrices.
+#[test]
+fn experts_with_biases_are_multiplied_in_tiles() {
+    for class in [Class::Prompt, Class::Many, Class::Several] {
+        let options = Options::wgsl_of_matrices(Numerics::Int8);
+        let hollow = Hollow { most_tokens: 2048, ..Hollow::new("gpt-oss-20b", 2) };
+        let c = hollow.compile_with(class, &options).expect("a program");
+        let of_experts = |p: &&Product| p.operands.iter().any(|name| name.ends_with("_exps"));
+        let paths: Vec<&str> = c.log.products.iter().filter(of_experts).map(|p| p.path.as_ref()).collect();
+        assert_eq!(paths, ["block product"; 6], "{class:?}");
     }
 }

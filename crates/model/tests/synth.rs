@@ -150,6 +150,7 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     if let Some(kinds) = &shape.kinds {
         let windowed = (0..config.layers).find(|&layer| config.window_of(layer).is_some()).expect("a window");
         assert_eq!(config.attention_of(windowed), &kinds.in_windows.0, "{name}");
+        assert_eq!(config.heads_of(windowed), kinds.heads.unwrap_or(shape.heads), "{name}");
         let own = i64::from(kinds.own_caches(layers));
         assert!(config.keys_of.iter().all(|&of| of < own) && config.layer_input == kinds.layer_input, "{name}");
         assert_eq!(

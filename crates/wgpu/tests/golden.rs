@@ -2,10 +2,11 @@
 
 use compiler::gpu::GpuPlan;
 use compiler::{Numerics, Options};
-use device::Device;
+use device::{Device, Interpreter};
 use gguf::Gguf;
 use model::cache::CacheKind;
 use model::engine::{Engine, EngineOptions};
+use model::synth::{SynthOptions, SynthPlan};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use testkit::golden::{Golden, all, folder};
@@ -125,4 +126,26 @@ fn adapters_that_can_do_less() {
     });
     with(|plan| (plan.widest, plan.rows, plan.join) = (4, 1, false));
     with(|plan| (plan.shared, plan.warps, plan.all_warps) = (0, 1, 1));
+}
+
+/// Entries of a table of signs and sizes, which no golden file has, beside those that the interpreter takes from the table.
+#[test]
+fn tables_of_signs_and_sizes() {
+    let Some(adapter) = first() else { return };
+    let options = SynthOptions { layers: Some(1), ..SynthOptions::default() };
+    let plan = SynthPlan::new("tiny-llama", "mxfp4", &options).expect("a shape");
+    let file = Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a model"));
+    let device = Arc::new(Wgpu::of(adapter).expect("an adapter that can be opened"));
+    let mut options = device.options(Numerics::Int8);
+    options.on_gpu(|plan| (plan.rows, plan.early) = (1, 0));
+    let logits = |device: Arc<dyn Device>| {
+        let cache = CacheKind::of(Numerics::Int8);
+        let options = EngineOptions { compiler: options.clone(), context: 128, chunk: 64, cache };
+        let mut engine = Engine::new(file.clone(), device, options).expect("an engine");
+        engine.step(&[1, 2, 3], 0, 0..3).expect("a step").to_vec()
+    };
+    let (got, want) = (logits(device), logits(Arc::new(Interpreter::of_blocks())));
+    let square = |all: &mut dyn Iterator<Item = f32>| all.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let error = square(&mut got.iter().zip(&want).map(|(a, b)| a - b)) / square(&mut want.iter().copied());
+    assert!(error < 1e-6, "NMSE {error:e}");
 }

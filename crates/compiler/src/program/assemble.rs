@@ -8,9 +8,7 @@ use crate::lower::{Item, Lowered, Nest, lower};
 use crate::options::Options;
 use crate::program::memory::Layout;
 use crate::program::report::{origin, params, read_bytes, scope};
-use crate::program::{
-    Count, Geometry, Kernel, Launch, Multiplied, Program, Stage, Variable, multiplied, products, reads,
-};
+use crate::program::{Count, Geometry, Kernel, Launch, Program, Stage, Variable, multiplied, products, reads};
 use crate::render::Unwritable;
 use crate::schedule::Schedule;
 use crate::schedule::limits::wanted;
@@ -54,7 +52,7 @@ struct Assembly<'a> {
     known: FxHashMap<Structure, usize>,
     /// Tensors that do not change while a step runs, if the target wants to know.
     weights: FxHashSet<Id>,
-    /// How much of prefixes is read ([`wanted`]).
+    /// By the counts of prefixes, the index by which readers gather most ([`wanted`]).
     wanted: FxHashMap<Id, Id>,
 }
 
@@ -131,9 +129,7 @@ fn launch(g: &mut Graph, s: &Schedule, a: &Assembly, made: &Made, buffers: &mut 
         origins.push(origin(g, s, group));
         bytes += read_bytes(g, s, group, buffers.inputs());
         launch.row_bytes += reads::row_bytes(g, s, &params(g, s, group).1);
-        let own = multiplied::of(g, s, group, &a.wanted, &a.program.vars);
-        let all = std::mem::take(&mut launch.multiplied);
-        launch.multiplied = Multiplied { codes: all.codes + own.codes, halves: all.halves + own.halves };
+        launch.multiplied += multiplied::of(g, s, group, &a.wanted, &a.program.vars);
     }
     launch.tasks = tasks(g, lowered, &a.program.vars);
     origins.retain(|origin| !origin.is_empty());

@@ -16,7 +16,7 @@ pub mod retile;
 use gguf::format::Planes;
 use ir::{BinOp, Graph, Id, Op};
 use serde::{Deserialize, Serialize};
-use std::ops::{Add, Mul};
+use std::ops::{Add, AddAssign, Mul};
 use std::sync::Arc;
 
 /// A symbolic integer of a program, for example the number of tokens of a step.
@@ -213,6 +213,12 @@ impl Kernel {
     }
 }
 
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        *self = std::mem::take(self) + other;
+    }
+}
+
 /// Products in sums over weights, by what is multiplied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Multiplied {
@@ -220,6 +226,13 @@ pub struct Multiplied {
     pub codes: Count,
     /// Numbers of 16 bits.
     pub halves: Count,
+}
+
+impl AddAssign for Multiplied {
+    fn add_assign(&mut self, other: Multiplied) {
+        self.codes += other.codes;
+        self.halves += other.halves;
+    }
 }
 
 /// One use of a kernel.

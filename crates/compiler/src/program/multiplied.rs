@@ -8,7 +8,9 @@ use crate::schedule::roles::dot_under;
 use ir::{Graph, Id, Op};
 use rustc_hash::FxHashMap;
 
-/// What a group multiplies. Of a prefix as much counts as its readers gather, by these indices.
+/// What a group multiplies. Of a prefix as much counts as its readers gather, by the indices of [`wanted`].
+///
+/// [`wanted`]: crate::schedule::limits::wanted
 pub(crate) fn of(
     g: &mut Graph,
     s: &Schedule,
@@ -18,7 +20,7 @@ pub(crate) fn of(
 ) -> Multiplied {
     let limits = limits(g, s, group);
     let mut all = Multiplied::default();
-    for &sum in s.groups[group].members.iter().filter(|m| s.roles.heavy.contains(m)) {
+    'sums: for &sum in s.groups[group].members.iter().filter(|m| s.roles.heavy.contains(m)) {
         let Op::Reduce(..) = g.op(sum) else { continue };
         let body = g.src(sum)[0];
         let halves = half_factors(g, body).is_some();
@@ -27,18 +29,17 @@ pub(crate) fn of(
         if let Some(limit) = limits.get(&sum)
             && let Some(&index) = wanted.get(&limit.counts)
         {
+            // Dimensions of the tiles give way to those of the index; they are known by their extents.
             let places = s.groups[group].axes[limit.axis].count;
             for of_tiles in g.shape(limit.counts).iter().chain([&places]) {
-                if let Some(at) = shape.iter().position(|extent| extent == of_tiles) {
-                    shape.remove(at);
-                }
+                let Some(at) = shape.iter().position(|extent| extent == of_tiles) else { continue 'sums };
+                shape.remove(at);
             }
             shape.extend(g.shape(index));
         }
         let extents: Option<Vec<Count>> = shape.iter().map(|&extent| Count::of(g, extent, vars)).collect();
         let Some(count) = extents.and_then(|all| all.into_iter().reduce(|a, b| a * b)) else { continue };
-        let kind = if halves { &mut all.halves } else { &mut all.codes };
-        *kind = std::mem::take(kind) + count;
+        *(if halves { &mut all.halves } else { &mut all.codes }) += count;
     }
     all
 }

@@ -71,8 +71,8 @@ fn kl_where(bytes: u32, bit: u32) -> u32 { return ((bytes >> bit) & 0x01010101u)
 fn kl_chosen(a: u32, b: u32, mask: u32) -> u32 { return a ^ ((a ^ b) & mask); }
 fn kl_in_all(byte: u32) -> u32 { return (byte & 0xffu) * 0x01010101u; }
 
-// Four entries of a table of which bit 3 of a place is the sign, and the bits below a number and what their products add to it:
-// bits 0 and 1, 0 and 2, 1 and 2, and all three. Minus nothing is nothing, or it would carry into the next entry.
+// Four entries of a table in which bit 3 of a place is the sign, and the size place + x b0 b1 + y b0 b2 + z b1 b2 + w b0 b1 b2 of
+// the bits below. Minus nothing is nothing, or it would carry into the next entry.
 fn kl_signed4(more: vec4<u32>, i: u32) -> u32 {
   let i1 = i >> 1u;
   let i2 = i >> 2u;

@@ -5,8 +5,8 @@
 //! which it is data how much is wanted, as much counts as its readers gather. These are prices for telling alternatives
 //! apart, not times: how a kernel is tiled is not known yet.
 
-use crate::schedule::limits::{limits, usual_volume as volume, wanted};
-use crate::schedule::roles::{base, dot_under, is_view};
+use crate::schedule::limits::{limits, wanted};
+use crate::schedule::roles::{base, dot_under, is_view, usual_volume};
 use crate::schedule::{Profile, Schedule};
 use ir::index::usual;
 use ir::{Graph, Id, Op, UnOp, walk};
@@ -48,9 +48,9 @@ impl Pricing<'_> {
         let limits = limits(g, self.s, self.group);
         let Some(limit) = limits.values().min_by_key(|l| (l.counts, l.axis)) else { return };
         let Some(&index) = self.wanted.get(&limit.counts) else { return };
-        let rows = volume(g, index) as f64;
+        let rows = usual_volume(g, index) as f64;
         let each = usual(g, self.s.groups[self.group].axes[limit.axis].count);
-        let all = volume(g, limit.counts).saturating_mul(each);
+        let all = usual_volume(g, limit.counts).saturating_mul(each);
         self.share = (rows / all as f64).min(1.0);
         self.limit = Some(limit.counts);
     }
@@ -67,7 +67,7 @@ impl Pricing<'_> {
             }
             if self.s.stored.contains(&m) {
                 let written = if *g.op(m) == Op::Scatter { g.src(m)[2] } else { m };
-                bytes += self.share * volume(g, written) as f64 * g.dtype(m).bytes() as f64;
+                bytes += self.share * usual_volume(g, written) as f64 * g.dtype(m).bytes() as f64;
             }
             work += self.share * self.work(g, m);
             if let Op::Scan(axis) = *g.op(m) {
@@ -102,7 +102,7 @@ impl Pricing<'_> {
         }
         let leaf = matches!(g.op(id), Op::Param { .. } | Op::State { .. } | Op::Scatter);
         if leaf || self.s.home.contains_key(&id) {
-            let bytes = part * volume(g, id) as f64 * g.dtype(id).bytes() as f64;
+            let bytes = part * usual_volume(g, id) as f64 * g.dtype(id).bytes() as f64;
             read.entry(id).and_modify(|most| *most = bytes.max(*most)).or_insert(bytes);
             return;
         }
@@ -110,16 +110,16 @@ impl Pricing<'_> {
             let part = match g.op(id) {
                 Op::Gather if operand == 0 => {
                     let index = g.src(id)[1];
-                    let mut rows = volume(g, index) as f64;
+                    let mut rows = usual_volume(g, index) as f64;
                     // Of a tile in which nothing is wanted, nothing is read.
                     if let Some(counts) = self.limit
                         && g.shape(index) == g.shape(counts)
                     {
-                        rows = rows.min(volume(g, self.wanted[&counts]) as f64);
+                        rows = rows.min(usual_volume(g, self.wanted[&counts]) as f64);
                     }
                     part * rows / usual(g, g.shape(source)[0]).max(1) as f64
                 }
-                Op::Slice { .. } => part * volume(g, id) as f64 / volume(g, source).max(1) as f64,
+                Op::Slice { .. } => part * usual_volume(g, id) as f64 / usual_volume(g, source).max(1) as f64,
                 _ => part,
             };
             self.read(g, source, part, read, seen);
@@ -136,18 +136,18 @@ impl Pricing<'_> {
         let Op::Reduce(..) = g.op(m) else {
             return match g.op(m) {
                 Op::Fence | Op::Call { .. } => 0.0,
-                Op::Scatter => volume(g, g.src(m)[2]) as f64 / self.profile.elements,
-                _ => volume(g, m) as f64 * each(g, m) / self.profile.elements,
+                Op::Scatter => usual_volume(g, g.src(m)[2]) as f64 / self.profile.elements,
+                _ => usual_volume(g, m) as f64 * each(g, m) / self.profile.elements,
             };
         };
         let body = g.src(m)[0];
-        let products = volume(g, body) as f64;
+        let products = usual_volume(g, body) as f64;
         if !self.s.roles.heavy.contains(&m) {
             return products * self.operations(g, body) / self.profile.elements;
         }
         let (dots, packed) = dot_under(g, &self.s.home, body);
         match dots {
-            Some(dot) => volume(g, dot) as f64 / self.profile.dots,
+            Some(dot) => usual_volume(g, dot) as f64 / self.profile.dots,
             None if packed && self.unit => products / self.profile.unit,
             None => products / self.profile.floats,
         }
@@ -155,10 +155,13 @@ impl Pricing<'_> {
 
     /// Operations for each element of the body of a sum: those on values as large as itself.
     fn operations(&self, g: &mut Graph, body: Id) -> f64 {
-        let full = volume(g, body);
+        let full = usual_volume(g, body);
         let mut count = 0.0;
         walk::reach([body], |id, more| {
-            if self.s.home.contains_key(&id) || volume(g, id) < full || !(g.op(id).is_elementwise() || is_view(g, id)) {
+            if self.s.home.contains_key(&id)
+                || usual_volume(g, id) < full
+                || !(g.op(id).is_elementwise() || is_view(g, id))
+            {
                 return;
             }
             if g.op(id).is_elementwise() {

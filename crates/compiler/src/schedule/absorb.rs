@@ -226,8 +226,8 @@ impl Scheduler {
                 return Err("axes of other lengths".into());
             }
         }
-        // Axes of the reader along which the small kernel would be repeated: whole elements are read again as fast as copies of
-        // them.
+        // Axes of the reader along which the small kernel would be repeated. One that only copies what an index chooses is: to
+        // read that costs no more than to read a copy.
         let used: FxHashSet<usize> = to.values().map(|v| v.0).collect();
         let repeated = |i: &usize| !self.out.groups[reader].axes[*i].inner && !used.contains(i);
         let repeated: Vec<usize> = match self.copies(g, small) {

@@ -2,7 +2,7 @@
 
 use super::Schedule;
 use super::axes::{Along, backward};
-use ir::index::usual;
+use super::roles::usual_volume;
 use ir::{Graph, Id, Op, walk};
 use rustc_hash::FxHashMap;
 
@@ -85,10 +85,4 @@ pub fn wanted(g: &mut Graph, s: &Schedule) -> FxHashMap<Id, Id> {
         }
     }
     wanted
-}
-
-/// Elements of a value, symbolic integers as what they usually are.
-pub fn usual_volume(g: &mut Graph, id: Id) -> i64 {
-    let shape = g.shape(id).to_vec();
-    shape.iter().fold(1i64, |v, &d| v.saturating_mul(usual(g, d)))
 }

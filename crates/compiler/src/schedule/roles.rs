@@ -40,10 +40,16 @@ pub fn base(g: &Graph, mut id: Id) -> Id {
     id
 }
 
-/// Least known product of the extents (symbols count as their upper bound).
+/// Elements of a value at most: symbols count as their upper bound.
 pub fn volume(g: &mut Graph, id: Id) -> i64 {
     let shape = g.shape(id).to_vec();
     shape.iter().fold(1i64, |v, &d| v.saturating_mul(ir::index::bounds(g, d).1))
+}
+
+/// Elements of a value: symbols count as what they usually are.
+pub fn usual_volume(g: &mut Graph, id: Id) -> i64 {
+    let shape = g.shape(id).to_vec();
+    shape.iter().fold(1i64, |v, &d| v.saturating_mul(ir::index::usual(g, d)))
 }
 
 impl Roles {

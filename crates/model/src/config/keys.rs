@@ -10,7 +10,7 @@ pub(super) fn out_of_range(key: &str, value: impl ToString, why: &str) -> Config
     ConfigError::Value { key: key.into(), value: value.to_string(), why: why.into() }
 }
 
-/// That a number is too small, too large or none.
+/// That a number is too small, too large or NaN.
 fn not_between(key: &str, v: f64, least: f64, most: f64) -> ConfigError {
     out_of_range(key, format!("{v:e}"), &format!("expected a number from {least:e} to {most:e}"))
 }
@@ -90,9 +90,7 @@ impl<'a> Keys<'a> {
             Some(Value::Array(_)) => meta.require(&key)?,
             Some(_) => vec![meta.require(&key)?; self.blocks as usize],
         };
-        if all.len() as i64 != self.blocks {
-            return Err(self.not_of_blocks(&key, all.len()));
-        }
+        let all = self.of_blocks(&key, all)?;
         match all.iter().find(|v| !(0..=1 << 40).contains(*v)) {
             Some(v) => Err(out_of_range(&key, v, "expected a count")),
             None => Ok(Some(all)),
@@ -104,9 +102,15 @@ impl<'a> Keys<'a> {
         out_of_range(&self.key(name), array_of(self.blocks as usize), "blocks that differ are not supported")
     }
 
-    /// That an array has so many values, and not one for each block.
-    fn not_of_blocks(&self, key: &str, found: usize) -> ConfigError {
-        out_of_range(key, array_of(found), &format!("a value for each of {} blocks", self.blocks))
+    /// The values of an array, if it has one for each block.
+    fn of_blocks<T>(&self, key: &str, all: Vec<T>) -> Result<Vec<T>, ConfigError> {
+        match all.len() as i64 == self.blocks {
+            true => Ok(all),
+            false => {
+                let why = format!("a value for each of {} blocks", self.blocks);
+                Err(out_of_range(key, array_of(all.len()), &why))
+            }
+        }
     }
 
     /// For each block whether a count of it is zero; of a key that is not there, for none.
@@ -154,10 +158,7 @@ impl<'a> Keys<'a> {
             let of_all = self.float_or_none(name, least, most)?.unwrap_or(0.0);
             return Ok(vec![of_all; self.blocks as usize]);
         };
-        let all: Vec<f64> = self.file.metadata().require(&key)?;
-        if all.len() as i64 != self.blocks {
-            return Err(self.not_of_blocks(&key, all.len()));
-        }
+        let all: Vec<f64> = self.of_blocks(&key, self.file.metadata().require(&key)?)?;
         match all.iter().find(|&&v| v != 0.0 && !(least..=most).contains(&v)) {
             Some(v) => Err(not_between(&key, *v, least, most)),
             None => Ok(all),
@@ -177,10 +178,7 @@ impl<'a> Keys<'a> {
             Ok(all) => all,
             Err(_) => self.file.metadata().require::<Vec<i64>>(&key)?.into_iter().map(|v| v != 0).collect(),
         };
-        match all.len() as i64 == self.blocks {
-            true => Ok(Some(all)),
-            false => Err(self.not_of_blocks(&key, all.len())),
-        }
+        self.of_blocks(&key, all).map(Some)
     }
 
     /// Checks that no key was left unread that would make another model.

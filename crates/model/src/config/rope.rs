@@ -20,7 +20,7 @@ pub(super) fn rotation(k: &Keys<'_>, family: &Family, dims: i64, pairs: Pairs) -
     let has_factors = FACTORS.iter().any(|name| k.file.tensor(name).is_some());
     let with_factors = has_factors && (kind == Some(LONG) || family.long_factors);
     let Table { mut theta, factor, yarn } = table(k, dims, base(k)?, with_factors)?;
-    // Those of all values are for as many of the pairs as are rotated.
+    // A file has divisors for all pairs of a head; where half of them are rotated, the first count.
     let stored = if family.halves_rotation { dims } else { dims / 2 };
     for (theta, divisor) in theta.iter_mut().zip(divisors(k.file, "rope_freqs.weight", stored)?) {
         *theta /= divisor;

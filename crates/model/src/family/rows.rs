@@ -539,7 +539,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads", &["deci", "gemma3n", "gemma4-assistant"]),
+    ("layers that differ in their heads otherwise than by windows", &["deci", "gemma3n", "gemma4-assistant"]),
     ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),

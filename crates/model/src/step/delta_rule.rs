@@ -13,6 +13,9 @@
 //! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave. The first line is solved by the
 //! inverse of a triangular matrix, made of those of its halves ([`inverse`]): each of them has bounded values, where powers of A,
 //! which would give the inverse too, have none.
+//!
+//! With a pace of forgetting for each value of a key (Kimi Linear, arXiv 2510.26692) d is a vector, and `d (k . k)` the sum over
+//! values i of `d[i] k[i] k[i]`.
 
 use super::Step;
 use super::segments::Segments;
@@ -108,7 +111,7 @@ impl Step<'_> {
         let (q, k, v) = (convolved("q")?, convolved("k")?, convolved("v")?);
         let behind_few = |first: &str, second: &str| product(second, &product(first, x, head)?, inner);
         let pace = self.biased(behind_few("ssm_f_a", "ssm_f_b")?, &name("ssm_dt.bias"), inner)?.softplus();
-        let rate = self.w.get(&name("ssm_a"), &[heads, 1])?.reshape(dims![heads, 1]);
+        let rate = self.w.get(&name("ssm_a"), &[heads, 1])?;
         let read = Read {
             q: self.direction(&q) * (1.0 / (head as f32).sqrt()),
             k: self.direction(&k),
@@ -176,7 +179,8 @@ impl Step<'_> {
 fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Read { q, k, v, beta, log } = read;
     let (t, heads, key, value) = (segments.t, q.len(1), q.len(2), v.len(2));
-    // Values of a key that are forgotten apart: otherwise what is left is a factor of products of keys, and not of keys.
+    // How many values of a key are forgotten apart: with one, what is left is a factor of products of keys; with more, of the
+    // keys themselves.
     let paces = log.len(2);
     let decays = segments.decays(&log.reshape(dims![t, heads * paces]));
     let by_pace = |x: &Tensor| {

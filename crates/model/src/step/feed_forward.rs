@@ -62,11 +62,12 @@ impl ExpertMatrix {
 
 /// Where the gates and ups of a layer end.
 fn limit_of(layers: &[f32], layer: i64) -> Option<f32> {
-    Some(layers[layer as usize]).filter(|&limit| limit > 0.0)
+    layers.get(layer as usize).copied().filter(|&limit| limit > 0.0)
 }
 
 impl Step<'_> {
-    /// `stream + feed_forward(norm(stream))`, in a block that reads `input`, to which attention added its part.
+    /// `stream + feed_forward(norm(x))`, where x is `stream`, what attention gave, or `input`, what the block reads, if both read
+    /// the same.
     pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let width = c.ffn[layer as usize];
@@ -136,7 +137,7 @@ impl Step<'_> {
         e: &Experts,
         width: i64,
     ) -> Result<(Option<ExpertMatrix>, ExpertMatrix), ConfigError> {
-        if !self.w.has(&format!("blk.{layer}.ffn_gate_up_exps.weight")) {
+        if !self.family.gated || !self.w.has(&format!("blk.{layer}.ffn_gate_up_exps.weight")) {
             let matrix = |part| self.expert_matrix(layer, part, [e.count, e.width, width]);
             let gate = if self.family.gated { Some(matrix("gate")?) } else { None };
             return Ok((gate, matrix("up")?));

@@ -23,7 +23,7 @@ const STEPS: f32 = 256.0;
 
 /// How sequences forget.
 pub(super) struct Decays {
-    /// What is left at each token of what was before the step, `[T, heads]`.
+    /// What is left at each token of what was before the step, `[T, n]`: for n values that are forgotten apart.
     pub(super) since: Tensor,
     /// Its logarithm in two parts, a multiple of one over [`STEPS`] and the rest: differences of large sums are then as good
     /// as those of small ones. None in a step of one token.
@@ -175,7 +175,7 @@ impl Segments {
     }
 
     /// How much is left of what each token saw, after those that follow it in its sequence each leave `exp(log)` of it;
-    /// logarithms `[T, heads]` are not positive.
+    /// logarithms `[T, n]` are not positive.
     pub(super) fn decays(&self, log: &Tensor) -> Decays {
         let log = log.maximum(&self.b.float(LEAST_LOG));
         if self.single {
@@ -188,13 +188,13 @@ impl Segments {
         Decays { since: (&parts[0] + &parts[1]).exp(), parts: Some(parts) }
     }
 
-    /// What is left of each token `j` at token `i`, `[T, T, heads]`; nothing of those that follow or are of others.
+    /// What is left of each token `j` at token `i`, `[T, T, n]`; nothing of those that follow or are of others.
     pub(super) fn between(&self, decays: &Decays) -> Tensor {
         let left = difference(decays, |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0));
         self.until().unsqueeze(2).select(&left, &self.b.float(0.0))
     }
 
-    /// What is left of each token at the end of its sequence, as [`Segments::by_segment`]: `[count, longest, heads]`, and
+    /// What is left of each token at the end of its sequence, as [`Segments::by_segment`]: `[count, longest, n]`, and
     /// nothing where there is no token.
     pub(super) fn until_last(&self, decays: &Decays) -> Tensor {
         let left = difference(decays, |sum| self.last(sum).unsqueeze(1), |sum| self.by_segment(sum));

@@ -1,7 +1,6 @@
 //! The models: everything about them that is not weights or text.
 //!
-//! Numbers are those of the published models; the tiny ones have the same graphs with sizes that share few factors, so
-//! that nothing can assume powers of two.
+//! Numbers are those of the published models; tiny ones, with the same graphs, are in `tiny`.
 
 mod tiny;
 
@@ -302,6 +301,7 @@ const QWEN3: Shape = Shape {
     family: &CHATML,
     ..PLAIN
 };
+
 /// Published models.
 const PUBLISHED: &[Shape] = &[
     Shape {
