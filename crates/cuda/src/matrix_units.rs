@@ -22,32 +22,21 @@ const COLUMNS: u32 = 4096;
 /// `halves_together` one of 64 by 128 by 16 for every four warps. Sums begin with different numbers: what is the same
 /// would be computed once.
 const SOURCE: &str = r#"
-extern "C" __global__ void __launch_bounds__(THREADS) codes(int *to) {
-  vec<i8, 16> rows = {};
-  vec<i8, 8> columns = {};
-  vec<int, 4> sums[8] = {};
+template <class Rows, class Columns, class Sum> KL_FN void multiply(Sum *to) {
+  Rows rows = {};
+  Columns columns = {};
+  vec<Sum, 4> sums[8] = {};
   KL_EACH(i, 8) sums[i].v[0] = i;
 #pragma unroll 4
   for (int r = 0; r < ROUNDS; r++) {
     KL_EACH(i, 8) kl_product(sums[i], sums[i], rows, columns);
   }
-  int all = 0;
+  Sum all = 0;
   KL_EACH(i, 8) KL_EACH(j, 4) all += sums[i].v[j];
   if (all) *to = all;
 }
-extern "C" __global__ void __launch_bounds__(THREADS) halves(float *to) {
-  vec<bf16, 8> rows = {};
-  vec<bf16, 4> columns = {};
-  vec<float, 4> sums[8] = {};
-  KL_EACH(i, 8) sums[i].v[0] = i;
-#pragma unroll 4
-  for (int r = 0; r < ROUNDS; r++) {
-    KL_EACH(i, 8) kl_product(sums[i], sums[i], rows, columns);
-  }
-  float all = 0;
-  KL_EACH(i, 8) KL_EACH(j, 4) all += sums[i].v[j];
-  if (all) *to = all;
-}
+extern "C" __global__ void __launch_bounds__(THREADS) codes(int *to) { multiply<vec<i8, 16>, vec<i8, 8>>(to); }
+extern "C" __global__ void __launch_bounds__(THREADS) halves(float *to) { multiply<vec<bf16, 8>, vec<bf16, 4>>(to); }
 #if __CUDA_ARCH_FEAT_SM90_ALL
 extern "C" __global__ void __launch_bounds__(THREADS) halves_together(float *to) {
   extern __shared__ uint4 columns[];

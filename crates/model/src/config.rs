@@ -525,8 +525,7 @@ impl Config {
                     Some(every) => every,
                     None => windows.every,
                 };
-                let (first, last) = (0, every - 1);
-                let sees_all = if windows.first { first } else { last };
+                let sees_all = if windows.first { 0 } else { every - 1 };
                 (0..layers).map(|layer| every == 0 || layer % every != sees_all).collect()
             }
         };

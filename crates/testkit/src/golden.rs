@@ -94,7 +94,8 @@ impl Golden {
     }
 }
 
-fn nmse(got: &[f32], want: &[f32]) -> f64 {
+/// Mean squared error over mean square. NaN if anything is NaN.
+pub fn nmse(got: &[f32], want: &[f32]) -> f64 {
     let error: f64 = got.iter().zip(want).map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
     error / want.iter().map(|b| (*b as f64).powi(2)).sum::<f64>()
 }

@@ -9,7 +9,7 @@ use model::engine::{Engine, EngineOptions};
 use model::synth::{SynthOptions, SynthPlan};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use testkit::golden::{Golden, all, folder};
+use testkit::golden::{Golden, all, folder, nmse};
 use webgpu::Wgpu;
 use webgpu::adapter::{Adapter, adapters};
 
@@ -144,8 +144,6 @@ fn tables_of_signs_and_sizes() {
         let mut engine = Engine::new(file.clone(), device, options).expect("an engine");
         engine.step(&[1, 2, 3], 0, 0..3).expect("a step").to_vec()
     };
-    let (got, want) = (logits(device), logits(Arc::new(Interpreter::of_blocks())));
-    let square = |all: &mut dyn Iterator<Item = f32>| all.map(|x| f64::from(x).powi(2)).sum::<f64>();
-    let error = square(&mut got.iter().zip(&want).map(|(a, b)| a - b)) / square(&mut want.iter().copied());
+    let error = nmse(&logits(device), &logits(Arc::new(Interpreter::of_blocks())));
     assert!(error < 1e-6, "NMSE {error:e}");
 }

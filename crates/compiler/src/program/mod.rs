@@ -105,6 +105,12 @@ impl Add for Count {
     }
 }
 
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        *self = std::mem::take(self) + other;
+    }
+}
+
 impl Mul for Count {
     type Output = Count;
 
@@ -210,12 +216,6 @@ impl Kernel {
     pub fn of_source(symbol: impl Into<String>, source: impl Into<String>, scratch_bytes: usize) -> Kernel {
         let geometry = Geometry { threads: 1, widest: None, shared_bytes: 0, scratch_bytes, waits: false };
         Kernel { symbol: symbol.into(), source: source.into(), geometry, ir: None }
-    }
-}
-
-impl AddAssign for Count {
-    fn add_assign(&mut self, other: Count) {
-        *self = std::mem::take(self) + other;
     }
 }
 
