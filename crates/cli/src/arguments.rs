@@ -221,6 +221,10 @@ pub struct EngineFlags {
     #[arg(long, value_name = "N", default_value_t = device::AHEAD as u8, value_parser = clap::value_parser!(u8).range(0..=device::MOST_AHEAD as i64),
           hide_short_help = true)]
     pub ahead: u8,
+    /// Keep the whole context in layers with a window too: a text can then go on from anywhere, and not only from its end or
+    /// that of its prompt
+    #[arg(long, hide_short_help = true)]
+    pub swa_full: bool,
     /// Print what the compiler did: 1 schedule, 2 kernels, 3 decisions, 4 source, 5 IR, 6 assembly; each with those
     /// before it
     #[arg(long, value_name = "LEVEL", default_value = "0", hide_default_value = true,

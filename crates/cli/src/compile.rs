@@ -274,8 +274,9 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
             for &most_tokens in &steps {
                 // As engines have it: programs that differ in nothing have one name.
                 let most_rows = rows.unwrap_or(most_tokens).clamp(1, class.tokens(most_tokens).1);
+                let (segments, row_pages, window_pages) = (1, pages, pages);
                 let sizes =
-                    Sizes { class, output, most_tokens, most_rows, segments: 1, pages, row_pages: pages, cache };
+                    Sizes { class, output, most_tokens, most_rows, segments, pages, window_pages, row_pages, cache };
                 // For a server with --batch-invariant.
                 let options = if class == Class::Any { options.batch_invariant() } else { options.clone() };
                 if !programs.iter().any(|(other, _)| *other == sizes) {

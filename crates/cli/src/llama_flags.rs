@@ -110,7 +110,6 @@ const TABLE: &[Row] = &[
     ),
     (&["--log-file", "-lv", "--verbosity", "--log-verbosity"], Value, Idle(LOG)),
     (&["--log-colors"], Maybe, Idle(LOG)),
-    (&["--swa-full"], Nothing, Idle("a prompt that begins like another is found in the whole cache")),
     (
         &["--no-cache-idle-slots", "--cache-idle-slots"],
         Nothing,

@@ -291,7 +291,7 @@ fn opened(
         Positions::Flag(None) => usual(Room::of(&*device)),
         _ => least,
     };
-    let sharing = sharing(context as i64);
+    let sharing = Sharing { whole_windows: flags.swa_full, ..sharing(context as i64) };
     let all = (sharing.positions as usize).max(context);
     refuse(ModelMemory::of_cache(&config, all, cache, &file).on(&*device).check())?;
     let compiler = leave_out(&flags.kernels, device.options(numerics(&flags.kernels)))?;

@@ -10,7 +10,7 @@ use crate::pages::Move;
 use crate::prefill_attention::{RUN, Reach};
 use crate::sent::Arriving;
 use crate::snapshot::Snapshot;
-use crate::step::{Class, Output, Variant};
+use crate::step::{Class, Output, Variant, WINDOW_PAGES, WINDOW_TABLE};
 use device::{Device, Null};
 use std::ops::Range;
 use std::sync::Arc;
@@ -273,6 +273,15 @@ impl Batch {
         self.places.iter().map(|&place| place as usize).zip(&self.segments)
     }
 
+    /// Of each sequence its place, the positions of its tokens, and the pages until the last of them.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (usize, &Range<usize>, &[i32])> + Clone {
+        let rows = self.table.chunks(self.limits.row_pages().max(1));
+        let sequences = self.places.iter().zip(&self.segments).zip(rows);
+        sequences.map(|((&place, positions), row)| {
+            (place as usize, positions, &row[..positions.end.div_ceil(PAGE as usize)])
+        })
+    }
+
     /// Asks for the logits of the token added last.
     pub fn want_last(&mut self) {
         self.want(self.token.len().saturating_sub(1)..self.token.len());
@@ -360,7 +369,17 @@ impl Batch {
         let runs = ["run_token", "run_position", "run_segment", "run_slot", "run_pages", "run_place", "slot_page"];
         let by_runs = runs.into_iter().filter(move |_| class == Class::Prompt);
         let draws = (output == Output::Drawn).then_some("draws");
-        let always = ["token", "position", "segment", "rows", "page_table", "place", "segment_first", "segment_len"];
+        let always = [
+            "token",
+            "position",
+            "segment",
+            "rows",
+            "page_table",
+            WINDOW_TABLE,
+            "place",
+            "segment_first",
+            "segment_len",
+        ];
         always.into_iter().chain(draws).chain(by_runs)
     }
 
@@ -372,7 +391,8 @@ impl Batch {
             "segment" => &self.segment,
             "rows" => &self.rows,
             "draws" => &self.draws,
-            "page_table" => &self.table[..self.segments.len() * self.limits.row_pages()],
+            // Layers with a window have the same pages where nobody says otherwise.
+            "page_table" | WINDOW_TABLE => &self.table[..self.segments.len() * self.limits.row_pages()],
             "place" => &self.places,
             "segment_first" => &self.first,
             "segment_len" => &self.len,
@@ -392,7 +412,7 @@ impl Batch {
         let value = match name {
             "tokens" => self.token.len(),
             "rows" => self.rows.len(),
-            "pages" => self.limits.pages,
+            "pages" | WINDOW_PAGES => self.limits.pages,
             "row_pages" => self.limits.row_pages(),
             "table" => self.limits.segments * self.limits.row_pages(),
             "segments" => self.segments.len(),
@@ -437,6 +457,18 @@ pub trait Batches {
         true
     }
 
+    /// The last position until `at` from which a sequence can go on whose cache lies in these pages, those beside the device
+    /// counted behind those of it: layers with a window may have forgotten what it needs.
+    fn goes_on(&self, pages: &[u32], at: usize) -> usize {
+        let _ = pages;
+        at
+    }
+
+    /// Lets the sequence at a place go on from such a position.
+    fn settle(&mut self, place: usize, pages: &[u32], at: usize) {
+        let _ = (place, pages, at);
+    }
+
     /// What the layers of a model that remembers have of the sequence at a place, if that is known.
     ///
     /// # Errors
@@ -470,8 +502,8 @@ pub trait Batches {
     /// # Errors
     /// A failure of the device.
     fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
-        let _ = moves;
-        unreachable!("no room beside the device")
+        assert!(moves.iter().all(|step| matches!(step, Move::Join { .. })), "no room beside the device");
+        Ok(())
     }
 
     /// How many steps may be sent before the tokens of one are known.

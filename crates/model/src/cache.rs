@@ -14,6 +14,11 @@ pub const PAGE: i64 = 64;
 /// How the names of states begin that have rows for positions.
 pub const CACHE: &str = "cache.";
 
+/// The layer of such a state.
+pub(crate) fn layer_of(state: &str) -> Option<i64> {
+    state.strip_prefix(CACHE)?.split('.').next()?.parse().ok()
+}
+
 /// Values of a row of [`CacheKind::Q8_0`] that share a scale.
 pub const BLOCK: i64 = 32;
 

@@ -2,13 +2,14 @@
 
 mod behind;
 mod observe;
+mod pages;
 pub mod readiness;
 mod snapshot;
 mod spill;
 mod stand_in;
 
 use crate::batch::{Batch, Batches, Limits, Room};
-use crate::cache::{CACHE, CacheKind, PAGE, SCALES};
+use crate::cache::{CACHE, CacheKind, PAGE};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::pages::Move;
@@ -18,9 +19,10 @@ use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::sent::{Arriving, Sent};
 use crate::snapshot::Snapshot;
-use crate::step::{CHUNK, Class, Output, Part, ROWS, Sizes, Variant, build};
+use crate::step::{CHUNK, Class, Output, Part, ROWS, Sizes, Variant, WINDOW_PAGES, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
+use crate::window_pages::{self, WindowPages};
 use behind::Made;
 use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
@@ -58,23 +60,38 @@ pub struct Sharing {
     /// Rows of logits of a step at most; `None` for those of all its tokens. A step has memory for so many, each as long as
     /// the vocabulary: of 512 tokens and 128,256 words they are 250 MiB. Hidden states are there for all tokens.
     pub rows: Option<i64>,
+    /// Whether layers with a window have the whole cache, so that a text can go on from anywhere. Otherwise they keep what
+    /// texts need to go on from their end, or from that of their prompt, where that is less.
+    pub whole_windows: bool,
 }
 
 impl Sharing {
     /// One sequence, which has all of the cache and may ask for the logits of all its tokens.
     pub fn none(options: &EngineOptions) -> Sharing {
-        Sharing { sequences: 1, positions: options.context, rows: None }
+        Sharing { sequences: 1, positions: options.context, rows: None, whole_windows: false }
     }
 
     /// Sequences that are continued: a step gives the logits of the last token of each. The bound is [`ROWS`] however many
     /// there are, so that all have the same kernels; beyond that, there is none.
     pub fn of_texts(sequences: i64, positions: i64) -> Sharing {
-        Sharing { sequences, positions, rows: (sequences <= ROWS).then_some(ROWS) }
+        let rows = (sequences <= ROWS).then_some(ROWS);
+        Sharing { sequences, positions, rows, whole_windows: false }
+    }
+
+    /// Pages of the cache.
+    fn pages(&self, options: &EngineOptions) -> i64 {
+        pages_of(self.positions.max(options.context))
+    }
+
+    /// Pages that layers with a window keep, if they do not keep all.
+    pub(crate) fn window_pool(&self, config: &Config, options: &EngineOptions) -> Option<i64> {
+        let tokens = options.chunk.max(self.sequences);
+        let pool = window_pages::pool(config, &options.compiler, self.sequences, tokens)?;
+        (!self.whole_windows && pool < self.pages(options)).then_some(pool)
     }
 
     /// The sizes that programs are compiled for.
-    pub(crate) fn sizes(&self, variant: Variant, options: &EngineOptions) -> Sizes {
-        let pages_of = |positions: i64| (positions + PAGE - 1) / PAGE;
+    pub(crate) fn sizes(&self, variant: Variant, config: &Config, options: &EngineOptions) -> Sizes {
         let row_pages = pages_of(options.context);
         // A step has room for a token of each sequence.
         let several = options.compiler.prices.several.as_ref().filter(|_| variant.class == Class::Several);
@@ -84,6 +101,7 @@ impl Sharing {
             Output::Hidden => i64::MAX,
             Output::Likeliest | Output::Drawn => self.sequences,
         };
+        let pages = self.pages(options);
         Sizes {
             class: variant.class,
             output: variant.output,
@@ -91,7 +109,8 @@ impl Sharing {
             // Programs that differ in nothing have one name.
             most_rows: rows.clamp(1, variant.class.tokens(most_tokens).1),
             segments: self.sequences,
-            pages: pages_of(self.positions).max(row_pages),
+            pages,
+            window_pages: self.window_pool(config, options).unwrap_or(pages),
             row_pages,
             cache: options.cache,
         }
@@ -99,7 +118,7 @@ impl Sharing {
 
     /// What a step of such programs takes.
     pub(crate) fn limits(&self, config: &Config, options: &EngineOptions, reach: Reach) -> Limits {
-        let sizes = self.sizes(Class::Many.into(), options);
+        let sizes = self.sizes(Class::Many.into(), config, options);
         Limits {
             vocab: config.vocab as usize,
             tokens: sizes.most_tokens as usize,
@@ -110,6 +129,11 @@ impl Sharing {
             reach,
         }
     }
+}
+
+/// Pages that hold so many positions.
+fn pages_of(positions: i64) -> i64 {
+    (positions + PAGE - 1) / PAGE
 }
 
 /// A loaded model.
@@ -129,6 +153,9 @@ pub struct Engine {
     programs: HashMap<Variant, Loaded>,
     /// Names of the states that hold positions, which are the cache.
     caches: Vec<String>,
+    /// The same of layers with a window that have pages of their own, and which these are.
+    window_caches: Vec<String>,
+    windows: Option<WindowPages>,
     /// States of what layers remember.
     memories: Vec<String>,
     /// For pages of the cache beside the device.
@@ -198,14 +225,17 @@ impl Engine {
             options.chunk = options.chunk.min(CHUNK);
         }
         check_choices(&file, &config)?;
-        unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
+        unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &config, &options), &options.compiler)?;
         let mut memory = device.memory();
         memory.add_file(&file)?;
         let warming = Prefault::start(&file);
         let layer = file.bytes() / u64::from(config.layers.max(1) as u32);
         let reach = Reach::of(&config, &options.compiler).beside_weights(layer, &options.compiler.prices);
         let limits = sharing.limits(&config, &options, reach);
+        let windows = config.window.as_ref().zip(sharing.window_pool(&config, &options));
         Ok(Engine {
+            windows: windows.map(|(of, pool)| WindowPages::new(of, pool as usize, limits.pages, limits.segments)),
+            window_caches: vec![],
             single: Batch::new(limits),
             single_pages: (0..limits.row_pages() as u32).collect(),
             file,
@@ -342,13 +372,13 @@ impl Engine {
 
     /// Compiles a program, and keeps nothing of it.
     pub(crate) fn build(&self, variant: Variant) -> Result<Compiled, EngineError> {
-        let sizes = self.sharing.sizes(variant, &self.options);
+        let sizes = self.sharing.sizes(variant, &self.config, &self.options);
         compiled(&self.file, &self.config, &sizes, &self.options.compiler)
     }
 
     /// All that a program follows from, but for the compiler.
     fn follows_from(&self, variant: Variant) -> String {
-        let sizes = self.sharing.sizes(variant, &self.options);
+        let sizes = self.sharing.sizes(variant, &self.config, &self.options);
         program_cache::follows_from(&self.file, &self.config, &sizes, &self.options.compiler)
     }
 
@@ -367,7 +397,8 @@ impl Engine {
                 None => compiled(file, config, &sizes, options).map(|compiled| Ready::Compiled(Box::new(compiled))),
             }
         };
-        let of = |&variant: &Variant| (self.sharing.sizes(variant, &self.options), self.follows_from(variant));
+        let of =
+            |&variant: &Variant| (self.sharing.sizes(variant, &self.config, &self.options), self.follows_from(variant));
         let made: Vec<_> = std::thread::scope(|scope| {
             let start = |variant| {
                 let what = of(variant);
@@ -557,37 +588,6 @@ impl Engine {
         Ok(Sent::new(self.memory.request(CHOSEN, batch.rows())?))
     }
 
-    /// Fills the cache of the only sequence up to a position with small numbers that no tokens gave, to measure at a depth
-    /// that was not computed. A program must have been prepared.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub fn fill_cache(&mut self, positions: usize, mut random: impl FnMut() -> u32) -> Result<(), EngineError> {
-        let rows = self.limits().pages * PAGE as usize;
-        for name in &self.caches {
-            // Magnitudes from 1/8 to 1/2, with either sign; of codes, those below.
-            let (width, number): (usize, fn(u32) -> u32) = match self.options.cache {
-                CacheKind::F32 => (4, |bits| bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23),
-                CacheKind::F16 => (2, |bits| bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10),
-                CacheKind::Q8_0 if name.ends_with(SCALES) => (2, |bits| bits & 0x3ff | 6 << 10),
-                CacheKind::Q8_0 => (1, |bits| bits & 0xff),
-            };
-            let bytes = self.memory.state_bytes(name)? / rows * positions.min(rows);
-            let mut filled: Vec<u8> = vec![];
-            while filled.len() < bytes {
-                filled.extend_from_slice(&number(random()).to_le_bytes()[..width]);
-            }
-            self.memory.write_state(name, 0, &filled[..bytes])?;
-        }
-        self.go_on_from(positions);
-        Ok(())
-    }
-
-    /// Lets all sequences of a model that remembers go on from a position, wherever they are, to measure there.
-    pub fn go_on_from(&mut self, position: usize) {
-        self.remembered.fill(Some(position));
-    }
-
     pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
         Ok(self.memory.output_start::<f32>(output.name(), rows * output.width(&self.config))?)
     }
@@ -628,6 +628,7 @@ impl Engine {
         let variant = self.variant(batch);
         self.begin_step();
         self.check_remembered(batch, profile.is_some())?;
+        self.see_windows(batch, profile.is_some())?;
         let profile = if profile.is_none() && !self.may_run(variant)? {
             self.run_by_stand_in(batch)?;
             None
@@ -652,18 +653,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Clears the pages that sequences of a batch begin.
-    fn clear_begun(&mut self, batch: &Batch) -> Result<(), EngineError> {
-        // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
-        let rows = self.limits().pages * PAGE as usize;
-        let caches = if batch.begun().next().is_some() { &self.caches[..] } else { &[] };
-        for name in caches {
-            let row = self.memory.state_bytes(name)? / rows;
-            batch.begun().try_for_each(|begun| self.memory.clear_state(name, begun.start * row..begun.end * row))?;
-        }
-        Ok(())
-    }
-
     /// Runs a batch by a program that is there.
     fn execute(
         &mut self,
@@ -677,9 +666,12 @@ impl Engine {
                 self.memory.input_mut::<i32>(name)?[..input.len()].copy_from_slice(input);
             }
         }
+        self.find_windows(batch)?;
+        let pool = self.windows.as_ref().map(|windows| windows.len() as i64);
         let p = self.programs.get_mut(&variant).expect("prepared before");
         for (name, value) in p.vars.iter().zip(&mut p.values) {
-            *value = batch.variable(name).unwrap_or_else(|| unreachable!("variable {name}"));
+            let pool = pool.filter(|_| name == WINDOW_PAGES);
+            *value = pool.or_else(|| batch.variable(name)).unwrap_or_else(|| unreachable!("variable {name}"));
         }
         if let Some(clock) = profile {
             return Ok(Some(p.exe.run_profiled(&mut self.memory, &p.values, clock)?));
@@ -725,6 +717,14 @@ impl Batches for Engine {
         Engine::rewinds(self)
     }
 
+    fn goes_on(&self, pages: &[u32], at: usize) -> usize {
+        self.windows.as_ref().map_or(at, |windows| windows.goes_on(pages, at))
+    }
+
+    fn settle(&mut self, place: usize, pages: &[u32], at: usize) {
+        self.windows.iter_mut().for_each(|windows| windows.keep(place, pages, at));
+    }
+
     fn remember(&mut self, place: usize) -> Result<Option<Snapshot>, EngineError> {
         Engine::remember(self, place)
     }
@@ -757,14 +757,18 @@ impl Batches for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synth::{SynthOptions, SynthPlan};
     use compiler::Numerics;
 
     #[test]
     fn rows_are_bounded_where_texts_go_on_and_nowhere_else() {
         let compiler = Options::cpu(Numerics::Int8, 64);
         let options = EngineOptions { compiler, context: 4096, chunk: 512, cache: CacheKind::F16 };
+        let file =
+            Gguf::parse(SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).unwrap().to_vec().unwrap());
+        let config = Config::read(&file.unwrap()).unwrap();
         let rows = |sharing: Sharing, class: Class, output: Output| {
-            sharing.sizes(Variant { class, output }, &options).most_rows
+            sharing.sizes(Variant { class, output }, &config, &options).most_rows
         };
         let (one, many) = (Sharing::of_texts(1, 4096), Sharing::of_texts(ROWS + 1, 4096));
         let all = Sharing::none(&options);

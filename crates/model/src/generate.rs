@@ -139,7 +139,7 @@ impl Generator {
         let goes_on = engine.rewinds() || cached == self.cached.len() && is_whole;
         self.snapshot.take_if(|snapshot| snapshot.position() > cached);
         let cached = match &self.snapshot {
-            _ if goes_on => cached,
+            _ if goes_on => engine.goes_on(cached),
             Some(snapshot) => {
                 engine.recall(snapshot)?;
                 snapshot.position()

@@ -33,3 +33,4 @@ pub mod tune;
 pub mod unused_tensors;
 pub mod weights;
 pub mod window;
+pub(crate) mod window_pages;

@@ -4,6 +4,7 @@ use crate::cache::{CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::engine::Engine;
 use crate::step::{Class, Output, Variant};
+use crate::window_pages;
 use device::{Device, Needs};
 use gguf::Gguf;
 use ir::DType;
@@ -21,8 +22,14 @@ fn rows(config: &Config, layer: i64) -> [u64; 2] {
 
 /// Bytes of the cache for one position of one sequence.
 pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
+    cache_bytes_of(config, cache, 1, 1)
+}
+
+/// Bytes of the cache for so many positions, of which layers with a window have so many.
+fn cache_bytes_of(config: &Config, cache: CacheKind, positions: u64, in_window: u64) -> u64 {
+    let kept = |layer| if config.window_of(layer).is_some() { in_window } else { positions };
     let own = (0..config.layers).filter(|&layer| config.has_cache(layer));
-    own.map(|layer| cache.bytes(rows(config, layer).iter().sum())).sum()
+    own.map(|layer| cache.bytes(rows(config, layer).iter().sum()).saturating_mul(kept(layer))).sum()
 }
 
 /// Bytes of the cache that a token reads which has so many positions behind it, itself among them.
@@ -66,6 +73,9 @@ pub fn default_beside(weights: u64, available: Option<u64>) -> u64 {
 /// system does not say how much memory there is.
 pub const USUAL_CONTEXT: usize = 4096;
 
+/// Tokens of a step, as far as that matters for what layers with a window keep.
+const USUAL_STEP: i64 = 512;
+
 /// Positions that a model was made for.
 pub fn made_for(config: &Config) -> usize {
     usize::try_from(config.context).unwrap_or(1).max(1)
@@ -102,7 +112,14 @@ impl Room {
 pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room) -> usize {
     let made_for = made_for(config);
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
-    let held = available.saturating_sub(weights) / 2 / cache_bytes(config, cache).max(1);
+    let bytes = available.saturating_sub(weights) / 2;
+    let (each, in_window) = (cache_bytes(config, cache), cache_bytes_of(config, cache, 0, 1));
+    // Layers with a window take no more from some number of positions on.
+    let beyond = config.window.as_ref().map_or(0, |window| {
+        let kept = window_pages::pages(window.width, 1, USUAL_STEP) * PAGE;
+        bytes.saturating_sub(in_window * kept as u64) / (each - in_window).max(1)
+    });
+    let held = (bytes / each.max(1)).max(beyond);
     let pages = |bytes: u64| bytes / (widest_row(config, cache) * PAGE as u64).max(1);
     let in_blocks = room.largest_block.map_or(u64::MAX, |bytes| pages(bytes).saturating_mul(PAGE as u64));
     match usize::try_from(held.min(in_blocks)).unwrap_or(usize::MAX) {
@@ -137,15 +154,16 @@ pub struct ModelMemory {
 pub struct TooLarge(pub ModelMemory);
 
 impl ModelMemory {
-    /// What the cache alone needs: enough to refuse a context that is far too large before compiling for it.
+    /// What the cache alone needs at least: enough to refuse a context that is far too large before compiling for it.
     pub fn of_cache(config: &Config, context: usize, cache: CacheKind, file: &Gguf) -> ModelMemory {
         let context = context as u64;
         let positions = context.next_multiple_of(PAGE as u64);
+        let in_window = config.window.as_ref().map_or(positions, |window| positions.min(window.width as u64));
         ModelMemory {
             context,
             weights: file.bytes(),
             keeps_weights: false,
-            cache: cache_bytes(config, cache).saturating_mul(positions).saturating_add(state_bytes(config)),
+            cache: cache_bytes_of(config, cache, positions, in_window).saturating_add(state_bytes(config)),
             largest: largest(config, positions, cache, file),
             workspace: None,
             available: device::available_memory(),

@@ -45,7 +45,7 @@ pub struct Pages {
     clock: u64,
 }
 
-/// What a page holds is to be moved. Pages beside the device have numbers of their own, from 0 on.
+/// What a page holds is to be moved, or is found in another one. Pages beside the device have numbers of their own, from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// From the device.
@@ -61,6 +61,13 @@ pub enum Move {
         from: u32,
         /// Its page.
         page: u32,
+    },
+    /// Nowhere: two pages of the device hold the same, and the first is free.
+    Join {
+        /// Its page.
+        page: u32,
+        /// The page that is read instead.
+        into: u32,
     },
 }
 
@@ -203,8 +210,15 @@ impl Pages {
 
     /// How many tokens [`Pages::acquire`] and [`Pages::restore`] would find computed.
     pub fn known(&self, tokens: &[u32]) -> usize {
-        let (path, end) = self.find(tokens);
-        path.len() * BLOCK + end.map_or(0, |(_, same)| same)
+        self.path(tokens).1
+    }
+
+    /// The pages in which they would find them, those beside the device counted behind those of it, and how many they hold.
+    pub fn path(&self, tokens: &[u32]) -> (Vec<u32>, usize) {
+        let (mut path, end) = self.find(tokens);
+        let known = path.len() * BLOCK + end.map_or(0, |(_, same)| same);
+        path.extend(end.map(|(page, _)| page));
+        (path, known)
     }
 
     /// The full pages that all but the last of the tokens begin with, and the end of a path that may be taken over behind
@@ -244,6 +258,7 @@ impl Pages {
                     lease.pages[lease.kept] = same;
                     self.pages[own as usize].users = 0;
                     self.free.push(own);
+                    self.moves.push(Move::Join { page: own, into: same });
                 }
                 Some(spilled) => {
                     self.relocate(spilled, own);
@@ -621,6 +636,7 @@ mod tests {
                     match step {
                         Move::Out { page, to } => spilled[to as usize] = written[page as usize].clone(),
                         Move::In { from, page } => written[page as usize] = spilled[from as usize].clone(),
+                        Move::Join { page, into } => prop_assert_eq!(&written[page as usize], &written[into as usize]),
                     }
                 }
                 for at in 0..cached {

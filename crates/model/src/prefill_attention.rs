@@ -12,6 +12,7 @@
 
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
+use crate::step::paged::PageTable;
 use crate::window::{Window, visible};
 use compiler::Options;
 use compiler::schedule::Prices;
@@ -91,17 +92,17 @@ impl RunPast {
 }
 
 impl Runs {
-    /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table (rows one
-    /// after another), on a device with such prices; `window` is that of layers that have one.
-    pub fn new(
+    /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table, on a
+    /// device with such prices; `windowed` are the window of layers that have one, and their page table.
+    pub(crate) fn new(
         b: &Builder,
         (tokens, most_tokens): (Dim, i64),
         segments: i64,
-        row_pages: Id,
-        table: &Tensor,
+        table: &PageTable,
         prices: &Prices,
-        window: Option<Window>,
+        windowed: Option<(Window, &PageTable)>,
     ) -> Runs {
+        let row_pages = table.row_pages;
         let most = b.most(row_pages);
         let runs = Dim::Sym(b.var("runs", 1, most_tokens / RUN + segments));
         let slots = b.var_usually("slots", 1, prices.latents.pages.min(most * segments), prices.usual.pages);
@@ -113,12 +114,11 @@ impl Runs {
         let place = b.input("run_place", DType::I32, &[tokens]);
         let slot_page = b.input("slot_page", DType::I32, &[Dim::Sym(slots)]);
         let one = Dim::Const(1);
-        let n = b.tensor(row_pages).cast(DType::I32);
-        let pick = |i: &Tensor| table.gather(&segment.binary(BinOp::Mul, &n).unsqueeze(1).binary(BinOp::Add, i));
         let slot = first.unsqueeze(1).binary(BinOp::Add, &b.iota(Dim::Sym(row_pages)).reshape(dims![1, row_pages]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
-        let past = |window| RunPast::new(b, &last, &pages, pick, row_pages, window);
-        let (past, window_past) = (past(None), window.map(|window| past(Some(window))));
+        let past =
+            |table: &PageTable, window| RunPast::new(b, &last, &pages, |i| table.pages(&segment, i), row_pages, window);
+        let (past, window_past) = (past(table, None), windowed.map(|(window, table)| past(table, Some(window))));
         let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
         let halves = prices.fusions.unpack_once && prices.fusions.chosen_halves;
         let b = b.clone();

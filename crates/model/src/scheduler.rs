@@ -28,6 +28,7 @@ pub use job::{Constraint, Failure, Job, Pooling, Rejected, Sink, Spent};
 
 use crate::batch::{Batch, Batches, Limits};
 use crate::cache::PAGE;
+use crate::error::EngineError;
 use crate::pages::{Lease, Pages};
 use crate::sequence::Finish;
 use crate::step::Output;
@@ -329,11 +330,7 @@ impl Scheduler {
             task.place(self.tickets, cached);
             let taken = |place: &usize| self.running.iter().any(|(other, _)| other == place);
             let place = (0..self.limits.segments).find(|place| !taken(place)).unwrap_or(0);
-            if cached > 0
-                && !self.engine.rewinds()
-                && let Some(snapshot) = self.snapshots.get(&task.tokens()[..cached])
-                && let Err(error) = self.engine.recall(place, snapshot)
-            {
+            if let Err(error) = self.settle(place, &task, cached) {
                 let lease = std::mem::take(&mut task.lease);
                 self.pages.release(lease, &[]);
                 self.ended.push((task, Err(Failure::Engine(error.to_string()))));
@@ -344,6 +341,21 @@ impl Scheduler {
         }
     }
 
+    /// Lets a task that got a place, with so many of its tokens computed, go on there.
+    fn settle(&mut self, place: usize, task: &Task, cached: usize) -> Result<(), EngineError> {
+        if cached == 0 {
+            return Ok(());
+        }
+        if !self.engine.rewinds() {
+            let snapshot = self.snapshots.get(&task.tokens()[..cached]);
+            return snapshot.map_or(Ok(()), |snapshot| self.engine.recall(place, snapshot));
+        }
+        // What was moved beside the device has to be back.
+        self.carry()?;
+        self.engine.settle(place, task.lease.pages(), cached);
+        Ok(())
+    }
+
     /// So many tokens of the request at this place of the queue are worth looking for in the cache; the last is computed.
     fn known(&self, at: usize) -> usize {
         let task = &self.queue[at];
@@ -352,7 +364,8 @@ impl Scheduler {
             return 0;
         }
         if self.engine.rewinds() {
-            return task.tokens().len();
+            let (pages, cached) = self.pages.path(task.tokens());
+            return self.engine.goes_on(&pages, cached) + 1;
         }
         let lengths = self.snapshots.lengths(task.tokens());
         let there = |length: &usize| self.pages.known(&task.tokens()[..length + 1]) == *length;

@@ -10,12 +10,13 @@ mod delta_rule;
 mod feed_forward;
 mod layer_input;
 mod observed;
+pub(crate) mod paged;
 mod past;
 mod recurrence;
 mod segments;
 mod state_space;
 
-use crate::cache::{Cache, CacheKind, PAGE, Uneven};
+use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError};
 use crate::family::{Family, Norm};
 use crate::prefill_attention::{Reach, Runs};
@@ -30,6 +31,7 @@ use compiler::{CompileError, Compiled, Options, compile};
 use gguf::Gguf;
 use ir::{BinOp, DType, Id};
 pub(crate) use observed::{Counts, Observed};
+use paged::{PageTable, Paged};
 use past::Past;
 use segments::Segments;
 pub use segments::{CHUNK, REMEMBERED};
@@ -119,6 +121,11 @@ impl Class {
         }
     }
 }
+
+/// The input of a step that is the page table of layers with a window, and the variable that is the number of their pages:
+/// an engine may keep less of them ([`crate::window_pages`]).
+pub(crate) const WINDOW_TABLE: &str = "window_table";
+pub(crate) const WINDOW_PAGES: &str = "window_pages";
 
 /// A half of a block, which is what programs say of their kernels ([`compiler::program::Launch::scope`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -229,6 +236,8 @@ pub struct Sizes {
     pub segments: i64,
     /// Pages of the cache.
     pub pages: i64,
+    /// Pages of layers with a window.
+    pub window_pages: i64,
     /// Pages of one sequence at most.
     pub row_pages: i64,
     /// How the values of the cache are represented.
@@ -326,9 +335,10 @@ struct Step<'a> {
     t: Dim,
     token: Tensor,
     position: Tensor,
-    /// Cache row that each token writes.
-    row: Tensor,
     rows: Tensor,
+    /// The cache, and that of layers with a window.
+    paged: Paged,
+    window_paged: Option<Paged>,
     /// What each token reads of the cache.
     past: Past,
     /// The same in layers with a window.
@@ -337,7 +347,6 @@ struct Step<'a> {
     few_splits: bool,
     /// Positions of a sequence at most.
     positions: i64,
-    pages: Id,
     cache: CacheKind,
     /// Whether codes of the cache are read as halves.
     codes_to_halves: bool,
@@ -397,25 +406,20 @@ impl<'a> Step<'a> {
         let position = b.input("position", DType::I32, &[t]);
         let segment = b.input("segment", DType::I32, &[t]);
         // Row after row. As their number is not part of any kernel, all numbers of segments share kernels.
-        let entries = b.var("table", 1, sizes.segments * sizes.row_pages);
-        let table = b.input("page_table", DType::I32, &[Dim::Sym(entries)]);
+        let entries = Dim::Sym(b.var("table", 1, sizes.segments * sizes.row_pages));
+        let table_of = |name: &str| PageTable { table: b.input(name, DType::I32, &[entries]), row_pages };
+        let table = table_of("page_table");
         let rows = b.input("rows", DType::I32, &[Dim::Sym(b.var("rows", 1, sizes.most_rows.clamp(1, most)))]);
-        // The page of a position: page_table[segment, position / PAGE].
-        let pick = |tile: &Tensor| -> Tensor {
-            let n = b.tensor(row_pages).cast(DType::I32);
-            let base = segment.binary(BinOp::Mul, &n);
-            let mut shape = vec![t];
-            shape.resize(tile.rank(), Dim::Const(1));
-            let index = base.reshape(&shape).binary(BinOp::Add, tile);
-            table.gather(&index)
-        };
-        let page_len = b.int32(PAGE);
-        let tile_of = position.binary(BinOp::Div, &page_len);
-        let row =
-            pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
+        let window_table = c.window.as_ref().map(|_| table_of(WINDOW_TABLE));
+        let paged = Paged::new(b, pages, &table, &segment, &position);
+        let window_pages = || b.var(WINDOW_PAGES, 1, sizes.window_pages);
+        let window_paged = window_table.as_ref().map(|table| Paged::new(b, window_pages(), table, &segment, &position));
         // A short past has a part for each page.
         let most_pages = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
-        let past = |window| Past::new(b, &position, pick, most_pages, splits, window);
+        let of_window = window_table.as_ref().unwrap_or(&table);
+        let past = |table: &PageTable, window| {
+            Past::new(b, &position, |tile| table.pages(&segment, tile), most_pages, splits, window)
+        };
         let window = c.window.as_ref().map(|window| Window::new(window, options));
         let by_runs = sizes.class == Class::Prompt;
         let positions = sizes.row_pages * PAGE;
@@ -427,20 +431,23 @@ impl<'a> Step<'a> {
             b,
             t,
             token,
-            row,
             rows,
-            past: past(None),
-            window_past: window.map(|window| past(Some(window))),
+            paged,
+            window_paged,
+            past: past(&table, None),
+            window_past: window.map(|window| past(of_window, Some(window))),
             few_splits: short.is_some() && splits > 1,
             positions,
-            pages,
             cache: sizes.cache,
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
-            runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices, window)),
+            runs: by_runs.then(|| {
+                let windowed = window.map(|window| (window, of_window));
+                Runs::new(b, (t, most), sizes.segments, &table, &options.prices, windowed)
+            }),
             usual_tokens,
             counts_in_chunks: options.prices.counts_in_chunks,
             expert_tiles: options.prices.expert_tiles.clone(),
@@ -544,9 +551,11 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// Writes rows `[T, n]` to a cache.
-    fn store(&self, name: &str, rows: &Tensor) -> Cache {
-        Cache::store(self.b, self.cache, name, self.pages, rows, &self.row).to_halves(self.codes_to_halves)
+    /// Writes rows `[T, n]` to a part of the cache of a layer, which has this name behind its number.
+    fn store(&self, layer: i64, part: &str, rows: &Tensor) -> Cache {
+        let paged = self.c.window_of(layer).and(self.window_paged.as_ref()).unwrap_or(&self.paged);
+        let name = format!("{CACHE}{layer}{part}");
+        Cache::store(self.b, self.cache, &name, paged.pages, rows, &paged.row).to_halves(self.codes_to_halves)
     }
 }
 

@@ -40,6 +40,11 @@ pub trait Steps {
         true
     }
 
+    /// The last position until `at` from which the sequence can go on: layers with a window may have forgotten what it needs.
+    fn goes_on(&self, at: usize) -> usize {
+        at
+    }
+
     /// What the layers of a model that remembers have of the sequence, if that is known.
     ///
     /// # Errors
@@ -104,6 +109,10 @@ impl Steps for Engine {
 
     fn rewinds(&self) -> bool {
         Engine::rewinds(self)
+    }
+
+    fn goes_on(&self, at: usize) -> usize {
+        self.single_goes_on(at)
     }
 
     fn remember(&mut self) -> Result<Option<Snapshot>, EngineError> {

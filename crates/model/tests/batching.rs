@@ -58,7 +58,7 @@ fn together(
     texts: &[Vec<u32>],
     steps: &[[usize; 3]],
 ) -> Vec<Vec<f32>> {
-    let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None };
+    let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None, whole_windows: false };
     let mut engine = Engine::shared(file.clone(), cpu.clone(), options.clone(), sharing).expect("an engine");
     together_in(&mut engine, texts, steps)
 }
@@ -151,7 +151,7 @@ fn batch_mates_make_no_difference_at_all_if_that_is_asked_for() {
         let vocab = model::config::Config::read(&file).expect("a model").vocab as u32;
         let lengths = [0, 1, 2].map(|s| STEPS.iter().map(|step| step[s]).sum::<usize>());
         let texts: Vec<Vec<u32>> = lengths.iter().zip(1..).map(|(&n, seed)| tokens(seed, n, vocab)).collect();
-        let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None };
+        let sharing = Sharing { sequences: 3, positions: 64 * 9, rows: None, whole_windows: false };
         let engine = || {
             let made = Engine::shared(file.clone(), cpu.clone(), options(Numerics::Int8, cache), sharing);
             let mut engine = made.expect("an engine");
@@ -251,7 +251,7 @@ fn what_another_sequence_left_is_not_read() {
 fn more_rows_than_there_is_room_for_are_refused() {
     let (cpu, file) = (cpu(2), file("tiny-llama", "q4_0"));
     let exact = options(Numerics::Exact, CacheKind::F32);
-    let sharing = Sharing { sequences: 3, positions: 200, rows: Some(3) };
+    let sharing = Sharing { sequences: 3, positions: 200, rows: Some(3), whole_windows: false };
     let mut engine = Engine::shared(file.clone(), cpu.clone(), exact.clone(), sharing).expect("an engine");
     let vocab = engine.limits().vocab;
     assert_eq!((engine.limits().tokens, engine.limits().rows), (48, 3));

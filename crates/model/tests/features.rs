@@ -199,7 +199,7 @@ fn weights_in_halves() {
         // The same numbers as floats.
         let floats = weights::edited(&halves, |_| (), |_, _| ());
         let want = logits(&floats, Numerics::Exact);
-        let sharing = Sharing { sequences: 1, positions: 128, rows: None };
+        let sharing = Sharing { sequences: 1, positions: 128, rows: None, whole_windows: false };
         let interpreter =
             Engine::shared(halves.clone(), Arc::new(Interpreter::default()), options(Numerics::Exact), sharing);
         let meant = run(&mut interpreter.expect("an interpreter"));

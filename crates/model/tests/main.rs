@@ -37,6 +37,7 @@ mod synth;
 mod threads;
 mod tune;
 mod window;
+mod window_pages;
 
 /// A compiler allocates much, and these tests compile for minutes.
 #[global_allocator]

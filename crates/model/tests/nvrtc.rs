@@ -47,6 +47,7 @@ fn program(path: &Path, numerics: Numerics, class: Class, architecture: &str) ->
         most_tokens: 64,
         most_rows: 64,
         segments: 1,
+        window_pages: pages,
         pages,
         row_pages: pages,
         cache,

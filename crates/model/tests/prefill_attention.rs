@@ -22,7 +22,7 @@ fn options(cache: CacheKind, without: &[&str]) -> EngineOptions {
 }
 
 fn engine(file: &Arc<gguf::Gguf>, cache: CacheKind, sequences: i64, without: &[&str]) -> Engine {
-    let sharing = Sharing { sequences, positions: sequences * CONTEXT, rows: None };
+    let sharing = Sharing { sequences, positions: sequences * CONTEXT, rows: None, whole_windows: false };
     Engine::shared(file.clone(), cpu(2), options(cache, without), sharing).expect("a model")
 }
 

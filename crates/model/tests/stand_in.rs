@@ -99,8 +99,13 @@ impl Executable for Counted {
 fn engine(file: &Arc<Gguf>, device: Arc<dyn Device>) -> Engine {
     let compiler = support::options(Numerics::Exact);
     let options = EngineOptions { compiler, context: 256, chunk: 192, cache: CacheKind::F32 };
-    Engine::shared(file.clone(), device, options, Sharing { sequences: 3, positions: 512, rows: None })
-        .expect("an engine")
+    Engine::shared(
+        file.clone(),
+        device,
+        options,
+        Sharing { sequences: 3, positions: 512, rows: None, whole_windows: false },
+    )
+    .expect("an engine")
 }
 
 /// Two sequences in one step: a prompt behind what is there already, and one that begins.

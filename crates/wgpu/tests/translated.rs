@@ -48,6 +48,7 @@ fn program(file: &Golden, numerics: Numerics, class: Class, plan: GpuPlan) -> Co
         most_tokens: 64,
         most_rows: 64,
         segments: 1,
+        window_pages: pages,
         pages,
         row_pages: pages,
         cache: CacheKind::of(numerics),

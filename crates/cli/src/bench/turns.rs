@@ -65,6 +65,7 @@ pub fn changed(flags: &EngineFlags, option: &str, text: &str) -> Result<(Option<
         nvrtc: if given("nvrtc") { new.nvrtc } else { flags.nvrtc.clone() },
         sending: if given("sending") { new.sending } else { flags.sending },
         ahead: if given("ahead") { new.ahead } else { flags.ahead },
+        swa_full: if given("swa_full") { new.swa_full } else { flags.swa_full },
         debug: if given("debug") { new.debug } else { flags.debug },
         kernel_cache: if given("kernel_cache") { new.kernel_cache } else { flags.kernel_cache.clone() },
         kernel_pack: if given("kernel_pack") { new.kernel_pack } else { flags.kernel_pack.clone() },

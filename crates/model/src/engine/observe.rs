@@ -14,7 +14,7 @@ impl Engine {
     pub(crate) fn observe(&mut self) -> Result<Vec<Observed>, EngineError> {
         self.make_batch_invariant();
         let variant = Variant { class: Class::Any, output: Output::Hidden };
-        let sizes = self.sharing.sizes(variant, &self.options);
+        let sizes = self.sharing.sizes(variant, &self.config, &self.options);
         let (compiled, observed) = step::build_observed(&self.file, &self.config, &sizes, &self.options.compiler)?;
         let program = Arc::new(compiled.program);
         self.know_states(&program);

@@ -1,6 +1,7 @@
 //! Snapshots of what layers remember ([`Snapshot`]): taken, and gone on from.
 
 use super::{Engine, states_of};
+use crate::cache::layer_of;
 use crate::error::EngineError;
 use crate::snapshot::Snapshot;
 use crate::step::REMEMBERED;
@@ -8,7 +9,10 @@ use compiler::program::Program;
 
 impl Engine {
     pub(super) fn know_states(&mut self, program: &Program) {
-        self.caches = super::states(program);
+        let in_window = |name: &String| layer_of(name).is_some_and(|layer| self.config.window_of(layer).is_some());
+        let apart = self.windows.is_some();
+        (self.window_caches, self.caches) =
+            super::states(program).into_iter().partition(|name| apart && in_window(name));
         self.memories = states_of(program, REMEMBERED);
     }
 

@@ -79,8 +79,7 @@ impl Engine {
 
     /// Bytes of a page in all states of the cache; 0 as long as no program is loaded.
     fn page_bytes(&self) -> Result<usize, EngineError> {
-        let pages = self.limits().pages;
-        self.caches.iter().map(|name| Ok(self.memory.state_bytes(name)? / pages)).sum()
+        self.caches.iter().chain(&self.window_caches).map(|name| self.page_bytes_of(name)).sum()
     }
 
     /// Moves pages, one after the other, before the next step. Where the device works beside the host, this waits for
@@ -89,18 +88,30 @@ impl Engine {
     /// # Errors
     /// A failure of the device.
     pub fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
-        let (pages, page_bytes) = (self.limits().pages, self.page_bytes()?);
+        let page_bytes = self.page_bytes()?;
         for step in moves {
-            let (Move::Out { page, to: beside } | Move::In { from: beside, page }) = *step;
+            // What lies beside is the page in all states, and behind that what layers with a window have of it.
+            let (page, beside, in_window) = match *step {
+                Move::Out { page, to } => (page, to, self.windows.as_mut().and_then(|w| w.move_out(page, to))),
+                Move::In { from, page } => {
+                    (page, from, self.windows.as_mut().map_or(Ok(None), |w| w.move_in(from, page))?)
+                }
+                Move::Join { page, into } => {
+                    self.windows.iter_mut().for_each(|windows| windows.join(page, into));
+                    continue;
+                }
+            };
             let (page, beside) = (page as usize, beside as usize);
-            let slab = &mut self.slabs.made[beside / self.slabs.each];
             let mut at = beside % self.slabs.each * page_bytes;
-            for name in &self.caches {
-                let bytes = self.memory.state_bytes(name)? / pages;
-                let range = page * bytes..(page + 1) * bytes;
-                match step {
-                    Move::Out { .. } => self.memory.move_out(name, range, slab, at)?,
-                    Move::In { .. } => self.memory.move_in(name, range, slab, at)?,
+            let all = self.caches.iter().map(|name| (name, Some(page)));
+            for (name, page) in all.chain(self.window_caches.iter().map(|name| (name, in_window))) {
+                let (bytes, slab) = (self.page_bytes_of(name)?, &mut self.slabs.made[beside / self.slabs.each]);
+                if let Some(page) = page {
+                    let range = page * bytes..(page + 1) * bytes;
+                    match step {
+                        Move::Out { .. } => self.memory.move_out(name, range, slab, at)?,
+                        _ => self.memory.move_in(name, range, slab, at)?,
+                    }
                 }
                 at += bytes;
             }

@@ -104,7 +104,7 @@ impl Engine {
             self.ready.insert(variant, Ready::Kept(Box::new(kept)));
             return Ok(true);
         }
-        let sizes = self.sharing.sizes(variant, &self.options);
+        let sizes = self.sharing.sizes(variant, &self.config, &self.options);
         self.readiness.note(variant, Some(State::Compiling));
         if let Some(stand_in) = &mut self.stand_in {
             stand_in.behind.ask(variant, sizes, follows_from);

@@ -205,7 +205,7 @@ pub fn scores(engine: &mut dyn Steps, question: &Question) -> Result<Vec<f64>, P
     let mut all = vec![];
     for text in &question.0 {
         // The cache has what all texts begin with, once one of them was read.
-        let start = if all.is_empty() { 0 } else { shared.min(text.scored.start - 1) };
+        let start = if all.is_empty() { 0 } else { engine.goes_on(shared.min(text.scored.start - 1)) };
         let (first, end) = (text.scored.start - 1, text.scored.end - 1);
         let mut sum = 0.0;
         each_row(engine, &text.tokens[..end], start, first, |position, row| {

@@ -23,9 +23,13 @@ impl Scheduler {
         if moves.is_empty() {
             return Ok(());
         }
-        let out = moves.iter().filter(|step| matches!(step, Move::Out { .. })).count();
-        self.stats.moved_out += out as u64;
-        self.stats.moved_in += (moves.len() - out) as u64;
+        for step in &moves {
+            match step {
+                Move::Out { .. } => self.stats.moved_out += 1,
+                Move::In { .. } => self.stats.moved_in += 1,
+                Move::Join { .. } => {}
+            }
+        }
         self.engine.carry(&moves)
     }
 }

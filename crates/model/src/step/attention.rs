@@ -227,8 +227,8 @@ impl Step<'_> {
         }
         if let Some([k, v]) = own {
             let k = self.placed(layer, "k", k)?;
-            let keys = self.store(&format!("cache.{layer}.k"), &k.reshape(&[t, Dim::Const(kv_heads * head)]));
-            let values = self.store(&format!("cache.{layer}.v"), &v.reshape(&[t, Dim::Const(kv_heads * value)]));
+            let keys = self.store(layer, ".k", &k.reshape(&[t, Dim::Const(kv_heads * head)]));
+            let values = self.store(layer, ".v", &v.reshape(&[t, Dim::Const(kv_heads * value)]));
             states.extend(keys.states().chain(values.states()).cloned());
             caches.insert(layer, [keys, values]);
         }
@@ -329,7 +329,7 @@ impl Step<'_> {
         let kv = x.linear(&self.w.get(&name("kv_a_mqa"), &[kv_rank + rope, c.hidden])?);
         let latent = kv.slice(1, 0, kv_rank).rms_norm(&self.w.get(&name("kv_a_norm"), &[kv_rank])?, c.eps);
         let k_pe = rotated(&kv.slice(1, kv_rank, rope));
-        let cache = self.store(&format!("cache.{layer}"), &Tensor::concat(&[latent, k_pe], 1));
+        let cache = self.store(layer, "", &Tensor::concat(&[latent, k_pe], 1));
         // Keys and values share the latent: k_b moves to the query, v_b to the result.
         let (k_b, v_b) = if self.w.has(&name("k_b")) {
             (self.w.get(&name("k_b"), &[heads, kv_rank, nope])?, self.w.get(&name("v_b"), &[heads, value, kv_rank])?)

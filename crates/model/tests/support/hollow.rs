@@ -94,6 +94,7 @@ impl<'a> Hollow<'a> {
             most_tokens: self.most_tokens,
             most_rows: self.most_rows,
             segments: 1,
+            window_pages: pages,
             pages,
             row_pages: pages,
             cache: self.cache.unwrap_or(CacheKind::of(self.numerics)),

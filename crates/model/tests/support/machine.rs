@@ -113,6 +113,7 @@ impl Machine {
             most_tokens: chunk,
             most_rows: chunk,
             segments,
+            window_pages: pages as i64,
             pages: pages as i64,
             row_pages,
             cache,

@@ -143,12 +143,11 @@ impl Batches for Paged {
 
     fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
         for step in moves {
-            let (Move::Out { page, to: beside } | Move::In { from: beside, page }) = *step;
-            let page = &mut self.cache[page as usize * BLOCK..][..BLOCK];
-            let beside = &mut self.beside[beside as usize];
-            match step {
-                Move::Out { .. } => *beside = page.to_vec(),
-                Move::In { .. } => page.copy_from_slice(beside),
+            let page_of = |page: u32| page as usize * BLOCK..(page as usize + 1) * BLOCK;
+            match *step {
+                Move::Out { page, to } => self.beside[to as usize] = self.cache[page_of(page)].to_vec(),
+                Move::In { from, page } => self.cache[page_of(page)].copy_from_slice(&self.beside[from as usize]),
+                Move::Join { page, into } => assert_eq!(self.cache[page_of(page)], self.cache[page_of(into)]),
             }
         }
         Ok(())
