@@ -392,12 +392,12 @@ mod tests {
             let mut waiting: Vec<Vec<u32>> = jobs.into_iter().map(text).collect();
             let mut running: [Option<(Lease, usize, Vec<u32>)>; SEQUENCES] = Default::default();
             for turn in turns {
-                for sequence in 0..SEQUENCES {
-                    if running[sequence].is_none() && let Some(mut tokens) = waiting.pop() {
+                for (sequence, slot) in running.iter_mut().enumerate() {
+                    if slot.is_none() && let Some(mut tokens) = waiting.pop() {
                         tokens.extend([0; 30]);
                         let Some((mut lease, at)) = cache.admit(sequence, &tokens) else { continue };
                         match cache.pages.grow(&mut lease, tokens.len()) {
-                            true => running[sequence] = Some((lease, at, tokens)),
+                            true => *slot = Some((lease, at, tokens)),
                             false => cache.pages.release(lease, &tokens[..at]),
                         }
                     }
