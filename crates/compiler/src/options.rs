@@ -86,9 +86,13 @@ impl Options {
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
-            // Tiles of 128 tokens take as long however many places are empty: 32 sequences of Youtu-LLM-2B 31 ms a step, and 14
-            // where they are planned for as many (bench/JOURNAL.md).
-            true => (Prices::gpu().usual, Some(Several { most: 80, usual: 32 })),
+            // Tiles take as long however many places are empty: 32 sequences of Youtu-LLM-2B 31 ms a step with tiles of 128 tokens,
+            // and 14 where they are planned for as many. With experts, of which each has few of the tokens, 16 and 32 sequences are
+            // 2.4 and 1.8 times as fast without any (DeepSeek-V2-Lite; bench/JOURNAL.md).
+            true => (
+                Usual { many: 64, ..Prices::gpu().usual },
+                Some(Several { most: 64, usual: 24, tiles: false }),
+            ),
             // One program for several tokens, as the driver compiles each in the foreground.
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
         };
@@ -172,11 +176,10 @@ impl Options {
     }
 
     /// These options for steps of several tokens: as of many, but memory is what they wait for, and integer dots need less of
-    /// a GPU's registers. Rows in block formats become halves only for cooperative matrices, whose tiles unpack them once: as codes
-    /// each token would unpack them again.
+    /// a GPU's registers.
     pub fn for_several_tokens(&self) -> Options {
         let mut options = self.for_many_tokens();
-        options.on_gpu(|gpu| gpu.halves_of_blocks &= gpu.cooperative);
+        options.on_gpu(|gpu| gpu.halves_of_blocks = false);
         options
     }
 

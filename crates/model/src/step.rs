@@ -359,6 +359,8 @@ struct Step<'a> {
     segments: Option<Segments>,
     /// Tokens that a step of its class usually has.
     usual_tokens: i64,
+    /// Whether tokens may be grouped by the experts that they chose.
+    groups_by_expert: bool,
     /// Whether choices of experts are counted in chunks.
     counts_in_chunks: bool,
     /// Tiles of choices of the same expert.
@@ -371,8 +373,9 @@ impl<'a> Step<'a> {
     fn new(file: &'a Gguf, c: &'a Config, sizes: &Sizes, b: &'a Builder, options: &Options) -> Step<'a> {
         let (least, most) = sizes.class.tokens(sizes.most_tokens);
         let usual = &options.prices.usual;
-        let usual_tokens = match (sizes.class, &options.prices.several) {
-            (Class::Several, Some(several)) => several.usual,
+        let several = options.prices.several.as_ref().filter(|_| sizes.class == Class::Several);
+        let usual_tokens = match (sizes.class, several) {
+            (_, Some(several)) => several.usual,
             (Class::Many, _) => usual.many,
             _ => usual.prompt,
         };
@@ -396,6 +399,7 @@ impl<'a> Step<'a> {
             },
             Class::Short => short.map_or(split.of_latent, |short| short.pages),
             Class::Few => split.few,
+            Class::Several if several.is_some_and(|several| !several.tiles) => split.few,
             Class::Several | Class::Many => split.many,
             Class::Prompt | Class::Any => 1,
         };
@@ -449,6 +453,7 @@ impl<'a> Step<'a> {
                 Runs::new(b, (t, most), sizes.segments, &table, &options.prices, windowed)
             }),
             usual_tokens,
+            groups_by_expert: several.is_none_or(|several| several.tiles),
             counts_in_chunks: options.prices.counts_in_chunks,
             expert_tiles: options.prices.expert_tiles.clone(),
             heads_of_task,

@@ -78,13 +78,15 @@ pub struct Short {
     pub heads: i64,
 }
 
-/// Steps of sequences that are so few that they wait for weights, as those of few tokens do, but multiply in tiles.
+/// Steps of sequences that are so few that they wait for weights, as those of few tokens do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Several {
     /// Tokens at most.
     pub most: i64,
     /// Tokens that such a step is planned and priced for.
     pub usual: i64,
+    /// Whether it multiplies in tiles of tokens; otherwise each token by itself, as steps of few tokens do.
+    pub tiles: bool,
 }
 
 /// Keys and values of each head that a step of a prompt makes of the latents in a cache. Costs are those of a product, against one of
@@ -261,7 +263,7 @@ impl Prices {
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.
-            several: Some(Several { most: 128, usual: 32 }),
+            several: Some(Several { most: 128, usual: 32, tiles: true }),
             // Of prompts of GLM-4.7-Flash at depths of 16,000 and 30,000 on an H200: 2.4e-14 s, 1e-14 s, and 2.8e-14 s a product
             // of heads that read the latents themselves.
             alone: 1.3,

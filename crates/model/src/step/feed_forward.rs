@@ -216,7 +216,7 @@ impl Step<'_> {
             let x = if weighs_inputs { &x * &weights.unsqueeze(2) } else { x };
             down.of(&inner(&x, &rows), rows)
         };
-        let by_expert = {
+        let by_expert = || {
             let size = expert_tiles::size(&self.expert_tiles, self.usual_tokens, e.used, e.count);
             let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
@@ -232,7 +232,10 @@ impl Step<'_> {
             let y = down.of(&h.prefix(1, &tiles.count), rows);
             tiles.restore(&y)
         };
-        let each = Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert)]);
+        let each = match self.groups_by_expert {
+            true => Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert())]),
+            false => slots,
+        };
         let mut routed = if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
         if e.latent.is_some() {
             routed = routed.linear(&latent("up", [hidden, read_width])?);
