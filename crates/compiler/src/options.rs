@@ -87,12 +87,9 @@ impl Options {
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
             // Tiles take as long however many places are empty: 32 sequences of Youtu-LLM-2B 31 ms a step with tiles of 128 tokens,
-            // and 14 where they are planned for as many. With experts, of which each has few of the tokens, 16 and 32 sequences are
-            // 2.4 and 1.8 times as fast without any (DeepSeek-V2-Lite; bench/JOURNAL.md).
-            true => (
-                Usual { many: 64, ..Prices::gpu().usual },
-                Some(Several { most: 64, usual: 24, tiles: false }),
-            ),
+            // and 14 where they are planned for as many. With experts, of which each has few of the tokens, 16, 32 and 48 sequences
+            // are 2.3, 1.7 and 1.3 times as fast without any (DeepSeek-V2-Lite; bench/JOURNAL.md).
+            true => (Usual { many: 64, ..Prices::gpu().usual }, Some(Several { most: 48, usual: 24, tiles: false })),
             // One program for several tokens, as the driver compiles each in the foreground.
             false => (Usual { many: 32, beside: 64, ..Prices::gpu().usual }, None),
         };
