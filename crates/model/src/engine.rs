@@ -107,6 +107,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
+            whole: !config.causal,
             reach,
         }
     }
@@ -197,8 +198,12 @@ impl Engine {
         if config.recurrence.is_some() {
             options.chunk = options.chunk.min(CHUNK);
         }
+        if !config.causal {
+            options.chunk = options.chunk.max(options.context);
+        }
         check_choices(&file, &config)?;
-        unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &options), &options.compiler)?;
+        let any = Variant { class: Class::One, output: Output::usual(&config) };
+        unused_tensors::check(&file, &config, &sharing.sizes(any, &options), &options.compiler)?;
         let mut memory = device.memory();
         memory.add_file(&file)?;
         let warming = Prefault::start(&file);

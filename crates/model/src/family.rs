@@ -37,6 +37,10 @@ pub struct Norms {
     pub feed_forward: &'static [&'static str],
     /// Of what the feed-forward gives.
     pub after_feed_forward: &'static [&'static str],
+    /// Of the stream to which attention was added (arXiv 1706.03762).
+    pub attention_sum: &'static [&'static str],
+    /// Of the stream to which the feed-forward was added.
+    pub feed_forward_sum: &'static [&'static str],
 }
 
 /// What the feed-forward reads.
@@ -142,7 +146,8 @@ pub enum WindowRotation {
 }
 
 /// What a value of the feed-forward goes through. Of gate and up, it is the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// x * sigmoid(x).
     Silu,
@@ -329,10 +334,15 @@ pub struct Family {
     pub rms_by_key: bool,
     /// Whether the embedding has one (`token_embd_norm`).
     pub embedding_norm: bool,
-    /// Name of the norm of what the head reads.
-    pub output_norm: &'static str,
+    /// Name of the norm of what the last block gives, if it has one.
+    pub output_norm: Option<&'static str>,
+    /// Whether a token sees what is before it only. Otherwise it sees its whole text, and the model makes embeddings; a file
+    /// may say so of any family (`attention.causal`).
+    pub causal: bool,
     /// Norms of a block.
     pub norms: Norms,
+    /// Whether the first block must have the norm of what attention reads, as all others do.
+    pub first_norm: bool,
     /// Layers that remember, and how.
     pub recurrence: Option<(Recurrence, Remembering)>,
     /// Whether the delta rule has one matrix for how much is learned and how much is forgotten (`ssm_ba`), in which, as
@@ -382,6 +392,8 @@ pub struct Family {
     pub inner_norms: bool,
     /// Activation of the feed-forward.
     pub activation: Activation,
+    /// Whether a file may name another (`hidden_activation`).
+    pub activation_by_key: bool,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
     /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other

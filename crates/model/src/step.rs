@@ -169,6 +169,11 @@ pub enum Output {
 }
 
 impl Output {
+    /// What a model gives that is asked for nothing else.
+    pub fn usual(config: &Config) -> Output {
+        if config.causal { Output::Logits } else { Output::Hidden }
+    }
+
     /// The name of the buffer.
     pub fn name(self) -> &'static str {
         match self {
@@ -415,7 +420,8 @@ impl<'a> Step<'a> {
             pick(&tile_of).binary(BinOp::Mul, &page_len).binary(BinOp::Add, &position.binary(BinOp::Mod, &page_len));
         // A short past has a part for each page.
         let most_pages = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
-        let past = |window| Past::new(b, &position, pick, most_pages, splits, window);
+        let last = (!c.causal).then(|| segments::last(b, sizes, &segment, &position));
+        let past = |window| Past::new(b, (&position, last.as_ref()), pick, most_pages, splits, window);
         let window = c.window.as_ref().map(|window| Window::new(window, options));
         let by_runs = sizes.class == Class::Prompt;
         let positions = sizes.row_pages * PAGE;
@@ -440,7 +446,10 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
-            runs: by_runs.then(|| Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices, window)),
+            runs: by_runs.then(|| {
+                let seen = (window, last.as_ref());
+                Runs::new(b, (t, most), sizes.segments, row_pages, &table, &options.prices, seen)
+            }),
             usual_tokens,
             counts_in_chunks: options.prices.counts_in_chunks,
             expert_tiles: options.prices.expert_tiles.clone(),
@@ -451,6 +460,9 @@ impl<'a> Step<'a> {
     /// What comes out, and the next versions of all states.
     fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
+        if !c.causal && output != Output::Hidden {
+            return Err(ConfigError::MakesEmbeddings(c.arch.clone()));
+        }
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
         let inputs = self.layer_inputs(&x)?;
@@ -464,9 +476,12 @@ impl<'a> Step<'a> {
             x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
         }
         let x = x.gather(&self.rows);
-        let x = self.norm(&x, self.family.output_norm, &[c.hidden])?;
+        let x = match self.family.output_norm {
+            Some(name) => self.norm(&x, name, &[c.hidden])?,
+            None => x,
+        };
         if output == Output::Hidden {
-            return Ok((x, states));
+            return Ok((self.projected(x)?, states));
         }
         let head = match self.w.find("output.weight", &[c.vocab, c.hidden])? {
             Some(h) => h,
@@ -491,6 +506,10 @@ impl<'a> Step<'a> {
     fn embedding(&self, embed: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let mut x = times(embed.gather(&self.token), c.embedding_scale);
+        if let Some([types, _]) = self.w.shape("token_types.weight").as_deref() {
+            // A text by itself is of the first type.
+            x = x + &self.w.get("token_types.weight", &[*types, c.hidden])?.slice(0, 0, 1);
+        }
         if let Some(positions) = self.w.find("position_embd.weight", &[c.context, c.hidden])? {
             x = x + &positions.gather(&self.position);
         }
@@ -498,6 +517,19 @@ impl<'a> Step<'a> {
             true => self.norm(&x, "token_embd_norm", &[c.hidden]),
             false => Ok(x),
         }
+    }
+
+    /// What the matrices behind the last norm make of hidden states, in files that have them (`dense_2`, `dense_3`). They
+    /// stand behind the pooling in the model; as they are linear, that is the same.
+    fn projected(&self, mut x: Tensor) -> Result<Tensor, ConfigError> {
+        for name in ["dense_2", "dense_3"] {
+            let of_matrix = self.w.shape(&format!("{name}.weight"));
+            let Some(rows) = of_matrix.and_then(|shape| shape.first().copied()) else { continue };
+            let columns = x.len(1);
+            let y = x.linear(&self.w.get(&format!("{name}.weight"), &[rows, columns])?);
+            x = self.biased(y, &format!("{name}.bias"), rows)?;
+        }
+        Ok(x)
     }
 
     /// A norm over the last dimension, with weights of this shape and their bias, if there is one.
@@ -518,13 +550,17 @@ impl<'a> Step<'a> {
         })
     }
 
+    /// The first of these norms that a block has.
+    fn norm_there<'n>(&self, layer: i64, names: &[&'n str]) -> Option<&'n str> {
+        let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
+        let there = |name: &&&str| self.c.norm == Norm::Bare || has(format!("blk.{layer}.{name}"));
+        names.iter().find(there).copied()
+    }
+
     /// The norm of a block that has one of these names; the value itself if there are none.
     fn norm_of(&self, layer: i64, x: &Tensor, names: &[&str]) -> Result<Tensor, ConfigError> {
-        let of_block = |name: &&str| format!("blk.{layer}.{name}");
-        let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
-        let there = |name: &&&str| self.c.norm == Norm::Bare || has(of_block(name));
-        match names.iter().find(there).or(names.first()) {
-            Some(name) => self.norm(x, &of_block(name), &[self.c.hidden]),
+        match self.norm_there(layer, names).or(names.first().copied()) {
+            Some(name) => self.norm(x, &format!("blk.{layer}.{name}"), &[self.c.hidden]),
             None => Ok(x.clone()),
         }
     }

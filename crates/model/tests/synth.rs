@@ -189,6 +189,7 @@ fn weights_keep_the_size_of_what_goes_through_them() {
             let one = 1.0 / (fan_in as f32).sqrt();
             let (want_mean, want_std) = match tensor.name.as_str() {
                 name if name.ends_with(".bias") => (0.0, 0.1),
+                "token_types.weight" | "position_embd.weight" => (0.0, 0.1),
                 name if name.contains("norm") || name.ends_with("ssm_d") => (1.0, 0.05),
                 name if name.ends_with("ffn_gate_inp.scale") => (1.0 / one, 0.05 / one),
                 name if name.contains("ffn_gate_inp") => (0.0, 2.0 * one),

@@ -6,6 +6,7 @@ use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
 use crate::family::{AttentionGate, HeadNorms, Scales, Sinks};
 use crate::step::Part;
+use crate::window::distance;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Dim, Tensor, dims};
 use ir::{BinOp, DType};
@@ -73,7 +74,8 @@ impl Step<'_> {
         }
         let _scope = self.b.scope(&Part::Attention.scope(layer));
         let norms = &self.family.norms;
-        let h = self.norm_of(layer, x, norms.attention)?;
+        let as_it_is = layer == 0 && !self.family.first_norm && self.norm_there(layer, norms.attention).is_none();
+        let h = self.norm_of(layer, x, if as_it_is { &[] } else { norms.attention })?;
         let mut attention = || match &self.c.attention {
             Attention::Latent { .. } => self.latent_attention(layer, &h, states),
             _ => self.grouped_attention(layer, &h, states, caches),
@@ -83,7 +85,8 @@ impl Step<'_> {
             Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
             Mixer::Attention | Mixer::None => attention()?,
         };
-        Ok(x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
+        let x = x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale);
+        self.norm_of(layer, &x, norms.attention_sum)
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
@@ -435,7 +438,7 @@ impl Step<'_> {
         }
         if let Some(slopes) = &through.slopes {
             let position = self.position.reshape(dims![t, 1, 1, 1]);
-            let distance = position.binary(BinOp::Sub, &past.at).cast(DType::F32).reshape(&by_position);
+            let distance = distance(&position, &past.at, !self.c.causal).reshape(&by_position);
             scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
         }
         let scores = past.visible.reshape(&by_position).select(&scores, &self.b.float(past.unseen));

@@ -84,13 +84,14 @@ impl Step<'_> {
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
-        Ok(stream + &times(f, c.residual_scale))
+        let x = stream + &times(f, c.residual_scale);
+        self.norm_of(layer, &x, self.family.norms.feed_forward_sum)
     }
 
     /// `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate, each with its bias and scale if there are any;
     /// one matrix may hold gate and up. `suffix` tells the shared expert from a dense feed-forward.
     fn feed_forward(&self, x: &Tensor, width: i64, layer: i64, suffix: &str) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let (hidden, act) = (self.c.hidden, self.c.activation);
         let name = |part: &str, what: &str| format!("blk.{layer}.ffn_{part}{suffix}.{what}");
         let weight = |part: &str, rows: i64, columns: i64| self.w.get(&name(part, "weight"), &[rows, columns]);
         let finish = |y: Tensor, part: &str, rows: i64| -> Result<Tensor, ConfigError> {
@@ -111,7 +112,12 @@ impl Step<'_> {
             act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?, limit)
         } else {
             let both = weight("up", 2 * width, hidden)?;
-            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)), limit)
+            let bias = self.w.find(&name("up", "bias"), &[2 * width])?;
+            let half = |start: i64| {
+                let y = x.linear(&both.slice(0, start, width));
+                bias.as_ref().map_or(y.clone(), |bias| &y + &bias.slice(0, start, width))
+            };
+            act.gated(&half(0), &half(width), limit)
         };
         if self.family.inner_norms {
             h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
@@ -165,7 +171,7 @@ impl Step<'_> {
 
     /// Routed and shared experts of `x`, which a router chooses that reads `of_router`.
     fn experts(&self, layer: i64, x: &Tensor, of_router: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let (hidden, act) = (self.c.hidden, self.c.activation);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let scores = of_router.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
         let scores = self.biased(scores, &name("ffn_gate_inp.bias"), e.count)?;

@@ -5,6 +5,9 @@ use crate::config::{Attention, Experts, Gating, Recurrence};
 use crate::family::{Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
 
+/// The mean of hidden states as a `pooling_type`.
+const MEAN: u32 = 1;
+
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
 
@@ -33,7 +36,8 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
         if shape.experts_every > 1 {
-            keys.set("interleave_moe_layer_step", shape.experts_every);
+            let key = if shape.row().causal { "interleave_moe_layer_step" } else { "moe_every_n_layers" };
+            keys.set(key, shape.experts_every);
         }
     }
     if shape.is_latent() {
@@ -74,6 +78,20 @@ impl Keys<'_> {
         }
         if let Some(width) = shape.window {
             self.set("attention.sliding_window", width);
+        }
+        if !shape.row().causal {
+            self.set("attention.causal", false);
+            self.set("pooling_type", MEAN);
+        }
+        if let Some(width) = shape.projection {
+            for (name, value) in
+                [("2_feat_in", shape.hidden), ("2_feat_out", width), ("3_feat_in", width), ("3_feat_out", shape.hidden)]
+            {
+                self.count(&format!("dense_{name}"), value);
+            }
+        }
+        if shape.token_types > 0 {
+            self.writer.set("tokenizer.ggml.token_type_count", shape.token_types as u32);
         }
         self.factors(shape);
         if shape.row().limits {

@@ -35,6 +35,14 @@ pub struct Shape {
     pub qkv_bias: bool,
     /// Whether all other matrices, and norms that may have one, have a bias too.
     pub biases: bool,
+    /// Whether norms have a bias even where matrices have none.
+    pub norm_biases: bool,
+    /// Types of tokens, if they have rows that are added to the embedding.
+    pub token_types: i64,
+    /// Whether positions have such rows.
+    pub learned_positions: bool,
+    /// Width between the two matrices behind the last norm, in a model of embeddings that has them.
+    pub projection: Option<i64>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
     pub qk_norm_of_all: bool,
     /// Positions that layers with a window see.
@@ -202,6 +210,10 @@ const PLAIN: Shape = Shape {
     fused_qkv: false,
     qkv_bias: false,
     biases: false,
+    norm_biases: false,
+    token_types: 0,
+    learned_positions: false,
+    projection: None,
     qk_norm_of_all: false,
     window: None,
     kinds: None,

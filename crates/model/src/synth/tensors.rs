@@ -58,7 +58,14 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     let (hidden, vocab) = (shape.hidden, i64::from(shape.vocab));
     let embedding_std = if shape.tied { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let weights = Fill::Weights { std: embedding_std };
+    let of_rows = Fill::Normal { mean: 0.0, std: BIAS_STD };
     list.add("token_embd.weight", &[hidden, vocab], Role::Embedding, weights);
+    if shape.token_types > 0 {
+        list.add("token_types.weight", &[hidden, shape.token_types], Role::Plain, of_rows.clone());
+    }
+    if shape.learned_positions {
+        list.add("position_embd.weight", &[hidden, i64::from(shape.context)], Role::Plain, of_rows);
+    }
     if shape.row().embedding_norm {
         list.norm_of(shape, "token_embd_norm", hidden);
     }
@@ -79,8 +86,14 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.block(shape, legacy_kv_b);
     }
     list.prefix.clear();
-    list.norm_of(shape, shape.row().output_norm, hidden);
-    if !shape.tied {
+    if let Some(name) = shape.row().output_norm {
+        list.norm_of(shape, name, hidden);
+    }
+    if let Some(width) = shape.projection {
+        list.matrix("dense_2", &[hidden, width], Role::Other);
+        list.matrix("dense_3", &[width, hidden], Role::Other);
+    }
+    if !shape.tied && shape.row().causal {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
     list.specs
@@ -132,7 +145,7 @@ impl List {
     /// A norm of the kind of the family.
     fn norm_of(&mut self, shape: &Shape, name: &str, len: i64) {
         self.norm(name, len);
-        if shape.biases && shape.row().norm == Norm::Layer {
+        if (shape.biases || shape.norm_biases) && shape.row().norm == Norm::Layer {
             self.bias(name, len);
         }
     }
@@ -147,7 +160,9 @@ impl List {
                 list.norm_of(shape, &name, shape.hidden);
             }
         };
-        norm(self, norms.attention);
+        if self.layer > 0 || shape.row().first_norm {
+            norm(self, norms.attention);
+        }
         let mixer = shape.mixer(self.layer);
         if mixer.attends() {
             match shape.attention {
@@ -159,6 +174,7 @@ impl List {
             self.recurrence(shape);
         }
         norm(self, norms.after_attention);
+        norm(self, norms.attention_sum);
         if !shape.feeds(self.layer) {
             return;
         }
@@ -183,6 +199,7 @@ impl List {
             None => self.feed_forward(shape, "", width, shape.fused_up),
         }
         norm(self, norms.after_feed_forward);
+        norm(self, norms.feed_forward_sum);
         let Some(kinds) = &shape.kinds else { return };
         if let Some(width) = kinds.layer_input {
             self.matrix("inp_gate", &[shape.hidden, width], Role::Other);

@@ -103,6 +103,10 @@ pub struct TokenizerData {
     pub eot: Option<u32>,
     /// `eom_token_id`: end of a message, usually a tool call.
     pub eom: Option<u32>,
+    /// `cls_token_id`: before a text, in vocabularies of encoders.
+    pub cls: Option<u32>,
+    /// `seperator_token_id`, as files spell it: behind such a text.
+    pub sep: Option<u32>,
     /// `unknown_token_id`.
     pub unk: Option<u32>,
     /// `padding_token_id`.
@@ -113,6 +117,10 @@ pub struct TokenizerData {
     pub add_bos: Option<bool>,
     /// `add_eos_token`.
     pub add_eos: Option<bool>,
+    /// `normalizer.lowercase` of a WordPiece vocabulary.
+    pub lowercase: Option<bool>,
+    /// `normalizer.strip_accents` of a WordPiece vocabulary; where it is absent, that is so if text becomes lower case.
+    pub strip_accents: Option<bool>,
     /// `add_space_prefix` of a SentencePiece vocabulary.
     pub add_space_prefix: Option<bool>,
     /// `tokenizer.chat_template`.

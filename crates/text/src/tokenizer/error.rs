@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum TokenizerError {
     /// `tokenizer.ggml.model` names an algorithm that Kernloom does not have.
     #[error(
-        "tokenizer model {:?} is not supported (supported: \"gpt2\", \"gemma4\", \"llama\", \"plamo2\", \"rwkv\")",
+        "tokenizer model {:?} is not supported (supported: \"bert\", \"gpt2\", \"gemma4\", \"llama\", \"plamo2\", \"rwkv\")",
         cut(model, NAME)
     )]
     UnsupportedModel {

@@ -16,6 +16,12 @@ const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, k
 /// Attention in every fourth layer.
 const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
 
+/// As many heads of keys as of queries.
+const HEADS_ALONE: Attention = Attention::Grouped { kv_heads: 4, head: 64, value: 64 };
+
+/// A model of embeddings.
+const ENCODER: Shape = Shape { norm_biases: true, token_types: 2, rope_base: 1e4, ..PLAIN };
+
 /// All of them.
 pub(super) const SHAPES: &[Shape] = &[
     Shape {
@@ -388,6 +394,68 @@ pub(super) const SHAPES: &[Shape] = &[
         rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
         temperature: Some((0.1, 16)),
         experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-bert",
+        arch: "bert",
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        learned_positions: true,
+        context: 512,
+        ..ENCODER
+    },
+    Shape { name: "tiny-nomic-bert", arch: "nomic-bert", attention: HEADS_ALONE, fused_qkv: true, ..ENCODER },
+    Shape {
+        name: "tiny-nomic-bert-moe",
+        arch: "nomic-bert-moe",
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        experts_every: 2,
+        experts: Some(Experts { width: 512, normalise: false, ..TINY }),
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-jina-bert-v2",
+        arch: "jina-bert-v2",
+        qk_norm_of_all: true,
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        fused_up: true,
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-jina-bert-v3",
+        arch: "jina-bert-v3",
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-modern-bert",
+        arch: "modern-bert",
+        layers: 4,
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        fused_up: true,
+        window: Some(24),
+        norm_biases: false,
+        token_types: 0,
+        ..ENCODER
+    },
+    Shape { name: "tiny-neo-bert", arch: "neo-bert", fused_qkv: true, fused_up: true, ..PLAIN },
+    Shape { name: "tiny-eurobert", arch: "eurobert", ..PLAIN },
+    Shape { name: "tiny-llama-embed", arch: "llama-embed", ..PLAIN },
+    Shape {
+        name: "tiny-gemma-embedding",
+        arch: "gemma-embedding",
+        layers: 7,
+        window: Some(24),
+        projection: Some(512),
+        tied: true,
         ..PLAIN
     },
 ];
