@@ -60,6 +60,8 @@ pub fn tokenizer_data(file: &Gguf) -> Result<TokenizerData, VocabularyError> {
         lowercase: keys.find("normalizer.lowercase")?,
         strip_accents: keys.find("normalizer.strip_accents")?,
         add_space_prefix: keys.find("add_space_prefix")?,
+        remove_extra_whitespaces: keys.find("remove_extra_whitespaces")?,
+        charsmap: keys.list::<i64>("precompiled_charsmap")?.into_iter().map(|byte| byte as u8).collect(),
         chat_template: text("tokenizer.chat_template")?,
         architecture: text("general.architecture")?.unwrap_or_default(),
         name: text("general.name")?,

@@ -41,7 +41,7 @@ pub fn load(name: &str) -> Tokenizer {
 
 /// Whether text comes back from its tokens; those of encoders know words only, whatever was between them.
 fn is_reversible(name: &str) -> bool {
-    !name.starts_with("bert")
+    !["bert", "nomic"].iter().any(|of_encoders| name.starts_with(of_encoders))
 }
 
 /// The texts that a vocabulary is tried with.

@@ -1,14 +1,15 @@
 //! Tokenizers, built from nothing but the metadata of a model file.
 //!
-//! Five algorithms: BPE by merges ("gpt2" or "gemma4" in the file, here `bpe`) with a splitting rule named by
-//! the file (`split`), SentencePiece BPE ("llama", here `spm`), the longest token ("rwkv"), the best scores ("plamo2"), and
-//! the longest pieces of words ("bert", here `wordpiece`). Others (t5, …) are refused, and so is a splitting rule that is not
-//! known: wrong tokens give fluent nonsense, which nobody notices.
+//! Six algorithms: BPE by merges ("gpt2" or "gemma4" in the file, here `bpe`) with a splitting rule named by
+//! the file (`split`), SentencePiece BPE ("llama", here `spm`), the longest token ("rwkv"), the best scores ("plamo2", and
+//! "t5", here `unigram`), and the longest pieces of words ("bert", here `wordpiece`). Others are refused, and so is a splitting
+//! rule that is not known: wrong tokens give fluent nonsense, which nobody notices.
 //!
 //! Not here: pairs of texts, masks, and the clean-up of spaces that some decoders do.
 
 mod bpe;
 mod byte_alphabet;
+mod charsmap;
 mod data;
 mod detokenizer;
 mod ends;
@@ -22,6 +23,7 @@ mod split;
 mod spm;
 pub(crate) mod tags;
 mod template_tags;
+mod unigram;
 mod vocab;
 mod wordpiece;
 
@@ -38,6 +40,7 @@ use rwkv::Rwkv;
 use specials::{Fragment, Specials};
 use split::Splitter;
 use spm::Spm;
+use unigram::Unigram;
 use vocab::{Spelling, Vocab};
 use wordpiece::WordPiece;
 
@@ -79,6 +82,7 @@ enum Algorithm {
     Rwkv(Rwkv),
     Plamo2(Plamo2),
     WordPiece(WordPiece),
+    Unigram(Unigram),
 }
 
 /// `tokenizer.ggml.model`.
@@ -89,13 +93,14 @@ enum Model {
     Rwkv,
     Plamo2,
     WordPiece,
+    Unigram,
 }
 
 impl Model {
     fn spelling(self) -> Spelling {
         match self {
             Model::Bpe(splitter) => splitter.spelling,
-            Model::Spm | Model::WordPiece => Spelling::SentencePiece,
+            Model::Spm | Model::WordPiece | Model::Unigram => Spelling::SentencePiece,
             Model::Rwkv => Spelling::Escaped,
             Model::Plamo2 => Spelling::Plain,
         }
@@ -124,6 +129,7 @@ impl Tokenizer {
             "rwkv" => Model::Rwkv,
             "plamo2" => Model::Plamo2,
             "bert" => Model::WordPiece,
+            "t5" => Model::Unigram,
             _ => return Err(TokenizerError::UnsupportedModel { model: data.model }),
         };
         let spelling = model.spelling();
@@ -153,6 +159,7 @@ impl Tokenizer {
                 let strips_accents = data.strip_accents.unwrap_or(lowercase);
                 (Algorithm::WordPiece(WordPiece::new(&vocab, data.unk, lowercase, strips_accents)), true)
             }
+            Model::Unigram => (Algorithm::Unigram(Unigram::new(&vocab, &data)?), false),
         };
         let always_bos = matches!(model, Model::Bpe(splitter) if splitter.gemma);
         Ok(Tokenizer {
@@ -163,7 +170,7 @@ impl Tokenizer {
             eos: data.eos,
             pad: data.pad,
             add_bos: data.add_bos.unwrap_or(adds_bos) || always_bos,
-            add_eos: data.add_eos.unwrap_or(matches!(model, Model::WordPiece)),
+            add_eos: data.add_eos.unwrap_or(matches!(model, Model::WordPiece | Model::Unigram)),
             ends,
             architecture: data.architecture,
             chat_template: data.chat_template,
@@ -202,6 +209,7 @@ impl Tokenizer {
                     Algorithm::Rwkv(rwkv) => rwkv.encode(text, &mut out),
                     Algorithm::Plamo2(plamo2) => plamo2.encode(text, &mut out),
                     Algorithm::WordPiece(pieces) => pieces.encode(text, &mut out),
+                    Algorithm::Unigram(unigram) => unigram.encode(text, &mut out),
                 }
                 leading = false;
             }
@@ -225,6 +233,7 @@ impl Tokenizer {
         let mut out = Vec::with_capacity(ids.len() * 4);
         let mut prefixed = match &self.algorithm {
             Algorithm::Spm(spm) => spm.has_space_prefix(),
+            Algorithm::Unigram(unigram) => unigram.has_space_prefix(),
             Algorithm::WordPiece(_) => true,
             Algorithm::Bpe(_) | Algorithm::Rwkv(_) | Algorithm::Plamo2(_) => false,
         };

@@ -43,7 +43,7 @@ enum Kind {
 impl Kind {
     fn of(ch: char) -> Kind {
         use GeneralCategory::*;
-        if ch.is_whitespace() {
+        if matches!(ch, '\t' | '\n' | '\r') {
             return Kind::Space;
         }
         if ch.is_ascii_punctuation() || IDEOGRAPHS.iter().any(|block| block.contains(&ch)) {
@@ -53,6 +53,7 @@ impl Kind {
             Control | Format | PrivateUse | Surrogate | Unassigned => Kind::Dropped,
             ConnectorPunctuation | DashPunctuation | OpenPunctuation | ClosePunctuation | InitialPunctuation
             | FinalPunctuation | OtherPunctuation => Kind::Alone,
+            _ if ch.is_whitespace() => Kind::Space,
             // In place of bytes that are no text.
             _ if ch == char::REPLACEMENT_CHARACTER => Kind::Dropped,
             _ => Kind::Letter,
@@ -156,7 +157,7 @@ mod tests {
     fn words_are_cleaned_and_split() {
         assert_eq!(encode("  Naïve,\tcafés!\n"), [7, 8, 12, 13, 9]);
         assert_eq!(encode("a中国a"), [14, 10, 11, 14]);
-        assert_eq!(encode("a\u{200d}\u{0}s $a"), [14, 13, 20, 14]);
+        assert_eq!(encode("a\u{200d}\u{0}\u{b}s\u{3000}$a"), [14, 13, 20, 14]);
         assert_eq!(encode("한"), [17, 18, 19], "syllables come apart");
         assert_eq!(encode("²"), [24]);
         assert_eq!(encode(""), [0; 0]);
