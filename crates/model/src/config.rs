@@ -6,6 +6,7 @@ mod heads;
 mod keys;
 mod recurrence;
 mod rope;
+mod streams;
 mod window;
 
 pub use crate::family::Gating;
@@ -19,6 +20,7 @@ use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
 pub use recurrence::{Mixer, Recurrence};
 use serde::{Deserialize, Serialize};
+pub use streams::Streams;
 pub use window::Window;
 
 /// Blocks of a model at most.
@@ -209,6 +211,8 @@ pub struct Config {
     /// Tokens of the vocabulary.
     #[serde(rename = "vocabulary")]
     pub vocab: i64,
+    /// The residual streams, if there are several.
+    pub streams: Option<Streams>,
     /// Positions that the model was made for.
     pub context: i64,
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
@@ -241,6 +245,9 @@ pub struct Config {
     pub ffn: Vec<i64>,
     /// What values of the feed-forward go through.
     pub activation: Activation,
+    /// For each layer by how many standard deviations gates are above their mean of which anything is left, if not all are;
+    /// empty if all are in all layers.
+    pub sparsity: Vec<Option<f32>>,
     /// For each layer where gates and ups of its experts end, 0 for nowhere; empty if no layer has such limits.
     pub expert_limits: Vec<f32>,
     /// The same of its other feed-forward, and of the shared expert.
@@ -421,6 +428,7 @@ impl Config {
             heads,
             vocab,
             context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            streams: streams::streams(&k, family)?,
             causal,
             pooling: embedding::pooling(&k)?,
             norm,
@@ -433,6 +441,7 @@ impl Config {
             value_scale: factor(family.value_scale, "attention.value_scale")?,
             rope,
             ffn,
+            sparsity: streams::sparsity(&k, family, layers)?,
             activation: Self::activation(&k, family)?,
             expert_limits: limits("swiglu_clamp_exp")?,
             feed_forward_limits: limits("swiglu_clamp_shexp")?,

@@ -343,6 +343,8 @@ pub struct Family {
     pub norms: Norms,
     /// Whether the first block must have the norm of what attention reads, as all others do.
     pub first_norm: bool,
+    /// Whether there are several residual streams, of which a layer works on one.
+    pub streams: bool,
     /// Layers that remember, and how.
     pub recurrence: Option<(Recurrence, Remembering)>,
     /// Whether the delta rule has one matrix for how much is learned and how much is forgotten (`ssm_ba`), in which, as
@@ -396,6 +398,8 @@ pub struct Family {
     pub activation_by_key: bool,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// Whether the file says by layer how few gates are left (`activation_sparsity_scale`).
+    pub sparse_gates: bool,
     /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other
     /// feed-forwards (`swiglu_clamp_shexp`).
     pub limits: bool,

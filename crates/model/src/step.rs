@@ -14,6 +14,7 @@ mod past;
 mod recurrence;
 mod segments;
 mod state_space;
+mod streams;
 
 use crate::cache::{Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError};
@@ -466,16 +467,31 @@ impl<'a> Step<'a> {
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
         let inputs = self.layer_inputs(&x)?;
+        if let Some(streams) = &c.streams {
+            x = self.streams_of(&x, streams)?;
+        }
         let (mut states, mut caches) = (vec![], Caches::new());
         for layer in 0..c.layers {
-            let with_attention = self.attention_of(layer, &x, &mut states, &mut caches)?;
-            x = self.feed_forward_of(layer, &x, &with_attention)?;
-            if let Some(inputs) = &inputs {
-                x = self.with_input(layer, &x, inputs)?;
-            }
+            x = match &c.streams {
+                None => self.block(layer, &x, &mut states, &mut caches)?,
+                Some(streams) => {
+                    let predicted = self.predicted(layer, &x, streams)?;
+                    let made = self.block(layer, &self.active(&predicted, streams), &mut states, &mut caches)?;
+                    self.corrected(layer, &predicted, &made, streams)?
+                }
+            };
+            x = match (&inputs, &c.streams) {
+                (None, _) => x,
+                (Some(inputs), None) => &x + &self.input_of(layer, &x, inputs)?,
+                (Some(inputs), Some(streams)) => self.streams_with_input(layer, &x, inputs, streams)?,
+            };
             x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
         }
         let x = x.gather(&self.rows);
+        let x = match &c.streams {
+            Some(streams) => self.merged_streams(&x, streams)?,
+            None => x,
+        };
         let x = match self.family.output_norm {
             Some(name) => self.norm(&x, name, &[c.hidden])?,
             None => x,
@@ -500,6 +516,18 @@ impl<'a> Step<'a> {
             Output::Logits | Output::Hidden => logits,
         };
         Ok((chosen, states))
+    }
+
+    /// What a block makes of the stream.
+    fn block(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+        caches: &mut Caches,
+    ) -> Result<Tensor, ConfigError> {
+        let with_attention = self.attention_of(layer, x, states, caches)?;
+        self.feed_forward_of(layer, x, &with_attention)
     }
 
     /// What the first block reads.

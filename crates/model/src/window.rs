@@ -5,7 +5,7 @@
 use crate::cache::PAGE;
 use crate::config;
 use compiler::{Builder, Options, Tensor};
-use ir::{BinOp, DType};
+use ir::{BinOp, DType, UnOp};
 
 /// A window of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub(crate) fn end_of_sight(b: &Builder, position: &Tensor, last: Option<&Tensor>
 /// Positions between tokens at `position` and position `at`, which may follow them if they see what does.
 pub(crate) fn distance(position: &Tensor, at: &Tensor, sees_ahead: bool) -> Tensor {
     let distance = position.binary(BinOp::Sub, at).cast(DType::F32);
-    if sees_ahead { distance.maximum(&(&distance * -1.0)) } else { distance }
+    if sees_ahead { distance.unary(UnOp::Abs) } else { distance }
 }
 
 /// Whether tokens at `position`, which see `end` at last, see position `at`: it is in their window if they have one.

@@ -149,6 +149,7 @@ families! {
     sinks_windows_and_experts_with_biases "tiny-gpt-oss";
     caps_windows_and_norms_on_both_sides "tiny-gemma2";
     windows_with_a_rotation_of_their_own "tiny-gemma3";
+    several_residual_streams_and_sparse_gates "tiny-gemma3n";
     windows_with_heads_of_their_own_shared_caches_and_inputs_of_layers "tiny-gemma4";
     values_of_keys_and_experts_beside_a_feed_forward "tiny-gemma4moe";
     sinks_in_windows_and_scales_of_values "tiny-mimo2";

@@ -86,7 +86,8 @@ impl Step<'_> {
             Mixer::Attention | Mixer::None => attention()?,
         };
         let x = x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale);
-        self.norm_of(layer, &x, norms.attention_sum)
+        let x = self.norm_of(layer, &x, norms.attention_sum)?;
+        self.with_low_rank(layer, x, &h)
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.

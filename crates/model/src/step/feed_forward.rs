@@ -109,7 +109,8 @@ impl Step<'_> {
             }
         } else if self.w.has(&name("gate", "weight")) {
             let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
-            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?, limit)
+            let gate = self.sparse(layer, finish(x.linear(&gate), "gate", width)?);
+            act.gated(&gate, &finish(x.linear(&up), "up", width)?, limit)
         } else {
             let both = weight("up", 2 * width, hidden)?;
             let bias = self.w.find(&name("up", "bias"), &[2 * width])?;
@@ -123,6 +124,16 @@ impl Step<'_> {
             h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
         }
         finish(h.linear(&down), "down", hidden)
+    }
+
+    /// Gates of which only those are left that are above their mean by so many standard deviations, and by how much they are.
+    fn sparse(&self, layer: i64, gates: Tensor) -> Tensor {
+        let Some(&Some(deviations)) = self.c.sparsity.get(layer as usize) else { return gates };
+        let n = gates.len(1) as f32;
+        let centred = &gates - &(gates.sum(1) * (1.0 / n)).unsqueeze(1);
+        let variance = (&centred * &centred).sum(1) * (1.0 / (n - 1.0));
+        let deviation = variance.unary(UnOp::Sqrt).unsqueeze(1);
+        (&centred - &(deviation * deviations)).maximum(&self.b.float(0.0))
     }
 
     /// One of the matrices of all experts.

@@ -5,6 +5,11 @@ use crate::config::{Attention, Experts, Gating, Recurrence};
 use crate::family::{Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
 
+/// Leading layers of models with several residual streams that leave few gates, and by how many standard deviations these are
+/// above the mean: one of twenty (Gemma 3n).
+const SPARSE_LAYERS: u32 = 10;
+const SPARSITY: f32 = 1.644_853_5;
+
 /// The mean of hidden states as a `pooling_type`.
 const MEAN: u32 = 1;
 
@@ -90,6 +95,12 @@ impl Keys<'_> {
                 self.count(&format!("dense_{name}"), value);
             }
         }
+        if let Some((count, _)) = shape.streams {
+            self.count("altup.num_inputs", count);
+            self.count("altup.active_idx", 0);
+            let of_layer = |layer| if layer < SPARSE_LAYERS { SPARSITY } else { f32::NEG_INFINITY };
+            self.set("activation_sparsity_scale", (0..plan.layers).map(of_layer).collect::<Vec<f32>>());
+        }
         if shape.token_types > 0 {
             self.writer.set("tokenizer.ggml.token_type_count", shape.token_types as u32);
         }
@@ -171,7 +182,7 @@ impl Keys<'_> {
         self.count("attention.value_length_swa", *value);
         self.count("rope.dimension_count_swa", *rotated);
         self.set("attention.shared_kv_layers", plan.layers - own);
-        let width = |layer| shape.ffn as u32 * if layer < own { 1 } else { 2 };
+        let width = |layer| shape.ffn as u32 * if layer >= own && kinds.wide_readers { 2 } else { 1 };
         self.set("feed_forward_length", layers.map(width).collect::<Vec<u32>>());
         self.count("embedding_length_per_layer_input", kinds.layer_input.unwrap_or(0));
     }

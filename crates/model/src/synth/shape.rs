@@ -43,6 +43,8 @@ pub struct Shape {
     pub learned_positions: bool,
     /// Width between the two matrices behind the last norm, in a model of embeddings that has them.
     pub projection: Option<i64>,
+    /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
+    pub streams: Option<(i64, i64)>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
     pub qk_norm_of_all: bool,
     /// Positions that layers with a window see.
@@ -98,8 +100,12 @@ pub struct Kinds {
     pub in_windows: (Attention, i64),
     /// Whether the layers without a window take their values from the matrix of keys.
     pub values_of_keys: bool,
-    /// Layers at the end that read the caches of others. Their feed-forward is twice as wide.
+    /// Layers at the end that read the caches of others.
     pub shared_caches: u32,
+    /// Whether their feed-forward is twice as wide.
+    pub wide_readers: bool,
+    /// Whether they have matrices of keys and values all the same.
+    pub unread_keys: bool,
     /// Width of what each layer reads of a token beside the residual.
     pub layer_input: Option<i64>,
     /// Whether what a layer gives has a scale.
@@ -214,6 +220,7 @@ const PLAIN: Shape = Shape {
     token_types: 0,
     learned_positions: false,
     projection: None,
+    streams: None,
     qk_norm_of_all: false,
     window: None,
     kinds: None,
@@ -475,6 +482,8 @@ const PUBLISHED: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
             values_of_keys: false,
             shared_caches: 20,
+            wide_readers: true,
+            unread_keys: false,
             layer_input: Some(256),
             output_scale: true,
         }),
@@ -496,6 +505,8 @@ const PUBLISHED: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
             values_of_keys: true,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: true,
         }),

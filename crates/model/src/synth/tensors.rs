@@ -76,6 +76,9 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.matrix("per_layer_model_proj", &[hidden, all], Role::Plain);
         list.norm("per_layer_proj_norm", width);
     }
+    if let Some((count, _)) = shape.streams {
+        list.matrix("altup_proj", &[hidden, hidden, count - 1], Role::Plain);
+    }
     if let Some(divisors) = rope_divisors(shape) {
         let values = Fill::Values(divisors);
         list.add("rope_freqs.weight", &[shape.rope_dims / 2], Role::Plain, values);
@@ -86,6 +89,9 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.block(shape, legacy_kv_b);
     }
     list.prefix.clear();
+    if let Some((count, _)) = shape.streams {
+        list.matrix("altup_unembd_proj", &[hidden, hidden, count - 1], Role::Plain);
+    }
     if let Some(name) = shape.row().output_norm {
         list.norm_of(shape, name, hidden);
     }
@@ -173,6 +179,9 @@ impl List {
         if mixer.remembers() {
             self.recurrence(shape);
         }
+        if let Some((count, rank)) = shape.streams {
+            self.streams(shape.hidden, count, rank);
+        }
         norm(self, norms.after_attention);
         norm(self, norms.attention_sum);
         if !shape.feeds(self.layer) {
@@ -180,7 +189,8 @@ impl List {
         }
         norm(self, norms.feed_forward);
         let shares = shape.kinds.as_ref().is_some_and(|kinds| self.layer >= kinds.own_caches(self.layers));
-        let width = if shares { 2 * shape.ffn } else { shape.ffn };
+        let wide = shares && shape.kinds.as_ref().is_some_and(|kinds| kinds.wide_readers);
+        let width = if wide { 2 * shape.ffn } else { shape.ffn };
         let beside = shape.row().routed == Routed::Beside;
         match shape.experts_of(self.layer) {
             Some(experts) => {
@@ -210,6 +220,19 @@ impl List {
             let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
             self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
         }
+    }
+
+    /// What a layer has of residual streams.
+    fn streams(&mut self, hidden: i64, count: i64, rank: i64) {
+        self.matrix("laurel_l", &[hidden, rank], Role::Plain);
+        self.matrix("laurel_r", &[rank, hidden], Role::Plain);
+        self.norm("laurel_post_norm", hidden);
+        let scale = Fill::Normal { mean: 1.0, std: NORM_STD };
+        self.add("altup_correct_scale.weight", &[hidden], Role::Plain, scale);
+        self.norm("altup_router_norm", hidden);
+        self.matrix("altup_router", &[hidden, count], Role::Plain);
+        self.matrix("altup_predict_coef", &[count, count * count], Role::Plain);
+        self.matrix("altup_correct_coef", &[count, count], Role::Plain);
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -245,7 +268,8 @@ impl List {
         else {
             return;
         };
-        let own = shape.kinds.as_ref().is_none_or(|kinds| self.layer < kinds.own_caches(self.layers));
+        let own =
+            shape.kinds.as_ref().is_none_or(|kinds| kinds.unread_keys || self.layer < kinds.own_caches(self.layers));
         let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);
         let (hidden, heads) = (shape.hidden, windowed.and_then(|kinds| kinds.heads).unwrap_or(shape.heads));
         let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };
