@@ -1,5 +1,6 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
+mod activation;
 mod embedding;
 mod experts;
 mod heads;
@@ -13,6 +14,7 @@ pub use crate::family::Gating;
 use crate::family::{
     Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Norm, Parallel, Rotated, Routed, WindowRotation, missing,
 };
+pub use activation::Xielu;
 pub use embedding::Pooling;
 pub use experts::Experts;
 use gguf::plain::name;
@@ -245,6 +247,8 @@ pub struct Config {
     pub ffn: Vec<i64>,
     /// What values of the feed-forward go through.
     pub activation: Activation,
+    /// For each layer the parameters of that, if it has any.
+    pub xielu: Vec<Xielu>,
     /// For each layer by how many standard deviations gates are above their mean of which anything is left, if not all are;
     /// empty if all are in all layers.
     pub sparsity: Vec<Option<f32>>,
@@ -361,7 +365,10 @@ impl Config {
             Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
             _ => None,
         };
-        let ffn = Self::feed_forwards(&k, family, &feeds, experts.as_ref())?;
+        let ffn = match family.routed {
+            Routed::Before => vec![hidden; layers as usize],
+            _ => Self::feed_forwards(&k, family, &feeds, experts.as_ref())?,
+        };
         let lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
         let dense_lead = match family.routed {
             _ if experts.is_none() => blocks,
@@ -370,7 +377,7 @@ impl Config {
                 let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
                 (0..layers).find(routed).unwrap_or(layers)
             }
-            Routed::All | Routed::Beside => 0,
+            Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
             Routed::None => blocks,
         };
         let every = match k.within("interleave_moe_layer_step", 0, blocks)? {
@@ -442,7 +449,8 @@ impl Config {
             rope,
             ffn,
             sparsity: streams::sparsity(&k, family, layers)?,
-            activation: Self::activation(&k, family)?,
+            activation: activation::activation(&k, family)?,
+            xielu: activation::parameters(&k, family, layers)?,
             expert_limits: limits("swiglu_clamp_exp")?,
             feed_forward_limits: limits("swiglu_clamp_shexp")?,
             layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),
@@ -458,7 +466,7 @@ impl Config {
                 Parallel::Key(key) => k.flag(key)?.unwrap_or(true),
                 Parallel::WithoutNorm => file.tensor("blk.0.ffn_norm.weight").is_none(),
             },
-            slopes: match Self::alibi(&k, family.alibi)? {
+            slopes: match Self::alibi(&k, family.alibi, layers)? {
                 Some(bias) => slopes(heads, bias),
                 None => vec![],
             },
@@ -543,20 +551,6 @@ impl Config {
         Ok(if family.counts_gate { all.into_iter().map(|width| width / 2).collect() } else { all })
     }
 
-    fn activation(k: &Keys<'_>, family: &Family) -> Result<Activation, ConfigError> {
-        if !family.activation_by_key {
-            return Ok(family.activation);
-        }
-        let key = k.key("hidden_activation");
-        Ok(match k.file.metadata().find::<&str>(&key)? {
-            None => family.activation,
-            Some("gelu") => Activation::Gelu,
-            Some("silu") => Activation::Silu,
-            Some("relu") => Activation::Relu,
-            Some(other) => return Err(out_of_range(&key, other, "gelu, silu or relu")),
-        })
-    }
-
     fn rotated(
         k: &Keys<'_>,
         rule: Rotated,
@@ -568,6 +562,7 @@ impl Config {
         Ok(match (rule, window) {
             (Rotated::All, _) | (Rotated::Windowed | Rotated::WindowedAndLead, None) => all(true),
             (Rotated::None, _) => all(false),
+            (Rotated::AtLayers(n), _) => all(layers == n),
             (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
             (Rotated::Windowed, Some(window)) => window.layers.clone(),
             (Rotated::WindowedAndLead, Some(window)) => {
@@ -581,10 +576,11 @@ impl Config {
         })
     }
 
-    fn alibi(k: &Keys<'_>, rule: Alibi) -> Result<Option<f64>, ConfigError> {
+    fn alibi(k: &Keys<'_>, rule: Alibi, layers: i64) -> Result<Option<f64>, ConfigError> {
         let of_file = || k.float_or_none("attention.max_alibi_bias", 1e-3, 1e3);
         Ok(match rule {
             Alibi::None => None,
+            Alibi::AtLayers(n, bias) => Some(bias).filter(|_| layers == n),
             Alibi::Always(bias) => of_file()?.or(Some(bias)),
             Alibi::Key => of_file()?,
         })

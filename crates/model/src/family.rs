@@ -88,6 +88,8 @@ pub enum Rotated {
     All,
     /// None.
     None,
+    /// All in models of so many layers, and none in others.
+    AtLayers(i64),
     /// All but every n-th.
     AllBut(i64),
     /// Those with a window, if any has one.
@@ -157,6 +159,8 @@ pub enum Activation {
     Relu,
     /// max(x, 0) squared.
     ReluSquared,
+    /// With parameters of the file for each layer (xIELU, arXiv 2411.13010).
+    Xielu,
     /// `min(x, 7) * sigmoid(1.702 * x)` times up, bounded to 7, and one (gpt-oss).
     ClampedSwiglu,
 }
@@ -211,6 +215,11 @@ pub enum Routed {
     /// All, beside a dense feed-forward. Both have norms of their own, and the router one whose weights are its scale
     /// (`ffn_gate_inp.scale`).
     Beside,
+    /// All, beside a dense feed-forward as wide as the stream. They read what the block reads, by a norm of their own
+    /// (`ffn_norm_exps`).
+    Before,
+    /// All, beside a dense feed-forward of the same input in files that have it; both count by the root of a half.
+    BesideMaybe,
     /// None.
     None,
 }
@@ -260,7 +269,7 @@ pub enum Factor {
 }
 
 /// What the scores of a head are multiplied with, unless the file says it (`attention.scale`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScoreScale {
     /// One over the root of the length of a head.
     RootOfHead,
@@ -268,6 +277,8 @@ pub enum ScoreScale {
     Head,
     /// Nothing.
     One,
+    /// Another key of the file (`attention.output_scale`), or this.
+    OutputKeyOr(f64),
     /// As [`ScoreScale::RootOfHead`]; in models of so many layers, of the length that the residual width implies. The
     /// file has no say.
     ImpliedAtLayers(i64),
@@ -319,6 +330,8 @@ pub enum Alibi {
     None,
     /// With this exponent.
     Always(f64),
+    /// With this exponent in models of so many layers.
+    AtLayers(i64, f64),
     /// With that of the file, if any.
     Key,
 }

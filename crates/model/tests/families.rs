@@ -176,6 +176,11 @@ families! {
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+    activations_with_parameters_by_layer "tiny-apertus";
+    rotations_by_the_number_of_layers "tiny-baichuan";
+    biases_of_distance_by_the_number_of_layers "tiny-baichuan-13b";
+    experts_that_read_before_attention_beside_a_feed_forward "tiny-arctic";
+    experts_and_a_feed_forward_by_the_root_of_a_half "tiny-grok";
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) fn causal(k: &Keys<'_>, family: &Family) -> Result<bool, ConfigError>
 
 /// That of the file, if it says one that makes vectors; a model that ranks has another head.
 pub(super) fn pooling(k: &Keys<'_>) -> Result<Option<Pooling>, ConfigError> {
-    Ok(match k.within("pooling_type", 0, 4)? {
+    Ok(match k.file.metadata().find::<i64>(&k.key("pooling_type"))? {
         Some(0) => Some(Pooling::Each),
         Some(1) => Some(Pooling::Mean),
         Some(2) => Some(Pooling::First),

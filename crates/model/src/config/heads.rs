@@ -128,6 +128,7 @@ pub(super) fn grouped(
         }
         ScoreScale::RootOfHead => of_file()?.unwrap_or(over_root(head)),
         ScoreScale::Head => of_file()?.unwrap_or(1.0 / head as f64),
+        ScoreScale::OutputKeyOr(scale) => k.float_or_none("attention.output_scale", 1e-6, 1e3)?.unwrap_or(scale),
         ScoreScale::One => of_file()?.unwrap_or(1.0),
     };
     Ok((attention, scale as f32, rope, in_windows))

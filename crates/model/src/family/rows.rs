@@ -544,6 +544,31 @@ pub const FAMILIES: &[Family] = &[
     Family::QWEN35,
     Family { arch: "qwen35moe", ..Family::QWEN35 },
     Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
+    Family {
+        arch: "apertus",
+        head_norms: HeadNorms::Before,
+        activation: Activation::Xielu,
+        gated: false,
+        ..Family::QWEN2
+    },
+    Family { arch: "baichuan", rotated: Rotated::AtLayers(32), alibi: Alibi::AtLayers(40, 8.0), ..Family::LLAMA },
+    Family { arch: "arctic", routed: Routed::Before, ..Family::LLAMA },
+    Family {
+        arch: "grok",
+        norms: Norms {
+            after_attention: &["attn_output_norm"],
+            after_feed_forward: &["layer_output_norm", "post_ffw_norm"],
+            ..BEFORE
+        },
+        score_cap: Cap::KeyOr(30.0),
+        score_scale: ScoreScale::OutputKeyOr(0.088_388_347_648_318_45),
+        activation: Activation::Gelu,
+        routed: Routed::BesideMaybe,
+        embedding_scale: Factor::KeyOr(78.383_671_769_061_69),
+        logit_scale: Factor::KeyOr(0.577_350_269_189_625_7),
+        logit_cap: Cap::Key,
+        ..Family::QWEN2
+    },
     Family::BERT,
     Family { arch: "nomic-bert", rotated: Rotated::All, activation: Activation::Silu, gated: true, ..Family::BERT },
     Family { arch: "nomic-bert-moe", rotated: Rotated::All, normalise: Normalise::Never, ..Family::BERT },
@@ -601,11 +626,9 @@ const MISSING: &[(&str, &[&str])] = &[
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["deci", "gemma4-assistant"]),
-    ("a feed-forward beside its experts", &["arctic", "grok"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("an activation with limits or parameters of the file", &["maple", "apertus"]),
-    ("positions of a kind that the number of layers tells", &["baichuan"]),
+    ("an activation with limits of the file", &["maple"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),
     ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon", "cogvlm"]),
 ];

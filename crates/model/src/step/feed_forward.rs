@@ -1,7 +1,7 @@
 //! The feed-forward: dense, or a mixture of experts beside which one may be shared by all tokens.
 
 use super::{Part, Step, times};
-use crate::config::{ConfigError, Experts, Gating};
+use crate::config::{ConfigError, Experts, Gating, Xielu};
 use crate::expert_tiles::{self, Tiles};
 use crate::family::{Activation, EXPERT_CHOICE_BIAS, Routed, Scales};
 use compiler::{Dim, Tensor};
@@ -13,6 +13,14 @@ const SWIGLU_LIMIT: f32 = 7.0;
 /// What its sigmoid multiplies the gate with.
 const SWIGLU_ALPHA: f32 = 1.702;
 
+/// Of a value without a gate, in a layer with such parameters.
+fn xielu(x: &Tensor, of_layer: &Xielu) -> Tensor {
+    let b = x.builder();
+    let positive = &(x * of_layer.square) * x;
+    let negative = &((&x.binary(BinOp::Min, &b.float(of_layer.end)).exp() - &b.float(1.0)) - x) * of_layer.short;
+    &b.float(0.0).lt(x).select(&positive, &negative) + &(x * of_layer.linear)
+}
+
 impl Activation {
     /// Of a value without a gate.
     fn of(self, x: &Tensor) -> Tensor {
@@ -22,6 +30,7 @@ impl Activation {
             Activation::Gelu => x.gelu(),
             Activation::Relu => positive(),
             Activation::ReluSquared => &positive() * &positive(),
+            Activation::Xielu => unreachable!("it has parameters"),
             Activation::ClampedSwiglu => {
                 let x = x.binary(BinOp::Min, &x.builder().float(SWIGLU_LIMIT));
                 &x * &(&x * SWIGLU_ALPHA).sigmoid()
@@ -80,6 +89,16 @@ impl Step<'_> {
         let of_router = if self.family.routes_early { input } else { &h };
         let f = match c.experts_of(layer) {
             Some(e) if self.family.routed == Routed::Beside => self.experts_beside(layer, x, &h, e)?,
+            Some(e) if self.family.routed == Routed::Before => {
+                let of_input = self.norm_of(layer, input, &["ffn_norm_exps"])?;
+                &self.feed_forward(&h, width, layer, "")? + &self.experts(layer, &of_input, &of_input, e)?
+            }
+            Some(e)
+                if self.family.routed == Routed::BesideMaybe && self.w.has(&format!("blk.{layer}.ffn_up.weight")) =>
+            {
+                let sum = &self.feed_forward(&h, width, layer, "")? + &self.experts(layer, &h, of_router, e)?;
+                sum * std::f32::consts::FRAC_1_SQRT_2
+            }
             Some(e) => self.experts(layer, &h, of_router, e)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
@@ -102,7 +121,11 @@ impl Step<'_> {
         let down = weight("down", hidden, width)?;
         let mut h = if !self.family.gated {
             let up = weight("up", width, hidden)?;
-            let h = act.of(&finish(x.linear(&up), "up", width)?);
+            let h = finish(x.linear(&up), "up", width)?;
+            let h = match self.c.xielu.get(layer as usize) {
+                Some(of_layer) => xielu(&h, of_layer),
+                None => act.of(&h),
+            };
             match self.w.find(&format!("blk.{layer}.ffn.act.scales"), &[width])? {
                 Some(scales) => &h * &scales.unary(UnOp::Recip),
                 None => h,

@@ -2,7 +2,7 @@
 
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating, Recurrence};
-use crate::family::{Factor, Family, Norm, Normalise, Remembering};
+use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
 
 /// Leading layers of models with several residual streams that leave few gates, and by how many standard deviations these are
@@ -107,6 +107,17 @@ impl Keys<'_> {
         self.factors(shape);
         if shape.row().limits {
             self.limits(plan.layers);
+        }
+        if shape.row().activation == Activation::Xielu {
+            self.xielu(plan.layers);
+        }
+    }
+
+    /// Parameters of the activation, which differ by layer.
+    fn xielu(&mut self, layers: u32) {
+        let of_layers = |least: f32| (0..layers).map(|layer| least + layer as f32 / 8.0).collect::<Vec<f32>>();
+        for (name, least) in [("alpha_p", 0.3), ("alpha_n", -0.2), ("beta", 0.4), ("eps", -1.0)] {
+            self.writer.set(format!("xielu.{name}"), of_layers(least));
         }
     }
 

@@ -191,7 +191,8 @@ impl List {
         let shares = shape.kinds.as_ref().is_some_and(|kinds| self.layer >= kinds.own_caches(self.layers));
         let wide = shares && shape.kinds.as_ref().is_some_and(|kinds| kinds.wide_readers);
         let width = if wide { 2 * shape.ffn } else { shape.ffn };
-        let beside = shape.row().routed == Routed::Beside;
+        let routed = shape.row().routed;
+        let beside = routed == Routed::Beside;
         match shape.experts_of(self.layer) {
             Some(experts) => {
                 if beside {
@@ -203,6 +204,13 @@ impl List {
                     let mean = (shape.hidden as f32).sqrt();
                     let fill = Fill::Normal { mean, std: mean * NORM_STD };
                     self.add("ffn_gate_inp.scale", &[shape.hidden], Role::Plain, fill);
+                }
+                if routed == Routed::Before {
+                    self.feed_forward(shape, "", shape.hidden, shape.fused_up);
+                    self.norm("ffn_norm_exps", shape.hidden);
+                }
+                if routed == Routed::BesideMaybe {
+                    self.feed_forward(shape, "", width, shape.fused_up);
                 }
                 self.experts(shape, experts);
             }

@@ -495,4 +495,28 @@ pub(super) const SHAPES: &[Shape] = &[
         tied: true,
         ..PLAIN
     },
+    Shape { name: "tiny-apertus", arch: "apertus", ..PLAIN },
+    Shape {
+        name: "tiny-baichuan",
+        arch: "baichuan",
+        layers: 32,
+        hidden: 64,
+        heads: 1,
+        attention: Attention::Grouped { kv_heads: 1, head: 64, value: 64 },
+        ffn: 96,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-baichuan-13b",
+        arch: "baichuan",
+        layers: 40,
+        hidden: 64,
+        heads: 2,
+        attention: Attention::Grouped { kv_heads: 2, head: 32, value: 32 },
+        rope_dims: 32,
+        ffn: 96,
+        ..PLAIN
+    },
+    Shape { name: "tiny-arctic", arch: "arctic", ffn: 256, experts: Some(TINY), ..PLAIN },
+    Shape { name: "tiny-grok", arch: "grok", experts: Some(TINY), ..PLAIN },
 ];
