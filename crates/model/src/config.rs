@@ -117,7 +117,7 @@ pub enum ConfigError {
 }
 
 /// How attention is computed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Attention {
     /// Grouped queries over cached keys and values.
@@ -229,6 +229,8 @@ pub struct Config {
     pub eps: f32,
     /// Attention.
     pub attention: Attention,
+    /// For each layer its heads of keys, where they differ otherwise than by windows; empty where they do not.
+    pub kv_heads: Vec<i64>,
     /// What layers remember that have a state.
     pub recurrence: Option<Recurrence>,
     /// For each layer by what its tokens come together.
@@ -311,8 +313,12 @@ impl Config {
     }
 
     /// The attention of a layer, if it has any.
-    pub fn attention_of(&self, layer: i64) -> &Attention {
-        self.window_of(layer).and_then(|window| window.attention.as_ref()).unwrap_or(&self.attention)
+    pub fn attention_of(&self, layer: i64) -> Attention {
+        let attention = self.window_of(layer).and_then(|window| window.attention).unwrap_or(self.attention);
+        match (attention, self.kv_heads.get(layer as usize)) {
+            (Attention::Grouped { head, value, .. }, Some(&kv_heads)) => Attention::Grouped { kv_heads, head, value },
+            _ => attention,
+        }
     }
 
     /// The query heads of a layer, if it has attention.
@@ -341,7 +347,7 @@ impl Config {
         let arch = file.architecture()?.to_string();
         let Some(family) = Family::named(&arch) else { return Err(ConfigError::Architecture(arch)) };
         let blocks = Keys::new(file, &arch, 1).positive("block_count", MOST_BLOCKS)?;
-        let k = Keys::new(file, &arch, blocks).with_gaps(family.recurrence.is_some());
+        let k = Keys::new(file, &arch, blocks).with_gaps(family.recurrence.is_some() || family.layers_differ);
         let hidden = k.positive("embedding_length", MOST_WIDTH)?;
         let mtp = k.int("nextn_predict_layers")?.unwrap_or(0);
         if mtp >= blocks {
@@ -441,6 +447,7 @@ impl Config {
             norm,
             eps,
             attention,
+            kv_heads: heads::of_layers(&k, family, layers)?,
             recurrence,
             mixers,
             keys_of,

@@ -368,6 +368,9 @@ pub struct Family {
     pub parallel: Parallel,
     /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
     pub latent: bool,
+    /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as
+    /// counts by layer say.
+    pub layers_differ: bool,
     /// Norms of queries and keys.
     pub head_norms: HeadNorms,
     /// Whether values have a norm without weights; in layers without a matrix of values, they are the keys before theirs.

@@ -176,6 +176,7 @@ families! {
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+    heads_by_layer_and_layers_without "tiny-deci";
     activations_with_parameters_by_layer "tiny-apertus";
     rotations_by_the_number_of_layers "tiny-baichuan";
     biases_of_distance_by_the_number_of_layers "tiny-baichuan-13b";

@@ -137,7 +137,7 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     assert!(mixers().eq(config.mixers.iter().copied()), "{name}");
     assert_eq!(config.recurrence, shape.recurrence, "{name}");
     let attends = mixers().any(Mixer::attends);
-    let attention = if attends { shape.attention.clone() } else { Attention::None };
+    let attention = if attends { shape.attention } else { Attention::None };
     // A model cut short may have windows in all of its layers.
     if shape.kinds.as_ref().is_none_or(|kinds| layers >= kinds.every) {
         assert_eq!(config.attention, attention, "{name}");
@@ -149,7 +149,7 @@ fn check_config(shape: &Shape, config: &Config, layers: u32) {
     assert!(config.ffn.iter().all(widths), "{name}");
     if let Some(kinds) = &shape.kinds {
         let windowed = (0..config.layers).find(|&layer| config.window_of(layer).is_some()).expect("a window");
-        assert_eq!(config.attention_of(windowed), &kinds.in_windows.0, "{name}");
+        assert_eq!(config.attention_of(windowed), kinds.in_windows.0, "{name}");
         assert_eq!(config.heads_of(windowed), kinds.heads.unwrap_or(shape.heads), "{name}");
         let own = i64::from(kinds.own_caches(layers));
         assert!(config.keys_of.iter().all(|&of| of < own) && config.layer_input == kinds.layer_input, "{name}");

@@ -67,6 +67,12 @@ pub(super) fn query_heads(
     }
 }
 
+/// For each layer its heads of keys, in a family in which they may differ.
+pub(super) fn of_layers(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Vec<i64>, ConfigError> {
+    let counts = if family.layers_differ { k.counts("attention.head_count_kv")? } else { None };
+    Ok(counts.map_or(vec![], |counts| counts[..layers as usize].to_vec()))
+}
+
 pub(super) fn grouped(
     k: &Keys<'_>,
     family: &Family,
@@ -76,7 +82,15 @@ pub(super) fn grouped(
     with_window: &[bool],
 ) -> Result<Heads, ConfigError> {
     let key = "attention.head_count_kv";
-    let mut kv_heads = of_kinds(k, key, mixers, with_window)?;
+    let of_layers = of_layers(k, family, mixers.len() as i64)?;
+    let mut kv_heads = match of_layers.iter().max() {
+        Some(&most) => [Some(most), None],
+        None => of_kinds(k, key, mixers, with_window)?,
+    };
+    let odd = |(kv_heads, mixer): &(&i64, &Mixer)| mixer.attends() && heads_of_kinds[0].unwrap_or(1) % **kv_heads != 0;
+    if let Some((kv_heads, _)) = of_layers.iter().zip(mixers).find(odd) {
+        return Err(out_of_range(&k.key(key), kv_heads, "a divisor of the query heads"));
+    }
     for (kv_heads, heads) in kv_heads.iter_mut().zip(heads_of_kinds) {
         *kv_heads = kv_heads.or(heads);
         if let (Some(kv_heads), Some(heads)) = (*kv_heads, heads)

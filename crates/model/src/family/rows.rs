@@ -62,6 +62,7 @@ impl Family {
         gates_by_key: false,
         parallel: Parallel::No,
         latent: false,
+        layers_differ: false,
         head_norms: HeadNorms::None,
         value_norm: false,
         shares_keys: false,
@@ -552,6 +553,7 @@ pub const FAMILIES: &[Family] = &[
         ..Family::QWEN2
     },
     Family { arch: "baichuan", rotated: Rotated::AtLayers(32), alibi: Alibi::AtLayers(40, 8.0), ..Family::LLAMA },
+    Family { arch: "deci", layers_differ: true, ..Family::LLAMA },
     Family { arch: "arctic", routed: Routed::Before, ..Family::LLAMA },
     Family {
         arch: "grok",
@@ -625,7 +627,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ("attention that sees what follows", &["t5", "t5encoder", "dream", "llada", "llada-moe", "rnd1"]),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads otherwise than by windows", &["deci", "gemma4-assistant"]),
+    ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
     ("an activation with limits of the file", &["maple"]),

@@ -83,6 +83,10 @@ impl Step<'_> {
         let a = match mixer {
             Mixer::Both => attention()? + &self.recurrence_of(layer, &h, states)?,
             Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
+            Mixer::Matrix => {
+                let w = self.w.get(&format!("blk.{layer}.attn_output.weight"), &[self.c.hidden, self.c.hidden])?;
+                h.linear(&w)
+            }
             Mixer::Attention | Mixer::None => attention()?,
         };
         let x = x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale);
@@ -93,7 +97,7 @@ impl Step<'_> {
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
     fn projections(&self, layer: i64, x: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>), ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = c.attention_of(layer) else { unreachable!() };
         let name = |part: &str, what: &str| format!("blk.{layer}.attn_{part}.{what}");
         let scaled = |y: Tensor, part: &str| match self.family.scales >= Scales::Attention {
             true => self.scaled(y, &name(part, "scale")),
@@ -219,7 +223,7 @@ impl Step<'_> {
         caches: &mut Caches,
     ) -> Result<Tensor, ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = c.attention_of(layer) else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
         let (t, heads) = (self.t, c.heads_of(layer));
         let (q, own) = self.projections(layer, x)?;

@@ -1,7 +1,7 @@
 //! The metadata of a file but its vocabulary, with the keys that the converters of the field write.
 
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
-use crate::config::{Attention, Experts, Gating, Recurrence};
+use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
 use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
 
@@ -36,6 +36,9 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     }
     if let Some(kinds) = &shape.kinds {
         keys.kinds(plan, kinds);
+    }
+    if shape.row().layers_differ {
+        keys.heads_of_layers(plan);
     }
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
@@ -196,6 +199,19 @@ impl Keys<'_> {
         let width = |layer| shape.ffn as u32 * if layer >= own && kinds.wide_readers { 2 } else { 1 };
         self.set("feed_forward_length", layers.map(width).collect::<Vec<u32>>());
         self.count("embedding_length_per_layer_input", kinds.layer_input.unwrap_or(0));
+    }
+
+    /// Heads of layers, of which some have none.
+    fn heads_of_layers(&mut self, plan: &SynthPlan) {
+        let shape = plan.shape;
+        let Attention::Grouped { kv_heads, .. } = shape.attention else { return };
+        let each = |of_layer: &dyn Fn(u32) -> i64| -> Vec<u32> {
+            (0..plan.layers).map(|layer| of_layer(layer) as u32).collect()
+        };
+        let heads = |layer| if shape.mixer(layer) == Mixer::None { 0 } else { shape.heads };
+        let of_keys = |layer| if shape.mixer(layer).attends() { shape.kv_heads_of(layer, kv_heads) } else { 0 };
+        self.set("attention.head_count", each(&heads));
+        self.set("attention.head_count_kv", each(&of_keys));
     }
 
     /// Layers that remember, and the sizes of what they keep.

@@ -25,6 +25,8 @@ pub struct Shape {
     pub heads: i64,
     /// Attention.
     pub attention: Attention,
+    /// Heads of keys of the layers, over and over, if they differ otherwise than by windows.
+    pub kv_heads: &'static [i64],
     /// What layers remember.
     pub recurrence: Option<Recurrence>,
     /// By what the tokens of the layers come together, over and over.
@@ -177,6 +179,14 @@ impl Shape {
         self.mixers[layer as usize % self.mixers.len()]
     }
 
+    /// The heads of keys of a layer, of which all others have so many.
+    pub(super) fn kv_heads_of(&self, layer: u32, others: i64) -> i64 {
+        match self.kv_heads {
+            [] => others,
+            all => all[layer as usize % all.len()],
+        }
+    }
+
     /// The experts of a layer.
     pub(super) fn experts_of(&self, layer: u32) -> Option<&Experts> {
         let has = layer >= self.dense_lead && (layer + 1).is_multiple_of(self.experts_every);
@@ -211,6 +221,7 @@ const PLAIN: Shape = Shape {
     hidden: 256,
     heads: 4,
     attention: Attention::Grouped { kv_heads: 2, head: 64, value: 64 },
+    kv_heads: &[],
     recurrence: None,
     mixers: &[Mixer::Attention],
     fused_qkv: false,

@@ -4,7 +4,7 @@
 //! is not the output too has 1, the size of a normalised row.
 
 use super::shape::{RopeScaling, Shape};
-use crate::config::{Attention, Experts, Recurrence};
+use crate::config::{Attention, Experts, Mixer, Recurrence};
 use crate::family::{AttentionGate, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
 
@@ -166,15 +166,19 @@ impl List {
                 list.norm_of(shape, &name, shape.hidden);
             }
         };
-        if self.layer > 0 || shape.row().first_norm {
+        let mixer = shape.mixer(self.layer);
+        let headless = shape.row().layers_differ && mixer == Mixer::None;
+        if (self.layer > 0 || shape.row().first_norm) && !headless {
             norm(self, norms.attention);
         }
-        let mixer = shape.mixer(self.layer);
         if mixer.attends() {
             match shape.attention {
                 Attention::Latent { .. } => self.latent_attention(shape, legacy_kv_b),
                 _ => self.grouped_attention(shape),
             }
+        }
+        if mixer == Mixer::Matrix {
+            self.matrix("attn_output", &[shape.hidden, shape.hidden], Role::AttentionOutput);
         }
         if mixer.remembers() {
             self.recurrence(shape);
@@ -276,6 +280,7 @@ impl List {
         else {
             return;
         };
+        let kv_heads = shape.kv_heads_of(self.layer, kv_heads);
         let own =
             shape.kinds.as_ref().is_none_or(|kinds| kinds.unread_keys || self.layer < kinds.own_caches(self.layers));
         let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);

@@ -519,4 +519,13 @@ pub(super) const SHAPES: &[Shape] = &[
     },
     Shape { name: "tiny-arctic", arch: "arctic", ffn: 256, experts: Some(TINY), ..PLAIN },
     Shape { name: "tiny-grok", arch: "grok", experts: Some(TINY), ..PLAIN },
+    Shape {
+        name: "tiny-deci",
+        arch: "deci",
+        layers: 5,
+        attention: Attention::Grouped { kv_heads: 4, head: 64, value: 64 },
+        kv_heads: &[2, 4, 1, 1, 1],
+        mixers: &[Mixer::Attention, Mixer::Attention, Mixer::Matrix, Mixer::None, Mixer::Attention],
+        ..PLAIN
+    },
 ];
