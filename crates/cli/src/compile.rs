@@ -253,6 +253,8 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let usual = default_context(config, cache, 0, Room::default());
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
+    // A text whose tokens see what follows comes in one step.
+    let most = if config.causal { most } else { most.max(context) };
     let mut steps = vec![most.min(context)];
     if args.context.ctx_size.is_none() && most > context {
         // The sequences of a server have more room together.
@@ -260,13 +262,16 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     }
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
-    let mut outputs = vec![(Output::Logits, Some(ROWS)), (Output::Logits, None), (Output::Hidden, None)];
+    let mut outputs = vec![(Output::Hidden, None)];
+    if config.causal {
+        outputs.splice(0..0, [(Output::Logits, Some(ROWS)), (Output::Logits, None)]);
+    }
     let mut classes = [Class::choices(&Reach::of(config, options)), vec![Class::Any]].concat();
     if args.steps == Steps::Few {
         outputs.truncate(1);
         classes.retain(|class| *class == Class::Few || class.one());
     }
-    if matches!(options.machine, Machine::Gpu(_)) {
+    if config.causal && matches!(options.machine, Machine::Gpu(_)) {
         outputs.extend([(Output::Likeliest, Some(ROWS)), (Output::Drawn, Some(ROWS))]);
     }
     for (output, rows) in outputs {

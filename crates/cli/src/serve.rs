@@ -104,9 +104,9 @@ pub struct Arguments {
     /// Make embeddings too (/v1/embeddings)
     #[arg(long, alias = "embedding")]
     embeddings: bool,
-    /// How the hidden states of a prompt become its embedding
-    #[arg(long, value_enum, value_name = "HOW", default_value = "mean")]
-    pooling: Pooled,
+    /// How the hidden states of a prompt become its embedding [default: as the model says, or mean]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pooling: Option<Pooled>,
     /// Compute every prompt anew
     #[arg(long)]
     no_prefix_cache: bool,
@@ -213,6 +213,8 @@ enum ReasoningFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Pooled {
     Mean,
+    /// That of the first token
+    Cls,
     Last,
     /// A vector for each token, on /embedding only
     None,
@@ -272,8 +274,10 @@ impl Arguments {
             compat: Compat { vllm: compat(Names::Vllm), llamacpp: compat(Names::Llamacpp) || self.metrics },
             slots: !self.no_slots,
             verbose: self.verbose,
-            embeddings: self.embeddings.then_some(match self.pooling {
+            embeddings: self.embeddings,
+            pooling: self.pooling.map(|pooling| match pooling {
                 Pooled::Mean => Pooling::Mean,
+                Pooled::Cls => Pooling::First,
                 Pooled::Last => Pooling::Last,
                 Pooled::None => Pooling::Each,
             }),

@@ -32,6 +32,8 @@ pub struct Limits {
     pub context: usize,
     /// Pages of the cache, which all sequences share.
     pub pages: usize,
+    /// Whether all tokens of a text come in one step, as they see what follows.
+    pub whole: bool,
     /// What reading the cache costs.
     pub reach: Reach,
 }
@@ -71,7 +73,7 @@ impl Limits {
 /// use model::batch::{Batch, Limits};
 ///
 /// let reach = model::prefill_attention::Reach::NOTHING;
-/// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, reach };
+/// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, whole: false, reach };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
 /// batch.want_last();
@@ -165,7 +167,8 @@ impl Batch {
 
     /// A batch that nothing fits into, and which has no memory.
     pub(crate) fn none() -> Batch {
-        Batch::new(Limits { vocab: 0, tokens: 0, rows: 0, segments: 0, context: 0, pages: 0, reach: Reach::NOTHING })
+        let reach = Reach::NOTHING;
+        Batch::new(Limits { vocab: 0, tokens: 0, rows: 0, segments: 0, context: 0, pages: 0, whole: false, reach })
     }
 
     /// Empties it.
@@ -533,8 +536,16 @@ pub trait Batches {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { vocab: 50, tokens: 4, rows: 4, segments: 2, context: 128, pages: 3, reach: Reach::NOTHING };
+    const LIMITS: Limits = Limits {
+        vocab: 50,
+        tokens: 4,
+        rows: 4,
+        segments: 2,
+        context: 128,
+        pages: 3,
+        whole: false,
+        reach: Reach::NOTHING,
+    };
 
     #[test]
     fn a_part_of_a_batch_is_a_batch() {

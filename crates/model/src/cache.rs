@@ -71,7 +71,7 @@ impl CacheKind {
     /// # Errors
     /// [`Uneven`] if a head is not made of whole blocks.
     pub fn check(self, config: &Config) -> Result<(), Uneven> {
-        let lengths = |layer| match *config.attention_of(layer) {
+        let lengths = |layer| match config.attention_of(layer) {
             Attention::Grouped { head, value, .. } => vec![("keys", head), ("values", value)],
             Attention::Latent { kv_rank, rope, .. } => vec![("latents", kv_rank), ("rotated keys", rope)],
             Attention::None => vec![],

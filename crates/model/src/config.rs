@@ -1,21 +1,29 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
+mod activation;
+mod embedding;
 mod experts;
+mod heads;
 mod keys;
 mod recurrence;
 mod rope;
+mod streams;
+mod window;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Alibi, AttentionGate, Cap, FAMILIES, Factor, Family, Growth, Norm, Pairs, Parallel, Rotated, Routed, ScoreScale,
-    WindowRotation, Windows, missing,
+    Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Norm, Parallel, Rotated, Routed, WindowRotation, missing,
 };
+pub use activation::Xielu;
+pub use embedding::Pooling;
 pub use experts::Experts;
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
 pub use recurrence::{Mixer, Recurrence};
 use serde::{Deserialize, Serialize};
+pub use streams::Streams;
+pub use window::Window;
 
 /// Blocks of a model at most.
 const MOST_BLOCKS: i64 = 512;
@@ -87,6 +95,12 @@ pub enum ConfigError {
         /// Type.
         ty: String,
     },
+    /// A model whose tokens see what follows them, and which is asked for text.
+    #[error(
+        "'{}' makes embeddings and writes no text: kernloom serve has them at /v1/embeddings and /embedding",
+        name(.0)
+    )]
+    MakesEmbeddings(String),
     /// A tensor that the architecture has no use for.
     #[error(
         "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be another \
@@ -103,7 +117,7 @@ pub enum ConfigError {
 }
 
 /// How attention is computed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Attention {
     /// Grouped queries over cached keys and values.
@@ -167,23 +181,6 @@ pub struct LongRope {
     pub beyond: i64,
 }
 
-/// Layers that see a stretch of the past.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Window {
-    /// Positions that a token sees, its own included.
-    pub width: i64,
-    /// Whether it sees those of its chunk of so many positions, instead of the last so many.
-    pub chunks: bool,
-    /// For each layer whether it has the window.
-    pub layers: Vec<bool>,
-    /// Their query heads, if they have another number than the other layers.
-    pub heads: Option<i64>,
-    /// Their heads of keys, if they are others than those of the other layers.
-    pub attention: Option<Attention>,
-    /// Their rotation, if it is another than that of the other layers.
-    pub rope: Option<Rope>,
-}
-
 /// Queries that grow with the position: by `1 + scale * ln(1 + floor((position + from) / every))`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Temperature {
@@ -216,8 +213,15 @@ pub struct Config {
     /// Tokens of the vocabulary.
     #[serde(rename = "vocabulary")]
     pub vocab: i64,
+    /// The residual streams, if there are several.
+    pub streams: Option<Streams>,
     /// Positions that the model was made for.
     pub context: i64,
+    /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
+    /// embeddings, and there are no logits.
+    pub causal: bool,
+    /// How hidden states become the embedding of a text, if the file says it.
+    pub pooling: Option<Pooling>,
     /// Kind of the norms.
     pub norm: Norm,
     /// Epsilon of the norms.
@@ -225,6 +229,8 @@ pub struct Config {
     pub eps: f32,
     /// Attention.
     pub attention: Attention,
+    /// For each layer its heads of keys, where they differ otherwise than by windows; empty where they do not.
+    pub kv_heads: Vec<i64>,
     /// What layers remember that have a state.
     pub recurrence: Option<Recurrence>,
     /// For each layer by what its tokens come together.
@@ -241,6 +247,13 @@ pub struct Config {
     /// For each layer the width of its dense feed-forward; 0 for one that has no feed-forward at all.
     #[serde(rename = "feed_forward")]
     pub ffn: Vec<i64>,
+    /// What values of the feed-forward go through.
+    pub activation: Activation,
+    /// For each layer the parameters of that, if it has any.
+    pub xielu: Vec<Xielu>,
+    /// For each layer by how many standard deviations gates are above their mean of which anything is left, if not all are;
+    /// empty if all are in all layers.
+    pub sparsity: Vec<Option<f32>>,
     /// For each layer where gates and ups of its experts end, 0 for nowhere; empty if no layer has such limits.
     pub expert_limits: Vec<f32>,
     /// The same of its other feed-forward, and of the shared expert.
@@ -300,8 +313,12 @@ impl Config {
     }
 
     /// The attention of a layer, if it has any.
-    pub fn attention_of(&self, layer: i64) -> &Attention {
-        self.window_of(layer).and_then(|window| window.attention.as_ref()).unwrap_or(&self.attention)
+    pub fn attention_of(&self, layer: i64) -> Attention {
+        let attention = self.window_of(layer).and_then(|window| window.attention).unwrap_or(self.attention);
+        match (attention, self.kv_heads.get(layer as usize)) {
+            (Attention::Grouped { head, value, .. }, Some(&kv_heads)) => Attention::Grouped { kv_heads, head, value },
+            _ => attention,
+        }
     }
 
     /// The query heads of a layer, if it has attention.
@@ -330,7 +347,7 @@ impl Config {
         let arch = file.architecture()?.to_string();
         let Some(family) = Family::named(&arch) else { return Err(ConfigError::Architecture(arch)) };
         let blocks = Keys::new(file, &arch, 1).positive("block_count", MOST_BLOCKS)?;
-        let k = Keys::new(file, &arch, blocks).with_gaps(family.recurrence.is_some());
+        let k = Keys::new(file, &arch, blocks).with_gaps(family.recurrence.is_some() || family.layers_differ);
         let hidden = k.positive("embedding_length", MOST_WIDTH)?;
         let mtp = k.int("nextn_predict_layers")?.unwrap_or(0);
         if mtp >= blocks {
@@ -339,10 +356,11 @@ impl Config {
         let layers = blocks - mtp;
         let recurrence::Kinds { recurrence, mixers, feeds } = recurrence::kinds(&k, family, layers)?;
         let attends = mixers.iter().any(|mixer| mixer.attends());
-        let windows = Self::windows(&k, family.windows, layers)?;
+        let causal = embedding::causal(&k, family)?;
+        let windows = window::stretches(&k, family.windows, layers)?;
         let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
         let heads_of_kinds = match attends {
-            true => Self::query_heads(&k, &mixers, &with_window)?,
+            true => heads::query_heads(&k, &mixers, &with_window)?,
             false => [None; 2],
         };
         let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(0);
@@ -353,7 +371,10 @@ impl Config {
             Some(e) if of_file.is_none() && e.shared > 0 => Some(e.shared * e.width),
             _ => None,
         };
-        let ffn = Self::feed_forwards(&k, family, &feeds, experts.as_ref())?;
+        let ffn = match family.routed {
+            Routed::Before => vec![hidden; layers as usize],
+            _ => Self::feed_forwards(&k, family, &feeds, experts.as_ref())?,
+        };
         let lead = k.within("leading_dense_block_count", 0, blocks)?.unwrap_or(0);
         let dense_lead = match family.routed {
             _ if experts.is_none() => blocks,
@@ -362,18 +383,22 @@ impl Config {
                 let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
                 (0..layers).find(routed).unwrap_or(layers)
             }
-            Routed::All | Routed::Beside => 0,
+            Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
             Routed::None => blocks,
         };
-        let experts_every = k.within("interleave_moe_layer_step", 0, blocks)?.unwrap_or(1).max(1);
+        let every = match k.within("interleave_moe_layer_step", 0, blocks)? {
+            None => k.within("moe_every_n_layers", 0, 2)?,
+            every => every,
+        };
+        let experts_every = every.unwrap_or(1).max(1);
         let (norm, eps) = Self::norm(&k, family)?;
         let (attention, scale, rope, in_windows) = match family.latent {
             _ if !attends => (Attention::None, 1.0, Rope::none(), None),
-            true => Self::latent(&k, family, hidden / heads)?,
-            false => Self::grouped(&k, family, hidden, heads_of_kinds, &mixers, &with_window)?,
+            true => heads::latent(&k, family, hidden / heads)?,
+            false => heads::grouped(&k, family, hidden, heads_of_kinds, &mixers, &with_window)?,
         };
         let keys_of = match family.shares_keys {
-            true => Self::keys_of(&k, &with_window)?,
+            true => window::keys_of(&k, &with_window)?,
             false => (0..layers).collect(),
         };
         let rotation = family.windows.map_or(WindowRotation::Same, |windows| windows.rotation);
@@ -385,7 +410,9 @@ impl Config {
                 let rope = rope::of_windows(&k, rotation, &rope, dims)?;
                 let attention = in_windows.map(|(own, _)| own).filter(|own| *own != attention);
                 let heads = heads_of_kinds[1].filter(|&own| own != heads);
-                Some(Window { width, chunks, layers, heads, attention, rope })
+                // Where what follows is seen, the window lies around the token.
+                let (width, ahead) = if causal { (width, 0) } else { (width / 2 + 1, width / 2) };
+                Some(Window { width, ahead, chunks, layers, heads, attention, rope })
             }
         };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), lead)?;
@@ -414,9 +441,13 @@ impl Config {
             heads,
             vocab,
             context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            streams: streams::streams(&k, family)?,
+            causal,
+            pooling: embedding::pooling(&k)?,
             norm,
             eps,
             attention,
+            kv_heads: heads::of_layers(&k, family, layers)?,
             recurrence,
             mixers,
             keys_of,
@@ -424,6 +455,9 @@ impl Config {
             value_scale: factor(family.value_scale, "attention.value_scale")?,
             rope,
             ffn,
+            sparsity: streams::sparsity(&k, family, layers)?,
+            activation: activation::activation(&k, family)?,
+            xielu: activation::parameters(&k, family, layers)?,
             expert_limits: limits("swiglu_clamp_exp")?,
             feed_forward_limits: limits("swiglu_clamp_shexp")?,
             layer_input: k.within("embedding_length_per_layer_input", 0, MOST_WIDTH)?.filter(|&width| width > 0),
@@ -439,7 +473,7 @@ impl Config {
                 Parallel::Key(key) => k.flag(key)?.unwrap_or(true),
                 Parallel::WithoutNorm => file.tensor("blk.0.ffn_norm.weight").is_none(),
             },
-            slopes: match Self::alibi(&k, family.alibi)? {
+            slopes: match Self::alibi(&k, family.alibi, layers)? {
                 Some(bias) => slopes(heads, bias),
                 None => vec![],
             },
@@ -504,50 +538,6 @@ impl Config {
         })
     }
 
-    /// Positions that layers with a window see, and for each layer whether it has one, if any has.
-    fn windows(k: &Keys<'_>, windows: Option<Windows>, layers: i64) -> Result<Option<(i64, Vec<bool>)>, ConfigError> {
-        let Some(windows) = windows.filter(|w| w.layers.is_empty() || w.layers.contains(&layers)) else {
-            return Ok(None);
-        };
-        let of_file = k.within("attention.sliding_window", 0, i64::from(i32::MAX))?;
-        let width = match windows.chunk {
-            Some(chunk) if of_file != Some(0) => chunk,
-            _ => of_file.or(windows.width).unwrap_or(0),
-        };
-        if width == 0 {
-            return Ok(None);
-        }
-        let pattern = "attention.sliding_window_pattern";
-        let of_layers = match k.flags(pattern)? {
-            Some(flags) => flags[..layers as usize].to_vec(),
-            None => {
-                let every = match k.within(pattern, 0, MOST_BLOCKS)? {
-                    Some(every) => every,
-                    None => windows.every,
-                };
-                let sees_all = if windows.first { 0 } else { every - 1 };
-                (0..layers).map(|layer| every == 0 || layer % every != sees_all).collect()
-            }
-        };
-        Ok(Some((width, of_layers)).filter(|(_, layers)| layers.contains(&true)))
-    }
-
-    /// For each layer the one whose keys and values it reads. The last ones may have none of their own: they read those of the
-    /// last before them that has the same window, or none as they.
-    fn keys_of(k: &Keys<'_>, with_window: &[bool]) -> Result<Vec<i64>, ConfigError> {
-        let layers = with_window.len();
-        let key = "attention.shared_kv_layers";
-        let own = layers - k.within(key, 0, layers as i64 - 1)?.unwrap_or(0) as usize;
-        let reads = |layer: usize| match layer < own {
-            true => Some(layer as i64),
-            false => (0..own).rev().find(|&of| with_window[of] == with_window[layer]).map(|of| of as i64),
-        };
-        (0..layers).map(reads).collect::<Option<_>>().ok_or_else(|| {
-            let why = "a layer before them of each kind, with a window and without, whose keys they read";
-            out_of_range(&k.key(key), layers - own, why)
-        })
-    }
-
     /// For each layer the width of its dense feed-forward.
     fn feed_forwards(
         k: &Keys<'_>,
@@ -579,6 +569,7 @@ impl Config {
         Ok(match (rule, window) {
             (Rotated::All, _) | (Rotated::Windowed | Rotated::WindowedAndLead, None) => all(true),
             (Rotated::None, _) => all(false),
+            (Rotated::AtLayers(n), _) => all(layers == n),
             (Rotated::AllBut(n), _) => (0..layers).map(|layer| (layer + 1) % n != 0).collect(),
             (Rotated::Windowed, Some(window)) => window.layers.clone(),
             (Rotated::WindowedAndLead, Some(window)) => {
@@ -592,10 +583,11 @@ impl Config {
         })
     }
 
-    fn alibi(k: &Keys<'_>, rule: Alibi) -> Result<Option<f64>, ConfigError> {
+    fn alibi(k: &Keys<'_>, rule: Alibi, layers: i64) -> Result<Option<f64>, ConfigError> {
         let of_file = || k.float_or_none("attention.max_alibi_bias", 1e-3, 1e3);
         Ok(match rule {
             Alibi::None => None,
+            Alibi::AtLayers(n, bias) => Some(bias).filter(|_| layers == n),
             Alibi::Always(bias) => of_file()?.or(Some(bias)),
             Alibi::Key => of_file()?,
         })
@@ -622,144 +614,7 @@ impl Config {
             },
         })
     }
-
-    fn latent(k: &Keys<'_>, family: &Family, width: i64) -> Result<Heads, ConfigError> {
-        let rope = k.positive("rope.dimension_count", MOST_HEAD)?;
-        let kv_rank = k.positive("attention.kv_lora_rank", MOST_WIDTH)?;
-        let own = |name: &str| k.within(name, 1, MOST_HEAD);
-        let (key, value) = match (own("attention.key_length_mla")?, own("attention.value_length_mla")?) {
-            (Some(a), Some(b)) => (a, b),
-            _ => (k.positive("attention.key_length", MOST_HEAD)?, own("attention.value_length")?.unwrap_or(width)),
-        };
-        if rope >= key || rope % 2 != 0 {
-            return Err(out_of_range(
-                &k.key("rope.dimension_count"),
-                rope,
-                &format!("even, and less than the key length of {key}"),
-            ));
-        }
-        let q_rank = k.within("attention.q_lora_rank", 0, MOST_WIDTH)?.filter(|&r| r > 0);
-        let (rotation, factor) = rope::of_latents(k, family, rope, Self::pairs(k, family)?)?;
-        // YaRN scales the scores by mscale squared (transformers, modeling_deepseek_v2).
-        let log_mul = k.float("rope.scaling.yarn_log_multiplier", 0.0, 100.0)?.unwrap_or(0.0) / 0.1;
-        let mscale = if factor > 1.0 { 1.0 + 0.1 * log_mul * factor.ln() } else { 1.0 };
-        let scale = (mscale * mscale / (key as f64).sqrt()) as f32;
-        let attention = Attention::Latent { q_rank, kv_rank, nope: key - rope, rope, value };
-        Ok((attention, scale, rotation, None))
-    }
-
-    /// Of an array with a count for each layer, that of the layers with attention and without a window, and that of those
-    /// with both, as far as there are such layers and such a key.
-    fn of_kinds(
-        k: &Keys<'_>,
-        key: &str,
-        mixers: &[Mixer],
-        with_window: &[bool],
-    ) -> Result<[Option<i64>; 2], ConfigError> {
-        let Some(counts) = k.counts(key)? else { return Ok([None; 2]) };
-        let of = |windowed: bool| {
-            let kinds = mixers.iter().zip(with_window).map(|(mixer, &window)| mixer.attends() && window == windowed);
-            let mut of_kind = kinds.zip(&counts).filter(|(is, _)| *is).map(|(_, &count)| count);
-            let first = of_kind.next();
-            match of_kind.all(|count| Some(count) == first) {
-                true => Ok(first),
-                false => Err(k.differing(key)),
-            }
-        };
-        Ok([of(false)?, of(true)?])
-    }
-
-    /// Query heads of layers without a window, and of those with one.
-    fn query_heads(k: &Keys<'_>, mixers: &[Mixer], with_window: &[bool]) -> Result<[Option<i64>; 2], ConfigError> {
-        let key = "attention.head_count";
-        let heads = Self::of_kinds(k, key, mixers, with_window)?;
-        if heads == [None; 2] {
-            return Err(GgufError::MissingKey { key: k.key(key) }.into());
-        }
-        match heads.iter().flatten().find(|heads| !(1..=MOST_HEADS).contains(*heads)) {
-            Some(heads) => Err(out_of_range(&k.key(key), heads, &format!("expected 1 to {MOST_HEADS}"))),
-            None => Ok(heads),
-        }
-    }
-
-    fn grouped(
-        k: &Keys<'_>,
-        family: &Family,
-        hidden: i64,
-        heads_of_kinds: [Option<i64>; 2],
-        mixers: &[Mixer],
-        with_window: &[bool],
-    ) -> Result<Heads, ConfigError> {
-        let key = "attention.head_count_kv";
-        let mut kv_heads = Self::of_kinds(k, key, mixers, with_window)?;
-        for (kv_heads, heads) in kv_heads.iter_mut().zip(heads_of_kinds) {
-            *kv_heads = kv_heads.or(heads);
-            if let (Some(kv_heads), Some(heads)) = (*kv_heads, heads)
-                && (kv_heads < 1 || heads % kv_heads != 0)
-            {
-                return Err(out_of_range(&k.key(key), kv_heads, "a divisor of the query heads"));
-            }
-        }
-        let [of_others, of_windows] = kv_heads;
-        let heads = heads_of_kinds[0].or(heads_of_kinds[1]).unwrap_or(1);
-        // Heads, and how many of their values are rotated, by keys of these layers, which may be those of all.
-        let kind = |suffix: &str, kv_heads: i64, all: [Option<i64>; 3]| -> Result<(Attention, i64), ConfigError> {
-            let [key, value, dims] = ["attention.key_length", "attention.value_length", "rope.dimension_count"]
-                .map(|name| format!("{name}{suffix}"));
-            let head = k.int(&key)?.or(all[0]).unwrap_or(hidden / heads);
-            if !(2..=MOST_HEAD).contains(&head) {
-                let why = format!("a head of 2 to {MOST_HEAD} values");
-                return Err(out_of_range(&k.key(&key), head, &why));
-            }
-            let length = k.within(&value, 1, MOST_HEAD)?.or(all[1]).unwrap_or(head);
-            if family.attention_gate == AttentionGate::Query && length != head {
-                let why = format!("that of queries, {head}, which their gates have");
-                return Err(out_of_range(&k.key(&value), length, &why));
-            }
-            let rotated = k.int(&dims)?.or(all[2]).unwrap_or(head);
-            if rotated < 2 || rotated > head || rotated % 2 != 0 {
-                return Err(out_of_range(&k.key(&dims), rotated, "even, at most the head length"));
-            }
-            Ok((Attention::Grouped { kv_heads, head, value: length }, rotated))
-        };
-        let (attention, mut dims) = kind("", of_others.or(of_windows).unwrap_or(heads), [None; 3])?;
-        let Attention::Grouped { head, value, .. } = attention else { unreachable!() };
-        let of_all = [Some(head), Some(value), Some(dims)];
-        let in_windows = of_windows.map(|kv_heads| kind("_swa", kv_heads, of_all)).transpose()?;
-        if family.halves_rotation {
-            dims /= 2;
-            if dims % 2 != 0 {
-                let why = "a multiple of four, as some layers rotate half of it";
-                return Err(out_of_range(&k.key("rope.dimension_count"), 2 * dims, why));
-            }
-        }
-        let rope = rope::rotation(k, family, dims, Self::pairs(k, family)?)?;
-        let over_root = |n: i64| 1.0 / (n as f64).sqrt();
-        let of_file = || k.float_or_none("attention.scale", 1e-6, 1e3);
-        let scale = match family.score_scale {
-            ScoreScale::ImpliedAtLayers(n) => {
-                of_file()?;
-                over_root(if mixers.len() as i64 == n { hidden / heads } else { head })
-            }
-            ScoreScale::RootOfHead => of_file()?.unwrap_or(over_root(head)),
-            ScoreScale::Head => of_file()?.unwrap_or(1.0 / head as f64),
-            ScoreScale::One => of_file()?.unwrap_or(1.0),
-        };
-        Ok((attention, scale as f32, rope, in_windows))
-    }
-
-    /// Which values of a head are rotated together.
-    fn pairs(k: &Keys<'_>, family: &Family) -> Result<Pairs, ConfigError> {
-        let Some(pairs) = family.pairs_with_sections else { return Ok(family.pairs) };
-        let key = k.key("rope.dimension_sections");
-        let sections = k.file.metadata().find::<Vec<i64>>(&key)?.unwrap_or_default();
-        Ok(if sections.len() > 1 && sections[..2].iter().all(|&v| v > 0) { pairs } else { family.pairs })
-    }
 }
-
-/// How attention is computed, the factor of its scores, and its rotation; of layers with a window, their own heads and how many
-/// values of one are rotated, if the file may say so.
-type Heads = (Attention, f32, Rope, Option<(Attention, i64)>);
 
 /// What the scores of each head lose for each position of distance: falling powers of two, and those between if heads are
 /// no power of two (arXiv 2108.12409).

@@ -126,6 +126,7 @@ impl Sharing {
             segments: sizes.segments as usize,
             context: options.context as usize,
             pages: sizes.pages as usize,
+            whole: !config.causal,
             reach,
         }
     }
@@ -224,8 +225,12 @@ impl Engine {
         if config.recurrence.is_some() {
             options.chunk = options.chunk.min(CHUNK);
         }
+        if !config.causal {
+            options.chunk = options.chunk.max(options.context);
+        }
         check_choices(&file, &config)?;
-        unused_tensors::check(&file, &config, &sharing.sizes(Class::One.into(), &config, &options), &options.compiler)?;
+        let any = Variant { class: Class::One, output: Output::usual(&config) };
+        unused_tensors::check(&file, &config, &sharing.sizes(any, &config, &options), &options.compiler)?;
         let mut memory = device.memory();
         memory.add_file(&file)?;
         let warming = Prefault::start(&file);

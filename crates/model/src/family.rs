@@ -37,6 +37,10 @@ pub struct Norms {
     pub feed_forward: &'static [&'static str],
     /// Of what the feed-forward gives.
     pub after_feed_forward: &'static [&'static str],
+    /// Of the stream to which attention was added (arXiv 1706.03762).
+    pub attention_sum: &'static [&'static str],
+    /// Of the stream to which the feed-forward was added.
+    pub feed_forward_sum: &'static [&'static str],
 }
 
 /// What the feed-forward reads.
@@ -84,6 +88,8 @@ pub enum Rotated {
     All,
     /// None.
     None,
+    /// All in models of so many layers, and none in others.
+    AtLayers(i64),
     /// All but every n-th.
     AllBut(i64),
     /// Those with a window, if any has one.
@@ -142,7 +148,8 @@ pub enum WindowRotation {
 }
 
 /// What a value of the feed-forward goes through. Of gate and up, it is the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// x * sigmoid(x).
     Silu,
@@ -152,6 +159,8 @@ pub enum Activation {
     Relu,
     /// max(x, 0) squared.
     ReluSquared,
+    /// With parameters of the file for each layer (xIELU, arXiv 2411.13010).
+    Xielu,
     /// `min(x, 7) * sigmoid(1.702 * x)` times up, bounded to 7, and one (gpt-oss).
     ClampedSwiglu,
 }
@@ -206,6 +215,11 @@ pub enum Routed {
     /// All, beside a dense feed-forward. Both have norms of their own, and the router one whose weights are its scale
     /// (`ffn_gate_inp.scale`).
     Beside,
+    /// All, beside a dense feed-forward as wide as the stream. They read what the block reads, by a norm of their own
+    /// (`ffn_norm_exps`).
+    Before,
+    /// All, beside a dense feed-forward of the same input in files that have it; both count by the root of a half.
+    BesideMaybe,
     /// None.
     None,
 }
@@ -255,7 +269,7 @@ pub enum Factor {
 }
 
 /// What the scores of a head are multiplied with, unless the file says it (`attention.scale`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScoreScale {
     /// One over the root of the length of a head.
     RootOfHead,
@@ -263,6 +277,8 @@ pub enum ScoreScale {
     Head,
     /// Nothing.
     One,
+    /// Another key of the file (`attention.output_scale`), or this.
+    OutputKeyOr(f64),
     /// As [`ScoreScale::RootOfHead`]; in models of so many layers, of the length that the residual width implies. The
     /// file has no say.
     ImpliedAtLayers(i64),
@@ -314,6 +330,8 @@ pub enum Alibi {
     None,
     /// With this exponent.
     Always(f64),
+    /// With this exponent in models of so many layers.
+    AtLayers(i64, f64),
     /// With that of the file, if any.
     Key,
 }
@@ -329,10 +347,17 @@ pub struct Family {
     pub rms_by_key: bool,
     /// Whether the embedding has one (`token_embd_norm`).
     pub embedding_norm: bool,
-    /// Name of the norm of what the head reads.
-    pub output_norm: &'static str,
+    /// Name of the norm of what the last block gives, if it has one.
+    pub output_norm: Option<&'static str>,
+    /// Whether a token sees what is before it only. Otherwise it sees its whole text, and the model makes embeddings; a file
+    /// may say so of any family (`attention.causal`).
+    pub causal: bool,
     /// Norms of a block.
     pub norms: Norms,
+    /// Whether the first block must have the norm of what attention reads, as all others do.
+    pub first_norm: bool,
+    /// Whether there are several residual streams, of which a layer works on one.
+    pub streams: bool,
     /// Layers that remember, and how.
     pub recurrence: Option<(Recurrence, Remembering)>,
     /// Whether the delta rule has one matrix for how much is learned and how much is forgotten (`ssm_ba`), in which, as
@@ -343,6 +368,9 @@ pub struct Family {
     pub parallel: Parallel,
     /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
     pub latent: bool,
+    /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as
+    /// counts by layer say.
+    pub layers_differ: bool,
     /// Norms of queries and keys.
     pub head_norms: HeadNorms,
     /// Whether values have a norm without weights; in layers without a matrix of values, they are the keys before theirs.
@@ -382,8 +410,12 @@ pub struct Family {
     pub inner_norms: bool,
     /// Activation of the feed-forward.
     pub activation: Activation,
+    /// Whether a file may name another (`hidden_activation`).
+    pub activation_by_key: bool,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// Whether the file says by layer how few gates are left (`activation_sparsity_scale`).
+    pub sparse_gates: bool,
     /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other
     /// feed-forwards (`swiglu_clamp_shexp`).
     pub limits: bool,

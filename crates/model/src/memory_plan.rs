@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Values of a position in each state of the cache of a layer: keys and values, or latents with what is rotated beside them.
 fn rows(config: &Config, layer: i64) -> [u64; 2] {
-    let rows = match *config.attention_of(layer) {
+    let rows = match config.attention_of(layer) {
         Attention::Grouped { kv_heads, head, value } => [kv_heads * head, kv_heads * value],
         Attention::Latent { kv_rank, rope, .. } => [kv_rank + rope, 0],
         Attention::None => [0; 2],

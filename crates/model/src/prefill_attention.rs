@@ -13,7 +13,7 @@
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::step::paged::PageTable;
-use crate::window::{Window, visible};
+use crate::window::{Window, distance, end_of_sight, visible};
 use compiler::Options;
 use compiler::schedule::Prices;
 use compiler::tensor::SoftmaxParts;
@@ -47,6 +47,8 @@ pub struct Runs {
     halves: bool,
     /// Position of each token of a run, `[runs, 1, 1, RUN]`.
     last: Tensor,
+    /// Whether tokens see what follows.
+    sees_ahead: bool,
     b: Builder,
 }
 
@@ -66,41 +68,51 @@ pub struct RunPast {
 
 impl RunPast {
     /// The pages of runs whose tokens have positions `last` `[runs, 1, 1, RUN]`, of which those until the last number `pages`
-    /// `[runs]` and `most` at most; `pick` finds those of each run by their numbers.
+    /// `[runs]` and `most` at most; `pick` finds those of each run by their numbers. If they see what follows, until position
+    /// `ahead` at most, of the same shape, they read more.
     fn new(
         b: &Builder,
-        last: &Tensor,
+        (last, ahead): (&Tensor, Option<&Tensor>),
         pages: &Tensor,
         pick: impl Fn(&Tensor) -> Tensor,
         most: Id,
         window: Option<Window>,
     ) -> RunPast {
         let first = window.and_then(|window| window.first_page(b, &last.slice(3, 0, 1).reshape(&pages.shape())));
+        let end = end_of_sight(b, last, ahead, window);
+        let pages = match ahead {
+            None => pages.clone(),
+            Some(_) => {
+                let end = end.slice(3, RUN - 1, 1).reshape(&pages.shape());
+                end.binary(BinOp::Div, &b.int32(PAGE)).binary(BinOp::Add, &b.int32(1))
+            }
+        };
         let most = window.and_then(|window| window.most_pages(RUN)).map_or(most, |n| b.index(BinOp::Min, most, n));
         let i = b.iota(Dim::Sym(most)).reshape(dims![1, most]);
         let (i, pages) = match first {
-            None => (i, pages.clone()),
+            None => (i, pages),
             Some(first) => (i.binary(BinOp::Add, &first.unsqueeze(1)), pages.binary(BinOp::Sub, &first)),
         };
         let at = i
             .reshape(&[i.shape()[0], most.into(), Dim::Const(1), Dim::Const(1)])
             .binary(BinOp::Mul, &b.int32(PAGE))
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, PAGE, 1]));
-        let visible = visible(b, last, &at, window);
+        let visible = visible(b, last, &end, &at, window);
         RunPast { page: pick(&i), pages, at, visible, most }
     }
 }
 
 impl Runs {
     /// The inputs of a step of so many tokens, `most_tokens` at most, in `segments` segments, with this page table, on a
-    /// device with such prices; `windowed` are the window of layers that have one, and their page table.
+    /// device with such prices; `windowed` are the window of layers that have one, and their page table. If tokens see what
+    /// follows, their sequences end in the step at `ahead` `[T]`.
     pub(crate) fn new(
         b: &Builder,
         (tokens, most_tokens): (Dim, i64),
         segments: i64,
         table: &PageTable,
         prices: &Prices,
-        windowed: Option<(Window, &PageTable)>,
+        (windowed, ahead): (Option<(Window, &PageTable)>, Option<&Tensor>),
     ) -> Runs {
         let row_pages = table.row_pages;
         let most = b.most(row_pages);
@@ -116,13 +128,15 @@ impl Runs {
         let one = Dim::Const(1);
         let slot = first.unsqueeze(1).binary(BinOp::Add, &b.iota(Dim::Sym(row_pages)).reshape(dims![1, row_pages]));
         let last = position.reshape(&[runs, one, one, RUN.into()]);
-        let past =
-            |table: &PageTable, window| RunPast::new(b, &last, &pages, |i| table.pages(&segment, i), row_pages, window);
+        let ahead = ahead.map(|ahead| ahead.gather(&token).reshape(&last.shape()));
+        let past = |table: &PageTable, window| {
+            RunPast::new(b, (&last, ahead.as_ref()), &pages, |i| table.pages(&segment, i), row_pages, window)
+        };
         let (past, window_past) = (past(table, None), windowed.map(|(window, table)| past(table, Some(window))));
         let unpacks = prices.fusions.unpack_once && prices.fusions.halves_in_place;
         let halves = prices.fusions.unpack_once && prices.fusions.chosen_halves;
-        let b = b.clone();
-        Runs { halves, runs, token, place, past, window_past, slot, slot_page, slots, unpacks, last, b }
+        let (b, sees_ahead) = (b.clone(), ahead.is_some());
+        Runs { sees_ahead, halves, runs, token, place, past, window_past, slot, slot_page, slots, unpacks, last, b }
     }
 
     /// What layers read of the cache, with a window or without.
@@ -187,7 +201,7 @@ impl Runs {
 
     /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, pages, PAGE, RUN]`.
     pub fn distances(&self, past: &RunPast) -> Tensor {
-        self.by_page(past, &self.last.binary(BinOp::Sub, &past.at).cast(DType::F32))
+        self.by_page(past, &distance(&self.last, &past.at, self.sees_ahead))
     }
 
     /// `[runs, pages, PAGE, RUN]` beside scores.

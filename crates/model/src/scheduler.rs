@@ -24,7 +24,8 @@ mod snapshots;
 mod spill;
 pub mod worker;
 
-pub use job::{Constraint, Failure, Job, Pooling, Rejected, Sink, Spent};
+pub use crate::config::Pooling;
+pub use job::{Constraint, Failure, Job, Rejected, Sink, Spent};
 
 use crate::batch::{Batch, Batches, Limits};
 use crate::cache::PAGE;
@@ -417,9 +418,10 @@ impl Scheduler {
                 continue;
             }
             self.batch.set_place(*place);
-            match (sent, s.rows(count)) {
+            let (first, rows) = (self.batch.tokens() - count, s.rows(count));
+            match (sent, rows.len()) {
                 (true, 1) => self.batch.draw(s.draw().unwrap_or(Draw::GREEDY)),
-                (_, rows) => self.batch.want(self.batch.tokens() - rows..self.batch.tokens()),
+                _ => self.batch.want(first + rows.start..first + rows.end),
             }
             self.parts.push((at, count));
         }
@@ -477,7 +479,7 @@ impl Scheduler {
         let mut turns = Vec::with_capacity(self.parts.len());
         for (at, (_, task)) in self.running.iter_mut().enumerate() {
             let Some(&(_, count)) = parts.next_if(|(part, _)| *part == at) else { continue };
-            let (own, rest) = rows.split_at(task.rows(count) * width);
+            let (own, rest) = rows.split_at(task.rows(count).len() * width);
             rows = rest;
             prompt_tokens += task.advance(count, &mut self.pages, &mut self.stats);
             turns.push(Mutex::new(Turn { at, task, rows: own, finish: None }));

@@ -15,6 +15,7 @@ mod past;
 mod recurrence;
 mod segments;
 mod state_space;
+mod streams;
 
 use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError};
@@ -176,6 +177,11 @@ pub enum Output {
 }
 
 impl Output {
+    /// What a model gives that is asked for nothing else.
+    pub fn usual(config: &Config) -> Output {
+        if config.causal { Output::Logits } else { Output::Hidden }
+    }
+
     /// The name of the buffer.
     pub fn name(self) -> &'static str {
         match self {
@@ -421,8 +427,10 @@ impl<'a> Step<'a> {
         // A short past has a part for each page.
         let most_pages = short.map_or(row_pages, |short| b.index(BinOp::Min, row_pages, short.pages));
         let of_window = window_table.as_ref().unwrap_or(&table);
+        let last = (!c.causal).then(|| segments::last(b, sizes, &segment, &position));
         let past = |table: &PageTable, window| {
-            Past::new(b, &position, |tile| table.pages(&segment, tile), most_pages, splits, window)
+            let pick = |tile: &Tensor| table.pages(&segment, tile);
+            Past::new(b, (&position, last.as_ref()), pick, most_pages, splits, window)
         };
         let window = c.window.as_ref().map(|window| Window::new(window, options));
         let by_runs = sizes.class == Class::Prompt;
@@ -450,7 +458,7 @@ impl<'a> Step<'a> {
             position,
             runs: by_runs.then(|| {
                 let windowed = window.map(|window| (window, of_window));
-                Runs::new(b, (t, most), sizes.segments, &table, &options.prices, windowed)
+                Runs::new(b, (t, most), sizes.segments, &table, &options.prices, (windowed, last.as_ref()))
             }),
             usual_tokens,
             groups_by_expert: several.is_none_or(|several| several.tiles),
@@ -463,22 +471,43 @@ impl<'a> Step<'a> {
     /// What comes out, and the next versions of all states.
     fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
+        if !c.causal && output != Output::Hidden {
+            return Err(ConfigError::MakesEmbeddings(c.arch.clone()));
+        }
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
         let inputs = self.layer_inputs(&x)?;
+        if let Some(streams) = &c.streams {
+            x = self.streams_of(&x, streams)?;
+        }
         let (mut states, mut caches) = (vec![], Caches::new());
         for layer in 0..c.layers {
-            let with_attention = self.attention_of(layer, &x, &mut states, &mut caches)?;
-            x = self.feed_forward_of(layer, &x, &with_attention)?;
-            if let Some(inputs) = &inputs {
-                x = self.with_input(layer, &x, inputs)?;
-            }
+            x = match &c.streams {
+                None => self.block(layer, &x, &mut states, &mut caches)?,
+                Some(streams) => {
+                    let predicted = self.predicted(layer, &x, streams)?;
+                    let made = self.block(layer, &self.active(&predicted, streams), &mut states, &mut caches)?;
+                    self.corrected(layer, &predicted, &made, streams)?
+                }
+            };
+            x = match (&inputs, &c.streams) {
+                (None, _) => x,
+                (Some(inputs), None) => &x + &self.input_of(layer, &x, inputs)?,
+                (Some(inputs), Some(streams)) => self.streams_with_input(layer, &x, inputs, streams)?,
+            };
             x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
         }
         let x = x.gather(&self.rows);
-        let x = self.norm(&x, self.family.output_norm, &[c.hidden])?;
+        let x = match &c.streams {
+            Some(streams) => self.merged_streams(&x, streams)?,
+            None => x,
+        };
+        let x = match self.family.output_norm {
+            Some(name) => self.norm(&x, name, &[c.hidden])?,
+            None => x,
+        };
         if output == Output::Hidden {
-            return Ok((x, states));
+            return Ok((self.projected(x)?, states));
         }
         let head = match self.w.find("output.weight", &[c.vocab, c.hidden])? {
             Some(h) => h,
@@ -499,10 +528,26 @@ impl<'a> Step<'a> {
         Ok((chosen, states))
     }
 
+    /// What a block makes of the stream.
+    fn block(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+        caches: &mut Caches,
+    ) -> Result<Tensor, ConfigError> {
+        let with_attention = self.attention_of(layer, x, states, caches)?;
+        self.feed_forward_of(layer, x, &with_attention)
+    }
+
     /// What the first block reads.
     fn embedding(&self, embed: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let mut x = times(embed.gather(&self.token), c.embedding_scale);
+        if let Some([types, _]) = self.w.shape("token_types.weight").as_deref() {
+            // A text by itself is of the first type.
+            x = x + &self.w.get("token_types.weight", &[*types, c.hidden])?.slice(0, 0, 1);
+        }
         if let Some(positions) = self.w.find("position_embd.weight", &[c.context, c.hidden])? {
             x = x + &positions.gather(&self.position);
         }
@@ -510,6 +555,19 @@ impl<'a> Step<'a> {
             true => self.norm(&x, "token_embd_norm", &[c.hidden]),
             false => Ok(x),
         }
+    }
+
+    /// What the matrices behind the last norm make of hidden states, in files that have them (`dense_2`, `dense_3`). They
+    /// stand behind the pooling in the model; as they are linear, that is the same.
+    fn projected(&self, mut x: Tensor) -> Result<Tensor, ConfigError> {
+        for name in ["dense_2", "dense_3"] {
+            let of_matrix = self.w.shape(&format!("{name}.weight"));
+            let Some(rows) = of_matrix.and_then(|shape| shape.first().copied()) else { continue };
+            let columns = x.len(1);
+            let y = x.linear(&self.w.get(&format!("{name}.weight"), &[rows, columns])?);
+            x = self.biased(y, &format!("{name}.bias"), rows)?;
+        }
+        Ok(x)
     }
 
     /// A norm over the last dimension, with weights of this shape and their bias, if there is one.
@@ -530,13 +588,17 @@ impl<'a> Step<'a> {
         })
     }
 
+    /// The first of these norms that a block has.
+    fn norm_there<'n>(&self, layer: i64, names: &[&'n str]) -> Option<&'n str> {
+        let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
+        let there = |name: &&&str| self.c.norm == Norm::Bare || has(format!("blk.{layer}.{name}"));
+        names.iter().find(there).copied()
+    }
+
     /// The norm of a block that has one of these names; the value itself if there are none.
     fn norm_of(&self, layer: i64, x: &Tensor, names: &[&str]) -> Result<Tensor, ConfigError> {
-        let of_block = |name: &&str| format!("blk.{layer}.{name}");
-        let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
-        let there = |name: &&&str| self.c.norm == Norm::Bare || has(of_block(name));
-        match names.iter().find(there).or(names.first()) {
-            Some(name) => self.norm(x, &of_block(name), &[self.c.hidden]),
+        match self.norm_there(layer, names).or(names.first().copied()) {
+            Some(name) => self.norm(x, &format!("blk.{layer}.{name}"), &[self.c.hidden]),
             None => Ok(x.clone()),
         }
     }

@@ -5,13 +5,15 @@
 use crate::cache::PAGE;
 use crate::config;
 use compiler::{Builder, Options, Tensor};
-use ir::BinOp;
+use ir::{BinOp, DType, UnOp};
 
 /// A window of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Positions that a token sees at most, its own included.
     width: i64,
+    /// Positions behind its own that it sees at most, where it sees what follows.
+    ahead: i64,
     /// Whether it sees those of its chunk of so many, instead of the last so many.
     chunks: bool,
     /// Whether pages before them are left out. Otherwise they are read and not seen.
@@ -21,13 +23,13 @@ pub struct Window {
 impl Window {
     /// The window of a model, in programs with such options.
     pub fn new(window: &config::Window, options: &Options) -> Window {
-        Window { width: window.width, chunks: window.chunks, skips: options.allows("window") }
+        Window { width: window.width, ahead: window.ahead, chunks: window.chunks, skips: options.allows("window") }
     }
 
     /// Pages that tokens read at most which follow each other, if that is a bound.
     pub fn most_pages(self, tokens: i64) -> Option<i64> {
         // The first of them may be the last position of a page.
-        self.skips.then(|| (self.width + tokens + PAGE - 3) / PAGE + 1)
+        self.skips.then(|| (self.width + self.ahead + tokens + PAGE - 3) / PAGE + 1)
     }
 
     /// The first page that a token at `position` reads, which may be any tensor of positions, unless that is the first of all.
@@ -46,9 +48,25 @@ impl Window {
     }
 }
 
-/// Whether tokens at `position` see position `at`: it does not follow them, and is in their window if they have one.
-pub(crate) fn visible(b: &Builder, position: &Tensor, at: &Tensor, window: Option<Window>) -> Tensor {
-    let until = at.lt(&position.binary(BinOp::Add, &b.int32(1)));
+/// The last position that tokens at `position` see: their own, or that of their sequence in the step, which is `last`, as far
+/// as their window goes if they have one.
+pub(crate) fn end_of_sight(b: &Builder, position: &Tensor, last: Option<&Tensor>, window: Option<Window>) -> Tensor {
+    match (last, window) {
+        (None, _) => position.clone(),
+        (Some(last), None) => last.clone(),
+        (Some(last), Some(window)) => position.binary(BinOp::Add, &b.int32(window.ahead)).binary(BinOp::Min, last),
+    }
+}
+
+/// Positions between tokens at `position` and position `at`, which may follow them if they see what does.
+pub(crate) fn distance(position: &Tensor, at: &Tensor, sees_ahead: bool) -> Tensor {
+    let distance = position.binary(BinOp::Sub, at).cast(DType::F32);
+    if sees_ahead { distance.unary(UnOp::Abs) } else { distance }
+}
+
+/// Whether tokens at `position`, which see `end` at last, see position `at`: it is in their window if they have one.
+pub(crate) fn visible(b: &Builder, position: &Tensor, end: &Tensor, at: &Tensor, window: Option<Window>) -> Tensor {
+    let until = at.lt(&end.binary(BinOp::Add, &b.int32(1)));
     match window {
         None => until,
         Some(window) if window.chunks => {

@@ -32,8 +32,8 @@ const CHANGED: usize = BLOCK;
 /// before their windows, or have none.
 pub(crate) fn pool(config: &Config, options: &Options, sequences: i64, tokens: i64) -> Option<i64> {
     let window = config.window.as_ref().filter(|window| window.layers.contains(&true))?;
-    // Masks read what is before a window, and what a model that remembers can go on from is no matter of windows.
-    if config.recurrence.is_some() || !options.allows("window") {
+    // Masks read what is before a window. A model that remembers goes on from elsewhere, and one that sees what follows nowhere.
+    if config.recurrence.is_some() || !config.causal || !options.allows("window") {
         return None;
     }
     Some(pages(window.width, sequences, tokens))
@@ -280,7 +280,7 @@ mod tests {
     const SEQUENCES: usize = 3;
 
     fn window(width: i64, chunks: bool) -> Window {
-        Window { width, chunks, layers: vec![true], heads: None, attention: None, rope: None }
+        Window { width, ahead: 0, chunks, layers: vec![true], heads: None, attention: None, rope: None }
     }
 
     /// A cache whose rows are the tokens that were written to them, and steps that look at what they see.

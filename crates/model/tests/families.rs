@@ -1,16 +1,17 @@
 //! Logits of small models of many families against those of llama.cpp.
 //!
 //! Files are made from seeds; the references are in `families/`: logits of the last tokens of a prompt that is longer than any
-//! window, little-endian f32, one row a token. They were computed by llama.cpp as llama-cpp-python 0.3.36 carries it, on one
-//! thread of a CPU in f32, from the same files (`kernloom synth SHAPE -q f32 -s 7`).
+//! window, or hidden states of models of embeddings, little-endian f32, one row a token. They were computed by llama.cpp as
+//! llama-cpp-python 0.3.36 carries it, on one thread of a CPU in f32, from the same files (`kernloom synth SHAPE -q f32 -s 7`).
 
 use crate::support::{self, cpu, synth, weights, worst_row};
 use compiler::Numerics;
+use model::batch::Batch;
 use model::cache::CacheKind;
 use model::config::{Attention, Config};
-use model::engine::{Engine, EngineOptions};
+use model::engine::{Engine, EngineOptions, Sharing};
 use model::family::Norm;
-use model::step::Class;
+use model::step::{Class, Output};
 use model::steps::Steps;
 use std::path::Path;
 
@@ -46,11 +47,17 @@ fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
     out.split_off((PROMPT - COMPARED) * VOCAB as usize)
 }
 
-fn check(shape: &str) {
+/// The reference of a model, in rows of so many values.
+fn reference(shape: &str, width: usize) -> Vec<f32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/families").join(format!("{shape}.f32"));
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let want: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    assert_eq!(want.len(), COMPARED * VOCAB as usize, "{}", path.display());
+    assert_eq!(want.len(), COMPARED * width, "{}", path.display());
+    want
+}
+
+fn check(shape: &str) {
+    let want = reference(shape, VOCAB as usize);
     let file = synth(shape, "f32", None);
     // Token by token, few, and a prompt that is read by runs.
     for batch in [1, 7, PROMPT] {
@@ -66,6 +73,64 @@ fn check(shape: &str) {
         println!("{shape} in steps of {batch}: NMSE {error:.1e}");
         assert!(error <= BOUND, "{shape} in steps of {batch}: NMSE {error:e}");
     }
+}
+
+/// As [`check`] for a model of embeddings, whose reference is hidden states: all tokens of a text come in one step, beside
+/// another text.
+fn check_embeddings(shape: &str) {
+    let file = synth(shape, "f32", None);
+    let other = &prompt()[3..8];
+    for (class, alone) in [(Class::Many, 0.0), (Class::Prompt, f64::INFINITY)] {
+        let mut compiler = support::options(Numerics::Exact);
+        compiler.prices.alone = alone;
+        let options = EngineOptions { compiler, context: 128, chunk: 8, cache: CacheKind::F32 };
+        let sharing = Sharing { sequences: 2, positions: 256, rows: None, whole_windows: false };
+        let mut engine = Engine::shared(file.clone(), cpu(2), options, sharing).expect("an engine");
+        let mut batch = Batch::new(engine.limits());
+        batch.set_output(Output::Hidden);
+        batch.add(other, 0, &[2]).expect("a text");
+        batch.add(&prompt(), 0, &[3, 1]).expect("a text");
+        batch.want(other.len() + PROMPT - COMPARED..other.len() + PROMPT);
+        assert_eq!(batch.variant().class, class, "{shape}");
+        let width = engine.config().hidden as usize;
+        let error = worst_row(engine.run(&batch).expect("a step"), &reference(shape, width), width);
+        println!("{shape} as {}: NMSE {error:.1e}", class.words());
+        assert!(error <= BOUND, "{shape} as {}: NMSE {error:e}", class.words());
+    }
+}
+
+#[test]
+fn who_sees_what_follows_writes_no_text() {
+    let options =
+        EngineOptions { compiler: support::options(Numerics::Exact), context: 128, chunk: 8, cache: CacheKind::F32 };
+    let mut engine = Engine::new(synth("tiny-bert", "f32", None), cpu(2), options).expect("an engine");
+    let error = engine.step(&[1, 2], 0, 1..2).expect_err("no logits");
+    assert_eq!(
+        error.to_string(),
+        "'bert' makes embeddings and writes no text: kernloom serve has them at /v1/embeddings and /embedding"
+    );
+}
+
+macro_rules! embeddings {
+    ($($test:ident $shape:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            check_embeddings($shape);
+        }
+    )*};
+}
+
+embeddings! {
+    norms_of_sums_and_learned_positions "tiny-bert";
+    rotations_of_encoders "tiny-nomic-bert";
+    experts_of_encoders "tiny-nomic-bert-moe";
+    biases_of_distance_in_both_directions "tiny-jina-bert-v2";
+    rotations_and_biases_of_encoders "tiny-jina-bert-v3";
+    windows_around_tokens_and_a_block_without_a_norm "tiny-modern-bert";
+    one_matrix_of_queries_keys_and_values_of_an_encoder "tiny-neo-bert";
+    root_mean_squares_of_an_encoder "tiny-eurobert";
+    a_llama_that_sees_what_follows "tiny-llama-embed";
+    windows_around_tokens_and_matrices_behind "tiny-gemma-embedding";
 }
 
 macro_rules! families {
@@ -84,6 +149,7 @@ families! {
     sinks_windows_and_experts_with_biases "tiny-gpt-oss";
     caps_windows_and_norms_on_both_sides "tiny-gemma2";
     windows_with_a_rotation_of_their_own "tiny-gemma3";
+    several_residual_streams_and_sparse_gates "tiny-gemma3n";
     windows_with_heads_of_their_own_shared_caches_and_inputs_of_layers "tiny-gemma4";
     values_of_keys_and_experts_beside_a_feed_forward "tiny-gemma4moe";
     sinks_in_windows_and_scales_of_values "tiny-mimo2";
@@ -110,6 +176,12 @@ families! {
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+    heads_by_layer_and_layers_without "tiny-deci";
+    activations_with_parameters_by_layer "tiny-apertus";
+    rotations_by_the_number_of_layers "tiny-baichuan";
+    biases_of_distance_by_the_number_of_layers "tiny-baichuan-13b";
+    experts_that_read_before_attention_beside_a_feed_forward "tiny-arctic";
+    experts_and_a_feed_forward_by_the_root_of_a_half "tiny-grok";
 }
 
 #[test]

@@ -109,8 +109,15 @@ fn no_page_before_a_window_is_read() {
 #[test]
 fn pages_of_a_window() {
     let options = support::options(Numerics::Exact);
-    let window =
-        |width| config::Window { width, chunks: false, layers: vec![], heads: None, attention: None, rope: None };
+    let window = |width| config::Window {
+        width,
+        ahead: 0,
+        chunks: false,
+        layers: vec![],
+        heads: None,
+        attention: None,
+        rope: None,
+    };
     let most = |width, tokens| Window::new(&window(width), &options).most_pages(tokens).expect("a bound");
     for width in [1, 2, 24, 64, 65, 66, 512] {
         for tokens in [1, 2, 64] {

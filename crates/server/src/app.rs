@@ -42,8 +42,10 @@ pub struct Options {
     pub slots: bool,
     /// Whether answers of chats show their prompts.
     pub verbose: bool,
-    /// How embeddings are made, if they are.
-    pub embeddings: Option<Pooling>,
+    /// Whether models that write text make embeddings, too.
+    pub embeddings: bool,
+    /// How embeddings are made, if not as the file of the model says.
+    pub pooling: Option<Pooling>,
     /// Whether the chat page is there.
     pub page: bool,
     /// Models that may come and go for those who have a key.
@@ -80,7 +82,8 @@ impl Default for Options {
             compat: Compat::default(),
             slots: true,
             verbose: false,
-            embeddings: None,
+            embeddings: false,
+            pooling: None,
             page: true,
             library: None,
             bounds: Bounds { models: 1, stay: Stay::Long },

@@ -2,6 +2,7 @@
 
 use model::engine::readiness::Readiness;
 use model::memory_plan::ModelMemory;
+use model::scheduler::Pooling;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,6 +34,8 @@ pub struct Facts {
     pub trained_context: u64,
     /// Length of its hidden state.
     pub width: u64,
+    /// How its embeddings are made, if its file says so.
+    pub pooling: Option<Pooling>,
     /// How the cache of keys and values is kept.
     pub cache: String,
     /// What runs it.

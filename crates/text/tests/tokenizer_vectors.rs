@@ -39,6 +39,11 @@ pub fn load(name: &str) -> Tokenizer {
     tokenizer
 }
 
+/// Whether text comes back from its tokens; those of encoders know words only, whatever was between them.
+fn is_reversible(name: &str) -> bool {
+    !["bert", "nomic"].iter().any(|of_encoders| name.starts_with(of_encoders))
+}
+
 /// The texts that a vocabulary is tried with.
 pub fn inputs(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder().join(format!("{name}.inp"))).unwrap();
@@ -65,8 +70,10 @@ fn every_case_of_every_vocabulary() {
             assert_eq!(ids, expected, "{name}: {input:?}");
             let half = input.len() / 2..input.len();
             assert_eq!(tokenizer.encode_with_data(input, false, &[half]), expected, "{name}: {input:?}");
-            let decoded = tokenizer.decode(&ids, false);
-            assert_eq!(String::from_utf8_lossy(&decoded), *input, "{name}");
+            if is_reversible(name) {
+                let decoded = tokenizer.decode(&ids, false);
+                assert_eq!(String::from_utf8_lossy(&decoded), *input, "{name}");
+            }
             cases += 1;
         }
     }
@@ -80,7 +87,7 @@ fn any_bytes_survive_the_round_trip() {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize
     };
-    for name in names() {
+    for name in names().into_iter().filter(|name| is_reversible(name)) {
         let tokenizer = load(&name);
         let survives = |byte: &u8| {
             let ids = tokenizer.encode([*byte], true, false);
@@ -118,7 +125,9 @@ fn long_texts_take_linear_time() {
             let took = start.elapsed();
             println!("  {kind}: {} tokens, {:.1} MB/s", ids.len(), text.len() as f64 / 1e6 / took.as_secs_f64());
             assert!(took.as_secs() < 20, "{name}, {kind}: {took:?}");
-            assert_eq!(tokenizer.decode(&ids, false), text.as_bytes(), "{name}, {kind}");
+            if is_reversible(&name) {
+                assert_eq!(tokenizer.decode(&ids, false), text.as_bytes(), "{name}, {kind}");
+            }
         }
     }
 }

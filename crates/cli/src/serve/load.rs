@@ -76,9 +76,9 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         );
         opened.engine.make_batch_invariant();
     }
-    let mut outputs = vec![Output::Logits];
-    outputs.extend(args.embeddings.then_some(Output::Hidden));
-    if opened.engine.device().steps_ahead() > 0 {
+    let mut outputs = vec![Output::usual(&config)];
+    outputs.extend((config.causal && args.embeddings).then_some(Output::Hidden));
+    if config.causal && opened.engine.device().steps_ahead() > 0 {
         outputs.extend([Output::Likeliest, Output::Drawn]);
     }
     // Whatever the mix of requests, no step waits for a compiler: it begins with the program of one token, and is moved over
@@ -106,6 +106,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         bytes: file.tensors().iter().map(|tensor| tensor.bytes).sum(),
         trained_context: memory_plan::made_for(&config) as u64,
         width: config.hidden as u64,
+        pooling: config.pooling,
         cache: opened.engine.cache().to_string(),
         device: opened.engine.device().name(),
         memory: Some(opened.memory()),

@@ -151,6 +151,13 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A number for each block, of an array.
+    pub(super) fn floats(&self, name: &str) -> Result<Option<Vec<f64>>, ConfigError> {
+        let key = self.key(name);
+        let all: Option<Vec<f64>> = self.file.metadata().find(&key)?;
+        all.map(|all| self.of_blocks(&key, all)).transpose()
+    }
+
     /// As [`Keys::float_or_none`] for each block: of an array, or one for all; 0 for none.
     pub(super) fn floats_or_none(&self, name: &str, least: f64, most: f64) -> Result<Vec<f64>, ConfigError> {
         let key = self.key(name);

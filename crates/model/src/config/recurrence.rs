@@ -18,6 +18,8 @@ pub enum Mixer {
     Recurrence,
     /// The sum of both.
     Both,
+    /// A matrix in place of attention: they do not.
+    Matrix,
     /// Nothing: it has a feed-forward alone.
     None,
 }
@@ -106,6 +108,17 @@ pub(super) struct Kinds {
 /// What the layers of a file are.
 pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds, ConfigError> {
     let n = layers as usize;
+    if family.layers_differ {
+        let (headless, keyless) = (k.lacking("attention.head_count")?, k.lacking("attention.head_count_kv")?);
+        let mixer = |(&headless, &keyless): (&bool, &bool)| match (headless, keyless) {
+            (true, _) => Mixer::None,
+            (false, true) => Mixer::Matrix,
+            (false, false) => Mixer::Attention,
+        };
+        let mixers = headless.iter().zip(&keyless).take(n).map(mixer).collect();
+        let feeds = k.lacking("feed_forward_length")?[..n].iter().map(|unfed| !unfed).collect();
+        return Ok(Kinds { recurrence: None, mixers, feeds });
+    }
     let Some((kind, which)) = family.recurrence else {
         return Ok(Kinds { recurrence: None, mixers: vec![Mixer::Attention; n], feeds: vec![true; n] });
     };

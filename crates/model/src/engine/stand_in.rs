@@ -52,9 +52,10 @@ impl StandIn {
 impl Engine {
     /// From now on, steps need not wait until their programs are compiled: those of one token stand in for others, which are
     /// compiled meanwhile. `told` hears of each, on another thread, when that is done or has failed. It has no effect on devices
-    /// that cannot compile while they run steps, and on engines whose results must not depend on such things.
+    /// that cannot compile while they run steps, on engines whose results must not depend on such things, and on models whose
+    /// tokens see what follows, which one token by itself does not.
     pub fn answer_early(&mut self, told: impl Fn(Variant, Result<&CompileReport, &EngineError>) + Send + 'static) {
-        if self.device.compiles_beside() && !self.batch_invariant {
+        if self.device.compiles_beside() && !self.batch_invariant && self.config.causal {
             let new = |behind| StandIn { behind, absent: vec![], rows: vec![], fastest: None, begun: false };
             self.stand_in = Behind::start(self, told).map(new);
         }

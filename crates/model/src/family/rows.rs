@@ -8,8 +8,14 @@ use super::{
 };
 
 /// Norms before attention and feed-forward.
-const BEFORE: Norms =
-    Norms { attention: &["attn_norm"], after_attention: &[], feed_forward: &["ffn_norm"], after_feed_forward: &[] };
+const BEFORE: Norms = Norms {
+    attention: &["attn_norm"],
+    after_attention: &[],
+    feed_forward: &["ffn_norm"],
+    after_feed_forward: &[],
+    attention_sum: &[],
+    feed_forward_sum: &[],
+};
 
 /// The second norm has a name that says where it was in other models.
 const POST_IS_SECOND: Norms = Norms { feed_forward: &["post_attention_norm"], ..BEFORE };
@@ -23,6 +29,15 @@ const AFTER: Norms = Norms { attention: &[], feed_forward: &[], ..SANDWICH };
 
 /// One norm, for attention and a feed-forward beside it.
 const SHARED: Norms = Norms { feed_forward: &["attn_norm"], ..BEFORE };
+
+/// Norms of the stream behind both halves, as in the first transformers.
+const OF_SUMS: Norms = Norms {
+    attention: &[],
+    feed_forward: &[],
+    attention_sum: &["attn_output_norm"],
+    feed_forward_sum: &["layer_output_norm"],
+    ..BEFORE
+};
 
 /// Windows of every layer, in files that have any.
 const ALL_WINDOWS: Windows =
@@ -38,12 +53,16 @@ impl Family {
         norm: Norm::Rms,
         rms_by_key: false,
         embedding_norm: false,
-        output_norm: "output_norm",
+        output_norm: Some("output_norm"),
+        causal: true,
         norms: BEFORE,
+        first_norm: true,
+        streams: false,
         recurrence: None,
         gates_by_key: false,
         parallel: Parallel::No,
         latent: false,
+        layers_differ: false,
         head_norms: HeadNorms::None,
         value_norm: false,
         shares_keys: false,
@@ -63,7 +82,9 @@ impl Family {
         temperature: Growth::None,
         inner_norms: false,
         activation: Activation::Silu,
+        activation_by_key: false,
         gated: true,
+        sparse_gates: false,
         limits: false,
         counts_gate: false,
         scales: Scales::Attention,
@@ -101,6 +122,30 @@ impl Family {
     const GEMMA: Family =
         Family { arch: "gemma", activation: Activation::Gelu, embedding_scale: Factor::RootOfWidth, ..Family::QWEN2 };
 
+    /// Encoders: tokens see what follows, and norms are of the stream.
+    const BERT: Family = Family {
+        arch: "bert",
+        norm: Norm::Layer,
+        embedding_norm: true,
+        output_norm: None,
+        causal: false,
+        norms: OF_SUMS,
+        rotated: Rotated::None,
+        activation: Activation::Gelu,
+        gated: false,
+        ..Family::QWEN2
+    };
+
+    const GEMMA3: Family = Family {
+        arch: "gemma3",
+        norms: SANDWICH,
+        head_norms: HeadNorms::Before,
+        windows: Some(Windows { every: 6, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        score_scale: ScoreScale::ImpliedAtLayers(62),
+        logit_cap: Cap::Key,
+        ..Family::GEMMA
+    };
+
     const GRANITE: Family = Family {
         arch: "granite",
         embedding_scale: Factor::Key,
@@ -121,7 +166,7 @@ impl Family {
 
     const LFM2: Family = Family {
         arch: "lfm2",
-        output_norm: "token_embd_norm",
+        output_norm: Some("token_embd_norm"),
         recurrence: Some((Recurrence::Convolution, Remembering::WithoutKeys)),
         ..Family::QWEN3
     };
@@ -225,13 +270,18 @@ pub const FAMILIES: &[Family] = &[
         logit_cap: Cap::KeyOr(30.0),
         ..Family::GEMMA
     },
+    Family::GEMMA3,
     Family {
-        arch: "gemma3",
+        arch: "gemma3n",
         norms: SANDWICH,
+        streams: true,
         head_norms: HeadNorms::Before,
-        windows: Some(Windows { every: 6, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
-        score_scale: ScoreScale::ImpliedAtLayers(62),
-        logit_cap: Cap::Key,
+        value_norm: true,
+        shares_keys: true,
+        windows: Some(Windows { every: 5, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        score_scale: ScoreScale::One,
+        sparse_gates: true,
+        logit_cap: Cap::KeyOr(30.0),
         ..Family::GEMMA
     },
     Family {
@@ -495,6 +545,64 @@ pub const FAMILIES: &[Family] = &[
     Family::QWEN35,
     Family { arch: "qwen35moe", ..Family::QWEN35 },
     Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
+    Family {
+        arch: "apertus",
+        head_norms: HeadNorms::Before,
+        activation: Activation::Xielu,
+        gated: false,
+        ..Family::QWEN2
+    },
+    Family { arch: "baichuan", rotated: Rotated::AtLayers(32), alibi: Alibi::AtLayers(40, 8.0), ..Family::LLAMA },
+    Family { arch: "deci", layers_differ: true, ..Family::LLAMA },
+    Family { arch: "arctic", routed: Routed::Before, ..Family::LLAMA },
+    Family {
+        arch: "grok",
+        norms: Norms {
+            after_attention: &["attn_output_norm"],
+            after_feed_forward: &["layer_output_norm", "post_ffw_norm"],
+            ..BEFORE
+        },
+        score_cap: Cap::KeyOr(30.0),
+        score_scale: ScoreScale::OutputKeyOr(0.088_388_347_648_318_45),
+        activation: Activation::Gelu,
+        routed: Routed::BesideMaybe,
+        embedding_scale: Factor::KeyOr(78.383_671_769_061_69),
+        logit_scale: Factor::KeyOr(0.577_350_269_189_625_7),
+        logit_cap: Cap::Key,
+        ..Family::QWEN2
+    },
+    Family::BERT,
+    Family { arch: "nomic-bert", rotated: Rotated::All, activation: Activation::Silu, gated: true, ..Family::BERT },
+    Family { arch: "nomic-bert-moe", rotated: Rotated::All, normalise: Normalise::Never, ..Family::BERT },
+    Family {
+        arch: "jina-bert-v2",
+        head_norms: HeadNorms::MaybeBefore,
+        alibi: Alibi::Always(8.0),
+        gated: true,
+        ..Family::BERT
+    },
+    Family { arch: "jina-bert-v3", rotated: Rotated::All, ..Family::BERT },
+    Family {
+        arch: "modern-bert",
+        norm: Norm::Layer,
+        embedding_norm: true,
+        causal: false,
+        first_norm: false,
+        windows: Some(Windows { every: 3, first: true, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
+        activation: Activation::Gelu,
+        activation_by_key: true,
+        ..Family::QWEN2
+    },
+    Family { arch: "neo-bert", output_norm: Some("enc.output_norm"), causal: false, ..Family::LLAMA },
+    Family { arch: "eurobert", causal: false, ..Family::QWEN2 },
+    Family { arch: "llama-embed", causal: false, ..Family::LLAMA },
+    Family {
+        arch: "gemma-embedding",
+        causal: false,
+        score_scale: ScoreScale::RootOfHead,
+        logit_cap: Cap::None,
+        ..Family::GEMMA3
+    },
 ];
 
 /// Architectures of the field that have no row, by what they have that this crate has not.
@@ -516,35 +624,13 @@ const MISSING: &[(&str, &[&str])] = &[
             "glm5-next",
         ],
     ),
-    (
-        "attention that sees what follows",
-        &[
-            "bert",
-            "modern-bert",
-            "nomic-bert",
-            "nomic-bert-moe",
-            "neo-bert",
-            "jina-bert-v2",
-            "jina-bert-v3",
-            "eurobert",
-            "gemma-embedding",
-            "llama-embed",
-            "t5",
-            "t5encoder",
-            "dream",
-            "llada",
-            "llada-moe",
-            "rnd1",
-        ],
-    ),
+    ("attention that sees what follows", &["t5", "t5encoder", "dream", "llada", "llada-moe", "rnd1"]),
     ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
-    ("layers that differ in their heads otherwise than by windows", &["deci", "gemma3n", "gemma4-assistant"]),
-    ("a feed-forward beside its experts", &["arctic", "grok"]),
+    ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),
     ("experts that share parts", &["grovemoe"]),
     ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("an activation with limits or parameters of the file", &["maple", "apertus"]),
-    ("positions of a kind that the number of layers tells", &["baichuan"]),
+    ("an activation with limits of the file", &["maple"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),
     ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon", "cogvlm"]),
 ];

@@ -35,8 +35,8 @@ impl Scheduler {
         let (mut rows, mut shares) = (0, vec![]);
         for &(at, count) in &self.parts {
             let task = &self.running[at].1;
-            let row = (task.rows(count) == 1).then_some(rows);
-            rows += task.rows(count);
+            let row = (task.rows(count).len() == 1).then_some(rows);
+            rows += task.rows(count).len();
             shares.push((at, Share { ticket: task.ticket, count, row }));
         }
         if let Err(error) = self.carry() {

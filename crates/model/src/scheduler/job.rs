@@ -2,10 +2,11 @@
 
 use super::Stats;
 use crate::batch::Limits;
+use crate::config::Pooling;
 use crate::pages::{Lease, Pages};
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
 use crate::step::Output;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 use text::sampler::{self, Draw, Logprob, Sampled, SamplerError};
 
@@ -24,17 +25,6 @@ pub struct Job {
     pub score: Option<usize>,
     /// Hears of everything.
     pub sink: Box<dyn Sink>,
-}
-
-/// How the hidden states of a prompt become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
-    /// Their mean.
-    Mean,
-    /// That of the last token.
-    Last,
-    /// None: each by itself, one after the other.
-    Each,
 }
 
 /// Hears what becomes of a request, on a thread that runs the steps: it must not wait for anything. Dropping it without
@@ -117,6 +107,9 @@ pub enum Rejected {
     /// The prompt.
     #[error(transparent)]
     Prompt(#[from] PromptError),
+    /// Text of a model that writes none.
+    #[error("this model makes embeddings and writes no text")]
+    NoText,
     /// A setting of the sampler.
     #[error(transparent)]
     Sampling(#[from] SamplerError),
@@ -133,6 +126,9 @@ impl Job {
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Rejected> {
         let Request { prompt, sampling, .. } = &self.request;
         check_prompt(prompt, limits.vocab, limits.context)?;
+        if limits.whole && self.pooling.is_none() {
+            return Err(Rejected::NoText);
+        }
         Ok(sampling.check(limits.vocab)?)
     }
 }
@@ -284,12 +280,13 @@ impl Task {
         if self.pooling.is_some() { Output::Hidden } else { Output::Logits }
     }
 
-    /// Of its next `count` tokens, those at the end whose rows it wants.
-    pub fn rows(&self, count: usize) -> usize {
+    /// Those of its next `count` tokens whose rows it wants.
+    pub fn rows(&self, count: usize) -> Range<usize> {
         match self.pooling {
-            Some(Pooling::Mean | Pooling::Each) => count,
-            None if self.scores_prompt() => count,
-            _ => usize::from(self.behind() + count >= self.tokens().len()),
+            Some(Pooling::Mean | Pooling::Each) => 0..count,
+            Some(Pooling::First) => 0..usize::from(self.behind() == 0),
+            None if self.scores_prompt() => 0..count,
+            _ => count - usize::from(self.behind() + count >= self.tokens().len())..count,
         }
     }
 

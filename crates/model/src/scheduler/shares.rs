@@ -2,13 +2,24 @@
 //!
 //! A sequence that decodes has one. Prompts share what is left: those with the fewest tokens to read first, so that a step
 //! reads few prompts, each of which then costs the reading of its past once for many tokens; but half of it is the eldest's, so
-//! that none waits for ever.
+//! that none waits for ever. Texts of a model whose tokens see what follows are read whole, each in one step.
 //!
 //! Beside a long past it may cost less to read the weights twice than to read prompts as sequences that decode are best read,
 //! or the other way round ([`Reach::apart`](crate::prefill_attention::Reach::apart)). Then both take turns.
 
 use super::Scheduler;
 use crate::step::Output;
+
+/// Tokens of texts that are read whole, in a step that reads so many in all: the eldest come first, and one that has no room
+/// waits for the next.
+fn of_whole(ready: &[usize], mut left: usize) -> Vec<usize> {
+    let share = |&ready: &usize| {
+        let share = if ready <= left { ready } else { 0 };
+        left -= share;
+        share
+    };
+    ready.iter().map(share).collect()
+}
 
 /// Tokens of prompts in a step that reads so many in all, of prompts that have so many each, the eldest first.
 fn of_prompts(ready: &[usize], mut left: usize) -> Vec<usize> {
@@ -32,6 +43,9 @@ impl Scheduler {
         let context = self.limits.context;
         let ready: Vec<usize> =
             self.running.iter().map(|(_, s)| if s.output() == output { s.ready(context) } else { 0 }).collect();
+        if self.limits.whole {
+            return of_whole(&ready, self.limits.tokens);
+        }
         let (decoding, prompts): (Vec<usize>, Vec<usize>) =
             (0..ready.len()).filter(|&at| ready[at] > 0).partition(|&at| ready[at] == 1);
         let room = self.limits.tokens - decoding.len();
@@ -58,7 +72,14 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::of_prompts;
+    use super::{of_prompts, of_whole};
+
+    #[test]
+    fn whole_texts_are_read_or_wait() {
+        assert_eq!(of_whole(&[5, 4, 3, 1], 9), [5, 4, 0, 0]);
+        assert_eq!(of_whole(&[5, 9, 4], 9), [5, 0, 4]);
+        assert_eq!(of_whole(&[9, 1], 9), [9, 0]);
+    }
 
     #[test]
     fn the_shortest_is_read_first_and_the_eldest_in_any_case() {

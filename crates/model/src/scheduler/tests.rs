@@ -120,7 +120,7 @@ fn bench_over(
     options: Options,
 ) -> Bench {
     let reach = crate::prefill_attention::Reach::NOTHING;
-    let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, reach };
+    let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, whole: false, reach };
     let (steps, fail, slow) = (Arc::default(), Arc::default(), Arc::default());
     let cache = vec![-1; pages * PAGE as usize];
     let (steps_of, fail_of) = (Arc::clone(&steps), Arc::clone(&fail));

@@ -6,6 +6,7 @@ use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
 use crate::family::{AttentionGate, HeadNorms, Scales, Sinks};
 use crate::step::Part;
+use crate::window::distance;
 use compiler::tensor::SoftmaxParts;
 use compiler::{Dim, Tensor, dims};
 use ir::{BinOp, DType};
@@ -73,7 +74,8 @@ impl Step<'_> {
         }
         let _scope = self.b.scope(&Part::Attention.scope(layer));
         let norms = &self.family.norms;
-        let h = self.norm_of(layer, x, norms.attention)?;
+        let as_it_is = layer == 0 && !self.family.first_norm && self.norm_there(layer, norms.attention).is_none();
+        let h = self.norm_of(layer, x, if as_it_is { &[] } else { norms.attention })?;
         let mut attention = || match &self.c.attention {
             Attention::Latent { .. } => self.latent_attention(layer, &h, states),
             _ => self.grouped_attention(layer, &h, states, caches),
@@ -81,15 +83,21 @@ impl Step<'_> {
         let a = match mixer {
             Mixer::Both => attention()? + &self.recurrence_of(layer, &h, states)?,
             Mixer::Recurrence => self.recurrence_of(layer, &h, states)?,
+            Mixer::Matrix => {
+                let w = self.w.get(&format!("blk.{layer}.attn_output.weight"), &[self.c.hidden, self.c.hidden])?;
+                h.linear(&w)
+            }
             Mixer::Attention | Mixer::None => attention()?,
         };
-        Ok(x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale))
+        let x = x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale);
+        let x = self.norm_of(layer, &x, norms.attention_sum)?;
+        self.with_low_rank(layer, x, &h)
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.
     fn projections(&self, layer: i64, x: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>), ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = c.attention_of(layer) else { unreachable!() };
         let name = |part: &str, what: &str| format!("blk.{layer}.attn_{part}.{what}");
         let scaled = |y: Tensor, part: &str| match self.family.scales >= Scales::Attention {
             true => self.scaled(y, &name(part, "scale")),
@@ -215,7 +223,7 @@ impl Step<'_> {
         caches: &mut Caches,
     ) -> Result<Tensor, ConfigError> {
         let c = self.c;
-        let Attention::Grouped { kv_heads, head, value } = *c.attention_of(layer) else { unreachable!() };
+        let Attention::Grouped { kv_heads, head, value } = c.attention_of(layer) else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
         let (t, heads) = (self.t, c.heads_of(layer));
         let (q, own) = self.projections(layer, x)?;
@@ -435,7 +443,7 @@ impl Step<'_> {
         }
         if let Some(slopes) = &through.slopes {
             let position = self.position.reshape(dims![t, 1, 1, 1]);
-            let distance = position.binary(BinOp::Sub, &past.at).cast(DType::F32).reshape(&by_position);
+            let distance = distance(&position, &past.at, !self.c.causal).reshape(&by_position);
             scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
         }
         let scores = past.visible.reshape(&by_position).select(&scores, &self.b.float(past.unseen));

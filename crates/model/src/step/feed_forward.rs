@@ -1,7 +1,7 @@
 //! The feed-forward: dense, or a mixture of experts beside which one may be shared by all tokens.
 
 use super::{Part, Step, times};
-use crate::config::{ConfigError, Experts, Gating};
+use crate::config::{ConfigError, Experts, Gating, Xielu};
 use crate::expert_tiles::{self, Tiles};
 use crate::family::{Activation, EXPERT_CHOICE_BIAS, Routed, Scales};
 use compiler::{Dim, Tensor};
@@ -13,6 +13,14 @@ const SWIGLU_LIMIT: f32 = 7.0;
 /// What its sigmoid multiplies the gate with.
 const SWIGLU_ALPHA: f32 = 1.702;
 
+/// Of a value without a gate, in a layer with such parameters.
+fn xielu(x: &Tensor, of_layer: &Xielu) -> Tensor {
+    let b = x.builder();
+    let positive = &(x * of_layer.square) * x;
+    let negative = &((&x.binary(BinOp::Min, &b.float(of_layer.end)).exp() - &b.float(1.0)) - x) * of_layer.short;
+    &b.float(0.0).lt(x).select(&positive, &negative) + &(x * of_layer.linear)
+}
+
 impl Activation {
     /// Of a value without a gate.
     fn of(self, x: &Tensor) -> Tensor {
@@ -22,6 +30,7 @@ impl Activation {
             Activation::Gelu => x.gelu(),
             Activation::Relu => positive(),
             Activation::ReluSquared => &positive() * &positive(),
+            Activation::Xielu => unreachable!("it has parameters"),
             Activation::ClampedSwiglu => {
                 let x = x.binary(BinOp::Min, &x.builder().float(SWIGLU_LIMIT));
                 &x * &(&x * SWIGLU_ALPHA).sigmoid()
@@ -80,17 +89,28 @@ impl Step<'_> {
         let of_router = if self.family.routes_early { input } else { &h };
         let f = match c.experts_of(layer) {
             Some(e) if self.family.routed == Routed::Beside => self.experts_beside(layer, x, &h, e)?,
+            Some(e) if self.family.routed == Routed::Before => {
+                let of_input = self.norm_of(layer, input, &["ffn_norm_exps"])?;
+                &self.feed_forward(&h, width, layer, "")? + &self.experts(layer, &of_input, &of_input, e)?
+            }
+            Some(e)
+                if self.family.routed == Routed::BesideMaybe && self.w.has(&format!("blk.{layer}.ffn_up.weight")) =>
+            {
+                let sum = &self.feed_forward(&h, width, layer, "")? + &self.experts(layer, &h, of_router, e)?;
+                sum * std::f32::consts::FRAC_1_SQRT_2
+            }
             Some(e) => self.experts(layer, &h, of_router, e)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
-        Ok(stream + &times(f, c.residual_scale))
+        let x = stream + &times(f, c.residual_scale);
+        self.norm_of(layer, &x, self.family.norms.feed_forward_sum)
     }
 
     /// `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate, each with its bias and scale if there are any;
     /// one matrix may hold gate and up. `suffix` tells the shared expert from a dense feed-forward.
     fn feed_forward(&self, x: &Tensor, width: i64, layer: i64, suffix: &str) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let (hidden, act) = (self.c.hidden, self.c.activation);
         let name = |part: &str, what: &str| format!("blk.{layer}.ffn_{part}{suffix}.{what}");
         let weight = |part: &str, rows: i64, columns: i64| self.w.get(&name(part, "weight"), &[rows, columns]);
         let finish = |y: Tensor, part: &str, rows: i64| -> Result<Tensor, ConfigError> {
@@ -101,22 +121,42 @@ impl Step<'_> {
         let down = weight("down", hidden, width)?;
         let mut h = if !self.family.gated {
             let up = weight("up", width, hidden)?;
-            let h = act.of(&finish(x.linear(&up), "up", width)?);
+            let h = finish(x.linear(&up), "up", width)?;
+            let h = match self.c.xielu.get(layer as usize) {
+                Some(of_layer) => xielu(&h, of_layer),
+                None => act.of(&h),
+            };
             match self.w.find(&format!("blk.{layer}.ffn.act.scales"), &[width])? {
                 Some(scales) => &h * &scales.unary(UnOp::Recip),
                 None => h,
             }
         } else if self.w.has(&name("gate", "weight")) {
             let (gate, up) = (weight("gate", width, hidden)?, weight("up", width, hidden)?);
-            act.gated(&finish(x.linear(&gate), "gate", width)?, &finish(x.linear(&up), "up", width)?, limit)
+            let gate = self.sparse(layer, finish(x.linear(&gate), "gate", width)?);
+            act.gated(&gate, &finish(x.linear(&up), "up", width)?, limit)
         } else {
             let both = weight("up", 2 * width, hidden)?;
-            act.gated(&x.linear(&both.slice(0, 0, width)), &x.linear(&both.slice(0, width, width)), limit)
+            let bias = self.w.find(&name("up", "bias"), &[2 * width])?;
+            let half = |start: i64| {
+                let y = x.linear(&both.slice(0, start, width));
+                bias.as_ref().map_or(y.clone(), |bias| &y + &bias.slice(0, start, width))
+            };
+            act.gated(&half(0), &half(width), limit)
         };
         if self.family.inner_norms {
             h = self.norm(&h, &format!("blk.{layer}.ffn_sub_norm"), &[width])?;
         }
         finish(h.linear(&down), "down", hidden)
+    }
+
+    /// Gates of which only those are left that are above their mean by so many standard deviations, and by how much they are.
+    fn sparse(&self, layer: i64, gates: Tensor) -> Tensor {
+        let Some(&Some(deviations)) = self.c.sparsity.get(layer as usize) else { return gates };
+        let n = gates.len(1) as f32;
+        let centred = &gates - &(gates.sum(1) * (1.0 / n)).unsqueeze(1);
+        let variance = (&centred * &centred).sum(1) * (1.0 / (n - 1.0));
+        let deviation = variance.unary(UnOp::Sqrt).unsqueeze(1);
+        (&centred - &(deviation * deviations)).maximum(&self.b.float(0.0))
     }
 
     /// One of the matrices of all experts.
@@ -165,7 +205,7 @@ impl Step<'_> {
 
     /// Routed and shared experts of `x`, which a router chooses that reads `of_router`.
     fn experts(&self, layer: i64, x: &Tensor, of_router: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.family.activation);
+        let (hidden, act) = (self.c.hidden, self.c.activation);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let scores = of_router.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
         let scores = self.biased(scores, &name("ffn_gate_inp.bias"), e.count)?;

@@ -20,14 +20,14 @@ impl Step<'_> {
         Ok(Some(sum * std::f32::consts::FRAC_1_SQRT_2))
     }
 
-    /// `x + norm(proj(gelu(gate(x)) * input))`.
-    pub(super) fn with_input(&self, layer: i64, x: &Tensor, inputs: &Tensor) -> Result<Tensor, ConfigError> {
+    /// `norm(proj(gelu(gate(x)) * input))`, which is added to the stream.
+    pub(super) fn input_of(&self, layer: i64, x: &Tensor, inputs: &Tensor) -> Result<Tensor, ConfigError> {
         let _scope = self.b.scope(&Part::FeedForward.scope(layer));
         let (hidden, width) = (self.c.hidden, inputs.len(2));
         let name = |part: &str| format!("blk.{layer}.{part}");
         let input = inputs.slice(1, layer, 1).reshape(&[self.t, Dim::Const(width)]);
         let gate = x.linear(&self.w.get(&name("inp_gate.weight"), &[width, hidden])?).gelu();
         let y = (&gate * &input).linear(&self.w.get(&name("proj.weight"), &[hidden, width])?);
-        Ok(x + &self.norm(&y, &name("post_norm"), &[hidden])?)
+        self.norm(&y, &name("post_norm"), &[hidden])
     }
 }

@@ -2,7 +2,7 @@
 
 use super::index_div_up;
 use crate::cache::PAGE;
-use crate::window::{Window, visible};
+use crate::window::{Window, end_of_sight, visible};
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, Id};
 
@@ -28,10 +28,10 @@ pub(super) struct Past {
 
 impl Past {
     /// What tokens at `position` `[T]` read in so many splits, with `most` pages of a sequence at most; `pick` finds those of
-    /// each token by their numbers.
+    /// each token by their numbers. If they see what follows, their sequences end in the step at `last` `[T]`.
     pub(super) fn new(
         b: &Builder,
-        position: &Tensor,
+        (position, last): (&Tensor, Option<&Tensor>),
         pick: impl Fn(&Tensor) -> Tensor,
         most: Id,
         splits: i64,
@@ -49,7 +49,8 @@ impl Past {
             .reshape(dims![1, 1, most_tiles])
             .binary(BinOp::Mul, &n)
             .binary(BinOp::Add, &s.reshape(dims![1, splits, 1]));
-        let last = position.binary(BinOp::Div, &page_len);
+        let end = end_of_sight(b, position, last, window);
+        let last = end.binary(BinOp::Div, &page_len);
         let (tile, last) = match &first {
             None => (tile, last),
             Some(first) => (tile.binary(BinOp::Add, &first.reshape(dims![t, 1, 1])), last.binary(BinOp::Sub, first)),
@@ -64,7 +65,8 @@ impl Past {
             .reshape(&shape)
             .binary(BinOp::Mul, &page_len)
             .binary(BinOp::Add, &b.iota(PAGE).reshape(dims![1, 1, 1, PAGE]));
-        let visible = visible(b, &position.reshape(dims![t, 1, 1, 1]), &at, window);
+        let of_tokens = |x: &Tensor| x.reshape(dims![t, 1, 1, 1]);
+        let visible = visible(b, &of_tokens(position), &of_tokens(&end), &at, window);
         let unseen = if window.is_some() { f32::MIN } else { f32::NEG_INFINITY };
         Past { page, tiles, used, at, visible, unseen, splits, most_tiles }
     }

@@ -64,6 +64,17 @@ pub(super) struct Segments {
     number: Tensor,
 }
 
+/// The last position in the step of the sequence of each token, `[T]`.
+pub(super) fn last(b: &Builder, sizes: &Sizes, segment: &Tensor, position: &Tensor) -> Tensor {
+    if sizes.class.one() {
+        return position.clone();
+    }
+    let count = Dim::Sym(b.var("segments", 1, sizes.segments.min(sizes.class.tokens(sizes.most_tokens).1)));
+    let input = |name: &str| b.input(name, DType::I32, &[count]);
+    let end = input("segment_first").binary(BinOp::Add, &input("segment_len"));
+    position.gather(&end.binary(BinOp::Sub, &b.int32(1))).gather(segment)
+}
+
 impl Segments {
     /// The sequences of the tokens `[T]` of these segments and positions.
     pub(super) fn new(b: &Builder, t: Dim, sizes: &Sizes, segment: &Tensor, position: &Tensor) -> Segments {

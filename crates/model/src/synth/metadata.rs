@@ -1,9 +1,17 @@
 //! The metadata of a file but its vocabulary, with the keys that the converters of the field write.
 
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
-use crate::config::{Attention, Experts, Gating, Recurrence};
-use crate::family::{Factor, Family, Norm, Normalise, Remembering};
+use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
+use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering};
 use gguf::{ValueBuf, Writer};
+
+/// Leading layers of models with several residual streams that leave few gates, and by how many standard deviations these are
+/// above the mean: one of twenty (Gemma 3n).
+const SPARSE_LAYERS: u32 = 10;
+const SPARSITY: f32 = 1.644_853_5;
+
+/// The mean of hidden states as a `pooling_type`.
+const MEAN: u32 = 1;
 
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
@@ -29,11 +37,15 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     if let Some(kinds) = &shape.kinds {
         keys.kinds(plan, kinds);
     }
+    if shape.row().layers_differ {
+        keys.heads_of_layers(plan);
+    }
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
         if shape.experts_every > 1 {
-            keys.set("interleave_moe_layer_step", shape.experts_every);
+            let key = if shape.row().causal { "interleave_moe_layer_step" } else { "moe_every_n_layers" };
+            keys.set(key, shape.experts_every);
         }
     }
     if shape.is_latent() {
@@ -75,9 +87,40 @@ impl Keys<'_> {
         if let Some(width) = shape.window {
             self.set("attention.sliding_window", width);
         }
+        if !shape.row().causal {
+            self.set("attention.causal", false);
+            self.set("pooling_type", MEAN);
+        }
+        if let Some(width) = shape.projection {
+            for (name, value) in
+                [("2_feat_in", shape.hidden), ("2_feat_out", width), ("3_feat_in", width), ("3_feat_out", shape.hidden)]
+            {
+                self.count(&format!("dense_{name}"), value);
+            }
+        }
+        if let Some((count, _)) = shape.streams {
+            self.count("altup.num_inputs", count);
+            self.count("altup.active_idx", 0);
+            let of_layer = |layer| if layer < SPARSE_LAYERS { SPARSITY } else { f32::NEG_INFINITY };
+            self.set("activation_sparsity_scale", (0..plan.layers).map(of_layer).collect::<Vec<f32>>());
+        }
+        if shape.token_types > 0 {
+            self.writer.set("tokenizer.ggml.token_type_count", shape.token_types as u32);
+        }
         self.factors(shape);
         if shape.row().limits {
             self.limits(plan.layers);
+        }
+        if shape.row().activation == Activation::Xielu {
+            self.xielu(plan.layers);
+        }
+    }
+
+    /// Parameters of the activation, which differ by layer.
+    fn xielu(&mut self, layers: u32) {
+        let of_layers = |least: f32| (0..layers).map(|layer| least + layer as f32 / 8.0).collect::<Vec<f32>>();
+        for (name, least) in [("alpha_p", 0.3), ("alpha_n", -0.2), ("beta", 0.4), ("eps", -1.0)] {
+            self.writer.set(format!("xielu.{name}"), of_layers(least));
         }
     }
 
@@ -153,9 +196,22 @@ impl Keys<'_> {
         self.count("attention.value_length_swa", *value);
         self.count("rope.dimension_count_swa", *rotated);
         self.set("attention.shared_kv_layers", plan.layers - own);
-        let width = |layer| shape.ffn as u32 * if layer < own { 1 } else { 2 };
+        let width = |layer| shape.ffn as u32 * if layer >= own && kinds.wide_readers { 2 } else { 1 };
         self.set("feed_forward_length", layers.map(width).collect::<Vec<u32>>());
         self.count("embedding_length_per_layer_input", kinds.layer_input.unwrap_or(0));
+    }
+
+    /// Heads of layers, of which some have none.
+    fn heads_of_layers(&mut self, plan: &SynthPlan) {
+        let shape = plan.shape;
+        let Attention::Grouped { kv_heads, .. } = shape.attention else { return };
+        let each = |of_layer: &dyn Fn(u32) -> i64| -> Vec<u32> {
+            (0..plan.layers).map(|layer| of_layer(layer) as u32).collect()
+        };
+        let heads = |layer| if shape.mixer(layer) == Mixer::None { 0 } else { shape.heads };
+        let of_keys = |layer| if shape.mixer(layer).attends() { shape.kv_heads_of(layer, kv_heads) } else { 0 };
+        self.set("attention.head_count", each(&heads));
+        self.set("attention.head_count_kv", each(&of_keys));
     }
 
     /// Layers that remember, and the sizes of what they keep.

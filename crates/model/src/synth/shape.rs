@@ -25,6 +25,8 @@ pub struct Shape {
     pub heads: i64,
     /// Attention.
     pub attention: Attention,
+    /// Heads of keys of the layers, over and over, if they differ otherwise than by windows.
+    pub kv_heads: &'static [i64],
     /// What layers remember.
     pub recurrence: Option<Recurrence>,
     /// By what the tokens of the layers come together, over and over.
@@ -35,6 +37,16 @@ pub struct Shape {
     pub qkv_bias: bool,
     /// Whether all other matrices, and norms that may have one, have a bias too.
     pub biases: bool,
+    /// Whether norms have a bias even where matrices have none.
+    pub norm_biases: bool,
+    /// Types of tokens, if they have rows that are added to the embedding.
+    pub token_types: i64,
+    /// Whether positions have such rows.
+    pub learned_positions: bool,
+    /// Width between the two matrices behind the last norm, in a model of embeddings that has them.
+    pub projection: Option<i64>,
+    /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
+    pub streams: Option<(i64, i64)>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
     pub qk_norm_of_all: bool,
     /// Positions that layers with a window see.
@@ -90,8 +102,12 @@ pub struct Kinds {
     pub in_windows: (Attention, i64),
     /// Whether the layers without a window take their values from the matrix of keys.
     pub values_of_keys: bool,
-    /// Layers at the end that read the caches of others. Their feed-forward is twice as wide.
+    /// Layers at the end that read the caches of others.
     pub shared_caches: u32,
+    /// Whether their feed-forward is twice as wide.
+    pub wide_readers: bool,
+    /// Whether they have matrices of keys and values all the same.
+    pub unread_keys: bool,
     /// Width of what each layer reads of a token beside the residual.
     pub layer_input: Option<i64>,
     /// Whether what a layer gives has a scale.
@@ -163,6 +179,14 @@ impl Shape {
         self.mixers[layer as usize % self.mixers.len()]
     }
 
+    /// The heads of keys of a layer, of which all others have so many.
+    pub(super) fn kv_heads_of(&self, layer: u32, others: i64) -> i64 {
+        match self.kv_heads {
+            [] => others,
+            all => all[layer as usize % all.len()],
+        }
+    }
+
     /// The experts of a layer.
     pub(super) fn experts_of(&self, layer: u32) -> Option<&Experts> {
         let has = layer >= self.dense_lead && (layer + 1).is_multiple_of(self.experts_every);
@@ -197,11 +221,17 @@ const PLAIN: Shape = Shape {
     hidden: 256,
     heads: 4,
     attention: Attention::Grouped { kv_heads: 2, head: 64, value: 64 },
+    kv_heads: &[],
     recurrence: None,
     mixers: &[Mixer::Attention],
     fused_qkv: false,
     qkv_bias: false,
     biases: false,
+    norm_biases: false,
+    token_types: 0,
+    learned_positions: false,
+    projection: None,
+    streams: None,
     qk_norm_of_all: false,
     window: None,
     kinds: None,
@@ -463,6 +493,8 @@ const PUBLISHED: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 1, head: 256, value: 256 }, 256),
             values_of_keys: false,
             shared_caches: 20,
+            wide_readers: true,
+            unread_keys: false,
             layer_input: Some(256),
             output_scale: true,
         }),
@@ -484,6 +516,8 @@ const PUBLISHED: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 8, head: 256, value: 256 }, 256),
             values_of_keys: true,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: true,
         }),

@@ -4,7 +4,7 @@
 //! is not the output too has 1, the size of a normalised row.
 
 use super::shape::{RopeScaling, Shape};
-use crate::config::{Attention, Experts, Recurrence};
+use crate::config::{Attention, Experts, Mixer, Recurrence};
 use crate::family::{AttentionGate, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
 
@@ -58,7 +58,14 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     let (hidden, vocab) = (shape.hidden, i64::from(shape.vocab));
     let embedding_std = if shape.tied { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let weights = Fill::Weights { std: embedding_std };
+    let of_rows = Fill::Normal { mean: 0.0, std: BIAS_STD };
     list.add("token_embd.weight", &[hidden, vocab], Role::Embedding, weights);
+    if shape.token_types > 0 {
+        list.add("token_types.weight", &[hidden, shape.token_types], Role::Plain, of_rows.clone());
+    }
+    if shape.learned_positions {
+        list.add("position_embd.weight", &[hidden, i64::from(shape.context)], Role::Plain, of_rows);
+    }
     if shape.row().embedding_norm {
         list.norm_of(shape, "token_embd_norm", hidden);
     }
@@ -68,6 +75,9 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.add("per_layer_token_embd.weight", &[all, vocab], Role::Embedding, of_tokens);
         list.matrix("per_layer_model_proj", &[hidden, all], Role::Plain);
         list.norm("per_layer_proj_norm", width);
+    }
+    if let Some((count, _)) = shape.streams {
+        list.matrix("altup_proj", &[hidden, hidden, count - 1], Role::Plain);
     }
     if let Some(divisors) = rope_divisors(shape) {
         let values = Fill::Values(divisors);
@@ -79,8 +89,17 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.block(shape, legacy_kv_b);
     }
     list.prefix.clear();
-    list.norm_of(shape, shape.row().output_norm, hidden);
-    if !shape.tied {
+    if let Some((count, _)) = shape.streams {
+        list.matrix("altup_unembd_proj", &[hidden, hidden, count - 1], Role::Plain);
+    }
+    if let Some(name) = shape.row().output_norm {
+        list.norm_of(shape, name, hidden);
+    }
+    if let Some(width) = shape.projection {
+        list.matrix("dense_2", &[hidden, width], Role::Other);
+        list.matrix("dense_3", &[width, hidden], Role::Other);
+    }
+    if !shape.tied && shape.row().causal {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
     list.specs
@@ -132,7 +151,7 @@ impl List {
     /// A norm of the kind of the family.
     fn norm_of(&mut self, shape: &Shape, name: &str, len: i64) {
         self.norm(name, len);
-        if shape.biases && shape.row().norm == Norm::Layer {
+        if (shape.biases || shape.norm_biases) && shape.row().norm == Norm::Layer {
             self.bias(name, len);
         }
     }
@@ -147,25 +166,37 @@ impl List {
                 list.norm_of(shape, &name, shape.hidden);
             }
         };
-        norm(self, norms.attention);
         let mixer = shape.mixer(self.layer);
+        let headless = shape.row().layers_differ && mixer == Mixer::None;
+        if (self.layer > 0 || shape.row().first_norm) && !headless {
+            norm(self, norms.attention);
+        }
         if mixer.attends() {
             match shape.attention {
                 Attention::Latent { .. } => self.latent_attention(shape, legacy_kv_b),
                 _ => self.grouped_attention(shape),
             }
         }
+        if mixer == Mixer::Matrix {
+            self.matrix("attn_output", &[shape.hidden, shape.hidden], Role::AttentionOutput);
+        }
         if mixer.remembers() {
             self.recurrence(shape);
         }
+        if let Some((count, rank)) = shape.streams {
+            self.streams(shape.hidden, count, rank);
+        }
         norm(self, norms.after_attention);
+        norm(self, norms.attention_sum);
         if !shape.feeds(self.layer) {
             return;
         }
         norm(self, norms.feed_forward);
         let shares = shape.kinds.as_ref().is_some_and(|kinds| self.layer >= kinds.own_caches(self.layers));
-        let width = if shares { 2 * shape.ffn } else { shape.ffn };
-        let beside = shape.row().routed == Routed::Beside;
+        let wide = shares && shape.kinds.as_ref().is_some_and(|kinds| kinds.wide_readers);
+        let width = if wide { 2 * shape.ffn } else { shape.ffn };
+        let routed = shape.row().routed;
+        let beside = routed == Routed::Beside;
         match shape.experts_of(self.layer) {
             Some(experts) => {
                 if beside {
@@ -178,11 +209,19 @@ impl List {
                     let fill = Fill::Normal { mean, std: mean * NORM_STD };
                     self.add("ffn_gate_inp.scale", &[shape.hidden], Role::Plain, fill);
                 }
+                if routed == Routed::Before {
+                    self.feed_forward(shape, "", shape.hidden, shape.fused_up);
+                    self.norm("ffn_norm_exps", shape.hidden);
+                }
+                if routed == Routed::BesideMaybe {
+                    self.feed_forward(shape, "", width, shape.fused_up);
+                }
                 self.experts(shape, experts);
             }
             None => self.feed_forward(shape, "", width, shape.fused_up),
         }
         norm(self, norms.after_feed_forward);
+        norm(self, norms.feed_forward_sum);
         let Some(kinds) = &shape.kinds else { return };
         if let Some(width) = kinds.layer_input {
             self.matrix("inp_gate", &[shape.hidden, width], Role::Other);
@@ -193,6 +232,19 @@ impl List {
             let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
             self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
         }
+    }
+
+    /// What a layer has of residual streams.
+    fn streams(&mut self, hidden: i64, count: i64, rank: i64) {
+        self.matrix("laurel_l", &[hidden, rank], Role::Plain);
+        self.matrix("laurel_r", &[rank, hidden], Role::Plain);
+        self.norm("laurel_post_norm", hidden);
+        let scale = Fill::Normal { mean: 1.0, std: NORM_STD };
+        self.add("altup_correct_scale.weight", &[hidden], Role::Plain, scale);
+        self.norm("altup_router_norm", hidden);
+        self.matrix("altup_router", &[hidden, count], Role::Plain);
+        self.matrix("altup_predict_coef", &[count, count * count], Role::Plain);
+        self.matrix("altup_correct_coef", &[count, count], Role::Plain);
     }
 
     fn latent_attention(&mut self, shape: &Shape, legacy_kv_b: bool) {
@@ -228,7 +280,9 @@ impl List {
         else {
             return;
         };
-        let own = shape.kinds.as_ref().is_none_or(|kinds| self.layer < kinds.own_caches(self.layers));
+        let kv_heads = shape.kv_heads_of(self.layer, kv_heads);
+        let own =
+            shape.kinds.as_ref().is_none_or(|kinds| kinds.unread_keys || self.layer < kinds.own_caches(self.layers));
         let of_keys = windowed.is_none() && shape.kinds.as_ref().is_some_and(|kinds| kinds.values_of_keys);
         let (hidden, heads) = (shape.hidden, windowed.and_then(|kinds| kinds.heads).unwrap_or(shape.heads));
         let query = if shape.row().attention_gate == AttentionGate::Query { 2 * head } else { head };

@@ -78,8 +78,9 @@ impl<'a> Hollow<'a> {
 
     /// Whether a step reads all tensors, and how long it took to find out.
     pub fn check_all_read(&self) -> (Result<(), String>, Duration) {
-        let (sizes, options) = (self.sizes(Class::One), Options::cpu(self.numerics, 64));
+        let (mut sizes, options) = (self.sizes(Class::One), Options::cpu(self.numerics, 64));
         self.with_file(|file, config| {
+            sizes.output = Output::usual(config);
             let start = Instant::now();
             let checked = model::unused_tensors::check(file, config, &sizes, &options);
             (checked.map_err(|e| e.to_string()), start.elapsed())

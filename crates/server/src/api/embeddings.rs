@@ -69,12 +69,18 @@ fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Resu
     Ok(Prepared { prompts, settings, protocol: Box::new(embeddings) })
 }
 
+/// How vectors of a model are made, if this server makes any of it.
+pub fn pooling(app: &App, model: &Model) -> Option<Pooling> {
+    let makes = app.options.embeddings || model.worker.limits().whole;
+    makes.then(|| app.options.pooling.or(model.facts.pooling).unwrap_or(Pooling::Mean))
+}
+
 /// Vectors instead of text.
 ///
 /// # Errors
 /// A server without embeddings, and a length that vectors do not have.
 fn settings(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, ApiError> {
-    let Some(pooling) = app.options.embeddings else {
+    let Some(pooling) = pooling(app, model) else {
         return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
     };
     if let Some(wanted) = fields.integer("dimensions")?
@@ -93,7 +99,7 @@ fn settings(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, Ap
 /// # Errors
 /// A server that makes none, or one for each token.
 pub fn pooled(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, ApiError> {
-    if app.options.embeddings == Some(Pooling::Each) {
+    if pooling(app, model) == Some(Pooling::Each) {
         return Err(ApiError::invalid("this server pools nothing (--pooling none); its vectors are at /embedding"));
     }
     settings(fields, app, model)

@@ -15,7 +15,7 @@ use model::batch::{Batch, Batches, Limits};
 use model::error::EngineError;
 use model::prefill_attention::Reach;
 use model::scheduler::worker::Worker;
-use model::scheduler::{Options as Sharings, Pooling, Scheduler};
+use model::scheduler::{Options as Sharings, Scheduler};
 use model::step::Output;
 use serde_json::{Value, json};
 use server::grammar::Isolation;
@@ -117,8 +117,16 @@ pub fn model(name: &str, step: usize) -> Model {
 pub fn model_on(name: &str, step: usize, device: Arc<dyn Device>) -> Model {
     let tokenizer = tokenizer();
     let reach = Reach::NOTHING;
-    let limits =
-        Limits { vocab: tokenizer.vocab_len(), tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, reach };
+    let limits = Limits {
+        vocab: tokenizer.vocab_len(),
+        tokens: 64,
+        rows: 4,
+        segments: 4,
+        context: CONTEXT,
+        pages: 16,
+        whole: false,
+        reach,
+    };
     let engine = Turns { limits, step, out: vec![], device };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
     let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());
@@ -148,7 +156,7 @@ impl Exercise {
 
     /// Options with everything on.
     pub fn everything() -> Options {
-        Options { embeddings: Some(Pooling::Mean), ..Options::default() }
+        Options { embeddings: true, ..Options::default() }
     }
 
     /// With these options.

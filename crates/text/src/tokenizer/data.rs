@@ -83,7 +83,7 @@ impl<S: AsRef<[u8]>> FromIterator<S> for ByteStrings {
 /// an absent key is `None`, an absent array is empty.
 #[derive(Debug, Clone, Default)]
 pub struct TokenizerData {
-    /// `model`: the algorithm, "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE).
+    /// `model`: the algorithm, such as "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE).
     pub model: String,
     /// `pre`: the splitting rule of byte-level BPE.
     pub pre: Option<String>,
@@ -91,7 +91,7 @@ pub struct TokenizerData {
     pub tokens: ByteStrings,
     /// `token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
     pub token_type: Vec<i32>,
-    /// `scores` of a SentencePiece vocabulary.
+    /// `scores` of a vocabulary of SentencePiece.
     pub scores: Vec<f32>,
     /// `merges` of a BPE vocabulary, best first, each "left right".
     pub merges: ByteStrings,
@@ -103,6 +103,10 @@ pub struct TokenizerData {
     pub eot: Option<u32>,
     /// `eom_token_id`: end of a message, usually a tool call.
     pub eom: Option<u32>,
+    /// `cls_token_id`: before a text, in vocabularies of encoders.
+    pub cls: Option<u32>,
+    /// `seperator_token_id`, as files spell it: behind such a text.
+    pub sep: Option<u32>,
     /// `unknown_token_id`.
     pub unk: Option<u32>,
     /// `padding_token_id`.
@@ -113,8 +117,16 @@ pub struct TokenizerData {
     pub add_bos: Option<bool>,
     /// `add_eos_token`.
     pub add_eos: Option<bool>,
+    /// `normalizer.lowercase` of a WordPiece vocabulary.
+    pub lowercase: Option<bool>,
+    /// `normalizer.strip_accents` of a WordPiece vocabulary; where it is absent, that is so if text becomes lower case.
+    pub strip_accents: Option<bool>,
     /// `add_space_prefix` of a SentencePiece vocabulary.
     pub add_space_prefix: Option<bool>,
+    /// `remove_extra_whitespaces` of a unigram vocabulary.
+    pub remove_extra_whitespaces: Option<bool>,
+    /// `precompiled_charsmap` of a unigram vocabulary: what is written instead of characters.
+    pub charsmap: Vec<u8>,
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
     /// `general.architecture`.

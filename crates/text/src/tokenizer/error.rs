@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum TokenizerError {
     /// `tokenizer.ggml.model` names an algorithm that Kernloom does not have.
     #[error(
-        "tokenizer model {:?} is not supported (supported: \"gpt2\", \"gemma4\", \"llama\", \"plamo2\", \"rwkv\")",
+        "tokenizer model {:?} is not supported (supported: \"bert\", \"gpt2\", \"gemma4\", \"llama\", \"plamo2\", \"rwkv\", \"t5\")",
         cut(model, NAME)
     )]
     UnsupportedModel {
@@ -88,6 +88,12 @@ pub enum TokenizerError {
     BadScore {
         /// The token.
         id: u32,
+    },
+    /// A map of characters that ends early.
+    #[error("precompiled_charsmap ends early, behind {bytes} bytes; the file is damaged, fetch it again")]
+    BadCharsmap {
+        /// Its length.
+        bytes: usize,
     },
     /// A merge that is not "left right".
     #[error("merge {index} ({merge:?}) is not two tokens separated by a space")]

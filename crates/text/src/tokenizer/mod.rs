@@ -1,15 +1,15 @@
 //! Tokenizers, built from nothing but the metadata of a model file.
 //!
-//! Four algorithms: BPE by merges ("gpt2" or "gemma4" in the file, here `bpe`) with a splitting rule named by
-//! the file (`split`), and SentencePiece BPE ("llama", here `spm`), the longest token
-//! ("rwkv"), and the best scores ("plamo2"). Others (bert, t5, …) are refused, and so is a splitting rule that is not known: wrong tokens give fluent nonsense, which
-//! nobody notices.
+//! Six algorithms: BPE by merges ("gpt2" or "gemma4" in the file, here `bpe`) with a splitting rule named by
+//! the file (`split`), SentencePiece BPE ("llama", here `spm`), the longest token ("rwkv"), the best scores ("plamo2", and
+//! "t5", here `unigram`), and the longest pieces of words ("bert", here `wordpiece`). Others are refused, and so is a splitting
+//! rule that is not known: wrong tokens give fluent nonsense, which nobody notices.
 //!
-//! Not here: normalisation, token classification inputs (separators, masks), and the clean-up of
-//! spaces that some decoders do.
+//! Not here: pairs of texts, masks, and the clean-up of spaces that some decoders do.
 
 mod bpe;
 mod byte_alphabet;
+mod charsmap;
 mod data;
 mod detokenizer;
 mod ends;
@@ -23,7 +23,9 @@ mod split;
 mod spm;
 pub(crate) mod tags;
 mod template_tags;
+mod unigram;
 mod vocab;
+mod wordpiece;
 
 pub use data::{ByteStrings, TokenizerData};
 pub use detokenizer::Detokenizer;
@@ -38,7 +40,9 @@ use rwkv::Rwkv;
 use specials::{Fragment, Specials};
 use split::Splitter;
 use spm::Spm;
+use unigram::Unigram;
 use vocab::{Spelling, Vocab};
+use wordpiece::WordPiece;
 
 /// Longest token that is loaded, in bytes. Real vocabularies stay under 1000.
 pub const MAX_TOKEN_BYTES: usize = 1 << 16;
@@ -77,6 +81,8 @@ enum Algorithm {
     Spm(Spm),
     Rwkv(Rwkv),
     Plamo2(Plamo2),
+    WordPiece(WordPiece),
+    Unigram(Unigram),
 }
 
 /// `tokenizer.ggml.model`.
@@ -86,13 +92,15 @@ enum Model {
     Spm,
     Rwkv,
     Plamo2,
+    WordPiece,
+    Unigram,
 }
 
 impl Model {
     fn spelling(self) -> Spelling {
         match self {
             Model::Bpe(splitter) => splitter.spelling,
-            Model::Spm => Spelling::SentencePiece,
+            Model::Spm | Model::WordPiece | Model::Unigram => Spelling::SentencePiece,
             Model::Rwkv => Spelling::Escaped,
             Model::Plamo2 => Spelling::Plain,
         }
@@ -120,6 +128,8 @@ impl Tokenizer {
             "llama" => Model::Spm,
             "rwkv" => Model::Rwkv,
             "plamo2" => Model::Plamo2,
+            "bert" => Model::WordPiece,
+            "t5" => Model::Unigram,
             _ => return Err(TokenizerError::UnsupportedModel { model: data.model }),
         };
         let spelling = model.spelling();
@@ -127,6 +137,9 @@ impl Tokenizer {
         let mut vocab = Vocab::new(tokens, &data.token_type, spelling)?;
         if matches!(model, Model::Spm) {
             name_classic_ids(&mut data, &vocab);
+        }
+        if matches!(model, Model::WordPiece) {
+            name_marks(&mut data, &vocab);
         }
         vocab.check_ids(&data)?;
         let ends = ends::end_tokens(&mut vocab, &data, spelling);
@@ -141,6 +154,12 @@ impl Tokenizer {
             }
             Model::Rwkv => (Algorithm::Rwkv(Rwkv::new(&vocab, data.unk)), false),
             Model::Plamo2 => (Algorithm::Plamo2(Plamo2::new(&vocab, &data.scores)?), false),
+            Model::WordPiece => {
+                let lowercase = data.lowercase.unwrap_or(true);
+                let strips_accents = data.strip_accents.unwrap_or(lowercase);
+                (Algorithm::WordPiece(WordPiece::new(&vocab, data.unk, lowercase, strips_accents)), true)
+            }
+            Model::Unigram => (Algorithm::Unigram(Unigram::new(&vocab, &data)?), false),
         };
         let always_bos = matches!(model, Model::Bpe(splitter) if splitter.gemma);
         Ok(Tokenizer {
@@ -151,7 +170,7 @@ impl Tokenizer {
             eos: data.eos,
             pad: data.pad,
             add_bos: data.add_bos.unwrap_or(adds_bos) || always_bos,
-            add_eos: data.add_eos.unwrap_or(false),
+            add_eos: data.add_eos.unwrap_or(matches!(model, Model::WordPiece | Model::Unigram)),
             ends,
             architecture: data.architecture,
             chat_template: data.chat_template,
@@ -189,6 +208,8 @@ impl Tokenizer {
                     Algorithm::Spm(spm) => spm.encode(&self.vocab, text, leading, &mut out),
                     Algorithm::Rwkv(rwkv) => rwkv.encode(text, &mut out),
                     Algorithm::Plamo2(plamo2) => plamo2.encode(text, &mut out),
+                    Algorithm::WordPiece(pieces) => pieces.encode(text, &mut out),
+                    Algorithm::Unigram(unigram) => unigram.encode(text, &mut out),
                 }
                 leading = false;
             }
@@ -210,7 +231,12 @@ impl Tokenizer {
     /// vocabulary print nothing. A space that encoding would put before the text is taken away.
     pub fn decode(&self, ids: &[u32], special: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(ids.len() * 4);
-        let mut prefixed = matches!(&self.algorithm, Algorithm::Spm(spm) if spm.has_space_prefix());
+        let mut prefixed = match &self.algorithm {
+            Algorithm::Spm(spm) => spm.has_space_prefix(),
+            Algorithm::Unigram(unigram) => unigram.has_space_prefix(),
+            Algorithm::WordPiece(_) => true,
+            Algorithm::Bpe(_) | Algorithm::Rwkv(_) | Algorithm::Plamo2(_) => false,
+        };
         for &id in ids {
             let Some(kind) = self.vocab.kind(id).filter(|kind| special || !kind.is_hidden()) else {
                 continue;
@@ -318,6 +344,13 @@ fn splitter(pre: Option<&str>, unknown_pre: UnknownPre) -> Result<Splitter, Toke
         UnknownPre::Refuse => named,
         UnknownPre::UseDefault => Ok(named.unwrap_or_else(|_| Splitter::fallback())),
     }
+}
+
+/// The marks around a text of WordPiece: those of the file, or those that have their names.
+fn name_marks(data: &mut TokenizerData, vocab: &Vocab) {
+    data.bos = data.cls.or(data.bos).or_else(|| vocab.find(b"[CLS]"));
+    data.eos = data.sep.or_else(|| vocab.find(b"[SEP]"));
+    data.unk = data.unk.or_else(|| vocab.find(b"[UNK]"));
 }
 
 /// SentencePiece files without special ids mean the first three tokens, when they look like it.

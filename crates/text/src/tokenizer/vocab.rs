@@ -215,6 +215,8 @@ impl Vocab {
             ("eos_token_id", data.eos),
             ("eot_token_id", data.eot),
             ("eom_token_id", data.eom),
+            ("cls_token_id", data.cls),
+            ("seperator_token_id", data.sep),
             ("unknown_token_id", data.unk),
             ("padding_token_id", data.pad),
         ] {

@@ -17,6 +17,8 @@ pub const NO_PREFIX: u8 = 8;
 pub const ABSORB: u8 = 16;
 /// An unknown splitting rule is not refused.
 pub const ANY_PRE: u8 = 32;
+/// A vocabulary of encoders: WordPiece, or unigrams of SentencePiece.
+pub const ENCODER: u8 = 64;
 
 /// A splitting rule of each kind, and one that nobody knows.
 pub const PRES: [&str; 28] = [
@@ -54,14 +56,22 @@ pub const PRES: [&str; 28] = [
 const SPACE_MARK: &str = "\u{2581}";
 
 /// Makes a tokenizer of flags, the number of a splitting rule and lines, and encodes what follows them. A line is a
-/// token after its kind (a digit), a merge (`m`), or a special id (`b`, `e`, `t`, `u`, `p`). Gives the number of tokens.
+/// token after its kind (a digit), a merge (`m`), a special id (`b`, `e`, `t`, `u`, `p`), or a map of characters (`c`). Gives the number of tokens.
 pub fn exercise(bytes: &[u8]) -> Option<usize> {
     let [flags, pre, rest @ ..] = bytes else { return None };
     let at = rest.iter().position(|byte| *byte == BETWEEN).unwrap_or(rest.len());
     let (lines, text) = (&rest[..at], rest.get(at + 1..).unwrap_or_default());
     let has = |flag: u8| flags & flag != 0;
     let mut data = TokenizerData {
-        model: if has(SENTENCE_PIECE) { "llama" } else { "gpt2" }.into(),
+        model: match (has(ENCODER), has(SENTENCE_PIECE)) {
+            (false, false) => "gpt2",
+            (false, true) => "llama",
+            (true, false) => "bert",
+            (true, true) => "t5",
+        }
+        .into(),
+        lowercase: Some(!has(NO_PREFIX)),
+        remove_extra_whitespaces: Some(has(ABSORB)),
         pre: PRES.get(*pre as usize).map(|name| (*name).to_owned()),
         add_bos: Some(has(AROUND)),
         add_eos: Some(has(AROUND)),
@@ -72,7 +82,7 @@ pub fn exercise(bytes: &[u8]) -> Option<usize> {
     if has(BYTES) {
         all_bytes(&mut data, has(SENTENCE_PIECE));
     }
-    let mut plain = has(BYTES);
+    let mut plain = has(BYTES) && !has(ENCODER);
     for line in lines.split(|byte| *byte == b'\n') {
         let Some((first, rest)) = line.split_first() else { continue };
         let id = std::str::from_utf8(rest).ok().and_then(|digits| digits.parse().ok());
@@ -86,6 +96,7 @@ pub fn exercise(bytes: &[u8]) -> Option<usize> {
                 plain &= *first == b'1';
             }
             b'm' => data.merges.push(rest),
+            b'c' => data.charsmap = rest.to_vec(),
             b'b' => data.bos = id,
             b'e' => data.eos = id,
             b't' => data.eot = id,
@@ -100,7 +111,8 @@ pub fn exercise(bytes: &[u8]) -> Option<usize> {
     for (around, special) in [(false, false), (true, false), (true, true)] {
         let ids = tokenizer.encode(text, around, special);
         assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_len()), "a token that is not in the vocabulary");
-        assert!(ids.len() <= 6 * text.len() + 5, "{} tokens of {} bytes", ids.len(), text.len());
+        // A character may stand for many.
+        assert!(has(ENCODER) || ids.len() <= 6 * text.len() + 5, "{} tokens of {} bytes", ids.len(), text.len());
         streams_as_a_whole(&tokenizer, &ids);
         most = most.max(ids.len());
     }

@@ -98,6 +98,7 @@ pub fn tokenizer_data(file: &Path) -> TokenizerData {
     let mut flag = |key: &str| number(key).map(|flag| flag != 0.0);
     let (add_bos, add_eos) = (flag("add_bos_token"), flag("add_eos_token"));
     let add_space_prefix = flag("add_space_prefix");
+    let remove_extra_whitespaces = flag("remove_extra_whitespaces");
     let mut texts = |key: &str| match take(key) {
         Some(Value::Texts(texts)) => texts,
         _ => ByteStrings::new(),
@@ -109,6 +110,7 @@ pub fn tokenizer_data(file: &Path) -> TokenizerData {
     };
     let token_type = numbers("token_type").iter().map(|&n| n as i32).collect();
     let scores = numbers("scores").iter().map(|&n| n as f32).collect();
+    let charsmap = numbers("precompiled_charsmap").iter().map(|&n| n as u8).collect();
     let mut text = |key: &str| match values.remove(key) {
         Some(Value::Text(text)) => Some(String::from_utf8(text).unwrap()),
         _ => None,
@@ -129,6 +131,8 @@ pub fn tokenizer_data(file: &Path) -> TokenizerData {
         add_bos,
         add_eos,
         add_space_prefix,
+        remove_extra_whitespaces,
+        charsmap,
         chat_template: text("tokenizer.chat_template"),
         architecture: text("general.architecture").unwrap_or_default(),
         name: text("general.name"),

@@ -16,6 +16,12 @@ const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, k
 /// Attention in every fourth layer.
 const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
 
+/// As many heads of keys as of queries.
+const HEADS_ALONE: Attention = Attention::Grouped { kv_heads: 4, head: 64, value: 64 };
+
+/// A model of embeddings.
+const ENCODER: Shape = Shape { norm_biases: true, token_types: 2, rope_base: 1e4, ..PLAIN };
+
 /// All of them.
 pub(super) const SHAPES: &[Shape] = &[
     Shape {
@@ -138,6 +144,33 @@ pub(super) const SHAPES: &[Shape] = &[
     Shape { name: "tiny-gemma2", arch: "gemma2", layers: 4, window: Some(24), tied: true, ..PLAIN },
     Shape { name: "tiny-gemma3", arch: "gemma3", layers: 7, window: Some(24), tied: true, ..PLAIN },
     Shape {
+        name: "tiny-gemma3n",
+        arch: "gemma3n",
+        // llama.cpp has keys in the first 20 layers, and few gates in the first ten.
+        layers: 25,
+        hidden: 128,
+        heads: 4,
+        attention: Attention::Grouped { kv_heads: 1, head: 32, value: 32 },
+        window: Some(24),
+        kinds: Some(Kinds {
+            every: 5,
+            first: false,
+            heads: None,
+            in_windows: (Attention::Grouped { kv_heads: 1, head: 32, value: 32 }, 32),
+            values_of_keys: false,
+            shared_caches: 5,
+            wide_readers: false,
+            unread_keys: true,
+            layer_input: Some(256),
+            output_scale: false,
+        }),
+        streams: Some((4, 64)),
+        rope_dims: 32,
+        ffn: 256,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
         name: "tiny-gemma4",
         arch: "gemma4",
         layers: 6,
@@ -150,6 +183,8 @@ pub(super) const SHAPES: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: false,
             shared_caches: 3,
+            wide_readers: true,
+            unread_keys: false,
             layer_input: Some(64),
             output_scale: true,
         }),
@@ -171,6 +206,8 @@ pub(super) const SHAPES: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: true,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: true,
         }),
@@ -193,6 +230,8 @@ pub(super) const SHAPES: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 2, head: 96, value: 64 }, 32),
             values_of_keys: false,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: false,
         }),
@@ -214,6 +253,8 @@ pub(super) const SHAPES: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 2, head: 64, value: 64 }, 64),
             values_of_keys: false,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: false,
         }),
@@ -237,6 +278,8 @@ pub(super) const SHAPES: &[Shape] = &[
             in_windows: (Attention::Grouped { kv_heads: 3, head: 64, value: 64 }, 64),
             values_of_keys: false,
             shared_caches: 0,
+            wide_readers: false,
+            unread_keys: false,
             layer_input: None,
             output_scale: false,
         }),
@@ -388,6 +431,101 @@ pub(super) const SHAPES: &[Shape] = &[
         rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
         temperature: Some((0.1, 16)),
         experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-bert",
+        arch: "bert",
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        learned_positions: true,
+        context: 512,
+        ..ENCODER
+    },
+    Shape { name: "tiny-nomic-bert", arch: "nomic-bert", attention: HEADS_ALONE, fused_qkv: true, ..ENCODER },
+    Shape {
+        name: "tiny-nomic-bert-moe",
+        arch: "nomic-bert-moe",
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        experts_every: 2,
+        experts: Some(Experts { width: 512, normalise: false, ..TINY }),
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-jina-bert-v2",
+        arch: "jina-bert-v2",
+        qk_norm_of_all: true,
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        fused_up: true,
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-jina-bert-v3",
+        arch: "jina-bert-v3",
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-modern-bert",
+        arch: "modern-bert",
+        layers: 4,
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        fused_up: true,
+        window: Some(24),
+        norm_biases: false,
+        token_types: 0,
+        ..ENCODER
+    },
+    Shape { name: "tiny-neo-bert", arch: "neo-bert", fused_qkv: true, fused_up: true, ..PLAIN },
+    Shape { name: "tiny-eurobert", arch: "eurobert", ..PLAIN },
+    Shape { name: "tiny-llama-embed", arch: "llama-embed", ..PLAIN },
+    Shape {
+        name: "tiny-gemma-embedding",
+        arch: "gemma-embedding",
+        layers: 7,
+        window: Some(24),
+        projection: Some(512),
+        tied: true,
+        ..PLAIN
+    },
+    Shape { name: "tiny-apertus", arch: "apertus", ..PLAIN },
+    Shape {
+        name: "tiny-baichuan",
+        arch: "baichuan",
+        layers: 32,
+        hidden: 64,
+        heads: 1,
+        attention: Attention::Grouped { kv_heads: 1, head: 64, value: 64 },
+        ffn: 96,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-baichuan-13b",
+        arch: "baichuan",
+        layers: 40,
+        hidden: 64,
+        heads: 2,
+        attention: Attention::Grouped { kv_heads: 2, head: 32, value: 32 },
+        rope_dims: 32,
+        ffn: 96,
+        ..PLAIN
+    },
+    Shape { name: "tiny-arctic", arch: "arctic", ffn: 256, experts: Some(TINY), ..PLAIN },
+    Shape { name: "tiny-grok", arch: "grok", experts: Some(TINY), ..PLAIN },
+    Shape {
+        name: "tiny-deci",
+        arch: "deci",
+        layers: 5,
+        attention: Attention::Grouped { kv_heads: 4, head: 64, value: 64 },
+        kv_heads: &[2, 4, 1, 1, 1],
+        mixers: &[Mixer::Attention, Mixer::Attention, Mixer::Matrix, Mixer::None, Mixer::Attention],
         ..PLAIN
     },
 ];

@@ -1,6 +1,7 @@
 //! What there is: models that are loaded or can be, models in the cache, and which version of the API this is.
 
 use super::line::time;
+use crate::api::embeddings;
 use crate::app::App;
 use crate::arrival::Arrived;
 use crate::body::Work;
@@ -157,10 +158,10 @@ fn capabilities(app: &App, model: &Model) -> Vec<&'static str> {
     let template = model.template.as_ref().ok();
     let is = |what: fn(&ChatTemplate) -> bool| template.is_some_and(what);
     let all = [
-        ("completion", true),
+        ("completion", !model.worker.limits().whole),
         ("tools", is(ChatTemplate::takes_tools)),
         ("thinking", is(ChatTemplate::can_think)),
-        ("embedding", app.options.embeddings.is_some()),
+        ("embedding", embeddings::pooling(app, model).is_some()),
     ];
     all.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()
 }
