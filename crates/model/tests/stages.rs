@@ -286,8 +286,8 @@ fn a_layer_multiplies_its_weights_with_each_token() {
                 let feed_forward = c.experts.as_ref().map_or(c.ffn[0], |e| e.used * e.width);
                 let wanted = tokens * (attention + 3 * c.hidden * feed_forward);
                 let ([two_codes, two_halves], [codes, halves]) = (of(2), of(3));
-                // Adapters multiply blocks as halves but in steps of few tokens, and no target here does so otherwise.
-                let as_halves = *target == "wgpu" && class != Class::Few;
+                // Adapters multiply blocks as halves where tokens are many, and no target here does so otherwise.
+                let as_halves = *target == "wgpu" && matches!(class, Class::Many | Class::Prompt);
                 let own = [codes - two_codes, halves - two_halves];
                 assert_eq!(own, if as_halves { [0, wanted] } else { [wanted, 0] }, "{shape}, {class:?}, {target}");
             }
