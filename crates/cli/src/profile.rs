@@ -394,10 +394,11 @@ impl View<'_> {
         out
     }
 
-    /// Whether the times explain what the host saw, up to 5% and what starting a step costs.
+    /// Whether the times explain what the host saw, up to 5% and what starting a step costs. A card has a clock of its own, by
+    /// which a prompt may take 0.2% longer than by that of the host.
     fn sum_is_whole(&self) -> bool {
         let (sum, wall) = (self.total.sum_ns() as f64, self.total.host_ns as f64);
-        sum <= wall * 1.001 && wall - sum <= 0.05 * wall + 50e3 * self.total.steps as f64
+        sum <= wall * 1.005 && wall - sum <= 0.05 * wall + 50e3 * self.total.steps as f64
     }
 
     fn last_line(&self) -> String {
