@@ -21,6 +21,7 @@ use model::memory_plan::{Room, default_context};
 use model::prefill_attention::Reach;
 use model::program_cache;
 use model::step::{Class, Output, ROWS, Sizes, build};
+use model::window_pages;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -250,7 +251,7 @@ fn target(name: &str, toolchain: &ToolchainConfig) -> anyhow::Result<Target> {
 /// states, the former.
 fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Result<Vec<(Sizes, Options)>> {
     let cache = open::cache_kind(&args.kernels)?;
-    let usual = default_context(config, cache, 0, Room::default());
+    let usual = default_context(config, cache, 0, Room::default(), false);
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
     // A text whose tokens see what follows comes in one step.
@@ -279,7 +280,9 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
             for &most_tokens in &steps {
                 // As engines have it: programs that differ in nothing have one name.
                 let most_rows = rows.unwrap_or(most_tokens).clamp(1, class.tokens(most_tokens).1);
-                let (segments, row_pages, window_pages) = (1, pages, pages);
+                let (segments, row_pages) = (1, pages);
+                let pool = window_pages::pool(config, segments, most_tokens).filter(|&pool| pool < pages);
+                let window_pages = pool.unwrap_or(pages);
                 let sizes =
                     Sizes { class, output, most_tokens, most_rows, segments, pages, window_pages, row_pages, cache };
                 // For a server with --batch-invariant.

@@ -14,7 +14,7 @@ use gguf::plain::{self, MESSAGE};
 use model::config::Config;
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::memory_plan::{self, ModelMemory, Room};
-use model::step::Class;
+use model::step::{Class, Output, Variant};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -109,16 +109,20 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let config = Config::read(file)?;
         let cache = open::cache_kind(&args.engine.kernels)?;
         let (device, compiler) = target(&args.engine)?;
-        let usual = memory_plan::default_context(&config, cache, file.bytes(), Room::of(&*device));
+        let whole_windows = args.engine.swa_full;
+        let usual = memory_plan::default_context(&config, cache, file.bytes(), Room::of(&*device), whole_windows);
         let context = open::context(&config, Positions::Flag(args.context.ctx_size), usual);
         let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };
-        let mut engine = Engine::shared(file.clone(), device, options, Sharing::of_texts(1, context as i64))?;
-        engine.prepare(Class::One)?;
-        engine.prepare(Class::Many)?;
+        let sharing = Sharing { whole_windows, ..Sharing::of_texts(1, context as i64) };
+        let mut engine = Engine::shared(file.clone(), device, options, sharing)?;
+        let output = Output::usual(&config);
+        let one = Variant { class: Class::One, output };
+        engine.prepare(one)?;
+        engine.prepare(Variant { class: Class::Many, output })?;
         let threads = args.engine.threads.map_or_else(device::default_threads, usize::from);
         let workers = |many| args.engine.threads_batch.filter(|_| many).map_or(threads, usize::from);
-        let program = engine.program(Class::One).map(|(program, _)| program);
+        let program = engine.program(one).map(|(program, _)| program);
         Ok(Needs {
             plan: ModelMemory::of_engine(&engine, workers),
             step_bytes: memory_plan::step_bytes(&engine).unwrap_or(0),

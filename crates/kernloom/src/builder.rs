@@ -172,7 +172,7 @@ impl Builder {
         tokenizer.use_template(template.source());
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room));
+        let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room, false));
         let least = ModelMemory::of_cache(&config, context(Room::default()), cache, &file);
         let device = devices::open(&self.devices(), least.needs(), drop)?.device();
         let context = context(Room::of(&*device));

@@ -44,8 +44,6 @@ impl Limits {
         let tokens = segments.clone().map(|s| s.len()).sum();
         match Class::of(tokens) {
             Class::One if segments.clone().all(|s| self.reach.is_short(s.end)) => Class::Short,
-            // What is planned for long runs takes as long for one that is not whole.
-            Class::Many if tokens <= self.reach.several().min(RUN as usize - 1) => Class::Several,
             Class::Many if self.reach.by_runs(segments) => Class::Prompt,
             Class::Many if tokens <= self.reach.several() => Class::Several,
             class => class,

@@ -86,8 +86,9 @@ impl Sharing {
     /// Pages that layers with a window keep, if they do not keep all.
     pub(crate) fn window_pool(&self, config: &Config, options: &EngineOptions) -> Option<i64> {
         let tokens = options.chunk.max(self.sequences);
-        let pool = window_pages::pool(config, &options.compiler, self.sequences, tokens)?;
-        (!self.whole_windows && pool < self.pages(options)).then_some(pool)
+        let pool = window_pages::pool(config, self.sequences, tokens)?;
+        let keeps_all = self.whole_windows || !options.compiler.allows("window");
+        (!keeps_all && pool < self.pages(options)).then_some(pool)
     }
 
     /// The sizes that programs are compiled for.

@@ -33,4 +33,4 @@ pub mod tune;
 pub mod unused_tensors;
 pub mod weights;
 pub mod window;
-pub(crate) mod window_pages;
+pub mod window_pages;

@@ -39,9 +39,11 @@ pub fn read_bytes(config: &Config, cache: CacheKind, positions: usize) -> u64 {
     attending.map(read).sum()
 }
 
-/// Bytes of a position in the widest state of a layer.
-fn widest_row(config: &Config, cache: CacheKind) -> u64 {
-    (0..config.layers).flat_map(|layer| rows(config, layer)).max().map_or(0, |row| cache.bytes(row))
+/// Bytes of the largest state of a layer, for so many positions, of which layers with a window have so many.
+fn largest_state(config: &Config, cache: CacheKind, positions: u64, in_window: u64) -> u64 {
+    let kept = |layer| if config.window_of(layer).is_some() { in_window } else { positions };
+    let of_layer = |layer| cache.bytes(rows(config, layer).into_iter().max().unwrap_or(0)).saturating_mul(kept(layer));
+    (0..config.layers).map(of_layer).max().unwrap_or(0)
 }
 
 /// Bytes of the states of one sequence, however long it is.
@@ -81,10 +83,9 @@ pub fn made_for(config: &Config) -> usize {
     usize::try_from(config.context).unwrap_or(1).max(1)
 }
 
-/// Bytes of the largest weight of a file, or state of a cache of so many positions.
-fn largest(config: &Config, positions: u64, cache: CacheKind, file: &Gguf) -> u64 {
-    let weights = file.tensors().iter().map(|tensor| tensor.bytes);
-    weights.chain([widest_row(config, cache).saturating_mul(positions)]).max().unwrap_or(0)
+/// Bytes of the largest weight of a file, or of a state of so many.
+fn largest(file: &Gguf, state: u64) -> u64 {
+    file.tensors().iter().map(|tensor| tensor.bytes).chain([state]).max().unwrap_or(0)
 }
 
 /// What a device has for a model. By default nothing is known of it.
@@ -103,24 +104,27 @@ impl Room {
     }
 }
 
+/// Positions that texts have at most, when nothing is said, of which each is read in one step.
+const USUAL_WHOLE: usize = 8192;
+
 /// Positions of the cache when nothing is said: all that the model was made for, if half of the memory that is left beside
 /// its weights holds them and no state is too large for it, else a power of two of which that is true: what is available changes a little
 /// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
 ///
 /// # Arguments
-/// `weights` are the bytes of the file.
-pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room) -> usize {
-    let made_for = made_for(config);
+/// `weights` are the bytes of the file; layers with a window keep all positions if they are `whole`.
+pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room, whole_windows: bool) -> usize {
+    let made_for = if config.causal { made_for(config) } else { made_for(config).min(USUAL_WHOLE) };
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
     let bytes = available.saturating_sub(weights) / 2;
     let (each, in_window) = (cache_bytes(config, cache), cache_bytes_of(config, cache, 0, 1));
     // Layers with a window take no more from some number of positions on.
-    let beyond = config.window.as_ref().map_or(0, |window| {
-        let kept = window_pages::pages(window.width, 1, USUAL_STEP) * PAGE;
-        bytes.saturating_sub(in_window * kept as u64) / (each - in_window).max(1)
-    });
+    let pool = window_pages::pool(config, 1, USUAL_STEP).filter(|_| !whole_windows).map(|pages| (pages * PAGE) as u64);
+    let beyond = pool
+        .map_or(0, |kept| bytes.saturating_sub(in_window.saturating_mul(kept)) / each.saturating_sub(in_window).max(1));
     let held = (bytes / each.max(1)).max(beyond);
-    let pages = |bytes: u64| bytes / (widest_row(config, cache) * PAGE as u64).max(1);
+    let widest_row = largest_state(config, cache, 1, if pool.is_some() { 0 } else { 1 });
+    let pages = |bytes: u64| bytes / (widest_row * PAGE as u64).max(1);
     let in_blocks = room.largest_block.map_or(u64::MAX, |bytes| pages(bytes).saturating_mul(PAGE as u64));
     match usize::try_from(held.min(in_blocks)).unwrap_or(usize::MAX) {
         fit if fit >= made_for => made_for,
@@ -164,7 +168,7 @@ impl ModelMemory {
             weights: file.bytes(),
             keeps_weights: false,
             cache: cache_bytes_of(config, cache, positions, in_window).saturating_add(state_bytes(config)),
-            largest: largest(config, positions, cache, file),
+            largest: largest(file, largest_state(config, cache, positions, in_window)),
             workspace: None,
             available: device::available_memory(),
         }
@@ -206,7 +210,10 @@ impl ModelMemory {
                 _ => positions,
             },
             weights: engine.file().bytes(),
-            largest: largest(engine.config(), positions, engine.cache(), engine.file()),
+            largest: {
+                let in_window = engine.window_positions() as u64;
+                largest(engine.file(), largest_state(engine.config(), engine.cache(), positions, in_window))
+            },
             keeps_weights: engine.device().keeps_weights(),
             cache: plan.states as u64,
             workspace: Some((plan.allocated() - plan.states) as u64),
@@ -292,7 +299,7 @@ mod tests {
         for (shape, states) in [("tiny-llama", 2), ("tiny-mla-moe", 1)] {
             let config = tiny(shape);
             let of_layer = cache_bytes(&config, CacheKind::F16) / config.mixers.len() as u64;
-            assert_eq!(widest_row(&config, CacheKind::F16) * states, of_layer, "{shape}");
+            assert_eq!(largest_state(&config, CacheKind::F16, 1, 1) * states, of_layer, "{shape}");
         }
     }
 
@@ -316,20 +323,39 @@ mod tests {
         let (kind, weights) = (CacheKind::F16, 5u64 << 30);
         let row = cache_bytes(&config, kind);
         let with = |available| Room { available, largest_block: None };
-        let of = |positions: u64| default_context(&config, kind, weights, with(Some(weights + 2 * row * positions)));
+        let of =
+            |positions: u64| default_context(&config, kind, weights, with(Some(weights + 2 * row * positions)), false);
         assert_eq!([of(100_000), of(99_999), of(65_535), of(10_000)], [100_000, 65_536, 32_768, 8192]);
         // Less is refused by the plan, not made smaller.
         assert_eq!([of(100), of(0)], [USUAL_CONTEXT; 2]);
-        assert_eq!(default_context(&config, kind, weights, with(Some(0))), USUAL_CONTEXT);
-        assert_eq!(default_context(&config, kind, weights, Room::default()), USUAL_CONTEXT);
+        assert_eq!(default_context(&config, kind, weights, with(Some(0)), false), USUAL_CONTEXT);
+        assert_eq!(default_context(&config, kind, weights, Room::default(), false), USUAL_CONTEXT);
         // A state of a layer is no larger than the device takes, in whole pages.
-        let state = widest_row(&config, kind);
+        let state = largest_state(&config, kind, 1, 1);
         let in_blocks = |positions: u64| Room { available: Some(1 << 40), largest_block: Some(state * positions) };
-        let of = |positions: u64| default_context(&config, kind, weights, in_blocks(positions));
+        let of = |positions: u64| default_context(&config, kind, weights, in_blocks(positions), false);
         assert_eq!([of(100_032), of(100_000), of(65_535), of(0)], [100_000, 65_536, 32_768, USUAL_CONTEXT]);
         let short = Config { context: 1000, ..config };
-        let of = |available| default_context(&short, kind, 0, with(available));
+        let of = |available| default_context(&short, kind, 0, with(available), false);
         assert_eq!([None, Some(0), Some(1 << 40)].map(of), [1000; 3]);
+    }
+
+    #[test]
+    fn layers_with_a_window_leave_room_for_more_positions() {
+        let config = Config { context: 1 << 20, ..tiny("tiny-gemma3") };
+        let (kind, available) = (CacheKind::F16, Some(1 << 30));
+        let of =
+            |config: &Config, whole| default_context(config, kind, 0, Room { available, largest_block: None }, whole);
+        let (kept, whole) = (of(&config, false), of(&config, true));
+        assert!(kept >= 4 * whole, "{kept} and {whole}");
+        let plan = |positions: usize| {
+            let in_window = (window_pages::pool(&config, 1, USUAL_STEP).expect("windows") * PAGE) as u64;
+            cache_bytes_of(&config, kind, positions as u64, in_window)
+        };
+        assert!(plan(kept) <= 1 << 29 && plan(4 * kept) > 1 << 29);
+        // A model that reads whole texts in a step has no pool, and no endless step.
+        let whole_texts = Config { causal: false, ..config };
+        assert_eq!((window_pages::pool(&whole_texts, 1, 512), of(&whole_texts, false)), (None, USUAL_WHOLE));
     }
 
     #[test]

@@ -350,13 +350,15 @@ impl Reach {
         least(self.costs(decoding)) + least(self.costs(prompts)) + self.step < together
     }
 
-    /// What it costs to read segments token by token, and by runs: infinitely much if there is no room.
+    /// What it costs to read segments token by token, and by runs: infinitely much if there is no room, or if a program for
+    /// several tokens takes them. What is planned for long runs takes as long for one that is not whole.
     fn costs(&self, segments: impl Iterator<Item = Range<usize>>) -> (f64, f64) {
         let page = PAGE as usize;
-        let (mut each, mut runs, mut slots) = (0.0, 0.0, 0);
+        let (mut each, mut runs, mut slots, mut tokens) = (0.0, 0.0, 0, 0);
         for positions in segments {
             let (mut start, end) = (positions.start, positions.end);
             slots += end.div_ceil(page);
+            tokens += positions.len();
             while start < end {
                 let next = end.min(start + RUN as usize);
                 let mean = (self.pages(1, start + 1) + self.pages(1, next)) / 2.0 * PAGE as f64;
@@ -366,7 +368,8 @@ impl Reach {
             }
         }
         let runs = runs + (slots * page) as f64 * self.slot;
-        (each, if slots <= self.slots { runs } else { f64::INFINITY })
+        let by_runs = slots <= self.slots && tokens > self.several.min(RUN as usize - 1);
+        (each, if by_runs { runs } else { f64::INFINITY })
     }
 
     /// Pages that tokens until position `end` read together, in the mean of all layers. Whole pages are read.

@@ -163,8 +163,10 @@ struct Turn<'a> {
 
 impl Scheduler {
     /// A scheduler that has the engine to itself.
-    pub fn new(engine: Box<dyn Batches + Send>, options: Options) -> Scheduler {
+    pub fn new(engine: Box<dyn Batches + Send>, mut options: Options) -> Scheduler {
         let limits = engine.limits();
+        // Where tokens see what follows, no text goes on from what another left.
+        options.reuse &= !limits.whole;
         Scheduler {
             batch: Batch::new(limits),
             pages: Pages::new(limits.pages),
@@ -304,7 +306,8 @@ impl Scheduler {
             let (mut lease, mut cached) = self.pages.acquire(&self.queue[at].tokens()[..known]);
             // What a model that remembers is reading need not be where this one can go on from.
             let may_wait = self.options.reuse && self.engine.rewinds() && !self.queue[at].is_read_whole();
-            if may_wait && self.is_being_computed(self.queue[at].tokens(), cached) {
+            let there = self.pages.known(self.queue[at].tokens());
+            if may_wait && self.is_being_computed(self.queue[at].tokens(), there) {
                 self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 at += 1;
                 continue;
@@ -315,8 +318,14 @@ impl Scheduler {
             let starts = roomy || self.running.is_empty();
             if starts {
                 cached = self.pages.restore(&mut lease, &self.queue[at].tokens()[..known], cached);
-                if !self.goes_on_from(&self.queue[at].tokens()[..cached]) {
-                    // There were no pages for all that belongs to the snapshot.
+                // Whether all that it needs is there shows when what comes back has come.
+                if let Err(error) = self.carry() {
+                    self.pages.release(lease, &[]);
+                    self.fail(&error.to_string());
+                    return;
+                }
+                if !self.goes_on_from(&lease, &self.queue[at].tokens()[..cached]) {
+                    // There were no pages for all that belongs to the snapshot, or to the window.
                     self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                     (lease, cached) = (Lease::default(), 0);
                 }
@@ -351,8 +360,6 @@ impl Scheduler {
             let snapshot = self.snapshots.get(&task.tokens()[..cached]);
             return snapshot.map_or(Ok(()), |snapshot| self.engine.recall(place, snapshot));
         }
-        // What was moved beside the device has to be back.
-        self.carry()?;
         self.engine.settle(place, task.lease.pages(), cached);
         Ok(())
     }
@@ -373,9 +380,12 @@ impl Scheduler {
         lengths.into_iter().find(there).map_or(0, |length| length + 1)
     }
 
-    /// Whether a sequence can go on behind these tokens, if their pages are there.
-    fn goes_on_from(&self, tokens: &[u32]) -> bool {
-        tokens.is_empty() || self.engine.rewinds() || self.snapshots.has(tokens)
+    /// Whether a sequence can go on behind these tokens, in these pages.
+    fn goes_on_from(&self, lease: &Lease, tokens: &[u32]) -> bool {
+        match self.engine.rewinds() {
+            true => self.engine.goes_on(lease.pages(), tokens.len()) == tokens.len(),
+            false => tokens.is_empty() || self.snapshots.has(tokens),
+        }
     }
 
     /// Whether a prompt that runs will soon leave more of these tokens in the cache: worth waiting for, as one text with

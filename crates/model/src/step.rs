@@ -544,10 +544,12 @@ impl<'a> Step<'a> {
     fn embedding(&self, embed: &Tensor) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let mut x = times(embed.gather(&self.token), c.embedding_scale);
-        if let Some([types, _]) = self.w.shape("token_types.weight").as_deref() {
-            // A text by itself is of the first type.
-            x = x + &self.w.get("token_types.weight", &[*types, c.hidden])?.slice(0, 0, 1);
-        }
+        // A text by itself is of the first type, which may be the only one.
+        x = match self.w.shape("token_types.weight").as_deref() {
+            None => x,
+            Some([types, _]) => x + &self.w.get("token_types.weight", &[*types, c.hidden])?.slice(0, 0, 1),
+            Some(_) => x + &self.w.get("token_types.weight", &[c.hidden])?,
+        };
         if let Some(positions) = self.w.find("position_embd.weight", &[c.context, c.hidden])? {
             x = x + &positions.gather(&self.position);
         }
@@ -560,9 +562,11 @@ impl<'a> Step<'a> {
     /// What the matrices behind the last norm make of hidden states, in files that have them (`dense_2`, `dense_3`). They
     /// stand behind the pooling in the model; as they are linear, that is the same.
     fn projected(&self, mut x: Tensor) -> Result<Tensor, ConfigError> {
-        for name in ["dense_2", "dense_3"] {
-            let of_matrix = self.w.shape(&format!("{name}.weight"));
-            let Some(rows) = of_matrix.and_then(|shape| shape.first().copied()) else { continue };
+        let rows_of = |name: &str| self.w.shape(&format!("{name}.weight"))?.first().copied();
+        let names: Vec<&str> = ["dense_2", "dense_3"].into_iter().filter(|name| rows_of(name).is_some()).collect();
+        for (i, name) in names.iter().enumerate() {
+            // A vector is as long as the hidden state.
+            let rows = if i + 1 < names.len() { rows_of(name).unwrap_or(0) } else { self.c.hidden };
             let columns = x.len(1);
             let y = x.linear(&self.w.get(&format!("{name}.weight"), &[rows, columns])?);
             x = self.biased(y, &format!("{name}.bias"), rows)?;

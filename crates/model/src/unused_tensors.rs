@@ -67,6 +67,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
         }
-        None => BESIDE.contains(&name),
+        // Embeddings are made without a head.
+        None => BESIDE.contains(&name) || !config.causal && name == "output.weight",
     }
 }

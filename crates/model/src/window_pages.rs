@@ -14,7 +14,6 @@
 use crate::cache::PAGE;
 use crate::config::{Config, Window};
 use crate::error::EngineError;
-use compiler::Options;
 use std::ops::Range;
 
 const BLOCK: usize = PAGE as usize;
@@ -29,18 +28,15 @@ const SPARE: i64 = 32;
 const CHANGED: usize = BLOCK;
 
 /// Pages of the pool that serves so many sequences in steps of `tokens` at most; `None` for a model whose layers need what is
-/// before their windows, or have none.
-pub(crate) fn pool(config: &Config, options: &Options, sequences: i64, tokens: i64) -> Option<i64> {
-    let window = config.window.as_ref().filter(|window| window.layers.contains(&true))?;
-    // Masks read what is before a window. A model that remembers goes on from elsewhere, and one that sees what follows nowhere.
-    if config.recurrence.is_some() || !config.causal || !options.allows("window") {
-        return None;
-    }
-    Some(pages(window.width, sequences, tokens))
+/// before their windows, or have none. Where masks are in place of windows (`--without window`), there is none either.
+pub fn pool(config: &Config, sequences: i64, tokens: i64) -> Option<i64> {
+    // A model that remembers goes on from elsewhere, and one that sees what follows from nowhere.
+    let of = config.window.as_ref().filter(|_| config.recurrence.is_none() && config.causal)?;
+    of.layers.contains(&true).then(|| pages(of.width, sequences, tokens))
 }
 
 /// Pages that serve so many sequences that see so many positions, in steps of `tokens` at most.
-pub(crate) fn pages(width: i64, sequences: i64, tokens: i64) -> i64 {
+fn pages(width: i64, sequences: i64, tokens: i64) -> i64 {
     // A window may begin at the last position of a page; behind that of a prompt there is what may change.
     let behind = (width + PAGE - 2) / PAGE + 1;
     let steps = (tokens + PAGE - 1) / PAGE + sequences;
@@ -155,14 +151,16 @@ impl WindowPages {
     /// Keeps these pages of the cache for a sequence, as far as they are there, instead of those before.
     fn keep_all(&mut self, sequence: usize, which: Kept, pages: &[i32]) {
         self.clock += 1;
-        let before = std::mem::take(&mut self.kept[sequence][which as usize]);
-        let places: Vec<usize> = pages.iter().filter_map(|&page| self.place(page as usize)).collect();
-        for &place in &places {
-            let pooled = &mut self.pool[place];
-            (pooled.kept, pooled.used) = (pooled.kept + 1, self.clock);
+        let mut kept = std::mem::take(&mut self.kept[sequence][which as usize]);
+        for &page in pages {
+            if let Some(place) = self.place(page as usize) {
+                let pooled = &mut self.pool[place];
+                (pooled.kept, pooled.used) = (pooled.kept + 1, self.clock);
+            }
         }
-        before.into_iter().for_each(|place| self.pool[place].kept -= 1);
-        self.kept[sequence][which as usize] = places;
+        kept.drain(..).for_each(|place| self.pool[place].kept -= 1);
+        kept.extend(pages.iter().filter_map(|&page| self.place(page as usize)));
+        self.kept[sequence][which as usize] = kept;
     }
 
     /// Sees to the pages of a step: of each sequence, the positions of its tokens and its pages. What was seen before must be

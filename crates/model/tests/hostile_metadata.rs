@@ -133,7 +133,8 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         // What other families have a use for.
         (llama, "logit_scale", 0.5f32.into(), "this would be another model"),
         (llama, "attention.clamp_kqv", 8.0f32.into(), "this would be another model"),
-        (llama, "attention.causal", false.into(), "this would be another model"),
+        (gemma, "attention.causal", false.into(), "sees what is before it only"),
+        ("tiny-apertus", "expert_count", 4u32.into(), "the activation has parameters by layer"),
         (llama, "interleave_moe_layer_step", 1000u32.into(), "expected 0 to"),
         (llama, "swiglu_clamp_exp", 7.0f32.into(), "this would be another model"),
         (llama, "attention.shared_kv_layers", 1u32.into(), "this would be another model"),

@@ -22,6 +22,13 @@ fn engine(shape: &str, numerics: Numerics, cache: CacheKind, sequences: i64, who
     Engine::shared(synth(shape, "q4_0", None), cpu(2), options, sharing).expect("an engine")
 }
 
+/// An engine whose layers with a window keep all, with a program.
+fn engine_with_program(shape: &str, sequences: i64) -> Engine {
+    let mut engine = engine(shape, Numerics::Exact, CacheKind::F32, sequences, true);
+    engine.prepare(Class::One).expect("a program");
+    engine
+}
+
 /// Bytes of the states of an engine.
 fn states(engine: &Engine) -> usize {
     engine.memory_plan(|_| 1).states
@@ -92,6 +99,7 @@ fn sequences_that_begin_alike_say_the_same() {
     let shared = tokens(320, VOCAB, 1);
     let texts: Vec<Vec<u32>> =
         (0..9).map(|seed| [&shared[..], &tokens(900, VOCAB, 2 + seed % 5)[..]].concat()).collect();
+    let page_bytes = states(&engine_with_program("tiny-gpt-oss", 3)) as u64 / 64;
     let said = |whole: bool, beside_bytes: u64| {
         let mut engine = engine("tiny-gpt-oss", Numerics::Exact, CacheKind::F32, 3, whole);
         engine.prepare(Class::One).expect("a program");
@@ -107,6 +115,10 @@ fn sequences_that_begin_alike_say_the_same() {
     let (whole, kept, beside) = (said(true, 0), said(false, 0), said(false, 1 << 30));
     assert_eq!(whole.0, kept.0);
     assert_eq!(whole.0, beside.0);
+    // So little room that what comes back makes what it follows go.
+    let little = said(false, 9 * page_bytes);
+    assert_eq!(whole.0, little.0);
+    println!("with little room beside {:?}, {} pages in", little.1, little.2);
     println!("found {:?}, of windows {:?}, with room beside {:?}, {} pages in", whole.1, kept.1, beside.1, beside.2);
     assert!(kept.1.iter().zip(&whole.1).all(|(kept, whole)| kept <= whole));
     assert!(kept.1.iter().filter(|&&found| found >= 320).count() >= 4, "{:?}", kept.1);

@@ -1,6 +1,7 @@
 //! Ollama's API through the router: what its clients send, and what they are told.
 
-use crate::exercise::Exercise;
+use crate::exercise::{self, Exercise};
+use model::scheduler::Pooling;
 use serde_json::{Value, json};
 use server::error::ApiError;
 use server::library::{Kept, Library, PullStep, Told};
@@ -268,6 +269,26 @@ fn what_there_is() {
     assert_eq!(post(&exercise, "/api/embed", &json!({ "model": "x", "input": [] }))["embeddings"], json!([]));
     let none = Exercise::with(Options::default());
     assert!(refused(&none, "POST", "/api/embed", &json!({ "input": "a" }), 501).contains("--embeddings"));
+}
+
+#[test]
+fn a_model_of_embeddings_makes_them_unasked_and_writes_no_text() {
+    let exercise = |pooling| {
+        let options = Options { log: false, pooling, ..Options::default() };
+        Exercise::of(options, exercise::model_of_embeddings("vectors"))
+    };
+    let vectors = |exercise: &Exercise| {
+        post(exercise, "/api/embed", &json!({ "model": "vectors", "input": ["a", "bc"] }))["embeddings"].clone()
+    };
+    let as_the_file_says = exercise(None);
+    let shown = post(&as_the_file_says, "/api/show", &json!({ "model": "vectors" }));
+    let can = shown["capabilities"].as_array().expect("a list");
+    assert!(can.contains(&json!("embedding")) && !can.contains(&json!("completion")), "{shown}");
+    // Texts begin with the same token, and end with others.
+    let (first, last) = (vectors(&as_the_file_says), vectors(&exercise(Some(Pooling::Last))));
+    assert!(first[0] == first[1] && last[0] != last[1] && last[0] != first[0], "{first}, {last}");
+    let told = refused(&as_the_file_says, "POST", "/api/generate", &json!({ "prompt": "a" }), 400);
+    assert!(told.contains("makes embeddings and writes no text"), "{told}");
 }
 
 #[test]

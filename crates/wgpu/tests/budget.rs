@@ -36,6 +36,6 @@ fn what_does_not_fit_on_an_adapter_is_refused_with_the_plan() {
     assert!(plan(1 << 40).check().is_err());
     // A cache that nobody chose is one that kernels reach.
     let endless = Config { context: 1 << 40, ..config.clone() };
-    let usual = default_context(&endless, CacheKind::F16, file.bytes(), Room::of(&device));
+    let usual = default_context(&endless, CacheKind::F16, file.bytes(), Room::of(&device), false);
     assert!(plan(usual).largest <= largest_block, "{usual} positions");
 }

@@ -163,7 +163,7 @@ pub(super) fn plan(args: &Arguments, path: &Path, room: Room) -> anyhow::Result<
 /// Positions of one sequence and of all, for a file of so many bytes on a device with this room.
 fn positions(args: &Arguments, config: &Config, weights: u64, room: Room) -> anyhow::Result<(usize, usize)> {
     let cache = open::cache_kind(&args.engine.kernels)?;
-    let usual = memory_plan::default_context(config, cache, weights, room);
+    let usual = memory_plan::default_context(config, cache, weights, room, args.engine.swa_full);
     Ok(args.positions(memory_plan::made_for(config), usual))
 }
 

@@ -2,7 +2,7 @@
 
 use super::keys::{Keys, out_of_range};
 use super::{ConfigError, Gating, MOST_WIDTH};
-use crate::family::{EXPERT_CHOICE_BIAS, Family, Normalise};
+use crate::family::{Activation, EXPERT_CHOICE_BIAS, Family, Normalise};
 use serde::{Deserialize, Serialize};
 
 /// A mixture of experts.
@@ -34,6 +34,13 @@ pub(super) fn of(k: &Keys<'_>, family: &Family) -> Result<Option<Experts>, Confi
     let used = k.int("expert_used_count")?.unwrap_or(0);
     if count == 0 {
         return Ok(None);
+    }
+    if family.activation == Activation::Xielu {
+        return Err(out_of_range(
+            &k.key("expert_count"),
+            count,
+            "expected 0, as the activation has parameters by layer",
+        ));
     }
     if count > 1024 || used < 1 || used > count {
         return Err(out_of_range(

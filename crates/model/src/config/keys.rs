@@ -22,7 +22,6 @@ fn array_of(values: usize) -> String {
 
 /// Keys that change what a model computes, where a family has them, and the values that change nothing.
 const CHANGES: &[(&str, &[f64])] = &[
-    ("attention.causal", &[1.0]),
     ("attention.clamp_kqv", &[0.0]),
     ("attention.max_alibi_bias", &[0.0]),
     ("attention.output_scale", &[0.0, 1.0]),

@@ -6,6 +6,7 @@ use crate::batch::Batch;
 use crate::cache::{CacheKind, PAGE, SCALES};
 use crate::error::EngineError;
 use crate::step::WINDOW_TABLE;
+use crate::window_pages::WindowPages;
 use std::ops::Range;
 
 impl Engine {
@@ -17,6 +18,11 @@ impl Engine {
         }
     }
 
+    /// Positions that layers with a window keep at most, of all sequences.
+    pub(crate) fn window_positions(&self) -> usize {
+        self.windows.as_ref().map_or(self.limits().pages, WindowPages::len) * PAGE as usize
+    }
+
     /// Bytes of a page of a state of the cache.
     pub(super) fn page_bytes_of(&self, name: &str) -> Result<usize, EngineError> {
         Ok(self.memory.state_bytes(name)? / self.pages_of(name))
@@ -25,16 +31,15 @@ impl Engine {
     /// Clears the pages that sequences of a batch begin.
     pub(super) fn clear_begun(&mut self, batch: &Batch) -> Result<(), EngineError> {
         // Nothing that another sequence left is read, not even to weigh nothing: it may be infinite.
-        let begun: Vec<Range<usize>> = batch.begun().collect();
-        let (own, windows) = (begun.iter().cloned(), self.windows.as_ref());
-        let in_window = begun.iter().filter_map(|rows| windows?.rows(rows.clone()));
-        let (own, in_window): (Vec<_>, Vec<_>) = (own.collect(), in_window.collect());
-        for (names, ranges) in [(&self.caches, own), (&self.window_caches, in_window)] {
-            for name in names.iter().filter(|_| !ranges.is_empty()) {
-                let row = self.page_bytes_of(name)? / PAGE as usize;
-                let mut clear = |rows: &Range<usize>| self.memory.clear_state(name, rows.start * row..rows.end * row);
-                ranges.iter().try_for_each(&mut clear)?;
-            }
+        if batch.begun().next().is_none() {
+            return Ok(());
+        }
+        for name in self.caches.iter().chain(&self.window_caches) {
+            let row = self.page_bytes_of(name)? / PAGE as usize;
+            let pool = self.windows.as_ref().filter(|_| self.window_caches.contains(name));
+            let place = |rows: Range<usize>| pool.map_or(Some(rows.clone()), |pool| pool.rows(rows));
+            let mut begun = batch.begun().filter_map(place);
+            begun.try_for_each(|rows| self.memory.clear_state(name, rows.start * row..rows.end * row))?;
         }
         Ok(())
     }

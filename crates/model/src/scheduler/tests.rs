@@ -119,12 +119,19 @@ fn bench_over(
     pages: usize,
     options: Options,
 ) -> Bench {
+    bench_of(limits(tokens, segments, context, pages), remembers, ahead, options)
+}
+
+fn limits(tokens: usize, segments: usize, context: usize, pages: usize) -> Limits {
     let reach = crate::prefill_attention::Reach::NOTHING;
-    let limits = Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, whole: false, reach };
+    Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, whole: false, reach }
+}
+
+fn bench_of(limits: Limits, remembers: bool, ahead: usize, options: Options) -> Bench {
     let (steps, fail, slow) = (Arc::default(), Arc::default(), Arc::default());
-    let cache = vec![-1; pages * PAGE as usize];
+    let cache = vec![-1; limits.pages * PAGE as usize];
     let (steps_of, fail_of) = (Arc::clone(&steps), Arc::clone(&fail));
-    let read = remembers.then(|| vec![vec![]; segments]);
+    let read = remembers.then(|| vec![vec![]; limits.segments]);
     let (beside, logits, chosen) = (vec![], vec![], vec![]);
     let slow_of = Arc::clone(&slow);
     let engine =
@@ -391,7 +398,7 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
     // The second time the cache has the prompt, and every row counts none the less.
     let means = [ask(&mut bench, &long, Pooling::Mean), ask(&mut bench, &long, Pooling::Mean)];
     let (last, one) = (ask(&mut bench, &long, Pooling::Last), ask(&mut bench, &[5], Pooling::Mean));
-    let each = ask(&mut bench, &long, Pooling::Each);
+    let (each, first) = (ask(&mut bench, &long, Pooling::Each), ask(&mut bench, &long, Pooling::First));
     bench.finish();
     assert_eq!(told.tokens(), alone(&text, 20, 256));
     let rows: Vec<f32> = (1..=150).map(|n| next(long[..n].iter().copied()) as f32).collect();
@@ -401,6 +408,7 @@ fn vectors_are_pooled_over_whole_prompts_beside_texts() {
         assert_eq!(ear.finish(), Some(Finish::End));
     }
     assert_eq!(last.heard.lock().unwrap().vector, [rows[149], 149.0]);
+    assert_eq!(first.heard.lock().unwrap().vector, [rows[0], 0.0]);
     let all: Vec<f32> = rows.iter().enumerate().flat_map(|(at, &row)| [row, at as f32]).collect();
     assert_eq!(each.heard.lock().unwrap().vector, all);
     assert_eq!(one.heard.lock().unwrap().vector, [next([5]) as f32, 0.0]);

@@ -15,7 +15,7 @@ use model::batch::{Batch, Batches, Limits};
 use model::error::EngineError;
 use model::prefill_attention::Reach;
 use model::scheduler::worker::Worker;
-use model::scheduler::{Options as Sharings, Scheduler};
+use model::scheduler::{Options as Sharings, Pooling, Scheduler};
 use model::step::Output;
 use serde_json::{Value, json};
 use server::grammar::Isolation;
@@ -115,18 +115,20 @@ pub fn model(name: &str, step: usize) -> Model {
 
 /// The same on a device, whose steps fail if it does not work.
 pub fn model_on(name: &str, step: usize, device: Arc<dyn Device>) -> Model {
+    model_of(name, step, device, false)
+}
+
+/// A model that makes embeddings and no text: the first token's, as its file says.
+pub fn model_of_embeddings(name: &str) -> Model {
+    let mut model = model_of(name, 1, Arc::new(Null), true);
+    model.facts.pooling = Some(Pooling::First);
+    model
+}
+
+fn model_of(name: &str, step: usize, device: Arc<dyn Device>, whole: bool) -> Model {
     let tokenizer = tokenizer();
-    let reach = Reach::NOTHING;
-    let limits = Limits {
-        vocab: tokenizer.vocab_len(),
-        tokens: 64,
-        rows: 4,
-        segments: 4,
-        context: CONTEXT,
-        pages: 16,
-        whole: false,
-        reach,
-    };
+    let (vocab, reach) = (tokenizer.vocab_len(), Reach::NOTHING);
+    let limits = Limits { vocab, tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, whole, reach };
     let engine = Turns { limits, step, out: vec![], device };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
     let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());

@@ -4,7 +4,7 @@
 use super::error::TokenizerError;
 
 /// Bytes of a replacement at most; that of the longest ligature of Unicode has 33.
-const MOST_BYTES: usize = 256;
+const MOST_BYTES: usize = 64;
 
 /// Replacements by the longest prefix of a text; none at all if a file has no map.
 #[derive(Default)]

@@ -9,7 +9,10 @@ use std::ops::RangeInclusive;
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::UnicodeNormalization;
 
-/// Blocks of ideographs of Chinese, Japanese and Korean, as BERT's tokenizer lists them.
+/// Characters of a word at most that is looked up.
+const LONGEST: usize = 100;
+
+/// Blocks of ideographs of Chinese, Japanese and Korean, as Hugging Face's tokenizers list them.
 const IDEOGRAPHS: [RangeInclusive<char>; 8] = [
     '\u{4E00}'..='\u{9FFF}',
     '\u{3400}'..='\u{4DBF}',
@@ -101,9 +104,13 @@ impl WordPiece {
     /// Appends the tokens of a word, with a space before it, and empties it.
     fn end(&self, word: &mut Vec<u8>, out: &mut Vec<u32>) {
         let (mut rest, first) = (&word[..], out.len());
+        // What begins a word is no character of it.
+        let long = String::from_utf8_lossy(word).chars().count() > LONGEST + 1;
         while !rest.is_empty() {
             let mut longest = None;
-            self.prefixes.each(rest, |len, id| longest = Some((len, id)));
+            if !long {
+                self.prefixes.each(rest, |len, id| longest = Some((len, id)));
+            }
             let Some((len, id)) = longest else {
                 out.truncate(first);
                 out.extend(self.unknown);

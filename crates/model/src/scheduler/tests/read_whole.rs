@@ -74,3 +74,27 @@ fn a_model_that_remembers_reads_every_token_once_and_in_order() {
         assert_eq!(bench.scheduler.stats().cached_tokens, 0, "nothing is taken from pages");
     }
 }
+
+/// Tokens that see what follows: a text is in one step, with those that have room there, and the cache has nothing of it.
+#[test]
+fn texts_of_a_model_that_sees_ahead_are_in_one_step_each() {
+    let limits = Limits { whole: true, ..limits(100, 3, 100, 6) };
+    let mut bench = bench_of(limits, false, 0, Options::default());
+    let texts: Vec<Vec<u32>> = [100, 60, 40, 5, 60].iter().map(|&len| prompt(1, len)).collect();
+    let ask = |text: &Vec<u32>| {
+        let ear = Ear::default();
+        bench.scheduler.submit(Job { pooling: Some(Pooling::Mean), ..job(text, 0, &ear) }).unwrap();
+        ear
+    };
+    let ears: Vec<Ear> = texts.iter().map(ask).collect();
+    let text = bench.scheduler.submit(job(&texts[0], 5, &Ear::default()));
+    assert_eq!(text, Err(Rejected::NoText));
+    bench.finish();
+    for (text, ear) in texts.iter().zip(ears) {
+        let mean = (text.len() - 1) as f32 / 2.0;
+        assert_eq!(ear.heard.lock().unwrap().vector[1], mean);
+        assert_eq!(ear.finish(), Some(Finish::End));
+    }
+    assert_eq!(*bench.steps.lock().unwrap(), [(100, 1), (100, 2), (65, 2)]);
+    assert_eq!(bench.scheduler.stats().cached_tokens, 0);
+}
