@@ -112,7 +112,7 @@ const USUAL_WHOLE: usize = 8192;
 /// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
 ///
 /// # Arguments
-/// `weights` are the bytes of the file; layers with a window keep all positions if they are `whole`.
+/// `weights` are the bytes of the file; layers with a window keep all positions with `whole_windows`.
 pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room, whole_windows: bool) -> usize {
     let made_for = if config.causal { made_for(config) } else { made_for(config).min(USUAL_WHOLE) };
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
