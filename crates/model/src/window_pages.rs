@@ -4,7 +4,7 @@
 //! grow with the context. A page of the pool stands for a page of the cache ([`crate::pages`]): both hold the same positions,
 //! each of its own layers, and are written by the same steps. Who has which page of the cache is not known here, only which
 //! of them have been left without one in the pool. A text can go on from where the pages of the window behind it are there
-//! ([`WindowPages::goes_on`]).
+//! (`WindowPages::goes_on`).
 //!
 //! Each sequence keeps two windows of its place: the one behind its end, and the one behind the last tokens that came
 //! together, which are those of a prompt: the next turn of a chat begins like this one, up to its answer. Of the rest, the page
