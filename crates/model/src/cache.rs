@@ -194,13 +194,7 @@ fn quantised(values: &Tensor) -> (Tensor, Tensor) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::{SynthOptions, SynthPlan};
-    use gguf::Gguf;
-
-    fn config(shape: &str) -> Config {
-        let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
-        Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model")
-    }
+    use crate::synth::config_of;
 
     #[test]
     fn bytes_of_a_row() {
@@ -209,13 +203,13 @@ mod tests {
 
     #[test]
     fn heads_are_whole_blocks() {
-        let mut llama = config("tiny-llama");
+        let mut llama = config_of("tiny-llama");
         assert_eq!(CacheKind::Q8_0.check(&llama), Ok(()));
         llama.attention = Attention::Grouped { kv_heads: 2, head: 64, value: 80 };
         let error = CacheKind::Q8_0.check(&llama).expect_err("80 is no multiple of 32").to_string();
         assert!(error.contains("values of this model have 80") && error.contains("f16"), "{error}");
         assert_eq!(CacheKind::F16.check(&llama), Ok(()));
-        let mut latent = config("tiny-mla-dense");
+        let mut latent = config_of("tiny-mla-dense");
         assert_eq!(CacheKind::Q8_0.check(&latent), Ok(()));
         latent.attention = Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 16, value: 64 };
         assert!(CacheKind::Q8_0.check(&latent).expect_err("16").to_string().contains("rotated keys"));

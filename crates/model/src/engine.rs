@@ -28,6 +28,7 @@ use compiler::program::{Buffer, BufferKind, Program};
 use compiler::{Compiled, Log, Options};
 use device::{Clock, CompileReport, Device, Executable, Memory, MemoryPlan, Profile};
 use gguf::Gguf;
+use pages::CacheState;
 use readiness::{Readiness, State};
 use spill::Slabs;
 use stand_in::StandIn;
@@ -153,10 +154,9 @@ pub struct Engine {
     /// Programs that are not loaded yet.
     ready: HashMap<Variant, Ready>,
     programs: HashMap<Variant, Loaded>,
-    /// Names of the states that hold positions, which are the cache.
-    caches: Vec<String>,
-    /// The same of layers with a window that have pages of their own, and which these are.
-    window_caches: Vec<String>,
+    /// The states that hold positions, which are the cache.
+    caches: Vec<CacheState>,
+    /// The pages of layers with a window, if they have some of their own.
     windows: Option<WindowPages>,
     /// States of what layers remember.
     memories: Vec<String>,
@@ -241,7 +241,6 @@ impl Engine {
         let windows = config.window.as_ref().zip(sharing.window_pool(&config, &options));
         Ok(Engine {
             windows: windows.map(|(of, pool)| WindowPages::new(of, pool as usize, limits.pages, limits.segments)),
-            window_caches: vec![],
             single: Batch::new(limits),
             single_pages: (0..limits.row_pages() as u32).collect(),
             file,
@@ -763,16 +762,14 @@ impl Batches for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::{SynthOptions, SynthPlan};
+    use crate::synth::config_of;
     use compiler::Numerics;
 
     #[test]
     fn rows_are_bounded_where_texts_go_on_and_nowhere_else() {
         let compiler = Options::cpu(Numerics::Int8, 64);
         let options = EngineOptions { compiler, context: 4096, chunk: 512, cache: CacheKind::F16 };
-        let file =
-            Gguf::parse(SynthPlan::new("tiny-llama", "q4_0", &SynthOptions::default()).unwrap().to_vec().unwrap());
-        let config = Config::read(&file.unwrap()).unwrap();
+        let config = config_of("tiny-llama");
         let rows = |sharing: Sharing, class: Class, output: Output| {
             sharing.sizes(Variant { class, output }, &config, &options).most_rows
         };

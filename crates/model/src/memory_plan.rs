@@ -287,17 +287,12 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::{SynthOptions, SynthPlan};
-
-    fn tiny(shape: &str) -> Config {
-        let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
-        Config::read(&Gguf::parse(plan.to_vec().expect("a file")).expect("a file")).expect("a model")
-    }
+    use crate::synth::config_of;
 
     #[test]
     fn keys_and_values_are_two_states_and_latents_one() {
         for (shape, states) in [("tiny-llama", 2), ("tiny-mla-moe", 1)] {
-            let config = tiny(shape);
+            let config = config_of(shape);
             let of_layer = cache_bytes(&config, CacheKind::F16) / config.mixers.len() as u64;
             assert_eq!(largest_state(&config, CacheKind::F16, 1, 1) * states, of_layer, "{shape}");
         }
@@ -306,7 +301,7 @@ mod tests {
     #[test]
     fn layers_with_a_window_read_no_more_than_that() {
         for (shape, with, width) in [("tiny-llama", 0, 0), ("tiny-gemma3", 6, 24)] {
-            let config = tiny(shape);
+            let config = config_of(shape);
             let (all, row) = (config.mixers.len() as u64, cache_bytes(&config, CacheKind::F16));
             assert_eq!(read_bytes(&config, CacheKind::F16, 10), 10 * row, "{shape}");
             assert_eq!(
@@ -319,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_context_that_nobody_chose_takes_half_of_what_weights_leave() {
-        let config = Config { context: 100_000, ..tiny("tiny-llama") };
+        let config = Config { context: 100_000, ..config_of("tiny-llama") };
         let (kind, weights) = (CacheKind::F16, 5u64 << 30);
         let row = cache_bytes(&config, kind);
         let with = |available| Room { available, largest_block: None };
@@ -342,7 +337,7 @@ mod tests {
 
     #[test]
     fn layers_with_a_window_leave_room_for_more_positions() {
-        let config = Config { context: 1 << 20, ..tiny("tiny-gemma3") };
+        let config = Config { context: 1 << 20, ..config_of("tiny-gemma3") };
         let (kind, available) = (CacheKind::F16, Some(1 << 30));
         let of =
             |config: &Config, whole| default_context(config, kind, 0, Room { available, largest_block: None }, whole);

@@ -306,8 +306,7 @@ impl Scheduler {
             let (mut lease, mut cached) = self.pages.acquire(&self.queue[at].tokens()[..known]);
             // What a model that remembers is reading need not be where this one can go on from.
             let may_wait = self.options.reuse && self.engine.rewinds() && !self.queue[at].is_read_whole();
-            let there = self.pages.known(self.queue[at].tokens());
-            if may_wait && self.is_being_computed(self.queue[at].tokens(), there) {
+            if may_wait && self.is_being_computed(self.queue[at].tokens()) {
                 self.pages.release(lease, &self.queue[at].tokens()[..cached]);
                 at += 1;
                 continue;
@@ -390,7 +389,8 @@ impl Scheduler {
 
     /// Whether a prompt that runs will soon leave more of these tokens in the cache: worth waiting for, as one text with
     /// many continuations is then computed once.
-    fn is_being_computed(&self, tokens: &[u32], cached: usize) -> bool {
+    fn is_being_computed(&self, tokens: &[u32]) -> bool {
+        let cached = self.pages.known(tokens);
         self.running.iter().any(|(_, other)| {
             let ahead = other.tokens().len().min(tokens.len() - 1) / BLOCK * BLOCK;
             other.pending() > 1

@@ -302,3 +302,11 @@ fn type_of(quant: Quant, tensor: &tensors::Spec, shape: &Shape, layers: u32, opt
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
+
+/// The configuration of a shape in Q4_0.
+#[cfg(test)]
+pub(crate) fn config_of(shape: &str) -> crate::config::Config {
+    let plan = SynthPlan::new(shape, "q4_0", &SynthOptions::default()).expect("a shape");
+    let file = gguf::Gguf::parse(plan.to_vec().expect("a file")).expect("a file");
+    crate::config::Config::read(&file).expect("a model")
+}

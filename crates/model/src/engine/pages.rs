@@ -2,30 +2,31 @@
 //! measure.
 
 use super::Engine;
-use crate::batch::Batch;
+use crate::batch::{Batch, Batches};
 use crate::cache::{CacheKind, PAGE, SCALES};
 use crate::error::EngineError;
 use crate::step::WINDOW_TABLE;
 use crate::window_pages::WindowPages;
 use std::ops::Range;
 
-impl Engine {
-    /// Pages of a state of the cache.
-    fn pages_of(&self, name: &str) -> usize {
-        match &self.windows {
-            Some(windows) if self.window_caches.iter().any(|other| other == name) => windows.len(),
-            _ => self.limits().pages,
-        }
-    }
+/// A state of the cache.
+pub(super) struct CacheState {
+    pub(super) name: String,
+    /// Whether its pages are those of the pool of layers with a window.
+    pub(super) in_pool: bool,
+    /// How many it has.
+    pub(super) pages: usize,
+}
 
+impl Engine {
     /// Positions that layers with a window keep at most, of all sequences.
     pub(crate) fn window_positions(&self) -> usize {
         self.windows.as_ref().map_or(self.limits().pages, WindowPages::len) * PAGE as usize
     }
 
     /// Bytes of a page of a state of the cache.
-    pub(super) fn page_bytes_of(&self, name: &str) -> Result<usize, EngineError> {
-        Ok(self.memory.state_bytes(name)? / self.pages_of(name))
+    pub(super) fn page_bytes_of(&self, state: &CacheState) -> Result<usize, EngineError> {
+        Ok(self.memory.state_bytes(&state.name)? / state.pages)
     }
 
     /// Clears the pages that sequences of a batch begin.
@@ -34,12 +35,12 @@ impl Engine {
         if batch.begun().next().is_none() {
             return Ok(());
         }
-        for name in self.caches.iter().chain(&self.window_caches) {
-            let row = self.page_bytes_of(name)? / PAGE as usize;
-            let pool = self.windows.as_ref().filter(|_| self.window_caches.contains(name));
+        for state in &self.caches {
+            let row = self.page_bytes_of(state)? / PAGE as usize;
+            let pool = self.windows.as_ref().filter(|_| state.in_pool);
             let place = |rows: Range<usize>| pool.map_or(Some(rows.clone()), |pool| pool.rows(rows));
             let mut begun = batch.begun().filter_map(place);
-            begun.try_for_each(|rows| self.memory.clear_state(name, rows.start * row..rows.end * row))?;
+            begun.try_for_each(|rows| self.memory.clear_state(&state.name, rows.start * row..rows.end * row))?;
         }
         Ok(())
     }
@@ -54,7 +55,7 @@ impl Engine {
         if !self.rewinds() {
             return if self.remembered[0] == Some(at) { at } else { 0 };
         }
-        self.windows.as_ref().map_or(at, |windows| windows.goes_on(&self.single_pages, at))
+        self.goes_on(&self.single_pages, at)
     }
 
     /// Tells a program where these pages lie, if they lie in a pool. Of others it reads nothing.
@@ -78,21 +79,21 @@ impl Engine {
     /// # Errors
     /// A failure of the device.
     pub fn fill_cache(&mut self, positions: usize, mut random: impl FnMut() -> u32) -> Result<(), EngineError> {
-        for name in self.caches.iter().chain(&self.window_caches) {
+        for state in &self.caches {
             // Magnitudes from 1/8 to 1/2, with either sign; of codes, those below.
             let (width, number): (usize, fn(u32) -> u32) = match self.options.cache {
                 CacheKind::F32 => (4, |bits| bits & 0x807f_ffff | (124 + (bits >> 24 & 1)) << 23),
                 CacheKind::F16 => (2, |bits| bits & 0x83ff | (12 + (bits >> 16 & 1)) << 10),
-                CacheKind::Q8_0 if name.ends_with(SCALES) => (2, |bits| bits & 0x3ff | 6 << 10),
+                CacheKind::Q8_0 if state.name.ends_with(SCALES) => (2, |bits| bits & 0x3ff | 6 << 10),
                 CacheKind::Q8_0 => (1, |bits| bits & 0xff),
             };
-            let rows = self.pages_of(name) * PAGE as usize;
-            let bytes = self.memory.state_bytes(name)? / rows * positions.min(rows);
+            let rows = state.pages * PAGE as usize;
+            let bytes = self.memory.state_bytes(&state.name)? / rows * positions.min(rows);
             let mut filled: Vec<u8> = vec![];
             while filled.len() < bytes {
                 filled.extend_from_slice(&number(random()).to_le_bytes()[..width]);
             }
-            self.memory.write_state(name, 0, &filled[..bytes])?;
+            self.memory.write_state(&state.name, 0, &filled[..bytes])?;
         }
         self.go_on_from(positions);
         Ok(())

@@ -1,18 +1,23 @@
 //! Snapshots of what layers remember ([`Snapshot`]): taken, and gone on from.
 
+use super::pages::CacheState;
 use super::{Engine, states_of};
 use crate::cache::layer_of;
 use crate::error::EngineError;
 use crate::snapshot::Snapshot;
 use crate::step::REMEMBERED;
+use crate::window_pages::WindowPages;
 use compiler::program::Program;
 
 impl Engine {
     pub(super) fn know_states(&mut self, program: &Program) {
-        let in_window = |name: &String| layer_of(name).is_some_and(|layer| self.config.window_of(layer).is_some());
-        let apart = self.windows.is_some();
-        (self.window_caches, self.caches) =
-            super::states(program).into_iter().partition(|name| apart && in_window(name));
+        let all = self.limits().pages;
+        let state = |name: String| {
+            let in_window = layer_of(&name).is_some_and(|layer| self.config.window_of(layer).is_some());
+            let pool = self.windows.as_ref().filter(|_| in_window);
+            CacheState { name, in_pool: pool.is_some(), pages: pool.map_or(all, WindowPages::len) }
+        };
+        self.caches = super::states(program).into_iter().map(state).collect();
         self.memories = states_of(program, REMEMBERED);
     }
 

@@ -71,8 +71,7 @@ impl Engine {
         for _ in 0..4 {
             let began = Instant::now();
             self.carry(&[Move::Out { page: 0, to: 0 }, Move::In { from: 0, page: 0 }])?;
-            let any = self.caches.iter().chain(&self.window_caches).next().expect("a page of no bytes is not moved");
-            self.memory.copy_state(any, 0..1, &mut vec![])?;
+            self.memory.copy_state(&self.caches[0].name, 0..1, &mut vec![])?;
             self.slabs.time = self.slabs.time.min(began.elapsed());
         }
         Ok(())
@@ -80,7 +79,7 @@ impl Engine {
 
     /// Bytes of a page in all states of the cache; 0 as long as no program is loaded.
     fn page_bytes(&self) -> Result<usize, EngineError> {
-        self.caches.iter().chain(&self.window_caches).map(|name| self.page_bytes_of(name)).sum()
+        self.caches.iter().map(|state| self.page_bytes_of(state)).sum()
     }
 
     /// Moves pages, one after the other, before the next step. Where the device works beside the host, this waits for
@@ -91,7 +90,7 @@ impl Engine {
     pub fn carry(&mut self, moves: &[Move]) -> Result<(), EngineError> {
         let page_bytes = self.page_bytes()?;
         for step in moves {
-            // What lies beside is the page in all states, and behind that what layers with a window have of it.
+            // What lies beside is the page in all states; layers with a window may have nothing of it.
             let (page, beside, in_window) = match *step {
                 Move::Out { page, to } => (page, to, self.windows.as_mut().and_then(|w| w.move_out(page, to))),
                 Move::In { from, page } => {
@@ -104,10 +103,10 @@ impl Engine {
             };
             let (page, beside) = (page as usize, beside as usize);
             let mut at = beside % self.slabs.each * page_bytes;
-            let all = self.caches.iter().map(|name| (name, Some(page)));
-            for (name, page) in all.chain(self.window_caches.iter().map(|name| (name, in_window))) {
-                let (bytes, slab) = (self.page_bytes_of(name)?, &mut self.slabs.made[beside / self.slabs.each]);
-                if let Some(page) = page {
+            for state in &self.caches {
+                let (name, bytes) = (&state.name, self.page_bytes_of(state)?);
+                let slab = &mut self.slabs.made[beside / self.slabs.each];
+                if let Some(page) = if state.in_pool { in_window } else { Some(page) } {
                     let range = page * bytes..(page + 1) * bytes;
                     match step {
                         Move::Out { .. } => self.memory.move_out(name, range, slab, at)?,
