@@ -78,11 +78,12 @@ impl Options {
 
     /// The defaults for a GPU that runs WGSL and is used by this plan.
     pub fn wgsl_on(numerics: Numerics, plan: GpuPlan) -> Options {
-        // Without products of matrices the heads of a task wait for each other: with two of a latent GLM-4.7-Flash decodes at a
-        // depth of 4,000 0.88 times as fast, and four sequences of Youtu-LLM-2B 0.90 times (bench/JOURNAL.md).
-        let heads = Heads { of_group: 2, of_latent: 1, of_run: 1 };
+        // Where warps multiply matrices, a tile has the heads of a latent side by side. Without that they wait for each other: with
+        // two of them in a task GLM-4.7-Flash decodes at a depth of 4,000 0.88 times as fast, and four sequences of Youtu-LLM-2B
+        // 0.90 times (bench/JOURNAL.md).
+        let heads = Heads { of_group: 2, of_latent: if plan.cooperative { 16 } else { 1 }, of_run: 1 };
         // With few pages there are threads enough for a head in each task.
-        let short = Some(Short { heads: 1, pages: 32 });
+        let short = Some(Short { heads: 1, pages: if plan.cooperative { 16 } else { 32 } });
         // The room for more is beyond what kernels of many adapters reach.
         let latents = Latents { pages: 256, ..Prices::gpu().latents };
         let (usual, several) = match plan.cooperative {
@@ -104,8 +105,8 @@ impl Options {
         // A tile of queries is copied to shared memory for each page.
         let chosen_halves = plan.cooperative && numerics == Numerics::Int8;
         let fusions = Fusions { chosen_halves, ..Prices::gpu().fusions };
-        // Each with a task for every head, which read a page again.
-        let splits = Splits { of_latent: 16, ..Prices::gpu().splits };
+        // Each with a task for every head, which read a page again, or with one for a tile of them.
+        let splits = Splits { of_latent: if plan.cooperative { 64 } else { 16 }, ..Prices::gpu().splits };
         let prices =
             Prices { heads, short, splits, several, usual, expert_tiles, alone, latents, fusions, ..Prices::gpu() };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)

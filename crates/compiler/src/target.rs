@@ -42,6 +42,11 @@ pub(crate) trait Target {
     /// Whether the kernels of a stage become one.
     fn joins_stages(&self) -> bool;
 
+    /// Whether a nest stays a kernel of its own even so.
+    fn stays_alone(&self, _: &mut Graph, _: &Nest) -> bool {
+        false
+    }
+
     /// Buffers of a kernel at most.
     fn most_slots(&self) -> usize {
         usize::MAX

@@ -314,7 +314,8 @@ pub enum Op {
     },
     /// `(value)` of the lane whose number differs in these bits. All lanes of the warp take part.
     LaneXor(u16),
-    /// `(rows)`: one, two or four matrices of 8 rows of 16 bytes, as a warp multiplies them: halves, or bytes. Lane `l`
+    /// `(rows)`: one, two or four matrices of 8 rows of 16 bytes, as a warp multiplies them: halves, or bytes, that lie in
+    /// shared memory, or, for warps that load matrices as a whole, in what the kernel only reads. Lane `l`
     /// gives row `l % 8` of matrix `l / 8`, and gets of each matrix, one after another, the `e` elements that four bytes
     /// have of row `l / 4`, from column `l % 4 * e` on; transposed, which halves can be, of column `l / 4`, from that row
     /// on. All lanes of the warp take part.

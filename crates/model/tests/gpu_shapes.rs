@@ -183,6 +183,24 @@ fn one_token_stores_and_loads_words() {
     }
 }
 
+/// The heads of a token are the columns of one tile: pages are multiplied from where they lie, and what is summed over them stays
+/// in registers.
+#[test]
+fn one_token_multiplies_pages_where_they_lie() {
+    check_with("wgsl_youtu_one", "youtu-llm-2b", Class::One, Options::wgsl_of_matrices);
+    // Of 20 heads a tile has 10.
+    for shape in ["youtu-llm-2b", "glm-4.7-flash"] {
+        let c = compiled(Class::One, shape, 2, Options::wgsl_of_matrices);
+        let attention = c.program.each_launch().find(|launch| reads(launch) == "position segment page_table");
+        let attention = attention.expect("a kernel that reads pages");
+        let is_cache = |&buffer: &usize| c.program.buffers[buffer].name.starts_with("cache");
+        let cache = attention.args.iter().position(is_cache).expect("a buffer");
+        let source = &c.program.kernels[attention.kernel].source;
+        assert!(source.contains(&format!("<coop_mat16x16<f16, A>>(&p{cache}[")), "{shape}: {source}");
+        assert!(!source.contains("scratch["), "{shape}: sums lie in memory");
+    }
+}
+
 /// The kernels behind the last layer of a step that gives this.
 fn choosing(output: Output) -> String {
     let hollow = Hollow { output, ..Hollow::new("youtu-llm-2b", 1) };

@@ -38,6 +38,17 @@ pub(super) struct Batch {
 impl Batch {
     /// Stores a value; what it loads from memory of the device, or from where it is stored, is in a register by then.
     pub(super) fn store(&mut self, t: &mut Tiler, g: &mut Graph, buffer: Id, index: Id, value: Id) {
+        self.store_if(t, g, None, (buffer, index, value));
+    }
+
+    /// The same under a condition, if there is one.
+    pub(super) fn store_if(
+        &mut self,
+        t: &mut Tiler,
+        g: &mut Graph,
+        condition: Option<Id>,
+        (buffer, index, value): (Id, Id, Id),
+    ) {
         let near = |g: &Graph, l: Id| matches!(g.op(g.src(l)[0]), Op::Buffer { space: Space::Shared, .. });
         let inner = loads_in(g, value);
         let mut loads = outermost_loads(g, value);
@@ -45,9 +56,11 @@ impl Batch {
         let mut value = value;
         let pairs = held(t, g, loads, [&mut value]);
         if !pairs.is_empty() {
-            self.loads.push(t.set(g, pairs));
+            let load = t.set(g, pairs);
+            self.loads.extend(t.only(g, condition, vec![load]));
         }
-        self.stores.push(t.store(g, buffer, index, value));
+        let store = t.store(g, buffer, index, value);
+        self.stores.extend(t.only(g, condition, vec![store]));
     }
 
     /// All statements.

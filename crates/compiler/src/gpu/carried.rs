@@ -9,6 +9,7 @@ use crate::gpu::fold::same_index;
 use crate::gpu::matrix;
 use crate::gpu::places::{Carrier, Fragments, Layout};
 use crate::gpu::threads::Tiler;
+use crate::gpu::whole_product;
 use crate::kernel::expression::{has_reduction, is_scratch, loads_of, reads};
 use crate::lower::Item;
 use ir::{DType, Graph, Id, Op};
@@ -46,11 +47,21 @@ fn carrier(t: &mut Tiler, g: &mut Graph, phases: &[(Option<Id>, Vec<Item>)], ite
     });
     let by_element = others.iter().filter(|(plain, _)| *plain).all(|(_, other)| follows(g, other, item));
     let [long, short] = [m, n].map(|d| g.as_int(g.src(d)[0]));
-    let layout = Layout::of(t, long?, short?);
-    let count = layout.all_elements();
+    let (layout, count) = match t.target.plan.multiplies {
+        true => {
+            let layout = Layout::of(t, long?, short?);
+            let count = layout.all_elements();
+            (Fragments::Tiles(layout), count)
+        }
+        false => {
+            let tiles = whole_product::tiles(t, g, item)?;
+            let count = tiles.all_elements(t);
+            (Fragments::Whole(tiles), count)
+        }
+    };
     (alone && whole && by_element && count <= MOST).then(|| {
         let accs = (0..count).map(|_| t.acc(g, DType::F32)).collect();
-        Carrier { accs, layout: Fragments::Tiles(layout), rows_first: item.dims[0] == m }
+        Carrier { accs, layout, rows_first: item.dims[0] == m }
     })
 }
 
@@ -113,6 +124,7 @@ impl Tiler {
         Some(match &c.layout {
             Fragments::Tiles(layout) => layout.each(self, g, element),
             Fragments::Rows(layout) => layout.each(self, g, element),
+            Fragments::Whole(tiles) => tiles.each(self, g, element),
         })
     }
 }

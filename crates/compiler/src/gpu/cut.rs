@@ -141,7 +141,7 @@ fn tiles(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cu
 /// Tiles of products of halves: some rows of a cache and some columns.
 fn halves(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> Option<Cut> {
     let gr = &s.groups[group];
-    if !(plan.multiplies || plan.multiplies_whole()) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
+    if !(plan.multiplies || plan.cooperative) || !gr.heavy || gr.axes.iter().any(|a| a.serial) {
         return None;
     }
     let (rows, columns) = halves_axes(g, s, group)?;

@@ -66,7 +66,7 @@ pub(super) fn gathered(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragm
     let count = all.len();
     all.iter_mut().enumerate().for_each(|(i, e)| e.of.push(i));
     let takes = Takes { plan, kept };
-    if plan.multiplies || plan.multiplies_whole() {
+    if plan.multiplies || plan.cooperative {
         while let Some((at, with, item)) = cast_of(g, &all, &takes) {
             all[at].item = item;
             let buffer = all[with].item.buffer;

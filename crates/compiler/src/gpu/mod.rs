@@ -119,9 +119,13 @@ impl Target for Gpu {
         cut::cut(g, s, group, &self.plan)
     }
 
-    /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
     fn joins_stages(&self) -> bool {
         self.plan.join && !self.plan.multiplies_whole()
+    }
+
+    /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
+    fn stays_alone(&self, g: &mut Graph, nest: &Nest) -> bool {
+        nest.phases.iter().flat_map(|phase| &phase.items).any(|item| whole_product::is_product(g, item, &self.plan))
     }
 
     fn most_slots(&self) -> usize {

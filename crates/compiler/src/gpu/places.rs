@@ -1,6 +1,7 @@
 //! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
 //! halves in shared memory.
 
+use crate::gpu::whole_product::Tiles;
 use crate::kernel::expression::replace;
 use ir::{Axis, Graph, Id};
 use rustc_hash::FxHashMap;
@@ -50,6 +51,8 @@ pub(super) enum Fragments {
     Tiles(Layout),
     /// Those of the rows of a warp.
     Rows(RowLayout),
+    /// Those that it takes of the tiles of a product that a warp has as a whole.
+    Whole(Tiles),
 }
 
 /// A matrix of whose rows each warp has 16.

@@ -57,10 +57,11 @@ pub fn tile(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Body {
 
 /// The body of a kernel, with as much in fragments as can lie there; and whether something found no room.
 fn best(g: &mut Graph, nest: &Nest, plan: &GpuPlan, turns: Turns) -> (Body, bool) {
-    let in_fragments = if plan.multiplies { &[InFragments::Rows, InFragments::Carriers][..] } else { &[] };
-    let of_tiles = if plan.multiplies_whole() { &[InFragments::Elements][..] } else { &[] };
-    let mut all = in_fragments.iter().chain(of_tiles).chain(&[InFragments::Nothing]);
-    all.find_map(|&kept| tiled(g, nest, plan, kept, turns)).expect("every item has a path if nothing is kept")
+    let rows = plan.multiplies.then_some(InFragments::Rows);
+    let carriers = (plan.multiplies || plan.cooperative).then_some(InFragments::Carriers);
+    let of_tiles = plan.multiplies_whole().then_some(InFragments::Elements);
+    let mut all = [rows, carriers, of_tiles, Some(InFragments::Nothing)].into_iter().flatten();
+    all.find_map(|kept| tiled(g, nest, plan, kept, turns)).expect("every item has a path if nothing is kept")
 }
 
 /// The body of a kernel, if what shall lie in fragments can lie there, and whether something found no room.
@@ -85,7 +86,7 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
     };
     let fits = match kept {
         InFragments::Nothing | InFragments::Elements => true,
-        InFragments::Carriers => carried::plan(&mut t, g, &phases),
+        InFragments::Carriers => carried::plan(&mut t, g, &phases) && (plan.multiplies || !t.target.carried.is_empty()),
         InFragments::Rows => {
             let plain = |(plan, (_, items)): (&Option<_>, &(Option<Id>, Vec<Item>))| {
                 plan.is_some() || !items.iter().any(|i| matrix::updates(g, i).is_some())
@@ -134,7 +135,8 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
                 if kept == InFragments::Elements && path == "thread map" && has_reduction(g, items[i].value) {
                     return None;
                 }
-                if serial.is_some() && path != "warp product" && t.target.carried.contains_key(&items[i].buffer) {
+                let of_product = matches!(path, "warp product" | "whole product");
+                if serial.is_some() && !of_product && t.target.carried.contains_key(&items[i].buffer) {
                     return None;
                 }
                 ways[before + i].path = path;

@@ -258,9 +258,10 @@ fn check_node(g: &Graph, id: Id) -> Rule {
         }
         Op::Fragment { transposed } => {
             require_sources(g, id, 1)?;
+            let holds = |space: Space| space == Space::Shared || space.is_read_only();
             let loads = *g.op(n.src[0]) == Op::Load
-                && matches!(g.op(g.src(n.src[0])[0]), Op::Buffer { space: Space::Shared, .. });
-            require(loads, || "rows of a matrix are loaded from shared memory".into())?;
+                && matches!(*g.op(g.src(n.src[0])[0]), Op::Buffer { space, .. } if holds(space));
+            require(loads, || "rows of a matrix are loaded from shared memory, or from what is only read".into())?;
             let row = ty_of(0);
             let rows = [(DType::F16, 8), (DType::BF16, 8), (DType::U8, 16), (DType::I8, 16)]
                 .map(|(ty, n)| Type::vector(ty, n));

@@ -376,8 +376,8 @@ fn broken_kernels() {
             let v = g.cast(v, F32);
             stored(g, v)
         }),
-        ("rows of a matrix are loaded from shared memory", |g| {
-            let (b, zero) = (g.buffer(0, Space::Input, DType::F16, 0), g.int(0));
+        ("rows of a matrix are loaded from shared memory, or from what is only read", |g| {
+            let (b, zero) = (g.buffer(0, Space::Output, DType::F16, 0), g.int(0));
             let row = g.load(b, zero, 8);
             let v = g.make(Op::Fragment { transposed: false }, Type::vector(DType::F16, 8), vec![], vec![row]);
             stored(g, v)

@@ -103,8 +103,8 @@ impl Renderer<'_, Wgsl<'_>> {
         let role = if right { "B" } else { "A" };
         // What comes from the right lies column by column.
         let load = if right != transposed { "coopLoad" } else { "coopLoadT" };
-        let array = matrices.array(g, buffer).filter(|&ty| ty == DType::F16);
-        let Some(array) = array.and(self.language.places.get(&buffer).cloned()) else { return self.unknown(g, id) };
+        let array = self.language.places.get(&buffer).filter(|array| array.view == View::Halves).cloned();
+        let Some(array) = array else { return self.unknown(g, id) };
         let at = self.value(g, at);
         let place = format!("&{}[{}]", array.name, array.at(&at));
         let name = self.temp();

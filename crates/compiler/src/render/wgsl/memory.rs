@@ -85,6 +85,14 @@ pub(super) fn views(g: &Graph, root: Id) -> Views {
         };
         *of = of.for_both(view);
     }
+    for &id in order.iter().filter(|&&id| matches!(g.op(id), Op::Fragment { .. })) {
+        if let &[load] = g.src(id)
+            && let Op::Buffer { slot, space, .. } = *g.op(g.src(load)[0])
+            && !space.is_scratch()
+        {
+            views.slots.insert(slot, View::Halves);
+        }
+    }
     views
 }
 
@@ -118,8 +126,7 @@ impl Array {
             View::Words => format!("{name}[{at}]"),
             View::Atomic => format!("atomicLoad(&{name}[{at}])"),
             View::Floats => format!("bitcast<u32>({name}[{at}])"),
-            // Nobody reads them one by one.
-            View::Halves => String::new(),
+            View::Halves => format!("bitcast<u32>(vec2<f16>({name}[2 * ({at})], {name}[2 * ({at}) + 1]))"),
         }
     }
 
