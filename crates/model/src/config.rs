@@ -101,6 +101,20 @@ pub enum ConfigError {
         name(.0)
     )]
     MakesEmbeddings(String),
+    /// A context in which an index would choose positions.
+    #[error(
+        "'{}' reads the positions that an index chooses, which is not built yet: until there are {most} it chooses all, so a \
+         context of {asked} positions is refused (-c {most})",
+        name(arch)
+    )]
+    Chosen {
+        /// The architecture.
+        arch: String,
+        /// Positions of the context.
+        asked: i64,
+        /// Positions that it chooses.
+        most: i64,
+    },
     /// A tensor that the architecture has no use for.
     #[error(
         "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be another \
@@ -215,8 +229,10 @@ pub struct Config {
     pub vocab: i64,
     /// The residual streams, if there are several.
     pub streams: Option<Streams>,
-    /// Positions that the model was made for.
+    /// Positions that the model was made for, or that an index chooses if these are less.
     pub context: i64,
+    /// Positions that an index chooses, if one does.
+    pub index_top_k: Option<i64>,
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
     /// embeddings, and there are no logits.
     pub causal: bool,
@@ -336,6 +352,19 @@ impl Config {
         self.window_of(layer).map_or(end, |window| end.min(window.width as usize + tokens - 1))
     }
 
+    /// Checks that a context is one in which an index, if there is one, chooses all positions.
+    ///
+    /// # Errors
+    /// [`ConfigError::Chosen`].
+    pub fn check_context(&self, positions: i64) -> Result<(), ConfigError> {
+        match self.index_top_k {
+            Some(most) if positions > most => {
+                Err(ConfigError::Chosen { arch: self.arch.clone(), asked: positions, most })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The experts of a layer.
     pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
         let routes = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
@@ -383,12 +412,16 @@ impl Config {
                 let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
                 (0..layers).find(routed).unwrap_or(layers)
             }
-            Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
+            Routed::EveryRouter | Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
             Routed::None => blocks,
         };
         let every = match k.within("interleave_moe_layer_step", 0, blocks)? {
             None => k.within("moe_every_n_layers", 0, 2)?,
             every => every,
+        };
+        let every = match family.routed {
+            Routed::EveryRouter if experts.is_some() => Some(experts::every(&k, layers)?),
+            _ => every,
         };
         let experts_every = every.unwrap_or(1).max(1);
         let (norm, eps) = Self::norm(&k, family)?;
@@ -424,6 +457,11 @@ impl Config {
             }
             false => Ok::<Vec<f32>, ConfigError>(vec![]),
         };
+        let context = k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096);
+        let index_top_k = match family.indexed {
+            true => Some(k.positive("attention.indexer.top_k", i64::from(i32::MAX))?),
+            false => None,
+        };
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
             Cap::None => Ok(None),
@@ -440,7 +478,8 @@ impl Config {
             hidden,
             heads,
             vocab,
-            context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            context: index_top_k.map_or(context, |most| context.min(most)),
+            index_top_k,
             streams: streams::streams(&k, family)?,
             causal,
             pooling: embedding::pooling(&k)?,

@@ -208,6 +208,8 @@ pub enum Gating {
 pub enum Routed {
     /// Those behind the dense lead, or every n-th of them, as the file says.
     BehindLead,
+    /// Every n-th, as the first router says (Jamba).
+    EveryRouter,
     /// Those behind a lead of layers without a router, of which the file says nothing else.
     BehindRouterless,
     /// All.
@@ -302,6 +304,11 @@ pub enum Recurrence {
     Convolution,
     /// A state space in which each head has one decay (Mamba2, arXiv 2405.21060).
     StateSpace,
+    /// A state space in which each value of a key has a decay of its own in each channel (Mamba, arXiv 2312.00752).
+    SelectiveScan,
+    /// A state space in which each head has one decay, with keys, queries and steps as in [`Recurrence::SelectiveScan`]
+    /// (PLaMo 2).
+    SelectiveHeads,
     /// The gated delta rule (arXiv 2412.06464).
     DeltaRule,
     /// The same, but each value of a key is forgotten at its own pace (Kimi Linear, arXiv 2510.26692).
@@ -368,6 +375,9 @@ pub struct Family {
     pub parallel: Parallel,
     /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
     pub latent: bool,
+    /// Whether an index chooses the positions that attention reads, and how many it chooses at most is a key of the file
+    /// (`attention.indexer.top_k`; DeepSeek-V3.2). Within a context of so many all are chosen, and the index has no say.
+    pub indexed: bool,
     /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as
     /// counts by layer say.
     pub layers_differ: bool,

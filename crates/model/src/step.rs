@@ -14,6 +14,7 @@ pub(crate) mod paged;
 mod past;
 mod recurrence;
 mod segments;
+mod selective_scan;
 mod state_space;
 mod streams;
 

@@ -57,6 +57,9 @@ fn unscaled(part: &str, family: &Family) -> bool {
 /// What makes keys and values, which a layer has no use for that reads those of another.
 const OF_CACHE: [&str; 3] = ["attn_k.weight", "attn_k_norm.weight", "attn_v.weight"];
 
+/// How the parts of a block begin that make an index, which has no say where all positions are chosen.
+const OF_INDEX: &str = "indexer.";
+
 fn may_be_unread(name: &str, config: &Config) -> bool {
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, part)) => {
@@ -64,6 +67,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
+                || part.starts_with(OF_INDEX) && config.index_top_k.is_some()
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
         }

@@ -167,6 +167,9 @@ families! {
     squares_and_half_a_rotation "tiny-nemotron";
     short_convolutions "tiny-lfm2";
     state_spaces "tiny-mamba2";
+    states_that_each_channel_forgets_at_its_own_pace "tiny-mamba";
+    such_states_attention_and_experts_as_routers_say "tiny-jamba";
+    state_spaces_of_what_a_convolution_gives "tiny-plamo2";
     state_spaces_attention_and_feed_forwards_apart "tiny-nemotron-h";
     experts_without_gates_behind_a_latent "tiny-nemotron-h-moe";
     delta_rules_with_a_pace_for_each_value_and_latents_without_positions "tiny-kimi-linear";
@@ -176,6 +179,8 @@ families! {
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+    latents_beside_an_index "tiny-deepseek32";
+    latents_beside_an_index_and_sigmoids "tiny-glm-dsa";
     heads_by_layer_and_layers_without "tiny-deci";
     activations_with_parameters_by_layer "tiny-apertus";
     rotations_by_the_number_of_layers "tiny-baichuan";

@@ -28,6 +28,20 @@ pub struct Experts {
     pub groups: (i64, i64),
 }
 
+/// Of how many layers the last has experts, as their routers say.
+pub(super) fn every(k: &Keys<'_>, layers: i64) -> Result<i64, ConfigError> {
+    let router = |layer: i64| format!("blk.{layer}.ffn_gate_inp.weight");
+    let routes = |layer: &i64| k.file.tensor(&router(*layer)).is_some();
+    let every = (0..layers).find(routes).map_or(1, |first| first + 1);
+    match (0..layers).find(|layer| routes(layer) != ((layer + 1) % every == 0)) {
+        None => Ok(every),
+        Some(odd) if routes(&odd) => {
+            Err(out_of_range("a tensor", router(odd), &format!("expected in every {every}th layer only")))
+        }
+        Some(odd) => Err(ConfigError::Missing(router(odd))),
+    }
+}
+
 /// That of a file, if it has any.
 pub(super) fn of(k: &Keys<'_>, family: &Family) -> Result<Option<Experts>, ConfigError> {
     let count = k.int("expert_count")?.unwrap_or(0);

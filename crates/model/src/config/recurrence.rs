@@ -3,10 +3,18 @@
 use super::keys::{Keys, out_of_range};
 use super::{ConfigError, MOST_HEAD, MOST_HEADS, MOST_WIDTH};
 use crate::family::{Family, Recurrence as Kind, Remembering};
+use crate::step::CHUNK;
 use serde::{Deserialize, Serialize};
 
 /// Tokens that a convolution reads at most.
 const MOST_TAPS: i64 = 64;
+
+/// Tokens of a step at most that are taken together for each value of a state.
+const FEW: i64 = 16;
+
+/// Values that the steps of [`Kind::SelectiveHeads`] are made of at least, and of how many values of the residual there is one.
+const LEAST_RANK: i64 = 64;
+const HIDDEN_OF_RANK: i64 = 16;
 
 /// By what the tokens of a layer come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +66,32 @@ pub enum Recurrence {
         /// Tokens that the convolution before it reads.
         taps: i64,
     },
+    /// A row for each channel, of which each value decays at its own pace.
+    SelectiveScan {
+        /// Channels.
+        inner: i64,
+        /// Length of a key.
+        state: i64,
+        /// Values that the steps of all channels are made of.
+        rank: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+        /// Whether steps, keys and queries have norms without weights, where the file has none with some.
+        bare_norms: bool,
+    },
+    /// As [`Recurrence::StateSpace`], with one key and one query for all heads, which are made of what the convolution gives.
+    SelectiveHeads {
+        /// Heads.
+        heads: i64,
+        /// Inputs of a head.
+        head: i64,
+        /// Length of a key.
+        state: i64,
+        /// Values that the steps of all heads are made of.
+        rank: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+    },
     /// A matrix for each head, which decays and learns what it does not know of a value by its key.
     DeltaRule {
         /// Heads of values.
@@ -90,10 +124,23 @@ impl Recurrence {
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 heads * head * state + (taps - 1) * (heads * head + 2 * groups * state)
             }
+            Recurrence::SelectiveScan { inner, state, taps, .. } => inner * (state + taps - 1),
+            Recurrence::SelectiveHeads { heads, head, state, taps, .. } => heads * head * (state + taps - 1),
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
             }
             Recurrence::KeyedDeltaRule { heads, head, taps } => heads * head * (head + 3 * (taps - 1)),
+        }
+    }
+}
+
+impl Recurrence {
+    /// Tokens of a step at most: the work for each token grows with them, and where each value of a key of each channel has
+    /// some of it, that is much.
+    pub fn most_tokens(&self) -> i64 {
+        match self {
+            Recurrence::SelectiveScan { .. } => FEW,
+            _ => CHUNK,
         }
     }
 }
@@ -169,7 +216,14 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     let inner = k.positive("ssm.inner_size", MOST_WIDTH)?;
     let state = k.positive("ssm.state_size", MOST_HEAD)?;
     let heads = k.positive("ssm.time_step_rank", MOST_HEADS)?;
-    let groups = k.positive("ssm.group_count", MOST_HEADS)?;
+    if kind == Kind::SelectiveScan {
+        let bare_norms = k.flag("ssm.dt_b_c_rms")?.unwrap_or(false);
+        return Ok(Recurrence::SelectiveScan { inner, state, rank: heads, taps, bare_norms });
+    }
+    let groups = match kind {
+        Kind::SelectiveHeads => 1,
+        _ => k.positive("ssm.group_count", MOST_HEADS)?,
+    };
     for (name, count, whole) in [("ssm.time_step_rank", heads, inner), ("ssm.group_count", groups, heads)] {
         if whole % count != 0 {
             return Err(out_of_range(&k.key(name), count, &format!("expected a divisor of {whole}")));
@@ -177,6 +231,10 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     }
     let head = inner / heads;
     Ok(match kind {
+        Kind::SelectiveHeads => {
+            let rank = (k.positive("embedding_length", MOST_WIDTH)? / HIDDEN_OF_RANK).max(LEAST_RANK);
+            Recurrence::SelectiveHeads { heads, head, state, rank, taps }
+        }
         Kind::DeltaRule => Recurrence::DeltaRule { heads, key_heads: groups, key: state, value: head, taps },
         _ => Recurrence::StateSpace { heads, head, groups, state, taps },
     })

@@ -62,6 +62,7 @@ impl Family {
         gates_by_key: false,
         parallel: Parallel::No,
         latent: false,
+        indexed: false,
         layers_differ: false,
         head_norms: HeadNorms::None,
         value_norm: false,
@@ -181,6 +182,15 @@ impl Family {
         ..Family::LLAMA
     };
 
+    /// With an index beside latents.
+    const DEEPSEEK32: Family = Family {
+        arch: "deepseek32",
+        indexed: true,
+        temperature: Growth::None,
+        scales: Scales::All,
+        ..Family::DEEPSEEK2
+    };
+
     const MINICPM: Family = Family {
         arch: "minicpm",
         embedding_scale: Factor::KeyOr(12.0),
@@ -246,6 +256,8 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "qwen", counts_gate: true, ..Family::QWEN2 },
     Family::DEEPSEEK2,
     Family { arch: "mistral4", ..Family::DEEPSEEK2 },
+    Family::DEEPSEEK32,
+    Family { arch: "glm-dsa", gating: Some(Gating::Sigmoid), ..Family::DEEPSEEK32 },
     Family { arch: "deepseek2-ocr", normalise: Normalise::Key, ..Family::QWEN2 },
     Family { arch: "plm", latent: true, activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
     Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },
@@ -505,6 +517,22 @@ pub const FAMILIES: &[Family] = &[
     Family { windows: Some(ALL_WINDOWS), ..Family::LFM2 },
     Family { arch: "lfm2moe", ..Family::LFM2 },
     Family::MAMBA2,
+    Family { arch: "mamba", recurrence: Some((Recurrence::SelectiveScan, Remembering::All)), ..Family::MAMBA2 },
+    Family {
+        arch: "jamba",
+        recurrence: Some((Recurrence::SelectiveScan, Remembering::WithoutKeys)),
+        rotated: Rotated::None,
+        routed: Routed::EveryRouter,
+        normalise: Normalise::Never,
+        ..Family::LLAMA
+    },
+    Family {
+        arch: "plamo2",
+        norms: SANDWICH,
+        recurrence: Some((Recurrence::SelectiveHeads, Remembering::WithoutKeys)),
+        scales: Scales::Output,
+        ..Family::QWEN3
+    },
     Family::NEMOTRON_H,
     Family {
         arch: "nemotron_h_moe",
@@ -609,23 +637,10 @@ pub const FAMILIES: &[Family] = &[
 const MISSING: &[(&str, &[&str])] = &[
     (
         "a state space or linear attention",
-        &[
-            "mamba",
-            "jamba",
-            "plamo2",
-            "qwen4exp",
-            "kimi-k3",
-            "minimax-01",
-            "rwkv6",
-            "rwkv6qwen2",
-            "rwkv7",
-            "arwkv7",
-            "bailingmoe3",
-            "glm5-next",
-        ],
+        &["qwen4exp", "kimi-k3", "minimax-01", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "bailingmoe3", "glm5-next"],
     ),
     ("attention that sees what follows", &["t5", "t5encoder", "dream", "llada", "llada-moe", "rnd1"]),
-    ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
+    ("attention to positions that an index chooses", &["dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),
     ("experts that share parts", &["grovemoe"]),

@@ -22,6 +22,8 @@ impl Step<'_> {
         match *recurrence {
             Recurrence::Convolution { taps } => self.short_convolution(layer, x, segments, taps, states),
             Recurrence::StateSpace { .. } => self.state_space(layer, x, segments, states),
+            Recurrence::SelectiveScan { .. } => self.selective_scan(layer, x, segments, states),
+            Recurrence::SelectiveHeads { .. } => self.selective_heads(layer, x, segments, states),
             Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
             Recurrence::KeyedDeltaRule { .. } => self.keyed_delta_rule(layer, x, segments, states),
         }

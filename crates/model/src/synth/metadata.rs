@@ -2,7 +2,7 @@
 
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
-use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering};
+use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering, Routed};
 use gguf::{ValueBuf, Writer};
 
 /// Leading layers of models with several residual streams that leave few gates, and by how many standard deviations these are
@@ -43,7 +43,7 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
-        if shape.experts_every > 1 {
+        if shape.experts_every > 1 && shape.row().routed != Routed::EveryRouter {
             let key = if shape.row().causal { "interleave_moe_layer_step" } else { "moe_every_n_layers" };
             keys.set(key, shape.experts_every);
         }
@@ -247,6 +247,10 @@ impl Keys<'_> {
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 ssm(self, taps, heads * head, state, heads, groups)
             }
+            Recurrence::SelectiveScan { inner, state, rank, taps, .. } => ssm(self, taps, inner, state, rank, 0),
+            Recurrence::SelectiveHeads { heads, head, state, taps, .. } => {
+                ssm(self, taps, heads * head, state, heads, 0)
+            }
             Recurrence::KeyedDeltaRule { head, taps, .. } => {
                 self.count("ssm.conv_kernel", taps);
                 self.count("kda.head_dim", head);
@@ -274,6 +278,11 @@ impl Keys<'_> {
             None => {}
         }
         self.count("attention.kv_lora_rank", kv_rank);
+        if let Some(index) = shape.index {
+            self.count("attention.indexer.head_count", index.heads);
+            self.count("attention.indexer.key_length", index.key);
+            self.count("attention.indexer.top_k", index.top_k);
+        }
         if plan.options.legacy_kv_b {
             self.heads(shape.heads, nope + rope, value);
         } else {

@@ -47,8 +47,17 @@ pub struct Shape {
     pub projection: Option<i64>,
     /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
     pub streams: Option<(i64, i64)>,
+    /// The index beside latents, if there is one.
+    pub index: Option<Index>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
     pub qk_norm_of_all: bool,
+    /// Whether queries and keys have a norm of each head with weights of its own.
+    pub qk_norm_by_head: bool,
+    /// Whether steps, keys and queries of a state space have norms.
+    pub selection_norms: bool,
+    /// Whether norms behind the halves of a block and of a state space are named without `.weight`, and its convolution has no
+    /// bias.
+    pub bare_names: bool,
     /// Positions that layers with a window see.
     pub window: Option<u32>,
     /// How layers differ from each other, if they do.
@@ -87,6 +96,17 @@ pub struct Shape {
     pub vocab: u32,
     /// The kind of vocabulary and chat.
     pub family: &'static Family,
+}
+
+/// What chooses the positions that attention reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Its heads.
+    pub heads: i64,
+    /// Length of a key.
+    pub key: i64,
+    /// Positions that it chooses.
+    pub top_k: i64,
 }
 
 /// How layers differ from each other, in their heads and in what they read.
@@ -232,7 +252,11 @@ const PLAIN: Shape = Shape {
     learned_positions: false,
     projection: None,
     streams: None,
+    index: None,
     qk_norm_of_all: false,
+    qk_norm_by_head: false,
+    selection_norms: false,
+    bare_names: false,
     window: None,
     kinds: None,
     rope_dims: 64,

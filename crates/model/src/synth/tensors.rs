@@ -151,6 +151,10 @@ impl List {
     /// A norm of the kind of the family.
     fn norm_of(&mut self, shape: &Shape, name: &str, len: i64) {
         self.norm(name, len);
+        if shape.bare_names && name.starts_with("post_") {
+            let spec = self.specs.last_mut().expect("the norm");
+            spec.name = spec.name.trim_end_matches(".weight").into();
+        }
         if (shape.biases || shape.norm_biases) && shape.row().norm == Norm::Layer {
             self.bias(name, len);
         }
@@ -271,6 +275,13 @@ impl List {
             self.matrix("attn_v_b", &[kv_rank, value, heads], Role::Other);
         }
         self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
+        if let (Some(index), Some(rank)) = (shape.index, q_rank) {
+            self.norm("indexer.k_norm", index.key);
+            self.bias("indexer.k_norm", index.key);
+            self.matrix("indexer.proj", &[hidden, index.heads], Role::Other);
+            self.matrix("indexer.attn_k", &[hidden, index.key], Role::Other);
+            self.matrix("indexer.attn_q_b", &[rank, index.heads * index.key], Role::Other);
+        }
     }
 
     fn grouped_attention(&mut self, shape: &Shape) {
@@ -304,10 +315,16 @@ impl List {
             }
         }
         if !matches!(shape.row().head_norms, HeadNorms::None | HeadNorms::BareUnlessExperts(_)) {
-            let of = |heads: i64| if shape.qk_norm_of_all { heads * head } else { head };
-            self.norm("attn_q_norm", of(heads));
+            let mut norm = |name: &str, heads: i64| match shape.qk_norm_by_head {
+                true => {
+                    let fill = Fill::Normal { mean: 1.0, std: NORM_STD };
+                    self.add(&format!("{name}.weight"), &[head, heads], Role::Plain, fill);
+                }
+                false => self.norm(name, if shape.qk_norm_of_all { heads * head } else { head }),
+            };
+            norm("attn_q_norm", heads);
             if own {
-                self.norm("attn_k_norm", of(kv_heads));
+                norm("attn_k_norm", kv_heads);
             }
         }
         match shape.row().attention_gate {
@@ -353,6 +370,22 @@ impl List {
                 self.add("ssm_norm.weight", &[inner / groups, groups], Role::Plain, fill);
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
+            Some(Recurrence::SelectiveScan { inner, state, rank, taps, .. }) => {
+                self.selected(shape, inner, [rank, state], taps);
+                self.matrix("ssm_dt", &[rank, inner], Role::Plain);
+                self.bias("ssm_dt", inner);
+                self.add("ssm_a", &[state, inner], Role::Plain, decays(state * inner));
+                self.add("ssm_d", &[inner], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+                self.matrix("ssm_out", &[inner, hidden], Role::Other);
+            }
+            Some(Recurrence::SelectiveHeads { heads, head, state, rank, taps }) => {
+                self.selected(shape, heads * head, [rank, state], taps);
+                self.matrix("ssm_dt", &[rank, heads], Role::Plain);
+                self.bias("ssm_dt", heads);
+                self.add("ssm_a", &[heads], Role::Plain, decays(heads));
+                self.add("ssm_d", &[heads], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+                self.matrix("ssm_out", &[heads * head, hidden], Role::Other);
+            }
             Some(Recurrence::KeyedDeltaRule { heads, head, taps }) => self.keyed_delta_rule(hidden, heads, head, taps),
             Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) => {
                 let (inner, channels) = (heads * value, heads * value + 2 * key_heads * key);
@@ -369,6 +402,23 @@ impl List {
                 }
                 self.norm("ssm_norm", value);
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
+            }
+        }
+    }
+
+    /// What a state space reads of which keys, queries and steps are made of what the convolution gives.
+    fn selected(&mut self, shape: &Shape, inner: i64, [rank, state]: [i64; 2], taps: i64) {
+        self.matrix("ssm_in", &[shape.hidden, 2 * inner], Role::Other);
+        self.add("ssm_conv1d.weight", &[taps, inner], Role::Plain, of_taps(taps));
+        if !shape.bare_names {
+            self.bias("ssm_conv1d", inner);
+        }
+        self.matrix("ssm_x", &[inner, rank + 2 * state], Role::Other);
+        if shape.selection_norms {
+            for (part, len) in [("dt", rank), ("b", state), ("c", state)] {
+                let suffix = if shape.bare_names { "" } else { ".weight" };
+                let name = format!("ssm_{part}_norm{suffix}");
+                self.add(&name, &[len], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Small models with the graphs of real ones: what tests run.
 
-use super::{Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
+use super::{Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
 use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
 use text::synth::{CHATML, DEEPSEEK, GLM, YOUTU};
 
@@ -10,8 +10,14 @@ const TINY: Experts = Experts { count: 5, used: 2, width: 256, ..NORMALISED };
 /// A small state space.
 const STATE_SPACE: Recurrence = Recurrence::StateSpace { heads: 8, head: 64, groups: 2, state: 64, taps: 4 };
 
+/// A small state space whose keys, queries and steps are made of what its convolution gives.
+const SELECTIVE: Recurrence = Recurrence::SelectiveScan { inner: 512, state: 16, rank: 16, taps: 4, bare_norms: false };
+
 /// A small delta rule, in which two heads of values have one of keys.
 const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
+
+/// A small index.
+const INDEX: Index = Index { heads: 4, key: 64, top_k: 512 };
 
 /// Attention in every fourth layer.
 const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
@@ -431,6 +437,66 @@ pub(super) const SHAPES: &[Shape] = &[
         rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
         temperature: Some((0.1, 16)),
         experts: Some(Experts { shared: 1, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-deepseek32",
+        arch: "deepseek32",
+        layers: 3,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        index: Some(INDEX),
+        rope_dims: 32,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
+        dense_lead: 1,
+        experts: Some(Experts { count: 8, used: 2, width: 128, groups: (4, 2), ..SIGMOID }),
+        router_bias: true,
+        family: &DEEPSEEK,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm-dsa",
+        arch: "glm-dsa",
+        layers: 3,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        index: Some(INDEX),
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { count: 6, used: 2, width: 128, ..SIGMOID }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mamba",
+        arch: "mamba",
+        heads: 0,
+        attention: Attention::None,
+        recurrence: Some(SELECTIVE),
+        mixers: &[Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-jamba",
+        arch: "jamba",
+        layers: 4,
+        recurrence: Some(SELECTIVE),
+        mixers: &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention, Mixer::Recurrence],
+        selection_norms: true,
+        experts_every: 2,
+        experts: Some(Experts { width: 512, normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-plamo2",
+        arch: "plamo2",
+        attention: HEADS_ALONE,
+        recurrence: Some(Recurrence::SelectiveHeads { heads: 8, head: 64, state: 64, rank: 64, taps: 4 }),
+        mixers: &[Mixer::Recurrence, Mixer::Attention],
+        fused_qkv: true,
+        qk_norm_by_head: true,
+        selection_norms: true,
+        bare_names: true,
+        fused_up: true,
         ..PLAIN
     },
     Shape {
