@@ -266,7 +266,7 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     let mut outputs = vec![(Output::Hidden, None)];
-    if config.causal {
+    if Output::usual(config) == Output::Logits {
         outputs.splice(0..0, [(Output::Logits, Some(ROWS)), (Output::Logits, None)]);
     }
     let mut classes = [Class::choices(&Reach::of(config, options)), vec![Class::Any]].concat();

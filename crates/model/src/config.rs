@@ -12,11 +12,12 @@ mod window;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Norm, Parallel, Rotated, Routed, WindowRotation, missing,
+    Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Limits, Norm, Parallel, Rotated, Routed, WindowRotation,
+    missing,
 };
 pub use activation::Xielu;
 pub use embedding::Pooling;
-pub use experts::Experts;
+pub use experts::{Adjugates, Experts};
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
@@ -101,6 +102,12 @@ pub enum ConfigError {
         name(.0)
     )]
     MakesEmbeddings(String),
+    /// A model that makes text of masks, and which is asked to go on with one.
+    #[error(
+        "'{}' makes text of masks in steps of diffusion, which are not built: kernloom logits has its logits",
+        name(.0)
+    )]
+    Denoises(String),
     /// A context in which an index would choose positions.
     #[error(
         "'{}' reads the positions that an index chooses, which is not built yet: until there are {most} it chooses all, so a \
@@ -236,6 +243,8 @@ pub struct Config {
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
     /// embeddings, and there are no logits.
     pub causal: bool,
+    /// Whether such a model has logits, and makes text of masks.
+    pub denoises: bool,
     /// How hidden states become the embedding of a text, if the file says it.
     pub pooling: Option<Pooling>,
     /// Kind of the norms.
@@ -352,6 +361,18 @@ impl Config {
         self.window_of(layer).map_or(end, |window| end.min(window.width as usize + tokens - 1))
     }
 
+    /// Checks that the model goes on with a text, token by token.
+    ///
+    /// # Errors
+    /// [`ConfigError::Denoises`] and [`ConfigError::MakesEmbeddings`].
+    pub fn check_goes_on(&self) -> Result<(), ConfigError> {
+        match (self.causal, self.denoises) {
+            (true, _) => Ok(()),
+            (false, true) => Err(ConfigError::Denoises(self.arch.clone())),
+            (false, false) => Err(ConfigError::MakesEmbeddings(self.arch.clone())),
+        }
+    }
+
     /// Checks that a context is one in which an index, if there is one, chooses all positions.
     ///
     /// # Errors
@@ -450,7 +471,7 @@ impl Config {
         };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
-        let limits = |key| match family.limits {
+        let limits = |key| match family.limits != Limits::None {
             true => {
                 let all = k.floats_or_none(key, 1e-6, MOST_FACTOR)?;
                 Ok(all.into_iter().take(layers as usize).map(|limit| limit as f32).collect())
@@ -482,6 +503,7 @@ impl Config {
             index_top_k,
             streams: streams::streams(&k, family)?,
             causal,
+            denoises: family.denoises,
             pooling: embedding::pooling(&k)?,
             norm,
             eps,
@@ -539,7 +561,7 @@ impl Config {
             true => Norm::Rms,
             false => family.norm,
         };
-        let key = if norm == Norm::Rms { of_rms } else { "attention.layer_norm_epsilon" };
+        let key = if matches!(norm, Norm::Rms | Norm::BareRms) { of_rms } else { "attention.layer_norm_epsilon" };
         Ok((norm, k.float(key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32))
     }
 

@@ -4,6 +4,7 @@ use super::keys::{Keys, out_of_range};
 use super::{ConfigError, MOST_HEAD, MOST_HEADS, MOST_WIDTH};
 use crate::family::{Family, Recurrence as Kind, Remembering};
 use crate::step::CHUNK;
+use gguf::Error as GgufError;
 use serde::{Deserialize, Serialize};
 
 /// Tokens that a convolution reads at most.
@@ -113,6 +114,15 @@ pub enum Recurrence {
         head: i64,
         /// Tokens that the convolutions before it read.
         taps: i64,
+        /// Logarithm of what is left at least, if there is such a bound: it is a share of that, by a sigmoid.
+        bound: Option<f32>,
+    },
+    /// A matrix for each head, which decays at a pace of its own and takes the products of values and keys.
+    LinearAttention {
+        /// Heads.
+        heads: i64,
+        /// Length of keys and values.
+        head: i64,
     },
 }
 
@@ -129,7 +139,8 @@ impl Recurrence {
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
             }
-            Recurrence::KeyedDeltaRule { heads, head, taps } => heads * head * (head + 3 * (taps - 1)),
+            Recurrence::KeyedDeltaRule { heads, head, taps, .. } => heads * head * (head + 3 * (taps - 1)),
+            Recurrence::LinearAttention { heads, head } => heads * head * head,
         }
     }
 }
@@ -199,6 +210,17 @@ pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds,
     Ok(Kinds { recurrence: Some(recurrence(k, kind)?), mixers, feeds })
 }
 
+/// The logarithm of what is left at least, in a model that has one.
+fn bound(k: &Keys<'_>) -> Result<f32, ConfigError> {
+    let key = "kda.safe_gate";
+    if k.flag(key)? == Some(false) {
+        return Err(out_of_range(&k.key(key), false, "expected a bound of what is forgotten"));
+    }
+    let key = "kda.gate_lower_bound";
+    let bound = k.float(key, -1e3, -1e-6)?.ok_or_else(|| GgufError::MissingKey { key: k.key(key) })?;
+    Ok(bound as f32)
+}
+
 /// The sizes of what is kept.
 fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     let required = |name: &str, least: i64, most: i64| -> Result<i64, ConfigError> {
@@ -208,10 +230,19 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     if kind == Kind::Convolution {
         return Ok(Recurrence::Convolution { taps: required("shortconv.l_cache", 2, MOST_TAPS)? });
     }
-    let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
-    if kind == Kind::KeyedDeltaRule {
+    if kind == Kind::LinearAttention {
         let heads = k.positive("attention.head_count", MOST_HEADS)?;
-        return Ok(Recurrence::KeyedDeltaRule { heads, head: k.positive("kda.head_dim", MOST_HEAD)?, taps });
+        let head = match k.within("attention.key_length", 1, MOST_HEAD)? {
+            Some(head) => head,
+            None => k.positive("embedding_length", MOST_WIDTH)? / heads,
+        };
+        return Ok(Recurrence::LinearAttention { heads, head });
+    }
+    let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
+    if matches!(kind, Kind::KeyedDeltaRule | Kind::BoundedDeltaRule) {
+        let heads = k.positive("attention.head_count", MOST_HEADS)?;
+        let bound = if kind == Kind::BoundedDeltaRule { Some(bound(k)?) } else { None };
+        return Ok(Recurrence::KeyedDeltaRule { heads, head: k.positive("kda.head_dim", MOST_HEAD)?, taps, bound });
     }
     let inner = k.positive("ssm.inner_size", MOST_WIDTH)?;
     let state = k.positive("ssm.state_size", MOST_HEAD)?;

@@ -24,6 +24,7 @@ impl Step<'_> {
             Recurrence::StateSpace { .. } => self.state_space(layer, x, segments, states),
             Recurrence::SelectiveScan { .. } => self.selective_scan(layer, x, segments, states),
             Recurrence::SelectiveHeads { .. } => self.selective_heads(layer, x, segments, states),
+            Recurrence::LinearAttention { .. } => self.linear_attention(layer, x, segments, states),
             Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
             Recurrence::KeyedDeltaRule { .. } => self.keyed_delta_rule(layer, x, segments, states),
         }

@@ -289,6 +289,7 @@ const SOFTMAX: Experts = Experts {
     normalise: false,
     scale: 1.0,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// The rule of GLM-4.7-Flash: sigmoids, normalised, times 1.8.
@@ -302,6 +303,7 @@ const SIGMOID: Experts = Experts {
     normalise: true,
     scale: 1.8,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// The rule of Qwen3-MoE: a softmax, normalised, and no shared expert.
@@ -315,6 +317,7 @@ const NORMALISED: Experts = Experts {
     normalise: true,
     scale: 1.0,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// What models of Gemma 4 have in common.
