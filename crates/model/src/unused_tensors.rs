@@ -60,6 +60,9 @@ fn unscaled(part: &str, family: &Family) -> bool {
 /// What makes keys and values, which a layer has no use for that reads those of another.
 const OF_CACHE: [&str; 3] = ["attn_k.weight", "attn_k_norm.weight", "attn_v.weight"];
 
+/// How the parts of a block begin that read pictures, beside the same ones for text.
+const OF_PICTURES: &str = "vis_";
+
 /// How the parts of a block begin that make an index, which has no say where all positions are chosen.
 const OF_INDEX: &str = "indexer.";
 
@@ -75,6 +78,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
+                || part.starts_with(OF_PICTURES)
                 || part.starts_with(OF_INDEX) && config.index_top_k.is_some()
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())

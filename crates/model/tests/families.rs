@@ -228,6 +228,7 @@ families! {
     delta_rules_with_a_bound_and_gates_of_latents "tiny-bailingmoe3";
     heads_that_forget_at_a_pace_of_their_layer "tiny-minimax-01";
     experts_that_groups_share "tiny-grovemoe";
+    one_matrix_of_queries_keys_and_values_beside_that_of_pictures "tiny-cogvlm";
     limits_of_gates_before_their_activation "tiny-maple";
     bare_norms_of_the_embedding_and_another_epsilon_after "tiny-muse-glimmer";
     bare_norms_and_embeddings_in_every_block "tiny-talkie";

@@ -418,6 +418,7 @@ pub const FAMILIES: &[Family] = &[
         clamps: true,
         ..Family::QWEN2
     },
+    Family { arch: "cogvlm", pairs: Pairs::Halves, scales: Scales::Output, ..Family::LLAMA },
     Family { arch: "xverse", ..Family::LLAMA },
     Family { arch: "internlm2", ..Family::LLAMA },
     Family { arch: "exaone", ..Family::QWEN2 },
@@ -704,7 +705,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),
-    ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon", "cogvlm"]),
+    ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon"]),
 ];
 
 /// What an architecture needs that is not there, if it is known.

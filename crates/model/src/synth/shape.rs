@@ -33,6 +33,8 @@ pub struct Shape {
     pub mixers: &'static [Mixer],
     /// Whether one matrix holds queries, keys and values.
     pub fused_qkv: bool,
+    /// Whether the matrices of a block lie there a second time, for pictures.
+    pub pictures: bool,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// Whether all other matrices, and norms that may have one, have a bias too.
@@ -245,6 +247,7 @@ const PLAIN: Shape = Shape {
     recurrence: None,
     mixers: &[Mixer::Attention],
     fused_qkv: false,
+    pictures: false,
     qkv_bias: false,
     biases: false,
     norm_biases: false,

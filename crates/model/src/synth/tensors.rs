@@ -227,6 +227,9 @@ impl List {
             }
             None => self.feed_forward(shape, "", width, shape.fused_up),
         }
+        if shape.pictures {
+            self.of_pictures(shape);
+        }
         norm(self, norms.after_feed_forward);
         norm(self, norms.feed_forward_sum);
         if shape.row().adds_embedding {
@@ -242,6 +245,22 @@ impl List {
         if kinds.output_scale {
             let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
             self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        }
+    }
+
+    /// The matrices that read pictures, which are those of text again.
+    fn of_pictures(&mut self, shape: &Shape) {
+        let (hidden, ffn) = (shape.hidden, shape.ffn);
+        let Attention::Grouped { kv_heads, head, value } = shape.attention else { return };
+        let whole = shape.heads * head + kv_heads * (head + value);
+        for (name, columns, rows) in [
+            ("attn_qkv", hidden, whole),
+            ("attn_output", shape.heads * value, hidden),
+            ("gate", hidden, ffn),
+            ("up", hidden, ffn),
+            ("down", ffn, hidden),
+        ] {
+            self.matrix(&format!("vis_{name}"), &[columns, rows], Role::Other);
         }
     }
 

@@ -560,6 +560,15 @@ pub(super) const SHAPES: &[Shape] = &[
         router_bias: true,
         ..PLAIN
     },
+    Shape {
+        name: "tiny-cogvlm",
+        arch: "cogvlm",
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        pictures: true,
+        rope_base: 1e4,
+        ..PLAIN
+    },
     Shape { name: "tiny-llada", arch: "llada", attention: HEADS_ALONE, ..PLAIN },
     Shape {
         name: "tiny-llada-moe",
