@@ -37,7 +37,7 @@ pub(crate) use observed::{Counts, Observed};
 use paged::{PageTable, Paged};
 use past::Past;
 use segments::Segments;
-pub use segments::{CHUNK, REMEMBERED};
+pub use segments::{REMEMBERED, most_tokens};
 use std::collections::HashSet;
 use text::sampler::Draw;
 

@@ -3,15 +3,11 @@
 use super::keys::{Keys, out_of_range};
 use super::{ConfigError, MOST_HEAD, MOST_HEADS, MOST_WIDTH};
 use crate::family::{Family, Recurrence as Kind, Remembering};
-use crate::step::CHUNK;
 use gguf::Error as GgufError;
 use serde::{Deserialize, Serialize};
 
 /// Tokens that a convolution reads at most.
 const MOST_TAPS: i64 = 64;
-
-/// Tokens of a step at most that are taken together for each value of a state.
-const FEW: i64 = 16;
 
 /// Values that the steps of [`Kind::SelectiveHeads`] are made of at least, and of how many values of the residual there is one.
 const LEAST_RANK: i64 = 64;
@@ -141,17 +137,6 @@ impl Recurrence {
             }
             Recurrence::KeyedDeltaRule { heads, head, taps, .. } => heads * head * (head + 3 * (taps - 1)),
             Recurrence::LinearAttention { heads, head } => heads * head * head,
-        }
-    }
-}
-
-impl Recurrence {
-    /// Tokens of a step at most: the work for each token grows with them, and where each value of a key of each channel has
-    /// some of it, that is much.
-    pub fn most_tokens(&self) -> i64 {
-        match self {
-            Recurrence::SelectiveScan { .. } => FEW,
-            _ => CHUNK,
         }
     }
 }

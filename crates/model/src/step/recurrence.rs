@@ -1,7 +1,7 @@
 //! Layers that remember in a state of constant size.
 //!
 //! The step is the chunk: its tokens read what was remembered before it, and each other, and both is a product of matrices.
-//! So a step has [`CHUNK`](super::segments::CHUNK) tokens at most. One token is the same with matrices of one row.
+//! So a step has few tokens at most ([`most_tokens`](super::most_tokens)). One token is the same with matrices of one row.
 
 use super::Step;
 use super::segments::Segments;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! which is work that grows with the square of the tokens of a step: a step has few
-//! ([`Recurrence::most_tokens`]). In PLaMo 2 a head has one pace.
+//! ([`most_tokens`](super::most_tokens)). In PLaMo 2 a head has one pace.
 
 use super::Step;
 use super::segments::Segments;
