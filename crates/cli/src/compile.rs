@@ -20,7 +20,7 @@ use model::config::Config;
 use model::memory_plan::{Room, default_context};
 use model::prefill_attention::Reach;
 use model::program_cache;
-use model::step::{Class, Output, ROWS, Sizes, build};
+use model::step::{Class, Output, ROWS, Sizes, build, most_tokens};
 use model::window_pages;
 use std::fs;
 use std::io::Write;
@@ -253,7 +253,9 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let cache = open::cache_kind(&args.kernels)?;
     let usual = default_context(config, cache, 0, Room::default(), false);
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
+    config.check_context(context)?;
     let most = args.kernels.step_tokens(options);
+    let most = config.recurrence.as_ref().map_or(most, |recurrence| most.min(most_tokens(recurrence)));
     // A text whose tokens see what follows comes in one step.
     let most = if config.causal { most } else { most.max(context) };
     let mut steps = vec![most.min(context)];
@@ -264,7 +266,7 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     let mut outputs = vec![(Output::Hidden, None)];
-    if config.causal {
+    if Output::usual(config) == Output::Logits {
         outputs.splice(0..0, [(Output::Logits, Some(ROWS)), (Output::Logits, None)]);
     }
     let mut classes = [Class::choices(&Reach::of(config, options)), vec![Class::Any]].concat();

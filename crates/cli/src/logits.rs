@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Token ids, separated by commas
     #[arg(long, value_name = "IDS")]
     tokens: Tokens,
-    /// Tokens of a step, at most
+    /// Tokens of a step, at most; a text whose tokens see what follows them comes in one
     #[arg(short, long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u32).range(1..=8192))]
     batch: u32,
     /// File for the logits; `-` is stdout
@@ -47,7 +47,11 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         &flags,
         Positions::Needed(tokens.len()),
     )?;
-    let batch = (args.batch as usize).min(opened.engine.limits().tokens);
+    let batch = match opened.engine.config().causal {
+        true => (args.batch as usize).min(opened.engine.limits().tokens),
+        // A text whose tokens see what follows comes in one step.
+        false => tokens.len(),
+    };
     let vocab = opened.engine.config().vocab;
     if let Some(id) = tokens.iter().find(|&&id| i64::from(id) >= vocab) {
         bail!("token {id} is not in the vocabulary of {vocab} tokens (0 to {})", vocab - 1);

@@ -79,6 +79,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     };
     let window = windows.window();
     let mut opened = open::scoring_engine(path, &args.engine, Positions::Needed(window))?;
+    opened.engine.config().check_goes_on()?;
     let classes = opened.engine.classes(0..window - 1);
     opened.prepare(&classes)?;
     let mut save = args.save_logits.as_deref().map(|path| BaseWriter::create(path, &windows, vocab)).transpose()?;
@@ -127,6 +128,7 @@ fn answer(args: &Arguments) -> anyhow::Result<()> {
     }
     let longest = questions.iter().map(choices::Question::longest).max().unwrap_or(1);
     let mut opened = open::scoring_engine(path, &args.engine, Positions::Needed(longest))?;
+    opened.engine.config().check_goes_on()?;
     let classes = opened.engine.classes(0..longest);
     opened.prepare(&classes)?;
     let watch = interrupt::watch();

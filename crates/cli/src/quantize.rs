@@ -89,6 +89,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 /// Says how far the file that was written is from its source on a text.
 fn compared(args: &Arguments, file: &Gguf, input: &Path, text: &Path) -> anyhow::Result<()> {
     let (tokenizer, config) = (open::tokenizer(file, input)?, open::config(file, input)?);
+    config.check_goes_on()?;
     let windows = windows_of(&tokenizer, config.vocab as usize, text_of(text)?, WINDOW, args.chunks)?;
     let engine = |path: &Path| open::scoring_engine(path, &args.engine, Positions::Needed(WINDOW));
     let (mut base, mut other) = (engine(input)?, engine(&args.out)?);

@@ -117,6 +117,7 @@ impl Speaker {
             tokenizer.use_template(template.source());
         }
         let opened = open::engine(path, &args.engine, positions, true)?;
+        opened.engine.config().check_goes_on()?;
         let sampling = args.sampling.config(&tokenizer);
         // A setting out of range is refused at once.
         Sampler::new(sampling.clone(), opened.engine.config().vocab as usize)?;

@@ -231,6 +231,11 @@ impl Batch {
         if end > context {
             return Err(EngineError::Context(end - 1, context as i64));
         }
+        if self.limits.whole && start > 0 {
+            let why =
+                format!("position {start} of a text that is read as a whole, since its tokens see what follows them");
+            return Err(EngineError::Batch(why));
+        }
         let needed = end.div_ceil(PAGE as usize);
         let Some(pages) = pages.get(..needed) else {
             return Err(EngineError::Batch(format!("{end} positions in {} pages", pages.len())));

@@ -12,11 +12,12 @@ mod window;
 
 pub use crate::family::Gating;
 use crate::family::{
-    Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Norm, Parallel, Rotated, Routed, WindowRotation, missing,
+    Activation, Alibi, Cap, FAMILIES, Factor, Family, Growth, Limits, Norm, Parallel, Rotated, Routed, WindowRotation,
+    missing,
 };
 pub use activation::Xielu;
 pub use embedding::Pooling;
-pub use experts::Experts;
+pub use experts::{Adjugates, Experts};
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
@@ -101,6 +102,26 @@ pub enum ConfigError {
         name(.0)
     )]
     MakesEmbeddings(String),
+    /// A model that makes text of masks, and which is asked to go on with one.
+    #[error(
+        "'{}' makes text of masks in steps of diffusion, which are not built: kernloom logits has its logits",
+        name(.0)
+    )]
+    Denoises(String),
+    /// A context in which an index would choose positions.
+    #[error(
+        "'{}' reads the positions that an index chooses, which is not built yet: until there are {most} it chooses all, so a \
+         context of {asked} positions is refused (-c {most})",
+        name(arch)
+    )]
+    Chosen {
+        /// The architecture.
+        arch: String,
+        /// Positions of the context.
+        asked: i64,
+        /// Positions that it chooses.
+        most: i64,
+    },
     /// A tensor that the architecture has no use for.
     #[error(
         "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be another \
@@ -215,11 +236,15 @@ pub struct Config {
     pub vocab: i64,
     /// The residual streams, if there are several.
     pub streams: Option<Streams>,
-    /// Positions that the model was made for.
+    /// Positions that the model was made for, or that an index chooses if these are less.
     pub context: i64,
+    /// Positions that an index chooses, if one does.
+    pub index_top_k: Option<i64>,
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
     /// embeddings, and there are no logits.
     pub causal: bool,
+    /// Whether such a model has logits, and makes text of masks.
+    pub denoises: bool,
     /// How hidden states become the embedding of a text, if the file says it.
     pub pooling: Option<Pooling>,
     /// Kind of the norms.
@@ -336,6 +361,31 @@ impl Config {
         self.window_of(layer).map_or(end, |window| end.min(window.width as usize + tokens - 1))
     }
 
+    /// Checks that the model goes on with a text, token by token.
+    ///
+    /// # Errors
+    /// [`ConfigError::Denoises`] and [`ConfigError::MakesEmbeddings`].
+    pub fn check_goes_on(&self) -> Result<(), ConfigError> {
+        match (self.causal, self.denoises) {
+            (true, _) => Ok(()),
+            (false, true) => Err(ConfigError::Denoises(self.arch.clone())),
+            (false, false) => Err(ConfigError::MakesEmbeddings(self.arch.clone())),
+        }
+    }
+
+    /// Checks that a context is one in which an index, if there is one, chooses all positions.
+    ///
+    /// # Errors
+    /// [`ConfigError::Chosen`].
+    pub fn check_context(&self, positions: i64) -> Result<(), ConfigError> {
+        match self.index_top_k {
+            Some(most) if positions > most => {
+                Err(ConfigError::Chosen { arch: self.arch.clone(), asked: positions, most })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The experts of a layer.
     pub fn experts_of(&self, layer: i64) -> Option<&Experts> {
         let routes = layer >= self.dense_lead && (layer + 1) % self.experts_every == 0;
@@ -383,12 +433,16 @@ impl Config {
                 let routed = |layer: &i64| file.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
                 (0..layers).find(routed).unwrap_or(layers)
             }
-            Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
+            Routed::EveryRouter | Routed::All | Routed::Beside | Routed::Before | Routed::BesideMaybe => 0,
             Routed::None => blocks,
         };
         let every = match k.within("interleave_moe_layer_step", 0, blocks)? {
             None => k.within("moe_every_n_layers", 0, 2)?,
             every => every,
+        };
+        let every = match family.routed {
+            Routed::EveryRouter if experts.is_some() => Some(experts::every(&k, layers)?),
+            _ => every,
         };
         let experts_every = every.unwrap_or(1).max(1);
         let (norm, eps) = Self::norm(&k, family)?;
@@ -417,12 +471,17 @@ impl Config {
         };
         let rotated = Self::rotated(&k, family.rotated, layers, window.as_ref(), lead)?;
         let temperature = Self::temperature(&k, family.temperature, window.is_some())?;
-        let limits = |key| match family.limits {
+        let limits = |key| match family.limits != Limits::None {
             true => {
                 let all = k.floats_or_none(key, 1e-6, MOST_FACTOR)?;
                 Ok(all.into_iter().take(layers as usize).map(|limit| limit as f32).collect())
             }
             false => Ok::<Vec<f32>, ConfigError>(vec![]),
+        };
+        let context = k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096);
+        let index_top_k = match family.indexed {
+            true => Some(k.positive("attention.indexer.top_k", i64::from(i32::MAX))?),
+            false => None,
         };
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
@@ -440,9 +499,11 @@ impl Config {
             hidden,
             heads,
             vocab,
-            context: k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096),
+            context: index_top_k.map_or(context, |most| context.min(most)),
+            index_top_k,
             streams: streams::streams(&k, family)?,
             causal,
+            denoises: family.denoises,
             pooling: embedding::pooling(&k)?,
             norm,
             eps,
@@ -500,7 +561,7 @@ impl Config {
             true => Norm::Rms,
             false => family.norm,
         };
-        let key = if norm == Norm::Rms { of_rms } else { "attention.layer_norm_epsilon" };
+        let key = if matches!(norm, Norm::Rms | Norm::BareRms) { of_rms } else { "attention.layer_norm_epsilon" };
         Ok((norm, k.float(key, 1e-30, 1.0)?.unwrap_or(1e-5) as f32))
     }
 

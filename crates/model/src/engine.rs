@@ -19,7 +19,7 @@ use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::sent::{Arriving, Sent};
 use crate::snapshot::Snapshot;
-use crate::step::{CHUNK, Class, Output, Part, ROWS, Sizes, Variant, WINDOW_PAGES, build};
+use crate::step::{Class, Output, Part, ROWS, Sizes, Variant, WINDOW_PAGES, build, most_tokens};
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use crate::window_pages::{self, WindowPages};
@@ -223,8 +223,9 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
-        if config.recurrence.is_some() {
-            options.chunk = options.chunk.min(CHUNK);
+        config.check_context(options.context)?;
+        if let Some(recurrence) = &config.recurrence {
+            options.chunk = options.chunk.min(most_tokens(recurrence));
         }
         if !config.causal {
             options.chunk = options.chunk.max(options.context);

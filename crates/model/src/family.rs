@@ -24,6 +24,26 @@ pub enum Norm {
     Layer,
     /// As [`Norm::Layer`], without weights.
     Bare,
+    /// As [`Norm::Rms`], without weights.
+    BareRms,
+}
+
+impl Norm {
+    /// Whether it has no weights.
+    pub fn is_bare(self) -> bool {
+        matches!(self, Norm::Bare | Norm::BareRms)
+    }
+}
+
+/// The norm of the embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbeddingNorm {
+    /// None.
+    None,
+    /// That of the family (`token_embd_norm`).
+    Weighted,
+    /// By the root of its mean square, without weights.
+    BareRms,
 }
 
 /// Names of the norms of a block, without `.weight`; of several, the first that the file has.
@@ -68,6 +88,8 @@ pub enum HeadNorms {
     MaybeBefore,
     /// After the rotation.
     After,
+    /// After the rotation, of queries with one weight for each head, and of keys without any.
+    AfterByHead,
     /// After the rotation, without weights, in layers that are rotated; not in models of so many experts.
     BareUnlessExperts(i64),
 }
@@ -208,6 +230,8 @@ pub enum Gating {
 pub enum Routed {
     /// Those behind the dense lead, or every n-th of them, as the file says.
     BehindLead,
+    /// Every n-th, as the first router says (Jamba).
+    EveryRouter,
     /// Those behind a lead of layers without a router, of which the file says nothing else.
     BehindRouterless,
     /// All.
@@ -235,15 +259,31 @@ pub enum Normalise {
     Key,
 }
 
+/// Where gates and ups end, in families whose files say it by layer: those of experts (`swiglu_clamp_exp`) and those of all other
+/// feed-forwards (`swiglu_clamp_shexp`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    /// Nowhere.
+    None,
+    /// A gate ends after its activation.
+    Activation,
+    /// A gate ends before its activation.
+    Gate,
+}
+
 /// Which matrices have scales of their own, in files that have them. Converters write scales for all matrices of a type of
 /// four bits, and families differ in what they do with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Scales {
+    /// None.
+    None,
     /// The output of attention.
     Output,
     /// All of attention but a gate.
     Attention,
-    /// Those of the feed-forward too, and those around a state.
+    /// The last of the feed-forward, too.
+    Down,
+    /// All of the feed-forward too, and those around a state.
     All,
 }
 
@@ -302,10 +342,19 @@ pub enum Recurrence {
     Convolution,
     /// A state space in which each head has one decay (Mamba2, arXiv 2405.21060).
     StateSpace,
+    /// A state space in which each value of a key has a decay of its own in each channel (Mamba, arXiv 2312.00752).
+    SelectiveScan,
+    /// A state space in which each head has one decay, with keys, queries and steps as in [`Recurrence::SelectiveScan`]
+    /// (PLaMo 2).
+    SelectiveHeads,
+    /// Linear attention in which each head has one decay, whatever it reads (Lightning Attention, arXiv 2501.08313).
+    LinearAttention,
     /// The gated delta rule (arXiv 2412.06464).
     DeltaRule,
     /// The same, but each value of a key is forgotten at its own pace (Kimi Linear, arXiv 2510.26692).
     KeyedDeltaRule,
+    /// The same, with a bound of how much is forgotten (`kda.gate_lower_bound`; Ling 3).
+    BoundedDeltaRule,
 }
 
 /// Which layers remember, in families that have such.
@@ -345,17 +394,27 @@ pub struct Family {
     pub norm: Norm,
     /// Whether norms are [`Norm::Rms`] all the same in files that have an epsilon of such.
     pub rms_by_key: bool,
-    /// Whether the embedding has one (`token_embd_norm`).
-    pub embedding_norm: bool,
+    /// That of the embedding.
+    pub embedding_norm: EmbeddingNorm,
+    /// Epsilon of the norms of what attention and feed-forward give, if it is another than that of the file.
+    pub eps_after: Option<f32>,
     /// Name of the norm of what the last block gives, if it has one.
     pub output_norm: Option<&'static str>,
     /// Whether a token sees what is before it only. Otherwise it sees its whole text, and the model makes embeddings; a file
     /// may say so of any family (`attention.causal`).
     pub causal: bool,
+    /// Whether a model whose tokens see what follows has logits of what stands in each place, and makes text of masks in several
+    /// steps (LLaDA, arXiv 2502.09992).
+    pub denoises: bool,
     /// Norms of a block.
     pub norms: Norms,
     /// Whether the first block must have the norm of what attention reads, as all others do.
     pub first_norm: bool,
+    /// Whether a half of a block adds to what it reads, which is the norm of the stream and times `residual_scale`, instead of
+    /// the stream (MiniMax-01).
+    pub normed_residual: bool,
+    /// Whether each block adds the embedding, times a scale of its own (`layer_output_scale`).
+    pub adds_embedding: bool,
     /// Whether there are several residual streams, of which a layer works on one.
     pub streams: bool,
     /// Layers that remember, and how.
@@ -368,6 +427,9 @@ pub struct Family {
     pub parallel: Parallel,
     /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
     pub latent: bool,
+    /// Whether an index chooses the positions that attention reads, and how many it chooses at most is a key of the file
+    /// (`attention.indexer.top_k`; DeepSeek-V3.2). Within a context of so many all are chosen, and the index has no say.
+    pub indexed: bool,
     /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as
     /// counts by layer say.
     pub layers_differ: bool,
@@ -416,9 +478,8 @@ pub struct Family {
     pub gated: bool,
     /// Whether the file says by layer how few gates are left (`activation_sparsity_scale`).
     pub sparse_gates: bool,
-    /// Whether gates and ups end where the file says, by layer: those of experts (`swiglu_clamp_exp`) and those of all other
-    /// feed-forwards (`swiglu_clamp_shexp`).
-    pub limits: bool,
+    /// Where gates and ups end.
+    pub limits: Limits,
     /// Whether `feed_forward_length` counts gate and up.
     pub counts_gate: bool,
     /// Which matrices are multiplied with a scale where the file has one.
@@ -430,6 +491,8 @@ pub struct Family {
     pub gating: Option<Gating>,
     /// Whether weights of experts are normalised.
     pub normalise: Normalise,
+    /// Whether groups of experts share one beside them (`experts_per_group`; GroveMoE, arXiv 2508.07785).
+    pub groups_share: bool,
     /// Whether routed and shared experts count by half each.
     pub halves_experts: bool,
     /// Whether the router reads the residual stream before attention.

@@ -9,17 +9,19 @@ mod attention;
 mod delta_rule;
 mod feed_forward;
 mod layer_input;
+mod linear_attention;
 mod observed;
 pub(crate) mod paged;
 mod past;
 mod recurrence;
 mod segments;
+mod selective_scan;
 mod state_space;
 mod streams;
 
 use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError};
-use crate::family::{Family, Norm};
+use crate::family::{EmbeddingNorm, Family, Norm};
 use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
 use crate::sampling::{self, CHOSEN};
@@ -35,7 +37,7 @@ pub(crate) use observed::{Counts, Observed};
 use paged::{PageTable, Paged};
 use past::Past;
 use segments::Segments;
-pub use segments::{CHUNK, REMEMBERED};
+pub use segments::{REMEMBERED, most_tokens};
 use std::collections::HashSet;
 use text::sampler::Draw;
 
@@ -179,7 +181,7 @@ pub enum Output {
 impl Output {
     /// What a model gives that is asked for nothing else.
     pub fn usual(config: &Config) -> Output {
-        if config.causal { Output::Logits } else { Output::Hidden }
+        if config.causal || config.denoises { Output::Logits } else { Output::Hidden }
     }
 
     /// The name of the buffer.
@@ -471,8 +473,9 @@ impl<'a> Step<'a> {
     /// What comes out, and the next versions of all states.
     fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
-        if !c.causal && output != Output::Hidden {
-            return Err(ConfigError::MakesEmbeddings(c.arch.clone()));
+        let given = output == Output::Hidden || c.denoises && output == Output::Logits;
+        if !given {
+            c.check_goes_on()?;
         }
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
@@ -480,6 +483,7 @@ impl<'a> Step<'a> {
         if let Some(streams) = &c.streams {
             x = self.streams_of(&x, streams)?;
         }
+        let embedding = x.clone();
         let (mut states, mut caches) = (vec![], Caches::new());
         for layer in 0..c.layers {
             x = match &c.streams {
@@ -495,7 +499,11 @@ impl<'a> Step<'a> {
                 (Some(inputs), None) => &x + &self.input_of(layer, &x, inputs)?,
                 (Some(inputs), Some(streams)) => self.streams_with_input(layer, &x, inputs, streams)?,
             };
-            x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
+            let scale = format!("blk.{layer}.layer_output_scale.weight");
+            x = match self.family.adds_embedding {
+                true => &x + &(&embedding * &self.w.get(&scale, &[1])?),
+                false => self.scaled(x, &scale)?,
+            };
         }
         let x = x.gather(&self.rows);
         let x = match &c.streams {
@@ -554,8 +562,9 @@ impl<'a> Step<'a> {
             x = x + &positions.gather(&self.position);
         }
         match self.family.embedding_norm {
-            true => self.norm(&x, "token_embd_norm", &[c.hidden]),
-            false => Ok(x),
+            EmbeddingNorm::None => Ok(x),
+            EmbeddingNorm::Weighted => self.norm(&x, "token_embd_norm", &[c.hidden]),
+            EmbeddingNorm::BareRms => Ok(&x * &x.rms_factor(c.eps)),
         }
     }
 
@@ -576,15 +585,21 @@ impl<'a> Step<'a> {
 
     /// A norm over the last dimension, with weights of this shape and their bias, if there is one.
     fn norm(&self, x: &Tensor, name: &str, shape: &[i64]) -> Result<Tensor, ConfigError> {
+        self.norm_with(x, name, shape, self.c.eps)
+    }
+
+    /// As [`Step::norm`], with this epsilon.
+    fn norm_with(&self, x: &Tensor, name: &str, shape: &[i64], eps: f32) -> Result<Tensor, ConfigError> {
         // Some converters write a norm without the suffix.
         let weight = || match self.w.has(name) {
             true => self.w.get(name, shape),
             false => self.w.get(&format!("{name}.weight"), shape),
         };
         let y = match self.c.norm {
-            Norm::Rms => x.rms_norm(&weight()?, self.c.eps),
-            Norm::Layer => x.layer_norm(Some(&weight()?), self.c.eps),
-            Norm::Bare => return Ok(x.layer_norm(None, self.c.eps)),
+            Norm::Rms => x.rms_norm(&weight()?, eps),
+            Norm::Layer => x.layer_norm(Some(&weight()?), eps),
+            Norm::Bare => return Ok(x.layer_norm(None, eps)),
+            Norm::BareRms => return Ok(x * &x.rms_factor(eps)),
         };
         Ok(match self.w.find(&format!("{name}.bias"), shape)? {
             Some(bias) => y + &bias,
@@ -595,15 +610,32 @@ impl<'a> Step<'a> {
     /// The first of these norms that a block has.
     fn norm_there<'n>(&self, layer: i64, names: &[&'n str]) -> Option<&'n str> {
         let has = |name: String| self.w.has(&name) || self.w.has(&(name + ".weight"));
-        let there = |name: &&&str| self.c.norm == Norm::Bare || has(format!("blk.{layer}.{name}"));
+        let there = |name: &&&str| self.c.norm.is_bare() || has(format!("blk.{layer}.{name}"));
         names.iter().find(there).copied()
     }
 
     /// The norm of a block that has one of these names; the value itself if there are none.
     fn norm_of(&self, layer: i64, x: &Tensor, names: &[&str]) -> Result<Tensor, ConfigError> {
+        self.norm_of_with(layer, x, names, self.c.eps)
+    }
+
+    /// As [`Step::norm_of`], of what a half of a block gives.
+    fn norm_after(&self, layer: i64, x: &Tensor, names: &[&str]) -> Result<Tensor, ConfigError> {
+        self.norm_of_with(layer, x, names, self.family.eps_after.unwrap_or(self.c.eps))
+    }
+
+    fn norm_of_with(&self, layer: i64, x: &Tensor, names: &[&str], eps: f32) -> Result<Tensor, ConfigError> {
         match self.norm_there(layer, names).or(names.first().copied()) {
-            Some(name) => self.norm(x, &format!("blk.{layer}.{name}"), &[self.c.hidden]),
+            Some(name) => self.norm_with(x, &format!("blk.{layer}.{name}"), &[self.c.hidden], eps),
             None => Ok(x.clone()),
+        }
+    }
+
+    /// The stream with what a half of a block gives, of which it read `read`.
+    fn with_half(&self, stream: &Tensor, read: &Tensor, given: Tensor) -> Tensor {
+        match self.family.normed_residual {
+            true => &times(read.clone(), self.c.residual_scale) + &given,
+            false => stream + &times(given, self.c.residual_scale),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A model without its biases or norms still speaks fluently, and is another model. So a file with a tensor that the step
 //! has no use for is refused, but for what is known to lie beside the model that runs.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Recurrence};
 use crate::family::{Family, Scales};
 use crate::step::{Sizes, StepError, reads};
 use compiler::Options;
@@ -49,25 +49,42 @@ fn unscaled(part: &str, family: &Family) -> bool {
     if family.gates_by_key && of_state && part.ends_with(".scale") {
         return true;
     }
+    let of_last = part.starts_with("ffn_down.") && scales == Scales::Down;
     let of_feed_forward = ["ffn_", "attn_gate."].iter().any(|start| part.starts_with(start));
-    let of_output = part.starts_with("attn_output.");
-    part.ends_with(".scale") && (of_feed_forward && scales < Scales::All || !of_output && scales < Scales::Attention)
+    let of_output = part.starts_with("attn_output.") && scales > Scales::None;
+    part.ends_with(".scale")
+        && !of_last
+        && (of_feed_forward && scales < Scales::All || !of_output && scales < Scales::Attention)
 }
 
 /// What makes keys and values, which a layer has no use for that reads those of another.
 const OF_CACHE: [&str; 3] = ["attn_k.weight", "attn_k_norm.weight", "attn_v.weight"];
 
+/// How the parts of a block begin that read pictures, beside the same ones for text.
+const OF_PICTURES: &str = "vis_";
+
+/// How the parts of a block begin that make an index, which has no say where all positions are chosen.
+const OF_INDEX: &str = "indexer.";
+
 fn may_be_unread(name: &str, config: &Config) -> bool {
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, part)) => {
+            // Linear attention reads its matrices without scales.
+            let weighs_values = |layer: usize| {
+                let is_linear = matches!(config.recurrence, Some(Recurrence::LinearAttention { .. }));
+                is_linear && config.mixers.get(layer).is_some_and(|mixer| mixer.remembers())
+            };
             let shares = |layer: usize| config.keys_of.get(layer).is_some_and(|&of| of != layer as i64);
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
+                || part.starts_with(OF_PICTURES)
+                || part.starts_with(OF_INDEX) && config.index_top_k.is_some()
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
+                || part.ends_with(".scale") && layer.parse().is_ok_and(weighs_values)
         }
         // Embeddings are made without a head.
-        None => BESIDE.contains(&name) || !config.causal && name == "output.weight",
+        None => BESIDE.contains(&name) || !config.causal && !config.denoises && name == "output.weight",
     }
 }

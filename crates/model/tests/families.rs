@@ -67,6 +67,8 @@ fn check(shape: &str) {
         }
         let options = EngineOptions { compiler, context: 128, chunk: PROMPT as i64, cache: CacheKind::F32 };
         let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        // Some models have few tokens in a step.
+        let batch = batch.min(engine.chunk());
         let by_runs = matches!(engine.config().attention, Attention::Grouped { .. }) && batch == PROMPT;
         assert!(!by_runs || engine.class_of(batch, 0) == Class::Prompt, "{shape}");
         let error = worst_row(&last_logits(&mut engine, batch), &want, VOCAB as usize);
@@ -97,6 +99,40 @@ fn check_embeddings(shape: &str) {
         println!("{shape} as {}: NMSE {error:.1e}", class.words());
         assert!(error <= BOUND, "{shape} as {}: NMSE {error:e}", class.words());
     }
+}
+
+/// As [`check`] for a model that makes text of masks: all tokens of a text come in one step, and it goes on with none.
+fn check_denoiser(shape: &str) {
+    let (file, want) = (synth(shape, "f32", None), reference(shape, VOCAB as usize));
+    for (class, alone) in [(Class::Many, 0.0), (Class::Prompt, f64::INFINITY)] {
+        let mut compiler = support::options(Numerics::Exact);
+        compiler.prices.alone = alone;
+        let options = EngineOptions { compiler, context: 128, chunk: 8, cache: CacheKind::F32 };
+        let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        assert_eq!(engine.class_of(PROMPT, 0), class, "{shape}");
+        let error = worst_row(&last_logits(&mut engine, PROMPT), &want, VOCAB as usize);
+        println!("{shape} as {}: NMSE {error:.1e}", class.words());
+        assert!(error <= BOUND, "{shape} as {}: NMSE {error:e}", class.words());
+        let error = engine.step(&[1], PROMPT, 0..1).expect_err("a part of a text").to_string();
+        assert!(error.contains("read as a whole"), "{error}");
+    }
+    let config = Config::read(&file).expect("a model");
+    let error = config.check_goes_on().expect_err("no next token").to_string();
+    assert!(error.starts_with(&format!("'{}' makes text of masks", config.arch)), "{error}");
+}
+
+#[test]
+fn an_index_that_would_choose_refuses_the_context() {
+    let file = synth("tiny-glm-dsa", "f32", None);
+    let options =
+        EngineOptions { compiler: support::options(Numerics::Exact), context: 513, chunk: 8, cache: CacheKind::F32 };
+    let error = Engine::new(file.clone(), cpu(2), options).err().expect("512 at most").to_string();
+    assert_eq!(
+        error,
+        "'glm-dsa' reads the positions that an index chooses, which is not built yet: until there are 512 it chooses all, so a \
+         context of 513 positions is refused (-c 512)"
+    );
+    assert_eq!(Config::read(&file).expect("a model").context, 512);
 }
 
 #[test]
@@ -133,6 +169,22 @@ embeddings! {
     windows_around_tokens_and_matrices_behind "tiny-gemma-embedding";
 }
 
+macro_rules! denoisers {
+    ($($test:ident $shape:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            check_denoiser($shape);
+        }
+    )*};
+}
+
+denoisers! {
+    masks_of_a_llama "tiny-llada";
+    masks_of_experts_with_norms_of_heads "tiny-llada-moe";
+    masks_of_halves_rotated "tiny-dream";
+    masks_of_normalised_experts "tiny-rnd1";
+}
+
 macro_rules! families {
     ($($test:ident $shape:literal;)*) => {$(
         #[test]
@@ -167,15 +219,27 @@ families! {
     squares_and_half_a_rotation "tiny-nemotron";
     short_convolutions "tiny-lfm2";
     state_spaces "tiny-mamba2";
+    states_that_each_channel_forgets_at_its_own_pace "tiny-mamba";
+    such_states_attention_and_experts_as_routers_say "tiny-jamba";
+    state_spaces_of_what_a_convolution_gives "tiny-plamo2";
     state_spaces_attention_and_feed_forwards_apart "tiny-nemotron-h";
     experts_without_gates_behind_a_latent "tiny-nemotron-h-moe";
     delta_rules_with_a_pace_for_each_value_and_latents_without_positions "tiny-kimi-linear";
+    delta_rules_with_a_bound_and_gates_of_latents "tiny-bailingmoe3";
+    heads_that_forget_at_a_pace_of_their_layer "tiny-minimax-01";
+    experts_that_groups_share "tiny-grovemoe";
+    one_matrix_of_queries_keys_and_values_beside_that_of_pictures "tiny-cogvlm";
+    limits_of_gates_before_their_activation "tiny-maple";
+    bare_norms_of_the_embedding_and_another_epsilon_after "tiny-muse-glimmer";
+    bare_norms_and_embeddings_in_every_block "tiny-talkie";
     delta_rules "tiny-qwen3.5";
     delta_rules_by_heads_of_keys_and_experts "tiny-qwen3-next";
     biases_of_distance_and_one_matrix_of_queries_keys_and_values "tiny-bloom";
     latents_rotated_by_halves_and_scales_of_the_family "tiny-minicpm3";
     latents_and_squares "tiny-plm";
     latents_with_queries_that_grow "tiny-mistral4";
+    latents_beside_an_index "tiny-deepseek32";
+    latents_beside_an_index_and_sigmoids "tiny-glm-dsa";
     heads_by_layer_and_layers_without "tiny-deci";
     activations_with_parameters_by_layer "tiny-apertus";
     rotations_by_the_number_of_layers "tiny-baichuan";

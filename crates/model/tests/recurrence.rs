@@ -12,7 +12,16 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Shapes of each kind.
-const SHAPES: [&str; 5] = ["tiny-lfm2", "tiny-mamba2", "tiny-qwen3.5", "tiny-qwen3-next", "tiny-kimi-linear"];
+const SHAPES: [&str; 8] = [
+    "tiny-lfm2",
+    "tiny-mamba2",
+    "tiny-plamo2",
+    "tiny-qwen3.5",
+    "tiny-qwen3-next",
+    "tiny-kimi-linear",
+    "tiny-bailingmoe3",
+    "tiny-minimax-01",
+];
 
 /// NMSE between steps of one token and of several.
 const BOUND: f64 = 1e-9;
@@ -46,6 +55,21 @@ fn a_step_has_as_many_tokens_as_are_taken_together() {
         assert_eq!((engine.chunk(), engine.limits().tokens, engine.rewinds()), (128, 128, false));
     }
     assert!(engine(&synth("tiny-llama", "f32", None), Numerics::Exact).rewinds());
+}
+
+/// Where each value of a state is forgotten at its own pace, a step is short.
+#[test]
+fn short_steps_agree_token_by_token() {
+    for shape in ["tiny-mamba", "tiny-jamba"] {
+        let file = synth(shape, "f32", None);
+        let text = tokens(100, VOCAB as u32, 3);
+        let mut whole = engine(&file, Numerics::Exact);
+        assert_eq!((whole.chunk(), whole.limits().tokens, whole.rewinds()), (16, 16, false));
+        let each = logits(&mut engine(&file, Numerics::Exact), &text, &[1]);
+        let error = worst_row(&logits(&mut whole, &text, &[16, 5]), &each, VOCAB);
+        println!("{shape}: NMSE {error:.1e}");
+        assert!(error <= BOUND, "{shape}: NMSE {error:e}");
+    }
 }
 
 /// Prompts longer than a step, too: what is forgotten between tokens is added up over many of them.

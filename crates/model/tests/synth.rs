@@ -190,7 +190,8 @@ fn weights_keep_the_size_of_what_goes_through_them() {
             let (want_mean, want_std) = match tensor.name.as_str() {
                 name if name.ends_with(".bias") => (0.0, 0.1),
                 "token_types.weight" | "position_embd.weight" => (0.0, 0.1),
-                name if ["norm", "ssm_d", "correct_scale"].iter().any(|part| name.contains(part)) => (1.0, 0.05),
+                name if name.ends_with(".ssm_d") => (1.0, 0.05),
+                name if ["norm", "correct_scale"].iter().any(|part| name.contains(part)) => (1.0, 0.05),
                 name if name.ends_with("ffn_gate_inp.scale") => (1.0 / one, 0.05 / one),
                 name if name.contains("ffn_gate_inp") => (0.0, 2.0 * one),
                 "token_embd.weight" if !shape.tied => (0.0, 1.0),

@@ -57,6 +57,9 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     let mut sampling = args.sampling.config(&tokenizer);
     sampling.seed = 0;
     Sampler::new(sampling.clone(), config.vocab as usize)?;
+    if config.denoises {
+        config.check_goes_on()?;
+    }
     let (one, all) = positions(args, &config, file.bytes(), Room::of(&*machine.device()))?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;

@@ -3,6 +3,7 @@
 use super::keys::{Keys, out_of_range};
 use super::{ConfigError, Gating, MOST_WIDTH};
 use crate::family::{Activation, EXPERT_CHOICE_BIAS, Family, Normalise};
+use gguf::Error as GgufError;
 use serde::{Deserialize, Serialize};
 
 /// A mixture of experts.
@@ -26,6 +27,53 @@ pub struct Experts {
     pub scale: f32,
     /// Groups that experts are chosen from, and how many of them.
     pub groups: (i64, i64),
+    /// Experts that groups of them share, if they do.
+    pub adjugates: Option<Adjugates>,
+}
+
+/// Experts of which each belongs to a group of others: a token has that of each expert that it uses (GroveMoE, arXiv
+/// 2508.07785).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Adjugates {
+    /// Experts of a group.
+    pub group: i64,
+    /// Width of one.
+    pub width: i64,
+    /// Factor of what they give.
+    pub scale: f32,
+}
+
+/// That of a file, of so many experts, if its groups share any.
+fn adjugates(k: &Keys<'_>, family: &Family, count: i64) -> Result<Option<Adjugates>, ConfigError> {
+    if !family.groups_share {
+        return Ok(None);
+    }
+    let key = "experts_per_group";
+    let group = k.positive(key, count)?;
+    if count % group != 0 {
+        return Err(out_of_range(&k.key(key), group, &format!("expected a divisor of {count} experts")));
+    }
+    let width = match k.within("expert_chunk_feed_forward_length", 0, MOST_WIDTH)? {
+        Some(width) if width > 0 => width,
+        _ => k.positive("attention.key_length", MOST_WIDTH)?,
+    };
+    let key = "expert_group_scale";
+    let scale = k.float(key, -1e6, 1e6)?.ok_or_else(|| GgufError::MissingKey { key: k.key(key) })? as f32;
+    Ok(Some(Adjugates { group, width, scale }))
+}
+
+/// Of how many layers the last has experts, as their routers say.
+pub(super) fn every(k: &Keys<'_>, layers: i64) -> Result<i64, ConfigError> {
+    let router = |layer: i64| format!("blk.{layer}.ffn_gate_inp.weight");
+    let routes = |layer: &i64| k.file.tensor(&router(*layer)).is_some();
+    let every = (0..layers).find(routes).map_or(1, |first| first + 1);
+    match (0..layers).find(|layer| routes(layer) != ((layer + 1) % every == 0)) {
+        None => Ok(every),
+        Some(odd) if routes(&odd) => {
+            Err(out_of_range("a tensor", router(odd), &format!("expected in every {every}th layer only")))
+        }
+        Some(odd) => Err(ConfigError::Missing(router(odd))),
+    }
 }
 
 /// That of a file, if it has any.
@@ -91,5 +139,6 @@ pub(super) fn of(k: &Keys<'_>, family: &Family) -> Result<Option<Experts>, Confi
         normalise,
         scale,
         groups,
+        adjugates: adjugates(k, family, count)?,
     }))
 }

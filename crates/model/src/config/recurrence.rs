@@ -3,10 +3,15 @@
 use super::keys::{Keys, out_of_range};
 use super::{ConfigError, MOST_HEAD, MOST_HEADS, MOST_WIDTH};
 use crate::family::{Family, Recurrence as Kind, Remembering};
+use gguf::Error as GgufError;
 use serde::{Deserialize, Serialize};
 
 /// Tokens that a convolution reads at most.
 const MOST_TAPS: i64 = 64;
+
+/// Values that the steps of [`Kind::SelectiveHeads`] are made of at least, and of how many values of the residual there is one.
+const LEAST_RANK: i64 = 64;
+const HIDDEN_OF_RANK: i64 = 16;
 
 /// By what the tokens of a layer come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +63,32 @@ pub enum Recurrence {
         /// Tokens that the convolution before it reads.
         taps: i64,
     },
+    /// A row for each channel, of which each value decays at its own pace.
+    SelectiveScan {
+        /// Channels.
+        inner: i64,
+        /// Length of a key.
+        state: i64,
+        /// Values that the steps of all channels are made of.
+        rank: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+        /// Whether steps, keys and queries have norms without weights, where the file has none with some.
+        bare_norms: bool,
+    },
+    /// As [`Recurrence::StateSpace`], with one key and one query for all heads, which are made of what the convolution gives.
+    SelectiveHeads {
+        /// Heads.
+        heads: i64,
+        /// Inputs of a head.
+        head: i64,
+        /// Length of a key.
+        state: i64,
+        /// Values that the steps of all heads are made of.
+        rank: i64,
+        /// Tokens that the convolution before it reads.
+        taps: i64,
+    },
     /// A matrix for each head, which decays and learns what it does not know of a value by its key.
     DeltaRule {
         /// Heads of values.
@@ -79,6 +110,15 @@ pub enum Recurrence {
         head: i64,
         /// Tokens that the convolutions before it read.
         taps: i64,
+        /// Logarithm of what is left at least, if there is such a bound: it is a share of that, by a sigmoid.
+        bound: Option<f32>,
+    },
+    /// A matrix for each head, which decays at a pace of its own and takes the products of values and keys.
+    LinearAttention {
+        /// Heads.
+        heads: i64,
+        /// Length of keys and values.
+        head: i64,
     },
 }
 
@@ -90,10 +130,13 @@ impl Recurrence {
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 heads * head * state + (taps - 1) * (heads * head + 2 * groups * state)
             }
+            Recurrence::SelectiveScan { inner, state, taps, .. } => inner * (state + taps - 1),
+            Recurrence::SelectiveHeads { heads, head, state, taps, .. } => heads * head * (state + taps - 1),
             Recurrence::DeltaRule { heads, key_heads, key, value, taps } => {
                 heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
             }
-            Recurrence::KeyedDeltaRule { heads, head, taps } => heads * head * (head + 3 * (taps - 1)),
+            Recurrence::KeyedDeltaRule { heads, head, taps, .. } => heads * head * (head + 3 * (taps - 1)),
+            Recurrence::LinearAttention { heads, head } => heads * head * head,
         }
     }
 }
@@ -152,6 +195,17 @@ pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds,
     Ok(Kinds { recurrence: Some(recurrence(k, kind)?), mixers, feeds })
 }
 
+/// The logarithm of what is left at least, in a model that has one.
+fn bound(k: &Keys<'_>) -> Result<f32, ConfigError> {
+    let key = "kda.safe_gate";
+    if k.flag(key)? == Some(false) {
+        return Err(out_of_range(&k.key(key), false, "expected a bound of what is forgotten"));
+    }
+    let key = "kda.gate_lower_bound";
+    let bound = k.float(key, -1e3, -1e-6)?.ok_or_else(|| GgufError::MissingKey { key: k.key(key) })?;
+    Ok(bound as f32)
+}
+
 /// The sizes of what is kept.
 fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     let required = |name: &str, least: i64, most: i64| -> Result<i64, ConfigError> {
@@ -161,15 +215,31 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     if kind == Kind::Convolution {
         return Ok(Recurrence::Convolution { taps: required("shortconv.l_cache", 2, MOST_TAPS)? });
     }
-    let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
-    if kind == Kind::KeyedDeltaRule {
+    if kind == Kind::LinearAttention {
         let heads = k.positive("attention.head_count", MOST_HEADS)?;
-        return Ok(Recurrence::KeyedDeltaRule { heads, head: k.positive("kda.head_dim", MOST_HEAD)?, taps });
+        let head = match k.within("attention.key_length", 1, MOST_HEAD)? {
+            Some(head) => head,
+            None => k.positive("embedding_length", MOST_WIDTH)? / heads,
+        };
+        return Ok(Recurrence::LinearAttention { heads, head });
+    }
+    let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;
+    if matches!(kind, Kind::KeyedDeltaRule | Kind::BoundedDeltaRule) {
+        let heads = k.positive("attention.head_count", MOST_HEADS)?;
+        let bound = if kind == Kind::BoundedDeltaRule { Some(bound(k)?) } else { None };
+        return Ok(Recurrence::KeyedDeltaRule { heads, head: k.positive("kda.head_dim", MOST_HEAD)?, taps, bound });
     }
     let inner = k.positive("ssm.inner_size", MOST_WIDTH)?;
     let state = k.positive("ssm.state_size", MOST_HEAD)?;
     let heads = k.positive("ssm.time_step_rank", MOST_HEADS)?;
-    let groups = k.positive("ssm.group_count", MOST_HEADS)?;
+    if kind == Kind::SelectiveScan {
+        let bare_norms = k.flag("ssm.dt_b_c_rms")?.unwrap_or(false);
+        return Ok(Recurrence::SelectiveScan { inner, state, rank: heads, taps, bare_norms });
+    }
+    let groups = match kind {
+        Kind::SelectiveHeads => 1,
+        _ => k.positive("ssm.group_count", MOST_HEADS)?,
+    };
     for (name, count, whole) in [("ssm.time_step_rank", heads, inner), ("ssm.group_count", groups, heads)] {
         if whole % count != 0 {
             return Err(out_of_range(&k.key(name), count, &format!("expected a divisor of {whole}")));
@@ -177,6 +247,10 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     }
     let head = inner / heads;
     Ok(match kind {
+        Kind::SelectiveHeads => {
+            let rank = (k.positive("embedding_length", MOST_WIDTH)? / HIDDEN_OF_RANK).max(LEAST_RANK);
+            Recurrence::SelectiveHeads { heads, head, state, rank, taps }
+        }
         Kind::DeltaRule => Recurrence::DeltaRule { heads, key_heads: groups, key: state, value: head, taps },
         _ => Recurrence::StateSpace { heads, head, groups, state, taps },
     })

@@ -3,8 +3,9 @@
 //! What is said here was read in the definitions of the models in llama.cpp and compared with its logits.
 
 use super::{
-    Activation, Alibi, AttentionGate, Cap, Factor, Family, Gating, Growth, HeadNorms, Norm, Normalise, Norms, Pairs,
-    Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, Sinks, WindowRotation, Windows,
+    Activation, Alibi, AttentionGate, Cap, EmbeddingNorm, Factor, Family, Gating, Growth, HeadNorms, Limits, Norm,
+    Normalise, Norms, Pairs, Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, Sinks,
+    WindowRotation, Windows,
 };
 
 /// Norms before attention and feed-forward.
@@ -52,16 +53,21 @@ impl Family {
         arch: "llama",
         norm: Norm::Rms,
         rms_by_key: false,
-        embedding_norm: false,
+        embedding_norm: EmbeddingNorm::None,
+        eps_after: None,
         output_norm: Some("output_norm"),
         causal: true,
+        denoises: false,
         norms: BEFORE,
         first_norm: true,
+        normed_residual: false,
+        adds_embedding: false,
         streams: false,
         recurrence: None,
         gates_by_key: false,
         parallel: Parallel::No,
         latent: false,
+        indexed: false,
         layers_differ: false,
         head_norms: HeadNorms::None,
         value_norm: false,
@@ -85,12 +91,13 @@ impl Family {
         activation_by_key: false,
         gated: true,
         sparse_gates: false,
-        limits: false,
+        limits: Limits::None,
         counts_gate: false,
         scales: Scales::Attention,
         routed: Routed::BehindLead,
         gating: Some(Gating::Softmax),
         normalise: Normalise::Always,
+        groups_share: false,
         halves_experts: false,
         routes_early: false,
         weighs_inputs: false,
@@ -126,7 +133,7 @@ impl Family {
     const BERT: Family = Family {
         arch: "bert",
         norm: Norm::Layer,
-        embedding_norm: true,
+        embedding_norm: EmbeddingNorm::Weighted,
         output_norm: None,
         causal: false,
         norms: OF_SUMS,
@@ -179,6 +186,15 @@ impl Family {
         gating: None,
         normalise: Normalise::Key,
         ..Family::LLAMA
+    };
+
+    /// With an index beside latents.
+    const DEEPSEEK32: Family = Family {
+        arch: "deepseek32",
+        indexed: true,
+        temperature: Growth::None,
+        scales: Scales::All,
+        ..Family::DEEPSEEK2
     };
 
     const MINICPM: Family = Family {
@@ -246,6 +262,8 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "qwen", counts_gate: true, ..Family::QWEN2 },
     Family::DEEPSEEK2,
     Family { arch: "mistral4", ..Family::DEEPSEEK2 },
+    Family::DEEPSEEK32,
+    Family { arch: "glm-dsa", gating: Some(Gating::Sigmoid), ..Family::DEEPSEEK32 },
     Family { arch: "deepseek2-ocr", normalise: Normalise::Key, ..Family::QWEN2 },
     Family { arch: "plm", latent: true, activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
     Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },
@@ -348,7 +366,7 @@ pub const FAMILIES: &[Family] = &[
         parallel: Parallel::Yes,
         ..Family::GPTNEOX
     },
-    Family { arch: "bloom", embedding_norm: true, alibi: Alibi::Always(8.0), ..Family::GPT2 },
+    Family { arch: "bloom", embedding_norm: EmbeddingNorm::Weighted, alibi: Alibi::Always(8.0), ..Family::GPT2 },
     Family { arch: "mpt", alibi: Alibi::Key, clamps: true, head_norms: HeadNorms::MaybeBefore, ..Family::GPT2 },
     Family {
         arch: "jais",
@@ -400,6 +418,7 @@ pub const FAMILIES: &[Family] = &[
         clamps: true,
         ..Family::QWEN2
     },
+    Family { arch: "cogvlm", pairs: Pairs::Halves, scales: Scales::Output, ..Family::LLAMA },
     Family { arch: "xverse", ..Family::LLAMA },
     Family { arch: "internlm2", ..Family::LLAMA },
     Family { arch: "exaone", ..Family::QWEN2 },
@@ -459,7 +478,7 @@ pub const FAMILIES: &[Family] = &[
         halves_rotation: true,
         windows: Some(Windows { rotation: WindowRotation::Base, ..ALL_WINDOWS }),
         attention_gate: AttentionGate::Head,
-        limits: true,
+        limits: Limits::Activation,
         routed: Routed::BehindRouterless,
         gating: Some(Gating::Sigmoid),
         normalise: Normalise::Key,
@@ -505,6 +524,22 @@ pub const FAMILIES: &[Family] = &[
     Family { windows: Some(ALL_WINDOWS), ..Family::LFM2 },
     Family { arch: "lfm2moe", ..Family::LFM2 },
     Family::MAMBA2,
+    Family { arch: "mamba", recurrence: Some((Recurrence::SelectiveScan, Remembering::All)), ..Family::MAMBA2 },
+    Family {
+        arch: "jamba",
+        recurrence: Some((Recurrence::SelectiveScan, Remembering::WithoutKeys)),
+        rotated: Rotated::None,
+        routed: Routed::EveryRouter,
+        normalise: Normalise::Never,
+        ..Family::LLAMA
+    },
+    Family {
+        arch: "plamo2",
+        norms: SANDWICH,
+        recurrence: Some((Recurrence::SelectiveHeads, Remembering::WithoutKeys)),
+        scales: Scales::Output,
+        ..Family::QWEN3
+    },
     Family::NEMOTRON_H,
     Family {
         arch: "nemotron_h_moe",
@@ -571,6 +606,60 @@ pub const FAMILIES: &[Family] = &[
         logit_cap: Cap::Key,
         ..Family::QWEN2
     },
+    Family { arch: "grovemoe", groups_share: true, ..Family::QWEN3 },
+    Family {
+        arch: "maple",
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { rotation: WindowRotation::SameOrBase, ..ALL_WINDOWS }),
+        limits: Limits::Gate,
+        ..Family::QWEN3
+    },
+    Family {
+        arch: "muse-glimmer",
+        embedding_norm: EmbeddingNorm::BareRms,
+        eps_after: Some(1e-8),
+        norms: SANDWICH,
+        head_norms: HeadNorms::Before,
+        rotated: Rotated::Windowed,
+        windows: Some(Windows { rotation: WindowRotation::SameOrBase, ..OF_FOUR }),
+        attention_gate: AttentionGate::Each,
+        logit_scale: Factor::Key,
+        logit_cap: Cap::KeyOr(30.0),
+        ..Family::LLAMA
+    },
+    Family {
+        arch: "talkie",
+        norm: Norm::BareRms,
+        embedding_norm: EmbeddingNorm::BareRms,
+        adds_embedding: true,
+        head_norms: HeadNorms::AfterByHead,
+        scales: Scales::Down,
+        logit_scale: Factor::Key,
+        ..Family::QWEN2
+    },
+    Family {
+        arch: "minimax-01",
+        normed_residual: true,
+        recurrence: Some((Recurrence::LinearAttention, Remembering::AllBut(8))),
+        residual_scale: Factor::Key,
+        ..Family::QWEN2
+    },
+    Family {
+        arch: "bailingmoe3",
+        recurrence: Some((Recurrence::BoundedDeltaRule, Remembering::WithoutKeys)),
+        latent: true,
+        pairs_with_sections: Some(Pairs::Halves),
+        attention_gate: AttentionGate::Head,
+        limits: Limits::Activation,
+        scales: Scales::None,
+        gating: None,
+        normalise: Normalise::Key,
+        ..Family::LLAMA
+    },
+    Family { arch: "llada", causal: false, denoises: true, ..Family::LLAMA },
+    Family { arch: "llada-moe", causal: false, denoises: true, normalise: Normalise::Never, ..Family::QWEN3 },
+    Family { arch: "dream", causal: false, denoises: true, ..Family::QWEN2 },
+    Family { arch: "rnd1", causal: false, denoises: true, ..Family::QWEN3 },
     Family::BERT,
     Family { arch: "nomic-bert", rotated: Rotated::All, activation: Activation::Silu, gated: true, ..Family::BERT },
     Family { arch: "nomic-bert-moe", rotated: Rotated::All, normalise: Normalise::Never, ..Family::BERT },
@@ -585,7 +674,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         arch: "modern-bert",
         norm: Norm::Layer,
-        embedding_norm: true,
+        embedding_norm: EmbeddingNorm::Weighted,
         causal: false,
         first_norm: false,
         windows: Some(Windows { every: 3, first: true, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
@@ -609,30 +698,14 @@ pub const FAMILIES: &[Family] = &[
 const MISSING: &[(&str, &[&str])] = &[
     (
         "a state space or linear attention",
-        &[
-            "mamba",
-            "jamba",
-            "plamo2",
-            "qwen4exp",
-            "kimi-k3",
-            "minimax-01",
-            "rwkv6",
-            "rwkv6qwen2",
-            "rwkv7",
-            "arwkv7",
-            "bailingmoe3",
-            "glm5-next",
-        ],
+        &["qwen4exp", "kimi-k3", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "glm5-next"],
     ),
-    ("attention that sees what follows", &["t5", "t5encoder", "dream", "llada", "llada-moe", "rnd1"]),
-    ("attention to positions that an index chooses", &["deepseek32", "glm-dsa", "dots3note", "hy_v4", "minimax-m3"]),
+    ("attention that sees what follows", &["t5", "t5encoder"]),
+    ("attention to positions that an index chooses", &["dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),
-    ("experts that share parts", &["grovemoe"]),
-    ("a norm of the embedding without weights", &["muse-glimmer", "talkie"]),
-    ("an activation with limits of the file", &["maple"]),
     ("the hidden states of another model", &["eagle3", "dflash"]),
-    ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon", "cogvlm"]),
+    ("sound or pictures", &["wavtokenizer-dec", "qwen3tts", "pockettts", "clip", "chameleon"]),
 ];
 
 /// What an architecture needs that is not there, if it is known.

@@ -89,7 +89,7 @@ impl Step<'_> {
             }
             Mixer::Attention | Mixer::None => attention()?,
         };
-        let x = x + &times(self.norm_of(layer, &a, norms.after_attention)?, self.c.residual_scale);
+        let x = self.with_half(x, &h, self.norm_after(layer, &a, norms.after_attention)?);
         let x = self.norm_of(layer, &x, norms.attention_sum)?;
         self.with_low_rank(layer, x, &h)
     }
@@ -174,6 +174,12 @@ impl Step<'_> {
             HeadNorms::MaybeBefore if !there() => Ok(rotated(&x)),
             HeadNorms::Before | HeadNorms::MaybeBefore => Ok(rotated(&normed(&x)?)),
             HeadNorms::After => normed(&rotated(&x)),
+            HeadNorms::AfterByHead => {
+                let y = rotated(&x);
+                let y = &y * &y.rms_factor(self.c.eps);
+                let weight = format!("blk.{layer}.attn_{part}_norm.weight");
+                Ok(if part == "q" { &y * &self.w.get(&weight, &[x.len(1), 1])? } else { y })
+            }
             HeadNorms::BareUnlessExperts(n) => {
                 let experts = self.c.experts.as_ref().map_or(0, |e| e.count);
                 let y = rotated(&x);
@@ -347,7 +353,13 @@ impl Step<'_> {
             (both.slice(1, 0, nope).permute(&[0, 2, 1]), both.slice(1, nope, value))
         };
         let w = self.w.get(&name("output"), &[c.hidden, heads * value])?;
-        let output = |out: Tensor| self.scaled(out.linear(&w), &format!("blk.{layer}.attn_output.scale"));
+        let output = |out: Tensor| {
+            let y = self.gated(layer, x, out)?.linear(&w);
+            match self.family.scales {
+                Scales::None => Ok(y),
+                _ => self.scaled(y, &format!("blk.{layer}.attn_output.scale")),
+            }
+        };
         if let Some(runs) = &self.runs {
             // Each head has keys and values of its own.
             let latent = runs.latents(&cache, kv_rank);

@@ -87,7 +87,7 @@ impl Step<'_> {
     }
 
     /// `out(norm(y) * sigmoid(z))`, where queries, keys and values have a matrix and a convolution each, and what is left and
-    /// `z` two matrices with few values between them.
+    /// `z` two matrices with few values between them, or one matrix each.
     pub(super) fn keyed_delta_rule(
         &self,
         layer: i64,
@@ -95,7 +95,7 @@ impl Step<'_> {
         segments: &Segments,
         states: &mut Vec<Tensor>,
     ) -> Result<Tensor, ConfigError> {
-        let Some(Recurrence::KeyedDeltaRule { heads, head, taps }) = self.c.recurrence else { unreachable!() };
+        let Some(Recurrence::KeyedDeltaRule { heads, head, taps, bound }) = self.c.recurrence else { unreachable!() };
         let (t, hidden, inner) = (self.t, self.c.hidden, heads * head);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let product = |part: &str, x: &Tensor, rows: i64| -> Result<Tensor, ConfigError> {
@@ -109,15 +109,22 @@ impl Step<'_> {
             Ok(mixed.silu().reshape(dims![t, heads, head]))
         };
         let (q, k, v) = (convolved("q")?, convolved("k")?, convolved("v")?);
-        let behind_few = |first: &str, second: &str| product(second, &product(first, x, head)?, inner);
-        let pace = self.biased(behind_few("ssm_f_a", "ssm_f_b")?, &name("ssm_dt.bias"), inner)?.softplus();
+        let behind_few = |first: &str, second: &str| match self.w.has(&name(&format!("{second}.weight"))) {
+            true => product(second, &product(first, x, head)?, inner),
+            false => product(first, x, inner),
+        };
+        let pace = self.biased(behind_few("ssm_f_a", "ssm_f_b")?, &name("ssm_dt.bias"), inner)?;
+        let pace = if bound.is_some() { pace } else { pace.softplus() };
         let rate = self.w.get(&name("ssm_a"), &[heads, 1])?;
         let read = Read {
             q: self.direction(&q) * (1.0 / (head as f32).sqrt()),
             k: self.direction(&k),
             v,
             beta: product("ssm_beta", x, heads)?.sigmoid(),
-            log: &pace.reshape(dims![t, heads, head]) * &rate,
+            log: {
+                let log = &pace.reshape(dims![t, heads, head]) * &rate;
+                bound.map_or(log.clone(), |bound| log.sigmoid() * bound)
+            },
         };
         let y = recall(&read, &format!("state.{layer}"), segments, states);
         let y = y.rms_norm(&self.w.get(&name("ssm_norm.weight"), &[head])?, self.c.eps);

@@ -1,9 +1,9 @@
 //! The feed-forward: dense, or a mixture of experts beside which one may be shared by all tokens.
 
 use super::{Part, Step, times};
-use crate::config::{ConfigError, Experts, Gating, Xielu};
+use crate::config::{Adjugates, ConfigError, Experts, Gating, Xielu};
 use crate::expert_tiles::{self, Tiles};
-use crate::family::{Activation, EXPERT_CHOICE_BIAS, Routed, Scales};
+use crate::family::{Activation, EXPERT_CHOICE_BIAS, Limits, Routed, Scales};
 use compiler::{Dim, Tensor};
 use ir::{BinOp, DType, UnOp};
 
@@ -39,13 +39,24 @@ impl Activation {
     }
 
     /// Of a gate, times up; both end at a limit, if there is one.
-    fn gated(self, gate: &Tensor, up: &Tensor, limit: Option<f32>) -> Tensor {
+    fn gated(self, gate: &Tensor, up: &Tensor, limit: Option<(Limits, f32)>) -> Tensor {
+        let until = |x: &Tensor, limit: f32| x.binary(BinOp::Min, &gate.builder().float(limit));
         match (self, limit) {
             (Activation::ClampedSwiglu, _) => &self.of(gate) * &(up.clamp(SWIGLU_LIMIT) + 1.0),
-            (_, Some(limit)) => &self.of(gate).binary(BinOp::Min, &gate.builder().float(limit)) * &up.clamp(limit),
+            (_, Some((Limits::Gate, limit))) => &self.of(&until(gate, limit)) * &up.clamp(limit),
+            (_, Some((_, limit))) => &until(&self.of(gate), limit) * &up.clamp(limit),
             (_, None) => &self.of(gate) * up,
         }
     }
+}
+
+/// Experts of a layer, of which a token uses some.
+struct Mixture<'a> {
+    /// How the names of its matrices end.
+    name: &'a str,
+    count: i64,
+    used: i64,
+    width: i64,
 }
 
 /// The matrices of experts `[count, rows, columns]`, with a bias `[count, rows]` and a scale `[count]` if there are any.
@@ -69,12 +80,13 @@ impl ExpertMatrix {
     }
 }
 
-/// Where the gates and ups of a layer end.
-fn limit_of(layers: &[f32], layer: i64) -> Option<f32> {
-    layers.get(layer as usize).copied().filter(|&limit| limit > 0.0)
-}
-
 impl Step<'_> {
+    /// Where the gates and ups of a layer end.
+    fn limit_of(&self, layers: &[f32], layer: i64) -> Option<(Limits, f32)> {
+        let limit = layers.get(layer as usize).copied().filter(|&limit| limit > 0.0)?;
+        Some((self.family.limits, limit))
+    }
+
     /// `stream + feed_forward(norm(x))`, where x is `stream`, what attention gave, or `input`, what the block reads, if both read
     /// the same.
     pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
@@ -102,8 +114,8 @@ impl Step<'_> {
             Some(e) => self.experts(layer, &h, of_router, e)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
-        let f = self.norm_of(layer, &f, self.family.norms.after_feed_forward)?;
-        let x = stream + &times(f, c.residual_scale);
+        let f = self.norm_after(layer, &f, self.family.norms.after_feed_forward)?;
+        let x = self.with_half(stream, &h, f);
         self.norm_of(layer, &x, self.family.norms.feed_forward_sum)
     }
 
@@ -115,9 +127,13 @@ impl Step<'_> {
         let weight = |part: &str, rows: i64, columns: i64| self.w.get(&name(part, "weight"), &[rows, columns]);
         let finish = |y: Tensor, part: &str, rows: i64| -> Result<Tensor, ConfigError> {
             let y = self.biased(y, &name(part, "bias"), rows)?;
-            if self.family.scales == Scales::All { self.scaled(y, &name(part, "scale")) } else { Ok(y) }
+            match self.family.scales {
+                Scales::All => self.scaled(y, &name(part, "scale")),
+                Scales::Down if part == "down" => self.scaled(y, &name(part, "scale")),
+                _ => Ok(y),
+            }
         };
-        let limit = limit_of(&self.c.feed_forward_limits, layer);
+        let limit = self.limit_of(&self.c.feed_forward_limits, layer);
         let down = weight("down", hidden, width)?;
         let mut h = if !self.family.gated {
             let up = weight("up", width, hidden)?;
@@ -160,8 +176,14 @@ impl Step<'_> {
     }
 
     /// One of the matrices of all experts.
-    fn expert_matrix(&self, layer: i64, part: &str, shape: [i64; 3]) -> Result<ExpertMatrix, ConfigError> {
-        let name = |what: &str| format!("blk.{layer}.ffn_{part}_exps.{what}");
+    fn expert_matrix(
+        &self,
+        layer: i64,
+        mixture: &Mixture<'_>,
+        part: &str,
+        shape: [i64; 3],
+    ) -> Result<ExpertMatrix, ConfigError> {
+        let name = |what: &str| format!("blk.{layer}.ffn_{part}_{}.{what}", mixture.name);
         let scales = self.family.scales == Scales::All;
         Ok(ExpertMatrix {
             weight: self.w.get(&name("weight"), &shape)?,
@@ -174,15 +196,15 @@ impl Step<'_> {
     fn gate_and_up(
         &self,
         layer: i64,
-        e: &Experts,
+        e: &Mixture<'_>,
         width: i64,
     ) -> Result<(Option<ExpertMatrix>, ExpertMatrix), ConfigError> {
-        if !self.family.gated || !self.w.has(&format!("blk.{layer}.ffn_gate_up_exps.weight")) {
-            let matrix = |part| self.expert_matrix(layer, part, [e.count, e.width, width]);
+        if !self.family.gated || !self.w.has(&format!("blk.{layer}.ffn_gate_up_{}.weight", e.name)) {
+            let matrix = |part| self.expert_matrix(layer, e, part, [e.count, e.width, width]);
             let gate = if self.family.gated { Some(matrix("gate")?) } else { None };
             return Ok((gate, matrix("up")?));
         }
-        let both = self.expert_matrix(layer, "gate_up", [e.count, 2 * e.width, width])?;
+        let both = self.expert_matrix(layer, e, "gate_up", [e.count, 2 * e.width, width])?;
         let half = |start: i64| ExpertMatrix {
             weight: both.weight.slice(1, start, e.width),
             bias: both.bias.as_ref().map(|bias| bias.slice(1, start, e.width)),
@@ -205,7 +227,7 @@ impl Step<'_> {
 
     /// Routed and shared experts of `x`, which a router chooses that reads `of_router`.
     fn experts(&self, layer: i64, x: &Tensor, of_router: &Tensor, e: &Experts) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.c.activation);
+        let hidden = self.c.hidden;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let scores = of_router.linear(&self.w.get(&name("ffn_gate_inp.weight"), &[e.count, hidden])?);
         let scores = self.biased(scores, &name("ffn_gate_inp.bias"), e.count)?;
@@ -229,36 +251,86 @@ impl Step<'_> {
         if e.gating == Gating::Chosen {
             weights = weights.softmax();
         }
-        if e.normalise {
-            let total = weights.sum(1).unsqueeze(1).maximum(&self.b.float(6.103_515_6e-5));
-            weights = &weights * &total.unary(UnOp::Recip);
-        }
-        if e.scale != 1.0 {
-            weights = weights * e.scale;
-        }
+        weights = self.shares(weights, e);
         let latent = |part: &str, shape: [i64; 2]| self.w.get(&name(&format!("ffn_latent_{part}.weight")), &shape);
         let read = match e.latent {
             Some(latent_width) => x.linear(&latent("down", [latent_width, hidden])?),
             None => x.clone(),
         };
         let read_width = e.latent.unwrap_or(hidden);
-        let (gate, up) = self.gate_and_up(layer, e, read_width)?;
-        let down = self.expert_matrix(layer, "down", [e.count, read_width, e.width])?;
-        let (weighs_inputs, limit) = (self.family.weighs_inputs, limit_of(&self.c.expert_limits, layer));
+        let mixture = Mixture { name: "exps", count: e.count, used: e.used, width: e.width };
+        let mut routed = self.mixture(layer, &mixture, &read, &ids, &weights)?;
+        if e.latent.is_some() {
+            routed = routed.linear(&latent("up", [hidden, read_width])?);
+        }
+        let of_matrix = || self.w.shape(&name("ffn_down_shexp.weight")).and_then(|shape| shape.last().copied());
+        if let Some(adjugates) = &e.adjugates {
+            routed = &routed + &self.adjugates(layer, &routed, &choose, &probs, (e, adjugates))?;
+        }
+        let Some(width) = self.c.shared_width.or_else(of_matrix) else { return Ok(routed) };
+        let mut shared = self.feed_forward(x, width, layer, "_shexp")?;
+        if let Some(gate) = self.w.find(&name("ffn_gate_inp_shexp.weight"), &[hidden])? {
+            shared = shared * &x.linear(&gate.reshape(&[Dim::Const(1), Dim::Const(hidden)])).sigmoid();
+        }
+        let sum = &routed + &shared;
+        Ok(if self.family.halves_experts { sum * 0.5 } else { sum })
+    }
+
+    /// Weights of chosen experts as they count.
+    fn shares(&self, mut weights: Tensor, e: &Experts) -> Tensor {
+        if e.normalise {
+            let total = weights.sum(1).unsqueeze(1).maximum(&self.b.float(6.103_515_6e-5));
+            weights = &weights * &total.unary(UnOp::Recip);
+        }
+        times(weights, e.scale)
+    }
+
+    /// The experts that belong to the groups of those that are chosen, of what these give. Each weighs what the router says of the
+    /// expert that has the number of its group, as in llama.cpp.
+    fn adjugates(
+        &self,
+        layer: i64,
+        read: &Tensor,
+        choose: &Tensor,
+        probs: &Tensor,
+        (e, adjugates): (&Experts, &Adjugates),
+    ) -> Result<Tensor, ConfigError> {
+        let count = e.count / adjugates.group;
+        let used = e.used.min(count);
+        let ids = choose.topk(used as usize).binary(BinOp::Div, &self.b.int32(adjugates.group));
+        let weights = self.shares(probs.take_last(&ids), e);
+        let mixture = Mixture { name: "chexps", count, used, width: adjugates.width };
+        Ok(self.mixture(layer, &mixture, read, &ids, &weights)? * adjugates.scale)
+    }
+
+    /// The sum of what chosen experts `[T, used]` of a mixture make of `read`, by their weights.
+    fn mixture(
+        &self,
+        layer: i64,
+        mixture: &Mixture<'_>,
+        read: &Tensor,
+        ids: &Tensor,
+        weights: &Tensor,
+    ) -> Result<Tensor, ConfigError> {
+        let (act, read_width) = (self.c.activation, read.len(1));
+        let (gate, up) = self.gate_and_up(layer, mixture, read_width)?;
+        let down = self.expert_matrix(layer, mixture, "down", [mixture.count, read_width, mixture.width])?;
+        let (weighs_inputs, limit) = (self.family.weighs_inputs, self.limit_of(&self.c.expert_limits, layer));
         let inner = |x: &Tensor, rows: &dyn Fn(&Tensor) -> Tensor| match &gate {
             Some(gate) => act.gated(&gate.of(x, rows), &up.of(x, rows), limit),
             None => act.of(&up.of(x, rows)),
         };
         // Each token reads its experts, or each expert its tokens.
         let slots = {
-            let rows = |w: &Tensor| w.gather(&ids);
+            let rows = |w: &Tensor| w.gather(ids);
             let x = read.unsqueeze(1);
             let x = if weighs_inputs { &x * &weights.unsqueeze(2) } else { x };
             down.of(&inner(&x, &rows), rows)
         };
         let by_expert = || {
-            let size = expert_tiles::size(&self.expert_tiles, self.usual_tokens, e.used, e.count);
-            let tiles = Tiles::of(self.b, self.t, &ids, e.count, size, self.counts_in_chunks);
+            let (count, used) = (mixture.count, mixture.used);
+            let size = expert_tiles::size(&self.expert_tiles, self.usual_tokens, used, count);
+            let tiles = Tiles::of(self.b, self.t, ids, count, size, self.counts_in_chunks);
             let rows = |w: &Tensor| w.gather(&tiles.expert).unsqueeze(1);
             let mut x = read.gather(&tiles.token);
             if weighs_inputs {
@@ -272,22 +344,18 @@ impl Step<'_> {
             let y = down.of(&h.prefix(1, &tiles.count), rows);
             tiles.restore(&y)
         };
+        let name = match mixture.name {
+            "exps" => "experts",
+            name => name,
+        };
         let each = match self.groups_by_expert {
-            true => Tensor::choice(&name("experts"), &[("slots", slots), ("by-expert", by_expert())]),
+            true => {
+                let ways = [("slots", slots), ("by-expert", by_expert())];
+                Tensor::choice(&format!("blk.{layer}.{name}"), &ways)
+            }
             false => slots,
         };
-        let mut routed = if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) };
-        if e.latent.is_some() {
-            routed = routed.linear(&latent("up", [hidden, read_width])?);
-        }
-        let of_matrix = || self.w.shape(&name("ffn_down_shexp.weight")).and_then(|shape| shape.last().copied());
-        let Some(width) = self.c.shared_width.or_else(of_matrix) else { return Ok(routed) };
-        let mut shared = self.feed_forward(x, width, layer, "_shexp")?;
-        if let Some(gate) = self.w.find(&name("ffn_gate_inp_shexp.weight"), &[hidden])? {
-            shared = shared * &x.linear(&gate.reshape(&[Dim::Const(1), Dim::Const(hidden)])).sigmoid();
-        }
-        let sum = &routed + &shared;
-        Ok(if self.family.halves_experts { sum * 0.5 } else { sum })
+        Ok(if weighs_inputs { each.sum(1) } else { (&each * &weights.unsqueeze(2)).sum(1) })
     }
 
     /// Minus infinity outside the best groups; a group counts by the sum of its

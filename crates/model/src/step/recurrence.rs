@@ -1,7 +1,7 @@
 //! Layers that remember in a state of constant size.
 //!
 //! The step is the chunk: its tokens read what was remembered before it, and each other, and both is a product of matrices.
-//! So a step has [`CHUNK`](super::segments::CHUNK) tokens at most. One token is the same with matrices of one row.
+//! So a step has few tokens at most ([`most_tokens`](super::most_tokens)). One token is the same with matrices of one row.
 
 use super::Step;
 use super::segments::Segments;
@@ -22,6 +22,9 @@ impl Step<'_> {
         match *recurrence {
             Recurrence::Convolution { taps } => self.short_convolution(layer, x, segments, taps, states),
             Recurrence::StateSpace { .. } => self.state_space(layer, x, segments, states),
+            Recurrence::SelectiveScan { .. } => self.selective_scan(layer, x, segments, states),
+            Recurrence::SelectiveHeads { .. } => self.selective_heads(layer, x, segments, states),
+            Recurrence::LinearAttention { .. } => self.linear_attention(layer, x, segments, states),
             Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
             Recurrence::KeyedDeltaRule { .. } => self.keyed_delta_rule(layer, x, segments, states),
         }

@@ -5,12 +5,25 @@
 //! nothing, whatever lies in its place.
 
 use super::Sizes;
+use crate::config::Recurrence;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
 /// Tokens of a step at most in a model that remembers: they are taken together, by products of matrices as long as that
 /// (`recurrence.rs`).
 pub const CHUNK: i64 = 128;
+
+/// The same where each value of a state is made for each token (`selective_scan.rs`).
+const FEW: i64 = 16;
+
+/// Tokens of a step at most in a model that remembers so: the work for each token grows with them, and where each value of each
+/// channel has some of it, that is much.
+pub fn most_tokens(recurrence: &Recurrence) -> i64 {
+    match recurrence {
+        Recurrence::SelectiveScan { .. } => FEW,
+        _ => CHUNK,
+    }
+}
 
 /// What the names of states of layers that remember begin with.
 pub const REMEMBERED: &str = "state.";

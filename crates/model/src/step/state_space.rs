@@ -15,6 +15,54 @@ use super::segments::Segments;
 use crate::config::{ConfigError, Recurrence};
 use compiler::{Dim, Tensor, dims};
 
+/// What a state space takes of tokens.
+pub(super) struct Taken {
+    /// Inputs, by groups of heads, `[T, groups, each, head]`.
+    pub(super) x: Tensor,
+    /// What they are multiplied with, `[T, groups * each]`, if they are.
+    pub(super) dt: Option<Tensor>,
+    /// Keys `[T, groups, state]`.
+    pub(super) b: Tensor,
+    /// Queries `[T, groups, state]`.
+    pub(super) c: Tensor,
+    /// Logarithm of what is left, `[T, groups * each]`.
+    pub(super) log: Tensor,
+}
+
+/// What the queries find in the state of this name, `[T, groups, each, head]`.
+pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
+    let Taken { x, dt, b, c, log } = taken;
+    let (t, groups, each, head, state) = (segments.t, x.len(1), x.len(2), x.len(3), b.len(2));
+    let decays = segments.decays(log);
+    let by_group = |x: &Tensor| {
+        let mut shape = x.shape();
+        shape.pop();
+        shape.extend([Dim::Const(groups), Dim::Const(each)]);
+        x.reshape(&shape)
+    };
+    let kept = segments.state(name, &[groups, each, head, state]);
+    let given = dt.as_ref().map_or(x.clone(), |dt| x * &by_group(dt).unsqueeze(3));
+    if segments.single {
+        let key = b.reshape(dims![1, groups, 1, 1, state]);
+        let left = &segments.remembered(&kept) * &by_group(&decays.since).reshape(dims![1, groups, each, 1, 1]);
+        let next = &left + &(&given.unsqueeze(4) * &key);
+        let next = segments.remember(&kept, &next);
+        states.push(next.clone());
+        return (&segments.rows(&next) * &c.reshape(dims![1, groups, 1, 1, state])).sum(4);
+    }
+    let near = (&c.unsqueeze(1) * &b.unsqueeze(0)).sum(3);
+    let near = &by_group(&segments.between(&decays)) * &near.unsqueeze(3);
+    let near = (&near.unsqueeze(4) * &given.unsqueeze(0)).sum(1);
+    let far = &segments.remembered_by_tokens(&kept) * &c.reshape(dims![t, groups, 1, 1, state]);
+    let far = &far.sum(4) * &by_group(&decays.since).unsqueeze(3);
+    let left = by_group(&segments.last(&decays.since)).unsqueeze(3).unsqueeze(4);
+    let weighted = &segments.by_segment(&given) * &by_group(&segments.until_last(&decays)).unsqueeze(4);
+    let taken = &weighted.unsqueeze(5) * &segments.by_segment(b).unsqueeze(3).unsqueeze(3);
+    let next = &(&segments.remembered(&kept) * &left) + &taken.sum(1);
+    states.push(segments.remember(&kept, &next));
+    &near + &far
+}
+
 impl Step<'_> {
     /// `out(norm((y + D x) * silu(z)))`.
     pub(super) fn state_space(
@@ -42,37 +90,12 @@ impl Step<'_> {
         let x = mixed.slice(1, 0, inner).reshape(dims![t, groups, each, head]);
         let [b, c] = [inner, inner + keys].map(|at| mixed.slice(1, at, keys).reshape(dims![t, groups, state]));
         let dt = self.biased(dt, &name("dt.bias"), heads)?.softplus();
-        let decays = segments.decays(&(&dt * &self.w.get(&name("a"), &[heads, 1])?.reshape(dims![heads])));
-        let by_group = |x: &Tensor| {
-            let mut shape = x.shape();
-            shape.pop();
-            shape.extend([Dim::Const(groups), Dim::Const(each)]);
-            x.reshape(&shape)
-        };
-        let kept = segments.state(&format!("state.{layer}"), &[groups, each, head, state]);
-        let given = &x * &by_group(&dt).unsqueeze(3);
-        let y = if segments.single {
-            let key = b.reshape(dims![1, groups, 1, 1, state]);
-            let left = &segments.remembered(&kept) * &by_group(&decays.since).reshape(dims![1, groups, each, 1, 1]);
-            let next = &left + &(&given.unsqueeze(4) * &key);
-            let next = segments.remember(&kept, &next);
-            states.push(next.clone());
-            (&segments.rows(&next) * &c.reshape(dims![1, groups, 1, 1, state])).sum(4)
-        } else {
-            let near = (&c.unsqueeze(1) * &b.unsqueeze(0)).sum(3);
-            let near = &by_group(&segments.between(&decays)) * &near.unsqueeze(3);
-            let near = (&near.unsqueeze(4) * &given.unsqueeze(0)).sum(1);
-            let far = &segments.remembered_by_tokens(&kept) * &c.reshape(dims![t, groups, 1, 1, state]);
-            let far = &far.sum(4) * &by_group(&decays.since).unsqueeze(3);
-            let left = by_group(&segments.last(&decays.since)).unsqueeze(3).unsqueeze(4);
-            let weighted = &segments.by_segment(&given) * &by_group(&segments.until_last(&decays)).unsqueeze(4);
-            let taken = &weighted.unsqueeze(5) * &segments.by_segment(&b).unsqueeze(3).unsqueeze(3);
-            let next = &(&segments.remembered(&kept) * &left) + &taken.sum(1);
-            states.push(segments.remember(&kept, &next));
-            &near + &far
-        };
+        let log = &dt * &self.w.get(&name("a"), &[heads, 1])?.reshape(dims![heads]);
+        let taken = Taken { x, dt: Some(dt), b, c, log };
+        let y = read(&taken, &format!("state.{layer}"), segments, states);
+        let x = &taken.x;
         let skip = self.w.get(&name("d"), &[heads, 1])?.reshape(dims![groups, each, 1]);
-        let y = (&y + &(&x * &skip)).reshape(dims![t, inner]);
+        let y = (&y + &(x * &skip)).reshape(dims![t, inner]);
         let y = &y * &z.silu();
         let y = if self.w.has(&name("norm.weight")) {
             let weight = self.w.get(&name("norm.weight"), &[groups, inner / groups])?;

@@ -2,7 +2,7 @@
 
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
-use crate::family::{Activation, Factor, Family, Norm, Normalise, Remembering};
+use crate::family::{Activation, Factor, Family, Limits, Norm, Normalise, Remembering, Routed};
 use gguf::{ValueBuf, Writer};
 
 /// Leading layers of models with several residual streams that leave few gates, and by how many standard deviations these are
@@ -43,7 +43,7 @@ pub(super) fn set(writer: &mut Writer, plan: &SynthPlan) {
     keys.recurrence(plan);
     if let Some(experts) = &shape.experts {
         keys.experts(shape.row(), experts);
-        if shape.experts_every > 1 {
+        if shape.experts_every > 1 && shape.row().routed != Routed::EveryRouter {
             let key = if shape.row().causal { "interleave_moe_layer_step" } else { "moe_every_n_layers" };
             keys.set(key, shape.experts_every);
         }
@@ -81,7 +81,7 @@ impl Keys<'_> {
             self.count("attention.head_count", shape.heads);
         }
         match shape.row().norm {
-            Norm::Rms => self.set("attention.layer_norm_rms_epsilon", shape.eps),
+            Norm::Rms | Norm::BareRms => self.set("attention.layer_norm_rms_epsilon", shape.eps),
             Norm::Layer | Norm::Bare => self.set("attention.layer_norm_epsilon", shape.eps),
         }
         if let Some(width) = shape.window {
@@ -89,6 +89,8 @@ impl Keys<'_> {
         }
         if !shape.row().causal {
             self.set("attention.causal", false);
+        }
+        if !shape.row().causal && !shape.row().denoises {
             self.set("pooling_type", MEAN);
         }
         if let Some(width) = shape.projection {
@@ -108,7 +110,7 @@ impl Keys<'_> {
             self.writer.set("tokenizer.ggml.token_type_count", shape.token_types as u32);
         }
         self.factors(shape);
-        if shape.row().limits {
+        if shape.row().limits != Limits::None {
             self.limits(plan.layers);
         }
         if shape.row().activation == Activation::Xielu {
@@ -138,7 +140,9 @@ impl Keys<'_> {
         if row.embedding_scale == Factor::Key {
             self.set("embedding_scale", 12.0f32);
         }
-        if row.residual_scale == Factor::Key {
+        if row.residual_scale == Factor::Key && row.normed_residual {
+            self.set("residual_scale", 3.5f32);
+        } else if row.residual_scale == Factor::Key {
             self.set("residual_scale", 0.22f32);
             self.set("attention.scale", 0.1f32);
         }
@@ -247,7 +251,18 @@ impl Keys<'_> {
             Recurrence::StateSpace { heads, head, groups, state, taps } => {
                 ssm(self, taps, heads * head, state, heads, groups)
             }
-            Recurrence::KeyedDeltaRule { head, taps, .. } => {
+            Recurrence::SelectiveScan { inner, state, rank, taps, .. } => ssm(self, taps, inner, state, rank, 0),
+            Recurrence::SelectiveHeads { heads, head, state, taps, .. } => {
+                ssm(self, taps, heads * head, state, heads, 0)
+            }
+            Recurrence::LinearAttention { .. } => {
+                let remembers = |layer| u32::from(shape.mixer(layer).remembers());
+                self.set("attention.recurrent_layers", (0..plan.layers).map(remembers).collect::<Vec<u32>>());
+            }
+            Recurrence::KeyedDeltaRule { head, taps, bound, .. } => {
+                if let Some(bound) = bound {
+                    self.set("kda.gate_lower_bound", bound);
+                }
                 self.count("ssm.conv_kernel", taps);
                 self.count("kda.head_dim", head);
             }
@@ -274,6 +289,11 @@ impl Keys<'_> {
             None => {}
         }
         self.count("attention.kv_lora_rank", kv_rank);
+        if let Some(index) = shape.index {
+            self.count("attention.indexer.head_count", index.heads);
+            self.count("attention.indexer.key_length", index.key);
+            self.count("attention.indexer.top_k", index.top_k);
+        }
         if plan.options.legacy_kv_b {
             self.heads(shape.heads, nope + rope, value);
         } else {
@@ -290,6 +310,11 @@ impl Keys<'_> {
         self.count("expert_feed_forward_length", experts.width);
         if let Some(latent) = experts.latent {
             self.count("moe_latent_size", latent);
+        }
+        if let Some(adjugates) = &experts.adjugates {
+            self.count("experts_per_group", adjugates.group);
+            self.count("expert_chunk_feed_forward_length", adjugates.width);
+            self.set("expert_group_scale", adjugates.scale);
         }
         let by_key = row.normalise == Normalise::Key;
         if by_key || row.gating != Some(experts.gating) {

@@ -33,6 +33,8 @@ pub struct Shape {
     pub mixers: &'static [Mixer],
     /// Whether one matrix holds queries, keys and values.
     pub fused_qkv: bool,
+    /// Whether the matrices of a block lie there a second time, for pictures.
+    pub pictures: bool,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// Whether all other matrices, and norms that may have one, have a bias too.
@@ -47,8 +49,17 @@ pub struct Shape {
     pub projection: Option<i64>,
     /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
     pub streams: Option<(i64, i64)>,
+    /// The index beside latents, if there is one.
+    pub index: Option<Index>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
     pub qk_norm_of_all: bool,
+    /// Whether queries and keys have a norm of each head with weights of its own.
+    pub qk_norm_by_head: bool,
+    /// Whether steps, keys and queries of a state space have norms.
+    pub selection_norms: bool,
+    /// Whether norms behind the halves of a block and of a state space are named without `.weight`, and its convolution has no
+    /// bias.
+    pub bare_names: bool,
     /// Positions that layers with a window see.
     pub window: Option<u32>,
     /// How layers differ from each other, if they do.
@@ -87,6 +98,17 @@ pub struct Shape {
     pub vocab: u32,
     /// The kind of vocabulary and chat.
     pub family: &'static Family,
+}
+
+/// What chooses the positions that attention reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Its heads.
+    pub heads: i64,
+    /// Length of a key.
+    pub key: i64,
+    /// Positions that it chooses.
+    pub top_k: i64,
 }
 
 /// How layers differ from each other, in their heads and in what they read.
@@ -225,6 +247,7 @@ const PLAIN: Shape = Shape {
     recurrence: None,
     mixers: &[Mixer::Attention],
     fused_qkv: false,
+    pictures: false,
     qkv_bias: false,
     biases: false,
     norm_biases: false,
@@ -232,7 +255,11 @@ const PLAIN: Shape = Shape {
     learned_positions: false,
     projection: None,
     streams: None,
+    index: None,
     qk_norm_of_all: false,
+    qk_norm_by_head: false,
+    selection_norms: false,
+    bare_names: false,
     window: None,
     kinds: None,
     rope_dims: 64,
@@ -265,6 +292,7 @@ const SOFTMAX: Experts = Experts {
     normalise: false,
     scale: 1.0,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// The rule of GLM-4.7-Flash: sigmoids, normalised, times 1.8.
@@ -278,6 +306,7 @@ const SIGMOID: Experts = Experts {
     normalise: true,
     scale: 1.8,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// The rule of Qwen3-MoE: a softmax, normalised, and no shared expert.
@@ -291,6 +320,7 @@ const NORMALISED: Experts = Experts {
     normalise: true,
     scale: 1.0,
     groups: (1, 1),
+    adjugates: None,
 };
 
 /// What models of Gemma 4 have in common.

@@ -5,7 +5,7 @@
 
 use super::shape::{RopeScaling, Shape};
 use crate::config::{Attention, Experts, Mixer, Recurrence};
-use crate::family::{AttentionGate, HeadNorms, Norm, Routed, Sinks};
+use crate::family::{AttentionGate, EmbeddingNorm, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
 
 /// Divisor of rotations that do not turn.
@@ -66,7 +66,7 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     if shape.learned_positions {
         list.add("position_embd.weight", &[hidden, i64::from(shape.context)], Role::Plain, of_rows);
     }
-    if shape.row().embedding_norm {
+    if shape.row().embedding_norm == EmbeddingNorm::Weighted {
         list.norm_of(shape, "token_embd_norm", hidden);
     }
     if let Some(width) = shape.kinds.as_ref().and_then(|kinds| kinds.layer_input) {
@@ -99,7 +99,7 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.matrix("dense_2", &[hidden, width], Role::Other);
         list.matrix("dense_3", &[width, hidden], Role::Other);
     }
-    if !shape.tied && shape.row().causal {
+    if !shape.tied && (shape.row().causal || shape.row().denoises) {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
     list.specs
@@ -150,7 +150,14 @@ impl List {
 
     /// A norm of the kind of the family.
     fn norm_of(&mut self, shape: &Shape, name: &str, len: i64) {
+        if shape.row().norm.is_bare() {
+            return;
+        }
         self.norm(name, len);
+        if shape.bare_names && name.starts_with("post_") {
+            let spec = self.specs.last_mut().expect("the norm");
+            spec.name = spec.name.trim_end_matches(".weight").into();
+        }
         if (shape.biases || shape.norm_biases) && shape.row().norm == Norm::Layer {
             self.bias(name, len);
         }
@@ -220,8 +227,15 @@ impl List {
             }
             None => self.feed_forward(shape, "", width, shape.fused_up),
         }
+        if shape.pictures {
+            self.of_pictures(shape);
+        }
         norm(self, norms.after_feed_forward);
         norm(self, norms.feed_forward_sum);
+        if shape.row().adds_embedding {
+            let scale = 0.25 / (1.0 + self.layer as f32);
+            self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        }
         let Some(kinds) = &shape.kinds else { return };
         if let Some(width) = kinds.layer_input {
             self.matrix("inp_gate", &[shape.hidden, width], Role::Other);
@@ -231,6 +245,22 @@ impl List {
         if kinds.output_scale {
             let scale = 1.0 - 0.25 / (1.0 + self.layer as f32);
             self.add("layer_output_scale.weight", &[1], Role::Plain, Fill::Values(vec![scale]));
+        }
+    }
+
+    /// The matrices that read pictures, which are those of text again.
+    fn of_pictures(&mut self, shape: &Shape) {
+        let (hidden, ffn) = (shape.hidden, shape.ffn);
+        let Attention::Grouped { kv_heads, head, value } = shape.attention else { return };
+        let whole = shape.heads * head + kv_heads * (head + value);
+        for (name, columns, rows) in [
+            ("attn_qkv", hidden, whole),
+            ("attn_output", shape.heads * value, hidden),
+            ("gate", hidden, ffn),
+            ("up", hidden, ffn),
+            ("down", ffn, hidden),
+        ] {
+            self.matrix(&format!("vis_{name}"), &[columns, rows], Role::Other);
         }
     }
 
@@ -271,6 +301,16 @@ impl List {
             self.matrix("attn_v_b", &[kv_rank, value, heads], Role::Other);
         }
         self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
+        if shape.row().attention_gate == AttentionGate::Head {
+            self.matrix("attn_gate", &[hidden, heads], Role::Other);
+        }
+        if let (Some(index), Some(rank)) = (shape.index, q_rank) {
+            self.norm("indexer.k_norm", index.key);
+            self.bias("indexer.k_norm", index.key);
+            self.matrix("indexer.proj", &[hidden, index.heads], Role::Other);
+            self.matrix("indexer.attn_k", &[hidden, index.key], Role::Other);
+            self.matrix("indexer.attn_q_b", &[rank, index.heads * index.key], Role::Other);
+        }
     }
 
     fn grouped_attention(&mut self, shape: &Shape) {
@@ -303,11 +343,20 @@ impl List {
                 self.bias(part, rows);
             }
         }
-        if !matches!(shape.row().head_norms, HeadNorms::None | HeadNorms::BareUnlessExperts(_)) {
-            let of = |heads: i64| if shape.qk_norm_of_all { heads * head } else { head };
-            self.norm("attn_q_norm", of(heads));
+        if shape.row().head_norms == HeadNorms::AfterByHead {
+            let fill = Fill::Normal { mean: 1.0, std: NORM_STD };
+            self.add("attn_q_norm.weight", &[1, heads], Role::Plain, fill);
+        } else if !matches!(shape.row().head_norms, HeadNorms::None | HeadNorms::BareUnlessExperts(_)) {
+            let mut norm = |name: &str, heads: i64| match shape.qk_norm_by_head {
+                true => {
+                    let fill = Fill::Normal { mean: 1.0, std: NORM_STD };
+                    self.add(&format!("{name}.weight"), &[head, heads], Role::Plain, fill);
+                }
+                false => self.norm(name, if shape.qk_norm_of_all { heads * head } else { head }),
+            };
+            norm("attn_q_norm", heads);
             if own {
-                self.norm("attn_k_norm", of(kv_heads));
+                norm("attn_k_norm", kv_heads);
             }
         }
         match shape.row().attention_gate {
@@ -353,7 +402,32 @@ impl List {
                 self.add("ssm_norm.weight", &[inner / groups, groups], Role::Plain, fill);
                 self.matrix("ssm_out", &[inner, hidden], Role::Other);
             }
-            Some(Recurrence::KeyedDeltaRule { heads, head, taps }) => self.keyed_delta_rule(hidden, heads, head, taps),
+            Some(Recurrence::SelectiveScan { inner, state, rank, taps, .. }) => {
+                self.selected(shape, inner, [rank, state], taps);
+                self.matrix("ssm_dt", &[rank, inner], Role::Plain);
+                self.bias("ssm_dt", inner);
+                self.add("ssm_a", &[state, inner], Role::Plain, decays(state * inner));
+                self.add("ssm_d", &[inner], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+                self.matrix("ssm_out", &[inner, hidden], Role::Other);
+            }
+            Some(Recurrence::SelectiveHeads { heads, head, state, rank, taps }) => {
+                self.selected(shape, heads * head, [rank, state], taps);
+                self.matrix("ssm_dt", &[rank, heads], Role::Plain);
+                self.bias("ssm_dt", heads);
+                self.add("ssm_a", &[heads], Role::Plain, decays(heads));
+                self.add("ssm_d", &[heads], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+                self.matrix("ssm_out", &[heads * head, hidden], Role::Other);
+            }
+            Some(Recurrence::LinearAttention { heads, head }) => {
+                let inner = heads * head;
+                self.matrix("attn_qkv", &[hidden, 3 * inner], Role::Other);
+                self.norm("attn_norm_2", inner);
+                self.matrix("attn_gate", &[hidden, inner], Role::Other);
+                self.matrix("attn_output", &[inner, hidden], Role::AttentionOutput);
+            }
+            Some(Recurrence::KeyedDeltaRule { heads, head, taps, bound }) => {
+                self.keyed_delta_rule(hidden, heads, head, taps, bound.is_some());
+            }
             Some(Recurrence::DeltaRule { heads, key_heads, key, value, taps }) => {
                 let (inner, channels) = (heads * value, heads * value + 2 * key_heads * key);
                 self.matrix("attn_qkv", &[hidden, channels], Role::Other);
@@ -373,7 +447,24 @@ impl List {
         }
     }
 
-    fn keyed_delta_rule(&mut self, hidden: i64, heads: i64, head: i64, taps: i64) {
+    /// What a state space reads of which keys, queries and steps are made of what the convolution gives.
+    fn selected(&mut self, shape: &Shape, inner: i64, [rank, state]: [i64; 2], taps: i64) {
+        self.matrix("ssm_in", &[shape.hidden, 2 * inner], Role::Other);
+        self.add("ssm_conv1d.weight", &[taps, inner], Role::Plain, of_taps(taps));
+        if !shape.bare_names {
+            self.bias("ssm_conv1d", inner);
+        }
+        self.matrix("ssm_x", &[inner, rank + 2 * state], Role::Other);
+        if shape.selection_norms {
+            for (part, len) in [("dt", rank), ("b", state), ("c", state)] {
+                let suffix = if shape.bare_names { "" } else { ".weight" };
+                let name = format!("ssm_{part}_norm{suffix}");
+                self.add(&name, &[len], Role::Plain, Fill::Normal { mean: 1.0, std: NORM_STD });
+            }
+        }
+    }
+
+    fn keyed_delta_rule(&mut self, hidden: i64, heads: i64, head: i64, taps: i64, direct: bool) {
         let inner = heads * head;
         for part in ["q", "k", "v"] {
             self.matrix(&format!("attn_{part}"), &[hidden, inner], Role::Other);
@@ -381,6 +472,10 @@ impl List {
             self.add(&name, &[taps, 1, inner], Role::Plain, of_taps(taps));
         }
         for part in ["f", "g"] {
+            if direct {
+                self.matrix(&format!("ssm_{part}_a"), &[hidden, inner], Role::Other);
+                continue;
+            }
             self.matrix(&format!("ssm_{part}_a"), &[hidden, head], Role::Other);
             self.matrix(&format!("ssm_{part}_b"), &[head, inner], Role::Other);
         }
@@ -419,6 +514,12 @@ impl List {
         }
         if shape.biases {
             self.bias("ffn_gate_inp", count);
+        }
+        if let Some(adjugates) = &experts.adjugates {
+            let (width, groups) = (adjugates.width, count / adjugates.group);
+            self.matrix("ffn_gate_chexps", &[hidden, width, groups], Role::Other);
+            self.matrix("ffn_up_chexps", &[hidden, width, groups], Role::Other);
+            self.matrix("ffn_down_chexps", &[width, hidden, groups], Role::Down);
         }
         let mut part = |part: &str, shape_of: [i64; 3], role: Role| {
             let name = format!("ffn_{part}_exps");

@@ -1,7 +1,7 @@
 //! Small models with the graphs of real ones: what tests run.
 
-use super::{Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
-use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
+use super::{Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
+use crate::config::{Adjugates, Attention, Experts, Gating, Mixer, Recurrence};
 use text::synth::{CHATML, DEEPSEEK, GLM, YOUTU};
 
 /// A few small experts, normalised.
@@ -10,11 +10,31 @@ const TINY: Experts = Experts { count: 5, used: 2, width: 256, ..NORMALISED };
 /// A small state space.
 const STATE_SPACE: Recurrence = Recurrence::StateSpace { heads: 8, head: 64, groups: 2, state: 64, taps: 4 };
 
+/// A small state space whose keys, queries and steps are made of what its convolution gives.
+const SELECTIVE: Recurrence = Recurrence::SelectiveScan { inner: 512, state: 16, rank: 16, taps: 4, bare_norms: false };
+
 /// A small delta rule, in which two heads of values have one of keys.
 const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
 
+/// A small index.
+const INDEX: Index = Index { heads: 4, key: 64, top_k: 512 };
+
 /// Attention in every fourth layer.
 const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
+
+/// Windows in two layers of three, and nothing else that differs.
+const TWO_OF_THREE: Kinds = Kinds {
+    every: 3,
+    first: false,
+    heads: None,
+    in_windows: (PLAIN.attention, 64),
+    values_of_keys: false,
+    shared_caches: 0,
+    wide_readers: false,
+    unread_keys: false,
+    layer_input: None,
+    output_scale: false,
+};
 
 /// As many heads of keys as of queries.
 const HEADS_ALONE: Attention = Attention::Grouped { kv_heads: 4, head: 64, value: 64 };
@@ -369,7 +389,7 @@ pub(super) const SHAPES: &[Shape] = &[
         arch: "kimi-linear",
         layers: 4,
         attention: Attention::Latent { q_rank: None, kv_rank: 256, nope: 64, rope: 32, value: 64 },
-        recurrence: Some(Recurrence::KeyedDeltaRule { heads: 4, head: 64, taps: 4 }),
+        recurrence: Some(Recurrence::KeyedDeltaRule { heads: 4, head: 64, taps: 4, bound: None }),
         mixers: THREE_OF_FOUR,
         rope_dims: 32,
         dense_lead: 1,
@@ -433,6 +453,132 @@ pub(super) const SHAPES: &[Shape] = &[
         experts: Some(Experts { shared: 1, ..TINY }),
         ..PLAIN
     },
+    Shape {
+        name: "tiny-deepseek32",
+        arch: "deepseek32",
+        layers: 3,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        index: Some(INDEX),
+        context: 512,
+        rope_dims: 32,
+        rope_scaling: RopeScaling::Yarn { factor: 8.0, original: 16, log_multiplier: 0.1 },
+        dense_lead: 1,
+        experts: Some(Experts { count: 8, used: 2, width: 128, groups: (4, 2), ..SIGMOID }),
+        router_bias: true,
+        family: &DEEPSEEK,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-glm-dsa",
+        arch: "glm-dsa",
+        layers: 3,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        index: Some(INDEX),
+        context: 512,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { count: 6, used: 2, width: 128, ..SIGMOID }),
+        router_bias: true,
+        family: &GLM,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-mamba",
+        arch: "mamba",
+        heads: 0,
+        attention: Attention::None,
+        recurrence: Some(SELECTIVE),
+        mixers: &[Mixer::Recurrence],
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-jamba",
+        arch: "jamba",
+        layers: 4,
+        recurrence: Some(SELECTIVE),
+        mixers: &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention, Mixer::Recurrence],
+        selection_norms: true,
+        experts_every: 2,
+        experts: Some(Experts { width: 512, normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-plamo2",
+        arch: "plamo2",
+        attention: HEADS_ALONE,
+        recurrence: Some(Recurrence::SelectiveHeads { heads: 8, head: 64, state: 64, rank: 64, taps: 4 }),
+        mixers: &[Mixer::Recurrence, Mixer::Attention],
+        fused_qkv: true,
+        qk_norm_by_head: true,
+        selection_norms: true,
+        bare_names: true,
+        fused_up: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-grovemoe",
+        arch: "grovemoe",
+        experts: Some(Experts {
+            count: 8,
+            used: 3,
+            adjugates: Some(Adjugates { group: 2, width: 128, scale: 0.5 }),
+            ..TINY
+        }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-maple",
+        arch: "maple",
+        layers: 3,
+        window: Some(24),
+        kinds: Some(TWO_OF_THREE),
+        experts: Some(TINY),
+        ..PLAIN
+    },
+    Shape { name: "tiny-muse-glimmer", arch: "muse-glimmer", layers: 4, window: Some(24), ..PLAIN },
+    Shape { name: "tiny-talkie", arch: "talkie", attention: HEADS_ALONE, ..PLAIN },
+    Shape {
+        name: "tiny-minimax-01",
+        arch: "minimax-01",
+        layers: 4,
+        recurrence: Some(Recurrence::LinearAttention { heads: 4, head: 64 }),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        experts: Some(Experts { width: 512, ..TINY }),
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-bailingmoe3",
+        arch: "bailingmoe3",
+        layers: 4,
+        attention: Attention::Latent { q_rank: Some(256), kv_rank: 256, nope: 64, rope: 32, value: 64 },
+        recurrence: Some(Recurrence::KeyedDeltaRule { heads: 4, head: 64, taps: 4, bound: Some(-5.0) }),
+        mixers: THREE_OF_FOUR,
+        rope_dims: 32,
+        dense_lead: 1,
+        experts: Some(Experts { shared: 1, gating: Gating::Sigmoid, scale: 2.5, ..TINY }),
+        router_bias: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-cogvlm",
+        arch: "cogvlm",
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        pictures: true,
+        rope_base: 1e4,
+        ..PLAIN
+    },
+    Shape { name: "tiny-llada", arch: "llada", attention: HEADS_ALONE, ..PLAIN },
+    Shape {
+        name: "tiny-llada-moe",
+        arch: "llada-moe",
+        attention: HEADS_ALONE,
+        experts: Some(Experts { normalise: false, ..TINY }),
+        ..PLAIN
+    },
+    Shape { name: "tiny-dream", arch: "dream", qkv_bias: true, family: &CHATML, ..PLAIN },
+    Shape { name: "tiny-rnd1", arch: "rnd1", experts: Some(TINY), family: &CHATML, ..PLAIN },
     Shape {
         name: "tiny-bert",
         arch: "bert",
