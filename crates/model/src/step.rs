@@ -12,13 +12,14 @@ mod layer_input;
 mod observed;
 pub(crate) mod paged;
 mod past;
+mod ranking;
 mod recurrence;
 mod segments;
 mod state_space;
 mod streams;
 
 use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
-use crate::config::{Attention, Config, ConfigError};
+use crate::config::{Attention, Config, ConfigError, Pooling, Ranking, Reads};
 use crate::family::{Family, Norm};
 use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
@@ -170,6 +171,8 @@ pub enum Output {
     Logits,
     /// What the head would read: the hidden state after the last norm, `[rows, hidden]`.
     Hidden,
+    /// The scores that the head of a classifier gives a text, `[rows, labels]`.
+    Scores,
     /// The likeliest token, `[rows]`.
     Likeliest,
     /// A token drawn from the likeliest, `[rows]`.
@@ -179,7 +182,11 @@ pub enum Output {
 impl Output {
     /// What a model gives that is asked for nothing else.
     pub fn usual(config: &Config) -> Output {
-        if config.causal { Output::Logits } else { Output::Hidden }
+        match (config.causal, config.pooling) {
+            (true, _) => Output::Logits,
+            (false, Some(Pooling::Rank)) => Output::Scores,
+            (false, _) => Output::Hidden,
+        }
     }
 
     /// The name of the buffer.
@@ -187,6 +194,7 @@ impl Output {
         match self {
             Output::Logits => "logits",
             Output::Hidden => "hidden",
+            Output::Scores => "scores",
             Output::Likeliest | Output::Drawn => CHOSEN,
         }
     }
@@ -206,6 +214,7 @@ impl Output {
         let width = match self {
             Output::Logits => config.vocab,
             Output::Hidden => config.hidden,
+            Output::Scores => config.ranking.map_or(0, |ranking| ranking.labels),
             Output::Likeliest | Output::Drawn => 1,
         };
         width as usize
@@ -341,6 +350,7 @@ struct Step<'a> {
     t: Dim,
     token: Tensor,
     position: Tensor,
+    segment: Tensor,
     rows: Tensor,
     /// The cache, and that of layers with a window.
     paged: Paged,
@@ -456,6 +466,7 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
+            segment: segment.clone(),
             runs: by_runs.then(|| {
                 let windowed = window.map(|window| (window, of_window));
                 Runs::new(b, (t, most), sizes.segments, &table, &options.prices, (windowed, last.as_ref()))
@@ -471,9 +482,14 @@ impl<'a> Step<'a> {
     /// What comes out, and the next versions of all states.
     fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
-        if !c.causal && output != Output::Hidden {
+        if !c.causal && !matches!(output, Output::Hidden | Output::Scores) {
             return Err(ConfigError::MakesEmbeddings(c.arch.clone()));
         }
+        let ranking = match (output, &c.ranking) {
+            (Output::Scores, None) => return Err(ConfigError::NoRanking(c.arch.clone())),
+            (Output::Scores, ranking) => ranking.as_ref(),
+            _ => None,
+        };
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
         let inputs = self.layer_inputs(&x)?;
@@ -497,7 +513,10 @@ impl<'a> Step<'a> {
             };
             x = self.scaled(x, &format!("blk.{layer}.layer_output_scale.weight"))?;
         }
-        let x = x.gather(&self.rows);
+        let x = match ranking {
+            Some(Ranking { reads: Reads::Mean, .. }) => x,
+            _ => x.gather(&self.rows),
+        };
         let x = match &c.streams {
             Some(streams) => self.merged_streams(&x, streams)?,
             None => x,
@@ -506,6 +525,9 @@ impl<'a> Step<'a> {
             Some(name) => self.norm(&x, name, &[c.hidden])?,
             None => x,
         };
+        if let Some(ranking) = ranking {
+            return Ok((self.scores(x, ranking)?, states));
+        }
         if output == Output::Hidden {
             return Ok((self.projected(x)?, states));
         }
@@ -523,7 +545,7 @@ impl<'a> Step<'a> {
                 let draws = self.b.input("draws", DType::F32, &[logits.shape()[0], Draw::LEN.into()]);
                 sampling::drawn(&logits, &draws)
             }
-            Output::Logits | Output::Hidden => logits,
+            Output::Logits | Output::Hidden | Output::Scores => logits,
         };
         Ok((chosen, states))
     }
