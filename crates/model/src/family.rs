@@ -39,6 +39,8 @@ pub struct Norms {
     pub after_feed_forward: &'static [&'static str],
     /// Of the stream to which attention was added (arXiv 1706.03762).
     pub attention_sum: &'static [&'static str],
+    /// Of that and the stream before attention, which is added once more, in layers that have this norm.
+    pub attention_sum_again: &'static [&'static str],
     /// Of the stream to which the feed-forward was added.
     pub feed_forward_sum: &'static [&'static str],
 }

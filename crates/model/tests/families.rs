@@ -209,6 +209,7 @@ embeddings! {
     rotations_of_encoders "tiny-nomic-bert";
     experts_of_encoders "tiny-nomic-bert-moe";
     biases_of_distance_in_both_directions "tiny-jina-bert-v2";
+    a_stream_that_is_added_twice "tiny-jina-code";
     rotations_and_biases_of_encoders "tiny-jina-bert-v3";
     windows_around_tokens_and_a_block_without_a_norm "tiny-modern-bert";
     one_matrix_of_queries_keys_and_values_of_an_encoder "tiny-neo-bert";

@@ -15,6 +15,7 @@ const BEFORE: Norms = Norms {
     feed_forward: &["ffn_norm"],
     after_feed_forward: &[],
     attention_sum: &[],
+    attention_sum_again: &[],
     feed_forward_sum: &[],
 };
 
@@ -582,6 +583,7 @@ pub const FAMILIES: &[Family] = &[
         alibi: Alibi::Always(8.0),
         gated: true,
         classifier: Some(Classifier::OF_FIRST),
+        norms: Norms { attention_sum_again: &["attn_norm_2"], ..OF_SUMS },
         ..Family::BERT
     },
     Family { arch: "jina-bert-v3", rotated: Rotated::All, ..Family::BERT },

@@ -47,6 +47,8 @@ pub struct Shape {
     pub projection: Option<i64>,
     /// The head of a classifier, in a model that ranks.
     pub head: Option<Head>,
+    /// Whether the stream before attention is added once more, and has a norm then.
+    pub sums_again: bool,
     /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
     pub streams: Option<(i64, i64)>,
     /// Whether queries and keys have a norm over all heads, where the family has one for each.
@@ -255,6 +257,7 @@ const PLAIN: Shape = Shape {
     learned_positions: false,
     projection: None,
     head: None,
+    sums_again: false,
     streams: None,
     qk_norm_of_all: false,
     window: None,

@@ -213,6 +213,9 @@ impl List {
         }
         norm(self, norms.after_attention);
         norm(self, norms.attention_sum);
+        if shape.sums_again {
+            norm(self, norms.attention_sum_again);
+        }
         if !shape.feeds(self.layer) {
             return;
         }

@@ -464,6 +464,17 @@ pub(super) const SHAPES: &[Shape] = &[
         ..ENCODER
     },
     Shape {
+        name: "tiny-jina-code",
+        arch: "jina-bert-v2",
+        qk_norm_of_all: true,
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        fused_up: true,
+        sums_again: true,
+        ..ENCODER
+    },
+    Shape {
         name: "tiny-bert-rank",
         arch: "bert",
         attention: HEADS_ALONE,
