@@ -266,6 +266,9 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let pages = (context + PAGE - 1) / PAGE;
     let mut programs = vec![];
     let mut outputs = vec![(Output::Hidden, None)];
+    if config.ranking.is_some() {
+        outputs.push((Output::Scores, Some(ROWS)));
+    }
     if Output::usual(config) == Output::Logits {
         outputs.splice(0..0, [(Output::Logits, Some(ROWS)), (Output::Logits, None)]);
     }

@@ -140,7 +140,7 @@ const TABLE: &[Row] = &[
     (&["--no-mmproj"], Nothing, Idle("there is text only")),
     (&["-mm", "--mmproj", "-mmu", "--mmproj-url", "--image", "--audio"], Value, Refused("there is text only")),
     (&["--embedding"], Nothing, Is(&["--embeddings"])),
-    (&["--rerank", "--reranking"], Nothing, Refused("there is no reranking")),
+    (&["--rerank", "--reranking"], Nothing, Is(&["--pooling=rank"])),
     (&["-e", "--escape"], Nothing, Is(&["--escapes"])),
     (&["--no-escape"], Nothing, Idle("a prompt is taken as it stands")),
     (&["--no-display-prompt", "--display-prompt"], Nothing, Idle("a prompt is not repeated")),

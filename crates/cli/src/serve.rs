@@ -218,6 +218,8 @@ enum Pooled {
     Last,
     /// A vector for each token, on /embedding only
     None,
+    /// Scores instead, by the head of a classifier: /v1/rerank
+    Rank,
 }
 
 /// Whose names metrics also have.
@@ -280,6 +282,7 @@ impl Arguments {
                 Pooled::Cls => Pooling::First,
                 Pooled::Last => Pooling::Last,
                 Pooled::None => Pooling::Each,
+                Pooled::Rank => Pooling::Rank,
             }),
             page: !self.no_webui,
             library: None,

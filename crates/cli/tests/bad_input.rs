@@ -105,7 +105,7 @@ fn tensor_types_without_kernels_are_named() {
     let ty = at + named.len() + 4 + 8 * last["shape"].as_array().expect("a shape").len();
     assert_eq!(gguf::GgmlType::from_id(bytes[ty].into()).map(|ty| ty.name()), last["type"].as_str());
     // A type that has no kernels, and one that is no more.
-    for (id, wanted) in [(34, "TQ1_0"), (31, "31")] {
+    for (id, wanted) in [(19, "IQ1_S"), (31, "31")] {
         bytes[ty] = id;
         let error = refused(&file("type.gguf", &bytes));
         assert!(error.contains(name) && error.contains(wanted), "{error}");

@@ -183,9 +183,13 @@ impl Memory {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn copy_weight(&mut self, name: impl Into<String>, bytes: &[u8]) -> Result<()> {
-        let name = name.into();
-        let mut region = Region::new(bytes.len(), &format!("weight {name}"))?;
-        region.as_mut_slice().copy_from_slice(bytes);
+        self.make_weight(name.into(), bytes.len(), |out| out.copy_from_slice(bytes))
+    }
+
+    /// Makes a weight of so many bytes, which `fill` writes.
+    pub(crate) fn make_weight(&mut self, name: String, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        let mut region = Region::new(bytes, &format!("weight {name}"))?;
+        fill(region.as_mut_slice());
         // The region is given away and does not move its bytes.
         let (start, bytes) = (region.start(), region.bytes());
         self.name_weight(name, Weight { start, bytes, _owner: Arc::new(region), placed: None });

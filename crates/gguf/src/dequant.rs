@@ -5,6 +5,8 @@
 //! without fused multiply-add.
 
 use crate::format::{Blocks, Encoding, FieldPlan, Format, FormatError, PlainKind, Scale};
+use crate::ggml_type::GgmlType;
+use crate::ternary;
 use thiserror::Error;
 
 /// Why a row could not be dequantised.
@@ -58,6 +60,8 @@ pub struct Dequantiser {
 
 #[derive(Clone, Debug)]
 enum DequantPlan {
+    /// TQ1_0, by way of TQ2_0.
+    Ternary(Box<Dequantiser>),
     Plain(PlainKind),
     Blocks(Box<BlockPlan>),
 }
@@ -98,6 +102,17 @@ impl Dequantiser {
         })
     }
 
+    /// Prepares a dequantiser of a type; `None` for one that nothing computes with.
+    pub fn of_type(ty: GgmlType) -> Option<Self> {
+        let of_rows = Dequantiser::new(ty.computed_as().format()?).ok()?;
+        if !ty.is_unpacked() {
+            return Some(of_rows);
+        }
+        let (block_len, block_bytes) = (ty.block_len() as usize, ty.block_bytes() as usize);
+        let plan = DequantPlan::Ternary(Box::new(of_rows));
+        Some(Dequantiser { name: ty.name().to_owned(), block_len, block_bytes, plan })
+    }
+
     /// Dequantises whole blocks: `data.len() / block_bytes * block_len` values.
     ///
     /// # Errors
@@ -121,6 +136,11 @@ impl Dequantiser {
         }
         match &self.plan {
             DequantPlan::Plain(kind) => plain(*kind, data, out),
+            DequantPlan::Ternary(wide) => {
+                let mut unpacked = vec![0; data.len() / self.block_bytes * wide.block_bytes];
+                ternary::unpack(data, &mut unpacked);
+                wide.run(&unpacked, out)?;
+            }
             DequantPlan::Blocks(plan) => {
                 let mut scratch = Scratch::default();
                 for (block, out) in data.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {

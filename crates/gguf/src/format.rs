@@ -13,7 +13,7 @@
 //!
 //! where `code(i)` may go through a small table first, and `min` has the same shape as `scale`. Integers are gathered
 //! from bit [`Plane`]s, whose addresses are affine in the digits of the index written in a mixed radix. That covers
-//! every packing of the K-quants. What does not fit: codebooks of vectors (IQ1, IQ2, IQ3), and codes in base 3 (TQ1_0).
+//! every packing of the K-quants. What does not fit: codebooks of vectors (IQ1, IQ2, IQ3), and codes in base 3 ([`crate::ternary`]).
 
 mod check;
 mod pack;

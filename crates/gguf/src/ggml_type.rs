@@ -97,7 +97,7 @@ impl GgmlType {
         Self::ALL.iter().copied().find(|ty| ty.name().eq_ignore_ascii_case(name))
     }
 
-    /// The row of the table of formats, or `None` for types that Kernloom does not compute with.
+    /// The row of the table of formats, or `None` for types that kernels do not read; [`GgmlType::computed_as`] may have one.
     pub fn format(self) -> Option<&'static Format> {
         static BY_TYPE: LazyLock<Vec<Option<&'static Format>>> = LazyLock::new(|| {
             let row = |ty: &GgmlType| rows().iter().find(|format| format.name == ty.name());
@@ -105,6 +105,20 @@ impl GgmlType {
         });
         let at = Self::ALL.iter().position(|&ty| ty == self)?;
         BY_TYPE[at]
+    }
+
+    /// The type whose blocks kernels read in place of this one's, with the same values: another one where codes are unpacked
+    /// once ([`crate::ternary`]).
+    pub const fn computed_as(self) -> GgmlType {
+        match self {
+            GgmlType::TQ1_0 => GgmlType::TQ2_0,
+            other => other,
+        }
+    }
+
+    /// Whether blocks are unpacked before kernels read them.
+    pub fn is_unpacked(self) -> bool {
+        self.computed_as() != self
     }
 
     /// Bytes of a row of `n` values, or `None` if `n` is not a whole number of blocks or the size overflows.

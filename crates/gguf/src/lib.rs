@@ -3,7 +3,7 @@
 //! - [`Gguf`]: an open model (one file or a split set), mapped and checked: metadata, tensors, data.
 //! - [`Writer`]: writes such files, streaming, by way of a [`Partial`] file.
 //! - [`format`](mod@format): quantised block formats as data, with their reference [`dequant`]iser
-//!   and [`quantise`]rs.
+//!   and [`quantise`]rs; [`ternary`] is one that no row describes.
 //! - [`GgmlType`]: the element types that a file can name.
 //! - [`plain`]: what makes text of files, and any other from outside, safe to repeat.
 
@@ -23,6 +23,7 @@ pub mod quantise;
 mod reader;
 mod shard;
 mod split;
+pub mod ternary;
 mod value;
 mod value_buf;
 mod writer;

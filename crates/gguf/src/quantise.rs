@@ -19,6 +19,7 @@ use crate::format::{
     Blocks, Digit, Encoding, Field, FieldPlan, FloatKind, Format, FormatError, PlainKind, Plane, Scale,
 };
 use crate::ggml_type::GgmlType;
+use crate::ternary;
 use direct::Direct;
 use levels::{Table, Uniform};
 use search::Search;
@@ -113,6 +114,8 @@ pub struct Quantiser {
 
 #[derive(Clone, Debug)]
 enum Method {
+    /// TQ1_0, by way of blocks of two bits a code.
+    Ternary(Box<Quantiser>),
     Plain(PlainKind),
     /// The search is for values with importances; codes of eight bits gain nothing by it.
     Direct(Direct, Option<Search<Uniform>>, Packer),
@@ -213,8 +216,14 @@ impl Quantiser {
     /// Prepares a quantiser to a type of the file format, with the sums that Q8_1 and Q8_K carry.
     ///
     /// # Errors
-    /// [`QuantiseError::Unsupported`] for integer types and types without a [`format`](GgmlType::format).
+    /// [`QuantiseError::Unsupported`] for integer types and types that nothing computes with.
     pub fn of_type(ty: GgmlType) -> Result<Self, QuantiseError> {
+        if ty.is_unpacked() {
+            let wide = Self::new(ternary::levels())?;
+            let (block_len, block_bytes) = (ty.block_len() as usize, ty.block_bytes() as usize);
+            let method = Method::Ternary(Box::new(wide));
+            return Ok(Quantiser { name: ty.name().to_owned(), block_len, block_bytes, method, sums: None });
+        }
         let format = ty.format().ok_or_else(|| QuantiseError::Unsupported(ty.name().to_owned()))?;
         let mut quantiser = Self::new(format)?;
         quantiser.sums = match ty {
@@ -282,6 +291,12 @@ impl Quantiser {
     fn block(&self, x: &[f32], w: Option<&[f32]>, out: &mut [u8], solution: &mut Solution) -> Option<()> {
         let packer = match &self.method {
             Method::Plain(kind) => return plain(*kind, x[0], out),
+            Method::Ternary(wide) => {
+                let mut block = vec![0; wide.block_bytes];
+                wide.block(x, w, &mut block, solution)?;
+                ternary::pack(&block, out);
+                return Some(());
+            }
             Method::Groups(groups) => return groups.block(x, w, out, solution),
             Method::Direct(direct, search, packer) => {
                 match search.as_ref().filter(|_| w.is_some()) {

@@ -10,6 +10,7 @@ use crate::metadata::Metadata;
 use crate::mmap::Bytes;
 use crate::shard::{Shard, Tensor};
 use crate::split;
+use crate::ternary;
 use std::path::Path;
 
 /// How to open a file.
@@ -228,16 +229,21 @@ impl Gguf {
     }
 
     /// Reads all of a tensor's data and checks that no scale (no element, for plain floats) is NaN or infinite.
-    /// Types without a [`format`](crate::GgmlType::format) pass.
+    /// Types that nothing computes with pass.
     ///
     /// # Errors
     /// [`Error::BadScale`] with the first such block.
     pub fn check_weights(&self, tensor: &Tensor) -> Result<(), Error> {
-        let Some(format) = tensor.ty.format() else {
+        let Some(format) = tensor.ty.computed_as().format() else {
             return Ok(());
         };
-        let blocks = self.data(tensor).chunks_exact(format.block_bytes() as usize);
-        for (at, block) in blocks.enumerate() {
+        let blocks = self.data(tensor).chunks_exact(tensor.ty.block_bytes() as usize);
+        let mut unpacked = vec![0; format.block_bytes() as usize];
+        for (at, mut block) in blocks.enumerate() {
+            if tensor.ty.is_unpacked() {
+                ternary::unpack(block, &mut unpacked);
+                block = &unpacked;
+            }
             let bad = match &format.encoding {
                 Encoding::Blocks(blocks) => bad_scale(blocks, block),
                 Encoding::Plain(kind) => bad_element(*kind, block),

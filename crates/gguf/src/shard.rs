@@ -57,6 +57,12 @@ impl Tensor {
         self.dims[1..].iter().product()
     }
 
+    /// Bytes of the data as kernels read it, where that is not what the file has; else 0.
+    pub fn unpacked_bytes(&self) -> u64 {
+        let row = self.ty.computed_as().row_bytes(self.dims[0]).unwrap_or(0);
+        if self.ty.is_unpacked() { row.saturating_mul(self.rows()) } else { 0 }
+    }
+
     /// Bytes per row.
     pub fn row_bytes(&self) -> u64 {
         // Opening the file checked that rows are whole blocks.

@@ -116,6 +116,15 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
             (h(b, 0) * (scale as f32 - 32.)) * IQ4[nibble32(b, 8 + 16 * ib, i % 32) as usize]
         }
         GgmlType::MXFP4 => 2f64.powi(b[0] as i32 - 128) as f32 * FP4[nibble32(b, 1, i) as usize],
+        GgmlType::TQ1_0 => {
+            let (byte, digit) = match i {
+                0..160 => (i % 32, i / 32),
+                160..240 => (32 + (i - 160) % 16, (i - 160) / 16),
+                _ => (48 + (i - 240) % 4, (i - 240) / 4),
+            };
+            let moved = b[byte].wrapping_mul([1, 3, 9, 27, 81][digit]);
+            h(b, 52) * ((u16::from(moved) * 3 >> 8) as f32 - 1.)
+        }
         GgmlType::TQ2_0 => h(b, 64) * ((b[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3) as f32 - 1.),
         GgmlType::NVFP4 => {
             let (scale, byte) = (b[i / 16], b[4 + 8 * (i / 16) + i % 8]);
@@ -140,17 +149,17 @@ fn same(a: f32, b: f32) -> bool {
 fn rows_are_the_formulas() {
     let mut random = Random(1);
     for &ty in GgmlType::ALL {
-        let Some(format) = ty.format() else { continue };
+        let Some(dequantiser) = Dequantiser::of_type(ty) else { continue };
         let (block_len, block_bytes) = (ty.block_len() as usize, ty.block_bytes() as usize);
         let blocks = if block_len == 1 { 4096 } else { 200 };
         let data = random.bytes(blocks * block_bytes);
         let mut values = vec![0f32; blocks * block_len];
-        dequantise(format, &data, &mut values).unwrap();
+        dequantiser.run(&data, &mut values).unwrap();
         for (at, &value) in values.iter().enumerate() {
             let block = &data[at / block_len * block_bytes..][..block_bytes];
             let want = by_hand(ty, block, at % block_len);
             assert!(same(value, want), "{ty} value {at}: {value} instead of {want}");
-            if let Some(blocks) = format.as_blocks() {
+            if let Some(blocks) = ty.format().and_then(Format::as_blocks) {
                 let plain = blocks.value(block, (at % block_len) as u32);
                 assert!(same(plain, want), "{ty} value {at}: {plain} instead of {want}");
             }

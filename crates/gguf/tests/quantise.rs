@@ -2,7 +2,7 @@
 //! blocks that are hard.
 
 use gguf::GgmlType::{self, *};
-use gguf::dequant::dequantise;
+use gguf::dequant::{Dequantiser, dequantise};
 use gguf::format::{Blocks, Digit, Field, FloatKind, Format, Plane, Scale};
 use gguf::quantise::{QuantiseError, Quantiser, quantise};
 use half::{bf16, f16};
@@ -20,7 +20,7 @@ const SEARCHED: [GgmlType; 8] = [Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, M
 fn coarse(ty: GgmlType) -> f64 {
     match ty {
         Q1_0 => 0.65,
-        TQ2_0 | Q2_0 => 0.45,
+        TQ1_0 | TQ2_0 | Q2_0 => 0.45,
         _ => 0.3,
     }
 }
@@ -41,7 +41,7 @@ fn encode(ty: GgmlType, x: &[f32]) -> Result<Vec<u8>, QuantiseError> {
 
 fn decode(ty: GgmlType, data: &[u8]) -> Vec<f32> {
     let mut out = vec![0.0; data.len() / ty.block_bytes() as usize * ty.block_len() as usize];
-    dequantise(ty.format().unwrap(), data, &mut out).unwrap();
+    Dequantiser::of_type(ty).unwrap().run(data, &mut out).unwrap();
     out
 }
 
@@ -81,6 +81,7 @@ fn errors_on_normal_values() {
         (IQ4_XS, 0.0745),
         (MXFP4, 0.1126),
         (NVFP4, 0.0825),
+        (TQ1_0, 0.436),
         (TQ2_0, 0.3764),
         (Q1_0, 0.606),
         (Q2_0, 0.3545),
@@ -348,7 +349,7 @@ fn input_is_checked() {
         }
     }
     assert_eq!(encode(F16, &[1.0, -1e6]).unwrap_err().to_string(), "value 1 is -1000000, too large for F16");
-    for ty in [I8, I16, I32, I64, IQ2_XXS, TQ1_0] {
+    for ty in [I8, I16, I32, I64, IQ2_XXS, IQ1_S] {
         assert!(matches!(Quantiser::of_type(ty), Err(QuantiseError::Unsupported(_))), "{ty}");
     }
     quantiser.run(&[], &mut []).unwrap();

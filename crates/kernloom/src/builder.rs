@@ -1,5 +1,6 @@
 //! From a path and settings to an engine.
 
+use crate::engine::Words;
 use crate::{Engine, Error};
 use compiler::Numerics;
 use cuda::CudaConfig;
@@ -7,13 +8,14 @@ use device::CpuConfig;
 use devices::Choice;
 use gguf::Gguf;
 use model::cache::CacheKind;
-use model::config::Config;
+use model::config::{Config, Pooling};
 use model::engine::{EngineOptions, Sharing};
 use model::memory_plan::{ModelMemory, Room, default_context};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::chat::ChatTemplate;
+use text::rank::Pairs;
 use text::sampler::{Sampler, SamplerConfig};
 
 /// Settings of an [`Engine`] to be. What is not set is chosen as the program `kernloom` does.
@@ -34,6 +36,7 @@ pub struct Builder {
     waits: bool,
     template: Option<String>,
     sampling: SamplerConfig,
+    pooling: Option<Pooling>,
 }
 
 impl Builder {
@@ -53,6 +56,7 @@ impl Builder {
             waits: false,
             template: None,
             sampling: SamplerConfig { seed: RandomState::new().hash_one(0), ..SamplerConfig::usual() },
+            pooling: None,
         }
     }
 
@@ -149,6 +153,12 @@ impl Builder {
         self
     }
 
+    /// How [`Engine::embed`] makes one vector of the hidden states of a text; by default as the file says, or their mean.
+    pub fn pooling(mut self, pooling: Pooling) -> Builder {
+        self.pooling = Some(pooling);
+        self
+    }
+
     /// Opens the model. Kernels are compiled when text is first generated.
     ///
     /// # Errors
@@ -170,6 +180,7 @@ impl Builder {
             None => ChatTemplate::of_model(&tokenizer).map_err(|e| in_file(e.into()))?,
         };
         tokenizer.use_template(template.source());
+        let pairs = Pairs::of(&file, &tokenizer)?;
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
         let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room, false));
@@ -189,7 +200,8 @@ impl Builder {
         if !self.waits {
             engine.answer_early(|_, _| ());
         }
-        Ok(Engine::of_parts(engine, tokenizer, template, self.sampling))
+        let words = Words { tokenizer, template, pairs };
+        Ok(Engine::of_parts(engine, words, self.sampling, self.pooling))
     }
 
     /// How devices are used.

@@ -2,12 +2,21 @@
 
 use crate::reply::{Reply, Start};
 use crate::{Builder, Chat, Error};
-use model::config::Config;
+use model::config::{Config, Pooling};
 use model::generate::Generator;
+use model::pooling;
 use std::path::PathBuf;
 use text::chat::{ChatTemplate, OutputParser};
+use text::rank::Pairs;
 use text::sampler::SamplerConfig;
 use text::tokenizer::Tokenizer;
+
+/// What becomes tokens.
+pub(crate) struct Words {
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+    pub pairs: Pairs,
+}
 
 /// An open model and what its cache holds.
 pub struct Engine {
@@ -16,6 +25,9 @@ pub struct Engine {
     pub(crate) sampling: SamplerConfig,
     pub(crate) template: ChatTemplate,
     tokenizer: Tokenizer,
+    pairs: Pairs,
+    /// How embeddings are made, if not as the file says.
+    pooling: Option<Pooling>,
 }
 
 impl Engine {
@@ -27,11 +39,12 @@ impl Engine {
 
     pub(crate) fn of_parts(
         engine: model::engine::Engine,
-        tokenizer: Tokenizer,
-        template: ChatTemplate,
+        words: Words,
         sampling: SamplerConfig,
+        pooling: Option<Pooling>,
     ) -> Engine {
-        Engine { engine, generator: Generator::new(), sampling, template, tokenizer }
+        let Words { tokenizer, template, pairs } = words;
+        Engine { engine, generator: Generator::new(), sampling, template, tokenizer, pairs, pooling }
     }
 
     /// A conversation, from its beginning.
@@ -47,6 +60,66 @@ impl Engine {
         let prompt = self.tokenizer.encode(text, true, false);
         let output = OutputParser::new(false, &[]).without_reasoning();
         Reply::start(self, None, Start { prompt, output, limit })
+    }
+
+    /// A vector for each text, of length 1: the product of two says how alike their texts are. It is made of the hidden
+    /// states as the file says, or [`Builder::pooling`], or of their mean. Any model makes them; good ones are made by a model
+    /// that was trained for it, which often wants a word before the text that its publisher tells. What the cache held of a
+    /// conversation is computed again.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), kernloom::Error> {
+    /// use kernloom::Engine;
+    ///
+    /// let mut engine = Engine::builder("all-MiniLM-L6-v2.gguf").build()?;
+    /// let vectors = engine.embed(&["A fox runs.", "An animal is fast.", "Prices fell."])?;
+    /// let alike = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    /// assert!(alike(&vectors[0], &vectors[1]) > alike(&vectors[0], &vectors[2]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A text that is empty or does not fit into the context, a model that ranks ([`Engine::rank`]) or pools nothing and no
+    /// [`Builder::pooling`], and what the compiler and the device say.
+    pub fn embed(&mut self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>, Error> {
+        let pooling = self.pooling.or(self.config().pooling).unwrap_or(Pooling::Mean);
+        if matches!(pooling, Pooling::Rank | Pooling::Each) {
+            return Err(Error::Pooling(pooling));
+        }
+        self.generator = Generator::new();
+        let vector = |text: &dyn AsRef<str>| {
+            let tokens = self.tokenizer.encode(text.as_ref(), true, false);
+            Ok(normalised(pooling::vector(&mut self.engine, &tokens, pooling)?))
+        };
+        texts.iter().map(|text| text as &dyn AsRef<str>).map(vector).collect()
+    }
+
+    /// How well each document fits a query, by a model that ranks: the more the better, on a scale of the model's own. What the
+    /// cache held of a conversation is computed again.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), kernloom::Error> {
+    /// use kernloom::Engine;
+    ///
+    /// let mut engine = Engine::builder("bge-reranker-v2-m3.gguf").build()?;
+    /// let scores = engine.rank("What is a panda?", &["A bear of China.", "A river in Peru."])?;
+    /// assert!(scores[0] > scores[1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A model without the head of a classifier, a pair that does not fit into the context, and what the compiler and the
+    /// device say.
+    pub fn rank(&mut self, query: &str, documents: &[impl AsRef<str>]) -> Result<Vec<f32>, Error> {
+        self.generator = Generator::new();
+        let score = |document: &dyn AsRef<str>| {
+            let tokens = self.pairs.tokens(&self.tokenizer, query, document.as_ref());
+            let scores = pooling::vector(&mut self.engine, &tokens, Pooling::Rank)?;
+            Ok(scores.first().copied().unwrap_or(f32::NAN))
+        };
+        documents.iter().map(|document| document as &dyn AsRef<str>).map(score).collect()
     }
 
     /// What the model is.
@@ -65,4 +138,13 @@ impl Engine {
         self.generator = Generator::new();
         &mut self.engine
     }
+}
+
+/// A vector of length 1; one of zeros stays.
+fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    }
+    vector
 }

@@ -1,5 +1,6 @@
 //! What can go wrong, in one type.
 
+use model::config::Pooling;
 use std::path::PathBuf;
 
 /// Why there is no model, or no text. Each is one line that says what to do.
@@ -32,7 +33,21 @@ pub enum Error {
     /// The chat template, with these messages.
     #[error("the chat template: {0}")]
     Template(#[from] text::chat::ChatError),
+    /// A model whose file says that it makes no vectors of texts.
+    #[error("{}", no_vector(*.0))]
+    Pooling(Pooling),
+    /// A vector or a score of a text.
+    #[error(transparent)]
+    Vector(#[from] model::pooling::VectorError),
     /// While text was generated.
     #[error(transparent)]
     Generate(#[from] model::generate::GenerateError),
+}
+
+fn no_vector(pooling: Pooling) -> String {
+    let what = match pooling {
+        Pooling::Rank => "ranks documents (Engine::rank)",
+        _ => "leaves the hidden states of tokens apart",
+    };
+    format!("the file says that this model {what}; for embeddings all the same, say how (Builder::pooling)")
 }

@@ -16,6 +16,7 @@
 //! - [`Engine`]: an open model; made by a [`Builder`].
 //! - [`Chat`]: a conversation in the model's own format, with tools and reasoning.
 //! - [`Reply`]: what the model says, as an iterator over pieces of text.
+//! - [`Engine::embed`]: vectors of texts, and [`Engine::rank`]: how well documents fit a query.
 //!
 //! One engine runs one sequence at a time and remembers what it computed, so that the next turn of a conversation costs
 //! only what is new. For many sequences at once, `kernloom serve` and the crates below.
@@ -47,6 +48,7 @@ pub use gguf;
 pub use ir;
 pub use model;
 pub use model::cache::CacheKind;
+pub use model::config::Pooling;
 pub use model::generate::Timing;
 pub use model::sequence::Finish;
 pub use text::chat::{ChatTemplate, ToolCall};

@@ -5,6 +5,7 @@
 //! a prompt, or anything between; how they are mixed is the [`crate::scheduler`]'s business.
 
 use crate::cache::PAGE;
+use crate::config::Pooling;
 use crate::error::EngineError;
 use crate::pages::Move;
 use crate::prefill_attention::{RUN, Reach};
@@ -34,6 +35,8 @@ pub struct Limits {
     pub pages: usize,
     /// Whether all tokens of a text come in one step, as they see what follows.
     pub whole: bool,
+    /// The token whose row has the scores of a text, in a model that ranks.
+    pub ranks: Option<Pooling>,
     /// What reading the cache costs.
     pub reach: Reach,
 }
@@ -55,7 +58,7 @@ impl Limits {
         match output {
             Output::Logits => self.rows,
             Output::Hidden => self.tokens,
-            Output::Likeliest | Output::Drawn => self.segments.min(self.tokens),
+            Output::Scores | Output::Likeliest | Output::Drawn => self.segments.min(self.tokens),
         }
     }
 
@@ -71,7 +74,7 @@ impl Limits {
 /// use model::batch::{Batch, Limits};
 ///
 /// let reach = model::prefill_attention::Reach::NOTHING;
-/// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, whole: false, reach };
+/// let limits = Limits { vocab: 100, tokens: 8, rows: 2, segments: 2, context: 128, pages: 4, whole: false, ranks: None, reach };
 /// let mut batch = Batch::new(limits);
 /// batch.add(&[5, 6, 7], 0, &[2])?; // a prompt, in page 2
 /// batch.want_last();
@@ -166,7 +169,17 @@ impl Batch {
     /// A batch that nothing fits into, and which has no memory.
     pub(crate) fn none() -> Batch {
         let reach = Reach::NOTHING;
-        Batch::new(Limits { vocab: 0, tokens: 0, rows: 0, segments: 0, context: 0, pages: 0, whole: false, reach })
+        Batch::new(Limits {
+            vocab: 0,
+            tokens: 0,
+            rows: 0,
+            segments: 0,
+            context: 0,
+            pages: 0,
+            whole: false,
+            ranks: None,
+            reach,
+        })
     }
 
     /// Empties it.
@@ -547,6 +560,7 @@ mod tests {
         context: 128,
         pages: 3,
         whole: false,
+        ranks: None,
         reach: Reach::NOTHING,
     };
 

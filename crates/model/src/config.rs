@@ -5,6 +5,7 @@ mod embedding;
 mod experts;
 mod heads;
 mod keys;
+pub(crate) mod ranking;
 mod recurrence;
 mod rope;
 mod streams;
@@ -21,6 +22,7 @@ pub use experts::{Adjugates, Experts};
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
 use keys::{Keys, out_of_range};
+pub use ranking::{Ranking, Reads};
 pub use recurrence::{Mixer, Recurrence};
 use serde::{Deserialize, Serialize};
 pub use streams::Streams;
@@ -122,6 +124,13 @@ pub enum ConfigError {
         /// Positions that it chooses.
         most: i64,
     },
+    /// A model without the head of a classifier, and which is asked for scores.
+    #[error(
+        "'{}' ranks no texts here: its file has no head that a model of this architecture ranks with (cls.weight or \
+         cls.output.weight)",
+        name(.0)
+    )]
+    NoRanking(String),
     /// A tensor that the architecture has no use for.
     #[error(
         "tensor '{name}' is read by nothing in '{arch}' with a block_count of {blocks}: without it this would be another \
@@ -247,6 +256,8 @@ pub struct Config {
     pub denoises: bool,
     /// How hidden states become the embedding of a text, if the file says it.
     pub pooling: Option<Pooling>,
+    /// What the head of a classifier makes scores of, if the file has one.
+    pub ranking: Option<Ranking>,
     /// Kind of the norms.
     pub norm: Norm,
     /// Epsilon of the norms.
@@ -407,6 +418,7 @@ impl Config {
         let recurrence::Kinds { recurrence, mixers, feeds } = recurrence::kinds(&k, family, layers)?;
         let attends = mixers.iter().any(|mixer| mixer.attends());
         let causal = embedding::causal(&k, family)?;
+        let ranking = ranking::ranking(&k, family, causal)?;
         let windows = window::stretches(&k, family.windows, layers)?;
         let with_window = windows.as_ref().map_or(vec![false; layers as usize], |(_, layers)| layers.clone());
         let heads_of_kinds = match attends {
@@ -504,7 +516,8 @@ impl Config {
             streams: streams::streams(&k, family)?,
             causal,
             denoises: family.denoises,
-            pooling: embedding::pooling(&k)?,
+            pooling: embedding::pooling(&k, ranking.is_some())?,
+            ranking,
             norm,
             eps,
             attention,

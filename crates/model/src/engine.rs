@@ -101,6 +101,7 @@ impl Sharing {
         let rows = match variant.output {
             Output::Logits => self.rows.unwrap_or(i64::MAX),
             Output::Hidden => i64::MAX,
+            Output::Scores => self.sequences.max(ROWS),
             Output::Likeliest | Output::Drawn => self.sequences,
         };
         let pages = self.pages(options);
@@ -129,6 +130,7 @@ impl Sharing {
             context: options.context as usize,
             pages: sizes.pages as usize,
             whole: !config.causal,
+            ranks: config.ranking.map(|ranking| ranking.row()),
             reach,
         }
     }

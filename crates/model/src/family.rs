@@ -59,6 +59,8 @@ pub struct Norms {
     pub after_feed_forward: &'static [&'static str],
     /// Of the stream to which attention was added (arXiv 1706.03762).
     pub attention_sum: &'static [&'static str],
+    /// Of that and the stream before attention, which is added once more, in layers that have this norm.
+    pub attention_sum_again: &'static [&'static str],
     /// Of the stream to which the feed-forward was added.
     pub feed_forward_sum: &'static [&'static str],
 }
@@ -385,6 +387,47 @@ pub enum Alibi {
     Key,
 }
 
+/// What the first matrix of a classifier makes goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Squash {
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The activation of this name.
+    Gelu,
+}
+
+/// The hidden state that the head of a classifier reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// That of the first token.
+    First,
+    /// That of the last token.
+    Last,
+    /// The mean of all.
+    Mean,
+}
+
+/// The head of a classifier, where a file has one (`cls.weight`, `cls.output.weight`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classifier {
+    /// What it reads, unless the file says it (`classifier.pooling_type`).
+    pub reads: Reads,
+    /// What its first matrix makes goes through.
+    pub squash: Squash,
+    /// Whether scores go through a softmax, so that they add up to 1.
+    pub adds_up: bool,
+}
+
+impl Classifier {
+    /// That of encoders (arXiv 1907.11692).
+    pub const OF_FIRST: Classifier = Classifier { reads: Reads::First, squash: Squash::Tanh, adds_up: false };
+    /// That of ModernBERT (arXiv 2412.13663).
+    pub const OF_MEAN: Classifier = Classifier { reads: Reads::Mean, squash: Squash::Gelu, adds_up: false };
+    /// Rows of the head of a language model, for the tokens of two answers.
+    pub const OF_LAST: Classifier = Classifier { reads: Reads::Last, squash: Squash::Tanh, adds_up: true };
+}
+
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Family {
@@ -507,6 +550,8 @@ pub struct Family {
     pub logit_scale: Factor,
     /// Bound of logits.
     pub logit_cap: Cap,
+    /// The head of a classifier, in families that may have one.
+    pub classifier: Option<Classifier>,
 }
 
 impl Family {

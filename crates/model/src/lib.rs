@@ -15,6 +15,7 @@ pub mod memory_plan;
 mod mix;
 pub mod pages;
 pub mod perplexity;
+pub mod pooling;
 mod prefault;
 pub mod prefill_attention;
 pub mod program_cache;

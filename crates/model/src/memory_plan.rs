@@ -83,9 +83,14 @@ pub fn made_for(config: &Config) -> usize {
     usize::try_from(config.context).unwrap_or(1).max(1)
 }
 
+/// Bytes of a file, and of what is unpacked of it.
+fn weights(file: &Gguf) -> u64 {
+    file.tensors().iter().map(gguf::Tensor::unpacked_bytes).fold(file.bytes(), u64::saturating_add)
+}
+
 /// Bytes of the largest weight of a file, or of a state of so many.
 fn largest(file: &Gguf, state: u64) -> u64 {
-    file.tensors().iter().map(|tensor| tensor.bytes).chain([state]).max().unwrap_or(0)
+    file.tensors().iter().map(|tensor| tensor.bytes.max(tensor.unpacked_bytes())).chain([state]).max().unwrap_or(0)
 }
 
 /// What a device has for a model. By default nothing is known of it.
@@ -165,7 +170,7 @@ impl ModelMemory {
         let in_window = config.window.as_ref().map_or(positions, |window| positions.min(window.width as u64));
         ModelMemory {
             context,
-            weights: file.bytes(),
+            weights: weights(file),
             keeps_weights: false,
             cache: cache_bytes_of(config, cache, positions, in_window).saturating_add(state_bytes(config)),
             largest: largest(file, largest_state(config, cache, positions, in_window)),
@@ -209,7 +214,7 @@ impl ModelMemory {
                 limits if limits.segments == 1 => limits.context as u64,
                 _ => positions,
             },
-            weights: engine.file().bytes(),
+            weights: weights(engine.file()),
             largest: {
                 let in_window = engine.window_positions() as u64;
                 largest(engine.file(), largest_state(engine.config(), engine.cache(), positions, in_window))

@@ -103,6 +103,7 @@ quants! {
     Q6K = "q6_k", Q6_K, 18;
     Iq4Nl = "iq4_nl", IQ4_NL, 25;
     Iq4Xs = "iq4_xs", IQ4_XS, 30;
+    Tq1_0 = "tq1_0", TQ1_0, 36;
     Tq2_0 = "tq2_0", TQ2_0, 37;
     Mxfp4 = "mxfp4", MXFP4, 38;
     Nvfp4 = "nvfp4", NVFP4, 39;
@@ -139,7 +140,7 @@ impl Mix {
         match (quant, role) {
             (Quant::Q8_0, _) => Q8_0,
             _ if is_output => Q6_K,
-            (Quant::Tq2_0 | Quant::Q2_0, Role::Embedding) => Q4_K,
+            (Quant::Tq1_0 | Quant::Tq2_0 | Quant::Q2_0, Role::Embedding) => Q4_K,
             (Quant::Q2K, Role::Value) if shared_values => Q4_K,
             (Quant::Q2K, Role::Value | Role::Down | Role::AttentionOutput) => Q3_K,
             (Quant::Q3KM, Role::Value) if layer < 2 => Q5_K,
@@ -166,7 +167,7 @@ pub(crate) fn fitting(ty: GgmlType, columns: u64) -> GgmlType {
     use GgmlType::*;
     let fits = |ty: GgmlType| columns.is_multiple_of(u64::from(ty.block_len()));
     let shorter = match ty {
-        Q2_K | Q3_K | TQ2_0 | Q2_0 => Q4_0,
+        Q2_K | Q3_K | TQ1_0 | TQ2_0 | Q2_0 => Q4_0,
         Q4_K => Q5_0,
         Q5_K => Q5_1,
         Q6_K => Q8_0,

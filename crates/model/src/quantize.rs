@@ -24,7 +24,7 @@ use thiserror::Error;
 
 /// The quantisations that can be written: all but MXFP4, which elsewhere only experts have, and NVFP4, of which each tensor has a
 /// scale beside it there.
-pub const QUANTS: [Quant; 18] = [
+pub const QUANTS: [Quant; 19] = [
     Quant::F32,
     Quant::F16,
     Quant::Bf16,
@@ -42,6 +42,7 @@ pub const QUANTS: [Quant; 18] = [
     Quant::Q2K,
     Quant::Q2_0,
     Quant::Tq2_0,
+    Quant::Tq1_0,
     Quant::Q1_0,
 ];
 
@@ -146,7 +147,7 @@ impl<'a> QuantizePlan<'a> {
             match tensor.ty {
                 same if same == ty => {}
                 GgmlType::F32 | GgmlType::F16 | GgmlType::BF16 => {}
-                other if other.format().is_none() => {
+                other if other.computed_as().format().is_none() => {
                     return Err(QuantizeError::Source { tensor: name(), ty: other });
                 }
                 _ if options.allow_requantize => {}
@@ -248,12 +249,11 @@ struct Conversion {
 
 impl Conversion {
     fn new(from: GgmlType, to: GgmlType) -> io::Result<Conversion> {
-        let format = from.format().ok_or_else(|| io::Error::other(format!("cannot read {from}")))?;
         let row = |ty: GgmlType| -> Box<dyn Fn(usize) -> usize + Sync> {
             Box::new(move |values| values / ty.block_len() as usize * ty.block_bytes() as usize)
         };
         Ok(Conversion {
-            from: Dequantiser::new(format).map_err(io::Error::other)?,
+            from: Dequantiser::of_type(from).ok_or_else(|| io::Error::other(format!("cannot read {from}")))?,
             to: Quantiser::of_type(to).map_err(io::Error::other)?,
             from_row: row(from),
             to_row: row(to),

@@ -217,7 +217,7 @@ impl Scheduler {
 
     /// Puts a request that was checked into the queue, however long that is.
     fn enqueue(&mut self, job: Job) {
-        self.queue.push_back(Task::new(job));
+        self.queue.push_back(Task::new(job, &self.limits));
         self.stats.waiting = self.queue.len();
     }
 
@@ -442,11 +442,13 @@ impl Scheduler {
         self.batch.tokens() > 0
     }
 
-    /// What the next step computes: those who want text and those who want vectors take turns.
+    /// What the next step computes: those who want text, vectors and scores take turns.
     fn turn(&self) -> Output {
-        let wanted = |output: Output| self.running.iter().any(|(_, s)| s.output() == output);
-        let turn_of_texts = self.batch.output() == Output::Hidden && wanted(Output::Logits);
-        if wanted(Output::Hidden) && !turn_of_texts { Output::Hidden } else { Output::Logits }
+        const TURNS: [Output; 3] = [Output::Logits, Output::Hidden, Output::Scores];
+        let last = TURNS.iter().position(|&output| output == self.batch.output()).unwrap_or(0);
+        let turns = (1..=TURNS.len()).map(|behind| TURNS[(last + behind) % TURNS.len()]);
+        let wanted = |output: &Output| self.running.iter().any(|(_, s)| s.output() == *output);
+        turns.into_iter().find(wanted).unwrap_or_default()
     }
 
     /// Sees to it that every sequence has a page for its next token.

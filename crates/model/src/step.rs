@@ -13,6 +13,7 @@ mod linear_attention;
 mod observed;
 pub(crate) mod paged;
 mod past;
+mod ranking;
 mod recurrence;
 mod segments;
 mod selective_scan;
@@ -20,7 +21,7 @@ mod state_space;
 mod streams;
 
 use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
-use crate::config::{Attention, Config, ConfigError};
+use crate::config::{Attention, Config, ConfigError, Pooling, Ranking, Reads};
 use crate::family::{EmbeddingNorm, Family, Norm};
 use crate::prefill_attention::{Reach, Runs};
 use crate::rotation::Rotation;
@@ -172,6 +173,8 @@ pub enum Output {
     Logits,
     /// What the head would read: the hidden state after the last norm, `[rows, hidden]`.
     Hidden,
+    /// The scores that the head of a classifier gives a text, `[rows, labels]`.
+    Scores,
     /// The likeliest token, `[rows]`.
     Likeliest,
     /// A token drawn from the likeliest, `[rows]`.
@@ -181,7 +184,11 @@ pub enum Output {
 impl Output {
     /// What a model gives that is asked for nothing else.
     pub fn usual(config: &Config) -> Output {
-        if config.causal || config.denoises { Output::Logits } else { Output::Hidden }
+        match (config.causal || config.denoises, config.pooling) {
+            (true, _) => Output::Logits,
+            (false, Some(Pooling::Rank)) => Output::Scores,
+            (false, _) => Output::Hidden,
+        }
     }
 
     /// The name of the buffer.
@@ -189,6 +196,7 @@ impl Output {
         match self {
             Output::Logits => "logits",
             Output::Hidden => "hidden",
+            Output::Scores => "scores",
             Output::Likeliest | Output::Drawn => CHOSEN,
         }
     }
@@ -208,6 +216,7 @@ impl Output {
         let width = match self {
             Output::Logits => config.vocab,
             Output::Hidden => config.hidden,
+            Output::Scores => config.ranking.map_or(0, |ranking| ranking.labels),
             Output::Likeliest | Output::Drawn => 1,
         };
         width as usize
@@ -343,6 +352,7 @@ struct Step<'a> {
     t: Dim,
     token: Tensor,
     position: Tensor,
+    segment: Tensor,
     rows: Tensor,
     /// The cache, and that of layers with a window.
     paged: Paged,
@@ -458,6 +468,7 @@ impl<'a> Step<'a> {
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             position,
+            segment: segment.clone(),
             runs: by_runs.then(|| {
                 let windowed = window.map(|window| (window, of_window));
                 Runs::new(b, (t, most), sizes.segments, &table, &options.prices, (windowed, last.as_ref()))
@@ -473,10 +484,15 @@ impl<'a> Step<'a> {
     /// What comes out, and the next versions of all states.
     fn forward(&self, output: Output) -> Result<(Tensor, Vec<Tensor>), ConfigError> {
         let c = self.c;
-        let given = output == Output::Hidden || c.denoises && output == Output::Logits;
+        let given = matches!(output, Output::Hidden | Output::Scores) || c.denoises && output == Output::Logits;
         if !given {
             c.check_goes_on()?;
         }
+        let ranking = match (output, &c.ranking) {
+            (Output::Scores, None) => return Err(ConfigError::NoRanking(c.arch.clone())),
+            (Output::Scores, ranking) => ranking.as_ref(),
+            _ => None,
+        };
         let embed = self.w.get("token_embd.weight", &[c.vocab, c.hidden])?;
         let mut x = self.embedding(&embed)?;
         let inputs = self.layer_inputs(&x)?;
@@ -505,7 +521,10 @@ impl<'a> Step<'a> {
                 false => self.scaled(x, &scale)?,
             };
         }
-        let x = x.gather(&self.rows);
+        let x = match ranking {
+            Some(Ranking { reads: Reads::Mean, .. }) => x,
+            _ => x.gather(&self.rows),
+        };
         let x = match &c.streams {
             Some(streams) => self.merged_streams(&x, streams)?,
             None => x,
@@ -514,6 +533,9 @@ impl<'a> Step<'a> {
             Some(name) => self.norm(&x, name, &[c.hidden])?,
             None => x,
         };
+        if let Some(ranking) = ranking {
+            return Ok((self.scores(x, ranking)?, states));
+        }
         if output == Output::Hidden {
             return Ok((self.projected(x)?, states));
         }
@@ -531,7 +553,7 @@ impl<'a> Step<'a> {
                 let draws = self.b.input("draws", DType::F32, &[logits.shape()[0], Draw::LEN.into()]);
                 sampling::drawn(&logits, &draws)
             }
-            Output::Logits | Output::Hidden => logits,
+            Output::Logits | Output::Hidden | Output::Scores => logits,
         };
         Ok((chosen, states))
     }

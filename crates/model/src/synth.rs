@@ -27,7 +27,7 @@ mod shape;
 mod tensors;
 
 pub use crate::mix::Quant;
-pub use shape::{Kinds, RopeScaling, Shape, shapes};
+pub use shape::{Head, Kinds, RopeScaling, Shape, shapes};
 
 use crate::config::Attention;
 use crate::mix::{self, Mix, Role};

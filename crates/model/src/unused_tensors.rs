@@ -5,7 +5,7 @@
 
 use crate::config::{Config, ConfigError, Recurrence};
 use crate::family::{Family, Scales};
-use crate::step::{Sizes, StepError, reads};
+use crate::step::{Output, Sizes, StepError, reads};
 use compiler::Options;
 use gguf::Gguf;
 
@@ -29,7 +29,10 @@ const BESIDE_IN_BLOCK: [&str; 4] = ["attn_rot_embd.weight", "attn_rot_embd", "at
 /// # Errors
 /// The first tensor that is read by nothing, and any that the step misses or cannot read.
 pub fn check(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<(), StepError> {
-    let read = reads(file, config, sizes, options)?;
+    let mut read = reads(file, config, sizes, options)?;
+    if config.ranking.is_some() {
+        read.extend(reads(file, config, &Sizes { output: Output::Scores, ..*sizes }, options)?);
+    }
     match file.tensors().iter().find(|t| !read.contains(&t.name) && !may_be_unread(&t.name, config)) {
         None => Ok(()),
         Some(t) => {

@@ -57,7 +57,7 @@ impl<'a> Weights<'a> {
             GgmlType::F32 => plain(DType::F32),
             GgmlType::F16 => plain(DType::F16),
             GgmlType::BF16 => plain(DType::BF16),
-            ty => match ty.format() {
+            ty => match ty.computed_as().format() {
                 Some(f) if f.as_blocks().is_some() => self.builder.quantised(name, f, &dims),
                 _ => return Err(ConfigError::Type { name: name.into(), ty: ty.name().into() }),
             },

@@ -1,14 +1,14 @@
 //! Logits of small models of many families against those of llama.cpp.
 //!
 //! Files are made from seeds; the references are in `families/`: logits of the last tokens of a prompt that is longer than any
-//! window, or hidden states of models of embeddings, little-endian f32, one row a token. They were computed by llama.cpp as
+//! window, hidden states of models of embeddings, or scores of models that rank, little-endian f32, one row a token. They were computed by llama.cpp as
 //! llama-cpp-python 0.3.36 carries it, on one thread of a CPU in f32, from the same files (`kernloom synth SHAPE -q f32 -s 7`).
 
 use crate::support::{self, cpu, synth, weights, worst_row};
 use compiler::Numerics;
 use model::batch::Batch;
 use model::cache::CacheKind;
-use model::config::{Attention, Config};
+use model::config::{Attention, Config, Pooling, Reads};
 use model::engine::{Engine, EngineOptions, Sharing};
 use model::family::Norm;
 use model::step::{Class, Output};
@@ -26,6 +26,9 @@ const VOCAB: u32 = 512;
 /// NMSE at most. That of families with a GELU is an error of the reference, which takes it from a table of halves; those of
 /// gemma4, whose scores are not scaled, were computed without the table.
 const BOUND: f64 = 1e-6;
+
+/// What a score may be off at most.
+const SCORE_BOUND: f32 = 1e-5;
 
 /// A prompt, as the reference has it: a linear congruential generator.
 fn prompt() -> Vec<u32> {
@@ -49,11 +52,16 @@ fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
 
 /// The reference of a model, in rows of so many values.
 fn reference(shape: &str, width: usize) -> Vec<f32> {
+    let want = values_of(shape);
+    assert_eq!(want.len(), COMPARED * width, "{shape}");
+    want
+}
+
+/// The values of a reference.
+fn values_of(shape: &str) -> Vec<f32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/families").join(format!("{shape}.f32"));
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let want: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    assert_eq!(want.len(), COMPARED * width, "{}", path.display());
-    want
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
 fn check(shape: &str) {
@@ -135,6 +143,82 @@ fn an_index_that_would_choose_refuses_the_context() {
     assert_eq!(Config::read(&file).expect("a model").context, 512);
 }
 
+/// As [`check_embeddings`] for a model that ranks, whose reference is the scores of the prompt.
+fn check_scores(shape: &str) {
+    let file = synth(shape, "f32", None);
+    let other = &prompt()[3..8];
+    for (class, alone) in [(Class::Many, 0.0), (Class::Prompt, f64::INFINITY)] {
+        let mut compiler = support::options(Numerics::Exact);
+        compiler.prices.alone = alone;
+        let options = EngineOptions { compiler, context: 128, chunk: 128, cache: CacheKind::F32 };
+        let sharing = Sharing { sequences: 2, positions: 256, rows: None, whole_windows: false };
+        let mut engine = Engine::shared(file.clone(), cpu(2), options, sharing).expect("an engine");
+        let ranking = engine.config().ranking.expect("a head");
+        assert_eq!(engine.config().pooling, Some(Pooling::Rank));
+        let row = |first: usize, len: usize| match ranking.reads {
+            Reads::First => first..first + 1,
+            _ => first + len - 1..first + len,
+        };
+        let mut batch = Batch::new(engine.limits());
+        batch.set_output(Output::Scores);
+        batch.add(other, 0, &[2]).expect("a text");
+        batch.want(row(0, other.len()));
+        batch.add(&prompt(), 0, &[3, 1]).expect("a text");
+        batch.want(row(other.len(), PROMPT));
+        assert_eq!(batch.variant().class, class, "{shape}");
+        let scores = engine.run(&batch).expect("a step").to_vec();
+        let want = values_of(shape);
+        let labels = ranking.labels as usize;
+        assert_eq!((scores.len(), want.len()), (2 * labels, labels), "{shape}");
+        let worst = scores[labels..].iter().zip(&want).map(|(is, want)| (is - want).abs()).fold(0.0, f32::max);
+        println!("{shape} as {}: {:?}, off by {worst:.1e}", class.words(), &scores[labels..]);
+        assert!(worst <= SCORE_BOUND, "{shape} as {}: {scores:?} instead of {want:?}", class.words());
+        assert!((scores[0] - scores[labels]).abs() > 10.0 * SCORE_BOUND, "{shape}: texts differ");
+        batch.clear();
+        batch.set_output(Output::Scores);
+        batch.add(other, 0, &[2]).expect("a text");
+        batch.want(row(0, other.len()));
+        let alone = engine.run(&batch).expect("a step");
+        assert!((alone[0] - scores[0]).abs() <= 1e-5, "{shape}: {alone:?} alone, {scores:?} beside another");
+        if ranking.reads == Reads::Last {
+            batch.clear();
+            batch.set_output(Output::Scores);
+            batch.add(&[other[0]], 0, &[2]).expect("a text");
+            batch.want_last();
+            assert_eq!(engine.run(&batch).expect("a step").len(), labels, "{shape}: one token");
+        }
+    }
+}
+
+macro_rules! rankings {
+    ($($test:ident $shape:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            check_scores($shape);
+        }
+    )*};
+}
+
+rankings! {
+    scores_of_first_tokens "tiny-bert-rank";
+    scores_of_one_matrix "tiny-jina-rank";
+    scores_of_means "tiny-modern-bert-rank";
+    scores_of_answers "tiny-qwen3-rank";
+}
+
+#[test]
+fn who_has_no_head_gives_no_scores() {
+    let options =
+        EngineOptions { compiler: support::options(Numerics::Exact), context: 128, chunk: 8, cache: CacheKind::F32 };
+    let mut engine = Engine::new(synth("tiny-bert", "f32", None), cpu(2), options).expect("an engine");
+    let mut batch = Batch::new(engine.limits());
+    batch.set_output(Output::Scores);
+    batch.add(&[1, 2], 0, &[0]).expect("a text");
+    batch.want_last();
+    let error = engine.run(&batch).expect_err("no scores").to_string();
+    assert!(error.starts_with("'bert' ranks no texts here: its file has no head"), "{error}");
+}
+
 #[test]
 fn who_sees_what_follows_writes_no_text() {
     let options =
@@ -161,6 +245,7 @@ embeddings! {
     rotations_of_encoders "tiny-nomic-bert";
     experts_of_encoders "tiny-nomic-bert-moe";
     biases_of_distance_in_both_directions "tiny-jina-bert-v2";
+    a_stream_that_is_added_twice "tiny-jina-code";
     rotations_and_biases_of_encoders "tiny-jina-bert-v3";
     windows_around_tokens_and_a_block_without_a_norm "tiny-modern-bert";
     one_matrix_of_queries_keys_and_values_of_an_encoder "tiny-neo-bert";

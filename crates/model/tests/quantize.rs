@@ -8,8 +8,7 @@ use model::synth::{Quant, SynthOptions, SynthPlan};
 
 fn values(file: &Gguf, tensor: &Tensor) -> Vec<f32> {
     let mut values = vec![0.0; tensor.shape().iter().product::<u64>() as usize];
-    let format = tensor.ty.format().expect("a format with values");
-    Dequantiser::new(format).expect("a dequantiser").run(file.data(tensor), &mut values).expect("values");
+    Dequantiser::of_type(tensor.ty).expect("a type with values").run(file.data(tensor), &mut values).expect("values");
     values
 }
 
@@ -48,6 +47,7 @@ fn most(ty: GgmlType) -> f64 {
         GgmlType::Q4_0 | GgmlType::Q4_1 | GgmlType::Q4_K | GgmlType::IQ4_NL | GgmlType::IQ4_XS => 0.1,
         GgmlType::Q3_K => 0.2,
         GgmlType::Q1_0 => 0.66,
+        GgmlType::TQ1_0 => 0.46,
         _ => 0.4,
     }
 }

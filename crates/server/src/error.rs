@@ -184,6 +184,7 @@ impl From<Rejected> for ApiError {
             Rejected::Full(_) => ApiError::busy(rejected.to_string()),
             Rejected::ShuttingDown => ApiError::unavailable(rejected.to_string()),
             Rejected::Sampling(error) => error.into(),
+            Rejected::NoRanking => ApiError::unsupported(rejected.to_string()),
             Rejected::NoText => ApiError::invalid(rejected.to_string()),
             Rejected::Prompt(error) => ApiError::invalid(error.to_string()),
         }

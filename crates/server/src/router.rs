@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::api::ollama::reply::Form;
-use crate::api::{chat, completions, embeddings, info, messages, native, ollama, responses};
+use crate::api::{chat, completions, embeddings, info, messages, native, ollama, rerank, responses};
 use crate::app::App;
 use crate::arrival::Arrived;
 use crate::body::{Body as Read, Work};
@@ -64,6 +64,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/embeddings", generate(embeddings::begin, Work::Plain))
         .route("/embedding", generate(embeddings::native, Work::Plain))
         .route("/embeddings", generate(embeddings::native, Work::Plain))
+        .route("/v1/rerank", generate(rerank::begin, Work::Plain))
+        .route("/rerank", generate(rerank::begin, Work::Plain))
+        .route("/v1/reranking", generate(rerank::begin, Work::Plain))
+        .route("/reranking", generate(rerank::begin, Work::Plain))
         .route("/v1/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
         .route("/chat/completions/input_tokens", compute(native::input_tokens, Work::Template))
         .route("/tokenize", compute(native::tokenize, Work::Plain))

@@ -10,6 +10,7 @@ use model::scheduler::worker::Worker;
 use std::sync::{Arc, OnceLock};
 use text::chat::ChatTemplate;
 use text::fill::Fill;
+use text::rank::Pairs;
 use text::sampler::SamplerConfig;
 use text::tokenizer::Tokenizer;
 
@@ -40,6 +41,8 @@ pub struct Model {
     pub template: Result<ChatTemplate, String>,
     /// The tokens with which it fills in text; or why it cannot.
     pub fill: Result<Fill, String>,
+    /// How it reads a query and a document that it ranks.
+    pub pairs: Pairs,
     /// What is said about it.
     pub facts: Facts,
     /// What requests get when they do not say.
@@ -63,7 +66,8 @@ impl Model {
         facts.names.iter_mut().for_each(|name| *name = plain::name(name).into_owned());
         let isolation = Isolation::default();
         let fill = Err("nobody has said how".to_owned());
-        Model { worker, tokenizer, template, fill, facts, defaults, isolation, grammars: OnceLock::new() }
+        let pairs = Pairs::between(&tokenizer, None);
+        Model { worker, tokenizer, template, fill, pairs, facts, defaults, isolation, grammars: OnceLock::new() }
     }
 
     /// What reads grammars for its vocabulary.

@@ -7,5 +7,6 @@ mod corpus;
 mod ollama;
 mod page;
 mod requests;
+mod rerank;
 mod shelf;
 mod text;

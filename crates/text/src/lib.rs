@@ -4,6 +4,7 @@
 
 pub mod chat;
 pub mod fill;
+pub mod rank;
 pub mod sampler;
 pub mod synth;
 pub mod tokenizer;

@@ -8,10 +8,10 @@ use crate::open::{self, Positions};
 use crate::terminal;
 use anyhow::Context;
 use devices::Machine;
-use model::config::Config;
+use model::config::{Config, ConfigError};
 use model::engine::Sharing;
 use model::memory_plan::{self, ModelMemory, Room};
-use model::scheduler::{Options as Sharings, Scheduler, worker::Worker};
+use model::scheduler::{Options as Sharings, Pooling, Scheduler, worker::Worker};
 use model::step::{Output, Variant};
 #[cfg(unix)]
 use server::grammar::{Isolation, Program};
@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::SystemTime;
 use text::chat::{ChatTemplate, Family};
 use text::fill::Fill;
+use text::rank::Pairs;
 use text::sampler::Sampler;
 
 /// Opens a model on this device and starts its engine.
@@ -60,6 +61,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     if config.denoises {
         config.check_goes_on()?;
     }
+    let ranks = ranks(args, &config)?;
     let (one, all) = positions(args, &config, file.bytes(), Room::of(&*machine.device()))?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
@@ -79,8 +81,9 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         );
         opened.engine.make_batch_invariant();
     }
-    let mut outputs = vec![Output::usual(&config)];
-    outputs.extend((config.causal && args.embeddings).then_some(Output::Hidden));
+    let mut outputs = if config.causal { vec![Output::Logits] } else { vec![] };
+    outputs.extend(ranks.then_some(Output::Scores));
+    outputs.extend((!ranks && (!config.causal || args.embeddings)).then_some(Output::Hidden));
     if config.causal && opened.engine.device().steps_ahead() > 0 {
         outputs.extend([Output::Likeliest, Output::Drawn]);
     }
@@ -144,13 +147,14 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         parse_special: args.parse_special,
     };
     let fill = Fill::of(&file, &tokenizer);
+    let pairs = Pairs::of(&file, &tokenizer)?;
     let mut model = Model::new(worker, tokenizer, template, facts, defaults);
     #[cfg(unix)]
     {
         let program = Program::this().context("the program that compiles grammars cannot be found")?;
         model.isolation = Isolation::Processes(program);
     }
-    model.fill = fill;
+    (model.fill, model.pairs) = (fill, pairs);
     Ok(model)
 }
 
@@ -168,6 +172,15 @@ fn positions(args: &Arguments, config: &Config, weights: u64, room: Room) -> any
     let cache = open::cache_kind(&args.engine.kernels)?;
     let usual = memory_plan::default_context(config, cache, weights, room, args.engine.swa_full);
     Ok(args.positions(memory_plan::made_for(config), usual))
+}
+
+/// Whether the model gives scores.
+fn ranks(args: &Arguments, config: &Config) -> anyhow::Result<bool> {
+    let ranks = args.options().pooling.or(config.pooling) == Some(Pooling::Rank);
+    if ranks && config.ranking.is_none() {
+        return Err(ConfigError::NoRanking(config.arch.clone()).into());
+    }
+    Ok(ranks)
 }
 
 /// When a file was written. A model that comes with the program has the age of the program.

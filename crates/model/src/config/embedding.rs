@@ -17,6 +17,8 @@ pub enum Pooling {
     Last,
     /// None: each by itself, one after the other.
     Each,
+    /// As the head of a classifier reads it; what comes out are the scores of the text ([`super::Ranking`]).
+    Rank,
 }
 
 /// Whether a token sees what is before it only.
@@ -33,9 +35,10 @@ pub(super) fn causal(k: &Keys<'_>, family: &Family) -> Result<bool, ConfigError>
     Err(out_of_range(&k.key(key), causal, why))
 }
 
-/// That of the file, if it says one that makes vectors; a model that ranks has another head.
-pub(super) fn pooling(k: &Keys<'_>) -> Result<Option<Pooling>, ConfigError> {
+/// That of the file, if it says one. A file `ranks` that has the head of a classifier and does not say that it makes vectors.
+pub(super) fn pooling(k: &Keys<'_>, ranks: bool) -> Result<Option<Pooling>, ConfigError> {
     Ok(match k.file.metadata().find::<i64>(&k.key("pooling_type"))? {
+        None | Some(4 | 0 | -1) if ranks => Some(Pooling::Rank),
         Some(0) => Some(Pooling::Each),
         Some(1) => Some(Pooling::Mean),
         Some(2) => Some(Pooling::First),

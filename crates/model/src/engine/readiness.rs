@@ -66,6 +66,7 @@ impl std::fmt::Display for Variant {
         match self.output {
             Output::Logits => Ok(()),
             Output::Hidden => f.write_str(", hidden states"),
+            Output::Scores => f.write_str(", scores of texts"),
             Output::Likeliest => f.write_str(", the likeliest next"),
             Output::Drawn => f.write_str(", the next drawn"),
         }

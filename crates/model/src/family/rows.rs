@@ -3,9 +3,9 @@
 //! What is said here was read in the definitions of the models in llama.cpp and compared with its logits.
 
 use super::{
-    Activation, Alibi, AttentionGate, Cap, EmbeddingNorm, Factor, Family, Gating, Growth, HeadNorms, Limits, Norm,
-    Normalise, Norms, Pairs, Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale, Sinks,
-    WindowRotation, Windows,
+    Activation, Alibi, AttentionGate, Cap, Classifier, EmbeddingNorm, Factor, Family, Gating, Growth, HeadNorms,
+    Limits, Norm, Normalise, Norms, Pairs, Parallel, Recurrence, Remembering, Rotated, Routed, Scales, ScoreScale,
+    Sinks, WindowRotation, Windows,
 };
 
 /// Norms before attention and feed-forward.
@@ -15,6 +15,7 @@ const BEFORE: Norms = Norms {
     feed_forward: &["ffn_norm"],
     after_feed_forward: &[],
     attention_sum: &[],
+    attention_sum_again: &[],
     feed_forward_sum: &[],
 };
 
@@ -105,6 +106,7 @@ impl Family {
         residual_scale: Factor::One,
         logit_scale: Factor::One,
         logit_cap: Cap::None,
+        classifier: None,
     };
 
     /// Rotated by halves.
@@ -248,7 +250,7 @@ pub const FAMILIES: &[Family] = &[
     Family::QWEN2,
     Family { arch: "qwen2moe", normalise: Normalise::Never, ..Family::QWEN2 },
     Family { arch: "qwen2vl", ..Family::QWEN2 },
-    Family { scales: Scales::All, ..Family::QWEN3 },
+    Family { scales: Scales::All, classifier: Some(Classifier::OF_LAST), ..Family::QWEN3 },
     Family { arch: "qwen3moe", scales: Scales::All, ..Family::QWEN3 },
     Family {
         arch: "plamo3",
@@ -257,7 +259,7 @@ pub const FAMILIES: &[Family] = &[
         scales: Scales::Output,
         ..Family::QWEN3
     },
-    Family { arch: "qwen3vl", ..Family::QWEN3 },
+    Family { arch: "qwen3vl", classifier: Some(Classifier::OF_LAST), ..Family::QWEN3 },
     Family { arch: "qwen3vlmoe", ..Family::QWEN3 },
     Family { arch: "qwen", counts_gate: true, ..Family::QWEN2 },
     Family::DEEPSEEK2,
@@ -660,7 +662,7 @@ pub const FAMILIES: &[Family] = &[
     Family { arch: "llada-moe", causal: false, denoises: true, normalise: Normalise::Never, ..Family::QWEN3 },
     Family { arch: "dream", causal: false, denoises: true, ..Family::QWEN2 },
     Family { arch: "rnd1", causal: false, denoises: true, ..Family::QWEN3 },
-    Family::BERT,
+    Family { classifier: Some(Classifier::OF_FIRST), ..Family::BERT },
     Family { arch: "nomic-bert", rotated: Rotated::All, activation: Activation::Silu, gated: true, ..Family::BERT },
     Family { arch: "nomic-bert-moe", rotated: Rotated::All, normalise: Normalise::Never, ..Family::BERT },
     Family {
@@ -668,6 +670,8 @@ pub const FAMILIES: &[Family] = &[
         head_norms: HeadNorms::MaybeBefore,
         alibi: Alibi::Always(8.0),
         gated: true,
+        classifier: Some(Classifier::OF_FIRST),
+        norms: Norms { attention_sum_again: &["attn_norm_2"], ..OF_SUMS },
         ..Family::BERT
     },
     Family { arch: "jina-bert-v3", rotated: Rotated::All, ..Family::BERT },
@@ -680,9 +684,16 @@ pub const FAMILIES: &[Family] = &[
         windows: Some(Windows { every: 3, first: true, rotation: WindowRotation::Base, ..ALL_WINDOWS }),
         activation: Activation::Gelu,
         activation_by_key: true,
+        classifier: Some(Classifier::OF_MEAN),
         ..Family::QWEN2
     },
-    Family { arch: "neo-bert", output_norm: Some("enc.output_norm"), causal: false, ..Family::LLAMA },
+    Family {
+        arch: "neo-bert",
+        output_norm: Some("enc.output_norm"),
+        causal: false,
+        classifier: Some(Classifier::OF_FIRST),
+        ..Family::LLAMA
+    },
     Family { arch: "eurobert", causal: false, ..Family::QWEN2 },
     Family { arch: "llama-embed", causal: false, ..Family::LLAMA },
     Family {

@@ -4,6 +4,7 @@ use super::Stats;
 use crate::batch::Limits;
 use crate::config::Pooling;
 use crate::pages::{Lease, Pages};
+use crate::pooling::Pool;
 use crate::sequence::{Event, Finish, PromptError, Request, Sequence, check_prompt};
 use crate::step::Output;
 use std::ops::{ControlFlow, Range};
@@ -35,7 +36,7 @@ pub trait Sink: Send {
     fn event(&mut self, event: Event<'_>) -> ControlFlow<()>;
 
     /// The hidden states of the prompt after the last norm, pooled; not normalised. One vector, or with [`Pooling::Each`]
-    /// one for each token.
+    /// one for each token; with [`Pooling::Rank`] the scores of the prompt.
     fn vector(&mut self, vector: &[f32]);
 
     /// The log-probability of the next token of the prompt, from the second on, and those of the likeliest in its place;
@@ -107,6 +108,9 @@ pub enum Rejected {
     /// The prompt.
     #[error(transparent)]
     Prompt(#[from] PromptError),
+    /// Scores of a model without a head that makes them.
+    #[error("this model ranks no texts: its file has no head of a classifier")]
+    NoRanking,
     /// Text of a model that writes none.
     #[error("this model makes embeddings and writes no text")]
     NoText,
@@ -129,6 +133,9 @@ impl Job {
         if limits.whole && self.pooling.is_none() {
             return Err(Rejected::NoText);
         }
+        if self.pooling == Some(Pooling::Rank) && limits.ranks.is_none() {
+            return Err(Rejected::NoRanking);
+        }
         Ok(sampling.check(limits.vocab)?)
     }
 }
@@ -138,7 +145,7 @@ pub(super) struct Task {
     pub id: u64,
     pub sequence: Sequence,
     constraint: Option<Box<dyn Constraint>>,
-    pooling: Option<Pooling>,
+    pool: Option<Pool>,
     /// How many of the likeliest are told beside each token of the prompt, if these are.
     score: Option<usize>,
     /// Tokens of the prompt that have been told or need not be; the first has nothing before it.
@@ -155,8 +162,6 @@ pub(super) struct Task {
     pub lease: Lease,
     pub spent: Spent,
     masked: Vec<f32>,
-    /// The sum of the rows that are pooled, or all of them.
-    pooled: Vec<f64>,
     submitted: Instant,
     /// When it first got a place.
     started: Option<Instant>,
@@ -164,13 +169,13 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(job: Job) -> Task {
+    pub fn new(job: Job, limits: &Limits) -> Task {
         let Job { id, request, constraint, pooling, score, sink } = job;
         Task {
             id,
             sequence: Sequence::new(request),
             constraint,
-            pooling,
+            pool: pooling.map(|pooling| Pool::new(pooling, limits)),
             score,
             scored: 1,
             sink,
@@ -181,7 +186,6 @@ impl Task {
             lease: Lease::default(),
             spent: Spent::default(),
             masked: vec![],
-            pooled: vec![],
             submitted: Instant::now(),
             started: None,
             first_token: None,
@@ -225,7 +229,7 @@ impl Task {
 
     /// Whether nothing that the host knows restricts its tokens.
     pub fn is_drawn(&self) -> bool {
-        self.constraint.is_none() && self.pooling.is_none() && self.score.is_none() && self.sequence.is_drawn()
+        self.constraint.is_none() && self.pool.is_none() && self.score.is_none() && self.sequence.is_drawn()
     }
 
     /// It has a place, with so many of its tokens computed.
@@ -236,7 +240,9 @@ impl Task {
 
     /// So many tokens were in the cache.
     fn begin(&mut self, cached: usize) {
-        self.pooled.clear();
+        if let Some(pool) = &mut self.pool {
+            pool.clear();
+        }
         if self.started.is_some() {
             // It had to make room and comes back.
             return;
@@ -265,9 +271,9 @@ impl Task {
         self.sink.event(Event::Prompt { cached, done, total })
     }
 
-    /// Whether it wants something of every token of its prompt, also of those that were computed for another.
+    /// Whether it wants something of tokens of its prompt before the last, also of those that were computed for another.
     pub fn is_read_whole(&self) -> bool {
-        self.pooling.is_some() || self.scores_prompt()
+        self.pool.as_ref().is_some_and(Pool::reads_all) || self.scores_prompt()
     }
 
     /// Whether tokens of its prompt are to be told yet.
@@ -277,42 +283,30 @@ impl Task {
 
     /// What its steps have to compute.
     pub fn output(&self) -> Output {
-        if self.pooling.is_some() { Output::Hidden } else { Output::Logits }
+        self.pool.as_ref().map_or(Output::Logits, Pool::output)
     }
 
     /// Those of its next `count` tokens whose rows it wants.
     pub fn rows(&self, count: usize) -> Range<usize> {
-        match self.pooling {
-            Some(Pooling::Mean | Pooling::Each) => 0..count,
-            Some(Pooling::First) => 0..usize::from(self.behind() == 0),
+        match &self.pool {
+            Some(pool) => pool.wanted(self.behind(), count, self.tokens().len()),
             None if self.scores_prompt() => 0..count,
-            _ => count - usize::from(self.behind() + count >= self.tokens().len())..count,
+            None => count - usize::from(self.behind() + count >= self.tokens().len())..count,
         }
     }
 
-    /// Adds a row to the vector.
-    fn pool(&mut self, row: &[f32]) {
-        if self.pooling == Some(Pooling::Each) {
-            return self.pooled.extend(row.iter().map(|&value| f64::from(value)));
-        }
-        self.pooled.resize(row.len(), 0.0);
-        self.pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
-    }
-
-    /// Passes the vector on.
+    /// Passes the vector on, if one is wanted.
     fn tell_vector(&mut self) {
+        let Some(pool) = &self.pool else { return };
         self.spent.prompt_time = self.started.map_or(Duration::ZERO, |started| started.elapsed());
-        let count = if self.pooling == Some(Pooling::Mean) { self.prompt() } else { 1 };
-        let vector: Vec<f32> = self.pooled.iter().map(|sum| (sum / count as f64) as f32).collect();
-        self.sink.vector(&vector);
+        self.sink.vector(&pool.vector());
     }
 
     /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
     /// ended, if it did.
     pub fn take(&mut self, rows: &[f32], width: usize, context: usize) -> Option<Result<Finish, Failure>> {
-        let pools = self.pooling.is_some();
-        if pools {
-            rows.chunks_exact(width.max(1)).for_each(|row| self.pool(row));
+        if let Some(pool) = &mut self.pool {
+            pool.add(rows, width);
         }
         if self.tell_scores(rows, width).is_break() || self.report_progress().is_break() {
             return Some(Ok(Finish::Stopped));
@@ -320,7 +314,7 @@ impl Task {
         if self.pending() > 0 {
             return None;
         }
-        if pools {
+        if self.pool.is_some() {
             self.tell_vector();
             return Some(Ok(Finish::End));
         }

@@ -124,7 +124,7 @@ fn bench_over(
 
 fn limits(tokens: usize, segments: usize, context: usize, pages: usize) -> Limits {
     let reach = crate::prefill_attention::Reach::NOTHING;
-    Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, whole: false, reach }
+    Limits { vocab: VOCAB, tokens, rows: segments, segments, context, pages, whole: false, ranks: None, reach }
 }
 
 fn bench_of(limits: Limits, remembers: bool, ahead: usize, options: Options) -> Bench {

@@ -89,9 +89,12 @@ impl Step<'_> {
             }
             Mixer::Attention | Mixer::None => attention()?,
         };
-        let x = self.with_half(x, &h, self.norm_after(layer, &a, norms.after_attention)?);
-        let x = self.norm_of(layer, &x, norms.attention_sum)?;
-        self.with_low_rank(layer, x, &h)
+        let mut sum = self.with_half(x, &h, self.norm_after(layer, &a, norms.after_attention)?);
+        sum = self.norm_of(layer, &sum, norms.attention_sum)?;
+        if let Some(again) = self.norm_there(layer, norms.attention_sum_again) {
+            sum = self.norm_of(layer, &(&sum + x), &[again])?;
+        }
+        self.with_low_rank(layer, sum, &h)
     }
 
     /// Queries, and keys and values, of each head; behind a query its gate, if the family has it there.

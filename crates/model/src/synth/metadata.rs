@@ -1,5 +1,6 @@
 //! The metadata of a file but its vocabulary, with the keys that the converters of the field write.
 
+use super::shape::Head;
 use super::{Kinds, RopeScaling, Shape, SynthPlan};
 use crate::config::{Attention, Experts, Gating, Mixer, Recurrence};
 use crate::family::{Activation, Factor, Family, Limits, Norm, Normalise, Remembering, Routed};
@@ -12,6 +13,9 @@ const SPARSITY: f32 = 1.644_853_5;
 
 /// The mean of hidden states as a `pooling_type`.
 const MEAN: u32 = 1;
+
+/// The same for models that rank.
+const RANK: u32 = 4;
 
 /// Layout of the quantised blocks of today.
 const QUANTIZATION_VERSION: u32 = 2;
@@ -90,8 +94,10 @@ impl Keys<'_> {
         if !shape.row().causal {
             self.set("attention.causal", false);
         }
-        if !shape.row().causal && !shape.row().denoises {
-            self.set("pooling_type", MEAN);
+        match shape.head {
+            Some(head) => self.head(head),
+            None if !shape.row().causal && !shape.row().denoises => self.set("pooling_type", MEAN),
+            None => {}
         }
         if let Some(width) = shape.projection {
             for (name, value) in
@@ -115,6 +121,19 @@ impl Keys<'_> {
         }
         if shape.row().activation == Activation::Xielu {
             self.xielu(plan.layers);
+        }
+    }
+
+    /// A model that ranks.
+    fn head(&mut self, head: Head) {
+        self.set("pooling_type", RANK);
+        let labels = head.labels();
+        if labels > 1 {
+            let names: Vec<String> = (0..labels).map(|label| format!("label {label}")).collect();
+            self.set("classifier.output_labels", ValueBuf::from(&names[..]));
+        }
+        if let Head::Labels(_) = head {
+            self.writer.set("tokenizer.chat_template.rerank", "query {query} document {document} fits");
         }
     }
 

@@ -8,7 +8,7 @@ use super::PlannedTensor;
 use super::blocks;
 use super::random::Random;
 use super::tensors::Fill;
-use gguf::GgmlType;
+use gguf::{GgmlType, ternary};
 use ir::index::gcd;
 use std::collections::HashMap;
 use std::io;
@@ -82,9 +82,17 @@ impl Pools {
         let pool = self.made.entry(key).or_insert_with(|| {
             let pieces = prime(largest.min(POOL / key.bytes()));
             let purpose = format!("{} {} {}", key.ty, key.std, key.piece);
-            let format = key.ty.format().expect("only types with a format are used");
             let mut random = Random::new(seed, &purpose);
-            blocks::random(format, std, pieces * key.piece, &mut random)
+            let values = pieces * key.piece;
+            match key.ty.format() {
+                Some(format) => blocks::random(format, std, values, &mut random),
+                None => {
+                    let wide = blocks::random(ternary::levels(), std, values, &mut random);
+                    let mut packed = vec![0; key.ty.row_bytes(values).expect("whole blocks") as usize];
+                    ternary::pack(&wide, &mut packed);
+                    packed
+                }
+            }
         });
         let piece = key.bytes() as usize;
         let mut walk = Walk::new(pool.len() / piece, random);

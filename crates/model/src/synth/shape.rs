@@ -47,6 +47,10 @@ pub struct Shape {
     pub learned_positions: bool,
     /// Width between the two matrices behind the last norm, in a model of embeddings that has them.
     pub projection: Option<i64>,
+    /// The head of a classifier, in a model that ranks.
+    pub head: Option<Head>,
+    /// Whether the stream before attention is added once more, and has a norm then.
+    pub sums_again: bool,
     /// Residual streams, and the rank of the matrices beside attention, in a model that has several.
     pub streams: Option<(i64, i64)>,
     /// The index beside latents, if there is one.
@@ -145,6 +149,27 @@ impl Kinds {
     /// The first of so many layers that reads the cache of another; there is one of each kind before it.
     pub fn own_caches(&self, layers: u32) -> u32 {
         layers - self.shared_caches.min(layers.saturating_sub(self.every))
+    }
+}
+
+/// The head of a classifier, with so many labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A matrix and one with a row for each label, both with biases.
+    Dense(i64),
+    /// The same with a norm between, and a bias of the labels only.
+    Normed(i64),
+    /// One matrix with a bias.
+    Single(i64),
+    /// Rows of labels alone.
+    Labels(i64),
+}
+
+impl Head {
+    /// Scores of a text.
+    pub fn labels(self) -> i64 {
+        let (Head::Dense(labels) | Head::Normed(labels) | Head::Single(labels) | Head::Labels(labels)) = self;
+        labels
     }
 }
 
@@ -254,6 +279,8 @@ const PLAIN: Shape = Shape {
     token_types: 0,
     learned_positions: false,
     projection: None,
+    head: None,
+    sums_again: false,
     streams: None,
     index: None,
     qk_norm_of_all: false,

@@ -3,7 +3,7 @@
 //! Matrices have the standard deviation `1/√fan_in`, so that every stage keeps the size of its input; an embedding that
 //! is not the output too has 1, the size of a normalised row.
 
-use super::shape::{RopeScaling, Shape};
+use super::shape::{Head, RopeScaling, Shape};
 use crate::config::{Attention, Experts, Mixer, Recurrence};
 use crate::family::{AttentionGate, EmbeddingNorm, HeadNorms, Norm, Routed, Sinks};
 use crate::mix::Role;
@@ -99,6 +99,9 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
         list.matrix("dense_2", &[hidden, width], Role::Other);
         list.matrix("dense_3", &[width, hidden], Role::Other);
     }
+    if let Some(head) = shape.head {
+        list.head(hidden, head);
+    }
     if !shape.tied && (shape.row().causal || shape.row().denoises) {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
@@ -163,6 +166,28 @@ impl List {
         }
     }
 
+    /// The head of a classifier.
+    fn head(&mut self, hidden: i64, head: Head) {
+        let labels = head.labels();
+        match head {
+            Head::Single(_) => {
+                self.matrix("cls", &[hidden, labels], Role::Other);
+                return self.bias("cls", labels);
+            }
+            Head::Labels(_) => return self.matrix("cls.output", &[hidden, labels], Role::Other),
+            Head::Dense(_) => {
+                self.matrix("cls", &[hidden, hidden], Role::Other);
+                self.bias("cls", hidden);
+            }
+            Head::Normed(_) => {
+                self.matrix("cls", &[hidden, hidden], Role::Other);
+                self.norm("cls.norm", hidden);
+            }
+        }
+        self.matrix("cls.output", &[hidden, labels], Role::Other);
+        self.bias("cls.output", labels);
+    }
+
     fn block(&mut self, shape: &Shape, legacy_kv_b: bool) {
         let norms = shape.row().norms;
         let norm = |list: &mut List, names: &[&str]| {
@@ -195,6 +220,9 @@ impl List {
         }
         norm(self, norms.after_attention);
         norm(self, norms.attention_sum);
+        if shape.sums_again {
+            norm(self, norms.attention_sum_again);
+        }
         if !shape.feeds(self.layer) {
             return;
         }

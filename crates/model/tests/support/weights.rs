@@ -1,6 +1,6 @@
 //! The weights of a file as floats, and files whose weights, types or metadata were changed.
 
-use gguf::dequant::dequantise;
+use gguf::dequant::Dequantiser;
 use gguf::quantise::Quantiser;
 use gguf::{GgmlType, Gguf, Tensor, Writer};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 /// All values of a tensor.
 pub fn values(file: &Gguf, tensor: &Tensor) -> Vec<f32> {
     let mut out = vec![0.0; tensor.elements() as usize];
-    dequantise(tensor.ty.format().expect("a known type"), file.data(tensor), &mut out).expect("whole blocks");
+    let dequantiser = Dequantiser::of_type(tensor.ty).expect("a known type");
+    dequantiser.run(file.data(tensor), &mut out).expect("whole blocks");
     out
 }
 

@@ -69,10 +69,11 @@ fn begin_in(form: Form, app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Resu
     Ok(Prepared { prompts, settings, protocol: Box::new(embeddings) })
 }
 
-/// How vectors of a model are made, if this server makes any of it.
+/// How vectors of a model are made, or scores, if this server makes any of it.
 pub fn pooling(app: &App, model: &Model) -> Option<Pooling> {
-    let makes = app.options.embeddings || model.worker.limits().whole;
-    makes.then(|| app.options.pooling.or(model.facts.pooling).unwrap_or(Pooling::Mean))
+    let pooling = app.options.pooling.or(model.facts.pooling).unwrap_or(Pooling::Mean);
+    let makes = app.options.embeddings || model.worker.limits().whole || pooling == Pooling::Rank;
+    makes.then_some(pooling)
 }
 
 /// Vectors instead of text.
@@ -83,6 +84,11 @@ fn settings(fields: Fields<'_>, app: &App, model: &Model) -> Result<Settings, Ap
     let Some(pooling) = pooling(app, model) else {
         return Err(ApiError::unsupported("this server makes no embeddings; start it with --embeddings"));
     };
+    if pooling == Pooling::Rank {
+        let problem =
+            "this model ranks documents, at /v1/rerank; start it with --pooling mean, cls or last for embeddings";
+        return Err(ApiError::unsupported(problem));
+    }
     if let Some(wanted) = fields.integer("dimensions")?
         && wanted != model.facts.width as i64
     {

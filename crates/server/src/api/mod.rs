@@ -9,5 +9,6 @@ pub mod messages;
 pub mod native;
 pub mod ollama;
 pub mod prompt;
+pub mod rerank;
 pub mod responses;
 pub mod usage;

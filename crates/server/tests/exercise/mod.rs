@@ -30,7 +30,7 @@ use tower::ServiceExt;
 const CONTEXT: usize = 512;
 
 /// Routes that take a body.
-pub const ROUTES: [&str; 18] = [
+pub const ROUTES: [&str; 19] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/completion",
@@ -49,6 +49,7 @@ pub const ROUTES: [&str; 18] = [
     "/api/embed",
     "/api/embeddings",
     "/api/show",
+    "/v1/rerank",
 ];
 
 /// The first byte of a request that is made from the bytes behind it.
@@ -89,6 +90,7 @@ impl Batches for Turns {
             let token = tokens[row as usize] as usize;
             match batch.output() {
                 Output::Hidden => self.out.extend([token as f32, 1.0, -2.0]),
+                Output::Scores => self.out.push(token as f32),
                 Output::Likeliest | Output::Drawn => unreachable!("nobody asks for tokens"),
                 Output::Logits => {
                     let next = (token * self.step + 3) % self.limits.vocab;
@@ -125,10 +127,21 @@ pub fn model_of_embeddings(name: &str) -> Model {
     model
 }
 
+/// A model that ranks by the last token but the one that ends the text, or by the first, and writes text in the first case.
+pub fn model_that_ranks(name: &str, row: Pooling) -> Model {
+    let mut model = model_with(name, 1, Arc::new(Null), row == Pooling::First, Some(row));
+    model.facts.pooling = Some(Pooling::Rank);
+    model
+}
+
 fn model_of(name: &str, step: usize, device: Arc<dyn Device>, whole: bool) -> Model {
+    model_with(name, step, device, whole, None)
+}
+
+fn model_with(name: &str, step: usize, device: Arc<dyn Device>, whole: bool, ranks: Option<Pooling>) -> Model {
     let tokenizer = tokenizer();
     let (vocab, reach) = (tokenizer.vocab_len(), Reach::NOTHING);
-    let limits = Limits { vocab, tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, whole, reach };
+    let limits = Limits { vocab, tokens: 64, rows: 4, segments: 4, context: CONTEXT, pages: 16, whole, ranks, reach };
     let engine = Turns { limits, step, out: vec![], device };
     let (worker, _) = Worker::start(Scheduler::new(Box::new(engine), Sharings::default())).expect("a thread");
     let template = ChatTemplate::of_family(Family::ChatMl, "<s>", "</s>").map_err(|e| e.to_string());

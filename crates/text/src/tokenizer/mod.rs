@@ -303,6 +303,11 @@ impl Tokenizer {
         self.add_bos && self.bos.is_some()
     }
 
+    /// Whether encoding with `add_special` ends with the end-of-text token.
+    pub fn adds_eos(&self) -> bool {
+        self.add_eos && self.eos.is_some()
+    }
+
     /// The tokens that end a generation, in ascending order.
     pub fn end_tokens(&self) -> &[u32] {
         &self.ends

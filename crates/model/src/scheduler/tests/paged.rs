@@ -109,7 +109,7 @@ impl Batches for Paged {
                 Output::Logits => {
                     self.logits.extend((0..VOCAB).map(|id| if id == likely as usize { LIKELY } else { 0.0 }))
                 }
-                Output::Hidden => self.logits.extend([likely as f32, position[row] as f32]),
+                Output::Hidden | Output::Scores => self.logits.extend([likely as f32, position[row] as f32]),
                 Output::Likeliest | Output::Drawn => self.chosen.push(likely),
             }
         }

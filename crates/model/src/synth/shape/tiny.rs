@@ -1,6 +1,6 @@
 //! Small models with the graphs of real ones: what tests run.
 
-use super::{Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
+use super::{Head, Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
 use crate::config::{Adjugates, Attention, Experts, Gating, Mixer, Recurrence};
 use text::synth::{CHATML, DEEPSEEK, GLM, YOUTU};
 
@@ -609,6 +609,53 @@ pub(super) const SHAPES: &[Shape] = &[
         fused_up: true,
         ..ENCODER
     },
+    Shape {
+        name: "tiny-jina-code",
+        arch: "jina-bert-v2",
+        qk_norm_of_all: true,
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        fused_up: true,
+        sums_again: true,
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-bert-rank",
+        arch: "bert",
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        learned_positions: true,
+        context: 512,
+        head: Some(Head::Dense(1)),
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-jina-rank",
+        arch: "jina-bert-v2",
+        qk_norm_of_all: true,
+        attention: HEADS_ALONE,
+        qkv_bias: true,
+        biases: true,
+        fused_up: true,
+        head: Some(Head::Single(1)),
+        ..ENCODER
+    },
+    Shape {
+        name: "tiny-modern-bert-rank",
+        arch: "modern-bert",
+        layers: 4,
+        attention: HEADS_ALONE,
+        fused_qkv: true,
+        fused_up: true,
+        window: Some(24),
+        norm_biases: false,
+        token_types: 0,
+        head: Some(Head::Normed(1)),
+        ..ENCODER
+    },
+    Shape { name: "tiny-qwen3-rank", arch: "qwen3", tied: true, head: Some(Head::Labels(2)), ..PLAIN },
     Shape {
         name: "tiny-jina-bert-v3",
         arch: "jina-bert-v3",
