@@ -5,7 +5,7 @@ pub use crate::cpu::cut::Cuts;
 use crate::cpu::plan::Plan;
 use crate::gpu::{Gpu, GpuLanguage, GpuPlan};
 pub use crate::machine::Machine;
-use crate::schedule::{ExpertTiles, Fusions, Heads, Latents, Prices, Several, Short, Splits, Usual};
+use crate::schedule::{ExpertTiles, Fusions, Heads, Latents, Prices, Several, Short, Splits, TiledHeads, Usual};
 use crate::target::Target;
 use crate::tuned::Tuned;
 use std::sync::Arc;
@@ -78,10 +78,11 @@ impl Options {
 
     /// The defaults for a GPU that runs WGSL and is used by this plan.
     pub fn wgsl_on(numerics: Numerics, plan: GpuPlan) -> Options {
-        // Where warps multiply matrices, a tile has the heads of a latent side by side. Without that they wait for each other: with
-        // two of them in a task GLM-4.7-Flash decodes at a depth of 4,000 0.88 times as fast, and four sequences of Youtu-LLM-2B
-        // 0.90 times (bench/JOURNAL.md).
-        let heads = Heads { of_group: 2, of_latent: if plan.cooperative { 16 } else { 1 }, of_run: 1 };
+        // Without products of matrices the heads of a task wait for each other: with two of a latent GLM-4.7-Flash decodes at a
+        // depth of 4,000 0.88 times as fast, and four sequences of Youtu-LLM-2B 0.90 times. A tile has them side by side, with which
+        // both decode there 1.12 and 1.14 times as fast (bench/JOURNAL.md).
+        let heads = Heads { of_group: 2, of_latent: 1, of_run: 1 };
+        let tiled_heads = plan.cooperative.then_some(TiledHeads { heads: 16, splits: 64 });
         // With few pages there are threads enough for a head in each task.
         let short = Some(Short { heads: 1, pages: if plan.cooperative { 16 } else { 32 } });
         // The room for more is beyond what kernels of many adapters reach.
@@ -105,10 +106,21 @@ impl Options {
         // A tile of queries is copied to shared memory for each page.
         let chosen_halves = plan.cooperative && numerics == Numerics::Int8;
         let fusions = Fusions { chosen_halves, ..Prices::gpu().fusions };
-        // Each with a task for every head, which read a page again, or with one for a tile of them.
-        let splits = Splits { of_latent: if plan.cooperative { 64 } else { 16 }, ..Prices::gpu().splits };
-        let prices =
-            Prices { heads, short, splits, several, usual, expert_tiles, alone, latents, fusions, ..Prices::gpu() };
+        // Each with a task for every head, which read a page again.
+        let splits = Splits { of_latent: 16, ..Prices::gpu().splits };
+        let prices = Prices {
+            heads,
+            tiled_heads,
+            short,
+            splits,
+            several,
+            usual,
+            expert_tiles,
+            alone,
+            latents,
+            fusions,
+            ..Prices::gpu()
+        };
         Options::on(numerics, Machine::Gpu(Gpu { plan, language: GpuLanguage::Wgsl }), prices)
     }
 

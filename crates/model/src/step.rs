@@ -406,14 +406,16 @@ impl<'a> Step<'a> {
         let (split, fusions) = (&options.prices.splits, &options.prices.fusions);
         let short = options.prices.short.as_ref().filter(|_| sizes.class == Class::Short);
         let mut heads_of_task = options.prices.heads.clone();
-        if let Some(short) = short {
-            heads_of_task.of_latent = short.heads;
+        let tiled = options.prices.tiled_heads.as_ref();
+        let tiled = tiled.filter(|_| short.is_none() && sizes.cache == CacheKind::F16);
+        if let Some(heads) = short.map(|short| short.heads).or(tiled.map(|tiled| tiled.heads)) {
+            heads_of_task.of_latent = heads;
         }
         let splits = match sizes.class {
             _ if !options.allows("split") => 1,
             Class::One => match c.attention {
                 Attention::Grouped { kv_heads, .. } => (split.one / kv_heads).max(1),
-                Attention::Latent { .. } | Attention::None => split.of_latent,
+                Attention::Latent { .. } | Attention::None => tiled.map_or(split.of_latent, |tiled| tiled.splits),
             },
             Class::Short => short.map_or(split.of_latent, |short| short.pages),
             Class::Few => split.few,

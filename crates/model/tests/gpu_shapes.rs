@@ -4,6 +4,7 @@
 
 use crate::snapshots::{LAYER, compare, reads, stages_of_layer};
 use crate::support::hollow::Hollow;
+use compiler::gpu::GpuPlan;
 use compiler::program::products::Product;
 use compiler::program::{Kernel, Launch, Stage};
 use compiler::{Compiled, Numerics, Options};
@@ -188,9 +189,17 @@ fn one_token_stores_and_loads_words() {
 #[test]
 fn one_token_multiplies_pages_where_they_lie() {
     check_with("wgsl_youtu_one", "youtu-llm-2b", Class::One, Options::wgsl_of_matrices);
+    let small = |numerics| {
+        let plan = GpuPlan { shared: 32 << 10, ..GpuPlan::portable(32, 256) };
+        Options::wgsl_on(numerics, plan.with_cooperative_matrices())
+    };
     // Of 20 heads a tile has 10.
-    for shape in ["youtu-llm-2b", "glm-4.7-flash"] {
-        let c = compiled(Class::One, shape, 2, Options::wgsl_of_matrices);
+    for (shape, options) in [
+        ("youtu-llm-2b", Options::wgsl_of_matrices as fn(Numerics) -> Options),
+        ("glm-4.7-flash", Options::wgsl_of_matrices),
+        ("glm-4.7-flash", small),
+    ] {
+        let c = compiled(Class::One, shape, 2, options);
         let attention = c.program.each_launch().find(|launch| reads(launch) == "position segment page_table");
         let attention = attention.expect("a kernel that reads pages");
         let is_cache = |&buffer: &usize| c.program.buffers[buffer].name.starts_with("cache");

@@ -125,6 +125,10 @@ impl Target for Gpu {
 
     /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
     fn stays_alone(&self, g: &mut Graph, nest: &Nest) -> bool {
+        if !self.plan.cooperative {
+            return false;
+        }
+        let nest = gathered::gathered(g, nest, &self.plan, places::InFragments::Carriers).nest;
         nest.phases.iter().flat_map(|phase| &phase.items).any(|item| whole_product::is_product(g, item, &self.plan))
     }
 

@@ -11,8 +11,8 @@ pub struct GpuPlan {
     pub words: bool,
     /// Whether a warp multiplies matrices of halves, for which it has 32 lanes and loads of 16 bytes.
     pub multiplies: bool,
-    /// Whether a warp of 32 lanes multiplies matrices of 16 by 16 f16 numbers that it loads from shared memory and stores there
-    /// as a whole: no lane knows which elements it has (cooperative matrices).
+    /// Whether a warp of 32 lanes multiplies matrices of 16 by 16 f16 numbers that it loads from shared memory, or from what is
+    /// only read, and stores to shared memory as a whole: no lane knows which elements it has (cooperative matrices).
     pub cooperative: bool,
     /// Whether weights of 16 bits and the tokens of a step are rounded to what a warp multiplies, bf16 or f16.
     pub halves: bool,

@@ -27,8 +27,11 @@ const LONGEST: i64 = 32;
 /// Columns at least: a tile takes as long however few of them there are.
 const LEAST: i64 = 4;
 
-/// Halves of columns that lie in shared memory at once at most, where rows are multiplied from where they lie.
-const COLUMNS: i64 = 10 << 10;
+/// Halves of columns that lie in shared memory at once at most, where rows are multiplied from where they lie: three eighths of
+/// it, as scores and tiles need the rest.
+fn most_columns(plan: &GpuPlan) -> i64 {
+    plan.shared as i64 * 3 / 8 / DType::F16.bytes() as i64
+}
 
 /// Whether an item is made of products that this path takes.
 pub(super) fn is_product(g: &mut Graph, item: &Item, plan: &GpuPlan) -> bool {
@@ -115,10 +118,10 @@ impl Lying {
 }
 
 /// Elements of a sum that lie in shared memory at once.
-fn part(g: &Graph, s: &Sum, short: i64) -> i64 {
+fn part(g: &Graph, s: &Sum, short: i64, plan: &GpuPlan) -> i64 {
     let length = s.length();
     let fits = |part: i64| match Lying::of(g, s, short) {
-        Some(_) => filled(short) * pitch(part) <= COLUMNS,
+        Some(_) => filled(short) * pitch(part) <= most_columns(plan),
         None => part <= LONGEST,
     };
     (1..=length / matrix::K)
@@ -129,14 +132,14 @@ fn part(g: &Graph, s: &Sum, short: i64) -> i64 {
 }
 
 /// Halves that the rows and the columns of a sum take at most, which follow each other.
-fn halves(g: &Graph, p: &Product, long: i64, short: i64) -> [i64; 2] {
+fn halves(g: &Graph, p: &Product, [long, short]: [i64; 2], plan: &GpuPlan) -> [i64; 2] {
     let of_rows = |s: &Sum| match Lying::of(g, s, short) {
         Some(_) => 0,
-        None if s.across => part(g, s, short) * pitch(long),
-        None => long * pitch(part(g, s, short)),
+        None if s.across => part(g, s, short, plan) * pitch(long),
+        None => long * pitch(part(g, s, short, plan)),
     };
     let most = |of: &dyn Fn(&Sum) -> i64| p.sums.iter().map(of).max().unwrap_or(0);
-    [most(&of_rows), most(&|s| filled(short) * pitch(part(g, s, short)))]
+    [most(&of_rows), most(&|s| filled(short) * pitch(part(g, s, short, plan)))]
 }
 
 /// Bytes of a thread for its parts of a greatest number and of a sum: two f32 numbers.
@@ -157,7 +160,7 @@ pub(super) fn needed(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> Room {
     for item in nest.phases.iter().flat_map(|phase| &phase.items) {
         let Some(Products { p, long, short, totals }) = product(g, item, plan) else { continue };
         most.totals = most.totals.max(totals.len());
-        let [rows, columns] = halves(g, &p, long, short);
+        let [rows, columns] = halves(g, &p, [long, short], plan);
         most.halves = [most.halves[0].max(rows), most.halves[1].max(columns)];
     }
     most
@@ -307,7 +310,7 @@ impl Tiles {
 
     /// Adds a sum to those of the tiles of a warp; its rows and columns are copied to these places.
     fn added(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, [rows, columns]: [Id; 2], accs: &[Id]) -> Vec<Id> {
-        let (length, part) = (s.length(), part(g, s, self.short));
+        let (length, part) = (s.length(), part(g, s, self.short, &t.target.plan));
         let lying = Lying::of(g, s, self.short);
         let r = (length > part).then(|| t.counted(g, length / part));
         let first = match r {
@@ -327,7 +330,7 @@ impl Tiles {
 
     /// Copies of the rows of a sum, from this element of it on.
     fn copied_rows(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, to: Id, first: Id) -> Copies {
-        let part = part(g, s, self.short);
+        let part = part(g, s, self.short, &t.target.plan);
         let (rows, columns) = if s.across { (part, self.long) } else { (self.long, part) };
         let widest = t.target.plan.widest;
         matrix::copied(t, g, rows * columns / WIDE, to, |g, at| {
@@ -343,7 +346,7 @@ impl Tiles {
 
     /// Copies of the columns of a sum as halves, likewise.
     fn copied_columns(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, n: Id, to: Id, first: Id) -> Copies {
-        let (part, widest) = (part(g, s, self.short), t.target.plan.widest);
+        let (part, widest) = (part(g, s, self.short, &t.target.plan), t.target.plan.widest);
         let halves = g.cast(s.column, DType::F16);
         matrix::copied(t, g, self.short * part / WIDE, to, |g, at| {
             let across = part / WIDE;
@@ -359,7 +362,7 @@ impl Tiles {
 
     /// What is in shared memory, multiplied and added.
     fn multiplied(&self, t: &mut Tiler, g: &mut Graph, s: &Sum, rows: &RowsAt, columns: Id, accs: &[Id]) -> Vec<Id> {
-        let part = part(g, s, self.short);
+        let part = part(g, s, self.short, &t.target.plan);
         let step = t.counted(g, part / matrix::K);
         let k = by(g, BinOp::Mul, step, matrix::K);
         let lane = t.target.lane;

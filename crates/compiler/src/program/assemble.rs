@@ -176,22 +176,22 @@ impl Assembly<'_> {
     /// The nests of groups that shall become one kernel: of as many as have room for their buffers in one.
     fn lowered(&self, g: &mut Graph, s: &Schedule, groups: &[usize]) -> Vec<(Vec<usize>, Vec<Lowered>)> {
         let mut all: Vec<(Vec<usize>, Vec<Lowered>)> = vec![];
-        let mut closed = false;
         for &group in groups {
             let nest = lowered_by(g, s, group, self.target, &self.weights);
-            let alone = self.target.stays_alone(g, &nest.nest);
-            let fits = |others: &[Lowered]| {
+            let mut fits = |others: &[Lowered]| {
+                if self.target.stays_alone(g, &nest.nest) || self.target.stays_alone(g, &others[0].nest) {
+                    return false;
+                }
                 let slots: FxHashSet<Id> = others.iter().chain([&nest]).flat_map(|l| l.slots.clone()).collect();
                 slots.len() <= self.target.most_slots()
             };
             match all.last_mut() {
-                Some((groups, nests)) if !alone && !closed && fits(nests) => {
+                Some((groups, nests)) if fits(nests) => {
                     groups.push(group);
                     nests.push(nest);
                 }
                 _ => all.push((vec![group], vec![nest])),
             }
-            closed = alone;
         }
         all
     }

@@ -24,7 +24,7 @@ pub mod roles;
 mod scans;
 mod versions;
 
-pub use prices::{ExpertTiles, Fusions, Heads, Latents, Prices, Profile, Several, Short, Splits, Usual};
+pub use prices::{ExpertTiles, Fusions, Heads, Latents, Prices, Profile, Several, Short, Splits, TiledHeads, Usual};
 pub use versions::StateOrder;
 
 /// One axis of a kernel.

@@ -16,6 +16,8 @@ pub struct Prices {
     pub moved_steps: i64,
     /// Heads of queries that a task of attention has.
     pub heads: Heads,
+    /// What attention over a latent has instead where its rows are halves, if anything.
+    pub tiled_heads: Option<TiledHeads>,
     /// What a token with a short past is read by, if it has a program of its own.
     pub short: Option<Short>,
     /// What has a program of its own between few tokens and many, if there is one.
@@ -54,6 +56,15 @@ pub struct Splits {
     pub few: i64,
     /// For each of many tokens.
     pub many: i64,
+}
+
+/// Attention of a token over a latent whose rows lie as halves, where warps multiply rows with the heads of a task as a tile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TiledHeads {
+    /// Heads of a task, instead of [`Heads::of_latent`].
+    pub heads: i64,
+    /// Splits of a step of one token, instead of [`Splits::of_latent`].
+    pub splits: i64,
 }
 
 /// Heads of queries that read the same keys, and that a task of attention has together at most: it reads keys once for all of
@@ -204,6 +215,7 @@ impl Prices {
             stage_elements: 0,
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
+            tiled_heads: None,
             short: None,
             several: None,
             alone: 1.3,
@@ -260,6 +272,7 @@ impl Prices {
             // Tasks share a second cache, and products of matrices have two sides: tokens and positions.
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
+            tiled_heads: None,
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.

@@ -89,6 +89,7 @@ pub(super) fn views(g: &Graph, root: Id) -> Views {
         if let &[load] = g.src(id)
             && let Op::Buffer { slot, space, .. } = *g.op(g.src(load)[0])
             && !space.is_scratch()
+            && views.slots.get(&slot) == Some(&View::Vectors)
         {
             views.slots.insert(slot, View::Halves);
         }
@@ -126,7 +127,10 @@ impl Array {
             View::Words => format!("{name}[{at}]"),
             View::Atomic => format!("atomicLoad(&{name}[{at}])"),
             View::Floats => format!("bitcast<u32>({name}[{at}])"),
-            View::Halves => format!("bitcast<u32>(vec2<f16>({name}[2 * ({at})], {name}[2 * ({at}) + 1]))"),
+            View::Halves => {
+                let at = self.at(&format!("2 * ({word})"));
+                format!("bitcast<u32>(vec2<f16>({name}[{at}], {name}[{at} + 1]))")
+            }
         }
     }
 
