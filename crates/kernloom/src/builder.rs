@@ -180,7 +180,7 @@ impl Builder {
             None => ChatTemplate::of_model(&tokenizer).map_err(|e| in_file(e.into()))?,
         };
         tokenizer.use_template(template.source());
-        let pairs = Pairs::of(&file, &tokenizer)?;
+        let pairs = Pairs::of(&file, &tokenizer).map_err(|e| in_file(e.into()))?;
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
         let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room, false));

@@ -114,9 +114,9 @@ impl Engine {
     /// device say.
     pub fn rank(&mut self, query: &str, documents: &[impl AsRef<str>]) -> Result<Vec<f32>, Error> {
         self.generator = Generator::new();
+        let asked = self.pairs.asked(&self.tokenizer, query);
         let score = |document: &dyn AsRef<str>| {
-            let tokens = self.pairs.tokens(&self.tokenizer, query, document.as_ref());
-            let scores = pooling::vector(&mut self.engine, &tokens, Pooling::Rank)?;
+            let scores = pooling::vector(&mut self.engine, &asked.with(document.as_ref()), Pooling::Rank)?;
             Ok(scores.first().copied().unwrap_or(f32::NAN))
         };
         documents.iter().map(|document| document as &dyn AsRef<str>).map(score).collect()
