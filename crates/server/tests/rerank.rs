@@ -103,6 +103,9 @@ fn a_query_counts_with_each_document() {
 fn who_ranks_makes_no_embeddings_and_the_other_way_round() {
     let body = json!({ "query": "q", "documents": ["a"] });
     let ranks = ranker(None);
+    let can = |exercise: &Exercise| ask(exercise, "/api/show", &json!({ "model": "ranks" })).1["capabilities"].clone();
+    assert!(can(&ranks).as_array().is_some_and(|can| !can.contains(&json!("embedding"))));
+    assert!(can(&ranker(Some(Pooling::Mean))).as_array().is_none_or(|can| !can.is_empty()));
     assert!(told(&ranks, "/v1/embeddings", &json!({ "input": "a" }), 501).contains("/v1/rerank"));
     assert!(told(&ranks, "/embedding", &json!({ "content": "a" }), 501).contains("--pooling"));
     let embeds = ranker(Some(Pooling::Mean));
