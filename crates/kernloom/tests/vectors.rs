@@ -83,6 +83,14 @@ fn models_that_make_text_of_masks_do_not_go_on() {
 }
 
 #[test]
+fn what_makes_no_vector_is_refused_at_once() {
+    for pooling in [Pooling::Rank, Pooling::Each] {
+        let refused = Engine::builder("no file").pooling(pooling).build().err().expect("no vector").to_string();
+        assert!(refused.starts_with(&format!("Builder::pooling takes Mean, First or Last, and not {pooling:?}")));
+    }
+}
+
+#[test]
 fn models_that_rank_give_scores() {
     for shape in ["tiny-bert-rank", "tiny-qwen3-rank", "tiny-modern-bert-rank"] {
         let mut engine = open(shape);
