@@ -103,9 +103,13 @@ fn a_query_counts_with_each_document() {
 fn who_ranks_makes_no_embeddings_and_the_other_way_round() {
     let body = json!({ "query": "q", "documents": ["a"] });
     let ranks = ranker(None);
-    let can = |exercise: &Exercise| ask(exercise, "/api/show", &json!({ "model": "ranks" })).1["capabilities"].clone();
-    assert!(can(&ranks).as_array().is_some_and(|can| !can.contains(&json!("embedding"))));
-    assert!(can(&ranker(Some(Pooling::Mean))).as_array().is_none_or(|can| !can.is_empty()));
+    let says = |exercise: &Exercise| {
+        let shown = ask(exercise, "/api/show", &json!({ "model": "ranks" })).1;
+        shown["capabilities"].as_array().expect("capabilities").contains(&json!("embedding"))
+    };
+    assert!(!says(&ranks));
+    let options = Options { pooling: Some(Pooling::Mean), ..Exercise::everything() };
+    assert!(says(&Exercise::of(options, exercise::model_that_ranks("ranks", Pooling::Last))));
     assert!(told(&ranks, "/v1/embeddings", &json!({ "input": "a" }), 501).contains("/v1/rerank"));
     assert!(told(&ranks, "/embedding", &json!({ "content": "a" }), 501).contains("--pooling"));
     let embeds = ranker(Some(Pooling::Mean));
