@@ -27,7 +27,7 @@ ABSENT = {
     "lora": "adapters",
     "mcp_servers": "MCP",
     "proxy": "MCP",
-    "rerank": "reranking",
+    "rerank": "a model that ranks",
     "router": "starting servers for models",
     "speculative": "draft models",
     "tools_builtin": "tools that the server runs",

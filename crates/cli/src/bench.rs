@@ -318,6 +318,9 @@ impl<'a> Running<'a> {
     /// Computes `n` tokens one by one; where the device chooses tokens itself, those that follow from a random one.
     fn decode(&mut self, n: usize, start: usize) -> anyhow::Result<()> {
         let engine = &mut self.opened.engine;
+        if n > 0 {
+            engine.config().check_goes_on()?;
+        }
         let ahead = engine.ahead();
         let mut flight = VecDeque::new();
         for at in 0..n {

@@ -104,7 +104,7 @@ impl Speaker {
         let positions = Positions::Flag(args.context.ctx_size);
         let file = open::file(path)?;
         // Whatever can be refused is refused before anything that takes long.
-        open::config(&file, path)?;
+        open::config(&file, path)?.check_goes_on()?;
         let mut tokenizer = open::tokenizer(&file, path)?;
         let template = match args.no_template {
             true => None,
@@ -117,7 +117,6 @@ impl Speaker {
             tokenizer.use_template(template.source());
         }
         let opened = open::engine(path, &args.engine, positions, true)?;
-        opened.engine.config().check_goes_on()?;
         let sampling = args.sampling.config(&tokenizer);
         // A setting out of range is refused at once.
         Sampler::new(sampling.clone(), opened.engine.config().vocab as usize)?;

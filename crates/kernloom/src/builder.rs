@@ -154,6 +154,7 @@ impl Builder {
     }
 
     /// How [`Engine::embed`] makes one vector of the hidden states of a text; by default as the file says, or their mean.
+    /// [`Pooling::Rank`] and [`Pooling::Each`] make none; scores come from [`Engine::rank`] whatever is set here.
     pub fn pooling(mut self, pooling: Pooling) -> Builder {
         self.pooling = Some(pooling);
         self
@@ -165,6 +166,9 @@ impl Builder {
     /// No such file, a file that is none or that holds another kind of model, no C compiler, settings out of range, or
     /// a context that does not fit into memory.
     pub fn build(self) -> Result<Engine, Error> {
+        if let Some(pooling @ (Pooling::Rank | Pooling::Each)) = self.pooling {
+            return Err(Error::NoVector(pooling));
+        }
         let file = Arc::new(open(&self.path)?);
         let in_file =
             |source: Box<dyn std::error::Error + Send + Sync>| Error::Model { path: self.path.clone(), source };
@@ -180,7 +184,7 @@ impl Builder {
             None => ChatTemplate::of_model(&tokenizer).map_err(|e| in_file(e.into()))?,
         };
         tokenizer.use_template(template.source());
-        let pairs = Pairs::of(&file, &tokenizer)?;
+        let pairs = Pairs::of(&file, &tokenizer).map_err(|e| in_file(e.into()))?;
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
         let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room, false));

@@ -90,7 +90,7 @@ impl Engine {
         self.generator = Generator::new();
         let vector = |text: &dyn AsRef<str>| {
             let tokens = self.tokenizer.encode(text.as_ref(), true, false);
-            Ok(normalised(pooling::vector(&mut self.engine, &tokens, pooling)?))
+            Ok(pooling::normalised(&pooling::vector(&mut self.engine, &tokens, pooling)?, 2))
         };
         texts.iter().map(|text| text as &dyn AsRef<str>).map(vector).collect()
     }
@@ -114,9 +114,9 @@ impl Engine {
     /// device say.
     pub fn rank(&mut self, query: &str, documents: &[impl AsRef<str>]) -> Result<Vec<f32>, Error> {
         self.generator = Generator::new();
+        let asked = self.pairs.asked(&self.tokenizer, query);
         let score = |document: &dyn AsRef<str>| {
-            let tokens = self.pairs.tokens(&self.tokenizer, query, document.as_ref());
-            let scores = pooling::vector(&mut self.engine, &tokens, Pooling::Rank)?;
+            let scores = pooling::vector(&mut self.engine, &asked.with(document.as_ref()), Pooling::Rank)?;
             Ok(scores.first().copied().unwrap_or(f32::NAN))
         };
         documents.iter().map(|document| document as &dyn AsRef<str>).map(score).collect()
@@ -138,13 +138,4 @@ impl Engine {
         self.generator = Generator::new();
         &mut self.engine
     }
-}
-
-/// A vector of length 1; one of zeros stays.
-fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
-    let length = vector.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-    if length > 0.0 {
-        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
-    }
-    vector
 }

@@ -36,6 +36,9 @@ pub enum Error {
     /// A model whose file says that it makes no vectors of texts.
     #[error("{}", no_vector(*.0))]
     Pooling(Pooling),
+    /// [`Builder::pooling`](crate::Builder::pooling) with what makes no vector of a text.
+    #[error("Builder::pooling takes Mean, First or Last, and not {0:?}; scores come from Engine::rank without it")]
+    NoVector(Pooling),
     /// A vector or a score of a text.
     #[error(transparent)]
     Vector(#[from] model::pooling::VectorError),

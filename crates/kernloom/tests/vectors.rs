@@ -76,6 +76,21 @@ fn models_that_see_ahead_make_vectors_as_their_file_says() {
 }
 
 #[test]
+fn models_that_make_text_of_masks_do_not_go_on() {
+    let mut engine = open("tiny-llada");
+    let text = engine.complete("some", Some(1)).err().expect("no text").to_string();
+    assert!(text.starts_with("'llada' makes text of masks"), "{text}");
+}
+
+#[test]
+fn what_makes_no_vector_is_refused_at_once() {
+    for pooling in [Pooling::Rank, Pooling::Each] {
+        let refused = Engine::builder("no file").pooling(pooling).build().err().expect("no vector").to_string();
+        assert!(refused.starts_with(&format!("Builder::pooling takes Mean, First or Last, and not {pooling:?}")));
+    }
+}
+
+#[test]
 fn models_that_rank_give_scores() {
     for shape in ["tiny-bert-rank", "tiny-qwen3-rank", "tiny-modern-bert-rank"] {
         let mut engine = open(shape);

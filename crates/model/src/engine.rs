@@ -4,6 +4,7 @@ mod behind;
 mod observe;
 mod pages;
 pub mod readiness;
+mod single;
 mod snapshot;
 mod spill;
 mod stand_in;
@@ -521,13 +522,7 @@ impl Engine {
     /// # Errors
     /// A token or position out of range, more rows than there is room for, or a failure of the device.
     pub fn step(&mut self, tokens: &[u32], start: usize, rows: Range<usize>) -> Result<&[f32], EngineError> {
-        self.with_single(|engine, batch| {
-            batch.add(tokens, start, &engine.single_pages)?;
-            batch.want(rows);
-            engine.run_batch(batch, None)
-        })?;
-        let rows = self.single.rows();
-        self.rows(Output::Logits, rows)
+        self.step_of(Output::Logits, tokens, start, rows)
     }
 
     /// As [`Engine::step`], with times instead of logits: of the program that draws the token after the last so, or of
@@ -598,30 +593,6 @@ impl Engine {
 
     pub(crate) fn output(&mut self, output: Output, rows: usize) -> Result<&[f32], EngineError> {
         Ok(self.memory.output_start::<f32>(output.name(), rows * output.width(&self.config))?)
-    }
-
-    /// Sends a step of the only sequence with one token, at a position: this token, or what the last step chose.
-    pub(crate) fn send_single(&mut self, token: Option<u32>, at: usize, draw: Draw) -> Result<Sent, EngineError> {
-        self.with_single(|engine, batch| {
-            match token {
-                Some(token) => batch.add(&[token], at, &engine.single_pages)?,
-                None => batch.add_chosen(0, at, &engine.single_pages)?,
-            }
-            batch.draw(draw);
-            engine.send(batch)
-        })
-    }
-
-    /// Calls `job` with the input of the only sequence, empty, which keeps its memory.
-    fn with_single<T>(
-        &mut self,
-        job: impl FnOnce(&mut Engine, &mut Batch) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let mut batch = std::mem::replace(&mut self.single, Batch::none());
-        batch.clear();
-        let done = job(self, &mut batch);
-        self.single = batch;
-        done
     }
 
     fn run_batch(&mut self, batch: &Batch, profile: Option<Clock>) -> Result<Option<Profile>, EngineError> {

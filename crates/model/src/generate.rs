@@ -252,11 +252,12 @@ impl Generator {
     }
 }
 
-/// Checks that there is something to continue, and room for it.
+/// Checks that the model goes on with a text, that there is something to continue, and room for it.
 ///
 /// # Errors
-/// As [`check_prompt`].
+/// As [`check_prompt`], and of a model that does not go on with a text.
 pub fn check(engine: &dyn Steps, prompt: &[u32]) -> Result<(), GenerateError> {
+    engine.check_goes_on()?;
     Ok(check_prompt(prompt, engine.vocab(), engine.context())?)
 }
 

@@ -1,6 +1,6 @@
 //! One vector of a text: of which tokens it needs what a step computes, and how their rows come together.
 
-use crate::batch::{Batch, Limits};
+use crate::batch::Limits;
 use crate::config::Pooling;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -68,11 +68,20 @@ impl Pool {
     }
 
     /// The vector of the rows so far.
-    pub fn vector(&self) -> Vec<f32> {
+    ///
+    /// # Errors
+    /// [`NoNumber`].
+    pub fn vector(&self) -> Result<Vec<f32>, NoNumber> {
         let count = if self.pooling == Pooling::Mean { self.rows.max(1) } else { 1 };
-        self.values.iter().map(|sum| (sum / count as f64) as f32).collect()
+        let value = |sum: &f64| Some((sum / count as f64) as f32).filter(|value| value.is_finite());
+        self.values.iter().map(value).collect::<Option<_>>().ok_or(NoNumber)
     }
 }
+
+/// What a step computed has a value that is none: the model, or a text of it that overflows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what the model computed of this text is infinite or no number")]
+pub struct NoNumber;
 
 /// Why there is no vector of a text.
 #[derive(Debug, thiserror::Error)]
@@ -83,36 +92,43 @@ pub enum VectorError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What came out.
+    #[error(transparent)]
+    NoNumber(#[from] NoNumber),
 }
 
 /// The vector of a text, as the only sequence of an engine: hidden states after the last norm, pooled and not normalised, or
 /// scores. What the cache held is gone.
 ///
 /// # Errors
-/// A text that is empty or does not fit into the context, scores of a model that does not rank, and failures of the device.
+/// A text that is empty or does not fit into the context, scores of a model that does not rank,
+/// [`NoNumber`], and failures of the device.
 pub fn vector(engine: &mut Engine, tokens: &[u32], pooling: Pooling) -> Result<Vec<f32>, VectorError> {
     let limits = engine.limits();
     check_prompt(tokens, limits.vocab, limits.context)?;
     let mut pool = Pool::new(pooling, &limits);
-    let pages: Vec<u32> = (0..limits.row_pages() as u32).collect();
     let width = pool.output().width(engine.config());
-    let mut batch = Batch::new(limits);
     let mut start = 0;
     for chunk in tokens.chunks(limits.tokens.max(1)) {
-        batch.clear();
-        batch.set_output(pool.output());
-        batch.add(chunk, start, &pages)?;
         let wanted = pool.wanted(start, chunk.len(), tokens.len());
         let counts = !wanted.is_empty();
         // A step has at least one row.
-        batch.want(if counts { wanted } else { chunk.len() - 1..chunk.len() });
-        let rows = engine.run(&batch)?;
+        let wanted = if counts { wanted } else { chunk.len() - 1..chunk.len() };
+        let rows = engine.step_of(pool.output(), chunk, start, wanted)?;
         if counts {
             pool.add(rows, width);
         }
         start += chunk.len();
     }
-    Ok(pool.vector())
+    Ok(pool.vector()?)
+}
+
+/// A vector that is comparable: the root of the sum of squares is 1, and so on for other powers. One of zeros stays.
+pub fn normalised(vector: &[f32], power: i32) -> Vec<f32> {
+    let sum: f64 = vector.iter().map(|&x| f64::from(x).abs().powi(power)).sum();
+    let length = sum.powf(1.0 / f64::from(power));
+    let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+    vector.iter().map(|&x| (f64::from(x) * scale) as f32).collect()
 }
 
 #[cfg(test)]
@@ -131,11 +147,27 @@ mod tests {
 
     #[test]
     fn rows_come_together() {
-        assert_eq!(pool(Pooling::Mean, None).vector(), [2.5, 4.0]);
-        assert_eq!(pool(Pooling::Each, None).vector(), [1.0, 2.0, 4.0, 6.0]);
+        assert_eq!(pool(Pooling::Mean, None).vector(), Ok(vec![2.5, 4.0]));
+        assert_eq!(pool(Pooling::Each, None).vector(), Ok(vec![1.0, 2.0, 4.0, 6.0]));
         let mut empty = pool(Pooling::Mean, None);
         empty.clear();
-        assert_eq!(empty.vector(), [0.0; 0]);
+        assert_eq!(empty.vector(), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_vector() {
+        for value in [f32::NAN, f32::INFINITY] {
+            let mut pool = pool(Pooling::Mean, None);
+            pool.add(&[0.0, value], 2);
+            assert_eq!(pool.vector(), Err(NoNumber));
+        }
+    }
+
+    #[test]
+    fn a_vector_of_zeros_stays() {
+        assert_eq!(normalised(&[3.0, -4.0], 2), [0.6, -0.8]);
+        assert_eq!(normalised(&[3.0, -4.0], 1), [3.0 / 7.0, -4.0 / 7.0]);
+        assert_eq!(normalised(&[0.0, 0.0], 2), [0.0, 0.0]);
     }
 
     #[test]

@@ -23,6 +23,14 @@ pub trait Steps {
     /// Tokens of a step at most.
     fn chunk(&self) -> usize;
 
+    /// Checks that the model goes on with a text, token by token.
+    ///
+    /// # Errors
+    /// Of a model that makes text in another way, or none.
+    fn check_goes_on(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Makes sure that a step of so many tokens waits for no compiler.
     ///
     /// # Errors
@@ -97,6 +105,10 @@ impl Steps for Engine {
 
     fn chunk(&self) -> usize {
         Engine::chunk(self)
+    }
+
+    fn check_goes_on(&self) -> Result<(), EngineError> {
+        Ok(self.config().check_goes_on()?)
     }
 
     fn prepare(&mut self, tokens: usize) -> Result<(), EngineError> {

@@ -66,7 +66,7 @@ impl Model {
         facts.names.iter_mut().for_each(|name| *name = plain::name(name).into_owned());
         let isolation = Isolation::default();
         let fill = Err("nobody has said how".to_owned());
-        let pairs = Pairs::between(&tokenizer, None);
+        let pairs = Pairs::between(&tokenizer);
         Model { worker, tokenizer, template, fill, pairs, facts, defaults, isolation, grammars: OnceLock::new() }
     }
 

@@ -5,10 +5,11 @@ mod exercise;
 use axum::body::Body;
 use axum::http::Request;
 use exercise::{Exercise, ROUTES};
+use model::scheduler::Pooling;
 use peak_alloc::PeakAlloc;
 use server::arrival::Arrived;
 use server::body::Work;
-use server::budget::{MEMORY, SHARE, TEXT_WORK};
+use server::budget::{MEMORY, SHARE, TEXT_WORK, TEXTS};
 use server::{App, Options};
 
 #[global_allocator]
@@ -131,4 +132,17 @@ fn requests_take_no_more_memory_than_they_are_charged() {
         }
     }
     assert!(taken > 200, "{taken} were taken");
+
+    // A query is there once, with however many documents.
+    let options = Options { request_memory: memory, ..Options::default() };
+    let ranks = Exercise::of(options, exercise::model_that_ranks("ranks", Pooling::Last));
+    for query in [4_000_000 / PART, 31_000, 300] {
+        let query = "q".repeat(query);
+        let body = format!("{{\"query\":\"{query}\",\"documents\":[{}]}}", vec!["\"a\""; TEXTS].join(","));
+        let (held, (status, text), most) = heap(|| ranks.request("POST", "/v1/rerank", &[], body.as_bytes()));
+        assert_eq!(status == 200, query.len() == 300, "{text}");
+        let sent = (3 + TEXT_WORK) * body.len() + 16 * text.len();
+        assert!(most <= sent + SLACK, "{most} for a query of {} and a {status}", query.len());
+        assert!(held <= text.capacity() + SLACK, "{held} stay");
+    }
 }

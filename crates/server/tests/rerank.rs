@@ -85,9 +85,31 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
+fn a_query_counts_with_each_document() {
+    let exercise = Exercise::of(
+        Options { log: false, body_limit: 4000, ..Options::default() },
+        exercise::model_that_ranks("ranks", Pooling::Last),
+    );
+    let body =
+        |query: usize, documents: usize| json!({ "query": "q".repeat(query), "documents": vec!["a"; documents] });
+    assert_eq!(ask(&exercise, "/v1/rerank", &body(40, 100)).0, 200);
+    let message = told(&exercise, "/v1/rerank", &body(41, 100), 400);
+    assert_eq!(message, "query: with each of 100 documents it has 4100 bytes, and 4000 are taken (--body-limit)");
+    let (_, answer) = ask(&exercise, "/v1/rerank", &body(600, 2));
+    assert_eq!(answer["error"]["code"], "context_length_exceeded");
+}
+
+#[test]
 fn who_ranks_makes_no_embeddings_and_the_other_way_round() {
     let body = json!({ "query": "q", "documents": ["a"] });
     let ranks = ranker(None);
+    let says = |exercise: &Exercise| {
+        let shown = ask(exercise, "/api/show", &json!({ "model": "ranks" })).1;
+        shown["capabilities"].as_array().expect("capabilities").contains(&json!("embedding"))
+    };
+    assert!(!says(&ranks));
+    let options = Options { pooling: Some(Pooling::Mean), ..Exercise::everything() };
+    assert!(says(&Exercise::of(options, exercise::model_that_ranks("ranks", Pooling::Last))));
     assert!(told(&ranks, "/v1/embeddings", &json!({ "input": "a" }), 501).contains("/v1/rerank"));
     assert!(told(&ranks, "/embedding", &json!({ "content": "a" }), 501).contains("--pooling"));
     let embeds = ranker(Some(Pooling::Mean));

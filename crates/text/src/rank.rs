@@ -9,8 +9,8 @@ const TEMPLATE: &str = "tokenizer.chat_template.rerank";
 const QUERY: &str = "{query}";
 const DOCUMENT: &str = "{document}";
 
-/// Rules of splitting whose vocabularies put a separator between two texts, unless their file says otherwise.
-const SEPARATED: [&str; 3] = ["jina-v1-en", "jina-v2-code", "roberta-bpe"];
+/// Places that a template has at most: each takes a text once more.
+const PLACES: usize = 4;
 
 /// How a model reads a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,49 +28,85 @@ pub enum Pairs {
     },
 }
 
+/// Why a file does not say how its model reads a pair.
+#[derive(Debug, thiserror::Error)]
+pub enum PairsError {
+    /// Metadata of a wrong type.
+    #[error(transparent)]
+    Metadata(#[from] GgufError),
+    /// A template that takes texts many times.
+    #[error("{TEMPLATE} has {0} places for a query and a document, and {PLACES} at most are filled")]
+    Places(usize),
+}
+
+/// A query, to which documents come.
+pub struct Asked<'a> {
+    tokenizer: &'a Tokenizer,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Template {
+        template: &'a str,
+        query: &'a str,
+    },
+    Tokens {
+        /// All before a document.
+        before: Vec<u32>,
+        end: Option<u32>,
+    },
+}
+
 impl Pairs {
     /// As a file says.
     ///
     /// # Errors
-    /// Metadata of a wrong type.
-    pub fn of(file: &Gguf, tokenizer: &Tokenizer) -> Result<Pairs, GgufError> {
-        let metadata = file.metadata();
-        if let Some(template) = metadata.find::<&str>(TEMPLATE)? {
-            return Ok(Pairs::Template(template.to_owned()));
+    /// Metadata of a wrong type, and a template that takes texts many times.
+    pub fn of(file: &Gguf, tokenizer: &Tokenizer) -> Result<Pairs, PairsError> {
+        let Some(template) = file.metadata().find::<&str>(TEMPLATE)? else { return Ok(Pairs::between(tokenizer)) };
+        let places = template.matches(QUERY).count() + template.matches(DOCUMENT).count();
+        if places > PLACES {
+            return Err(PairsError::Places(places));
         }
-        let id = metadata.find::<i64>("tokenizer.ggml.seperator_token_id")?;
-        let known = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < tokenizer.vocab_len());
-        let separates = match metadata.find::<bool>("tokenizer.ggml.add_sep_token")? {
-            Some(separates) => separates,
-            None => metadata.find::<&str>("tokenizer.ggml.pre")?.is_some_and(|pre| SEPARATED.contains(&pre)),
-        };
-        let separator = known.or(tokenizer.eos()).filter(|_| separates);
-        Ok(Pairs::between(tokenizer, separator))
+        Ok(Pairs::Template(template.to_owned()))
     }
 
     /// With the tokens that stand around a text of its own.
-    pub fn between(tokenizer: &Tokenizer, separator: Option<u32>) -> Pairs {
+    pub fn between(tokenizer: &Tokenizer) -> Pairs {
         Pairs::Tokens {
             begin: tokenizer.bos().filter(|_| tokenizer.adds_bos()),
             end: tokenizer.eos().filter(|_| tokenizer.adds_eos()),
-            separator,
+            separator: tokenizer.separator(),
         }
     }
 
-    /// The tokens of a pair. Nothing in its texts steers the model.
-    pub fn tokens(&self, tokenizer: &Tokenizer, query: &str, document: &str) -> Vec<u32> {
-        match self {
-            Pairs::Template(template) => {
-                let (text, data) = filled(template, query, document);
-                tokenizer.encode_with_data(&text, false, &data)
-            }
+    /// With a query, which becomes tokens once where it stands before a document. In a template it does with each document, as
+    /// a token may reach over the end of a text.
+    pub fn asked<'a>(&'a self, tokenizer: &'a Tokenizer, query: &'a str) -> Asked<'a> {
+        let form = match self {
+            Pairs::Template(template) => Form::Template { template, query },
             Pairs::Tokens { begin, end, separator } => {
-                let mut out: Vec<u32> = begin.iter().copied().collect();
-                out.extend(tokenizer.encode(query, false, false));
-                out.extend(end.iter().chain(separator));
-                out.extend(tokenizer.encode(document, false, false));
-                out.extend(end);
-                out
+                let mut before: Vec<u32> = begin.iter().copied().collect();
+                before.extend(tokenizer.encode(query, false, false));
+                before.extend(end.iter().chain(separator));
+                Form::Tokens { before, end: *end }
+            }
+        };
+        Asked { tokenizer, form }
+    }
+}
+
+impl Asked<'_> {
+    /// The tokens of the query and a document. Nothing in these texts steers the model.
+    pub fn with(&self, document: &str) -> Vec<u32> {
+        match &self.form {
+            Form::Template { template, query } => {
+                let (text, data) = filled(template, query, document);
+                self.tokenizer.encode_with_data(&text, false, &data)
+            }
+            Form::Tokens { before, end } => {
+                let document = self.tokenizer.encode(document, false, false);
+                before.iter().copied().chain(document).chain(*end).collect()
             }
         }
     }
@@ -117,7 +153,7 @@ mod tests {
 
     fn tokens(file: &Gguf, query: &str, document: &str) -> Vec<u32> {
         let tokenizer = vocabulary::tokenizer(file).unwrap();
-        Pairs::of(file, &tokenizer).unwrap().tokens(&tokenizer, query, document)
+        Pairs::of(file, &tokenizer).unwrap().asked(&tokenizer, query).with(document)
     }
 
     #[test]
@@ -151,11 +187,48 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_type_are_errors() {
-        let file = file(|w| {
+    fn keys_of_another_type_and_tokens_that_are_none_are_errors() {
+        let refused = |file: &Gguf| vocabulary::tokenizer(file).unwrap_err().to_string();
+        let wrong = file(|w| {
             w.set("tokenizer.ggml.add_sep_token", "yes");
         });
-        let tokenizer = vocabulary::tokenizer(&file).unwrap();
-        assert!(Pairs::of(&file, &tokenizer).unwrap_err().to_string().contains("add_sep_token"));
+        assert!(refused(&wrong).contains("add_sep_token"));
+        let outside = file(|w| {
+            w.set("tokenizer.ggml.seperator_token_id", 9u32);
+        });
+        assert_eq!(refused(&outside), "seperator_token_id is 9, but the vocabulary has 9 tokens");
+        let wrong = file(|w| {
+            w.set("tokenizer.chat_template.rerank", 7u32);
+        });
+        let tokenizer = vocabulary::tokenizer(&wrong).unwrap();
+        assert!(Pairs::of(&wrong, &tokenizer).unwrap_err().to_string().contains("chat_template.rerank"));
+    }
+
+    #[test]
+    fn a_template_takes_texts_a_few_times() {
+        let of = |places: usize| {
+            let file = file(|w| {
+                w.set("tokenizer.chat_template.rerank", "{query}".repeat(places) + "{document}");
+            });
+            Pairs::of(&file, &vocabulary::tokenizer(&file).unwrap()).map_err(|error| error.to_string())
+        };
+        assert!(of(3).is_ok());
+        let refused =
+            "tokenizer.chat_template.rerank has 5 places for a query and a document, and 4 at most are filled";
+        assert_eq!(of(4).unwrap_err(), refused);
+    }
+
+    #[test]
+    fn a_separator_is_added_by_the_rule_of_splitting() {
+        let of = |pre: &str| {
+            let mut writer = Writer::new();
+            writer.set("tokenizer.ggml.model", "gpt2").set("tokenizer.ggml.pre", pre);
+            writer.set("tokenizer.ggml.tokens", ValueBuf::from(&["a", "b", "<s>"].map(str::to_owned)[..]));
+            writer.set("tokenizer.ggml.merges", ValueBuf::from(&[] as &[String]));
+            writer.set("tokenizer.ggml.eos_token_id", 2u32);
+            let file = Gguf::parse(writer.to_vec(|_, _| Ok(())).unwrap()).unwrap();
+            tokens(&file, "a", "b")
+        };
+        assert_eq!([of("roberta-bpe"), of("gpt-2")], [vec![0, 2, 1], vec![0, 1]]);
     }
 }

@@ -57,6 +57,7 @@ pub fn tokenizer_data(file: &Gguf) -> Result<TokenizerData, VocabularyError> {
         fim_ends,
         add_bos: keys.find("add_bos_token")?,
         add_eos: keys.find("add_eos_token")?,
+        add_sep: keys.find("add_sep_token")?,
         lowercase: keys.find("normalizer.lowercase")?,
         strip_accents: keys.find("normalizer.strip_accents")?,
         add_space_prefix: keys.find("add_space_prefix")?,

@@ -62,6 +62,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         config.check_goes_on()?;
     }
     let ranks = ranks(args, &config)?;
+    let pairs = Pairs::of(&file, &tokenizer).with_context(|| path.display().to_string())?;
     let (one, all) = positions(args, &config, file.bytes(), Room::of(&*machine.device()))?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
@@ -147,7 +148,6 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
         parse_special: args.parse_special,
     };
     let fill = Fill::of(&file, &tokenizer);
-    let pairs = Pairs::of(&file, &tokenizer)?;
     let mut model = Model::new(worker, tokenizer, template, facts, defaults);
     #[cfg(unix)]
     {

@@ -295,11 +295,10 @@ impl Task {
         }
     }
 
-    /// Passes the vector on, if one is wanted.
-    fn tell_vector(&mut self) {
-        let Some(pool) = &self.pool else { return };
+    /// Passes the vector on.
+    fn tell_vector(&mut self, vector: &[f32]) {
         self.spent.prompt_time = self.started.map_or(Duration::ZERO, |started| started.elapsed());
-        self.sink.vector(&pool.vector());
+        self.sink.vector(vector);
     }
 
     /// Takes the rows that a step computed for it, each `width` long: pools them, or chooses the next token. Says how it
@@ -314,9 +313,12 @@ impl Task {
         if self.pending() > 0 {
             return None;
         }
-        if self.pool.is_some() {
-            self.tell_vector();
-            return Some(Ok(Finish::End));
+        if let Some(pool) = &self.pool {
+            let vector = pool.vector().map_err(|error| Failure::Engine(error.to_string()));
+            return Some(vector.map(|vector| {
+                self.tell_vector(&vector);
+                Finish::End
+            }));
         }
         if self.score.is_some() && !self.sequence.goes_on(0) {
             return Some(Ok(Finish::Limit));

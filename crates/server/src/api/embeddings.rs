@@ -9,6 +9,7 @@ use crate::served::Model;
 use crate::settings::Settings;
 use crate::stream::{Prepared, Protocol, Said};
 use base64::Engine;
+use model::pooling;
 use model::scheduler::Pooling;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -135,10 +136,7 @@ impl Norm {
     /// A vector that is comparable.
     pub fn apply(self, vector: &[f32]) -> Vec<f32> {
         let Norm::Power(power) = self else { return vector.to_vec() };
-        let sum: f64 = vector.iter().map(|&x| f64::from(x).abs().powi(power)).sum();
-        let length = sum.powf(1.0 / f64::from(power));
-        let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
-        vector.iter().map(|&x| (f64::from(x) * scale) as f32).collect()
+        pooling::normalised(vector, power)
     }
 }
 

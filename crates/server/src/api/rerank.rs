@@ -9,7 +9,8 @@ use crate::fields::Fields;
 use crate::served::Model;
 use crate::settings::Settings;
 use crate::stream::{Prepared, Protocol, Said};
-use model::scheduler::Pooling;
+use model::scheduler::{Pooling, Rejected};
+use model::sequence::check_prompt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     let most = fields.integer_in("top_n", 0..=i64::MAX)?.map_or(usize::MAX, |most| most as usize);
     let returns = fields.flag(if is_list { "return_text" } else { "return_documents" })?.unwrap_or(false);
     let form = if is_list { Form::List } else { Form::Results { model: model.called_by(fields)? } };
-    let prompts = documents.iter().map(|document| model.pairs.tokens(&model.tokenizer, query, document)).collect();
+    let prompts = prompts(app, model, query, &documents)?;
     let mut settings = Settings::of_defaults(&model.defaults);
     settings.pooling = Some(Pooling::Rank);
     let documents = if returns { documents.into_iter().map(str::to_owned).collect() } else { vec![] };
@@ -80,9 +81,28 @@ fn documents<'a>(fields: Fields<'a>, name: &str) -> Result<Vec<&'a str>, ApiErro
     all.iter().enumerate().map(text).collect()
 }
 
+/// The tokens of each pair, until one does not fit.
+fn prompts(app: &App, model: &Model, query: &str, documents: &[&str]) -> Result<Vec<Vec<u32>>, ApiError> {
+    let (bytes, most) = (query.len().saturating_mul(documents.len()), app.options.body_limit);
+    if bytes > most {
+        let count = documents.len();
+        let problem =
+            format!("with each of {count} documents it has {bytes} bytes, and {most} are taken (--body-limit)");
+        return Err(ApiError::field("query", problem));
+    }
+    let limits = model.worker.limits();
+    let asked = model.pairs.asked(&model.tokenizer, query);
+    let tokens = |document: &&str| {
+        let tokens = asked.with(document);
+        check_prompt(&tokens, limits.vocab, limits.context).map_err(Rejected::from)?;
+        Ok(tokens)
+    };
+    documents.iter().map(tokens).collect()
+}
+
 impl Protocol for Ranks {
     fn whole(&mut self, texts: Vec<Said>) -> Value {
-        let score = |said: &Said| said.vector.first().copied().unwrap_or(f32::NAN);
+        let score = |said: &Said| said.vector.first().copied().unwrap_or(f32::NEG_INFINITY);
         let mut ranked: Vec<(usize, f32)> = texts.iter().map(score).enumerate().collect();
         ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         ranked.truncate(self.most);

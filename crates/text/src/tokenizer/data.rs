@@ -105,7 +105,7 @@ pub struct TokenizerData {
     pub eom: Option<u32>,
     /// `cls_token_id`: before a text, in vocabularies of encoders.
     pub cls: Option<u32>,
-    /// `seperator_token_id`, as files spell it: behind such a text.
+    /// `seperator_token_id`, as files spell it: behind such a text, or between two.
     pub sep: Option<u32>,
     /// `unknown_token_id`.
     pub unk: Option<u32>,
@@ -117,6 +117,8 @@ pub struct TokenizerData {
     pub add_bos: Option<bool>,
     /// `add_eos_token`.
     pub add_eos: Option<bool>,
+    /// `add_sep_token`: whether a separator stands between two texts.
+    pub add_sep: Option<bool>,
     /// `normalizer.lowercase` of a WordPiece vocabulary.
     pub lowercase: Option<bool>,
     /// `normalizer.strip_accents` of a WordPiece vocabulary; where it is absent, that is so if text becomes lower case.

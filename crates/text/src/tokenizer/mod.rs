@@ -69,6 +69,7 @@ pub struct Tokenizer {
     bos: Option<u32>,
     eos: Option<u32>,
     pad: Option<u32>,
+    separator: Option<u32>,
     add_bos: bool,
     add_eos: bool,
     ends: Vec<u32>,
@@ -162,6 +163,7 @@ impl Tokenizer {
             Model::Unigram => (Algorithm::Unigram(Unigram::new(&vocab, &data)?), false),
         };
         let always_bos = matches!(model, Model::Bpe(splitter) if splitter.gemma);
+        let separates = data.add_sep.unwrap_or(matches!(model, Model::Bpe(splitter) if splitter.add_sep));
         Ok(Tokenizer {
             specials: Specials::new(&vocab, data.name.as_deref()),
             vocab,
@@ -169,6 +171,7 @@ impl Tokenizer {
             bos: data.bos,
             eos: data.eos,
             pad: data.pad,
+            separator: data.sep.or(data.eos).filter(|_| separates),
             add_bos: data.add_bos.unwrap_or(adds_bos) || always_bos,
             add_eos: data.add_eos.unwrap_or(matches!(model, Model::WordPiece | Model::Unigram)),
             ends,
@@ -296,6 +299,11 @@ impl Tokenizer {
     /// The padding token.
     pub fn pad(&self) -> Option<u32> {
         self.pad
+    }
+
+    /// The token between two texts that are read as one, beside what ends the first.
+    pub fn separator(&self) -> Option<u32> {
+        self.separator
     }
 
     /// Whether encoding with `add_special` begins with the beginning-of-text token.

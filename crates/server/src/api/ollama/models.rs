@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::shelf::Loaded;
 use crate::stream::with_model;
 use axum::extract::Request;
+use model::scheduler::Pooling;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -161,7 +162,7 @@ fn capabilities(app: &App, model: &Model) -> Vec<&'static str> {
         ("completion", !model.worker.limits().whole),
         ("tools", is(ChatTemplate::takes_tools)),
         ("thinking", is(ChatTemplate::can_think)),
-        ("embedding", embeddings::pooling(app, model).is_some()),
+        ("embedding", embeddings::pooling(app, model).is_some_and(|pooling| pooling != Pooling::Rank)),
     ];
     all.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()
 }

@@ -27,6 +27,8 @@ pub(super) struct Splitter {
     pub(super) gemma: bool,
     /// Whether a beginning-of-text token is added when the file does not say.
     pub(super) add_bos: bool,
+    /// Whether a separator stands between two texts when the file does not say.
+    pub(super) add_sep: bool,
 }
 
 impl Splitter {

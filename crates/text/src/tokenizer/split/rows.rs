@@ -113,11 +113,11 @@ const ROWS: &[Row] = &[
     (
         &[
             "gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "a.x-4.0", "mellum", "trillion", "granite-docling",
-            "exaone4", "jina-es", "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "roberta-bpe",
-            "modern-bert",
+            "exaone4", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "modern-bert",
         ],
         Splitter::of(GPT2),
     ),
+    (&["jina-v1-en", "jina-v2-code", "roberta-bpe"], Splitter::of(GPT2).with_separator()),
     (
         &["starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"],
         Splitter::of(STARCODER),
@@ -146,7 +146,7 @@ const ROWS: &[Row] = &[
 impl Splitter {
     const fn of(rules: &'static [Rule]) -> Splitter {
         let spelling = Spelling::ByteAlphabet;
-        Splitter { rules, spelling, ignore_merges: false, gemma: false, add_bos: false }
+        Splitter { rules, spelling, ignore_merges: false, gemma: false, add_bos: false, add_sep: false }
     }
 
     const fn ignoring_merges(self) -> Splitter {
@@ -155,6 +155,10 @@ impl Splitter {
 
     const fn with_bos(self) -> Splitter {
         Splitter { add_bos: true, ..self }
+    }
+
+    const fn with_separator(self) -> Splitter {
+        Splitter { add_sep: true, ..self }
     }
 
     const fn unspelled(self) -> Splitter {
