@@ -55,12 +55,15 @@ impl<T: Element> Pending<T> {
     }
 }
 
+/// Writes the bytes of a weight.
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
 /// Where the host has the bytes of a weight.
 enum Source {
     /// Part of what its owner holds.
     Held { start: *const u8, _owner: Owner },
     /// Nowhere: this writes them when they are needed.
-    Late(Box<dyn Fn(&mut [u8]) + Send + Sync>),
+    Late(Box<Fill>),
 }
 
 /// A weight.
