@@ -270,7 +270,7 @@ fn opened(
         terminal::line("model: kernloom-demo, which comes with the program; name a GGUF file for another");
     }
     let cache = cache_kind(&flags.kernels)?;
-    let usual = |room| memory_plan::default_context(&config, cache, file.bytes(), room, flags.swa_full);
+    let usual = |room| memory_plan::default_context(&config, cache, memory_plan::weights(&file), room, flags.swa_full);
     // What is not said is chosen by what the device has, and the device by the least.
     let least = context(&config, positions, usual(Room::default()));
     let plan = ModelMemory::of_cache(&config, least, cache, &file);

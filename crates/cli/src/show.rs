@@ -110,7 +110,8 @@ fn needs(args: &Arguments, file: &Arc<Gguf>) -> Result<Needs, String> {
         let cache = open::cache_kind(&args.engine.kernels)?;
         let (device, compiler) = target(&args.engine)?;
         let whole_windows = args.engine.swa_full;
-        let usual = memory_plan::default_context(&config, cache, file.bytes(), Room::of(&*device), whole_windows);
+        let weights = memory_plan::weights(file);
+        let usual = memory_plan::default_context(&config, cache, weights, Room::of(&*device), whole_windows);
         let context = open::context(&config, Positions::Flag(args.context.ctx_size), usual);
         let chunk = args.engine.kernels.step_tokens(&compiler).min(context as i64);
         let options = EngineOptions { compiler, context: context as i64, chunk, cache };

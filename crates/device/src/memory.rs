@@ -55,11 +55,21 @@ impl<T: Element> Pending<T> {
     }
 }
 
-/// A weight: part of what its owner holds.
+/// Writes the bytes of a weight.
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
+/// Where the host has the bytes of a weight.
+enum Source {
+    /// Part of what its owner holds.
+    Held { start: *const u8, _owner: Owner },
+    /// Nowhere: this writes them when they are needed.
+    Late(Box<Fill>),
+}
+
+/// A weight.
 struct Weight {
-    start: *const u8,
+    source: Source,
     bytes: usize,
-    _owner: Owner,
     /// Its bytes on the device, once a program reads them there.
     placed: Option<Box<dyn Block>>,
 }
@@ -70,15 +80,46 @@ unsafe impl Send for Weight {}
 unsafe impl Sync for Weight {}
 
 impl Weight {
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: the bytes are in place and unchanged as long as their owner lives: the caller of `add_weight` has
-        // promised it.
-        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    /// Those of this region.
+    fn of_region(region: Region) -> Weight {
+        // The region is given away and does not move its bytes.
+        let (start, bytes) = (region.start().cast_const(), region.bytes());
+        Weight { source: Source::Held { start, _owner: Arc::new(region) }, bytes, placed: None }
+    }
+
+    /// Its bytes, if the host has them.
+    fn as_slice(&self) -> Option<&[u8]> {
+        match &self.source {
+            // SAFETY: the bytes are in place and unchanged as long as their owner lives: the caller of `add_weight` has
+            // promised it.
+            Source::Held { start, .. } => Some(unsafe { std::slice::from_raw_parts(*start, self.bytes) }),
+            Source::Late(_) => None,
+        }
     }
 
     /// Where kernels read it.
     fn address(&self) -> *mut u8 {
-        self.placed.as_ref().map_or(self.start.cast_mut(), |block| block.address())
+        match (&self.placed, &self.source) {
+            (Some(block), _) => block.address(),
+            (None, Source::Held { start, .. }) => start.cast_mut(),
+            (None, Source::Late(_)) => std::ptr::null_mut(),
+        }
+    }
+
+    /// A block of the heap with its bytes, as [`Heap::weight`] makes it. What was written for that is kept if kernels read it
+    /// where it is.
+    fn block(&mut self, heap: &dyn Heap, name: &str, planes: Option<&Planes>) -> Result<Option<Box<dyn Block>>> {
+        let fill = match &self.source {
+            Source::Held { .. } => return heap.weight(name, self.as_slice().unwrap_or_default(), planes),
+            Source::Late(fill) => fill,
+        };
+        let mut region = Region::new(self.bytes, &format!("weight {name}"))?;
+        fill(region.as_mut_slice());
+        let block = heap.weight(name, region.as_slice(), planes)?;
+        if block.is_none() {
+            *self = Weight::of_region(region);
+        }
+        Ok(block)
     }
 }
 
@@ -169,8 +210,19 @@ impl Memory {
             return Err(Error::WeightRange { weight: name, start: range.start, end: range.end, length: source.len() });
         };
         let (start, bytes) = (bytes.as_ptr(), bytes.len());
-        self.name_weight(name, Weight { start, bytes, _owner: owner, placed: None });
+        self.name_weight(name, Weight { source: Source::Held { start, _owner: owner }, bytes, placed: None });
         Ok(())
+    }
+
+    /// Makes what `fill` writes the weight `name`, of so many bytes, when a program first reads it. It is written again for
+    /// each block that a heap with memory of its own makes of it.
+    pub(crate) fn add_late_weight(
+        &mut self,
+        name: String,
+        bytes: usize,
+        fill: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) {
+        self.name_weight(name, Weight { source: Source::Late(Box::new(fill)), bytes, placed: None });
     }
 
     fn name_weight(&mut self, name: String, weight: Weight) {
@@ -183,26 +235,20 @@ impl Memory {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn copy_weight(&mut self, name: impl Into<String>, bytes: &[u8]) -> Result<()> {
-        self.make_weight(name.into(), bytes.len(), |out| out.copy_from_slice(bytes))
-    }
-
-    /// Makes a weight of so many bytes, which `fill` writes.
-    pub(crate) fn make_weight(&mut self, name: String, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<()> {
-        let mut region = Region::new(bytes, &format!("weight {name}"))?;
-        fill(region.as_mut_slice());
-        // The region is given away and does not move its bytes.
-        let (start, bytes) = (region.start(), region.bytes());
-        self.name_weight(name, Weight { start, bytes, _owner: Arc::new(region), placed: None });
+        let name = name.into();
+        let mut region = Region::new(bytes.len(), &format!("weight {name}"))?;
+        region.as_mut_slice().copy_from_slice(bytes);
+        self.name_weight(name, Weight::of_region(region));
         Ok(())
     }
 
     /// The bytes of a weight.
     ///
     /// # Errors
-    /// [`Error::UnknownRegion`].
+    /// [`Error::UnknownRegion`], also of one that the host does not have (yet).
     pub fn weight(&self, name: &str) -> Result<&[u8]> {
         let index = self.weight_names.get(name).ok_or_else(|| unknown("weight", name))?;
-        Ok(self.weights[*index].as_slice())
+        self.weights[*index].as_slice().ok_or_else(|| unknown("weight", name))
     }
 
     /// Whether a program that was loaded has an input of this name.
@@ -346,7 +392,7 @@ impl Memory {
     fn held(&self, weight: &Weight) -> usize {
         match &weight.placed {
             Some(block) => block.bytes(),
-            None if self.place() == Host::PLACE => weight.bytes,
+            None if self.place() == Host::PLACE => weight.as_slice().map_or(0, <[u8]>::len),
             None => 0,
         }
     }
@@ -438,7 +484,7 @@ impl Memory {
         }
         let weight = &mut self.weights[index];
         if planes.is_none() && weight.placed.is_none() {
-            weight.placed = self.heap.weight(name, weight.as_slice(), None)?;
+            weight.placed = weight.block(&*self.heap, name, None)?;
         }
         Ok(place)
     }
@@ -449,7 +495,7 @@ impl Memory {
         if let Some(&index) = self.packed_of.get(&key) {
             return Ok(index);
         }
-        let packed = self.heap.weight(name, self.weights[weight].as_slice(), Some(planes))?;
+        let packed = self.weights[weight].block(&*self.heap, name, Some(planes))?;
         self.packed_of.insert(key, self.packed.len());
         self.packed.extend(packed);
         Ok(self.packed.len() - 1)
@@ -688,6 +734,31 @@ mod tests {
         assert!(error.contains("33 bytes of weight w, memory holds 32"));
         assert!(memory.bind(&w("nothing", 1)).is_err());
         assert_eq!(memory.usage().weights, 35);
+    }
+
+    #[test]
+    fn weights_that_are_made_late_are_kept_where_kernels_read_them() {
+        use crate::heap::Apart;
+        use std::sync::atomic::AtomicUsize;
+        let w = program(vec![(BufferKind::Weight("w".into()), 40)], 0);
+        let heaps: [Arc<dyn Heap>; 2] = [Arc::new(Host), Arc::new(Apart)];
+        for (heap, on_host) in heaps.into_iter().zip([true, false]) {
+            let made = Arc::new(AtomicUsize::new(0));
+            let mut memory = Memory::on(heap);
+            let count = made.clone();
+            memory.add_late_weight("w".into(), 40, move |out| {
+                count.fetch_add(1, Ordering::Relaxed);
+                out.fill(7);
+            });
+            assert!(memory.weight("w").is_err() && memory.usage().weights == 0);
+            let places = memory.bind(&w).unwrap();
+            assert_eq!(memory.bind(&w).unwrap(), places);
+            assert_eq!((made.load(Ordering::Relaxed), memory.usage().weights), (1, 40));
+            assert_eq!(memory.weight("w").ok(), on_host.then_some(&[7; 40][..]));
+            // SAFETY: blocks of both heaps are bytes of this process.
+            let read = unsafe { std::slice::from_raw_parts(memory.address(places[0]), 40) };
+            assert_eq!(read, [7; 40]);
+        }
     }
 
     #[test]

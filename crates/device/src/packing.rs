@@ -1,5 +1,5 @@
-//! Weights on their way to the memory of a device: as they are in a file, or repacked, a piece at a time and by several
-//! threads.
+//! Weights on their way to the memory of a device: as they are in a file, repacked or unpacked, a piece at a time and by
+//! several threads.
 
 use crate::error::Result;
 use crate::heap::not_packed;
@@ -10,6 +10,30 @@ use std::thread;
 
 /// Bytes that are worth a thread.
 const WORTH: usize = 1 << 20;
+
+/// Bytes of whole rows that each of the threads fills that fill so many together.
+fn share(bytes: usize, row: usize) -> usize {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(bytes / WORTH).max(1);
+    bytes.div_ceil(threads).next_multiple_of(row)
+}
+
+/// Fills rows from others by several threads, where each has so many bytes here and there.
+pub(crate) fn fill_by_threads(
+    from: &[u8],
+    to: &mut [u8],
+    row: (usize, usize),
+    fill: impl Fn(&[u8], &mut [u8]) + Copy + Send,
+) {
+    let share = share(to.len(), row.1);
+    if to.len() <= share {
+        return fill(from, to);
+    }
+    thread::scope(|scope| {
+        for (from, to) in from.chunks(share / row.1 * row.0).zip(to.chunks_mut(share)) {
+            scope.spawn(move || fill(from, to));
+        }
+    });
+}
 
 /// The bytes of a weight on a device.
 pub struct Packing<'a> {
@@ -51,8 +75,7 @@ impl Packing<'_> {
 
     /// Bytes that each of the threads fills that fill so many together; whole rows.
     pub fn share(&self, bytes: usize) -> usize {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(bytes / WORTH).max(1);
-        bytes.div_ceil(threads).next_multiple_of(self.row.1)
+        share(bytes, self.row.1)
     }
 
     /// Bytes of the largest piece of whole rows that has at most so many, or of a row.
@@ -60,27 +83,27 @@ impl Packing<'_> {
         (most / self.row.1).max(1) * self.row.1
     }
 
-    /// Writes what begins at this byte, where a row does.
-    pub fn fill(&self, start: usize, to: &mut [u8]) {
+    /// What the bytes of so many that begin at this one are made of.
+    fn source(&self, start: usize, bytes: usize) -> &[u8] {
         let first = start / self.row.1 * self.row.0;
-        let from = &self.source[first..][..to.len() / self.row.1 * self.row.0];
+        &self.source[first..][..bytes / self.row.1 * self.row.0]
+    }
+
+    fn make(&self, from: &[u8], to: &mut [u8]) {
         match &self.repack {
             Some(repack) => repack.run(from, to),
             None => to.copy_from_slice(from),
         }
     }
 
+    /// Writes what begins at this byte, where a row does.
+    pub fn fill(&self, start: usize, to: &mut [u8]) {
+        self.make(self.source(start, to.len()), to);
+    }
+
     /// The same by several threads.
     pub fn fill_by_threads(&self, start: usize, to: &mut [u8]) {
-        let share = self.share(to.len());
-        if to.len() <= share {
-            return self.fill(start, to);
-        }
-        thread::scope(|scope| {
-            for (index, part) in to.chunks_mut(share).enumerate() {
-                scope.spawn(move || self.fill(start + index * share, part));
-            }
-        });
+        fill_by_threads(self.source(start, to.len()), to, self.row, |from, to| self.make(from, to));
     }
 }
 

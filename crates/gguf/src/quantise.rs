@@ -292,7 +292,7 @@ impl Quantiser {
         let packer = match &self.method {
             Method::Plain(kind) => return plain(*kind, x[0], out),
             Method::Ternary(wide) => {
-                let mut block = vec![0; wide.block_bytes];
+                let mut block = [0; ternary::WIDE_BYTES];
                 wide.block(x, w, &mut block, solution)?;
                 ternary::pack(&block, out);
                 return Some(());

@@ -1,6 +1,6 @@
 //! TQ1_0: blocks whose codes are digits in base 3, five in a byte.
 //!
-//! A row of the table of formats has no words for such digits. So kernels do not read these blocks: they are unpacked once,
+//! A row of the table of formats has no words for such digits. So kernels do not read these blocks: they are unpacked
 //! when weights are laid into memory, to blocks of [`GgmlType::TQ2_0`] with the same values
 //! ([`GgmlType::computed_as`]), 66 bytes instead of 54.
 //!
@@ -23,7 +23,7 @@ const BYTES: usize = 54;
 const HALF: usize = 52;
 
 /// The same of TQ2_0.
-const WIDE_BYTES: usize = 66;
+pub(crate) const WIDE_BYTES: usize = 66;
 const WIDE_HALF: usize = 64;
 
 /// Digits of a byte.

@@ -123,7 +123,7 @@ fn by_hand(ty: GgmlType, b: &[u8], i: usize) -> f32 {
                 _ => (48 + (i - 240) % 4, (i - 240) / 4),
             };
             let moved = b[byte].wrapping_mul([1, 3, 9, 27, 81][digit]);
-            h(b, 52) * ((u16::from(moved) * 3 >> 8) as f32 - 1.)
+            h(b, 52) * (((u16::from(moved) * 3) >> 8) as f32 - 1.)
         }
         GgmlType::TQ2_0 => h(b, 64) * ((b[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3) as f32 - 1.),
         GgmlType::NVFP4 => {

@@ -10,7 +10,7 @@ use gguf::Gguf;
 use model::cache::CacheKind;
 use model::config::{Config, Pooling};
 use model::engine::{EngineOptions, Sharing};
-use model::memory_plan::{ModelMemory, Room, default_context};
+use model::memory_plan::{ModelMemory, Room, default_context, weights};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,7 +187,8 @@ impl Builder {
         let pairs = Pairs::of(&file, &tokenizer).map_err(|e| in_file(e.into()))?;
         Sampler::new(self.sampling.clone(), usize::try_from(config.vocab).unwrap_or(0))?;
         let cache = self.cache.unwrap_or_else(|| CacheKind::of(self.numerics));
-        let context = |room| self.context.unwrap_or_else(|| default_context(&config, cache, file.bytes(), room, false));
+        let context =
+            |room| self.context.unwrap_or_else(|| default_context(&config, cache, weights(&file), room, false));
         let least = ModelMemory::of_cache(&config, context(Room::default()), cache, &file);
         let device = devices::open(&self.devices(), least.needs(), drop)?.device();
         let context = context(Room::of(&*device));

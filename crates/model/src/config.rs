@@ -250,7 +250,7 @@ pub struct Config {
     /// Positions that an index chooses, if one does.
     pub index_top_k: Option<i64>,
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
-    /// embeddings, and there are no logits.
+    /// embeddings, and there are logits only if it [denoises](Config::denoises).
     pub causal: bool,
     /// Whether such a model has logits, and makes text of masks.
     pub denoises: bool,

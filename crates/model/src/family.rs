@@ -473,6 +473,8 @@ pub struct Family {
     /// Whether an index chooses the positions that attention reads, and how many it chooses at most is a key of the file
     /// (`attention.indexer.top_k`; DeepSeek-V3.2). Within a context of so many all are chosen, and the index has no say.
     pub indexed: bool,
+    /// Whether blocks have matrices for pictures beside the same ones for text; they are not read.
+    pub pictures_beside: bool,
     /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as
     /// counts by layer say.
     pub layers_differ: bool,

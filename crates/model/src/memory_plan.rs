@@ -83,9 +83,16 @@ pub fn made_for(config: &Config) -> usize {
     usize::try_from(config.context).unwrap_or(1).max(1)
 }
 
-/// Bytes of a file, and of what is unpacked of it.
-fn weights(file: &Gguf) -> u64 {
-    file.tensors().iter().map(gguf::Tensor::unpacked_bytes).fold(file.bytes(), u64::saturating_add)
+/// Bytes of a file as kernels read it: those of a tensor that is [unpacked](gguf::GgmlType::computed_as) when it is laid into
+/// memory are what comes out.
+pub fn weights(file: &Gguf) -> u64 {
+    let packed = file.tensors().iter().filter(|tensor| tensor.ty.is_unpacked()).map(|tensor| tensor.bytes).sum();
+    file.bytes().saturating_sub(packed).saturating_add(unpacked(file))
+}
+
+/// Bytes of what is unpacked of a file.
+fn unpacked(file: &Gguf) -> u64 {
+    file.tensors().iter().map(gguf::Tensor::unpacked_bytes).fold(0, u64::saturating_add)
 }
 
 /// Bytes of the largest weight of a file, or of a state of so many.
@@ -117,7 +124,7 @@ const USUAL_WHOLE: usize = 8192;
 /// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
 ///
 /// # Arguments
-/// `weights` are the bytes of the file; layers with a window keep all positions with `whole_windows`.
+/// `weights` are those of [`weights`]; layers with a window keep all positions with `whole_windows`.
 pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room, whole_windows: bool) -> usize {
     let made_for = if config.causal { made_for(config) } else { made_for(config).min(USUAL_WHOLE) };
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
@@ -142,9 +149,11 @@ pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Ro
 pub struct ModelMemory {
     /// Positions of the cache.
     pub context: u64,
-    /// Bytes of the file.
+    /// Bytes of the weights as kernels read them, those of [`weights`].
     pub weights: u64,
-    /// Whether the device has a copy of the weights; otherwise the file is mapped.
+    /// How many of them are in no file as they are, but unpacked: a device that reads the mapped file has memory for them.
+    pub unpacked: u64,
+    /// Whether the device has a copy of the weights; otherwise the file is mapped, but for what is unpacked of it.
     pub keeps_weights: bool,
     /// Bytes of the cache.
     pub cache: u64,
@@ -171,6 +180,7 @@ impl ModelMemory {
         ModelMemory {
             context,
             weights: weights(file),
+            unpacked: unpacked(file),
             keeps_weights: false,
             cache: cache_bytes_of(config, cache, positions, in_window).saturating_add(state_bytes(config)),
             largest: largest(file, largest_state(config, cache, positions, in_window)),
@@ -201,6 +211,9 @@ impl ModelMemory {
                 "about {} positions fit (-c), twice as many with --cache-type-k q8_0; or use --device cpu",
                 (available - rest) / per_position
             ),
+            Some(available) if self.unpacked.saturating_add(self.workspace.unwrap_or(0)) >= available => {
+                "TQ1_0 is unpacked; choose another quantisation, which is mapped".into()
+            }
             _ => "choose a smaller context (-c)".into(),
         }
     }
@@ -215,6 +228,7 @@ impl ModelMemory {
                 _ => positions,
             },
             weights: weights(engine.file()),
+            unpacked: unpacked(engine.file()),
             largest: {
                 let in_window = engine.window_positions() as u64;
                 largest(engine.file(), largest_state(engine.config(), engine.cache(), positions, in_window))
@@ -226,16 +240,23 @@ impl ModelMemory {
         }
     }
 
+    /// Bytes of weights that are read from the mapped file.
+    pub fn mapped(&self) -> u64 {
+        if self.keeps_weights { 0 } else { self.weights.saturating_sub(self.unpacked) }
+    }
+
     /// What is allocated; a mapped file is not.
     pub fn allocated(&self) -> u64 {
-        let weights = if self.keeps_weights { self.weights } else { 0 };
-        weights.saturating_add(self.cache).saturating_add(self.workspace.unwrap_or(0))
+        self.weights
+            .saturating_sub(self.mapped())
+            .saturating_add(self.cache)
+            .saturating_add(self.workspace.unwrap_or(0))
     }
 
     /// Whether it fits.
     ///
     /// # Errors
-    /// [`TooLarge`] with the plan. Weights may exceed the memory: they are mapped, and then read from disk.
+    /// [`TooLarge`] with the plan. Weights that are mapped may exceed the memory: they are then read from disk.
     pub fn check(&self) -> Result<(), TooLarge> {
         match self.available {
             Some(available) if self.allocated() > available => Err(TooLarge(*self)),
@@ -245,7 +266,7 @@ impl ModelMemory {
 
     /// Whether the weights do not fit beside the rest, so that every token reads them from disk.
     pub fn weights_spill(&self) -> bool {
-        let spills = |available| self.allocated().saturating_add(self.weights) > available;
+        let spills = |available| self.allocated().saturating_add(self.mapped()) > available;
         !self.keeps_weights && self.available.is_some_and(spills)
     }
 }
@@ -256,7 +277,12 @@ impl fmt::Display for ModelMemory {
         if let Some(workspace) = self.workspace {
             write!(f, ", workspace {}", Bytes(workspace))?;
         }
-        write!(f, ", weights {}{}", Bytes(self.weights), if self.keeps_weights { "" } else { " (mapped)" })?;
+        write!(f, ", weights {}", Bytes(self.weights))?;
+        match (self.keeps_weights, self.unpacked) {
+            (true, _) => {}
+            (false, 0) => f.write_str(" (mapped)")?,
+            (false, unpacked) => write!(f, " ({} unpacked, the rest mapped)", Bytes(unpacked))?,
+        }
         match self.available {
             Some(available) => write!(f, "; {} available", Bytes(available)),
             None => Ok(()),
@@ -292,7 +318,7 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::config_of;
+    use crate::synth::{SynthOptions, SynthPlan, config_of};
 
     #[test]
     fn keys_and_values_are_two_states_and_latents_one() {
@@ -363,6 +389,7 @@ mod tests {
         let plan = ModelMemory {
             context: 8192,
             weights: 17 << 30,
+            unpacked: 0,
             keeps_weights: false,
             cache: 3 << 30,
             largest: 1 << 30,
@@ -381,6 +408,38 @@ mod tests {
         assert!(error.contains("about 2730 positions fit") && !error.contains("mapped"), "{error}");
         let error = on_card(16 << 30).check().unwrap_err().to_string();
         assert!(error.contains("no split between card and processor; use --device cpu"), "{error}");
+    }
+
+    #[test]
+    fn what_is_unpacked_is_allocated_once_on_every_device() {
+        let of = |quant: &str| {
+            let plan = SynthPlan::new("tiny-llama", quant, &SynthOptions::default()).expect("a shape");
+            Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back")
+        };
+        let file = of("tq1_0");
+        let (mut packed, mut wide) = (0, 0);
+        for tensor in file.tensors().iter().filter(|tensor| tensor.ty == gguf::GgmlType::TQ1_0) {
+            (packed, wide) = (packed + tensor.bytes, wide + tensor.elements() / 256 * 66);
+        }
+        assert!(packed > 0 && packed * 66 == wide * 54);
+        let on_host = ModelMemory::of_cache(&config_of("tiny-llama"), 64, CacheKind::F16, &file);
+        assert_eq!((on_host.unpacked, on_host.weights), (wide, file.bytes() - packed + wide));
+        assert_eq!((on_host.allocated(), on_host.mapped()), (wide + on_host.cache, file.bytes() - packed));
+        let with = |available| ModelMemory { available: Some(available), ..on_host };
+        assert_eq!(with(wide + on_host.cache).check(), Ok(()));
+        let error = with(wide + on_host.cache - 1).check().unwrap_err().to_string();
+        assert!(error.contains("unpacked, the rest mapped)") && error.contains("smaller context"), "{error}");
+        let error = with(wide).check().unwrap_err().to_string();
+        assert!(error.contains("choose another quantisation"), "{error}");
+        assert!(with(on_host.cache + on_host.weights - 1).weights_spill());
+        assert!(!with(on_host.cache + on_host.weights).weights_spill());
+        let on_card = ModelMemory { keeps_weights: true, ..on_host };
+        assert_eq!(on_card.needs().bytes, on_host.weights + on_host.cache);
+        assert_eq!((on_card.allocated(), on_card.mapped()), (on_card.needs().bytes, 0));
+        assert!(!on_card.to_string().contains("packed"), "{on_card}");
+        // Of other files nothing is unpacked.
+        let plain = of("tq2_0");
+        assert_eq!((weights(&plain), unpacked(&plain)), (plain.bytes(), 0));
     }
 
     #[test]

@@ -30,7 +30,7 @@ const BESIDE_IN_BLOCK: [&str; 4] = ["attn_rot_embd.weight", "attn_rot_embd", "at
 /// The first tensor that is read by nothing, and any that the step misses or cannot read.
 pub fn check(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> Result<(), StepError> {
     let mut read = reads(file, config, sizes, options)?;
-    if config.ranking.is_some() {
+    if config.ranking.is_some() && sizes.output != Output::Scores {
         read.extend(reads(file, config, &Sizes { output: Output::Scores, ..*sizes }, options)?);
     }
     match file.tensors().iter().find(|t| !read.contains(&t.name) && !may_be_unread(&t.name, config)) {
@@ -81,7 +81,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
-                || part.starts_with(OF_PICTURES)
+                || config.family().pictures_beside && part.starts_with(OF_PICTURES)
                 || part.starts_with(OF_INDEX) && config.index_top_k.is_some()
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())

@@ -176,6 +176,10 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         ("tiny-mamba", "ssm.state_size", 0u32.into(), "expected 1 to"),
         ("tiny-minimax-01", "attention.recurrent_layers", ints(&[1]), "a value for each of"),
         ("tiny-plamo2", "ssm.time_step_rank", 7u32.into(), "a divisor of"),
+        // Heads that rank.
+        ("tiny-bert-rank", "classifier.pooling_type", 0u32.into(), "expected 1 (mean) or 2"),
+        ("tiny-bert-rank", "classifier.pooling_type", (1u64 << 40).into(), "expected 1 (mean) or 2"),
+        ("tiny-qwen3-rank", "classifier.pooling_type", 1u32.into(), "a token sees what is before it only"),
         // Experts.
         (latent, "expert_count", u32::MAX.into(), "at most 1024 experts"),
         (latent, "expert_count", 0u32.into(), "is missing"),
@@ -246,6 +250,37 @@ fn groups_of_experts_that_make_no_sense() {
         assert!(error.contains("groups of equal size"), "{error}");
     }
     open(&groups(2, 1)).expect("half of the experts");
+}
+
+#[test]
+fn heads_of_linear_attention_that_make_no_sense() {
+    let file = synth("tiny-minimax-01", "q4_0", Some(2));
+    let key = |name: &str| format!("minimax-01.{name}");
+    for (head, hidden, heads) in [(None, 256, 4096), (None, 1 << 20, 1), (Some(0), 256, 4), (Some(5000), 256, 4)] {
+        let changes = [
+            (key("attention.key_length"), head.map(|head: u32| head.into())),
+            (key("embedding_length"), Some(ValueBuf::from(hidden as u32))),
+            (key("attention.head_count"), Some(ValueBuf::from(heads as u32))),
+        ];
+        let error = refused(&changed(&file, &changes), &format!("{heads} heads of {hidden} values, {head:?}"));
+        assert!(error.contains("attention.key_length = ") && error.contains("a head of 1 to 4096"), "{error}");
+    }
+}
+
+#[test]
+fn labels_that_make_no_sense() {
+    let file = synth("tiny-qwen3-rank", "q4_0", Some(1));
+    let width = file.tensor("cls.output.weight").expect("a head").shape()[0];
+    for (rows, says) in [(5000, "expected 1 to 4096 labels"), (0, "expected 1 to 4096 labels")] {
+        let mut writer = Writer::new();
+        writer.copy_metadata(file.metadata());
+        let more = written(&file, writer, |name, ty, shape| match name {
+            "cls.output.weight" => Some((ty, vec![width, rows])),
+            _ => Some((ty, shape.to_vec())),
+        });
+        let error = refused(&more, &format!("{rows} labels"));
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]
@@ -329,6 +364,7 @@ fn tensors_that_nothing_reads() {
         "blk.1.post_ffw_norm.weight",
         "blk.0.attn_gate.weight",
         "blk.7.attn_norm.weight",
+        "blk.0.vis_gate.weight",
         "attn_kv_b.weight",
     ] {
         assert_eq!(refused(&with_one_more(&llama, name), name), says(name, "llama", 2));

@@ -320,6 +320,7 @@ mod tests {
         let plan = ModelMemory {
             context: 64,
             weights: 1000,
+            unpacked: 0,
             keeps_weights: true,
             cache: 20,
             largest: 20,

@@ -94,6 +94,7 @@ impl Loader for Maker {
         Ok(ModelMemory {
             context: 1,
             weights: 0,
+            unpacked: 0,
             keeps_weights: false,
             cache: bytes,
             largest: bytes,

@@ -63,7 +63,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     }
     let ranks = ranks(args, &config)?;
     let pairs = Pairs::of(&file, &tokenizer).with_context(|| path.display().to_string())?;
-    let (one, all) = positions(args, &config, file.bytes(), Room::of(&*machine.device()))?;
+    let (one, all) = positions(args, &config, memory_plan::weights(&file), Room::of(&*machine.device()))?;
     let sharing = Sharing::of_texts(i64::from(args.places()), all as i64);
     let mut opened = open::shared_engine_on(path, &args.engine, Positions::Needed(one), sharing, machine)?;
     let (available, keeps_weights) = (device::available_memory(), opened.engine.device().keeps_weights());
@@ -123,7 +123,7 @@ pub(super) fn model(args: &Arguments, path: &Path, names: Vec<String>, machine: 
     terminal::line(&format!("a step that decodes reads at most {beside} tokens of prompts (--prefill-beside)"));
     let beside_bytes = match args.cache_ram {
         Some(mebibytes) => u64::try_from(mebibytes).map_or(u64::MAX, |mebibytes| mebibytes.saturating_mul(1 << 20)),
-        None => memory_plan::default_beside(if keeps_weights { 0 } else { file.bytes() }, available),
+        None => memory_plan::default_beside(if keeps_weights { 0 } else { memory_plan::weights(&file) }, available),
     };
     if beside_bytes > 0 && !args.no_prefix_cache {
         let most = if beside_bytes == u64::MAX {
@@ -163,11 +163,11 @@ pub(super) fn plan(args: &Arguments, path: &Path, room: Room) -> anyhow::Result<
     let file = open::file(path)?;
     let config = open::config(&file, path)?;
     let cache = open::cache_kind(&args.engine.kernels)?;
-    let (one, all) = positions(args, &config, file.bytes(), room)?;
+    let (one, all) = positions(args, &config, memory_plan::weights(&file), room)?;
     Ok(ModelMemory::of_cache(&config, all.max(one), cache, &file))
 }
 
-/// Positions of one sequence and of all, for a file of so many bytes on a device with this room.
+/// Positions of one sequence and of all, for so many bytes of weights on a device with this room.
 fn positions(args: &Arguments, config: &Config, weights: u64, room: Room) -> anyhow::Result<(usize, usize)> {
     let cache = open::cache_kind(&args.engine.kernels)?;
     let usual = memory_plan::default_context(config, cache, weights, room, args.engine.swa_full);

@@ -2,9 +2,9 @@
 
 use crate::Result;
 use crate::memory::Memory;
-use gguf::{Gguf, Tensor, ternary};
+use crate::packing::fill_by_threads;
+use gguf::{Gguf, ternary};
 use std::sync::Arc;
-use std::thread;
 
 struct Data {
     file: Arc<Gguf>,
@@ -17,33 +17,22 @@ impl AsRef<[u8]> for Data {
     }
 }
 
-/// Bytes that are worth a thread.
-const WORTH: usize = 1 << 20;
-
-/// Unpacks a tensor, as many rows on each thread.
-fn unpack_by_threads(data: &[u8], tensor: &Tensor, out: &mut [u8]) {
-    let rows = tensor.rows().max(1) as usize;
-    let (from, to) = (data.len() / rows, out.len() / rows);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(data.len() / WORTH).max(1);
-    let share = rows.div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        for (data, out) in data.chunks((share * from).max(1)).zip(out.chunks_mut((share * to).max(1))) {
-            scope.spawn(move || ternary::unpack(data, out));
-        }
-    });
-}
-
 impl Memory {
     /// Makes every tensor of an open file a weight of its name, without a copy; one of a type that is
-    /// [unpacked](gguf::GgmlType::computed_as) as that.
+    /// [unpacked](gguf::GgmlType::computed_as) is made when a program first reads it. What is unpacked is kept where kernels
+    /// read it on the host; a device with a copy of its own has the only one.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] for what is unpacked.
+    /// [`crate::Error::WeightRange`].
     pub fn add_file(&mut self, file: &Arc<Gguf>) -> Result<()> {
         for (tensor, t) in file.tensors().iter().enumerate() {
             if t.ty.is_unpacked() {
-                let bytes = t.unpacked_bytes() as usize;
-                self.make_weight(t.name.clone(), bytes, |out| unpack_by_threads(file.data(t), t, out))?;
+                let block = (t.ty.block_bytes() as usize, t.ty.computed_as().block_bytes() as usize);
+                let file = file.clone();
+                let unpack = move |out: &mut [u8]| {
+                    fill_by_threads(file.data(&file.tensors()[tensor]), out, block, ternary::unpack);
+                };
+                self.add_late_weight(t.name.clone(), t.unpacked_bytes() as usize, unpack);
                 continue;
             }
             let owner = Arc::new(Data { file: file.clone(), tensor });

@@ -70,7 +70,7 @@ pub(super) fn every(k: &Keys<'_>, layers: i64) -> Result<i64, ConfigError> {
     match (0..layers).find(|layer| routes(layer) != ((layer + 1) % every == 0)) {
         None => Ok(every),
         Some(odd) if routes(&odd) => {
-            Err(out_of_range("a tensor", router(odd), &format!("expected in every {every}th layer only")))
+            Err(out_of_range("a tensor", router(odd), &format!("expected in one of {every} layers, the last")))
         }
         Some(odd) => Err(ConfigError::Missing(router(odd))),
     }

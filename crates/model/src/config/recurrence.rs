@@ -217,10 +217,14 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
     }
     if kind == Kind::LinearAttention {
         let heads = k.positive("attention.head_count", MOST_HEADS)?;
-        let head = match k.within("attention.key_length", 1, MOST_HEAD)? {
+        let key = "attention.key_length";
+        let head = match k.int(key)? {
             Some(head) => head,
             None => k.positive("embedding_length", MOST_WIDTH)? / heads,
         };
+        if !(1..=MOST_HEAD).contains(&head) {
+            return Err(out_of_range(&k.key(key), head, &format!("a head of 1 to {MOST_HEAD} values")));
+        }
         return Ok(Recurrence::LinearAttention { heads, head });
     }
     let taps = required("ssm.conv_kernel", 2, MOST_TAPS)?;

@@ -54,6 +54,8 @@ impl Activation {
 struct Mixture<'a> {
     /// How the names of its matrices end.
     name: &'a str,
+    /// What they are called where ways to compute them are chosen and reported.
+    title: &'a str,
     count: i64,
     used: i64,
     width: i64,
@@ -258,7 +260,7 @@ impl Step<'_> {
             None => x.clone(),
         };
         let read_width = e.latent.unwrap_or(hidden);
-        let mixture = Mixture { name: "exps", count: e.count, used: e.used, width: e.width };
+        let mixture = Mixture { name: "exps", title: "experts", count: e.count, used: e.used, width: e.width };
         let mut routed = self.mixture(layer, &mixture, &read, &ids, &weights)?;
         if e.latent.is_some() {
             routed = routed.linear(&latent("up", [hidden, read_width])?);
@@ -299,7 +301,7 @@ impl Step<'_> {
         let used = e.used.min(count);
         let ids = choose.topk(used as usize).binary(BinOp::Div, &self.b.int32(adjugates.group));
         let weights = self.shares(probs.take_last(&ids), e);
-        let mixture = Mixture { name: "chexps", count, used, width: adjugates.width };
+        let mixture = Mixture { name: "chexps", title: "chexps", count, used, width: adjugates.width };
         Ok(self.mixture(layer, &mixture, read, &ids, &weights)? * adjugates.scale)
     }
 
@@ -344,14 +346,10 @@ impl Step<'_> {
             let y = down.of(&h.prefix(1, &tiles.count), rows);
             tiles.restore(&y)
         };
-        let name = match mixture.name {
-            "exps" => "experts",
-            name => name,
-        };
         let each = match self.groups_by_expert {
             true => {
                 let ways = [("slots", slots), ("by-expert", by_expert())];
-                Tensor::choice(&format!("blk.{layer}.{name}"), &ways)
+                Tensor::choice(&format!("blk.{layer}.{}", mixture.title), &ways)
             }
             false => slots,
         };

@@ -36,7 +36,12 @@ pub fn options(numerics: Numerics) -> Options {
 
 /// A file of random weights.
 pub fn synth(shape: &str, quant: &str, layers: Option<u32>) -> Arc<Gguf> {
-    let options = SynthOptions { layers, seed: 7, ..Default::default() };
+    synth_of(shape, quant, layers, 7)
+}
+
+/// The same of this seed.
+pub fn synth_of(shape: &str, quant: &str, layers: Option<u32>, seed: u64) -> Arc<Gguf> {
+    let options = SynthOptions { layers, seed, ..Default::default() };
     let plan = SynthPlan::new(shape, quant, &options).expect("a known shape and quantisation");
     Arc::new(Gguf::parse(plan.to_vec().expect("a file")).expect("a file that reads back"))
 }
