@@ -377,8 +377,7 @@ impl Shelf {
 
 /// What a model takes, its file too: one that is read from disk again and again is no use beside others.
 fn total(plan: &ModelMemory) -> u64 {
-    let weights = if plan.keeps_weights { 0 } else { plan.weights };
-    plan.allocated().saturating_add(weights)
+    plan.allocated().saturating_add(plan.mapped())
 }
 
 /// Adds what an engine counted.
