@@ -1,6 +1,7 @@
 //! What is shared by the paths of matrices that a warp multiplies as a whole: no lane knows which elements it has, so sums are
 //! stored to a place of the warp in shared memory, tile by tile, and lanes take elements of that in turns.
 
+use crate::gpu::places::Turn;
 use crate::gpu::threads::Tiler;
 use crate::kernel::expression::by;
 use ir::{BinOp, DType, Graph, Id, Op, Type};
@@ -27,15 +28,6 @@ pub(super) fn own(t: &Tiler, g: &mut Graph) -> Id {
 /// Stores sums to the place of the warp.
 pub(super) fn stored(g: &mut Graph, through: Id, own: Id, sums: Id) -> Id {
     g.make(Op::StoreFragment { pitch: PITCH as u32 }, DType::Index, vec![], vec![through, own, sums])
-}
-
-/// Elements of a tile that the lanes of a warp take in one turn.
-#[derive(Clone, Copy)]
-pub(super) enum Turn {
-    /// Each has so many neighbours of a column, and the next lane those that follow.
-    DownColumns(i64),
-    /// Each has one element, and the next lane that of the next column.
-    AlongRows,
 }
 
 /// Row, column and place in memory of the first element that a lane takes in a turn.

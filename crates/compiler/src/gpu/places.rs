@@ -1,7 +1,6 @@
 //! Where a block of threads keeps what a nest keeps: one element to a thread, elements in fragments of products, rows of
 //! halves in shared memory.
 
-use crate::gpu::whole_product::Tiles;
 use crate::kernel::expression::replace;
 use ir::{Axis, Graph, Id};
 use rustc_hash::FxHashMap;
@@ -70,6 +69,28 @@ pub(super) struct Layout {
     pub(super) across: i64,
     pub(super) units: i64,
     pub(super) rounds: i64,
+}
+
+/// Elements of a tile that the lanes of a warp take in one turn.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    /// Each has so many neighbours of a column, and the next lane those that follow.
+    DownColumns(i64),
+    /// Each has one element, and the next lane that of the next column.
+    AlongRows,
+}
+
+/// Which tiles of a result a warp has as a whole.
+pub(super) struct Tiles {
+    pub(super) long: i64,
+    pub(super) short: i64,
+    /// Tiles along a row.
+    pub(super) across: i64,
+    /// Tiles of a warp, which follow each other along the columns, and in all.
+    pub(super) each: i64,
+    pub(super) all: i64,
+    /// How lanes take the elements of a tile.
+    pub(super) turn: Turn,
 }
 
 /// Rows of halves.

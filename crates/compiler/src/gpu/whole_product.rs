@@ -8,10 +8,10 @@
 //! added to each other are one. What this path cannot do: few columns, for which a tile takes as long as for 16.
 
 use crate::gpu::batch::Batch;
-use crate::gpu::cooperative::{SIDE, STORED, Turn, elements, own, stored, sums, turns};
+use crate::gpu::cooperative::{SIDE, STORED, elements, own, stored, sums, turns};
 use crate::gpu::int_tile::MOST;
 use crate::gpu::matrix::{self, Product, Sum, WIDE, extent, pitch};
-use crate::gpu::places::{Copies, Source};
+use crate::gpu::places::{Copies, Source, Tiles, Turn};
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::threads::Tiler;
 use crate::kernel::emitter::make_loop;
@@ -227,19 +227,6 @@ struct Elements<'e> {
     sums: &'e [(Id, Id, Vec<Id>)],
     /// The registers that keep the elements, if they stay there.
     carried: Option<&'e [Id]>,
-}
-
-/// The tiles of a result.
-pub(super) struct Tiles {
-    long: i64,
-    short: i64,
-    /// Tiles along a row.
-    across: i64,
-    /// Tiles of a warp, which follow each other along the columns, and in all.
-    each: i64,
-    all: i64,
-    /// How lanes take the elements of a tile.
-    turn: Turn,
 }
 
 impl Tiles {
