@@ -239,8 +239,13 @@ impl Writer {
             self.head("memory_bytes", "Memory of the device that the model takes, by its plan", "gauge");
         }
         for (plan, labels) in plans {
-            let weights = if plan.keeps_weights { "weights" } else { "mapped_weights" };
-            let parts = [(weights, Some(plan.weights)), ("cache", Some(plan.cache)), ("workspace", plan.workspace)];
+            let own = if plan.keeps_weights { plan.weights } else { plan.unpacked };
+            let parts = [
+                ("weights", Some(own).filter(|&bytes| plan.keeps_weights || bytes > 0)),
+                ("mapped_weights", Some(plan.mapped()).filter(|_| !plan.keeps_weights)),
+                ("cache", Some(plan.cache)),
+                ("workspace", plan.workspace),
+            ];
             for (part, bytes) in parts {
                 let Some(bytes) = bytes else { continue };
                 let _ = writeln!(self.text, "{}memory_bytes{{{labels},part=\"{part}\"}} {bytes}", self.prefix);
@@ -340,6 +345,9 @@ mod tests {
         let mapped = text(&Facts { memory: Some(mapped), ..facts });
         assert!(mapped.contains("part=\"mapped_weights\"} 1000\n") && !mapped.contains("part=\"weights\""));
         assert!(!mapped.contains("workspace") && !mapped.contains("available"));
+        let unpacked = ModelMemory { keeps_weights: false, unpacked: 66, ..plan };
+        let unpacked = text(&Facts { memory: Some(unpacked), ..Facts::default() });
+        assert!(unpacked.contains("part=\"mapped_weights\"} 934\n") && unpacked.contains("part=\"weights\"} 66\n"));
         assert!(!text(&Facts::default()).contains("memory"), "before there is a model");
         let named = |name: &str| Facts { names: vec![name.into()], memory: Some(plan), ..Facts::default() };
         let both = Metrics::default().text(&Stats::default(), &[&named("a"), &named("b")], true, Compat::default());
