@@ -239,10 +239,11 @@ impl Writer {
             self.head("memory_bytes", "Memory of the device that the model takes, by its plan", "gauge");
         }
         for (plan, labels) in plans {
-            let own = if plan.keeps_weights { plan.weights } else { plan.unpacked };
+            let (mapped, keeps) = (plan.mapped(), plan.keeps_weights);
+            let own = plan.weights.saturating_sub(mapped);
             let parts = [
-                ("weights", Some(own).filter(|&bytes| plan.keeps_weights || bytes > 0)),
-                ("mapped_weights", Some(plan.mapped()).filter(|_| !plan.keeps_weights)),
+                ("weights", (keeps || own > 0).then_some(own)),
+                ("mapped_weights", (!keeps).then_some(mapped)),
                 ("cache", Some(plan.cache)),
                 ("workspace", plan.workspace),
             ];

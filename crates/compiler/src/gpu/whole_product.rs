@@ -281,8 +281,8 @@ impl Tiles {
         let some = ragged.then(|| by(g, BinOp::Lt, tile, self.all));
         // Tiles of a warp in one row share what they read of it.
         let in_row = self.across % self.each == 0;
-        let m = by(g, BinOp::Div, if in_row { first } else { tile }, self.across);
-        let n = by(g, BinOp::Mod, if in_row { first } else { tile }, self.across);
+        let at = if in_row { first } else { tile };
+        let (m, n) = (by(g, BinOp::Div, at, self.across), by(g, BinOp::Mod, at, self.across));
         let n = if in_row { by(g, BinOp::Add, n, number) } else { n };
         (by(g, BinOp::Mul, m, SIDE), by(g, BinOp::Mul, n, SIDE), some)
     }

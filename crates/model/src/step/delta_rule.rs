@@ -18,7 +18,7 @@
 //! values i of `d[i] k[i] k[i]`.
 
 use super::Step;
-use super::segments::Segments;
+use super::segments::{Segments, last_as_two};
 use crate::config::{ConfigError, Recurrence};
 use compiler::{Builder, Tensor, dims};
 use ir::{BinOp, UnOp};
@@ -50,12 +50,9 @@ impl Step<'_> {
         };
         let (t, hidden) = (self.t, self.c.hidden);
         let (inner, keys) = (heads * value, key_heads * key);
-        let channels = inner + 2 * keys;
         let name = |part: &str| format!("blk.{layer}.ssm_{part}");
         let (mixed, z) = self.values_and_gate(layer, x)?;
-        let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
-        let mixed = self.convolution(&format!("state.{layer}.conv"), &mixed, &conv, segments, states);
-        let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
+        let mixed = self.convolved(layer, &mixed, taps, segments, states)?;
         let each = heads / key_heads;
         let of_heads = |x: &Tensor| {
             let x = self.direction(&x.reshape(dims![t, key_heads, key]));
@@ -190,12 +187,7 @@ fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>
     // keys themselves.
     let paces = log.len(2);
     let decays = segments.decays(&log.reshape(dims![t, heads * paces]));
-    let by_pace = |x: &Tensor| {
-        let mut shape = x.shape();
-        shape.pop();
-        shape.extend(dims![heads, paces]);
-        x.reshape(&shape)
-    };
+    let by_pace = |x: &Tensor| last_as_two(x, [heads, paces]);
     let since = by_pace(&decays.since);
     let kept = segments.state(name, &[heads, value, key]);
     let along = |x: &Tensor| x.reshape(dims![t, heads, 1, key]);

@@ -48,6 +48,22 @@ impl Step<'_> {
         Ok((&part(1) * &y).linear(&self.w.get(&name("out_proj"), &[n, n])?))
     }
 
+    /// The convolution of inputs `[T, channels]` that a state space or a delta rule begins with, with its bias and activation.
+    pub(super) fn convolved(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        taps: i64,
+        segments: &Segments,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
+        let channels = x.len(1);
+        let name = |what: &str| format!("blk.{layer}.ssm_conv1d.{what}");
+        let conv = self.w.get(&name("weight"), &[channels, taps])?;
+        let mixed = self.convolution(&format!("state.{layer}.conv"), x, &conv, segments, states);
+        Ok(self.biased(mixed, &name("bias"), channels)?.silu())
+    }
+
     /// For each channel the sum of the last values, which are remembered by a name, times weights `[channels, taps]`, the eldest
     /// first.
     pub(super) fn convolution(

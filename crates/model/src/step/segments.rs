@@ -43,6 +43,14 @@ pub(super) struct Decays {
     parts: Option<[Tensor; 2]>,
 }
 
+/// Values `[.., a * b]` as `[.., a, b]`.
+pub(super) fn last_as_two(x: &Tensor, [a, b]: [i64; 2]) -> Tensor {
+    let mut shape = x.shape();
+    shape.pop();
+    shape.extend(dims![a, b]);
+    x.reshape(&shape)
+}
+
 /// The exponential of differences of logarithms.
 fn difference(decays: &Decays, of: impl Fn(&Tensor) -> Tensor, minus: impl Fn(&Tensor) -> Tensor) -> Tensor {
     let [coarse, fine] = decays.parts.as_ref().expect("more than one token");

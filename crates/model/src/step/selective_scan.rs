@@ -12,7 +12,7 @@
 //! ([`most_tokens`](super::most_tokens)). In PLaMo 2 a head has one pace.
 
 use super::Step;
-use super::segments::Segments;
+use super::segments::{Segments, last_as_two};
 use super::state_space::{Taken, read};
 use crate::config::{ConfigError, Recurrence};
 use compiler::{Tensor, dims};
@@ -42,12 +42,7 @@ impl Step<'_> {
         let dt = self.biased(dt, &name("dt.bias"), inner)?.softplus();
         let log = &dt.unsqueeze(2) * &self.w.get(&name("a"), &[inner, state])?;
         let decays = segments.decays(&log.reshape(dims![t, inner * state]));
-        let by_channel = |x: &Tensor| {
-            let mut shape = x.shape();
-            shape.pop();
-            shape.extend(dims![inner, state]);
-            x.reshape(&shape)
-        };
+        let by_channel = |x: &Tensor| last_as_two(x, [inner, state]);
         let kept = segments.state(&format!("state.{layer}"), &[inner, state]);
         let given = &(&x * &dt).unsqueeze(2) * &b.unsqueeze(1);
         let before = &segments.remembered_by_tokens(&kept) * &by_channel(&decays.since);
@@ -95,22 +90,6 @@ impl Step<'_> {
         let skip = self.w.get(&name("d"), &[heads])?.reshape(dims![1, heads, 1]);
         let y = &(&y + &(&taken.x * &skip)).reshape(dims![t, inner]) * &z.silu();
         Ok(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?))
-    }
-
-    /// The convolution of inputs `[T, inner]`.
-    fn convolved(
-        &self,
-        layer: i64,
-        x: &Tensor,
-        taps: i64,
-        segments: &Segments,
-        states: &mut Vec<Tensor>,
-    ) -> Result<Tensor, ConfigError> {
-        let inner = x.len(1);
-        let name = |what: &str| format!("blk.{layer}.ssm_conv1d.{what}");
-        let conv = self.w.get(&name("weight"), &[inner, taps])?;
-        let mixed = self.convolution(&format!("state.{layer}.conv"), x, &conv, segments, states);
-        Ok(self.biased(mixed, &name("bias"), inner)?.silu())
     }
 
     /// Steps, keys or queries with their norm, if the model has any: one with weights, or without (Falcon Mamba).

@@ -11,9 +11,9 @@
 //! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave.
 
 use super::Step;
-use super::segments::Segments;
+use super::segments::{Segments, last_as_two};
 use crate::config::{ConfigError, Recurrence};
-use compiler::{Dim, Tensor, dims};
+use compiler::{Tensor, dims};
 
 /// What a state space takes of tokens.
 pub(super) struct Taken {
@@ -34,12 +34,7 @@ pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut 
     let Taken { x, dt, b, c, log } = taken;
     let (t, groups, each, head, state) = (segments.t, x.len(1), x.len(2), x.len(3), b.len(2));
     let decays = segments.decays(log);
-    let by_group = |x: &Tensor| {
-        let mut shape = x.shape();
-        shape.pop();
-        shape.extend([Dim::Const(groups), Dim::Const(each)]);
-        x.reshape(&shape)
-    };
+    let by_group = |x: &Tensor| last_as_two(x, [groups, each]);
     let kept = segments.state(name, &[groups, each, head, state]);
     let given = dt.as_ref().map_or(x.clone(), |dt| x * &by_group(dt).unsqueeze(3));
     if segments.single {
@@ -82,10 +77,7 @@ impl Step<'_> {
         let w = self.w.get(&name("in.weight"), &[inner + channels + heads, hidden])?;
         let all = self.scaled(x.linear(&w), &name("in.scale"))?;
         let (z, dt) = (all.slice(1, 0, inner), all.slice(1, inner + channels, heads));
-        let conv = self.w.get(&name("conv1d.weight"), &[channels, taps])?;
-        let mixed =
-            self.convolution(&format!("state.{layer}.conv"), &all.slice(1, inner, channels), &conv, segments, states);
-        let mixed = self.biased(mixed, &name("conv1d.bias"), channels)?.silu();
+        let mixed = self.convolved(layer, &all.slice(1, inner, channels), taps, segments, states)?;
         // By groups of heads.
         let x = mixed.slice(1, 0, inner).reshape(dims![t, groups, each, head]);
         let [b, c] = [inner, inner + keys].map(|at| mixed.slice(1, at, keys).reshape(dims![t, groups, state]));
