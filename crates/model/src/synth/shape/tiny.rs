@@ -1,6 +1,6 @@
 //! Small models with the graphs of real ones: what tests run.
 
-use super::{Head, Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape};
+use super::{Head, Index, Kinds, NORMALISED, PLAIN, RopeScaling, SIGMOID, SOFTMAX, Shape, THREE_OF_FOUR};
 use crate::config::{Adjugates, Attention, Experts, Gating, Mixer, Recurrence};
 use text::synth::{CHATML, DEEPSEEK, GLM, YOUTU};
 
@@ -18,9 +18,6 @@ const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, k
 
 /// A small index.
 const INDEX: Index = Index { heads: 4, key: 64, top_k: 512 };
-
-/// Attention in every fourth layer.
-const THREE_OF_FOUR: &[Mixer] = &[Mixer::Recurrence, Mixer::Recurrence, Mixer::Recurrence, Mixer::Attention];
 
 /// Windows in two layers of three, and nothing else that differs.
 const TWO_OF_THREE: Kinds = Kinds {
