@@ -77,7 +77,10 @@ impl Step<'_> {
         let (channels, taps) = (weight.len(0), weight.len(1));
         let (values, next) = segments.last_values(name, x, taps);
         states.push(next);
-        let of_tap = |tap: usize| weight.slice(1, tap as i64, 1).reshape(&[channels.into()]);
+        // Several tokens read weights that lie as their channels do.
+        let by_tap = weight.permute(&[1, 0]);
+        let by_tap = if segments.single { by_tap } else { by_tap.fence() };
+        let of_tap = |tap: usize| by_tap.slice(0, tap as i64, 1).reshape(&[channels.into()]);
         let terms = values.iter().enumerate().map(|(tap, value)| value * &of_tap(tap));
         terms.reduce(|sum, term| sum + &term).expect("a tap")
     }
