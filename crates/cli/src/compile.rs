@@ -255,7 +255,7 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     config.check_context(context)?;
     let most = args.kernels.step_tokens(options);
-    let most = config.recurrence.as_ref().map_or(most, |recurrence| most.min(most_tokens(recurrence)));
+    let most = config.recurrence.as_ref().map_or(most, |recurrence| most.min(most_tokens(recurrence, &options.prices)));
     // A text whose tokens see what follows comes in one step.
     let most = if config.causal { most } else { most.max(context) };
     let mut steps = vec![most.min(context)];

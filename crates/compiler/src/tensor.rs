@@ -6,6 +6,7 @@
 //! dimensions of length 1 are repeated.
 
 mod operands;
+mod recurrence;
 
 use gguf::format::Format;
 use ir::{BinOp, Const, CustomSource, DType, Graph, Id, Op, Part, ReduceOp, Scope, UnOp};
@@ -16,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use operands::Operand;
+pub use recurrence::Runs;
 
 /// Terms of a series in ninths at most, of which the next would be less than the last digit of a float.
 const SOFTPLUS_TERMS: u32 = 8;

@@ -1,10 +1,52 @@
-//! What of a graph is inside of a fold: its merge reads placeholders, and is evaluated once for each step.
+//! What of a graph is inside of a fold or a recurrence: expressions of placeholders, which are evaluated once for each step.
 
 use crate::walk;
 use crate::{Graph, Id, Op};
 use rustc_hash::FxHashSet;
+use std::ops::Range;
 
-/// The nodes whose value depends on a placeholder of a fold around them.
+/// Sources of a recurrence before its inputs.
+const RUNS: usize = 4;
+
+/// The sources of a recurrence by their roles ([`Op::Recur`]).
+pub struct Recurrence<'a> {
+    /// Whether a run begins at each step.
+    pub begins: Id,
+    /// Whether it ends there.
+    pub ends: Id,
+    /// Its number.
+    pub run: Id,
+    /// What it begins with.
+    pub start: Id,
+    /// What each step reads.
+    pub inputs: &'a [Id],
+    /// What is carried on.
+    pub next: Id,
+    /// What is given.
+    pub given: &'a [Id],
+}
+
+impl Recurrence<'_> {
+    /// The sources of a part of a recurrence.
+    pub fn of(g: &Graph, id: Id) -> Option<Recurrence<'_>> {
+        let Op::Recur { inputs, .. } = *g.op(id) else { return None };
+        let [begins, ends, run, start, ref rest @ ..] = *g.src(id) else { return None };
+        let (inputs, own) = rest.split_at_checked(inputs)?;
+        let (&next, given) = own.split_first()?;
+        Some(Recurrence { begins, ends, run, start, inputs, next, given })
+    }
+}
+
+/// Which sources of a node are expressions of its placeholders.
+pub(crate) fn merges(g: &Graph, id: Id) -> Range<usize> {
+    match *g.op(id) {
+        Op::Fold { parts, .. } => parts..2 * parts,
+        Op::Recur { inputs, .. } => RUNS + inputs..g.src(id).len(),
+        _ => 0..0,
+    }
+}
+
+/// The nodes whose value depends on a placeholder of a fold or a recurrence around them.
 pub(crate) fn open_nodes(g: &Graph, order: &[Id]) -> FxHashSet<Id> {
     let mut open = FxHashSet::default();
     for &id in order {
@@ -12,10 +54,10 @@ pub(crate) fn open_nodes(g: &Graph, order: &[Id]) -> FxHashSet<Id> {
         let is_open = match g.op(id) {
             Op::Arg(_) => true,
             // The placeholders of its merge are its own.
-            Op::Fold { parts, .. } => {
-                src.iter().enumerate().any(|(i, s)| !(*parts..2 * parts).contains(&i) && open.contains(s))
+            _ => {
+                let own = merges(g, id);
+                src.iter().enumerate().any(|(i, s)| !own.contains(&i) && open.contains(s))
             }
-            _ => src.iter().any(|s| open.contains(s)),
         };
         if is_open {
             open.insert(id);
@@ -33,10 +75,8 @@ pub(crate) fn body(g: &Graph, open: &FxHashSet<Id>, merge: &[Id]) -> Vec<Id> {
         }
         body.push(id);
         let src = g.src(id);
-        match g.op(id) {
-            Op::Fold { parts, .. } => more.extend(src[..*parts].iter().chain(&src[2 * parts..])),
-            _ => more.extend(src),
-        }
+        let own = merges(g, id);
+        more.extend(src[..own.start].iter().chain(&src[own.end..]));
     });
     body.sort_unstable();
     body

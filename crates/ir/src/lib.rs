@@ -24,5 +24,6 @@ pub mod walk;
 
 pub use custom::{CustomSource, Language};
 pub use dtype::{DType, Type};
+pub use fold::Recurrence;
 pub use graph::{FormatId, Graph, Id, Node, Scope};
 pub use op::{Axis, BinOp, Const, FRAGMENT_LANES, Op, PRODUCT, Part, ReduceOp, Space, UnOp};

@@ -250,8 +250,22 @@ pub enum Op {
         /// How many parts there are.
         parts: usize,
     },
+    /// A value that is carried from step to step, and what is read of it on the way: all steps one after another, in runs of
+    /// which each begins with a value of its own. Sources, of which the first dimension are the steps where nothing else is
+    /// said: whether a run begins at a step, the first of all included, whether it ends there, and its number, all i32
+    /// `[steps]`; what a run begins with; the inputs; then, without that dimension, what is carried on, and what is given, as
+    /// expressions of `Arg(0)` (carried so far), `Arg(1 ..= inputs)` (the inputs of the step) and, in what is given,
+    /// `Arg(inputs + 1)` (carried on; such an expression reads `Arg(0)` inside of reductions at most, which are made before).
+    /// The leading dimensions of what is carried are those of what is given.
+    Recur {
+        /// How many inputs there are.
+        inputs: usize,
+        /// What this node yields: 0 for what each run carries on from its last step, `[runs, ..]`; else what is given, by its
+        /// number, at each step, `[steps, ..]`.
+        part: usize,
+    },
     /// A placeholder inside the merge of a fold, shaped as the part without
-    /// the folded dimension.
+    /// the folded dimension, or inside a recurrence.
     Arg(usize),
     /// The index along the only dimension, i32.
     Iota,

@@ -228,7 +228,7 @@ impl Engine {
         let config = Config::read(&file)?;
         config.check_context(options.context)?;
         if let Some(recurrence) = &config.recurrence {
-            options.chunk = options.chunk.min(most_tokens(recurrence));
+            options.chunk = options.chunk.min(most_tokens(recurrence, &options.compiler.prices));
         }
         if !config.causal {
             options.chunk = options.chunk.max(options.context);

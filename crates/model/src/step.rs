@@ -468,7 +468,7 @@ impl<'a> Step<'a> {
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
-            segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
+            segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, (sizes, &options.prices), &segment, &position)),
             position,
             segment: segment.clone(),
             runs: by_runs.then(|| {

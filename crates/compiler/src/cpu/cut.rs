@@ -8,7 +8,7 @@ use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
 use crate::schedule::cuts::{before_fold, widest_unit};
 use crate::schedule::limits::limits;
-use ir::{Graph, Id, PRODUCT, index};
+use ir::{Graph, Id, PRODUCT, Recurrence, index};
 
 /// Who decides how many steps of each axis a task takes, and how loops lie in each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,9 @@ impl Shares {
     }
 }
 
+/// Values that a task of a recurrence carries at most: they are read and written in each step, and lie in the nearest cache.
+const CARRIED: i64 = 4096;
+
 /// How many steps of each axis a task takes: enough tasks to share out, each
 /// large enough to pay for starting.
 pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan) -> Cut {
@@ -64,6 +67,7 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
     // Rows of a block format, for the matrix unit.
     let coded = plan.matrix_unit && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
     let columns = if many || fold { None } else { columns(g, s, group) };
+    let mut carried = carried_by_step(g, s, group);
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
@@ -78,6 +82,7 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
         }
         let Some(n) = g.as_int(a.count) else { continue };
         let (least, most) = match (gr.heavy, many) {
+            _ if carried.is_some() => (1, carried.map_or(1, |each| (CARRIED / each).max(1))),
             (true, true) => (share.tasks, share.most),
             (true, false) => (64, 256),
             _ => (4, 1024),
@@ -93,9 +98,17 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
             (1..=n).filter(|d| needed && n % d == 0 && d * units[i] <= most).find(full)
         });
         steps[i] = full.or(fits.first().copied()).unwrap_or(1);
+        carried = carried.map(|each| each * steps[i]);
         total /= steps[i];
     }
     Cut { steps, order: None }
+}
+
+/// Values that a task of a recurrence has for each step of its axes.
+fn carried_by_step(g: &mut Graph, s: &Schedule, group: usize) -> Option<i64> {
+    let next = s.groups[group].members.iter().find_map(|&m| Recurrence::of(g, m).map(|r| r.next))?;
+    let inner = g.shape(next).iter().zip(&s.maps[&(group, next)]).filter(|(_, along)| **along == Along::Inner);
+    Some(inner.filter_map(|(&d, _)| g.as_int(d)).product())
 }
 
 /// The axis of the columns of a sum whose blocks of weights lie across it: of no use to vectors but by their columns.

@@ -89,6 +89,11 @@ impl Lowering<'_> {
                 }
             }
         }
+        self.loops_over(g, local, map)
+    }
+
+    /// Loops over so many elements, at most and here, along each dimension.
+    pub(super) fn loops_over(&mut self, g: &mut Graph, local: Vec<(i64, Id)>, map: &[Along]) -> (Vec<Id>, Vec<Id>) {
         let (mut dims, mut at) = (vec![], vec![]);
         for (i, (most, n)) in local.into_iter().enumerate() {
             let o = self.origin(g, map[i]);

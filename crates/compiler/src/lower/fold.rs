@@ -117,6 +117,9 @@ impl Lowering<'_> {
     /// A placeholder of a merge: the value so far, or the next part.
     pub(super) fn arg(&mut self, g: &mut Graph, k: usize, at: &[Id]) -> Id {
         let members = &self.s.groups[self.group].members;
+        if let Some(&part) = members.iter().find(|&&m| matches!(g.op(m), Op::Recur { .. })) {
+            return self.arg_of_recurrence(g, part, k, at);
+        }
         // Folds of one kernel are told apart by the loop that is open.
         let fold = members.iter().copied().rfind(|&m| matches!(g.op(m), Op::Fold { .. })).unwrap();
         let Op::Fold { axis, parts, .. } = *g.op(fold) else { unreachable!() };

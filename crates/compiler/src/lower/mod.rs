@@ -11,7 +11,7 @@
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
 use crate::schedule::limits::{Limit, limits};
-use ir::{Axis, BinOp, Graph, Id, Op, index};
+use ir::{Axis, BinOp, Graph, Id, Op, Recurrence, index};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 mod cut;
@@ -20,6 +20,7 @@ mod fold;
 mod items;
 mod nest;
 mod phases;
+mod recurrence;
 mod unpack;
 mod value;
 mod wanted;
@@ -78,7 +79,8 @@ struct Lowering<'a> {
     slots: Vec<Id>,
     written: Vec<bool>,
     stash: FxHashMap<Id, Id>,
-    /// Scratch of each part of the folds, by sources of the fold and part; of each scan, by itself and 0.
+    /// Scratch of each part of the folds, by sources of the fold and part; of each scan, by itself and 0; of what a recurrence
+    /// carries, by its sources and 0.
     carriers: FxHashMap<(Vec<Id>, usize), Id>,
     stashes: Vec<Id>,
     ranges: u32,
@@ -128,6 +130,12 @@ impl Lowering<'_> {
                 }
             } else if let Op::Scan(along) = *g.op(m) {
                 self.open_scan(g, m, along, &mut phases, phase[&m]);
+            } else if let Some(r) = Recurrence::of(g, m) {
+                let steps = g.shape(r.begins)[0];
+                let serial = &mut phases[phase[&m]].serial;
+                if serial.is_none() {
+                    *serial = Some(self.open_recurrence(g, steps));
+                }
             }
         }
         let mut folds_done: FxHashSet<Vec<Id>> = FxHashSet::default();
@@ -141,6 +149,11 @@ impl Lowering<'_> {
                     self.close_fold(g, &key, parts, &mut phases[phase[&m]].items);
                 }
                 self.fold_result(g, m, &mut phases[phase[&m] + 1].items);
+            } else if matches!(g.op(m), Op::Recur { .. }) {
+                // All parts of one are made in turns.
+                if folds_done.insert(g.src(m).to_vec()) {
+                    self.recurrence(g, m, &mut phases[phase[&m]].items);
+                }
             } else {
                 self.emit(g, m, &mut phases[phase[&m]].items);
             }

@@ -17,7 +17,7 @@ impl Lowering<'_> {
             let map = self.map(m).unwrap();
             let on = map.iter().any(|a| matches!(a, Along::Axis { axis, .. } if Some(*axis) == serial));
             let mut p = usize::from(on);
-            if matches!(g.op(m), Op::Fold { .. }) || self.uses_arg(g, m) {
+            if matches!(g.op(m), Op::Fold { .. } | Op::Recur { .. }) || self.uses_arg(g, m) {
                 p = 1;
             } else {
                 for r in self.s.reads(g, m) {

@@ -9,7 +9,7 @@ use crate::schedule::limits::{limits, wanted};
 use crate::schedule::roles::{base, dot_under, is_view, usual_volume};
 use crate::schedule::{Profile, Schedule};
 use ir::index::usual;
-use ir::{Graph, Id, Op, UnOp, walk};
+use ir::{Graph, Id, Op, Recurrence, UnOp, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Microseconds of a step that is scheduled so. `unit`: whether a matrix unit multiplies rows of block formats.
@@ -70,8 +70,12 @@ impl Pricing<'_> {
                 bytes += self.share * usual_volume(g, written) as f64 * g.dtype(m).bytes() as f64;
             }
             work += self.share * self.work(g, m);
-            if let Op::Scan(axis) = *g.op(m) {
-                let steps = usual(g, g.shape(m)[axis]);
+            let steps = match *g.op(m) {
+                Op::Scan(axis) => Some(g.shape(m)[axis]),
+                _ => Recurrence::of(g, m).map(|r| g.shape(r.begins)[0]),
+            };
+            if let Some(steps) = steps {
+                let steps = usual(g, steps);
                 serial = serial.max(steps as f64 * self.profile.step);
             }
         }

@@ -15,7 +15,11 @@ impl Scheduler {
             let gr = &self.out.groups[small];
             if gr.dead
                 || gr.members.iter().any(|m| {
-                    roots.contains(m) || matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. })
+                    roots.contains(m)
+                        || matches!(
+                            g.op(*m),
+                            Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. }
+                        )
                 })
             {
                 continue;
@@ -82,7 +86,8 @@ impl Scheduler {
     /// Values that computing a kernel again reads; `None` if that is out of the question.
     fn work_of(&self, g: &mut Graph, group: usize) -> Option<i64> {
         let gr = &self.out.groups[group];
-        let once = |m: &Id| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Fence | Op::Call { .. });
+        let once =
+            |m: &Id| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. });
         if gr.heavy || gr.members.iter().any(once) {
             return None;
         }

@@ -20,6 +20,7 @@ pub(crate) mod cuts;
 pub(crate) mod limits;
 mod notes;
 mod prices;
+mod recurrences;
 pub mod roles;
 mod scans;
 mod versions;
@@ -103,6 +104,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     let live = s.out.roles.live.clone();
     s.place_folds(g, &live);
     s.place_scans(g, &live);
+    s.place_recurrences(g, &live);
     for &id in &live {
         s.place(g, id);
     }
@@ -367,10 +369,10 @@ impl Scheduler {
         }
         // The latest producer first: the others are then read from memory.
         homes.sort_by_key(|&h| std::cmp::Reverse(self.depth(h)));
-        // What a scatter or a custom kernel wrote is complete only after it.
+        // What a scatter, a recurrence or a custom kernel wrote is complete only after it.
         let written: Vec<usize> = reads
             .iter()
-            .filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Call { .. }))
+            .filter(|&&r| matches!(g.op(r), Op::Scatter | Op::Recur { .. } | Op::Call { .. }))
             .map(|r| self.out.home[r])
             .collect();
         for &h in &homes {

@@ -18,6 +18,9 @@ pub struct Prices {
     pub heads: Heads,
     /// What attention over a latent has instead where its rows are halves, if anything.
     pub tiled_heads: Option<TiledHeads>,
+    /// Whether what layers carry from token to token is carried by a loop over the tokens of a step; else all of a step are
+    /// multiplied with each other.
+    pub recurrences: bool,
     /// What a token with a short past is read by, if it has a program of its own.
     pub short: Option<Short>,
     /// What has a program of its own between few tokens and many, if there is one.
@@ -216,6 +219,7 @@ impl Prices {
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             tiled_heads: None,
+            recurrences: true,
             short: None,
             several: None,
             alone: 1.3,
@@ -273,6 +277,7 @@ impl Prices {
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
             tiled_heads: None,
+            recurrences: false,
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.

@@ -18,7 +18,7 @@ pub struct Roles {
     pub inline: FxHashSet<Id>,
     /// Reductions over weights or state: the seeds of kernels.
     pub heavy: FxHashSet<Id>,
-    /// Bodies of folds: functions of placeholders, shared by folds of one shape.
+    /// Bodies of folds and of recurrences: functions of placeholders, shared by folds of one shape.
     pub merge: FxHashSet<Id>,
     /// What the host reads, without views.
     pub outputs: FxHashSet<Id>,
@@ -81,7 +81,7 @@ impl Roles {
         // longer a body of free values, so that the marks are made anew.
         loop {
             for id in roles.live.clone() {
-                if matches!(g.op(id), Op::Reduce(..)) {
+                if matches!(g.op(id), Op::Reduce(..)) && !roles.merge.contains(&id) {
                     roles.mark_reduction(g, id);
                 }
             }
@@ -129,7 +129,8 @@ impl Roles {
             }
         }
         for &id in &self.live {
-            let inside = g.src(id).iter().any(|s| self.merge.contains(s)) && !matches!(g.op(id), Op::Fold { .. });
+            let loops = matches!(g.op(id), Op::Fold { .. } | Op::Recur { .. });
+            let inside = g.src(id).iter().any(|s| self.merge.contains(s)) && !loops;
             if matches!(g.op(id), Op::Arg(_)) || inside {
                 self.merge.insert(id);
                 self.free.remove(&id);

@@ -8,12 +8,13 @@
 //! reference given with [`Bindings::reference`].
 
 mod fold;
+mod recur;
 
 use super::array::{Array, Values, View, Walk};
 use super::expression::{Each, Expr, Kind};
 use super::lanes::Fault;
 use super::{VarError, Vars, axis, dequant};
-use crate::fold::{body, open_nodes};
+use crate::fold::{body, merges, open_nodes};
 use crate::spec::{SpecError, check_tensor, describe};
 use crate::{DType, FormatId, Graph, Id, Op, Part};
 use gguf::format::FormatError;
@@ -219,9 +220,9 @@ struct Evaluator<'g, 'a> {
     roots: FxHashSet<Id>,
     /// Quantised tables of which only gathered rows are dequantised.
     deferred: FxHashSet<Id>,
-    /// Folds over the same parts.
+    /// Folds over the same parts, and parts of the same recurrence.
     folds: FxHashMap<Vec<Id>, Vec<Id>>,
-    /// The nodes of a fold's merge that depend on its placeholders.
+    /// The nodes of the merge of a fold, or of a recurrence, that depend on its placeholders.
     bodies: FxHashMap<Id, Vec<Id>>,
 }
 
@@ -250,8 +251,9 @@ impl<'g, 'a> Evaluator<'g, 'a> {
                 e.users.entry(s).or_default().push(id);
             }
             e.needs.insert(id, src);
-            if let Op::Fold { parts, .. } = g.op(id) {
-                let body = body(g, &open, &g.src(id)[*parts..2 * parts]);
+            let merges = merges(g, id);
+            if !merges.is_empty() {
+                let body = body(g, &open, &g.src(id)[merges]);
                 e.folds.entry(g.src(id).to_vec()).or_default().push(id);
                 e.bodies.insert(id, body);
             }
@@ -305,8 +307,10 @@ impl<'g, 'a> Evaluator<'g, 'a> {
 
     /// Evaluates a node into its slot.
     fn compute(&mut self, id: Id) -> Result<(), EvalError> {
-        if let Op::Fold { .. } = self.g.op(id) {
-            return self.fold(id);
+        match self.g.op(id) {
+            Op::Fold { .. } => return self.fold(id),
+            Op::Recur { .. } => return self.recur(id),
+            _ => {}
         }
         let expr = self.node(id)?;
         let dims = self.dims(id)?;

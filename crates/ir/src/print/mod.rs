@@ -101,6 +101,7 @@ fn operation(g: &Graph, id: Id) -> String {
         }
         Op::TopK(k) => format!("topk {k}"),
         Op::Fold { axis, part, parts } => format!("fold {axis} part {part} of {parts}"),
+        Op::Recur { inputs, part } => format!("recur part {part} of {inputs} inputs"),
         Op::Arg(n) => format!("arg {n}"),
         Op::Iota => "iota".into(),
         Op::Choice { name, of } => format!("choice {name} of {}", of.join(", ")),

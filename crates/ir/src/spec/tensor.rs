@@ -1,7 +1,7 @@
 //! The grammar of tensor graphs.
 
 use super::{Rule, SpecError, check_shared, describe, require, require_sources};
-use crate::fold::{body, open_nodes};
+use crate::fold::{Recurrence, body, merges, open_nodes};
 use crate::index::{Linear, gcd};
 use crate::{DType, Graph, Id, Op, Part, Type};
 
@@ -165,6 +165,7 @@ fn check_node(g: &Graph, id: Id) -> Rule {
             }
         }
         Op::Fold { axis, part, parts } => check_fold(g, id, *axis, *part, *parts),
+        Op::Recur { part, .. } => check_recurrence(g, id, *part),
         Op::Arg(_) => require_sources(g, id, 0),
         Op::Iota => {
             require_sources(g, id, 0)?;
@@ -225,6 +226,39 @@ fn check_fold(g: &Graph, id: Id, axis: usize, part: usize, parts: usize) -> Rule
     })?;
     require(g.ty(id) == g.ty(src[part]), || format!("part {part} is {}", g.ty(src[part])))?;
     same_shape(g, &carried(part)?, g.shape(id))
+}
+
+fn check_recurrence(g: &Graph, id: Id, part: usize) -> Rule {
+    let r = Recurrence::of(g, id).ok_or("it has too few sources")?;
+    let yielded = match part {
+        0 => Some(&r.next),
+        given => r.given.get(given - 1),
+    };
+    let &yielded = yielded.ok_or_else(|| format!("there is no part {part} of {}", r.given.len() + 1))?;
+    let steps = g.shape(r.begins);
+    require(steps.len() == 1, || format!("its steps are {}", dims(g, steps)))?;
+    for run in [r.begins, r.ends, r.run] {
+        require(g.dtype(run) == DType::I32, || format!("its runs are {}", g.ty(run)))?;
+        same_shape(g, g.shape(run), steps)?;
+    }
+    for &stream in r.inputs.iter().chain([&r.start]) {
+        same_shape(g, &g.shape(stream)[..g.shape(stream).len().min(1)], steps)?;
+    }
+    let carried = g.shape(r.next);
+    require(g.ty(r.start) == g.ty(r.next), || format!("{} begins, {} is carried", g.ty(r.start), g.ty(r.next)))?;
+    same_shape(g, &g.shape(r.start)[1..], carried)?;
+    for &given in r.given {
+        same_shape(g, g.shape(given), &carried[..g.shape(given).len().min(carried.len())])?;
+    }
+    check_placeholders(g, &g.src(id)[merges(g, id)], |n| match n {
+        _ if n == 0 || n == r.inputs.len() + 1 => Some(Ok((g.ty(r.next), carried.to_vec()))),
+        n => r.inputs.get(n - 1).map(|&input| Ok((g.ty(input), g.shape(input)[1..].to_vec()))),
+    })?;
+    require(g.ty(id) == g.ty(yielded), || format!("part {part} is {}", g.ty(yielded)))?;
+    let shape = g.shape(id);
+    require(!shape.is_empty(), || "it has a dimension of runs or of steps".into())?;
+    same_shape(g, g.shape(yielded), &shape[1..])?;
+    if part > 0 { same_shape(g, steps, &shape[..1]) } else { Ok(()) }
 }
 
 /// Every placeholder of a merge is like what it stands for.

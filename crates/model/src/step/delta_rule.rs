@@ -20,6 +20,7 @@
 use super::Step;
 use super::segments::{Segments, last_as_two};
 use crate::config::{ConfigError, Recurrence};
+use compiler::tensor::Runs;
 use compiler::{Builder, Tensor, dims};
 use ir::{BinOp, UnOp};
 
@@ -183,6 +184,12 @@ impl Step<'_> {
 fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Read { q, k, v, beta, log } = read;
     let (t, heads, key, value) = (segments.t, q.len(1), q.len(2), v.len(2));
+    if let Some(runs) = &segments.runs {
+        let kept = segments.state(name, &[heads, value, key]);
+        let (last, found) = recall_by_token(read, &segments.remembered_by_tokens(&kept), runs);
+        states.push(segments.remember(&kept, &last));
+        return found;
+    }
     // How many values of a key are forgotten apart: with one, what is left is a factor of products of keys; with more, of the
     // keys themselves.
     let paces = log.len(2);
@@ -224,6 +231,24 @@ fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>
     let left = &segments.remembered(&kept) * &segments.last(&since).unsqueeze(2);
     states.push(segments.remember(&kept, &(&left + &taken)));
     &near + &found(q)
+}
+
+/// The same by the first equation of all, token by token: what each sequence remembers after its last token
+/// `[count, heads, value, key]`, and what the queries find.
+fn recall_by_token(read: &Read, start: &Tensor, runs: &Runs) -> (Tensor, Tensor) {
+    let Read { q, k, v, beta, log } = read;
+    let inputs = [q, k, v, beta, &log.exp()];
+    let [last, found] = runs.carry(
+        start,
+        inputs,
+        |state, [_, k, v, beta, left]| {
+            let (left, along) = (state * &left.unsqueeze(1), k.unsqueeze(1));
+            let surprise = &(&v - &(&left * &along).sum(2)) * &beta.unsqueeze(1);
+            &left + &(&surprise.unsqueeze(2) * &along)
+        },
+        |state, [q, ..]| (state * &q.unsqueeze(1)).sum(2),
+    );
+    (last, found)
 }
 
 /// u of `u[t] + sum over j < t of a[t, j] u[j] = x[t]`, for `a` `[T, T, heads]` and `x` `[T, heads, n]`.

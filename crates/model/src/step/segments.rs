@@ -6,6 +6,8 @@
 
 use super::Sizes;
 use crate::config::Recurrence;
+use compiler::schedule::Prices;
+use compiler::tensor::Runs;
 use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
@@ -16,10 +18,11 @@ pub const CHUNK: i64 = 128;
 /// The same where each value of a state is made for each token (`selective_scan.rs`).
 const FEW: i64 = 16;
 
-/// Tokens of a step at most in a model that remembers so: the work for each token grows with them, and where each value of each
-/// channel has some of it, that is much.
-pub fn most_tokens(recurrence: &Recurrence) -> i64 {
+/// Tokens of a step at most in a model that remembers so: where they are taken together, the work for each token grows with
+/// them, and where each value of each channel has some of it, that is much.
+pub fn most_tokens(recurrence: &Recurrence, prices: &Prices) -> i64 {
     match recurrence {
+        _ if prices.recurrences => i64::MAX,
         Recurrence::SelectiveScan { .. } => FEW,
         _ => CHUNK,
     }
@@ -68,6 +71,8 @@ pub(super) struct Segments {
     longest: Dim,
     /// Whether the step is one token.
     pub(super) single: bool,
+    /// The tokens of the step in a loop, if they are not taken together.
+    pub(super) runs: Option<Runs>,
     /// Tokens of a step at most.
     pub(super) most_tokens: i64,
     places: i64,
@@ -98,7 +103,13 @@ pub(super) fn last(b: &Builder, sizes: &Sizes, segment: &Tensor, position: &Tens
 
 impl Segments {
     /// The sequences of the tokens `[T]` of these segments and positions.
-    pub(super) fn new(b: &Builder, t: Dim, sizes: &Sizes, segment: &Tensor, position: &Tensor) -> Segments {
+    pub(super) fn new(
+        b: &Builder,
+        t: Dim,
+        (sizes, prices): (&Sizes, &Prices),
+        segment: &Tensor,
+        position: &Tensor,
+    ) -> Segments {
         let most_tokens = sizes.class.tokens(sizes.most_tokens).1;
         let single = sizes.class.one();
         let var = |name: &str, most: i64| match single {
@@ -119,8 +130,14 @@ impl Segments {
             false => (segment.clone(), b.iota(t).binary(BinOp::Sub, &first.gather(segment))),
         };
         let begins = position.gather(&first).equal(&b.int32(0));
+        let runs = (prices.recurrences && !single).then(|| Runs {
+            begins: number.equal(&b.int32(0)),
+            ends: number.equal(&len.binary(BinOp::Sub, &b.int32(1)).gather(&segment)),
+            number: segment.clone(),
+            count,
+        });
         let (b, places) = (b.clone(), sizes.segments);
-        Segments { b, t, count, longest, single, most_tokens, places, place, first, len, begins, segment, number }
+        Segments { b, t, count, longest, single, runs, most_tokens, places, place, first, len, begins, segment, number }
     }
 
     /// Tokens of the step.

@@ -40,10 +40,27 @@ impl Step<'_> {
         let (dt, b, c) = (part("dt", 0, rank)?, part("b", rank, state)?, part("c", rank + state, state)?);
         let dt = dt.linear(&self.w.get(&name("dt.weight"), &[inner, rank])?);
         let dt = self.biased(dt, &name("dt.bias"), inner)?.softplus();
-        let log = &dt.unsqueeze(2) * &self.w.get(&name("a"), &[inner, state])?;
+        let a = self.w.get(&name("a"), &[inner, state])?;
+        let kept = segments.state(&format!("state.{layer}"), &[inner, state]);
+        let output = |y: &Tensor| -> Result<Tensor, ConfigError> {
+            let y = &(y + &(&x * &self.w.get(&name("d"), &[inner])?)) * &z.silu();
+            self.scaled(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
+        };
+        if let Some(runs) = &segments.runs {
+            let [last, found] = runs.carry(
+                &segments.remembered_by_tokens(&kept),
+                [&(&x * &dt), &b, &c, &dt],
+                |state, [given, b, _, dt]| {
+                    &(state * &(&dt.unsqueeze(1) * &a).exp()) + &(&given.unsqueeze(1) * &b.unsqueeze(0))
+                },
+                |state, [_, _, c, _]| (state * &c.unsqueeze(0)).sum(1),
+            );
+            states.push(segments.remember(&kept, &last));
+            return output(&found);
+        }
+        let log = &dt.unsqueeze(2) * &a;
         let decays = segments.decays(&log.reshape(dims![t, inner * state]));
         let by_channel = |x: &Tensor| last_as_two(x, [inner, state]);
-        let kept = segments.state(&format!("state.{layer}"), &[inner, state]);
         let given = &(&x * &dt).unsqueeze(2) * &b.unsqueeze(1);
         let before = &segments.remembered_by_tokens(&kept) * &by_channel(&decays.since);
         let y = if segments.single {
@@ -56,8 +73,7 @@ impl Step<'_> {
             states.push(segments.remember(&kept, &segments.last(&each)));
             (&each * &c.unsqueeze(1)).sum(2)
         };
-        let y = &(&y + &(&x * &self.w.get(&name("d"), &[inner])?)) * &z.silu();
-        self.scaled(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
+        output(&y)
     }
 
     /// As [`Step::selective_scan`], where a head has one pace of forgetting and its inputs lie beside its gates (PLaMo 2).

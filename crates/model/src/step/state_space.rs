@@ -33,6 +33,22 @@ pub(super) struct Taken {
 pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Taken { x, dt, b, c, log } = taken;
     let (t, groups, each, head, state) = (segments.t, x.len(1), x.len(2), x.len(3), b.len(2));
+    if let Some(runs) = &segments.runs {
+        let kept = segments.state(name, &[groups, each, head, state]);
+        let given = dt.as_ref().map_or(x.clone(), |dt| x * &last_as_two(dt, [groups, each]).unsqueeze(3));
+        let left = last_as_two(&log.exp(), [groups, each]);
+        let [last, found] = runs.carry(
+            &segments.remembered_by_tokens(&kept),
+            [&given, b, c, &left],
+            |state, [given, b, _, left]| {
+                let b = b.unsqueeze(1).unsqueeze(1);
+                &(state * &left.unsqueeze(2).unsqueeze(3)) + &(&given.unsqueeze(3) * &b)
+            },
+            |state, [_, _, c, _]| (state * &c.unsqueeze(1).unsqueeze(1)).sum(3),
+        );
+        states.push(segments.remember(&kept, &last));
+        return found;
+    }
     let decays = segments.decays(log);
     let by_group = |x: &Tensor| last_as_two(x, [groups, each]);
     let kept = segments.state(name, &[groups, each, head, state]);

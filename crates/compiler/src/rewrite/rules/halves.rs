@@ -149,7 +149,9 @@ fn of_blocks(g: &mut Graph, id: Id, _: DType) -> Option<Id> {
 /// Whether a value is more than renamed, chosen and scaled elements of tensors and states.
 fn is_computed(g: &Graph, id: Id) -> bool {
     let found = walk::try_reach([id], |id, more| match g.op(id) {
-        Op::Reduce(..) | Op::Unary(_) | Op::Fold { .. } | Op::Scan(_) | Op::TopK(_) | Op::Fence => Err(()),
+        Op::Reduce(..) | Op::Unary(_) | Op::Fold { .. } | Op::Recur { .. } | Op::Scan(_) | Op::TopK(_) | Op::Fence => {
+            Err(())
+        }
         Op::Scatter => Ok(()),
         Op::Gather => {
             more.push(g.src(id)[0]);
