@@ -110,9 +110,7 @@ static LATER: [Off; 36] = [
         o.on_gpu(|gpu| gpu.overlap = false);
     }),
     off("window", "layers with a window leave out the pages of the cache before it", |_| ()),
-    off("recur", "layers with a state go through the tokens of a step in a loop (CPU)", |o| {
-        o.prices.recurrences = false
-    }),
+    off("recur", "layers with a state go through the tokens of a step in a loop", |o| o.prices.recurrences = false),
     off("split", "attention of one token is cut along the cache", |_| ()),
     off("several", "steps of some dozen sequences have a program of their own (GPUs)", |_| ()),
     off("short", "one token with few pages behind it has a program of its own (GPUs)", |_| ()),

@@ -299,7 +299,7 @@ impl Scheduler {
     }
 
     /// Axes of a kernel along which it has as many tasks as a step has tokens, or rows, or pages.
-    fn symbolic_axes(&self, g: &Graph, group: usize) -> Vec<usize> {
+    pub(super) fn symbolic_axes(&self, g: &Graph, group: usize) -> Vec<usize> {
         let axes = &self.out.groups[group].axes;
         (0..axes.len()).filter(|&i| !axes[i].inner && g.as_int(axes[i].count).is_none()).collect()
     }

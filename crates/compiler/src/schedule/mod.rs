@@ -517,6 +517,10 @@ impl Scheduler {
         }
         let tasks = self.tasks(g, group, Some((axis, n / by)));
         self.leaves_enough(g, id, group, tasks)?;
+        let rows = cuts::widest_unit(&self.out, group, axis) * by;
+        if self.out.groups[group].heavy && rows > self.prices.tile_rows && !self.symbolic_axes(g, group).is_empty() {
+            return Err(format!("{rows} rows of several tokens are too many for a task"));
+        }
         self.out.groups[group].axes[axis].count = g.int(n / by);
         for &m in &self.out.groups[group].members {
             for a in self.out.maps.get_mut(&(group, m)).into_iter().flatten() {

@@ -18,6 +18,9 @@ pub struct Prices {
     pub heads: Heads,
     /// What attention over a latent has instead where its rows are halves, if anything.
     pub tiled_heads: Option<TiledHeads>,
+    /// Rows of weights at most that one task may have to have together, where it has several tokens: a norm of longer heads
+    /// reads them from memory.
+    pub tile_rows: i64,
     /// Whether what layers carry from token to token is carried by a loop over the tokens of a step; else all of a step are
     /// multiplied with each other.
     pub recurrences: bool,
@@ -219,6 +222,7 @@ impl Prices {
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             tiled_heads: None,
+            tile_rows: i64::MAX,
             recurrences: true,
             short: None,
             several: None,
@@ -277,7 +281,8 @@ impl Prices {
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
             tiled_heads: None,
-            recurrences: false,
+            tile_rows: 256,
+            recurrences: true,
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.
