@@ -24,7 +24,7 @@ impl Best {
     /// Scores and what is beside them are `[n, pages, PAGE, lanes]`.
     pub(crate) fn of(scores: &Tensor, (at, visible): (&Tensor, &Tensor), most: i64, positions: i64) -> Best {
         let b = scores.builder();
-        let scores = visible.select(scores, &b.float(f32::MIN));
+        let scores = visible.select(scores, &b.float(f32::MIN)).fence();
         let shape = scores.shape();
         let of_each = |x: &Tensor| x.reshape(&[shape[0], Dim::Const(1), Dim::Const(1), shape[3]]);
         let (all, at) = (scores.unsqueeze(1), at.unsqueeze(1));
@@ -52,7 +52,8 @@ impl Best {
         let above = self.least.lt(&self.scores);
         let until = at.lt(&self.last.binary(BinOp::Add, &b.int32(1)));
         let among = self.scores.equal(&self.least).binary(BinOp::And, &until);
-        visible.binary(BinOp::And, &above.binary(BinOp::Or, &among))
+        // In memory: a loop over positions that reads it must make nothing that the choice before it reads.
+        visible.binary(BinOp::And, &above.binary(BinOp::Or, &among)).fence()
     }
 }
 
