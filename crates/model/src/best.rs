@@ -108,3 +108,74 @@ fn value_of(number: &Tensor) -> Tensor {
     let value = &(&whole.cast(DType::F32) * &half) * &rest;
     negative.select(&value.unary(UnOp::Neg), &value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::PAGE;
+    use compiler::{Numerics, Options, compile};
+    use device::{Device, Interpreter, Memory};
+    use std::sync::Arc;
+
+    const PAGES: i64 = 3;
+    const LANES: i64 = 2;
+    const ALL: usize = (PAGES * PAGE) as usize;
+
+    /// What is chosen of scores `[n][at][lane]` of which so many of each `n` are visible.
+    fn chosen(scores: &[f32], visible: &[i32], most: i64) -> Vec<i32> {
+        let n = visible.len() as i64;
+        let b = Builder::new();
+        let x = b.input("scores", DType::F32, dims![n, PAGES, PAGE, LANES]);
+        let seen = b.input("visible", DType::I32, dims![n]);
+        let at = b.iota(PAGES * PAGE).reshape(dims![1, PAGES, PAGE, 1]);
+        let visible_at = at.lt(&seen.reshape(dims![n, 1, 1, 1])).expand(&x.shape());
+        let best = Best::of(&x, (&at, &visible_at), most, PAGES * PAGE);
+        let out = best.chosen(&at, &visible_at).cast(DType::I32);
+        let program = compile(&b, "best", &[("out", &out)], &[], &Options::cpu(Numerics::Exact, 32));
+        let mut memory = Memory::new();
+        let program = Arc::new(program.expect("a program").program);
+        let mut step = Interpreter::default().load(program, &mut memory).expect("a loaded program");
+        memory.input_mut::<f32>("scores").expect("an input").copy_from_slice(scores);
+        memory.input_mut::<i32>("visible").expect("an input").copy_from_slice(visible);
+        step.run(&mut memory, &[]).expect("a step");
+        memory.output::<i32>("out").expect("an output").to_vec()
+    }
+
+    /// The same by a sort, in which earlier positions come first among equals and what is no number is left out.
+    fn sorted(scores: &[f32], visible: &[i32], most: i64) -> Vec<i32> {
+        let lanes = LANES as usize;
+        let mut out = vec![0; scores.len()];
+        for (n, &seen) in visible.iter().enumerate() {
+            for lane in 0..lanes {
+                let index = |at: usize| (n * ALL + at) * lanes + lane;
+                let mut all: Vec<usize> = (0..seen as usize).filter(|&at| !scores[index(at)].is_nan()).collect();
+                all.sort_by(|&a, &b| scores[index(b)].partial_cmp(&scores[index(a)]).expect("numbers"));
+                all.iter().take(most as usize).for_each(|&at| out[index(at)] = 1);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn a_threshold_chooses_as_a_stable_sort_does() {
+        let mut state = 1u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        let visible = [ALL as i32, 100, 64, 7, 1];
+        // Any exponents and signs; few values, zeros of both signs among them; one value.
+        let kinds: [&dyn Fn(u32) -> f32; 4] = [
+            &|r| f32::from_bits(r.wrapping_mul(0x9e37_79b9) & 0xbfff_ffff),
+            &|r| [-1.5, -0.0, 0.0, f32::MIN_POSITIVE / 4.0, 2.0][r as usize % 5],
+            &|_| -3.0,
+            &|r| if r % 3 == 0 { f32::NAN } else { (r % 50) as f32 - 25.0 },
+        ];
+        for (kind, value) in kinds.iter().enumerate() {
+            let scores: Vec<f32> = (0..visible.len() * ALL * LANES as usize).map(|_| value(random())).collect();
+            for most in [1, 24, 64, 100] {
+                assert!(chosen(&scores, &visible, most) == sorted(&scores, &visible, most), "kind {kind}, {most} of them");
+            }
+        }
+    }
+}

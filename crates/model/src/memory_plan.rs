@@ -388,7 +388,7 @@ mod tests {
         assert!(kept >= 4 * whole, "{kept} and {whole}");
         let plan = |positions: usize| {
             let in_window = (window_pages::pool(&config, 1, USUAL_STEP).expect("windows") * PAGE) as u64;
-            cache_bytes_of(&config, kind, positions as u64, in_window)
+            cache_bytes_of(&config, kind, positions as u64, (positions as u64, in_window))
         };
         assert!(plan(kept) <= 1 << 29 && plan(4 * kept) > 1 << 29);
         // A model that reads whole texts in a step has no pool, and no endless step.
