@@ -200,6 +200,11 @@ impl Runs {
         (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
     }
 
+    /// Pages `[runs, 1, pages, ..]`, of which those are wanted that each run reads.
+    pub fn in_use(&self, past: &RunPast, pages: &Tensor) -> Tensor {
+        pages.prefix(2, &past.pages.unsqueeze(1))
+    }
+
     /// Values of tokens `[T, n]` by run, a token a lane: `[runs, n, RUN]`.
     pub fn lanes(&self, x: &Tensor) -> Tensor {
         x.gather(&self.token).permute(&[0, 2, 1])
@@ -285,8 +290,18 @@ const INT8: f64 = 0.3;
 
 impl Reach {
     /// Nothing is read by runs.
-    pub const NOTHING: Reach =
-        Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0, step: 0.0, window: None, chosen: None };
+    pub const NOTHING: Reach = Reach {
+        each: 0.0,
+        token: 0.0,
+        run: 0.0,
+        slot: 0.0,
+        slots: 0,
+        short: 0,
+        several: 0,
+        step: 0.0,
+        window: None,
+        chosen: None,
+    };
 
     /// The costs of a model on a device.
     pub fn of(config: &Config, options: &Options) -> Reach {

@@ -158,8 +158,7 @@ fn several_sequences_choose_for_themselves() {
 fn shared_pages_have_the_keys_of_the_index() {
     let file = choosing("tiny-glm-dsa", 24);
     let sharing = Sharing { sequences: 2, positions: 64 * 5, rows: None, whole_windows: false };
-    let mut engine =
-        Engine::shared(file, cpu(2), options(Class::Many, CacheKind::F32), sharing).expect("an engine");
+    let mut engine = Engine::shared(file, cpu(2), options(Class::Many, CacheKind::F32), sharing).expect("an engine");
     let mut batch = Batch::new(engine.limits());
     let mut last = |start: usize, pages: [u32; 2]| {
         batch.clear();

@@ -54,6 +54,8 @@ fn own(k: &Keys<'_>, layers: i64) -> Result<Vec<bool>, ConfigError> {
     };
     match types[0] {
         true => Ok(types),
-        false => Err(out_of_range(&k.key(TYPES), "0 for the first block", "it has none before it whose choice it reads")),
+        false => {
+            Err(out_of_range(&k.key(TYPES), "0 for the first block", "it has none before it whose choice it reads"))
+        }
     }
 }

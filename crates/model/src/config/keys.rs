@@ -199,7 +199,8 @@ impl<'a> Keys<'a> {
                 return Ok(Some(vec![of_all; layers as usize]));
             }
         };
-        let of_first = Keys { blocks: if length == layers { layers } else { self.blocks }, ..Keys::new(self.file, self.arch, 0) };
+        let of_first =
+            Keys { blocks: if length == layers { layers } else { self.blocks }, ..Keys::new(self.file, self.arch, 0) };
         Ok(of_first.flags(name)?.map(|all| all[..layers as usize].to_vec()))
     }
 

@@ -266,12 +266,7 @@ pub const FAMILIES: &[Family] = &[
     Family::DEEPSEEK2,
     Family { arch: "mistral4", ..Family::DEEPSEEK2 },
     Family::DEEPSEEK32,
-    Family {
-        arch: "glm-dsa",
-        indexed: Some(Pairs::Neighbours),
-        gating: Some(Gating::Sigmoid),
-        ..Family::DEEPSEEK32
-    },
+    Family { arch: "glm-dsa", indexed: Some(Pairs::Neighbours), gating: Some(Gating::Sigmoid), ..Family::DEEPSEEK32 },
     Family { arch: "deepseek2-ocr", normalise: Normalise::Key, ..Family::QWEN2 },
     Family { arch: "plm", latent: true, activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
     Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },

@@ -404,8 +404,7 @@ impl Step<'_> {
             _ => (&self.past, cache.tiles_of(&self.past.page)),
         };
         states.extend(cache.states().cloned());
-        let rows =
-            rows.reshape(&[t, one, past.splits.into(), past.most_tiles, PAGE.into(), (kv_rank + rope).into()]);
+        let rows = rows.reshape(&[t, one, past.splits.into(), past.most_tiles, PAGE.into(), (kv_rank + rope).into()]);
         let (kv, group) = tasks_of_heads(1, heads, self.heads_of_task.of_latent);
         let rows = repeated(&rows, kv);
         let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
