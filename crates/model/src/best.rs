@@ -31,7 +31,7 @@ impl Best {
         // The score that fewer than `most` are above.
         let most = b.int32(most);
         let key = search(b, i64::from(i32::MIN), i32::BITS, |keys| {
-            most.lt(&(&count(&value_of(keys).lt(&all)).binary(BinOp::Add, &b.int32(1))))
+            most.lt(&count(&value_of(keys).lt(&all)).binary(BinOp::Add, &b.int32(1)))
         });
         let least = of_each(&value_of(&key));
         // The place of the last of those that are equal to it for which there is room.

@@ -145,8 +145,8 @@ fn several_sequences_choose_for_themselves() {
             model::steps::Steps::step(&mut engine, ids, 0, ids.len() - 1..ids.len()).expect("a step").to_vec()
         };
         let got = together(&file, way, &[[0, 0], [50, 20], [87, 57], [89, 58], [90, 59], [90, 60]], [[4, 1], [2, 3]]);
-        for s in 0..2 {
-            let error = nmse(&got[s], &alone(s));
+        for (s, got) in got.iter().enumerate() {
+            let error = nmse(got, &alone(s));
             println!("sequence {s}, {}: NMSE {error:.1e}", way.words());
             assert!(error <= SAME, "sequence {s}, {way:?}: NMSE {error:e}");
         }
