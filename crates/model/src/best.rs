@@ -20,14 +20,14 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// The best `most` of scores for positions `at`, below `positions`, that are visible; all of these if they are fewer. All are
-    /// `[n, pages, PAGE, lanes]`; scores of what is not visible may be anything.
+    /// The best `most` of scores for positions `at`, below `positions`, that are visible; all of these if they are fewer.
+    /// Scores and what is beside them are `[n, pages, PAGE, lanes]`.
     pub(crate) fn of(scores: &Tensor, (at, visible): (&Tensor, &Tensor), most: i64, positions: i64) -> Best {
-        let (b, scores) = (scores.builder(), scores.clone());
+        let b = scores.builder();
+        let scores = visible.select(scores, &b.float(f32::MIN)).fence();
         let shape = scores.shape();
         let of_each = |x: &Tensor| x.reshape(&[shape[0], Dim::Const(1), Dim::Const(1), shape[3]]);
-        let [all, at, visible] = [&scores, at, visible].map(|x| x.unsqueeze(1));
-        let count = |x: &Tensor| count(&visible.binary(BinOp::And, x));
+        let (all, at) = (scores.unsqueeze(1), at.unsqueeze(1));
         // The score that fewer than `most` are above.
         let most = b.int32(most);
         let key = search(b, i64::from(i32::MIN), i32::BITS, |keys| {

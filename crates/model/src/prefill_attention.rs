@@ -200,11 +200,6 @@ impl Runs {
         (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
     }
 
-    /// Pages `[runs, 1, pages, ..]`, of which those are wanted that each run reads.
-    pub fn in_use(&self, past: &RunPast, pages: &Tensor) -> Tensor {
-        pages.prefix(2, &past.pages.unsqueeze(1))
-    }
-
     /// Values of tokens `[T, n]` by run, a token a lane: `[runs, n, RUN]`.
     pub fn lanes(&self, x: &Tensor) -> Tensor {
         x.gather(&self.token).permute(&[0, 2, 1])

@@ -69,15 +69,14 @@ impl Step<'_> {
         if let Some(runs) = &self.runs {
             let past = runs.past_of(false);
             let q = runs.queries(&q.reshape(dims![t, 1, heads, key]), 1.0, cache.kind() == CacheKind::F16);
-            let keys = runs.in_use(past, &runs.pages_of(past, cache, 1, 0, key));
+            let keys = runs.pages_of(past, cache, 1, 0, key);
             let w = runs.lanes(w).unsqueeze(1).unsqueeze(3).unsqueeze(3);
             let scores = (&runs.scores(&keys, &q).maximum(&zero) * &w).sum(2);
             return Chosen::OfRuns(runs.best(&scores, index.top_k, self.positions));
         }
         let pages = self.positions / PAGE;
         let (page, len) = (self.b.iota(pages), self.b.int32(PAGE));
-        let used = self.position.binary(BinOp::Div, &len).binary(BinOp::Add, &self.b.int32(1));
-        let keys = cache.tiles_of(&self.table.pages(&self.segment, &page.unsqueeze(0))).prefix(1, &used);
+        let keys = cache.tiles_of(&self.table.pages(&self.segment, &page.unsqueeze(0)));
         let products = (&q.reshape(dims![t, 1, heads, 1, key]) * &keys.unsqueeze(2)).sum(4);
         let scores = (&products.maximum(&zero) * &w.reshape(dims![t, 1, heads, 1])).sum(2).unsqueeze(3);
         let first = page.binary(BinOp::Mul, &len).reshape(dims![1, pages, 1, 1]);
