@@ -171,7 +171,7 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         (
             "tiny-glm-dsa",
             "attention.indexer.types",
-            vec![0u32, 1, 1].into(),
+            vec![0u32, 1].into(),
             "it has none before it whose choice it reads",
         ),
         ("tiny-grovemoe", "experts_per_group", 3u32.into(), "a divisor of 8 experts"),
