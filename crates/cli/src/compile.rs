@@ -253,7 +253,6 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let cache = open::cache_kind(&args.kernels)?;
     let usual = default_context(config, cache, 0, Room::default(), false);
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
-    config.check_context(context)?;
     let most = args.kernels.step_tokens(options);
     let most = config.recurrence.as_ref().map_or(most, |recurrence| most.min(most_tokens(recurrence, &options.prices)));
     // A text whose tokens see what follows comes in one step.

@@ -57,6 +57,14 @@ impl CacheKind {
         }
     }
 
+    /// What the keys of an index are kept as: at least as halves, as codes would choose other positions.
+    pub fn of_index(self) -> CacheKind {
+        match self {
+            CacheKind::F32 => CacheKind::F32,
+            CacheKind::F16 | CacheKind::Q8_0 => CacheKind::F16,
+        }
+    }
+
     /// Bytes of `n` values; for blocks, `n` is a multiple of [`BLOCK`].
     pub fn bytes(self, n: u64) -> u64 {
         match self {
@@ -150,8 +158,18 @@ impl Cache {
 
     /// As [`Cache::tiles_of`], `len` values of each row from `start` on; of blocks, whole ones.
     pub fn part_of(&self, page: &Tensor, start: i64, len: i64) -> Tensor {
+        self.gathered(start, len, |rows, n| rows.reshape(dims![self.pages, PAGE, n]).gather(page))
+    }
+
+    /// The rows of positions as f32: of rows `[..]` of the cache, `[.., n]`.
+    pub fn rows_at(&self, row: &Tensor) -> Tensor {
+        self.gathered(0, self.n, |rows, _| rows.gather(row))
+    }
+
+    /// `len` values from `start` on of what is gathered of rows `[positions, n]`.
+    fn gathered(&self, start: i64, len: i64, gather: impl Fn(&Tensor, i64) -> Tensor) -> Tensor {
         let tiles = |rows: &Tensor, each: i64| {
-            let rows = rows.reshape(dims![self.pages, PAGE, self.n / each]).gather(page);
+            let rows = gather(rows, self.n / each);
             rows.slice(rows.rank() - 1, start / each, len / each).cast(DType::F32)
         };
         let rows = tiles(&self.rows, 1);

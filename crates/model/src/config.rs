@@ -4,6 +4,7 @@ mod activation;
 mod embedding;
 mod experts;
 mod heads;
+mod index;
 mod keys;
 pub(crate) mod ranking;
 mod recurrence;
@@ -21,6 +22,7 @@ pub use embedding::Pooling;
 pub use experts::{Adjugates, Experts};
 use gguf::plain::name;
 use gguf::{Error as GgufError, Gguf};
+pub use index::Index;
 use keys::{Keys, out_of_range};
 pub use ranking::{Ranking, Reads};
 pub use recurrence::{Mixer, Recurrence};
@@ -110,20 +112,6 @@ pub enum ConfigError {
         name(.0)
     )]
     Denoises(String),
-    /// A context in which an index would choose positions.
-    #[error(
-        "'{}' reads the positions that an index chooses, which is not built yet: until there are {most} it chooses all, so a \
-         context of {asked} positions is refused (-c {most})",
-        name(arch)
-    )]
-    Chosen {
-        /// The architecture.
-        arch: String,
-        /// Positions of the context.
-        asked: i64,
-        /// Positions that it chooses.
-        most: i64,
-    },
     /// A model without the head of a classifier, and which is asked for scores.
     #[error(
         "'{}' ranks no texts here: its file has no head that a model of this architecture ranks with (cls.weight or \
@@ -245,10 +233,10 @@ pub struct Config {
     pub vocab: i64,
     /// The residual streams, if there are several.
     pub streams: Option<Streams>,
-    /// Positions that the model was made for, or that an index chooses if these are less.
+    /// Positions that the model was made for.
     pub context: i64,
-    /// Positions that an index chooses, if one does.
-    pub index_top_k: Option<i64>,
+    /// The index that chooses the positions that attention reads, if there is one.
+    pub index: Option<Index>,
     /// Whether a token sees what is before it only. Otherwise all tokens of a text come in one step, whose hidden states are
     /// embeddings, and there are logits only if it [denoises](Config::denoises).
     pub causal: bool,
@@ -384,17 +372,9 @@ impl Config {
         }
     }
 
-    /// Checks that a context is one in which an index, if there is one, chooses all positions.
-    ///
-    /// # Errors
-    /// [`ConfigError::Chosen`].
-    pub fn check_context(&self, positions: i64) -> Result<(), ConfigError> {
-        match self.index_top_k {
-            Some(most) if positions > most => {
-                Err(ConfigError::Chosen { arch: self.arch.clone(), asked: positions, most })
-            }
-            _ => Ok(()),
-        }
+    /// The index, if it chooses among so many positions; of as many as it would choose it has no say.
+    pub fn index_among(&self, positions: i64) -> Option<&Index> {
+        self.index.as_ref().filter(|index| positions > index.top_k)
     }
 
     /// The experts of a layer.
@@ -491,10 +471,7 @@ impl Config {
             false => Ok::<Vec<f32>, ConfigError>(vec![]),
         };
         let context = k.within("context_length", 1, i64::from(i32::MAX))?.unwrap_or(4096);
-        let index_top_k = match family.indexed {
-            true => Some(k.positive("attention.indexer.top_k", i64::from(i32::MAX))?),
-            false => None,
-        };
+        let index = index::index(&k, family, layers, (attention, &rope))?;
         let factor = |rule, key| Self::factor(&k, rule, key, hidden, layers);
         let cap = |rule, key: &str| match rule {
             Cap::None => Ok(None),
@@ -511,8 +488,8 @@ impl Config {
             hidden,
             heads,
             vocab,
-            context: index_top_k.map_or(context, |most| context.min(most)),
-            index_top_k,
+            context,
+            index,
             streams: streams::streams(&k, family)?,
             causal,
             denoises: family.denoises,

@@ -226,7 +226,6 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
-        config.check_context(options.context)?;
         if let Some(recurrence) = &config.recurrence {
             options.chunk = options.chunk.min(most_tokens(recurrence, &options.compiler.prices));
         }

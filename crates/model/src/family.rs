@@ -470,9 +470,10 @@ pub struct Family {
     pub parallel: Parallel,
     /// Whether keys and values are made of a latent (DeepSeek-V2, arXiv 2405.04434).
     pub latent: bool,
-    /// Whether an index chooses the positions that attention reads, and how many it chooses at most is a key of the file
-    /// (`attention.indexer.top_k`; DeepSeek-V3.2). Within a context of so many all are chosen, and the index has no say.
-    pub indexed: bool,
+    /// Whether an index chooses the positions that attention reads, and which of its values are rotated together. How many it
+    /// chooses at most is a key of the file (`attention.indexer.top_k`; DeepSeek-V3.2): within a context of so many all are
+    /// chosen, and the index has no say.
+    pub indexed: Option<Pairs>,
     /// Whether blocks have matrices for pictures beside the same ones for text; they are not read.
     pub pictures_beside: bool,
     /// Whether a layer may have heads of keys of its own, a matrix or nothing in place of attention, and no feed-forward, as

@@ -1,6 +1,7 @@
 //! The model room: configuration, layers, the engine that runs sequences.
 
 pub mod batch;
+mod best;
 pub mod cache;
 pub mod config;
 pub mod engine;

@@ -10,39 +10,51 @@ use gguf::Gguf;
 use ir::DType;
 use std::fmt;
 
-/// Values of a position in each state of the cache of a layer: keys and values, or latents with what is rotated beside them.
-fn rows(config: &Config, layer: i64) -> [u64; 2] {
-    let rows = match config.attention_of(layer) {
-        Attention::Grouped { kv_heads, head, value } => [kv_heads * head, kv_heads * value],
-        Attention::Latent { kv_rank, rope, .. } => [kv_rank + rope, 0],
+/// Bytes of a position in each state of the cache of a layer, in a context of so many: of keys and values, or of latents with what
+/// is rotated beside them and of the keys of their index.
+fn rows(config: &Config, cache: CacheKind, layer: i64, context: u64) -> [u64; 2] {
+    let bytes = |n: i64| cache.bytes(n as u64);
+    match config.attention_of(layer) {
+        Attention::Grouped { kv_heads, head, value } => [bytes(kv_heads * head), bytes(kv_heads * value)],
+        Attention::Latent { kv_rank, rope, .. } => {
+            let index = config.index_among(i64::try_from(context).unwrap_or(i64::MAX));
+            let index = index.filter(|index| index.own[layer as usize]);
+            [bytes(kv_rank + rope), index.map_or(0, |index| cache.of_index().bytes(index.key as u64))]
+        }
         Attention::None => [0; 2],
-    };
-    rows.map(|row| row as u64)
+    }
 }
 
-/// Bytes of the cache for one position of one sequence.
+/// Bytes of the cache for one position of one sequence, in a context that the model was made for.
 pub fn cache_bytes(config: &Config, cache: CacheKind) -> u64 {
-    cache_bytes_of(config, cache, 1, 1)
+    cache_bytes_of(config, cache, made_for(config) as u64, (1, 1))
 }
 
-/// Bytes of the cache for so many positions, of which layers with a window have so many.
-fn cache_bytes_of(config: &Config, cache: CacheKind, positions: u64, in_window: u64) -> u64 {
+/// Bytes of the cache for so many positions, of which layers with a window have so many, in a context of so many.
+fn cache_bytes_of(config: &Config, cache: CacheKind, context: u64, (positions, in_window): (u64, u64)) -> u64 {
     let kept = |layer| if config.window_of(layer).is_some() { in_window } else { positions };
     let own = (0..config.layers).filter(|&layer| config.has_cache(layer));
-    own.map(|layer| cache.bytes(rows(config, layer).iter().sum()).saturating_mul(kept(layer))).sum()
+    own.map(|layer| rows(config, cache, layer, context).iter().sum::<u64>().saturating_mul(kept(layer))).sum()
 }
 
-/// Bytes of the cache that a token reads which has so many positions behind it, itself among them.
+/// Bytes of the cache that a token reads which has so many positions behind it, itself among them: where an index chooses, the
+/// keys of the index for all of them and the rest for those that it chooses.
 pub fn read_bytes(config: &Config, cache: CacheKind, positions: usize) -> u64 {
     let attending = (0..config.layers).filter(|&layer| config.mixers[layer as usize].attends());
-    let read = |layer| config.seen(layer, 1, positions) as u64 * cache.bytes(rows(config, layer).iter().sum());
+    let most = config.index_among(positions as i64).map_or(positions, |index| index.top_k as usize);
+    let read = |layer| {
+        let [row, beside] = rows(config, cache, layer, positions as u64);
+        let seen = config.seen(layer, 1, positions);
+        seen.min(most) as u64 * row + seen as u64 * beside
+    };
     attending.map(read).sum()
 }
 
 /// Bytes of the largest state of a layer, for so many positions, of which layers with a window have so many.
 fn largest_state(config: &Config, cache: CacheKind, positions: u64, in_window: u64) -> u64 {
     let kept = |layer| if config.window_of(layer).is_some() { in_window } else { positions };
-    let of_layer = |layer| cache.bytes(rows(config, layer).into_iter().max().unwrap_or(0)).saturating_mul(kept(layer));
+    let largest = |layer| rows(config, cache, layer, positions).into_iter().max().unwrap_or(0);
+    let of_layer = |layer| largest(layer).saturating_mul(kept(layer));
     (0..config.layers).map(of_layer).max().unwrap_or(0)
 }
 
@@ -129,7 +141,7 @@ pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Ro
     let made_for = if config.causal { made_for(config) } else { made_for(config).min(USUAL_WHOLE) };
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
     let bytes = available.saturating_sub(weights) / 2;
-    let (each, in_window) = (cache_bytes(config, cache), cache_bytes_of(config, cache, 0, 1));
+    let (each, in_window) = (cache_bytes(config, cache), cache_bytes_of(config, cache, made_for as u64, (0, 1)));
     // Layers with a window take no more from some number of positions on.
     let pool = window_pages::pool(config, 1, USUAL_STEP).filter(|_| !whole_windows).map(|pages| (pages * PAGE) as u64);
     let beyond = pool
@@ -182,7 +194,7 @@ impl ModelMemory {
             weights: weights(file),
             unpacked: unpacked(file),
             keeps_weights: false,
-            cache: cache_bytes_of(config, cache, positions, in_window).saturating_add(state_bytes(config)),
+            cache: cache_bytes_of(config, cache, positions, (positions, in_window)).saturating_add(state_bytes(config)),
             largest: largest(file, largest_state(config, cache, positions, in_window)),
             workspace: None,
             available: device::available_memory(),
@@ -376,7 +388,7 @@ mod tests {
         assert!(kept >= 4 * whole, "{kept} and {whole}");
         let plan = |positions: usize| {
             let in_window = (window_pages::pool(&config, 1, USUAL_STEP).expect("windows") * PAGE) as u64;
-            cache_bytes_of(&config, kind, positions as u64, in_window)
+            cache_bytes_of(&config, kind, positions as u64, (positions as u64, in_window))
         };
         assert!(plan(kept) <= 1 << 29 && plan(4 * kept) > 1 << 29);
         // A model that reads whole texts in a step has no pool, and no endless step.

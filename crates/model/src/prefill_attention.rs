@@ -10,6 +10,7 @@
 //! the rank of the latent and more (DeepSeek-V2, arXiv 2405.04434, section 2.1), which pays for making them as soon as
 //! there are enough tokens ([`Reach`]).
 
+use crate::best::Best;
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::step::paged::PageTable;
@@ -199,6 +200,20 @@ impl Runs {
         (&keys.unsqueeze(2).unsqueeze(6) * &queries.unsqueeze(3).unsqueeze(3)).sum(5)
     }
 
+    /// Values of tokens `[T, n]` by run, a token a lane: `[runs, n, RUN]`.
+    pub fn lanes(&self, x: &Tensor) -> Tensor {
+        x.gather(&self.token).permute(&[0, 2, 1])
+    }
+
+    /// Whether a token of a run reads position `j` of page `i` where an index has given it the scores `[runs, 1, pages, PAGE,
+    /// RUN]` and it reads the best `most`: `[runs, 1, 1, pages, PAGE, RUN]`.
+    pub(crate) fn best(&self, scores: &Tensor, most: i64, positions: i64) -> Tensor {
+        let past = &self.past;
+        let scores = scores.reshape(&past.visible.shape());
+        let best = Best::of(&scores, (&past.at, &past.visible), most, positions);
+        self.by_page(past, &best.chosen(&past.at, &past.visible))
+    }
+
     /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, pages, PAGE, RUN]`.
     pub fn distances(&self, past: &RunPast) -> Tensor {
         self.by_page(past, &distance(&self.last, &past.at, self.sees_ahead))
@@ -261,6 +276,8 @@ pub struct Reach {
     step: f64,
     /// The window of layers that have one, and their share of all.
     window: Option<(Window, f64)>,
+    /// Positions that a token reads at most, token by token, as an index chooses them.
+    chosen: Option<i64>,
 }
 
 /// An 8-bit product against one in f32.
@@ -268,8 +285,18 @@ const INT8: f64 = 0.3;
 
 impl Reach {
     /// Nothing is read by runs.
-    pub const NOTHING: Reach =
-        Reach { each: 0.0, token: 0.0, run: 0.0, slot: 0.0, slots: 0, short: 0, several: 0, step: 0.0, window: None };
+    pub const NOTHING: Reach = Reach {
+        each: 0.0,
+        token: 0.0,
+        run: 0.0,
+        slot: 0.0,
+        slots: 0,
+        short: 0,
+        several: 0,
+        step: 0.0,
+        window: None,
+        chosen: None,
+    };
 
     /// The costs of a model on a device.
     pub fn of(config: &Config, options: &Options) -> Reach {
@@ -284,6 +311,7 @@ impl Reach {
         });
         Reach {
             window,
+            chosen: config.index.as_ref().map(|index| index.top_k),
             short: short.map_or(0, |short| short.pages as usize),
             several: several.map_or(0, |several| several.most as usize),
             ..runs
@@ -362,7 +390,8 @@ impl Reach {
             while start < end {
                 let next = end.min(start + RUN as usize);
                 let mean = (self.pages(1, start + 1) + self.pages(1, next)) / 2.0 * PAGE as f64;
-                each += (next - start) as f64 * (mean * self.each + self.token);
+                let read = self.chosen.map_or(mean, |most| mean.min(most as f64));
+                each += (next - start) as f64 * (read * self.each + self.token);
                 runs += RUN as f64 * (self.pages(RUN, next) * PAGE as f64) * self.run;
                 start = next;
             }

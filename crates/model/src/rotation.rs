@@ -5,8 +5,11 @@ use compiler::{Builder, Dim, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
 /// How the tokens of a step are rotated: one table for all layers and heads.
+#[derive(Clone)]
 pub(crate) struct Rotation<'a> {
     rope: &'a Rope,
+    /// Pairs are `(i, i + dims/2)` rather than `(2i, 2i+1)`.
+    halves: bool,
     sin: Tensor,
     cos: Tensor,
 }
@@ -19,7 +22,12 @@ impl<'a> Rotation<'a> {
             _ => &rope.theta,
         };
         let (sin, cos) = table(b, name, theta, rope.amplitude, position);
-        Rotation { rope, sin, cos }
+        Rotation { rope, halves: rope.halves, sin, cos }
+    }
+
+    /// The same angles of other pairs.
+    pub(crate) fn with_halves(&self, halves: bool) -> Rotation<'a> {
+        Rotation { halves, ..self.clone() }
     }
 
     /// Rotates the first values of each head `[T, heads, len]`.
@@ -38,7 +46,7 @@ impl<'a> Rotation<'a> {
         let mut shape = x.shape();
         let whole = shape.clone();
         shape.pop();
-        let (a, b) = if self.rope.halves {
+        let (a, b) = if self.halves {
             (x.slice(last, 0, n / 2), x.slice(last, n / 2, n / 2))
         } else {
             shape.extend([Dim::Const(n / 2), Dim::Const(2)]);
@@ -51,7 +59,7 @@ impl<'a> Rotation<'a> {
         table.push(Dim::Const(n / 2));
         let (sin, cos) = (self.sin.reshape(&table), self.cos.reshape(&table));
         let (u, v) = (&(&a * &cos) - &(&b * &sin), &(&a * &sin) + &(&b * &cos));
-        if self.rope.halves {
+        if self.halves {
             Tensor::concat(&[u, v], last)
         } else {
             Tensor::concat(&[u.unsqueeze(last + 1), v.unsqueeze(last + 1)], last + 1).reshape(&whole)

@@ -8,6 +8,7 @@
 mod attention;
 mod delta_rule;
 mod feed_forward;
+mod index;
 mod layer_input;
 mod linear_attention;
 mod observed;
@@ -354,6 +355,7 @@ struct Step<'a> {
     position: Tensor,
     segment: Tensor,
     rows: Tensor,
+    table: PageTable,
     /// The cache, and that of layers with a window.
     paged: Paged,
     window_paged: Option<Paged>,
@@ -365,6 +367,8 @@ struct Step<'a> {
     few_splits: bool,
     /// Positions of a sequence at most.
     positions: i64,
+    /// Whether an index that may choose has a say.
+    chooses: bool,
     cache: CacheKind,
     /// Whether codes of the cache are read as halves.
     codes_to_halves: bool,
@@ -464,6 +468,7 @@ impl<'a> Step<'a> {
             window_past: window.map(|window| past(of_window, Some(window))),
             few_splits: short.is_some() && splits > 1,
             positions,
+            chooses: short.is_none_or(|short| c.index_among(short.pages * PAGE).is_some()),
             cache: sizes.cache,
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
@@ -475,6 +480,7 @@ impl<'a> Step<'a> {
                 let windowed = window.map(|window| (window, of_window));
                 Runs::new(b, (t, most), sizes.segments, &table, &options.prices, (windowed, last.as_ref()))
             }),
+            table,
             usual_tokens,
             groups_by_expert: several.is_none_or(|several| several.tiles),
             counts_in_chunks: options.prices.counts_in_chunks,
@@ -502,7 +508,7 @@ impl<'a> Step<'a> {
             x = self.streams_of(&x, streams)?;
         }
         let embedding = x.clone();
-        let (mut states, mut caches) = (vec![], Caches::new());
+        let (mut states, mut caches) = (vec![], Caches::default());
         for layer in 0..c.layers {
             x = match &c.streams {
                 None => self.block(layer, &x, &mut states, &mut caches)?,
@@ -680,9 +686,14 @@ impl<'a> Step<'a> {
 
     /// Writes rows `[T, n]` to a part of the cache of a layer, which has this name behind its number.
     fn store(&self, layer: i64, part: &str, rows: &Tensor) -> Cache {
+        self.store_as(self.cache, layer, part, rows)
+    }
+
+    /// As [`Step::store`], to a part that is kept otherwise than the rest.
+    fn store_as(&self, kind: CacheKind, layer: i64, part: &str, rows: &Tensor) -> Cache {
         let paged = self.c.window_of(layer).and(self.window_paged.as_ref()).unwrap_or(&self.paged);
         let name = format!("{CACHE}{layer}{part}");
-        Cache::store(self.b, self.cache, &name, paged.pages, rows, &paged.row).to_halves(self.codes_to_halves)
+        Cache::store(self.b, kind, &name, paged.pages, rows, &paged.row).to_halves(self.codes_to_halves)
     }
 }
 

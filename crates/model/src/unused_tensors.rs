@@ -82,7 +82,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
                 || config.family().pictures_beside && part.starts_with(OF_PICTURES)
-                || part.starts_with(OF_INDEX) && config.index_top_k.is_some()
+                || part.starts_with(OF_INDEX) && config.index.is_some()
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
                 || part.ends_with(".scale") && layer.parse().is_ok_and(weighs_values)

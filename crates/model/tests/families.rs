@@ -16,12 +16,12 @@ use model::steps::Steps;
 use std::path::Path;
 
 /// Tokens of the prompt.
-const PROMPT: usize = 90;
+pub const PROMPT: usize = 90;
 
 /// Tokens that have a reference.
 const COMPARED: usize = 3;
 
-const VOCAB: u32 = 512;
+pub const VOCAB: u32 = 512;
 
 /// NMSE at most. That of families with a GELU is an error of the reference, which takes it from a table of halves; those of
 /// gemma4, whose scores are not scaled, were computed without the table.
@@ -31,7 +31,7 @@ const BOUND: f64 = 1e-6;
 const SCORE_BOUND: f32 = 1e-5;
 
 /// A prompt, as the reference has it: a linear congruential generator.
-fn prompt() -> Vec<u32> {
+pub fn prompt() -> Vec<u32> {
     let mut state = 12345u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -41,7 +41,7 @@ fn prompt() -> Vec<u32> {
 }
 
 /// Logits of the last tokens, in steps of so many.
-fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
+pub fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
     let (ids, mut out) = (prompt(), vec![]);
     for (number, chunk) in ids.chunks(batch).enumerate() {
         let logits = steps.step(chunk, number * batch, 0..chunk.len()).expect("a step");
@@ -51,7 +51,7 @@ fn last_logits(steps: &mut dyn Steps, batch: usize) -> Vec<f32> {
 }
 
 /// The reference of a model, in rows of so many values.
-fn reference(shape: &str, width: usize) -> Vec<f32> {
+pub fn reference(shape: &str, width: usize) -> Vec<f32> {
     let want = values_of(shape);
     assert_eq!(want.len(), COMPARED * width, "{shape}");
     want
@@ -127,20 +127,6 @@ fn check_denoiser(shape: &str) {
     let config = Config::read(&file).expect("a model");
     let error = config.check_goes_on().expect_err("no next token").to_string();
     assert!(error.starts_with(&format!("'{}' makes text of masks", config.arch)), "{error}");
-}
-
-#[test]
-fn an_index_that_would_choose_refuses_the_context() {
-    let file = synth("tiny-glm-dsa", "f32", None);
-    let options =
-        EngineOptions { compiler: support::options(Numerics::Exact), context: 513, chunk: 8, cache: CacheKind::F32 };
-    let error = Engine::new(file.clone(), cpu(2), options).err().expect("512 at most").to_string();
-    assert_eq!(
-        error,
-        "'glm-dsa' reads the positions that an index chooses, which is not built yet: until there are 512 it chooses all, so a \
-         context of 513 positions is refused (-c 512)"
-    );
-    assert_eq!(Config::read(&file).expect("a model").context, 512);
 }
 
 /// As [`check_embeddings`] for a model that ranks, whose reference is the scores of the prompt.

@@ -167,6 +167,13 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         ("tiny-bailingmoe3", "kda.gate_lower_bound", 1.0f32.into(), "expected a number from"),
         ("tiny-bailingmoe3", "kda.safe_gate", false.into(), "expected a bound"),
         ("tiny-glm-dsa", "attention.indexer.top_k", 0u32.into(), "expected 1 to"),
+        ("tiny-glm-dsa", "attention.indexer.key_length", 16u32.into(), "at least the 32 values that are rotated"),
+        (
+            "tiny-glm-dsa",
+            "attention.indexer.types",
+            vec![0u32, 1].into(),
+            "it has none before it whose choice it reads",
+        ),
         ("tiny-grovemoe", "experts_per_group", 3u32.into(), "a divisor of 8 experts"),
         ("tiny-grovemoe", "experts_per_group", 0u32.into(), "expected 1 to"),
         ("tiny-grovemoe", "expert_group_scale", f32::NAN.into(), "expected a number from"),

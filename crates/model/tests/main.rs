@@ -13,6 +13,7 @@ mod gpu;
 mod gpu_shapes;
 mod hostile_metadata;
 mod importance;
+mod index;
 mod kernels;
 mod long_context;
 mod nvrtc;

@@ -187,6 +187,23 @@ impl<'a> Keys<'a> {
         self.of_blocks(&key, all).map(Some)
     }
 
+    /// As [`Keys::flags`], for the first `layers` blocks: of an array that has a value for each of them, or of all; or one for
+    /// all.
+    pub(super) fn flags_of_first(&self, name: &str, layers: i64) -> Result<Option<Vec<bool>>, ConfigError> {
+        let key = self.key(name);
+        let length = match self.file.metadata().get(&key) {
+            None => return Ok(None),
+            Some(Value::Array(all)) => all.len() as i64,
+            Some(_) => {
+                let of_all = self.within(name, 0, 1)?.unwrap_or(0) != 0;
+                return Ok(Some(vec![of_all; layers as usize]));
+            }
+        };
+        let of_first =
+            Keys { blocks: if length == layers { layers } else { self.blocks }, ..Keys::new(self.file, self.arch, 0) };
+        Ok(of_first.flags(name)?.map(|all| all[..layers as usize].to_vec()))
+    }
+
     /// Checks that no key was left unread that would make another model.
     pub(super) fn check_unread(&self) -> Result<(), ConfigError> {
         let read = self.read.borrow();

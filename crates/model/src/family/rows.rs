@@ -68,7 +68,7 @@ impl Family {
         gates_by_key: false,
         parallel: Parallel::No,
         latent: false,
-        indexed: false,
+        indexed: None,
         pictures_beside: false,
         layers_differ: false,
         head_norms: HeadNorms::None,
@@ -194,7 +194,7 @@ impl Family {
     /// With an index beside latents.
     const DEEPSEEK32: Family = Family {
         arch: "deepseek32",
-        indexed: true,
+        indexed: Some(Pairs::Halves),
         temperature: Growth::None,
         scales: Scales::All,
         ..Family::DEEPSEEK2
@@ -266,7 +266,7 @@ pub const FAMILIES: &[Family] = &[
     Family::DEEPSEEK2,
     Family { arch: "mistral4", ..Family::DEEPSEEK2 },
     Family::DEEPSEEK32,
-    Family { arch: "glm-dsa", gating: Some(Gating::Sigmoid), ..Family::DEEPSEEK32 },
+    Family { arch: "glm-dsa", indexed: Some(Pairs::Neighbours), gating: Some(Gating::Sigmoid), ..Family::DEEPSEEK32 },
     Family { arch: "deepseek2-ocr", normalise: Normalise::Key, ..Family::QWEN2 },
     Family { arch: "plm", latent: true, activation: Activation::ReluSquared, gated: false, ..Family::LLAMA },
     Family { arch: "deepseek", normalise: Normalise::Never, ..Family::LLAMA },

@@ -1,5 +1,6 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
+use super::index::Chosen;
 use super::past::Past;
 use super::{Step, times};
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
@@ -12,8 +13,14 @@ use compiler::{Dim, Tensor, dims};
 use ir::{BinOp, DType};
 use std::collections::HashMap;
 
-/// Keys and values of layers that have some of their own.
-pub(super) type Caches = HashMap<i64, [Cache; 2]>;
+/// What layers have made that others behind them may read.
+#[derive(Default)]
+pub(super) struct Caches {
+    /// Keys and values of layers that have some of their own.
+    of_layers: HashMap<i64, [Cache; 2]>,
+    /// The positions that the last index has chosen.
+    chosen: Option<Chosen>,
+}
 
 /// What the scores of a layer go through before the softmax, and what beside it.
 #[derive(Default)]
@@ -77,7 +84,7 @@ impl Step<'_> {
         let as_it_is = layer == 0 && !self.family.first_norm && self.norm_there(layer, norms.attention).is_none();
         let h = self.norm_of(layer, x, if as_it_is { &[] } else { norms.attention })?;
         let mut attention = || match &self.c.attention {
-            Attention::Latent { .. } => self.latent_attention(layer, &h, states),
+            Attention::Latent { .. } => self.latent_attention(layer, &h, states, &mut caches.chosen),
             _ => self.grouped_attention(layer, &h, states, caches),
         };
         let a = match mixer {
@@ -247,9 +254,9 @@ impl Step<'_> {
             let keys = self.store(layer, ".k", &k.reshape(&[t, Dim::Const(kv_heads * head)]));
             let values = self.store(layer, ".v", &v.reshape(&[t, Dim::Const(kv_heads * value)]));
             states.extend(keys.states().chain(values.states()).cloned());
-            caches.insert(layer, [keys, values]);
+            caches.of_layers.insert(layer, [keys, values]);
         }
-        let [keys, values] = &caches[&c.keys_of[layer as usize]];
+        let [keys, values] = &caches.of_layers[&c.keys_of[layer as usize]];
         let group = heads / kv_heads;
         let through = self.scores_of(layer)?;
         let w = self.w.get(&name("output.weight"), &[c.hidden, heads * value])?;
@@ -285,7 +292,7 @@ impl Step<'_> {
         let tile = |cache: &Cache, len: i64| {
             // [T, splits, tiles, PAGE, kv, len] -> [T, kv, splits, tiles, PAGE, len]
             let rows = cache.tiles_of(&past.page);
-            let s = [t, past.splits.into(), past.most_tiles.into(), PAGE.into(), kv_heads.into(), len.into()];
+            let s = [t, past.splits.into(), past.most_tiles, PAGE.into(), kv_heads.into(), len.into()];
             rows.reshape(&s).permute(&[0, 4, 1, 2, 3, 5])
         };
         let (kv, group) = tasks_of_heads(kv_heads, group, self.heads_of_task.of_group);
@@ -316,7 +323,13 @@ impl Step<'_> {
         })
     }
 
-    fn latent_attention(&self, layer: i64, x: &Tensor, states: &mut Vec<Tensor>) -> Result<Tensor, ConfigError> {
+    fn latent_attention(
+        &self,
+        layer: i64,
+        x: &Tensor,
+        states: &mut Vec<Tensor>,
+        before: &mut Option<Chosen>,
+    ) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let Attention::Latent { q_rank, kv_rank, nope, rope, value } = c.attention else { unreachable!() };
         let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
@@ -363,6 +376,7 @@ impl Step<'_> {
                 _ => self.scaled(y, &format!("blk.{layer}.attn_output.scale")),
             }
         };
+        let chosen = self.chosen(layer, (x, &a), states, before)?;
         if let Some(runs) = &self.runs {
             // Each head has keys and values of its own.
             let latent = runs.latents(&cache, kv_rank);
@@ -376,17 +390,21 @@ impl Step<'_> {
             let per_head =
                 |q: &Tensor, n: i64| runs.queries(&q.reshape(dims![t, heads, 1, n]), c.scale, halves == DType::F16);
             let k_pe = runs.beside_latents(&cache, kv_rank, rope);
-            let scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
+            let mut scores = &runs.scores(&runs.slots_of(&k, heads, nope), &per_head(&q, nope))
                 + &runs.scores(&k_pe, &per_head(&q_pe, rope));
+            if let Some(Chosen::OfRuns(chosen)) = &chosen {
+                scores = chosen.select(&scores, &self.b.float(f32::MIN));
+            }
             states.extend(cache.states().cloned());
             return output(runs.attend(runs.past_of(false), &scores, &runs.slots_of(&v, heads, value), None));
         }
-        let past = &self.past;
         let q_latent = q.linear(&k_b);
-        let rows = cache.tiles_of(&past.page);
+        let (past, rows) = match &chosen {
+            Some(Chosen::Rows(past)) => (&**past, cache.rows_at(&past.page)),
+            _ => (&self.past, cache.tiles_of(&self.past.page)),
+        };
         states.extend(cache.states().cloned());
-        let rows =
-            rows.reshape(&[t, one, past.splits.into(), past.most_tiles.into(), PAGE.into(), (kv_rank + rope).into()]);
+        let rows = rows.reshape(&[t, one, past.splits.into(), past.most_tiles, PAGE.into(), (kv_rank + rope).into()]);
         let (kv, group) = tasks_of_heads(1, heads, self.heads_of_task.of_latent);
         let rows = repeated(&rows, kv);
         let (latent, k_pe) = (rows.slice(5, 0, kv_rank), rows.slice(5, kv_rank, rope));
@@ -452,7 +470,7 @@ impl Step<'_> {
     ) -> SoftmaxParts {
         let (t, one, group, splits) = (self.t, Dim::Const(1), scores.len(4), Dim::Const(past.splits));
         let mut scores = scores;
-        let by_position = [t, one, splits, past.most_tiles.into(), one, PAGE.into()];
+        let by_position = [t, one, splits, past.most_tiles, one, PAGE.into()];
         if let Some(cap) = through.cap {
             scores = scores.soft_cap(cap);
         }

@@ -8,7 +8,8 @@ use ir::{BinOp, Id};
 
 /// The pages that tokens read. Those of a split are its *tiles*.
 pub(super) struct Past {
-    /// Page that tile `i` of split `s` reads, `[T, splits, tiles]`.
+    /// Page that tile `i` of split `s` reads, `[T, splits, tiles]`; or rows of the cache, `[T, splits, tiles, PAGE]`, where an
+    /// index chooses them.
     pub(super) page: Tensor,
     /// Tiles of each split, `[T, splits]`.
     pub(super) tiles: Tensor,
@@ -23,7 +24,7 @@ pub(super) struct Past {
     pub(super) unseen: f32,
     pub(super) splits: i64,
     /// Tiles of a split at most.
-    pub(super) most_tiles: Id,
+    pub(super) most_tiles: Dim,
 }
 
 impl Past {
@@ -68,6 +69,6 @@ impl Past {
         let of_tokens = |x: &Tensor| x.reshape(dims![t, 1, 1, 1]);
         let visible = visible(b, &of_tokens(position), &of_tokens(&end), &at, window);
         let unseen = if window.is_some() { f32::MIN } else { f32::NEG_INFINITY };
-        Past { page, tiles, used, at, visible, unseen, splits, most_tiles }
+        Past { page, tiles, used, at, visible, unseen, splits, most_tiles: Dim::Sym(most_tiles) }
     }
 }

@@ -17,7 +17,7 @@ const SELECTIVE: Recurrence = Recurrence::SelectiveScan { inner: 512, state: 16,
 const DELTA_RULE: Recurrence = Recurrence::DeltaRule { heads: 4, key_heads: 2, key: 64, value: 64, taps: 4 };
 
 /// A small index.
-const INDEX: Index = Index { heads: 4, key: 64, top_k: 512 };
+const INDEX: Index = Index { heads: 16, key: 64, top_k: 512 };
 
 /// Windows in two layers of three, and nothing else that differs.
 const TWO_OF_THREE: Kinds = Kinds {
