@@ -322,6 +322,8 @@ pub struct Config {
     pub embedding_scale: f32,
     /// Factor of what attention and feed-forward add to their input.
     pub residual_scale: f32,
+    /// After each so many layers the stream is halved, if it is.
+    pub halved_every: Option<i64>,
     /// Factor of logits.
     pub logit_scale: f32,
     /// Bound of logits.
@@ -559,6 +561,10 @@ impl Config {
             temperature,
             embedding_scale: factor(family.embedding_scale, "embedding_scale")?,
             residual_scale: factor(family.residual_scale, "residual_scale")?,
+            halved_every: match family.halves_stream {
+                true => k.within("rescale_every_n_layers", 0, MOST_BLOCKS)?.filter(|&every| every > 0),
+                false => None,
+            },
             logit_scale: factor(family.logit_scale, "logit_scale")?,
             logit_cap: cap(family.logit_cap, "final_logit_softcapping")?.map(|v| v as f32),
             arch: arch.clone(),

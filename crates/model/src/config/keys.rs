@@ -35,6 +35,7 @@ const CHANGES: &[(&str, &[f64])] = &[
     ("logit_scale", &[0.0, 1.0]),
     ("moe_every_n_layers", &[0.0, 1.0]),
     ("num_loops", &[0.0, 1.0]),
+    ("rescale_every_n_layers", &[0.0]),
     ("residual_scale", &[0.0, 1.0]),
     ("rope.scaling.alpha", &[0.0, 1.0]),
     ("swiglu_clamp_exp", &[0.0]),

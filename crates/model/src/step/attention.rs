@@ -32,7 +32,7 @@ fn tasks_of_heads(kv: i64, group: i64, most: i64) -> (i64, i64) {
 }
 
 /// What so many heads read of `[_, kv, …]`, where those of a group read the same.
-fn repeated(rows: &Tensor, heads: i64) -> Tensor {
+pub(super) fn repeated(rows: &Tensor, heads: i64) -> Tensor {
     let (kv, mut shape) = (rows.len(1), rows.shape());
     if kv == heads {
         return rows.clone();

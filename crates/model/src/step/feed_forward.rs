@@ -91,7 +91,13 @@ impl Step<'_> {
 
     /// `stream + feed_forward(norm(x))`, where x is `stream`, what attention gave, or `input`, what the block reads, if both read
     /// the same.
-    pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
+    pub(super) fn feed_forward_of(
+        &self,
+        layer: i64,
+        input: &Tensor,
+        stream: &Tensor,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let width = c.ffn[layer as usize];
         if width == 0 {
@@ -114,6 +120,7 @@ impl Step<'_> {
                 sum * std::f32::consts::FRAC_1_SQRT_2
             }
             Some(e) => self.experts(layer, &h, of_router, e)?,
+            None if self.family.mixes_channels => self.channel_mixing(layer, &h, width, states)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_after(layer, &f, self.family.norms.after_feed_forward)?;

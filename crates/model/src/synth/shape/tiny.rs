@@ -36,6 +36,9 @@ const TWO_OF_THREE: Kinds = Kinds {
     output_scale: false,
 };
 
+/// Time mixing in every layer.
+const MIXING: Shape = Shape { layers: 3, heads: 0, attention: Attention::None, mixers: &[Mixer::Recurrence], ..PLAIN };
+
 /// As many heads of keys as of queries.
 const HEADS_ALONE: Attention = Attention::Grouped { kv_heads: 4, head: 64, value: 64 };
 
@@ -490,6 +493,63 @@ pub(super) const SHAPES: &[Shape] = &[
         recurrence: Some(SELECTIVE),
         mixers: &[Mixer::Recurrence],
         ..PLAIN
+    },
+    Shape {
+        name: "tiny-rwkv7",
+        arch: "rwkv7",
+        recurrence: Some(Recurrence::DeltaTimeMixing {
+            heads: 4,
+            head: 64,
+            decay_rank: 32,
+            rate_rank: 32,
+            value_rank: 16,
+            gate_rank: 64,
+            shifts: 2,
+        }),
+        norm_biases: true,
+        ..MIXING
+    },
+    Shape {
+        name: "tiny-arwkv7",
+        arch: "arwkv7",
+        recurrence: Some(Recurrence::DeltaTimeMixing {
+            heads: 4,
+            head: 64,
+            decay_rank: 32,
+            rate_rank: 32,
+            value_rank: 16,
+            gate_rank: 0,
+            shifts: 1,
+        }),
+        ..MIXING
+    },
+    Shape {
+        name: "tiny-rwkv6",
+        arch: "rwkv6",
+        recurrence: Some(Recurrence::TimeMixing {
+            heads: 4,
+            kv_heads: 4,
+            head: 64,
+            mix_rank: 32,
+            decay_rank: 64,
+            shifts: 2,
+        }),
+        norm_biases: true,
+        ..MIXING
+    },
+    Shape {
+        name: "tiny-rwkv6qwen2",
+        arch: "rwkv6qwen2",
+        recurrence: Some(Recurrence::TimeMixing {
+            heads: 4,
+            kv_heads: 2,
+            head: 64,
+            mix_rank: 32,
+            decay_rank: 64,
+            shifts: 1,
+        }),
+        qkv_bias: true,
+        ..MIXING
     },
     Shape {
         name: "tiny-jamba",
