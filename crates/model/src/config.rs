@@ -1,6 +1,7 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
 mod activation;
+pub(crate) mod distance_bias;
 mod embedding;
 mod experts;
 mod heads;
@@ -312,6 +313,8 @@ pub struct Config {
     pub parallel: bool,
     /// What the scores of each head lose for each position of distance; empty for none.
     pub slopes: Vec<f32>,
+    /// Buckets of distances that have biases of scores, if they have: one half behind a token, the other ahead of it.
+    pub distance_buckets: Option<i64>,
     /// Bound of scores.
     pub score_cap: Option<f32>,
     /// Bound of queries, keys and values.
@@ -552,6 +555,10 @@ impl Config {
             slopes: match Self::alibi(&k, family.alibi, layers)? {
                 Some(bias) => slopes(heads, bias),
                 None => vec![],
+            },
+            distance_buckets: match family.distance_buckets {
+                true => Some(distance_bias::buckets(&k)?),
+                false => None,
             },
             score_cap: cap(family.score_cap, "attn_logit_softcapping")?.map(|v| v as f32),
             clamp: match family.clamps {

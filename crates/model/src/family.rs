@@ -448,6 +448,8 @@ pub struct Family {
     pub embedding_norm: EmbeddingNorm,
     /// Epsilon of the norms of what attention and feed-forward give, if it is another than that of the file.
     pub eps_after: Option<f32>,
+    /// What parts of the names of tensors are in files, if they are others: ours, and theirs.
+    pub names: &'static [(&'static str, &'static str)],
     /// Name of the norm of what the last block gives, if it has one.
     pub output_norm: Option<&'static str>,
     /// Whether a token sees what is before it only. Otherwise it sees its whole text, and the model makes embeddings; a file
@@ -506,6 +508,9 @@ pub struct Family {
     pub windows: Option<Windows>,
     /// Biases of scores by distance.
     pub alibi: Alibi,
+    /// Whether scores have biases that are learned for each head, for distances in buckets, behind and ahead
+    /// (`attention.relative_buckets_count`; T5, arXiv 1910.10683, section 2.1).
+    pub distance_buckets: bool,
     /// Bound of scores.
     pub score_cap: Cap,
     /// Factor of scores.
@@ -528,6 +533,8 @@ pub struct Family {
     pub activation_by_key: bool,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// That of one without a gate, if files of a family with gates may have such.
+    pub ungated: Option<Activation>,
     /// Whether the feed-forward mixes channels: what it reads of a token lies between it and the one before it (RWKV, arXiv
     /// 2404.05892).
     pub mixes_channels: bool,

@@ -37,6 +37,7 @@ impl Role {
             // Places, and small matrices beside those of time mixing, which llama.cpp keeps too.
             Some(part) if part.starts_with("time_mix_") && !TIME_MIXING.contains(&part) => Role::Plain,
             Some(part) if part.starts_with("channel_mix_lerp_") => Role::Plain,
+            Some("attn_rel_b") => Role::Plain,
             Some("token_embd" | "per_layer_token_embd") => Role::Embedding,
             Some("per_layer_model_proj") => Role::Plain,
             Some("output") => Role::Output,

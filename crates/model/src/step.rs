@@ -8,6 +8,7 @@
 mod attention;
 mod channel_mixing;
 mod delta_rule;
+pub(crate) mod distance_bias;
 mod feed_forward;
 mod keyed_state;
 mod layer_input;
@@ -459,7 +460,7 @@ impl<'a> Step<'a> {
         Step {
             c,
             family: c.family(),
-            w: Weights::new(file, b),
+            w: Weights::new(file, c.family(), b),
             b,
             t,
             token,

@@ -251,6 +251,8 @@ embeddings! {
     one_matrix_of_queries_keys_and_values_of_an_encoder "tiny-neo-bert";
     root_mean_squares_of_an_encoder "tiny-eurobert";
     a_llama_that_sees_what_follows "tiny-llama-embed";
+    biases_of_distances_in_buckets "tiny-t5encoder";
+    biases_of_distances_in_buckets_and_no_gates "tiny-t5encoder-ungated";
     windows_around_tokens_and_matrices_behind "tiny-gemma-embedding";
 }
 

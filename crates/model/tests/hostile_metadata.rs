@@ -186,6 +186,10 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         ("tiny-rwkv6", "rescale_every_n_layers", u32::MAX.into(), "expected 0 to 512"),
         ("tiny-rwkv6qwen2", "attention.head_count_kv", 3u32.into(), "a divisor of 4"),
         ("tiny-rwkv6qwen2", "attention.head_count_kv", 1u32.into(), "has shape"),
+        ("tiny-t5encoder", "attention.relative_buckets_count", 0u32.into(), "expected 1 to 4096"),
+        ("tiny-t5encoder", "attention.relative_buckets_count", 30u32.into(), "a multiple of 4"),
+        ("tiny-t5encoder", "attention.relative_buckets_count", 16u32.into(), "has shape"),
+        ("tiny-llama", "attention.relative_buckets_count", 32u32.into(), "has no use for it here"),
         ("tiny-plamo2", "ssm.time_step_rank", 7u32.into(), "a divisor of"),
         // Heads that rank.
         ("tiny-bert-rank", "classifier.pooling_type", 0u32.into(), "expected 1 (mean) or 2"),

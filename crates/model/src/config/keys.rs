@@ -25,6 +25,7 @@ const CHANGES: &[(&str, &[f64])] = &[
     ("attention.clamp_kqv", &[0.0]),
     ("attention.max_alibi_bias", &[0.0]),
     ("attention.output_scale", &[0.0, 1.0]),
+    ("attention.relative_buckets_count", &[0.0]),
     ("attention.scale", &[0.0]),
     ("attention.shared_kv_layers", &[0.0]),
     ("attention.temperature_scale", &[0.0]),

@@ -56,6 +56,7 @@ impl Family {
         rms_by_key: false,
         embedding_norm: EmbeddingNorm::None,
         eps_after: None,
+        names: &[],
         output_norm: Some("output_norm"),
         causal: true,
         denoises: false,
@@ -81,6 +82,7 @@ impl Family {
         halves_rotation: false,
         windows: None,
         alibi: Alibi::None,
+        distance_buckets: false,
         score_cap: Cap::None,
         score_scale: ScoreScale::RootOfHead,
         sinks: Sinks::None,
@@ -92,6 +94,7 @@ impl Family {
         activation: Activation::Silu,
         activation_by_key: false,
         gated: true,
+        ungated: None,
         mixes_channels: false,
         halves_stream: false,
         sparse_gates: false,
@@ -728,6 +731,19 @@ pub const FAMILIES: &[Family] = &[
         classifier: Some(Classifier::OF_FIRST),
         ..Family::LLAMA
     },
+    Family {
+        arch: "t5encoder",
+        names: &[("blk.", "enc.blk."), ("attn_output", "attn_o")],
+        output_norm: Some("enc.output_norm"),
+        causal: false,
+        rotated: Rotated::None,
+        distance_buckets: true,
+        score_scale: ScoreScale::One,
+        activation: Activation::Gelu,
+        ungated: Some(Activation::Relu),
+        scales: Scales::None,
+        ..Family::LLAMA
+    },
     Family { arch: "eurobert", causal: false, ..Family::QWEN2 },
     Family { arch: "llama-embed", causal: false, ..Family::LLAMA },
     Family {
@@ -743,7 +759,6 @@ pub const FAMILIES: &[Family] = &[
 const MISSING: &[(&str, &[&str])] = &[
     ("a state space or linear attention", &["qwen4exp", "kimi-k3", "glm5-next"]),
     ("an encoder beside a decoder", &["t5"]),
-    ("factors of attention that each distance has", &["t5encoder"]),
     ("attention to positions that an index chooses", &["dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),

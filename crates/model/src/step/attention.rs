@@ -1,6 +1,8 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
+use super::distance_bias::at_distance;
 use super::past::Past;
+use super::segments::last_as_two;
 use super::{Step, times};
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
@@ -20,6 +22,8 @@ pub(super) type Caches = HashMap<i64, [Cache; 2]>;
 struct Scores {
     /// What each head loses for a position of distance, `[heads]`.
     slopes: Option<Tensor>,
+    /// What it adds to the score of a position that lies so far behind or ahead, `[distances, heads]`.
+    by_distance: Option<Tensor>,
     cap: Option<f32>,
     /// A score without a value for each head, `[heads]`.
     sinks: Option<Tensor>,
@@ -205,7 +209,7 @@ impl Step<'_> {
             let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
             self.b.table("slopes", DType::F32, dims![c.heads], bytes)
         });
-        Ok(Scores { slopes, cap: c.score_cap, sinks })
+        Ok(Scores { slopes, by_distance: self.biases_by_distance(layer)?, cap: c.score_cap, sinks })
     }
 
     /// Growth of the queries of a layer with the position, `[T, 1, 1]`.
@@ -277,6 +281,9 @@ impl Step<'_> {
             if let Some(slopes) = &through.slopes {
                 let slopes = slopes.reshape(dims![1, kv, group, 1, 1, 1]);
                 scores = &scores - &(&slopes * &runs.distances(past));
+            }
+            if let Some(biases) = &through.by_distance {
+                scores = &scores + &runs.by_distance(past, biases, [kv, group]);
             }
             let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv, group, 1]));
             return output(runs.attend(past, &scores, &v, sinks.as_ref()));
@@ -460,6 +467,11 @@ impl Step<'_> {
             let position = self.position.reshape(dims![t, 1, 1, 1]);
             let distance = distance(&position, &past.at, !self.c.causal).reshape(&by_position);
             scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
+        }
+        if let Some(biases) = &through.by_distance {
+            let biases = at_distance(biases, &self.position.reshape(dims![t, 1, 1, 1]), &past.at);
+            let biases = last_as_two(&biases, [kv, group]).permute(&[0, 4, 1, 2, 5, 3]);
+            scores = &scores + &biases;
         }
         let scores = past.visible.reshape(&by_position).select(&scores, &self.b.float(past.unseen));
         let tiles = past.tiles.reshape(&[t, one, splits]).expand(&[t, kv.into(), splits]);

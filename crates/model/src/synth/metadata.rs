@@ -99,6 +99,9 @@ impl Keys<'_> {
             None if !shape.row().causal && !shape.row().denoises => self.set("pooling_type", MEAN),
             None => {}
         }
+        if let Some(buckets) = shape.distance_buckets {
+            self.count("attention.relative_buckets_count", buckets);
+        }
         if let Some(width) = shape.projection {
             for (name, value) in
                 [("2_feat_in", shape.hidden), ("2_feat_out", width), ("3_feat_in", width), ("3_feat_out", shape.hidden)]

@@ -105,6 +105,11 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     if !shape.tied && (shape.row().causal || shape.row().denoises) {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
+    for spec in &mut list.specs {
+        for (ours, theirs) in shape.row().names {
+            spec.name = spec.name.replacen(ours, theirs, 1);
+        }
+    }
     list.specs
 }
 
@@ -404,6 +409,10 @@ impl List {
             let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
             self.add("attn_sinks.weight", &[heads], Role::Plain, Fill::Values(sinks));
         }
+        if let (Some(buckets), 0) = (shape.distance_buckets, self.layer) {
+            let fill = Fill::Normal { mean: 0.0, std: 1.0 };
+            self.add("attn_rel_b.weight", &[heads, buckets], Role::Plain, fill);
+        }
         self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
         if shape.biases {
             self.bias("attn_output", hidden);
@@ -606,7 +615,7 @@ impl List {
             }
         };
         let up = if fused_up { 2 * width } else { width };
-        if shape.row().gated && !fused_up {
+        if shape.row().gated && !fused_up && !shape.ungated {
             part("gate", [hidden, width], Role::Other);
         }
         part("up", [hidden, up], Role::Other);
