@@ -15,9 +15,12 @@
 //!
 //! where d[t, j] is what the tokens after j until t leave of each value of a key, and d[t] what all until t leave. The first line
 //! is solved as that of the delta rule (`delta_rule.rs`), which is this one with `e = -beta k` and `a = k` after forgetting.
+//!
+//! Where there is a bound of what a token forgets, and a step cannot forget more than floats hold, d[t, j] is a product of what
+//! belongs to t and what belongs to j, and products of keys are products of matrices ([`Segments::factors`]).
 
 use super::delta_rule::solve;
-use super::segments::{Segments, last_as_two};
+use super::segments::{Decays, Segments, last_as_two};
 use compiler::{Tensor, dims};
 
 /// What a head reads of a token.
@@ -29,6 +32,8 @@ pub(super) struct Taken {
     pub(super) v: Tensor,
     /// Logarithm of what is left of each value of a key, `[T, heads, key]`.
     pub(super) log: Tensor,
+    /// The least that this can be, if there is a bound.
+    pub(super) least_log: Option<f32>,
     /// When a query is answered, and what else happens then.
     pub(super) rule: Rule,
 }
@@ -43,9 +48,38 @@ pub(super) enum Rule {
     Delta { found: Tensor, put: Tensor },
 }
 
+/// What is left of tokens at others, where the first of two comes after the second.
+struct Left<'a> {
+    segments: &'a Segments,
+    /// What is left of all that was before the step, `[T, heads, key]`.
+    since: Tensor,
+    ways: Ways,
+}
+
+/// How it is computed.
+enum Ways {
+    /// For each two tokens `[T, T, heads, key]`.
+    Each(Tensor),
+    /// As factors of both `[T, heads, key]`, so that sums over keys are products of matrices; a token sees itself, or does not.
+    Factors([Tensor; 2], bool),
+}
+
+impl Left<'_> {
+    /// Products of x of each token and y of those before it, times what is left, `[T, T, heads]`.
+    fn products(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        let each = |x: &Tensor, y: &Tensor| &x.unsqueeze(1) * &y.unsqueeze(0);
+        match &self.ways {
+            Ways::Each(left) => (&each(x, y) * left).sum(3),
+            Ways::Factors([of_x, of_y], itself) => {
+                self.segments.of_seen(&each(&(x * of_x), &(y * of_y)).sum(3), *itself)
+            }
+        }
+    }
+}
+
 /// What the queries find in the state of this name, `[T, heads, value]`.
 pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
-    let Taken { q, k, v, log, rule } = taken;
+    let Taken { q, k, v, log, least_log, rule } = taken;
     let (t, heads, key, value) = (segments.t, k.len(1), k.len(2), v.len(2));
     let flat = log.reshape(dims![t, heads * key]);
     let decays = segments.decays(&flat);
@@ -68,30 +102,33 @@ pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut 
         };
     }
     let before = segments.decays_before(&flat);
-    let [since, since_before] = [&decays, &before].map(|decays| by_key(&decays.since));
-    let between = by_key(&segments.between(&decays));
-    let between_before = by_key(&segments.between_before(&before, &decays));
-    // Products of x of each token and y of those before it, times what is left, `[T, T, heads]`.
-    let products = |x: &Tensor, y: &Tensor, left: &Tensor| (&(&x.unsqueeze(1) * &y.unsqueeze(0)) * left).sum(3);
+    let left = |here: &Decays, itself: bool| Left {
+        segments,
+        since: by_key(&here.since),
+        ways: match least_log.is_some_and(|least| segments.has_factors(least)) {
+            true => Ways::Factors(segments.factors(here, &decays).each_ref().map(by_key), itself),
+            false if itself => Ways::Each(by_key(&segments.between(here))),
+            false => Ways::Each(by_key(&segments.between_before(here, &decays))),
+        },
+    };
+    let [now, when_it_comes] = [left(&decays, true), left(&before, false)];
     let of_tokens = |products: &Tensor, v: &Tensor| (&products.unsqueeze(3) * &v.unsqueeze(0)).sum(1);
-    let [now, when_it_comes] = [(since, between), (since_before, between_before)];
-    let answer =
-        |x: &Tensor, (since, left): &(Tensor, Tensor)| &find(&old, &(x * since)) + &of_tokens(&products(x, k, left), v);
+    let answer = |x: &Tensor, left: &Left<'_>| &find(&old, &(x * &left.since)) + &of_tokens(&left.products(x, k), v);
     let until_last = by_key(&segments.until_last(&decays));
     let taken = |v: &Tensor, k: &Tensor| {
         let keys = &segments.by_segment(k) * &until_last;
         (&segments.by_segment(v).unsqueeze(4) * &keys.unsqueeze(3)).sum(1)
     };
-    let left = &segments.remembered(&kept) * &segments.last(&now.0).unsqueeze(2);
-    let mut next = &left + &taken(v, k);
+    let rest = &segments.remembered(&kept) * &segments.last(&now.since).unsqueeze(2);
+    let mut next = &rest + &taken(v, k);
     let y = match rule {
         Rule::After => answer(q, &now),
         Rule::Before { bonus } => &answer(q, &when_it_comes) + &of_itself(bonus),
         Rule::Delta { found, put } => {
-            let by_others = -&products(found, put, &when_it_comes.1);
+            let by_others = -&when_it_comes.products(found, put);
             let moved = solve(&by_others, &answer(found, &when_it_comes), segments);
             next = &next + &taken(&moved, put);
-            &answer(q, &now) + &of_tokens(&products(q, put, &now.1), &moved)
+            &answer(q, &now) + &of_tokens(&now.products(q, put), &moved)
         }
     };
     states.push(segments.remember(&kept, &next));

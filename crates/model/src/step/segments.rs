@@ -31,6 +31,9 @@ pub const REMEMBERED: &str = "state.";
 /// What a token leaves at least of what was before: next to nothing of it, and enough to be a float.
 const LEAST_LOG: f32 = -80.0;
 
+/// Logarithm of a factor at least, which products of two and their inverses are floats of.
+const LEAST_FACTOR: f32 = -40.0;
+
 /// Multiples of one over this are summed without an error over as many tokens as a step has.
 const STEPS: f32 = 256.0;
 
@@ -248,15 +251,33 @@ impl Segments {
 
     /// What is left of each token `j` at token `i`, `[T, T, n]`; nothing of those that follow or are of others.
     pub(super) fn between(&self, decays: &Decays) -> Tensor {
-        let left = difference([decays; 2], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0));
-        self.until().unsqueeze(2).select(&left, &self.b.float(0.0))
+        self.of_seen(&difference([decays; 2], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0)), true)
     }
 
     /// What is left of each token `j` when token `i` comes, by [`Segments::decays_before`] and [`Segments::decays`], `[T, T, n]`;
     /// nothing of itself, of those that follow or are of others.
     pub(super) fn between_before(&self, before: &Decays, decays: &Decays) -> Tensor {
-        let left = difference([before, decays], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0));
-        self.earlier().unsqueeze(2).select(&left, &self.b.float(0.0))
+        self.of_seen(&difference([before, decays], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0)), false)
+    }
+
+    /// Two factors of what is left, where a step forgets so little that both are floats: what is left of token `j` at token `i` of
+    /// its sequence is the first of `i`, of decays until here, times the second of `j`. `[T, n]` each.
+    pub(super) fn factors(&self, here: &Decays, decays: &Decays) -> [Tensor; 2] {
+        // Both are as far as can be from what is too large when they are counted from the middle of what a sequence forgets.
+        let middle = |sum: &Tensor| self.last(sum).gather(&self.segment) * 0.5;
+        [difference([here, decays], Tensor::clone, middle), difference([decays; 2], middle, Tensor::clone)]
+    }
+
+    /// Whether such factors are floats if no token leaves less than `exp(least)`.
+    pub(super) fn has_factors(&self, least: f32) -> bool {
+        least * self.most_tokens as f32 >= 2.0 * LEAST_FACTOR
+    }
+
+    /// Values for each two tokens `[T, T, n]`, or zeros where the second does not come before the first or, with `itself`, is none
+    /// of those nor the same.
+    pub(super) fn of_seen(&self, x: &Tensor, itself: bool) -> Tensor {
+        let seen = if itself { self.until() } else { self.earlier() };
+        seen.unsqueeze(2).select(x, &self.b.float(0.0))
     }
 
     /// What is left of each token at the end of its sequence, as [`Segments::by_segment`]: `[count, longest, n]`, and
