@@ -1,6 +1,7 @@
 //! What a model is, from the metadata of its file and the row of its family.
 
 mod activation;
+pub(crate) mod distance_bias;
 mod embedding;
 mod experts;
 mod heads;
@@ -300,6 +301,8 @@ pub struct Config {
     pub parallel: bool,
     /// What the scores of each head lose for each position of distance; empty for none.
     pub slopes: Vec<f32>,
+    /// Buckets of distances that have biases of scores, if they have: one half behind a token, the other ahead of it.
+    pub distance_buckets: Option<i64>,
     /// Bound of scores.
     pub score_cap: Option<f32>,
     /// Bound of queries, keys and values.
@@ -310,6 +313,8 @@ pub struct Config {
     pub embedding_scale: f32,
     /// Factor of what attention and feed-forward add to their input.
     pub residual_scale: f32,
+    /// After each so many layers the stream is halved, if it is.
+    pub halved_every: Option<i64>,
     /// Factor of logits.
     pub logit_scale: f32,
     /// Bound of logits.
@@ -528,6 +533,10 @@ impl Config {
                 Some(bias) => slopes(heads, bias),
                 None => vec![],
             },
+            distance_buckets: match family.distance_buckets {
+                true => Some(distance_bias::buckets(&k)?),
+                false => None,
+            },
             score_cap: cap(family.score_cap, "attn_logit_softcapping")?.map(|v| v as f32),
             clamp: match family.clamps {
                 true => k.float_or_none("attention.clamp_kqv", 1e-6, MOST_FACTOR)?.map(|v| v as f32),
@@ -536,6 +545,10 @@ impl Config {
             temperature,
             embedding_scale: factor(family.embedding_scale, "embedding_scale")?,
             residual_scale: factor(family.residual_scale, "residual_scale")?,
+            halved_every: match family.halves_stream {
+                true => k.within("rescale_every_n_layers", 0, MOST_BLOCKS)?.filter(|&every| every > 0),
+                false => None,
+            },
             logit_scale: factor(family.logit_scale, "logit_scale")?,
             logit_cap: cap(family.logit_cap, "final_logit_softcapping")?.map(|v| v as f32),
             arch: arch.clone(),

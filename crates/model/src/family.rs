@@ -357,13 +357,20 @@ pub enum Recurrence {
     KeyedDeltaRule,
     /// The same, with a bound of how much is forgotten (`kda.gate_lower_bound`; Ling 3).
     BoundedDeltaRule,
+    /// Time mixing: each value of a key is forgotten as the token says, and what is read of a token lies between it and the one
+    /// before it, as the token says too (RWKV-6, arXiv 2404.05892).
+    TimeMixing,
+    /// The same with a delta rule that takes out by one key and puts in by another (RWKV-7, arXiv 2503.14456).
+    DeltaTimeMixing,
 }
 
 /// Which layers remember, in families that have such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembering {
-    /// All of them; none has attention.
+    /// All of them; none has attention, and none a feed-forward.
     All,
+    /// All of them; none has attention, and all have a feed-forward.
+    AllFed,
     /// All of them, beside attention.
     Beside,
     /// Those without heads of keys.
@@ -441,6 +448,8 @@ pub struct Family {
     pub embedding_norm: EmbeddingNorm,
     /// Epsilon of the norms of what attention and feed-forward give, if it is another than that of the file.
     pub eps_after: Option<f32>,
+    /// What parts of the names of tensors are in files, if they are others: ours, and theirs.
+    pub names: &'static [(&'static str, &'static str)],
     /// Name of the norm of what the last block gives, if it has one.
     pub output_norm: Option<&'static str>,
     /// Whether a token sees what is before it only. Otherwise it sees its whole text, and the model makes embeddings; a file
@@ -500,6 +509,9 @@ pub struct Family {
     pub windows: Option<Windows>,
     /// Biases of scores by distance.
     pub alibi: Alibi,
+    /// Whether scores have biases that are learned for each head, for distances in buckets, behind and ahead
+    /// (`attention.relative_buckets_count`; T5, arXiv 1910.10683, section 2.1).
+    pub distance_buckets: bool,
     /// Bound of scores.
     pub score_cap: Cap,
     /// Factor of scores.
@@ -522,6 +534,13 @@ pub struct Family {
     pub activation_by_key: bool,
     /// Whether the feed-forward has a gate.
     pub gated: bool,
+    /// That of one without a gate, if files of a family with gates may have such.
+    pub ungated: Option<Activation>,
+    /// Whether the feed-forward mixes channels: what it reads of a token lies between it and the one before it (RWKV, arXiv
+    /// 2404.05892).
+    pub mixes_channels: bool,
+    /// Whether the stream is halved after each so many layers, if the file says so (`rescale_every_n_layers`).
+    pub halves_stream: bool,
     /// Whether the file says by layer how few gates are left (`activation_sparsity_scale`).
     pub sparse_gates: bool,
     /// Where gates and ups end.
@@ -583,7 +602,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said() {
-        assert_eq!(missing("rwkv7"), Some("a state space or linear attention"));
+        assert_eq!(missing("kimi-k3"), Some("a state space or linear attention"));
         assert_eq!(missing("no such thing"), None);
     }
 }

@@ -22,6 +22,10 @@ pub(crate) enum Role {
     Other,
 }
 
+/// The matrices of time mixing that are quantised.
+const TIME_MIXING: [&str; 5] =
+    ["time_mix_receptance", "time_mix_key", "time_mix_value", "time_mix_gate", "time_mix_output"];
+
 impl Role {
     /// The role of a tensor by its name in the file.
     pub(crate) fn of(name: &str) -> Role {
@@ -30,6 +34,10 @@ impl Role {
         match part {
             None | Some("ffn_gate_inp" | "rope_freqs" | "ffn_gate_inp_shexp") => Role::Plain,
             Some(part) if part.ends_with("norm") || part == "conv" || part.starts_with("ssm_conv1d") => Role::Plain,
+            // Places, and small matrices beside those of time mixing, which llama.cpp keeps too.
+            Some(part) if part.starts_with("time_mix_") && !TIME_MIXING.contains(&part) => Role::Plain,
+            Some(part) if part.starts_with("channel_mix_lerp_") => Role::Plain,
+            Some("attn_rel_b") => Role::Plain,
             Some("token_embd" | "per_layer_token_embd") => Role::Embedding,
             Some("per_layer_model_proj") => Role::Plain,
             Some("output") => Role::Output,

@@ -13,6 +13,7 @@
 use crate::best::Best;
 use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
+use crate::step::distance_bias::at_distance;
 use crate::step::paged::PageTable;
 use crate::window::{Window, distance, end_of_sight, visible};
 use compiler::Options;
@@ -217,6 +218,15 @@ impl Runs {
     /// Positions between a token of a run and position `j` of page `i`, `[runs, 1, 1, pages, PAGE, RUN]`.
     pub fn distances(&self, past: &RunPast) -> Tensor {
         self.by_page(past, &distance(&self.last, &past.at, self.sees_ahead))
+    }
+
+    /// What is added to scores, of values for each distance `[distances, kv * group]`, `[runs, kv, group, pages, PAGE, RUN]`.
+    pub fn by_distance(&self, past: &RunPast, biases: &Tensor, [kv, group]: [i64; 2]) -> Tensor {
+        let biases = at_distance(biases, &self.last, &past.at);
+        let mut shape = biases.shape();
+        shape.pop();
+        shape.extend(dims![kv, group]);
+        biases.reshape(&shape).permute(&[0, 4, 5, 1, 2, 3])
     }
 
     /// `[runs, pages, PAGE, RUN]` beside scores.

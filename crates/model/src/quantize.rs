@@ -177,7 +177,7 @@ impl<'a> QuantizePlan<'a> {
         let all = self.importances.into_iter();
         all.flat_map(|known| {
             let quantised = self.tensors().iter().filter(|t| t.n_dims > 1 && t.ty.block_len() > 1);
-            let of_blocks = quantised.map(|t| t.name.as_str()).filter(|name| name.starts_with("blk."));
+            let of_blocks = quantised.map(|t| t.name.as_str()).filter(|name| in_block(name).is_some());
             of_blocks.filter(|name| !known.tensors.contains_key(*name))
         })
     }
@@ -308,11 +308,16 @@ impl Conversion {
 
 /// The blocks of the file, those of multi-token prediction included.
 fn block_count(file: &Gguf, config: &Config) -> u32 {
-    let most = file.tensors().iter().filter(|t| t.name.starts_with("blk.")).map(|t| block_of(&t.name) + 1).max();
+    let most = file.tensors().iter().filter(|t| in_block(&t.name).is_some()).map(|t| block_of(&t.name) + 1).max();
     most.unwrap_or(0).max(u32::try_from(config.layers).unwrap_or(0))
 }
 
 /// The block that a tensor belongs to; 0 for those of none.
 fn block_of(name: &str) -> u32 {
-    name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+    in_block(name).and_then(|rest| rest.split('.').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// The name of a tensor from the number of its block on, of an encoder or of any other model.
+fn in_block(name: &str) -> Option<&str> {
+    name.strip_prefix("enc.").unwrap_or(name).strip_prefix("blk.")
 }

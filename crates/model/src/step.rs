@@ -6,9 +6,12 @@
 //! addressed in pages of [`PAGE`] positions.
 
 mod attention;
+mod channel_mixing;
 mod delta_rule;
+pub(crate) mod distance_bias;
 mod feed_forward;
 mod index;
+mod keyed_state;
 mod layer_input;
 mod linear_attention;
 mod observed;
@@ -20,6 +23,7 @@ mod segments;
 mod selective_scan;
 mod state_space;
 mod streams;
+mod time_mixing;
 
 use crate::cache::{CACHE, Cache, CacheKind, PAGE, Uneven};
 use crate::config::{Attention, Config, ConfigError, Pooling, Ranking, Reads};
@@ -40,6 +44,7 @@ use paged::{PageTable, Paged};
 use past::Past;
 use segments::Segments;
 pub use segments::{REMEMBERED, most_tokens};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use text::sampler::Draw;
 
@@ -379,6 +384,8 @@ struct Step<'a> {
     runs: Option<Runs>,
     /// The sequences of the step, if some layers remember.
     segments: Option<Segments>,
+    /// Values of the first layer, if later ones read them.
+    first_values: OnceCell<Tensor>,
     /// Tokens that a step of its class usually has.
     usual_tokens: i64,
     /// Whether tokens may be grouped by the experts that they chose.
@@ -457,7 +464,7 @@ impl<'a> Step<'a> {
         Step {
             c,
             family: c.family(),
-            w: Weights::new(file, b),
+            w: Weights::new(file, c.family(), b),
             b,
             t,
             token,
@@ -474,6 +481,7 @@ impl<'a> Step<'a> {
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
             segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, (sizes, &options.prices), &segment, &position)),
+            first_values: OnceCell::new(),
             position,
             segment: segment.clone(),
             runs: by_runs.then(|| {
@@ -528,6 +536,9 @@ impl<'a> Step<'a> {
                 true => &x + &(&embedding * &self.w.get(&scale, &[1])?),
                 false => self.scaled(x, &scale)?,
             };
+            if c.halved_every.is_some_and(|every| (layer + 1) % every == 0) {
+                x = x * 0.5;
+            }
         }
         let x = match ranking {
             Some(Ranking { reads: Reads::Mean, .. }) => x,
@@ -575,7 +586,7 @@ impl<'a> Step<'a> {
         caches: &mut Caches,
     ) -> Result<Tensor, ConfigError> {
         let with_attention = self.attention_of(layer, x, states, caches)?;
-        self.feed_forward_of(layer, x, &with_attention)
+        self.feed_forward_of(layer, x, &with_attention, states)
     }
 
     /// What the first block reads.

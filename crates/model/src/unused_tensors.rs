@@ -69,6 +69,9 @@ const OF_PICTURES: &str = "vis_";
 /// How the parts of a block begin that make an index, which has no say where all positions are chosen.
 const OF_INDEX: &str = "indexer.";
 
+/// What mixes the values of a layer with those of the first, which converters write in the first, too.
+const OF_FIRST_VALUES: [&str; 3] = ["time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"];
+
 fn may_be_unread(name: &str, config: &Config) -> bool {
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, part)) => {
@@ -83,6 +86,7 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
                 || config.family().pictures_beside && part.starts_with(OF_PICTURES)
                 || part.starts_with(OF_INDEX) && config.index.is_some()
+                || OF_FIRST_VALUES.contains(&part) && layer == "0"
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
                 || part.ends_with(".scale") && layer.parse().is_ok_and(weighs_values)

@@ -1,7 +1,7 @@
 //! The tensors of a file as tensors of a program.
 
 use crate::config::{Config, ConfigError};
-use crate::family::EXPERT_CHOICE_BIAS;
+use crate::family::{EXPERT_CHOICE_BIAS, Family};
 use compiler::{Builder, Dim, Tensor};
 use gguf::{GgmlType, Gguf};
 use ir::DType;
@@ -12,14 +12,22 @@ use std::collections::HashSet;
 pub struct Weights<'a> {
     file: &'a Gguf,
     builder: &'a Builder,
+    /// What parts of names are in the file, if they are others.
+    names: &'static [(&'static str, &'static str)],
     /// Names of the tensors that were looked up.
     read: RefCell<HashSet<String>>,
 }
 
 impl<'a> Weights<'a> {
-    /// Weights of a file, recorded in a builder.
-    pub fn new(file: &'a Gguf, builder: &'a Builder) -> Weights<'a> {
-        Weights { file, builder, read: RefCell::default() }
+    /// Weights of a file of a family, recorded in a builder.
+    pub fn new(file: &'a Gguf, family: &Family, builder: &'a Builder) -> Weights<'a> {
+        Weights { file, builder, names: family.names, read: RefCell::default() }
+    }
+
+    /// The tensor of this name, which may have another in the file.
+    fn tensor(&self, name: &str) -> Option<&'a gguf::Tensor> {
+        let in_file = self.names.iter().fold(name.to_string(), |name, (ours, theirs)| name.replacen(ours, theirs, 1));
+        self.file.tensor(&in_file)
     }
 
     /// Names of the tensors that were looked up.
@@ -29,12 +37,12 @@ impl<'a> Weights<'a> {
 
     /// Whether the file has a tensor.
     pub fn has(&self, name: &str) -> bool {
-        self.file.tensor(name).is_some()
+        self.tensor(name).is_some()
     }
 
     /// The shape of a tensor, rows last, if the file has it.
     pub fn shape(&self, name: &str) -> Option<Vec<i64>> {
-        Some(self.file.tensor(name)?.shape().iter().rev().map(|&n| n as i64).collect())
+        Some(self.tensor(name)?.shape().iter().rev().map(|&n| n as i64).collect())
     }
 
     /// A tensor as f32 values; `shape` has the rows last, as the file lists it
@@ -43,13 +51,14 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// If it is missing, of another shape, or of a type without kernels.
     pub fn get(&self, name: &str, shape: &[i64]) -> Result<Tensor, ConfigError> {
-        let t = self.file.tensor(name).ok_or_else(|| ConfigError::Missing(name.into()))?;
+        let t = self.tensor(name).ok_or_else(|| ConfigError::Missing(name.into()))?;
         let expected: Vec<u64> = shape.iter().rev().map(|&d| d as u64).collect();
         let mut padded = expected.clone();
         padded.resize(4, 1);
         if padded[..4] != t.dims {
             return Err(ConfigError::Shape { name: name.into(), found: t.shape().to_vec(), expected });
         }
+        let name = t.name.as_str();
         self.read.borrow_mut().insert(name.into());
         let dims: Vec<Dim> = shape.iter().map(|&d| Dim::Const(d)).collect();
         let plain = |ty| self.builder.param(name, ty, &dims).cast(DType::F32);

@@ -237,6 +237,8 @@ embeddings! {
     one_matrix_of_queries_keys_and_values_of_an_encoder "tiny-neo-bert";
     root_mean_squares_of_an_encoder "tiny-eurobert";
     a_llama_that_sees_what_follows "tiny-llama-embed";
+    biases_of_distances_in_buckets "tiny-t5encoder";
+    biases_of_distances_in_buckets_and_no_gates "tiny-t5encoder-ungated";
     windows_around_tokens_and_matrices_behind "tiny-gemma-embedding";
 }
 
@@ -297,6 +299,10 @@ families! {
     experts_without_gates_behind_a_latent "tiny-nemotron-h-moe";
     delta_rules_with_a_pace_for_each_value_and_latents_without_positions "tiny-kimi-linear";
     delta_rules_with_a_bound_and_gates_of_latents "tiny-bailingmoe3";
+    delta_rules_of_two_keys_beside_the_token_before "tiny-rwkv7";
+    delta_rules_of_two_keys_without_gates "tiny-arwkv7";
+    decays_that_a_token_says_and_a_stream_that_is_halved "tiny-rwkv6";
+    decays_that_a_token_says_and_heads_that_share_keys "tiny-rwkv6qwen2";
     heads_that_forget_at_a_pace_of_their_layer "tiny-minimax-01";
     experts_that_groups_share "tiny-grovemoe";
     one_matrix_of_queries_keys_and_values_beside_that_of_pictures "tiny-cogvlm";

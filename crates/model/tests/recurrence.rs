@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Shapes of each kind.
-const SHAPES: [&str; 8] = [
+const SHAPES: [&str; 12] = [
     "tiny-lfm2",
     "tiny-mamba2",
     "tiny-plamo2",
@@ -21,6 +21,10 @@ const SHAPES: [&str; 8] = [
     "tiny-kimi-linear",
     "tiny-bailingmoe3",
     "tiny-minimax-01",
+    "tiny-rwkv6",
+    "tiny-rwkv6qwen2",
+    "tiny-rwkv7",
+    "tiny-arwkv7",
 ];
 
 /// NMSE between steps of one token and of several.

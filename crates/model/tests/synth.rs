@@ -174,7 +174,8 @@ fn weights_keep_the_size_of_what_goes_through_them() {
     for shape in tiny() {
         let file = read(&plan(shape.name, "q4_k_m"));
         // Of these the values are given.
-        let given = ["ssm_a", "rope_freqs.weight", "layer_output_scale.weight"];
+        let given =
+            ["ssm_a", "rope_freqs.weight", "layer_output_scale.weight", "time_mix_decay.weight", "time_mix_w0.weight"];
         for tensor in file.tensors().iter().filter(|tensor| !given.iter().any(|end| tensor.name.ends_with(end))) {
             let mut values = vec![0.0; tensor.elements() as usize];
             let dequantiser = Dequantiser::of_type(tensor.ty).unwrap();
@@ -191,7 +192,10 @@ fn weights_keep_the_size_of_what_goes_through_them() {
                 name if name.ends_with(".bias") => (0.0, 0.1),
                 "token_types.weight" | "position_embd.weight" => (0.0, 0.1),
                 name if name.ends_with(".ssm_d") => (1.0, 0.05),
-                name if ["norm", "correct_scale"].iter().any(|part| name.contains(part)) => (1.0, 0.05),
+                name if ["mix_lerp", "mix_first", "mix_k_"].iter().any(|part| name.contains(part)) => (0.5, 0.1),
+                name if ["mix_a0", "mix_v0", "mix_r_k"].iter().any(|part| name.contains(part)) => (0.0, 0.1),
+                name if name.contains("attn_rel_b") => (0.0, 1.0),
+                name if ["norm", "mix_ln", "correct_scale"].iter().any(|part| name.contains(part)) => (1.0, 0.05),
                 name if name.ends_with("ffn_gate_inp.scale") => (1.0 / one, 0.05 / one),
                 name if name.contains("ffn_gate_inp") => (0.0, 2.0 * one),
                 "token_embd.weight" if !shape.tied => (0.0, 1.0),

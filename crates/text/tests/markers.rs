@@ -9,7 +9,7 @@ use std::path::Path;
 use text::chat::{CallForm, ChatTemplate, Conversation, Family, Prompt};
 use text::tokenizer::{Tokenizer, TokenizerData};
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 10] = [
     Family::GlmFlash,
     Family::Glm4,
     Family::DeepseekV2,
@@ -18,6 +18,7 @@ const FAMILIES: [Family; 9] = [
     Family::Llama3,
     Family::Mistral,
     Family::Llama2,
+    Family::RwkvWorld,
     Family::Plain,
 ];
 

@@ -113,6 +113,39 @@ pub enum Recurrence {
         /// Logarithm of what is left at least, if there is such a bound: it is a share of that, by a sigmoid.
         bound: Option<f32>,
     },
+    /// A matrix for each head, of which each value of a key decays as the token says, and which takes the products of values and
+    /// keys; the inputs of the token before.
+    TimeMixing {
+        /// Heads.
+        heads: i64,
+        /// Heads of keys and values, each for as many.
+        kv_heads: i64,
+        /// Length of keys and values.
+        head: i64,
+        /// Values that each place between a token and the one before it is made of.
+        mix_rank: i64,
+        /// Values that decays are made of.
+        decay_rank: i64,
+        /// Inputs of the token before: that of this, and in models that mix channels that of the feed-forward.
+        shifts: i64,
+    },
+    /// The same with a delta rule.
+    DeltaTimeMixing {
+        /// Heads.
+        heads: i64,
+        /// Length of keys and values.
+        head: i64,
+        /// Values that decays are made of.
+        decay_rank: i64,
+        /// Values that rates of learning are made of.
+        rate_rank: i64,
+        /// Values that shares of the values of the first layer are made of.
+        value_rank: i64,
+        /// Values that gates are made of, if there are gates.
+        gate_rank: i64,
+        /// As in [`Recurrence::TimeMixing`].
+        shifts: i64,
+    },
     /// A matrix for each head, which decays at a pace of its own and takes the products of values and keys.
     LinearAttention {
         /// Heads.
@@ -136,6 +169,8 @@ impl Recurrence {
                 heads * key * value + (taps - 1) * (heads * value + 2 * key_heads * key)
             }
             Recurrence::KeyedDeltaRule { heads, head, taps, .. } => heads * head * (head + 3 * (taps - 1)),
+            Recurrence::TimeMixing { heads, head, shifts, .. }
+            | Recurrence::DeltaTimeMixing { heads, head, shifts, .. } => heads * head * head + shifts * hidden,
             Recurrence::LinearAttention { heads, head } => heads * head * head,
         }
     }
@@ -171,6 +206,7 @@ pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds,
     };
     let (mixers, feeds) = match which {
         Remembering::All => (vec![Mixer::Recurrence; n], vec![false; n]),
+        Remembering::AllFed => (vec![Mixer::Recurrence; n], vec![true; n]),
         Remembering::Beside => (vec![Mixer::Both; n], vec![true; n]),
         Remembering::WithoutKeys => (of(&k.lacking("attention.head_count_kv")?), vec![true; n]),
         Remembering::Alone => {
@@ -192,7 +228,7 @@ pub(super) fn kinds(k: &Keys<'_>, family: &Family, layers: i64) -> Result<Kinds,
             (of(&remembers), vec![true; n])
         }
     };
-    Ok(Kinds { recurrence: Some(recurrence(k, kind)?), mixers, feeds })
+    Ok(Kinds { recurrence: Some(recurrence(k, kind, family)?), mixers, feeds })
 }
 
 /// The logarithm of what is left at least, in a model that has one.
@@ -207,11 +243,14 @@ fn bound(k: &Keys<'_>) -> Result<f32, ConfigError> {
 }
 
 /// The sizes of what is kept.
-fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
+fn recurrence(k: &Keys<'_>, kind: Kind, family: &Family) -> Result<Recurrence, ConfigError> {
     let required = |name: &str, least: i64, most: i64| -> Result<i64, ConfigError> {
         k.positive(name, most)?;
         Ok(k.within(name, least, most)?.unwrap_or(least))
     };
+    if matches!(kind, Kind::TimeMixing | Kind::DeltaTimeMixing) {
+        return time_mixing(k, kind, if family.mixes_channels { 2 } else { 1 });
+    }
     if kind == Kind::Convolution {
         return Ok(Recurrence::Convolution { taps: required("shortconv.l_cache", 2, MOST_TAPS)? });
     }
@@ -258,4 +297,41 @@ fn recurrence(k: &Keys<'_>, kind: Kind) -> Result<Recurrence, ConfigError> {
         Kind::DeltaRule => Recurrence::DeltaRule { heads, key_heads: groups, key: state, value: head, taps },
         _ => Recurrence::StateSpace { heads, head, groups, state, taps },
     })
+}
+
+/// The sizes of time mixing, in a model that keeps so many inputs of the token before.
+fn time_mixing(k: &Keys<'_>, kind: Kind, shifts: i64) -> Result<Recurrence, ConfigError> {
+    let of_file = k.int("token_shift_count")?.unwrap_or(2);
+    if of_file != shifts {
+        return Err(out_of_range(&k.key("token_shift_count"), of_file, &format!("expected {shifts}")));
+    }
+    let width = k.positive("embedding_length", MOST_WIDTH)?;
+    let head = k.positive("wkv.head_size", MOST_HEAD)?;
+    let heads = width / head;
+    if heads * head != width || heads > MOST_HEADS {
+        return Err(out_of_range(&k.key("wkv.head_size"), head, &format!("expected a divisor of {width}")));
+    }
+    let rank = |name: &str| k.positive(name, MOST_WIDTH);
+    if kind == Kind::DeltaTimeMixing {
+        return Ok(Recurrence::DeltaTimeMixing {
+            heads,
+            head,
+            decay_rank: rank("attention.decay_lora_rank")?,
+            rate_rank: rank("attention.iclr_lora_rank")?,
+            value_rank: rank("attention.value_residual_mix_lora_rank")?,
+            gate_rank: k.within("attention.gate_lora_rank", 0, MOST_WIDTH)?.unwrap_or(0),
+            shifts,
+        });
+    }
+    let kv_heads =
+        k.within("attention.head_count_kv", 0, MOST_HEADS)?.filter(|&kv_heads| kv_heads > 0).unwrap_or(heads);
+    if heads % kv_heads != 0 {
+        return Err(out_of_range(
+            &k.key("attention.head_count_kv"),
+            kv_heads,
+            &format!("expected a divisor of {heads}"),
+        ));
+    }
+    let (mix_rank, decay_rank) = (rank("time_mix_extra_dim")?, rank("time_decay_extra_dim")?);
+    Ok(Recurrence::TimeMixing { heads, kv_heads, head, mix_rank, decay_rank, shifts })
 }

@@ -56,6 +56,7 @@ impl Family {
         rms_by_key: false,
         embedding_norm: EmbeddingNorm::None,
         eps_after: None,
+        names: &[],
         output_norm: Some("output_norm"),
         causal: true,
         denoises: false,
@@ -81,6 +82,7 @@ impl Family {
         halves_rotation: false,
         windows: None,
         alibi: Alibi::None,
+        distance_buckets: false,
         score_cap: Cap::None,
         score_scale: ScoreScale::RootOfHead,
         sinks: Sinks::None,
@@ -92,6 +94,9 @@ impl Family {
         activation: Activation::Silu,
         activation_by_key: false,
         gated: true,
+        ungated: None,
+        mixes_channels: false,
+        halves_stream: false,
         sparse_gates: false,
         limits: Limits::None,
         counts_gate: false,
@@ -235,6 +240,18 @@ impl Family {
         attention_gate: AttentionGate::Query,
         scales: Scales::All,
         ..Family::QWEN3
+    };
+
+    /// Time mixing and channel mixing.
+    const RWKV7: Family = Family {
+        arch: "rwkv7",
+        norm: Norm::Layer,
+        embedding_norm: EmbeddingNorm::Weighted,
+        norms: Norms { feed_forward: &["attn_norm_2"], ..BEFORE },
+        recurrence: Some((Recurrence::DeltaTimeMixing, Remembering::AllFed)),
+        mixes_channels: true,
+        scales: Scales::None,
+        ..Family::LLAMA
     };
 
     const OLMO2: Family = Family {
@@ -580,6 +597,25 @@ pub const FAMILIES: &[Family] = &[
         gating: None,
         ..Family::LLAMA
     },
+    Family::RWKV7,
+    Family {
+        arch: "arwkv7",
+        recurrence: Some((Recurrence::DeltaTimeMixing, Remembering::AllFed)),
+        scales: Scales::None,
+        ..Family::LLAMA
+    },
+    Family {
+        arch: "rwkv6",
+        recurrence: Some((Recurrence::TimeMixing, Remembering::AllFed)),
+        halves_stream: true,
+        ..Family::RWKV7
+    },
+    Family {
+        arch: "rwkv6qwen2",
+        recurrence: Some((Recurrence::TimeMixing, Remembering::AllFed)),
+        scales: Scales::None,
+        ..Family::LLAMA
+    },
     Family::QWEN35,
     Family { arch: "qwen35moe", ..Family::QWEN35 },
     Family { arch: "qwen3next", gates_by_key: true, ..Family::QWEN35 },
@@ -695,6 +731,19 @@ pub const FAMILIES: &[Family] = &[
         classifier: Some(Classifier::OF_FIRST),
         ..Family::LLAMA
     },
+    Family {
+        arch: "t5encoder",
+        names: &[("blk.", "enc.blk."), ("attn_output", "attn_o")],
+        output_norm: Some("enc.output_norm"),
+        causal: false,
+        rotated: Rotated::None,
+        distance_buckets: true,
+        score_scale: ScoreScale::One,
+        activation: Activation::Gelu,
+        ungated: Some(Activation::Relu),
+        scales: Scales::None,
+        ..Family::LLAMA
+    },
     Family { arch: "eurobert", causal: false, ..Family::QWEN2 },
     Family { arch: "llama-embed", causal: false, ..Family::LLAMA },
     Family {
@@ -708,12 +757,8 @@ pub const FAMILIES: &[Family] = &[
 
 /// Architectures of the field that have no row, by what they have that this crate has not.
 const MISSING: &[(&str, &[&str])] = &[
-    (
-        "a state space or linear attention",
-        &["qwen4exp", "kimi-k3", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "glm5-next"],
-    ),
+    ("a state space or linear attention", &["qwen4exp", "kimi-k3", "glm5-next"]),
     ("an encoder beside a decoder", &["t5"]),
-    ("factors of attention that each distance has", &["t5encoder"]),
     ("attention to positions that an index chooses", &["dots3note", "hy_v4", "minimax-m3"]),
     ("several residual streams", &["deepseek4", "hrm_text"]),
     ("layers that differ in their heads otherwise than by windows", &["gemma4-assistant"]),

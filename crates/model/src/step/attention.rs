@@ -1,7 +1,9 @@
 //! Attention: grouped and latent, token by token over the pages of a cache or by runs of a prompt.
 
+use super::distance_bias::at_distance;
 use super::index::Chosen;
 use super::past::Past;
+use super::segments::last_as_two;
 use super::{Step, times};
 use crate::cache::{BLOCK, Cache, CacheKind, PAGE};
 use crate::config::{Attention, ConfigError, Mixer, Temperature};
@@ -27,6 +29,8 @@ pub(super) struct Caches {
 struct Scores {
     /// What each head loses for a position of distance, `[heads]`.
     slopes: Option<Tensor>,
+    /// What it adds to the score of a position that lies so far behind or ahead, `[distances, heads]`.
+    by_distance: Option<Tensor>,
     cap: Option<f32>,
     /// A score without a value for each head, `[heads]`.
     sinks: Option<Tensor>,
@@ -39,7 +43,7 @@ fn tasks_of_heads(kv: i64, group: i64, most: i64) -> (i64, i64) {
 }
 
 /// What so many heads read of `[_, kv, …]`, where those of a group read the same.
-fn repeated(rows: &Tensor, heads: i64) -> Tensor {
+pub(super) fn repeated(rows: &Tensor, heads: i64) -> Tensor {
     let (kv, mut shape) = (rows.len(1), rows.shape());
     if kv == heads {
         return rows.clone();
@@ -212,7 +216,7 @@ impl Step<'_> {
             let bytes = c.slopes.iter().flat_map(|slope| slope.to_le_bytes()).collect();
             self.b.table("slopes", DType::F32, dims![c.heads], bytes)
         });
-        Ok(Scores { slopes, cap: c.score_cap, sinks })
+        Ok(Scores { slopes, by_distance: self.biases_by_distance(layer)?, cap: c.score_cap, sinks })
     }
 
     /// Growth of the queries of a layer with the position, `[T, 1, 1]`.
@@ -284,6 +288,9 @@ impl Step<'_> {
             if let Some(slopes) = &through.slopes {
                 let slopes = slopes.reshape(dims![1, kv, group, 1, 1, 1]);
                 scores = &scores - &(&slopes * &runs.distances(past));
+            }
+            if let Some(biases) = &through.by_distance {
+                scores = &scores + &runs.by_distance(past, biases, [kv, group]);
             }
             let sinks = through.sinks.map(|sinks| sinks.reshape(dims![1, kv, group, 1]));
             return output(runs.attend(past, &scores, &v, sinks.as_ref()));
@@ -478,6 +485,11 @@ impl Step<'_> {
             let position = self.position.reshape(dims![t, 1, 1, 1]);
             let distance = distance(&position, &past.at, !self.c.causal).reshape(&by_position);
             scores = &scores - &(&slopes.reshape(dims![1, kv, 1, 1, group, 1]) * &distance);
+        }
+        if let Some(biases) = &through.by_distance {
+            let biases = at_distance(biases, &self.position.reshape(dims![t, 1, 1, 1]), &past.at);
+            let biases = last_as_two(&biases, [kv, group]).permute(&[0, 4, 1, 2, 5, 3]);
+            scores = &scores + &biases;
         }
         let scores = past.visible.reshape(&by_position).select(&scores, &self.b.float(past.unseen));
         let tiles = past.tiles.reshape(&[t, one, splits]).expand(&[t, kv.into(), splits]);

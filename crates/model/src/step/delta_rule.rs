@@ -252,7 +252,7 @@ fn recall_by_token(read: &Read, start: &Tensor, runs: &Runs) -> (Tensor, Tensor)
 }
 
 /// u of `u[t] + sum over j < t of a[t, j] u[j] = x[t]`, for `a` `[T, T, heads]` and `x` `[T, heads, n]`.
-fn solve(a: &Tensor, x: &Tensor, segments: &Segments) -> Tensor {
+pub(super) fn solve(a: &Tensor, x: &Tensor, segments: &Segments) -> Tensor {
     let b = &segments.b;
     let most = (segments.most_tokens as u64).next_power_of_two() as i64;
     let all = b.iota(most);

@@ -91,7 +91,13 @@ impl Step<'_> {
 
     /// `stream + feed_forward(norm(x))`, where x is `stream`, what attention gave, or `input`, what the block reads, if both read
     /// the same.
-    pub(super) fn feed_forward_of(&self, layer: i64, input: &Tensor, stream: &Tensor) -> Result<Tensor, ConfigError> {
+    pub(super) fn feed_forward_of(
+        &self,
+        layer: i64,
+        input: &Tensor,
+        stream: &Tensor,
+        states: &mut Vec<Tensor>,
+    ) -> Result<Tensor, ConfigError> {
         let c = self.c;
         let width = c.ffn[layer as usize];
         if width == 0 {
@@ -114,6 +120,7 @@ impl Step<'_> {
                 sum * std::f32::consts::FRAC_1_SQRT_2
             }
             Some(e) => self.experts(layer, &h, of_router, e)?,
+            None if self.family.mixes_channels => self.channel_mixing(layer, &h, width, states)?,
             None => self.feed_forward(&h, width, layer, "")?,
         };
         let f = self.norm_after(layer, &f, self.family.norms.after_feed_forward)?;
@@ -124,7 +131,7 @@ impl Step<'_> {
     /// `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate, each with its bias and scale if there are any;
     /// one matrix may hold gate and up. `suffix` tells the shared expert from a dense feed-forward.
     fn feed_forward(&self, x: &Tensor, width: i64, layer: i64, suffix: &str) -> Result<Tensor, ConfigError> {
-        let (hidden, act) = (self.c.hidden, self.c.activation);
+        let hidden = self.c.hidden;
         let name = |part: &str, what: &str| format!("blk.{layer}.ffn_{part}{suffix}.{what}");
         let weight = |part: &str, rows: i64, columns: i64| self.w.get(&name(part, "weight"), &[rows, columns]);
         let finish = |y: Tensor, part: &str, rows: i64| -> Result<Tensor, ConfigError> {
@@ -137,7 +144,11 @@ impl Step<'_> {
         };
         let limit = self.limit_of(&self.c.feed_forward_limits, layer);
         let down = weight("down", hidden, width)?;
-        let mut h = if !self.family.gated {
+        let (gated, act) = match self.family.ungated {
+            Some(act) if !self.w.has(&name("gate", "weight")) => (false, act),
+            _ => (self.family.gated, self.c.activation),
+        };
+        let mut h = if !gated {
             let up = weight("up", width, hidden)?;
             let h = finish(x.linear(&up), "up", width)?;
             let h = match self.c.xielu.get(layer as usize) {

@@ -26,6 +26,8 @@ impl Step<'_> {
             Recurrence::SelectiveHeads { .. } => self.selective_heads(layer, x, segments, states),
             Recurrence::LinearAttention { .. } => self.linear_attention(layer, x, segments, states),
             Recurrence::DeltaRule { .. } => self.delta_rule(layer, x, segments, states),
+            Recurrence::TimeMixing { .. } => self.time_mixing(layer, x, segments, states),
+            Recurrence::DeltaTimeMixing { .. } => self.delta_time_mixing(layer, x, segments, states),
             Recurrence::KeyedDeltaRule { .. } => self.keyed_delta_rule(layer, x, segments, states),
         }
     }

@@ -34,6 +34,9 @@ pub const REMEMBERED: &str = "state.";
 /// What a token leaves at least of what was before: next to nothing of it, and enough to be a float.
 const LEAST_LOG: f32 = -80.0;
 
+/// Logarithm of a factor at least, which products of two and their inverses are floats of.
+const LEAST_FACTOR: f32 = -40.0;
+
 /// Multiples of one over this are summed without an error over as many tokens as a step has.
 const STEPS: f32 = 256.0;
 
@@ -54,10 +57,15 @@ pub(super) fn last_as_two(x: &Tensor, [a, b]: [i64; 2]) -> Tensor {
     x.reshape(&shape)
 }
 
-/// The exponential of differences of logarithms.
-fn difference(decays: &Decays, of: impl Fn(&Tensor) -> Tensor, minus: impl Fn(&Tensor) -> Tensor) -> Tensor {
-    let [coarse, fine] = decays.parts.as_ref().expect("more than one token");
-    (&(&of(coarse) - &minus(coarse)) + &(&of(fine) - &minus(fine))).exp()
+/// The exponential of differences of logarithms: of some until here, and of others until there.
+fn difference(
+    [here, there]: [&Decays; 2],
+    of: impl Fn(&Tensor) -> Tensor,
+    minus: impl Fn(&Tensor) -> Tensor,
+) -> Tensor {
+    let parts = |decays: &'_ Decays| decays.parts.clone().expect("more than one token");
+    let ([coarse, fine], [coarse_there, fine_there]) = (parts(here), parts(there));
+    (&(&of(&coarse) - &minus(&coarse_there)) + &(&of(&fine) - &minus(&fine_there))).exp()
 }
 
 /// The sequences of a step.
@@ -218,35 +226,81 @@ impl Segments {
 
     /// Whether token `j` is of the sequence of token `i` and lies before it, or is the same, `[T, T]`.
     pub(super) fn until(&self) -> Tensor {
+        self.of_same(1)
+    }
+
+    /// Whether token `j` is of the sequence of token `i` and lies before it, `[T, T]`.
+    fn earlier(&self) -> Tensor {
+        self.of_same(0)
+    }
+
+    /// Whether token `j` is of the sequence of token `i`, and less than `i + ahead`.
+    fn of_same(&self, ahead: i64) -> Tensor {
         let (i, j) = (self.b.iota(self.t).unsqueeze(1), self.b.iota(self.t));
+        let end = if ahead == 0 { i } else { i.binary(BinOp::Add, &self.b.int32(ahead)) };
         let same = self.segment.unsqueeze(1).equal(&self.segment);
-        same.binary(BinOp::And, &j.lt(&i.binary(BinOp::Add, &self.b.int32(1))))
+        same.binary(BinOp::And, &j.lt(&end))
     }
 
     /// How much is left of what each token saw, after those that follow it in its sequence each leave `exp(log)` of it;
     /// logarithms `[T, n]` are not positive.
     pub(super) fn decays(&self, log: &Tensor) -> Decays {
-        let log = log.maximum(&self.b.float(LEAST_LOG));
-        if self.single {
-            return Decays { since: log.exp(), parts: None };
+        match self.single {
+            true => Decays { since: log.maximum(&self.b.float(LEAST_LOG)).exp(), parts: None },
+            false => self.summed(log, &self.until()),
         }
+    }
+
+    /// The same until before each token: how much is left when it comes. In steps of several tokens.
+    pub(super) fn decays_before(&self, log: &Tensor) -> Decays {
+        self.summed(log, &self.earlier())
+    }
+
+    /// Logarithms of the tokens that count for each, `[T, T]`.
+    fn summed(&self, log: &Tensor, counts: &Tensor) -> Decays {
+        let log = log.maximum(&self.b.float(LEAST_LOG));
         let coarse = (&log * STEPS).unary(UnOp::Round) * (1.0 / STEPS);
-        let until = self.until().unsqueeze(2);
-        let sum = |x: &Tensor| until.select(&x.unsqueeze(0), &self.b.float(0.0)).sum(1);
+        let counts = counts.unsqueeze(2);
+        let sum = |x: &Tensor| counts.select(&x.unsqueeze(0), &self.b.float(0.0)).sum(1);
         let parts = [sum(&coarse), sum(&(&log - &coarse))];
         Decays { since: (&parts[0] + &parts[1]).exp(), parts: Some(parts) }
     }
 
     /// What is left of each token `j` at token `i`, `[T, T, n]`; nothing of those that follow or are of others.
     pub(super) fn between(&self, decays: &Decays) -> Tensor {
-        let left = difference(decays, |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0));
-        self.until().unsqueeze(2).select(&left, &self.b.float(0.0))
+        self.of_seen(&difference([decays; 2], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0)), true)
+    }
+
+    /// What is left of each token `j` when token `i` comes, by [`Segments::decays_before`] and [`Segments::decays`], `[T, T, n]`;
+    /// nothing of itself, of those that follow or are of others.
+    pub(super) fn between_before(&self, before: &Decays, decays: &Decays) -> Tensor {
+        self.of_seen(&difference([before, decays], |sum| sum.unsqueeze(1), |sum| sum.unsqueeze(0)), false)
+    }
+
+    /// Two factors of what is left, where a step forgets so little that both are floats: what is left of token `j` at token `i` of
+    /// its sequence is the first of `i`, of decays until here, times the second of `j`. `[T, n]` each.
+    pub(super) fn factors(&self, here: &Decays, decays: &Decays) -> [Tensor; 2] {
+        // Both are as far as can be from what is too large when they are counted from the middle of what a sequence forgets.
+        let middle = |sum: &Tensor| self.last(sum).gather(&self.segment) * 0.5;
+        [difference([here, decays], Tensor::clone, middle), difference([decays; 2], middle, Tensor::clone)]
+    }
+
+    /// Whether such factors are floats if no token leaves less than `exp(least)`.
+    pub(super) fn has_factors(&self, least: f32) -> bool {
+        least * self.most_tokens as f32 >= 2.0 * LEAST_FACTOR
+    }
+
+    /// Values for each two tokens `[T, T, n]`, or zeros where the second does not come before the first or, with `itself`, is none
+    /// of those nor the same.
+    pub(super) fn of_seen(&self, x: &Tensor, itself: bool) -> Tensor {
+        let seen = if itself { self.until() } else { self.earlier() };
+        seen.unsqueeze(2).select(x, &self.b.float(0.0))
     }
 
     /// What is left of each token at the end of its sequence, as [`Segments::by_segment`]: `[count, longest, n]`, and
     /// nothing where there is no token.
     pub(super) fn until_last(&self, decays: &Decays) -> Tensor {
-        let left = difference(decays, |sum| self.last(sum).unsqueeze(1), |sum| self.by_segment(sum));
+        let left = difference([decays; 2], |sum| self.last(sum).unsqueeze(1), |sum| self.by_segment(sum));
         self.is_token().unsqueeze(2).select(&left, &self.b.float(0.0))
     }
 

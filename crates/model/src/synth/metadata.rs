@@ -99,6 +99,9 @@ impl Keys<'_> {
             None if !shape.row().causal && !shape.row().denoises => self.set("pooling_type", MEAN),
             None => {}
         }
+        if let Some(buckets) = shape.distance_buckets {
+            self.count("attention.relative_buckets_count", buckets);
+        }
         if let Some(width) = shape.projection {
             for (name, value) in
                 [("2_feat_in", shape.hidden), ("2_feat_out", width), ("3_feat_in", width), ("3_feat_out", shape.hidden)]
@@ -277,6 +280,28 @@ impl Keys<'_> {
             Recurrence::LinearAttention { .. } => {
                 let remembers = |layer| u32::from(shape.mixer(layer).remembers());
                 self.set("attention.recurrent_layers", (0..plan.layers).map(remembers).collect::<Vec<u32>>());
+            }
+            Recurrence::TimeMixing { heads, kv_heads, head, mix_rank, decay_rank, shifts } => {
+                self.count("wkv.head_size", head);
+                self.count("time_mix_extra_dim", mix_rank);
+                self.count("time_decay_extra_dim", decay_rank);
+                self.count("token_shift_count", shifts);
+                self.count("attention.head_count", 0);
+                if kv_heads < heads {
+                    self.count("attention.head_count_kv", kv_heads);
+                }
+                if shape.row().halves_stream {
+                    self.count("rescale_every_n_layers", 1);
+                }
+            }
+            Recurrence::DeltaTimeMixing { head, decay_rank, rate_rank, value_rank, gate_rank, shifts, .. } => {
+                self.count("wkv.head_size", head);
+                self.count("attention.decay_lora_rank", decay_rank);
+                self.count("attention.iclr_lora_rank", rate_rank);
+                self.count("attention.value_residual_mix_lora_rank", value_rank);
+                self.count("attention.gate_lora_rank", gate_rank);
+                self.count("token_shift_count", shifts);
+                self.count("attention.head_count", 0);
             }
             Recurrence::KeyedDeltaRule { head, taps, bound, .. } => {
                 if let Some(bound) = bound {

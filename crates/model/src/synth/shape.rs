@@ -83,6 +83,10 @@ pub struct Shape {
     pub ffn: i64,
     /// Whether one matrix holds gate and up.
     pub fused_up: bool,
+    /// Whether the feed-forward has no gate, where files of the family may have one.
+    pub ungated: bool,
+    /// Buckets of distances that have biases of scores, if they have.
+    pub distance_buckets: Option<i64>,
     /// Leading blocks with a dense feed-forward, if the others have experts.
     pub dense_lead: u32,
     /// Of so many layers, the last has experts.
@@ -297,6 +301,8 @@ const PLAIN: Shape = Shape {
     whole_kv_b: false,
     ffn: 512,
     fused_up: false,
+    ungated: false,
+    distance_buckets: None,
     dense_lead: 0,
     experts_every: 1,
     experts: None,

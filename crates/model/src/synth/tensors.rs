@@ -105,6 +105,11 @@ pub(super) fn tensors(shape: &Shape, layers: u32, legacy_kv_b: bool) -> Vec<Spec
     if !shape.tied && (shape.row().causal || shape.row().denoises) {
         list.matrix("output", &[hidden, vocab], Role::Output);
     }
+    for spec in &mut list.specs {
+        for (ours, theirs) in shape.row().names {
+            spec.name = spec.name.replacen(ours, theirs, 1);
+        }
+    }
     list.specs
 }
 
@@ -253,6 +258,7 @@ impl List {
                 }
                 self.experts(shape, experts);
             }
+            None if shape.row().mixes_channels => self.channel_mixing(shape),
             None => self.feed_forward(shape, "", width, shape.fused_up),
         }
         if shape.pictures {
@@ -403,6 +409,10 @@ impl List {
             let sinks = (0..heads).map(|head| (head % 4) as f32 / 2.0 - 1.0).collect();
             self.add("attn_sinks.weight", &[heads], Role::Plain, Fill::Values(sinks));
         }
+        if let (Some(buckets), 0) = (shape.distance_buckets, self.layer) {
+            let fill = Fill::Normal { mean: 0.0, std: 1.0 };
+            self.add("attn_rel_b.weight", &[heads, buckets], Role::Plain, fill);
+        }
         self.matrix("attn_output", &[heads * value, hidden], Role::AttentionOutput);
         if shape.biases {
             self.bias("attn_output", hidden);
@@ -452,6 +462,16 @@ impl List {
                 self.norm("attn_norm_2", inner);
                 self.matrix("attn_gate", &[hidden, inner], Role::Other);
                 self.matrix("attn_output", &[inner, hidden], Role::AttentionOutput);
+            }
+            Some(Recurrence::TimeMixing { heads, kv_heads, head, mix_rank, decay_rank, .. }) => {
+                self.time_mixing(shape, [heads, kv_heads, head], [mix_rank, decay_rank]);
+            }
+            Some(Recurrence::DeltaTimeMixing { heads, head, decay_rank, rate_rank, value_rank, gate_rank, .. }) => {
+                self.delta_time_mixing(hidden, heads * head, [decay_rank, rate_rank, value_rank, gate_rank]);
+                if shape.row().mixes_channels {
+                    self.norm("time_mix_ln", hidden);
+                    self.bias("time_mix_ln", hidden);
+                }
             }
             Some(Recurrence::KeyedDeltaRule { heads, head, taps, bound }) => {
                 self.keyed_delta_rule(hidden, heads, head, taps, bound.is_some());
@@ -514,6 +534,76 @@ impl List {
         self.matrix("attn_output", &[inner, hidden], Role::AttentionOutput);
     }
 
+    /// Places between a token and the one before it.
+    fn places(&mut self, name: &str, shape: &[i64]) {
+        self.add(&format!("{name}.weight"), shape, Role::Plain, Fill::Normal { mean: 0.5, std: BIAS_STD });
+    }
+
+    fn time_mixing(&mut self, shape: &Shape, [heads, kv_heads, head]: [i64; 3], [mix_rank, decay_rank]: [i64; 2]) {
+        let (hidden, keys) = (shape.hidden, kv_heads * head);
+        self.places("time_mix_lerp_x", &[hidden, 1, 1]);
+        self.matrix("time_mix_w1", &[hidden, 5 * mix_rank], Role::Plain);
+        self.matrix("time_mix_w2", &[mix_rank, hidden, 5], Role::Plain);
+        match shape.row().mixes_channels {
+            // As in files of the first converters.
+            true => ["w", "k", "v", "r", "g"]
+                .iter()
+                .for_each(|part| self.places(&format!("time_mix_lerp_{part}"), &[hidden, 1, 1])),
+            false => self.places("time_mix_lerp_fused", &[hidden, 1, 1, 5]),
+        }
+        self.add("time_mix_decay.weight", &[hidden], Role::Plain, paces(hidden, [-5.0, -3.0, -1.0, 0.5]));
+        self.matrix("time_mix_decay_w1", &[hidden, decay_rank], Role::Plain);
+        self.matrix("time_mix_decay_w2", &[decay_rank, hidden], Role::Plain);
+        for (part, rows) in [("receptance", hidden), ("key", keys), ("value", keys), ("gate", hidden)] {
+            self.matrix(&format!("time_mix_{part}"), &[hidden, rows], Role::Other);
+            if shape.qkv_bias && part != "gate" {
+                self.bias(&format!("time_mix_{part}"), rows);
+            }
+        }
+        if shape.row().mixes_channels {
+            self.places("time_mix_first", &[head, heads]);
+            self.norm("time_mix_ln", hidden);
+            self.bias("time_mix_ln", hidden);
+        }
+        self.matrix("time_mix_output", &[hidden, hidden], Role::Other);
+    }
+
+    fn delta_time_mixing(&mut self, hidden: i64, inner: i64, [decay, rate, value, gate]: [i64; 4]) {
+        self.places("time_mix_lerp_fused", &[hidden, 1, 1, if gate > 0 { 6 } else { 5 }]);
+        // The first layer has matrices that nothing reads.
+        let value = if self.layer == 0 { rate } else { value };
+        let few = [("w", decay), ("a", rate), ("v", value), ("g", gate)];
+        for (part, rank) in few.into_iter().filter(|&(_, rank)| rank > 0) {
+            match part {
+                "w" => self.add("time_mix_w0.weight", &[inner], Role::Plain, paces(inner, [-6.0, -3.0, -1.0, 1.0])),
+                "g" => {}
+                _ => {
+                    let fill = Fill::Normal { mean: 0.0, std: BIAS_STD };
+                    self.add(&format!("time_mix_{part}0.weight"), &[inner], Role::Plain, fill);
+                }
+            }
+            self.matrix(&format!("time_mix_{part}1"), &[hidden, rank], Role::Plain);
+            self.matrix(&format!("time_mix_{part}2"), &[rank, inner], Role::Plain);
+        }
+        self.places("time_mix_k_k", &[inner]);
+        self.places("time_mix_k_a", &[inner]);
+        self.add("time_mix_r_k.weight", &[inner], Role::Plain, Fill::Normal { mean: 0.0, std: BIAS_STD });
+        for part in ["receptance", "key", "value", "output"] {
+            self.matrix(&format!("time_mix_{part}"), &[hidden, inner], Role::Other);
+        }
+    }
+
+    fn channel_mixing(&mut self, shape: &Shape) {
+        let (hidden, width) = (shape.hidden, shape.ffn);
+        self.places("channel_mix_lerp_k", &[hidden, 1, 1]);
+        self.matrix("channel_mix_key", &[hidden, width], Role::Other);
+        self.matrix("channel_mix_value", &[width, hidden], Role::Other);
+        if matches!(shape.recurrence, Some(Recurrence::TimeMixing { .. })) {
+            self.places("channel_mix_lerp_r", &[hidden, 1, 1]);
+            self.matrix("channel_mix_receptance", &[hidden, hidden], Role::Other);
+        }
+    }
+
     /// `suffix` tells the shared expert from a dense feed-forward.
     fn feed_forward(&mut self, shape: &Shape, suffix: &str, width: i64, fused_up: bool) {
         let hidden = shape.hidden;
@@ -525,7 +615,7 @@ impl List {
             }
         };
         let up = if fused_up { 2 * width } else { width };
-        if shape.row().gated && !fused_up {
+        if shape.row().gated && !fused_up && !shape.ungated {
             part("gate", [hidden, width], Role::Other);
         }
         part("up", [hidden, up], Role::Other);
@@ -584,6 +674,11 @@ fn of_taps(taps: i64) -> Fill {
 /// How fast each head forgets: some within a few tokens, others hardly.
 fn decays(heads: i64) -> Fill {
     Fill::Values((0..heads).map(|head| -(2.0f32.powi((head % 4) as i32 * 2 - 4))).collect())
+}
+
+/// How fast each value of a key is forgotten, before what a token says.
+fn paces(len: i64, paces: [f32; 4]) -> Fill {
+    Fill::Values((0..len).map(|i| paces[(i % 4) as usize]).collect())
 }
 
 /// What the rotations of each pair are divided by, where files hold it.

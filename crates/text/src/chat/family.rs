@@ -21,6 +21,8 @@ pub enum Family {
     Mistral,
     /// Llama 2, and Mistral before that.
     Llama2,
+    /// RWKV World.
+    RwkvWorld,
     /// Text after text: base models.
     Plain,
 }
@@ -35,6 +37,7 @@ impl Family {
             "deepseek2" if has("<|User|>") && has("<|begin_of_text|>") => Family::Youtu,
             // Later models of this architecture have tokens for roles, and always a template.
             "deepseek2" if has("<｜begin▁of▁sentence｜>") && !has("<｜User｜>") => Family::DeepseekV2,
+            "rwkv6" | "rwkv7" => Family::RwkvWorld,
             _ if glm => Family::Glm4,
             _ if has("<|im_start|>") && has("<|im_end|>") => Family::ChatMl,
             _ if has("<|start_header_id|>") && has("<|eot_id|>") => Family::Llama3,
@@ -56,6 +59,7 @@ impl Family {
             "llama3" => Family::Llama3,
             "mistral" | "mistral-v1" | "mistral-v3" => Family::Mistral,
             "llama2" | "llama2-sys" => Family::Llama2,
+            "rwkv-world" => Family::RwkvWorld,
             "plain" => Family::Plain,
             _ => return None,
         })
@@ -72,6 +76,7 @@ impl Family {
             Family::Llama3 => include_str!("builtin/llama3.jinja"),
             Family::Mistral => include_str!("builtin/mistral.jinja"),
             Family::Llama2 => include_str!("builtin/llama2.jinja"),
+            Family::RwkvWorld => include_str!("builtin/rwkv_world.jinja"),
             Family::Plain => include_str!("builtin/plain.jinja"),
         }
     }

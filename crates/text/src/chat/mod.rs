@@ -128,9 +128,12 @@ impl ChatTemplate {
         };
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
         let family = Family::of(tokenizer);
-        let mut template = match tokenizer.chat_template() {
-            Some(source) => ChatTemplate::parse(source, &bos, &eos)?,
-            None => ChatTemplate::of_family(family, &bos, &eos)?,
+        // Some converters write the name of a format in place of a template.
+        let named = tokenizer.chat_template().and_then(Family::named);
+        let mut template = match (named, tokenizer.chat_template()) {
+            (Some(named), _) => ChatTemplate::of_family(named, &bos, &eos)?,
+            (None, Some(source)) => ChatTemplate::parse(source, &bos, &eos)?,
+            (None, None) => ChatTemplate::of_family(family, &bos, &eos)?,
         };
         template.thinks = tokenizer.token_id("<think>").is_some();
         Ok(template)

@@ -158,6 +158,7 @@ fn turns_of_every_family() {
         ),
         (Family::Mistral, "<s>[INST] Sys\n\nHi[/INST] Hello</s>[INST] Again[/INST]"),
         (Family::Llama2, "<s>[INST] <<SYS>>\nSys\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Again [/INST]"),
+        (Family::RwkvWorld, "System: Sys\n\nUser: Hi\n\nAssistant: Hello\n\nUser: Again\n\nAssistant:"),
         (Family::Plain, "<s>Sys\nHi\nHello\nAgain"),
     ] {
         assert_eq!(render(&of(family), &turns), expected, "{family:?}");
@@ -339,6 +340,7 @@ fn families_are_recognised() {
         ("llama", &["<|start_header_id|>", "<|eot_id|>"], Family::Llama3),
         ("llama", &["[INST]", "[/INST]"], Family::Mistral),
         ("llama", &[], Family::Llama2),
+        ("rwkv7", &[], Family::RwkvWorld),
         ("gpt2", &[], Family::Plain),
     ] {
         assert_eq!(Family::of(&model(architecture, markers, None)), family, "{architecture}");
@@ -357,6 +359,9 @@ fn a_model_speaks_its_own_template_or_its_familys() {
     assert!(own.adds_bos());
     let ids = own.encode(&prompt, true, true);
     assert_eq!(ids.iter().filter(|&&id| Some(id) == own.bos()).count(), 1);
+
+    let by_name = ChatTemplate::of_model(&model("rwkv7", &[], Some("rwkv-world"))).unwrap();
+    assert_eq!(by_name.family(), Some(Family::RwkvWorld));
 
     let without = model("qwen2", &markers, None);
     let template = ChatTemplate::of_model(&without).unwrap();

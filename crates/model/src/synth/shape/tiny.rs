@@ -33,6 +33,19 @@ const TWO_OF_THREE: Kinds = Kinds {
     output_scale: false,
 };
 
+/// Small time mixing with so many heads of keys, which keeps so many inputs of the token before.
+const fn time_mixing(kv_heads: i64, shifts: i64) -> Recurrence {
+    Recurrence::TimeMixing { heads: 4, kv_heads, head: 64, mix_rank: 32, decay_rank: 64, shifts }
+}
+
+/// The same with a delta rule, and with gates if these have a rank.
+const fn delta_time_mixing(gate_rank: i64, shifts: i64) -> Recurrence {
+    Recurrence::DeltaTimeMixing { heads: 4, head: 64, decay_rank: 32, rate_rank: 32, value_rank: 16, gate_rank, shifts }
+}
+
+/// Time mixing in every layer.
+const MIXING: Shape = Shape { layers: 3, heads: 0, attention: Attention::None, mixers: &[Mixer::Recurrence], ..PLAIN };
+
 /// As many heads of keys as of queries.
 const HEADS_ALONE: Attention = Attention::Grouped { kv_heads: 4, head: 64, value: 64 };
 
@@ -487,6 +500,39 @@ pub(super) const SHAPES: &[Shape] = &[
         recurrence: Some(SELECTIVE),
         mixers: &[Mixer::Recurrence],
         ..PLAIN
+    },
+    Shape {
+        name: "tiny-t5encoder",
+        arch: "t5encoder",
+        attention: HEADS_ALONE,
+        distance_buckets: Some(32),
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-t5encoder-ungated",
+        arch: "t5encoder",
+        attention: HEADS_ALONE,
+        distance_buckets: Some(32),
+        ungated: true,
+        tied: true,
+        ..PLAIN
+    },
+    Shape {
+        name: "tiny-rwkv7",
+        arch: "rwkv7",
+        recurrence: Some(delta_time_mixing(64, 2)),
+        norm_biases: true,
+        ..MIXING
+    },
+    Shape { name: "tiny-arwkv7", arch: "arwkv7", recurrence: Some(delta_time_mixing(0, 1)), ..MIXING },
+    Shape { name: "tiny-rwkv6", arch: "rwkv6", recurrence: Some(time_mixing(4, 2)), norm_biases: true, ..MIXING },
+    Shape {
+        name: "tiny-rwkv6qwen2",
+        arch: "rwkv6qwen2",
+        recurrence: Some(time_mixing(2, 1)),
+        qkv_bias: true,
+        ..MIXING
     },
     Shape {
         name: "tiny-jamba",
