@@ -20,7 +20,7 @@ use model::config::Config;
 use model::memory_plan::{Room, default_context};
 use model::prefill_attention::Reach;
 use model::program_cache;
-use model::step::{Class, Output, ROWS, Sizes, build, most_tokens};
+use model::step::{Class, Output, ROWS, Sizes, build};
 use model::window_pages;
 use std::fs;
 use std::io::Write;
@@ -254,7 +254,6 @@ fn programs(args: &Arguments, config: &Config, options: &Options) -> anyhow::Res
     let usual = default_context(config, cache, 0, Room::default(), false);
     let context = open::context(config, Positions::Flag(args.context.ctx_size), usual) as i64;
     let most = args.kernels.step_tokens(options);
-    let most = config.recurrence.as_ref().map_or(most, |recurrence| most.min(most_tokens(recurrence, &options.prices)));
     // A text whose tokens see what follows comes in one step.
     let most = if config.causal { most } else { most.max(context) };
     let mut steps = vec![most.min(context)];

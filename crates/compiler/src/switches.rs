@@ -48,7 +48,7 @@ const fn off(name: &'static str, what: &'static str, set: fn(&mut Options)) -> O
 }
 
 /// What comes after the rules.
-static LATER: [Off; 36] = [
+static LATER: [Off; 35] = [
     off("choice", "alternatives of equal meaning are priced; without, the first is taken", |_| ()),
     off("fuse", "kernels hold more than one operation", |o| o.prices.unfused = true),
     off("merge", "kernels whose results a value combines become one: gate and up", |o| o.prices.fusions.merge = false),
@@ -110,7 +110,6 @@ static LATER: [Off; 36] = [
         o.on_gpu(|gpu| gpu.overlap = false);
     }),
     off("window", "layers with a window leave out the pages of the cache before it", |_| ()),
-    off("recur", "layers with a state go through the tokens of a step in a loop", |o| o.prices.recurrences = false),
     off("split", "attention of one token is cut along the cache", |_| ()),
     off("several", "steps of some dozen sequences have a program of their own (GPUs)", |_| ()),
     off("short", "one token with few pages behind it has a program of its own (GPUs)", |_| ()),

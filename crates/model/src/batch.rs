@@ -437,7 +437,6 @@ impl Batch {
             "row_pages" => self.limits.row_pages(),
             "table" => self.limits.segments * self.limits.row_pages(),
             "segments" => self.segments.len(),
-            "longest" => self.segments.iter().map(ExactSizeIterator::len).max().unwrap_or(0),
             "runs" => self.runs.segment.len(),
             "slots" => self.runs.slot_page.len(),
             _ => return None,

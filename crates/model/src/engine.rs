@@ -20,7 +20,7 @@ use crate::program_cache::{self, Kept};
 use crate::sampling::CHOSEN;
 use crate::sent::{Arriving, Sent};
 use crate::snapshot::Snapshot;
-use crate::step::{Class, Output, Part, ROWS, Sizes, Variant, WINDOW_PAGES, build, most_tokens};
+use crate::step::{Class, Output, Part, ROWS, Sizes, Variant, WINDOW_PAGES, build};
 use crate::unused_tensors;
 use crate::weights::check_choices;
 use crate::window_pages::{self, WindowPages};
@@ -226,9 +226,6 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Engine, EngineError> {
         let config = Config::read(&file)?;
-        if let Some(recurrence) = &config.recurrence {
-            options.chunk = options.chunk.min(most_tokens(recurrence, &options.compiler.prices));
-        }
         if !config.causal {
             options.chunk = options.chunk.max(options.context);
         }

@@ -42,8 +42,8 @@ use ir::{BinOp, DType, Id};
 pub(crate) use observed::{Counts, Observed};
 use paged::{PageTable, Paged};
 use past::Past;
+pub use segments::REMEMBERED;
 use segments::Segments;
-pub use segments::{REMEMBERED, most_tokens};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use text::sampler::Draw;
@@ -480,7 +480,7 @@ impl<'a> Step<'a> {
             codes_to_halves: fusions.codes_to_halves && fusions.unpack_once,
             rotation: Rotation::new(b, "rope", &c.rope, positions, &position),
             window_rotation: window_rope.map(|rope| Rotation::new(b, "window_rope", rope, positions, &position)),
-            segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, (sizes, &options.prices), &segment, &position)),
+            segments: c.recurrence.as_ref().map(|_| Segments::new(b, t, sizes, &segment, &position)),
             first_values: OnceCell::new(),
             position,
             segment: segment.clone(),

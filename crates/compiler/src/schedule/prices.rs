@@ -21,9 +21,6 @@ pub struct Prices {
     /// Rows of weights at most that one task may have to have together, where it has several tokens: a norm of longer heads
     /// reads them from memory.
     pub tile_rows: i64,
-    /// Whether what layers carry from token to token is carried by a loop over the tokens of a step; else all of a step are
-    /// multiplied with each other.
-    pub recurrences: bool,
     /// What a token with a short past is read by, if it has a program of its own.
     pub short: Option<Short>,
     /// What has a program of its own between few tokens and many, if there is one.
@@ -223,7 +220,6 @@ impl Prices {
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             tiled_heads: None,
             tile_rows: i64::MAX,
-            recurrences: true,
             short: None,
             several: None,
             alone: 1.3,
@@ -282,7 +278,6 @@ impl Prices {
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
             tiled_heads: None,
             tile_rows: 256,
-            recurrences: true,
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.

@@ -19,14 +19,14 @@ pub struct Runs {
 impl Runs {
     /// What each run carries on from its last step, `[count, ..]`, and what is given at each step, `[steps, ..]`. A run begins
     /// with a row of `start`, `[steps, ..]`. `next` is told what is carried so far, and the `inputs`, `[steps, ..]`, of the
-    /// step; what it returns is carried on. `given` is told that, and the inputs; the leading dimensions of what it returns are
-    /// those of what is carried. The dimension of steps is missing in all that they see.
+    /// step; what it returns is carried on. `given` is told both, and the inputs; the leading dimensions of what it returns are
+    /// those of what is carried, and it reads what was carried before in sums only if it reads what is carried on, too. The dimension of steps is missing in all that they see.
     pub fn carry<const N: usize>(
         &self,
         start: &Tensor,
         inputs: [&Tensor; N],
         next: impl FnOnce(&Tensor, [Tensor; N]) -> Tensor,
-        given: impl FnOnce(&Tensor, [Tensor; N]) -> Tensor,
+        given: impl FnOnce([&Tensor; 2], [Tensor; N]) -> Tensor,
     ) -> [Tensor; 2] {
         let b = &start.builder;
         let arg = |n: usize, t: &Tensor| {
@@ -35,8 +35,9 @@ impl Runs {
             b.tensor(id)
         };
         let of_step: [Tensor; N] = std::array::from_fn(|i| arg(i + 1, inputs[i]));
-        let next = next(&arg(0, start), of_step.clone());
-        let given = given(&arg(N + 1, start), of_step);
+        let so_far = arg(0, start);
+        let next = next(&so_far, of_step.clone());
+        let given = given([&so_far, &arg(N + 1, start)], of_step);
         let flags = [&self.begins, &self.ends].map(|flag| flag.cast(DType::I32).id);
         let sources = flags.into_iter().chain([self.number.id, start.id]).chain(inputs.map(|t| t.id));
         let sources: Vec<_> = sources.chain([next.id, given.id]).collect();

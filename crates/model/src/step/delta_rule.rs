@@ -1,28 +1,15 @@
 //! The gated delta rule (arXiv 2412.06464).
 //!
 //! A head keeps a matrix S from keys to values. Token t leaves `exp(g)` of it, and what the rest does not know of the value
-//! of its key it learns: `S' = exp(g) S + beta (v - exp(g) S k) k`, read by its query as `S' q`. Over several tokens, what each
-//! learns depends on what those before it did (section 3.3 there, with the step as its only chunk):
+//! of its key it learns: `S' = exp(g) S + beta (v - exp(g) S k) k`, read by its query as `S' q`.
 //!
-//! ```text
-//! u[t] + sum over j < t of A[t, j] u[j] = beta[t] (v[t] - d[t] S k[t])    A[t, j] = beta[t] d[t, j] (k[t] . k[j])
-//! y[t] = d[t] S q[t] + sum over j <= t of d[t, j] (q[t] . k[j]) u[j]
-//! S'   = d[last] S   + sum over j of d[last, j] u[j] k[j]
-//! ```
-//!
-//! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave. The first line is solved by the
-//! inverse of a triangular matrix, made of those of its halves ([`inverse`]): each of them has bounded values, where powers of A,
-//! which would give the inverse too, have none.
-//!
-//! With a pace of forgetting for each value of a key (Kimi Linear, arXiv 2510.26692) d is a vector, and `d (k . k)` the sum over
-//! values i of `d[i] k[i] k[i]`.
+//! With a pace of forgetting for each value of a key (Kimi Linear, arXiv 2510.26692) what is left is a factor of each.
 
 use super::Step;
-use super::segments::{Segments, last_as_two};
+use super::segments::Segments;
 use crate::config::{ConfigError, Recurrence};
-use compiler::tensor::Runs;
-use compiler::{Builder, Tensor, dims};
-use ir::{BinOp, UnOp};
+use compiler::{Tensor, dims};
+use ir::UnOp;
 
 /// What a layer reads of a token.
 struct Read {
@@ -183,119 +170,17 @@ impl Step<'_> {
 /// What the queries find, `[T, heads, value]`.
 fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Read { q, k, v, beta, log } = read;
-    let (t, heads, key, value) = (segments.t, q.len(1), q.len(2), v.len(2));
-    if let Some(runs) = &segments.runs {
-        let kept = segments.state(name, &[heads, value, key]);
-        let (last, found) = recall_by_token(read, &segments.remembered_by_tokens(&kept), runs);
-        states.push(segments.remember(&kept, &last));
-        return found;
-    }
-    // How many values of a key are forgotten apart: with one, what is left is a factor of products of keys; with more, of the
-    // keys themselves.
-    let paces = log.len(2);
-    let decays = segments.decays(&log.reshape(dims![t, heads * paces]));
-    let by_pace = |x: &Tensor| last_as_two(x, [heads, paces]);
-    let since = by_pace(&decays.since);
-    let kept = segments.state(name, &[heads, value, key]);
-    let along = |x: &Tensor| x.reshape(dims![t, heads, 1, key]);
-    let before = segments.remembered_by_tokens(&kept);
-    let found = |x: &Tensor| match paces {
-        1 => &(&before * &along(x)).sum(3) * &since,
-        _ => (&before * &along(&(x * &since))).sum(3),
-    };
-    let surprise = &(v - &found(k)) * &beta.unsqueeze(2);
-    if segments.single {
-        let left = &before * &since.unsqueeze(2);
-        let next = &left + &(&surprise.unsqueeze(3) * &along(k));
-        let next = segments.remember(&kept, &next);
-        states.push(next.clone());
-        return (&segments.rows(&next) * &along(q)).sum(3);
-    }
-    let between = segments.between(&decays);
-    let products = |x: &Tensor| {
-        let each = &x.unsqueeze(1) * &k.unsqueeze(0);
-        match paces {
-            1 => &each.sum(3) * &between,
-            _ => (&each * &by_pace(&between)).sum(3),
-        }
-    };
-    let learned = solve(&(&products(k) * &beta.unsqueeze(1)), &surprise, segments);
-    let near = (&products(q).unsqueeze(3) * &learned.unsqueeze(0)).sum(1);
-    let until_last = by_pace(&segments.until_last(&decays));
-    let (mut weighted, mut keys) = (segments.by_segment(&learned), segments.by_segment(k));
-    match paces {
-        1 => weighted = &weighted * &until_last,
-        _ => keys = &keys * &until_last,
-    }
-    let taken = (&weighted.unsqueeze(4) * &keys.unsqueeze(3)).sum(1);
-    let left = &segments.remembered(&kept) * &segments.last(&since).unsqueeze(2);
-    states.push(segments.remember(&kept, &(&left + &taken)));
-    &near + &found(q)
-}
-
-/// The same by the first equation of all, token by token: what each sequence remembers after its last token
-/// `[count, heads, value, key]`, and what the queries find.
-fn recall_by_token(read: &Read, start: &Tensor, runs: &Runs) -> (Tensor, Tensor) {
-    let Read { q, k, v, beta, log } = read;
-    let inputs = [q, k, v, beta, &log.exp()];
-    let [last, found] = runs.carry(
-        start,
-        inputs,
+    let shape = [q.len(1), v.len(2), q.len(2)];
+    segments.carried(
+        (name, &shape),
+        [q, k, v, beta, &log.exp()],
         |state, [_, k, v, beta, left]| {
-            let (left, along) = (state * &left.unsqueeze(1), k.unsqueeze(1));
-            let surprise = &(&v - &(&left * &along).sum(2)) * &beta.unsqueeze(1);
-            &left + &(&surprise.unsqueeze(2) * &along)
+            let found = |k: &Tensor| (state * &k.unsqueeze(1)).sum(2);
+            let found = if left.len(1) == 1 { &found(&k) * &left } else { found(&(&k * &left)) };
+            let surprise = &(&v - &found) * &beta.unsqueeze(1);
+            &(state * &left.unsqueeze(1)) + &(&surprise.unsqueeze(2) * &k.unsqueeze(1))
         },
-        |state, [q, ..]| (state * &q.unsqueeze(1)).sum(2),
-    );
-    (last, found)
-}
-
-/// u of `u[t] + sum over j < t of a[t, j] u[j] = x[t]`, for `a` `[T, T, heads]` and `x` `[T, heads, n]`.
-pub(super) fn solve(a: &Tensor, x: &Tensor, segments: &Segments) -> Tensor {
-    let b = &segments.b;
-    let most = (segments.most_tokens as u64).next_power_of_two() as i64;
-    let all = b.iota(most);
-    // Rows and columns past the last token are those of the identity.
-    let is_token = all.lt(&segments.tokens_of_step());
-    let (row, column) = (all.unsqueeze(1), all.unsqueeze(0));
-    let earlier = column.lt(&row).binary(BinOp::And, &is_token.unsqueeze(1)).binary(BinOp::And, &is_token.unsqueeze(0));
-    let padded = a.gather(&all).permute(&[1, 0, 2]).gather(&all).permute(&[1, 0, 2]);
-    let inverse = inverse(b, &earlier.unsqueeze(2).select(&padded, &b.float(0.0)));
-    let rows = inverse.gather(&b.iota(segments.t));
-    (&rows.unsqueeze(3) * &x.gather(&all).unsqueeze(0)).sum(1)
-}
-
-/// The inverse of `I + a` for each head, where `a` `[n, n, heads]` is zero but below its diagonal and n is a power of two.
-/// Of halves, it is
-///
-/// ```text
-/// [ P   ]^-1   [  P^-1              ]
-/// [ R Q ]    = [ -Q^-1 R P^-1  Q^-1 ]
-/// ```
-///
-/// and so on for P and Q. All blocks of a size are inverted together, the smallest first.
-fn inverse(b: &Builder, a: &Tensor) -> Tensor {
-    let (n, heads) = (a.len(0), a.len(2));
-    let flat = a.reshape(dims![n * n, heads]);
-    let int = |value: i64| b.int32(value);
-    let times = |x: &Tensor, y: &Tensor| (&x.unsqueeze(3) * &y.unsqueeze(1)).sum(2);
-    let mut blocks = b.float(1.0).reshape(dims![1, 1, 1, 1]).expand(dims![n, 1, 1, heads]);
-    let mut size = 1;
-    while size < n {
-        let pairs = n / (2 * size);
-        let halves = blocks.reshape(dims![pairs, 2, size, size, heads]);
-        let half = |i: i64| halves.slice(1, i, 1).reshape(dims![pairs, size, size, heads]);
-        let (p, q) = (half(0), half(1));
-        let first = b.iota(pairs).binary(BinOp::Mul, &int(2 * size)).reshape(dims![pairs, 1, 1]);
-        let row = first.binary(BinOp::Add, &int(size)).binary(BinOp::Add, &b.iota(size).reshape(dims![1, size, 1]));
-        let column = first.binary(BinOp::Add, &b.iota(size).reshape(dims![1, 1, size]));
-        let r = flat.gather(&row.binary(BinOp::Mul, &int(n)).binary(BinOp::Add, &column));
-        let zero = b.float(0.0).reshape(dims![1, 1, 1, 1]).expand(&p.shape());
-        let upper = Tensor::concat(&[p.clone(), zero], 2);
-        let lower = Tensor::concat(&[-&times(&q, &times(&r, &p)), q], 2);
-        blocks = Tensor::concat(&[upper, lower], 1);
-        size *= 2;
-    }
-    blocks.reshape(dims![n, n, heads])
+        |[_, state], [q, ..]| (state * &q.unsqueeze(1)).sum(2),
+        states,
+    )
 }

@@ -12,7 +12,7 @@
 //! ([`most_tokens`](super::most_tokens)). In PLaMo 2 a head has one pace.
 
 use super::Step;
-use super::segments::{Segments, last_as_two};
+use super::segments::Segments;
 use super::state_space::{Taken, read};
 use crate::config::{ConfigError, Recurrence};
 use compiler::{Tensor, dims};
@@ -29,7 +29,7 @@ impl Step<'_> {
         let Some(Recurrence::SelectiveScan { inner, state, rank, taps, .. }) = self.c.recurrence else {
             unreachable!()
         };
-        let (t, hidden) = (self.t, self.c.hidden);
+        let hidden = self.c.hidden;
         let name = |part: &str| format!("blk.{layer}.ssm_{part}");
         let w = self.w.get(&name("in.weight"), &[2 * inner, hidden])?;
         let both = self.scaled(x.linear(&w), &name("in.scale"))?;
@@ -41,39 +41,18 @@ impl Step<'_> {
         let dt = dt.linear(&self.w.get(&name("dt.weight"), &[inner, rank])?);
         let dt = self.biased(dt, &name("dt.bias"), inner)?.softplus();
         let a = self.w.get(&name("a"), &[inner, state])?;
-        let kept = segments.state(&format!("state.{layer}"), &[inner, state]);
-        let output = |y: &Tensor| -> Result<Tensor, ConfigError> {
-            let y = &(y + &(&x * &self.w.get(&name("d"), &[inner])?)) * &z.silu();
-            self.scaled(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
-        };
-        if let Some(runs) = &segments.runs {
-            let [last, found] = runs.carry(
-                &segments.remembered_by_tokens(&kept),
-                [&(&x * &dt), &b, &c, &dt],
-                |state, [given, b, _, dt]| {
-                    &(state * &(&dt.unsqueeze(1) * &a).exp()) + &(&given.unsqueeze(1) * &b.unsqueeze(0))
-                },
-                |state, [_, _, c, _]| (state * &c.unsqueeze(0)).sum(1),
-            );
-            states.push(segments.remember(&kept, &last));
-            return output(&found);
-        }
-        let log = &dt.unsqueeze(2) * &a;
-        let decays = segments.decays(&log.reshape(dims![t, inner * state]));
-        let by_channel = |x: &Tensor| last_as_two(x, [inner, state]);
-        let given = &(&x * &dt).unsqueeze(2) * &b.unsqueeze(1);
-        let before = &segments.remembered_by_tokens(&kept) * &by_channel(&decays.since);
-        let y = if segments.single {
-            let next = segments.remember(&kept, &(&before + &given));
-            states.push(next.clone());
-            (&segments.rows(&next) * &c.unsqueeze(1)).sum(2)
-        } else {
-            let between = by_channel(&segments.between(&decays));
-            let each = &before + &(&between * &given.unsqueeze(0)).sum(1);
-            states.push(segments.remember(&kept, &segments.last(&each)));
-            (&each * &c.unsqueeze(1)).sum(2)
-        };
-        output(&y)
+        let y = segments.carried(
+            (&format!("state.{layer}"), &[inner, state]),
+            [&(&x * &dt), &b, &c, &dt],
+            |state, [given, b, _, dt]| {
+                let left = (&dt.unsqueeze(1) * &a).exp();
+                &(state * &left) + &(&given.unsqueeze(1) * &b.unsqueeze(0))
+            },
+            |[_, state], [_, _, c, _]| (state * &c.unsqueeze(0)).sum(1),
+            states,
+        );
+        let y = &(&y + &(&x * &self.w.get(&name("d"), &[inner])?)) * &z.silu();
+        self.scaled(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?), &name("out.scale"))
     }
 
     /// As [`Step::selective_scan`], where a head has one pace of forgetting and its inputs lie beside its gates (PLaMo 2).

@@ -32,46 +32,19 @@ pub(super) struct Taken {
 /// What the queries find in the state of this name, `[T, groups, each, head]`.
 pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
     let Taken { x, dt, b, c, log } = taken;
-    let (t, groups, each, head, state) = (segments.t, x.len(1), x.len(2), x.len(3), b.len(2));
-    if let Some(runs) = &segments.runs {
-        let kept = segments.state(name, &[groups, each, head, state]);
-        let given = dt.as_ref().map_or(x.clone(), |dt| x * &last_as_two(dt, [groups, each]).unsqueeze(3));
-        let left = last_as_two(&log.exp(), [groups, each]);
-        let [last, found] = runs.carry(
-            &segments.remembered_by_tokens(&kept),
-            [&given, b, c, &left],
-            |state, [given, b, _, left]| {
-                let b = b.unsqueeze(1).unsqueeze(1);
-                &(state * &left.unsqueeze(2).unsqueeze(3)) + &(&given.unsqueeze(3) * &b)
-            },
-            |state, [_, _, c, _]| (state * &c.unsqueeze(1).unsqueeze(1)).sum(3),
-        );
-        states.push(segments.remember(&kept, &last));
-        return found;
-    }
-    let decays = segments.decays(log);
+    let (groups, each, head, state) = (x.len(1), x.len(2), x.len(3), b.len(2));
     let by_group = |x: &Tensor| last_as_two(x, [groups, each]);
-    let kept = segments.state(name, &[groups, each, head, state]);
     let given = dt.as_ref().map_or(x.clone(), |dt| x * &by_group(dt).unsqueeze(3));
-    if segments.single {
-        let key = b.reshape(dims![1, groups, 1, 1, state]);
-        let left = &segments.remembered(&kept) * &by_group(&decays.since).reshape(dims![1, groups, each, 1, 1]);
-        let next = &left + &(&given.unsqueeze(4) * &key);
-        let next = segments.remember(&kept, &next);
-        states.push(next.clone());
-        return (&segments.rows(&next) * &c.reshape(dims![1, groups, 1, 1, state])).sum(4);
-    }
-    let near = (&c.unsqueeze(1) * &b.unsqueeze(0)).sum(3);
-    let near = &by_group(&segments.between(&decays)) * &near.unsqueeze(3);
-    let near = (&near.unsqueeze(4) * &given.unsqueeze(0)).sum(1);
-    let far = &segments.remembered_by_tokens(&kept) * &c.reshape(dims![t, groups, 1, 1, state]);
-    let far = &far.sum(4) * &by_group(&decays.since).unsqueeze(3);
-    let left = by_group(&segments.last(&decays.since)).unsqueeze(3).unsqueeze(4);
-    let weighted = &segments.by_segment(&given) * &by_group(&segments.until_last(&decays)).unsqueeze(4);
-    let taken = &weighted.unsqueeze(5) * &segments.by_segment(b).unsqueeze(3).unsqueeze(3);
-    let next = &(&segments.remembered(&kept) * &left) + &taken.sum(1);
-    states.push(segments.remember(&kept, &next));
-    &near + &far
+    segments.carried(
+        (name, &[groups, each, head, state]),
+        [&given, b, c, &by_group(&log.exp())],
+        |state, [given, b, _, left]| {
+            let key = b.unsqueeze(1).unsqueeze(1);
+            &(state * &left.unsqueeze(2).unsqueeze(3)) + &(&given.unsqueeze(3) * &key)
+        },
+        |[_, state], [_, _, c, _]| (state * &c.unsqueeze(1).unsqueeze(1)).sum(3),
+        states,
+    )
 }
 
 impl Step<'_> {

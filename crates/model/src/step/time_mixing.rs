@@ -70,17 +70,12 @@ impl Step<'_> {
         let state = format!("state.{layer}");
         let y = match self.w.find(&name("first.weight"), &[heads, head])? {
             Some(bonus) => {
-                let y = read(
-                    &Taken { q, k, v, log, least_log: None, rule: Rule::Before { bonus } },
-                    &state,
-                    segments,
-                    states,
-                );
+                let y = read(&Taken { q, k, v, log, rule: Rule::Before { bonus } }, &state, segments, states);
                 &self.norm_of_heads(layer, &y)? * &gate.silu()
             }
             None => {
                 let (q, k) = (q * (1.0 / (head as f32).sqrt()), &k - &(&k * &log.exp()));
-                let y = read(&Taken { q, k, v, log, least_log: None, rule: Rule::After }, &state, segments, states);
+                let y = read(&Taken { q, k, v, log, rule: Rule::After }, &state, segments, states);
                 &y.reshape(dims![t, hidden]) * &gate.sigmoid()
             }
         };
@@ -139,7 +134,7 @@ impl Step<'_> {
         let (r, v) = (by_head(&r), by_head(&v));
         let of_itself = &(&(&k * &r) * &weight("r_k", &[hidden])?.reshape(dims![heads, head])).sum(2).unsqueeze(2) * &v;
         let rule = Rule::Delta { found: -&removed, put };
-        let taken = Taken { q: r, k, v, log: by_head(&log), least_log: Some(LEAST_LOG), rule };
+        let taken = Taken { q: r, k, v, log: by_head(&log), rule };
         let y = read(&taken, &format!("state.{layer}"), segments, states);
         let y = match self.w.has(&name("ln")) || self.family.mixes_channels {
             true => self.norm_of_heads(layer, &y)?,
