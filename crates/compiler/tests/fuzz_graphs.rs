@@ -15,7 +15,7 @@ const CASES: u64 = 200;
 const FUSED: f64 = 1e-12;
 
 /// Kinds of operations that graphs have to hold; the first [`ALWAYS`] of them in every run.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "elementwise",
     "permute",
     "reshape",
@@ -27,12 +27,13 @@ const KINDS: [&str; 14] = [
     "top-k",
     "comparison",
     "scan",
+    "recurrence",
     "concat",
     "gather",
     "scatter",
 ];
 
-const ALWAYS: usize = 11;
+const ALWAYS: usize = 12;
 
 /// Fewer graphs with a kind of operation are too few.
 const RARE: usize = 8;
@@ -55,6 +56,7 @@ fn kind(g: &Graph, id: Id) -> Option<&'static str> {
         Op::Scatter => "scatter",
         Op::TopK(_) => "top-k",
         Op::Scan(_) => "scan",
+        Op::Recur { .. } => "recurrence",
         _ => return None,
     })
 }

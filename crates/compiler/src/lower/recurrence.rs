@@ -136,9 +136,12 @@ impl Lowering<'_> {
     fn loops_if(&mut self, g: &mut Graph, condition: Id, shape: &[Id], map: &[Along]) -> (Vec<Id>, Vec<Id>) {
         let mut local = self.local(g, shape, map);
         let times = g.cast(condition, DType::Index);
-        // An item without loops is made in any case.
-        if let Some(outermost) = local.iter_mut().find(|(most, _)| *most > 1) {
-            outermost.1 = g.mul(outermost.1, times);
+        match local.iter_mut().find(|(most, _)| *most > 1) {
+            Some(outermost) => outermost.1 = g.mul(outermost.1, times),
+            None => {
+                let once = self.range(g, Axis::Loop, times);
+                return (vec![once], self.loops_over(g, local, map).1);
+            }
         }
         self.loops_over(g, local, map)
     }

@@ -457,6 +457,44 @@ fn a_fold_inside_a_fold() {
     }
 }
 
+/// `state = state / 2 + x`, anew from its start where a run begins: what is given before and after, and what each run leaves.
+#[test]
+fn a_recurrence() {
+    let (x, x_bytes) = floats(5);
+    let (start, start_bytes) = floats(5);
+    let mut g = Graph::new();
+    let ints = |values: [i32; 5]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let flags = [ints([1, 0, 1, 0, 0]), ints([0, 1, 0, 0, 1]), ints([0, 0, 1, 1, 1])];
+    let mut src: Vec<Id> = ["begins", "ends", "run"].map(|n| param(&mut g, n, DType::I32, &[5])).to_vec();
+    src.extend([param(&mut g, "start", DType::F32, &[5]), param(&mut g, "x", DType::F32, &[5])]);
+    let [so_far, input, after] = [0, 1, 2].map(|n| g.make(Op::Arg(n), DType::F32, vec![], vec![]));
+    let half = g.float(0.5);
+    let rest = g.mul(so_far, half);
+    let next = g.add(rest, input);
+    let given = g.add(after, input);
+    src.extend([next, given]);
+    let parts: Vec<Id> = [(0, 2), (1, 5)]
+        .map(|(part, n)| {
+            let s = shape(&mut g, &[n]);
+            g.make(Op::Recur { inputs: 1, part }, DType::F32, s, src.clone())
+        })
+        .to_vec();
+    let mut bindings = Bindings::new().tensor("start", &start_bytes).tensor("x", &x_bytes);
+    for (name, bytes) in ["begins", "ends", "run"].into_iter().zip(&flags) {
+        bindings = bindings.tensor(name, bytes);
+    }
+    let got: Vec<Vec<f32>> = parts.iter().map(|&part| run(&g, part, &bindings).floats()).collect();
+    let (mut carried, mut left, mut want) = (0.0, vec![], vec![]);
+    for t in 0..5 {
+        carried = if t == 0 || t == 2 { start[t] } else { carried } * 0.5 + x[t];
+        want.push(carried + x[t]);
+        if t == 1 || t == 4 {
+            left.push(carried);
+        }
+    }
+    assert_eq!((&got[0], &got[1]), (&left, &want));
+}
+
 /// Every part of every block format: the value is `scale * code + offset`.
 #[test]
 fn dequantised_parts_agree() {

@@ -38,6 +38,17 @@ fn fold(g: &mut Graph, change: impl Fn(&mut Graph, &mut Vec<Id>)) -> Id {
     node(g, Op::Fold { axis: 1, part: 0, parts: 1 }, F32, &[2], &src)
 }
 
+/// A recurrence of 3 steps that carries two values and has one input, whose sources may be replaced.
+fn recurrence(g: &mut Graph, change: impl Fn(&mut Graph, &mut Vec<Id>)) -> Id {
+    let flags = [(); 3].map(|()| p(g, I32, &[3]));
+    let (start, input) = (p(g, F32, &[3, 2]), p(g, F32, &[3, 2]));
+    let [a, b, c] = [0, 1, 2].map(|n| node(g, Op::Arg(n), F32, &[2], &[]));
+    let (next, given) = (g.add(a, b), g.add(c, b));
+    let mut src = vec![flags[0], flags[1], flags[2], start, input, next, given];
+    change(g, &mut src);
+    node(g, Op::Recur { inputs: 1, part: 1 }, F32, &[3, 2], &src)
+}
+
 type Broken = (&'static str, fn(&mut Graph) -> Id);
 
 #[test]
@@ -211,6 +222,17 @@ fn broken_tensors() {
             let f = fold(g, |_, _| {});
             let src = g.src(f).to_vec();
             node(g, Op::Fold { axis: 1, part: 1, parts: 1 }, F32, &[2], &src)
+        }),
+        ("its runs are f32", |g| recurrence(g, |g, src| src[1] = p(g, F32, &[3]))),
+        ("f16 begins, f32 is carried", |g| recurrence(g, |g, src| src[3] = p(g, F16, &[3, 2]))),
+        ("[4] is not [2]", |g| recurrence(g, |g, src| src[3] = p(g, F32, &[3, 4]))),
+        ("it has too few sources", |g| recurrence(g, |_, src| src.truncate(5))),
+        ("there is no part 1 of 1", |g| recurrence(g, |_, src| src.truncate(6))),
+        ("there is no placeholder 3", |g| {
+            recurrence(g, |g, src| {
+                let other = node(g, Op::Arg(3), F32, &[2], &[]);
+                src[6] = g.add(src[6], other);
+            })
         }),
         ("placeholder of no fold", |g| node(g, Op::Arg(0), F32, &[2], &[])),
         ("it is i32 with one dimension", |g| node(g, Op::Iota, I32, &[2, 2], &[])),

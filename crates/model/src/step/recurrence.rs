@@ -1,7 +1,7 @@
 //! Layers that remember in a state of constant size.
 //!
-//! The step is the chunk: its tokens read what was remembered before it, and each other, and both is a product of matrices.
-//! So a step has few tokens at most ([`most_tokens`](super::most_tokens)). One token is the same with matrices of one row.
+//! What they carry goes from token to token, in a loop over those of a step ([`Segments::carried`]); one token is the same
+//! without the loop.
 
 use super::Step;
 use super::segments::Segments;

@@ -1,15 +1,12 @@
 //! State spaces whose keys, queries and steps are made of what a convolution gives.
 //!
-//! In the first Mamba (arXiv 2312.00752) each value of a key is forgotten at its own pace in each channel, so that products of
-//! keys cannot be taken for all channels together, as those of heads are (`state_space.rs`). What a channel keeps is made for
-//! each token,
+//! In the first Mamba (arXiv 2312.00752) each value of a key is forgotten at its own pace in each channel:
 //!
 //! ```text
-//! S[t] = d[t] S + sum over j <= t of d[t, j] dt[j] x[j] B[j]        y[t] = S[t] . C[t]
+//! S' = exp(dt a) S + dt x B        y = S' . C
 //! ```
 //!
-//! which is work that grows with the square of the tokens of a step: a step has few
-//! ([`most_tokens`](super::most_tokens)). In PLaMo 2 a head has one pace.
+//! In PLaMo 2 a head has one pace, as in `state_space.rs`.
 
 use super::Step;
 use super::segments::Segments;

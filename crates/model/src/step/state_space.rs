@@ -1,14 +1,6 @@
 //! A state space whose heads have one decay each (Mamba2, arXiv 2405.21060).
 //!
-//! A head keeps a matrix S. Token t leaves `exp(dt a)` of it, adds `dt x B`, and reads `S C`. Over several tokens that is
-//! (section 6 there, with the step as its only chunk)
-//!
-//! ```text
-//! y[t] = d[t] S C[t] + sum over j <= t of d[t, j] (C[t] . B[j]) dt[j] x[j]
-//! S'   = d[last] S   + sum over j of d[last, j] dt[j] x[j] B[j]
-//! ```
-//!
-//! where d[t, j] is what the tokens after j until t leave, and d[t] what all until t leave.
+//! A head keeps a matrix S. A token leaves `exp(dt a)` of it, adds `dt x B`, and reads `S C`.
 
 use super::Step;
 use super::segments::{Segments, last_as_two};

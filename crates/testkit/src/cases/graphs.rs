@@ -1,6 +1,7 @@
 //! Random tensor graphs with their data, and the plans that they are compiled by.
 
 use super::{Case, Random, bytes, gpu_options, int_bytes, options, random_gpu_plan, random_plan, times};
+use compiler::tensor::Runs;
 use compiler::{Numerics, Options, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
@@ -193,8 +194,11 @@ impl Fuzz {
             }
             15 => {
                 let axis = axis?;
-                if self.r.below(2) == 0 {
+                let kind = self.r.below(3);
+                if kind == 0 {
                     x.scan(axis) * 0.5
+                } else if kind == 1 {
+                    self.recurrence(&x, &shape)
                 } else {
                     let name = format!("n{}", self.case.data.len());
                     let values: Vec<i32> = (0..shape.iter().product()).map(|_| self.r.below(7) as i32 - 3).collect();
@@ -218,6 +222,48 @@ impl Fuzz {
         };
         let small = lens(&y).iter().product::<i64>() <= 4096 && y.rank() <= 5;
         small.then_some(y)
+    }
+
+    /// Along the first dimension, in runs: a matrix for which each step has a key, which learns what it does not know of the
+    /// values of the step.
+    fn recurrence(&mut self, x: &Tensor, shape: &[i64]) -> Tensor {
+        let (steps, values) = (shape[0], shape[1..].iter().product::<i64>());
+        let keys = [1, 3, 4, 8, 16][self.r.below(5)];
+        let begins: Vec<i32> = (0..steps).map(|t| i32::from(t == 0 || self.r.below(3) == 0)).collect();
+        let ends: Vec<i32> = begins[1..].iter().copied().chain([1]).collect();
+        let number: Vec<i32> = (0..begins.len()).map(|t| begins[..=t].iter().sum::<i32>() - 1).collect();
+        let count = begins.iter().sum::<i32>();
+        let mut integers = |values: &[i32]| {
+            let name = format!("t{}", self.case.data.len());
+            self.case.bind(&name, int_bytes(values));
+            self.case.b.input(&name, DType::I32, dims![steps])
+        };
+        let [begins, ends, number] = [&begins, &ends, &number].map(|values| integers(values));
+        let mut floats = |shape: &[i64], size: f32| {
+            let name = format!("f{}", self.case.data.len());
+            let values: Vec<f32> =
+                self.r.floats(shape.iter().product::<i64>() as usize).iter().map(|v| v * size).collect();
+            self.case.bind(&name, bytes(&values));
+            let dims: Vec<_> = shape.iter().map(|&d| compiler::Dim::Const(d)).collect();
+            self.case.b.input(&name, DType::F32, &dims)
+        };
+        let (start, key) = (floats(&[steps, values, keys], 1.0), floats(&[steps, keys], 1.0 / keys as f32));
+        let runs = Runs { begins, ends, number: number.clone(), count: i64::from(count).into() };
+        let (v, before) = (x.reshape(dims![steps, values]), self.r.below(2) == 0);
+        let [last, found] = runs.carry(
+            &start,
+            [&v, &key],
+            |state, [v, key]| {
+                let known = (state * &key.unsqueeze(0)).sum(1);
+                &(state * 0.5) + &(&(&v - &known).unsqueeze(1) * &key.unsqueeze(0))
+            },
+            |[so_far, next], [v, key]| match before {
+                true => &(so_far * &key.unsqueeze(0)).sum(1) + &(&v * 0.5),
+                false => (next * &key.unsqueeze(0)).sum(1),
+            },
+        );
+        let dims: Vec<_> = shape.iter().map(|&d| compiler::Dim::Const(d)).collect();
+        (&found + &(last.sum(2).gather(&number) * 0.25)).reshape(&dims)
     }
 
     /// A graph with one to three outputs. An output ends in an exponential,
