@@ -2,7 +2,7 @@
 
 use crate::walk;
 use crate::{Graph, Id, Op};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// Sources of a recurrence before its inputs.
@@ -34,6 +34,39 @@ impl Recurrence<'_> {
         let (inputs, own) = rest.split_at_checked(inputs)?;
         let (&next, given) = own.split_first()?;
         Some(Recurrence { begins, ends, run, start, inputs, next, given })
+    }
+}
+
+impl Recurrence<'_> {
+    /// Whether what is carried is read as it is made: each element where it lies, or in sums over dimensions that nothing
+    /// given has, and what was carried before in sums only by who reads what is carried on, too.
+    ///
+    /// # Errors
+    /// What reads it otherwise.
+    pub fn check_reads(&self, g: &Graph) -> Result<(), String> {
+        let carried = g.shape(self.next);
+        let lead = self.given.iter().map(|&given| g.shape(given).len()).min().unwrap_or(0);
+        let last = self.inputs.len() + 1;
+        let roots: Vec<Id> = self.given.iter().copied().chain([self.next]).collect();
+        // Placeholders that a node has at its own index: what is carried before and after a step.
+        let mut here: FxHashMap<Id, [bool; 2]> = FxHashMap::default();
+        for id in g.toposort(&roots) {
+            let of = |s: &Id| here.get(s).copied().unwrap_or_default();
+            let read = g.src(id).iter().map(of).fold([false; 2], |a, b| [a[0] | b[0], a[1] | b[1]]);
+            let (reads, own) = (read != [false; 2], merges(g, id));
+            match g.op(id) {
+                Op::Arg(0) => drop(here.insert(id, [true, false])),
+                Op::Arg(n) if *n == last => drop(here.insert(id, [false, true])),
+                _ if !reads || !own.is_empty() => {}
+                _ if read == [true; 2] => {
+                    return Err("an element is read of both what is carried before and after a step".into());
+                }
+                Op::Reduce(_, axes) if axes.iter().all(|&axis| axis >= lead) => {}
+                op if op.is_elementwise() && g.shape(id) == carried => drop(here.insert(id, read)),
+                op => return Err(format!("{op:?} reads what is carried elsewhere than where it lies")),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -256,7 +256,8 @@ pub enum Op {
     /// `[steps]`; what a run begins with; the inputs; then, without that dimension, what is carried on, and what is given, as
     /// expressions of `Arg(0)` (carried so far), `Arg(1 ..= inputs)` (the inputs of the step) and, in what is given,
     /// `Arg(inputs + 1)` (carried on; such an expression reads `Arg(0)` inside of reductions at most, which are made before).
-    /// The leading dimensions of what is carried are those of what is given.
+    /// The leading dimensions of what is carried are those of what is given. It is changed where it lies: an expression reads
+    /// each element at its own index, or in reductions over the other dimensions.
     Recur {
         /// How many inputs there are.
         inputs: usize,

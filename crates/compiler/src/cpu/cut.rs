@@ -81,10 +81,10 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
             continue;
         }
         let Some(n) = g.as_int(a.count) else { continue };
-        let (least, most) = match (gr.heavy, many) {
-            _ if carried.is_some() => (1, carried.map_or(1, |each| (CARRIED / each).max(1))),
-            (true, true) => (share.tasks, share.most),
-            (true, false) => (64, 256),
+        let (least, most) = match (carried, gr.heavy, many) {
+            (Some(each), ..) => (1, (CARRIED / each).max(1)),
+            (None, true, true) => (share.tasks, share.most),
+            (None, true, false) => (64, 256),
             _ => (4, 1024),
         };
         let fits: Vec<i64> =

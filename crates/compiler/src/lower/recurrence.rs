@@ -2,6 +2,7 @@
 
 use super::Lowering;
 use super::nest::Item;
+use super::value::clamp;
 use crate::schedule::axes::Along;
 use ir::{Axis, DType, Graph, Id, Op, Recurrence, index, walk};
 
@@ -41,17 +42,12 @@ impl Lowering<'_> {
         let index = self.local_index(g, &shape, &carried, &at);
         items.push(Item { dims, value, buffer: scratch, index });
 
-        let reads_last = |g: &Graph, id: Id| {
-            walk::any([id], |x, more| {
-                more.extend(g.src(x));
-                *g.op(x) == Op::Arg(last)
-            })
-        };
-        let (after, before): (Vec<usize>, Vec<usize>) = (0..given.len()).partition(|&i| reads_last(g, given[i]));
+        let (after, before): (Vec<usize>, Vec<usize>) = (0..given.len()).partition(|&i| reads(g, given[i], last));
         for &i in &before {
             self.give(g, given[i], node(g, i + 1), step, items);
         }
-        self.sums_of_step(g, next, items);
+        let roots: Vec<Id> = after.iter().map(|&i| given[i]).chain([next]).collect();
+        self.sums_of_step(g, &roots, &|g, sum| !reads(g, sum, last), items);
         let (dims, at) = self.loops(g, None, &shape, &carried);
         let value = self.value(g, next, &at);
         let index = self.local_index(g, &shape, &carried, &at);
@@ -65,10 +61,11 @@ impl Lowering<'_> {
             let (dims, at) = self.loops_if(g, ends, &shape, &carried);
             let from = self.local_index(g, &shape, &carried, &at);
             let value = g.load(scratch, from, 1);
-            let run = self.value(g, run, &[step]);
-            let mut row = vec![g.cast(run, DType::Index)];
-            row.extend(at);
             let whole = g.shape(left).to_vec();
+            let run = self.value(g, run, &[step]);
+            let run = g.cast(run, DType::Index);
+            let mut row = vec![clamp(g, run, whole[0])];
+            row.extend(at);
             let buffer = self.slot(g, left, true);
             let index = index::flatten(g, &whole, &row);
             items.push(Item { dims, value, buffer, index });
@@ -80,7 +77,7 @@ impl Lowering<'_> {
         let Some(node) = node.filter(|&node| self.s.stores(self.group, node)) else { return };
         let whole_is_sum = matches!(g.op(given), Op::Reduce(..));
         if !whole_is_sum {
-            self.sums_of_step(g, given, items);
+            self.sums_of_step(g, &[given], &|_, _| true, items);
         }
         let shape = g.shape(given).to_vec();
         let map = self.map(node).unwrap()[1..].to_vec();
@@ -94,11 +91,12 @@ impl Lowering<'_> {
         items.push(Item { dims, value, buffer, index });
     }
 
-    /// Scratch for the sums that an expression of placeholders is made of, those that others need first.
-    fn sums_of_step(&mut self, g: &mut Graph, of: Id, items: &mut Vec<Item>) {
-        for sum in g.toposort(&[of]) {
+    /// Scratch for the sums that expressions of placeholders are made of, of those that are wanted now, and those that others
+    /// need first.
+    fn sums_of_step(&mut self, g: &mut Graph, of: &[Id], wanted: &dyn Fn(&Graph, Id) -> bool, items: &mut Vec<Item>) {
+        for sum in g.toposort(of) {
             let is_sum = matches!(g.op(sum), Op::Reduce(..)) && self.s.roles.merge.contains(&sum);
-            if !is_sum || self.stash.contains_key(&sum) {
+            if !is_sum || !wanted(g, sum) || self.stash.contains_key(&sum) {
                 continue;
             }
             let map = self.map(sum).expect("it has a map").clone();
@@ -145,4 +143,12 @@ impl Lowering<'_> {
         }
         self.loops_over(g, local, map)
     }
+}
+
+/// Whether an expression reads a placeholder.
+fn reads(g: &Graph, id: Id, placeholder: usize) -> bool {
+    walk::any([id], |x, more| {
+        more.extend(g.src(x));
+        *g.op(x) == Op::Arg(placeholder)
+    })
 }

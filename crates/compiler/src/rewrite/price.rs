@@ -74,6 +74,10 @@ impl Pricing<'_> {
                 Op::Scan(axis) => Some(g.shape(m)[axis]),
                 _ => Recurrence::of(g, m).map(|r| g.shape(r.begins)[0]),
             };
+            if let Some(r) = Recurrence::of(g, m) {
+                let (steps, next) = (g.shape(r.begins)[0], r.next);
+                work += self.share * (usual(g, steps) * usual_volume(g, next)) as f64;
+            }
             if let Some(steps) = steps {
                 let steps = usual(g, steps);
                 serial = serial.max(steps as f64 * self.profile.step);

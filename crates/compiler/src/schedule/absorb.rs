@@ -32,7 +32,10 @@ impl Scheduler {
                 continue;
             }
             let kernel = self.kernel(g, small);
-            if readers.len() == 1 && self.absorb(g, small, readers[0]).is_ok() {
+            let recurs =
+                |group: usize| self.out.groups[group].members.iter().any(|m| matches!(g.op(*m), Op::Recur { .. }));
+            // The loop of a recurrence is all that its kernel is.
+            if readers.len() == 1 && !recurs(readers[0]) && self.absorb(g, small, readers[0]).is_ok() {
                 let reader = self.kernel(g, readers[0]);
                 self.out.notes.push(format!("{kernel} moved into {reader}"));
                 continue;

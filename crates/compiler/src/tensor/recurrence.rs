@@ -1,7 +1,7 @@
 //! Values that are carried from step to step.
 
 use super::{Dim, Tensor};
-use ir::{DType, Op};
+use ir::{DType, Op, Recurrence};
 
 /// Steps one after another, in runs.
 #[derive(Clone)]
@@ -10,8 +10,8 @@ pub struct Runs {
     pub begins: Tensor,
     /// Whether a run ends at each step, `[steps]`.
     pub ends: Tensor,
-    /// The number of the run of each step, `[steps]`.
-    pub number: Tensor,
+    /// The run of each step, `[steps]`.
+    pub run: Tensor,
     /// How many there are.
     pub count: Dim,
 }
@@ -20,7 +20,10 @@ impl Runs {
     /// What each run carries on from its last step, `[count, ..]`, and what is given at each step, `[steps, ..]`. A run begins
     /// with a row of `start`, `[steps, ..]`. `next` is told what is carried so far, and the `inputs`, `[steps, ..]`, of the
     /// step; what it returns is carried on. `given` is told both, and the inputs; the leading dimensions of what it returns are
-    /// those of what is carried, and it reads what was carried before in sums only if it reads what is carried on, too. The dimension of steps is missing in all that they see.
+    /// those of what is carried. The dimension of steps is missing in all that they see.
+    ///
+    /// # Panics
+    /// If they read what is carried otherwise than a recurrence can ([`Op::Recur`]).
     pub fn carry<const N: usize>(
         &self,
         start: &Tensor,
@@ -39,13 +42,17 @@ impl Runs {
         let next = next(&so_far, of_step.clone());
         let given = given([&so_far, &arg(N + 1, start)], of_step);
         let flags = [&self.begins, &self.ends].map(|flag| flag.cast(DType::I32).id);
-        let sources = flags.into_iter().chain([self.number.id, start.id]).chain(inputs.map(|t| t.id));
+        let sources = flags.into_iter().chain([self.run.id, start.id]).chain(inputs.map(|t| t.id));
         let sources: Vec<_> = sources.chain([next.id, given.id]).collect();
         [(0, &next, self.count), (1, &given, self.begins.shape()[0])].map(|(part, like, first)| {
             let mut shape = b.dims(&like.shape());
             shape.insert(0, b.dims(&[first])[0]);
             let ty = like.dtype();
-            let id = b.0.borrow_mut().make(Op::Recur { inputs: N, part }, ty, shape, sources.clone());
+            let mut g = b.0.borrow_mut();
+            let id = g.make(Op::Recur { inputs: N, part }, ty, shape, sources.clone());
+            if let Some(Err(why)) = Recurrence::of(&g, id).map(|r| r.check_reads(&g)) {
+                panic!("a recurrence: {why}");
+            }
             b.tensor(id)
         })
     }

@@ -230,6 +230,7 @@ fn check_fold(g: &Graph, id: Id, axis: usize, part: usize, parts: usize) -> Rule
 
 fn check_recurrence(g: &Graph, id: Id, part: usize) -> Rule {
     let r = Recurrence::of(g, id).ok_or("it has too few sources")?;
+    r.check_reads(g)?;
     let yielded = match part {
         0 => Some(&r.next),
         given => r.given.get(given - 1),

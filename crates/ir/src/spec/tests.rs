@@ -234,6 +234,18 @@ fn broken_tensors() {
                 src[6] = g.add(src[6], other);
             })
         }),
+        ("reads what is carried elsewhere", |g| {
+            recurrence(g, |g, src| {
+                let so_far = node(g, Op::Arg(0), F32, &[2], &[]);
+                src[5] = node(g, Op::Permute(vec![0]), F32, &[2], &[so_far]);
+            })
+        }),
+        ("both what is carried before and after", |g| {
+            recurrence(g, |g, src| {
+                let so_far = node(g, Op::Arg(0), F32, &[2], &[]);
+                src[6] = g.add(src[6], so_far);
+            })
+        }),
         ("placeholder of no fold", |g| node(g, Op::Arg(0), F32, &[2], &[])),
         ("it is i32 with one dimension", |g| node(g, Op::Iota, I32, &[2, 2], &[])),
         ("an alternative is f16, not f32", |g| {

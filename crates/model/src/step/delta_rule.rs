@@ -20,8 +20,8 @@ struct Read {
     v: Tensor,
     /// How much is learned, `[T, heads]`.
     beta: Tensor,
-    /// Logarithm of what is left, `[T, heads, 1]`, or of what is left of each value of a key, `[T, heads, key]`.
-    log: Tensor,
+    /// What is left, `[T, heads, 1]`, or what is left of each value of a key, `[T, heads, key]`.
+    left: Tensor,
 }
 
 impl Step<'_> {
@@ -57,7 +57,7 @@ impl Step<'_> {
             k: of_heads(&mixed.slice(1, keys, keys)),
             v: mixed.slice(1, 2 * keys, inner).reshape(dims![t, heads, value]),
             beta: beta.sigmoid(),
-            log: (&self.biased(alpha, &name("dt.bias"), heads)?.softplus() * &rate).unsqueeze(2),
+            left: (&self.biased(alpha, &name("dt.bias"), heads)?.softplus() * &rate).exp().unsqueeze(2),
         };
         let y = recall(&read, &format!("state.{layer}"), segments, states);
         let y = y.rms_norm(&self.w.get(&name("norm.weight"), &[value])?, self.c.eps);
@@ -106,9 +106,9 @@ impl Step<'_> {
             k: self.direction(&k),
             v,
             beta: product("ssm_beta", x, heads)?.sigmoid(),
-            log: {
+            left: {
                 let log = &pace.reshape(dims![t, heads, head]) * &rate;
-                bound.map_or(log.clone(), |bound| log.sigmoid() * bound)
+                bound.map_or(log.clone(), |bound| log.sigmoid() * bound).exp()
             },
         };
         let y = recall(&read, &format!("state.{layer}"), segments, states);
@@ -169,11 +169,11 @@ impl Step<'_> {
 
 /// What the queries find, `[T, heads, value]`.
 fn recall(read: &Read, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
-    let Read { q, k, v, beta, log } = read;
+    let Read { q, k, v, beta, left } = read;
     let shape = [q.len(1), v.len(2), q.len(2)];
     segments.carried(
         (name, &shape),
-        [q, k, v, beta, &log.exp()],
+        [q, k, v, beta, left],
         |state, [_, k, v, beta, left]| {
             let found = |k: &Tensor| (state * &k.unsqueeze(1)).sum(2);
             let found = if left.len(1) == 1 { &found(&k) * &left } else { found(&(&k * &left)) };

@@ -15,8 +15,8 @@ pub(super) struct Taken {
     pub(super) k: Tensor,
     /// Values `[T, heads, value]`.
     pub(super) v: Tensor,
-    /// Logarithm of what is left of each value of a key, `[T, heads, key]`.
-    pub(super) log: Tensor,
+    /// What is left of each value of a key, `[T, heads, key]`.
+    pub(super) left: Tensor,
     /// When a query is answered, and what else happens then.
     pub(super) rule: Rule,
 }
@@ -33,36 +33,31 @@ pub(super) enum Rule {
 
 /// What the queries find in the state of this name, `[T, heads, value]`.
 pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
-    let Taken { q, k, v, log, rule } = taken;
-    let shape = [k.len(1), v.len(2), k.len(2)];
-    let left = log.exp();
+    let Taken { q, k, v, left, rule } = taken;
+    let state = (name, &[k.len(1), v.len(2), k.len(2)][..]);
     let find = |state: &Tensor, x: &Tensor| (state * &x.unsqueeze(1)).sum(2);
     let keep = |state: &Tensor, left: &Tensor, v: &Tensor, k: &Tensor| {
         &(state * &left.unsqueeze(1)) + &(&v.unsqueeze(2) * &k.unsqueeze(1))
     };
     match rule {
-        Rule::After => segments.carried(
-            (name, &shape),
-            [q, k, v, &left],
+        Rule::After | Rule::Before { .. } => segments.carried(
+            state,
+            [q, k, v, left],
             |state, [_, k, v, left]| keep(state, &left, &v, &k),
-            |[_, state], [q, ..]| find(state, &q),
-            states,
-        ),
-        Rule::Before { bonus } => segments.carried(
-            (name, &shape),
-            [q, k, v, &left],
-            |state, [_, k, v, left]| keep(state, &left, &v, &k),
-            |[state, _], [q, k, v, _]| &find(state, &q) + &(&(&(&q * &k) * bonus).sum(1).unsqueeze(1) * &v),
+            |[before, after], [q, k, v, _]| match rule {
+                Rule::Before { bonus } => &find(before, &q) + &(&(&(&q * &k) * bonus).sum(1).unsqueeze(1) * &v),
+                _ => find(after, &q),
+            },
             states,
         ),
         Rule::Delta { found, put } => segments.carried(
-            (name, &shape),
-            [q, k, v, &left, found, put],
+            state,
+            [q, k, v, left, found, put],
             |state, [_, k, v, left, found, put]| {
                 let moved = find(state, &found);
                 &keep(state, &left, &v, &k) + &(&moved.unsqueeze(2) * &put.unsqueeze(1))
             },
-            |[_, state], [q, ..]| find(state, &q),
+            |[_, after], [q, ..]| find(after, &q),
             states,
         ),
     }

@@ -85,7 +85,7 @@ impl Segments {
         let runs = (!single).then(|| Runs {
             begins: number.equal(&b.int32(0)),
             ends: number.equal(&len.binary(BinOp::Sub, &b.int32(1)).gather(&segment)),
-            number: segment.clone(),
+            run: segment.clone(),
             count,
         });
         let (b, places) = (b.clone(), sizes.segments);

@@ -77,10 +77,11 @@ impl Step<'_> {
         let dt = self.biased(dt, &name("dt.bias"), heads)?.softplus();
         let log = &dt * &self.w.get(&name("a"), &[heads])?;
         let [b, c] = [b, c].map(|of_all| of_all.unsqueeze(1));
-        let taken = Taken { x: x.reshape(dims![t, 1, heads, head]), dt: Some(dt), b, c, log };
+        let (x, of_all) = (x.reshape(dims![t, 1, heads, head]), |x: &Tensor| x.unsqueeze(1));
+        let taken = Taken { x: &x * &of_all(&dt).unsqueeze(3), b, c, left: of_all(&log.exp()) };
         let y = read(&taken, &format!("state.{layer}"), segments, states);
         let skip = self.w.get(&name("d"), &[heads])?.reshape(dims![1, heads, 1]);
-        let y = &(&y + &(&taken.x * &skip)).reshape(dims![t, inner]) * &z.silu();
+        let y = &(&y + &(&x * &skip)).reshape(dims![t, inner]) * &z.silu();
         Ok(y.linear(&self.w.get(&name("out.weight"), &[hidden, inner])?))
     }
 

@@ -11,30 +11,23 @@ use compiler::{Tensor, dims};
 pub(super) struct Taken {
     /// Inputs, by groups of heads, `[T, groups, each, head]`.
     pub(super) x: Tensor,
-    /// What they are multiplied with, `[T, groups * each]`, if they are.
-    pub(super) dt: Option<Tensor>,
     /// Keys `[T, groups, state]`.
     pub(super) b: Tensor,
     /// Queries `[T, groups, state]`.
     pub(super) c: Tensor,
-    /// Logarithm of what is left, `[T, groups * each]`.
-    pub(super) log: Tensor,
+    /// What is left, `[T, groups, each]`.
+    pub(super) left: Tensor,
 }
 
 /// What the queries find in the state of this name, `[T, groups, each, head]`.
 pub(super) fn read(taken: &Taken, name: &str, segments: &Segments, states: &mut Vec<Tensor>) -> Tensor {
-    let Taken { x, dt, b, c, log } = taken;
-    let (groups, each, head, state) = (x.len(1), x.len(2), x.len(3), b.len(2));
-    let by_group = |x: &Tensor| last_as_two(x, [groups, each]);
-    let given = dt.as_ref().map_or(x.clone(), |dt| x * &by_group(dt).unsqueeze(3));
+    let Taken { x, b, c, left } = taken;
+    let of_group = |x: Tensor| x.unsqueeze(1).unsqueeze(1);
     segments.carried(
-        (name, &[groups, each, head, state]),
-        [&given, b, c, &by_group(&log.exp())],
-        |state, [given, b, _, left]| {
-            let key = b.unsqueeze(1).unsqueeze(1);
-            &(state * &left.unsqueeze(2).unsqueeze(3)) + &(&given.unsqueeze(3) * &key)
-        },
-        |[_, state], [_, _, c, _]| (state * &c.unsqueeze(1).unsqueeze(1)).sum(3),
+        (name, &[x.len(1), x.len(2), x.len(3), b.len(2)]),
+        [x, b, c, left],
+        |state, [x, b, _, left]| &(state * &left.unsqueeze(2).unsqueeze(3)) + &(&x.unsqueeze(3) * &of_group(b)),
+        |[_, state], [_, _, c, _]| (state * &of_group(c)).sum(3),
         states,
     )
 }
@@ -64,11 +57,11 @@ impl Step<'_> {
         let [b, c] = [inner, inner + keys].map(|at| mixed.slice(1, at, keys).reshape(dims![t, groups, state]));
         let dt = self.biased(dt, &name("dt.bias"), heads)?.softplus();
         let log = &dt * &self.w.get(&name("a"), &[heads, 1])?.reshape(dims![heads]);
-        let taken = Taken { x, dt: Some(dt), b, c, log };
+        let by_group = |x: &Tensor| last_as_two(x, [groups, each]);
+        let taken = Taken { x: &x * &by_group(&dt).unsqueeze(3), b, c, left: by_group(&log.exp()) };
         let y = read(&taken, &format!("state.{layer}"), segments, states);
-        let x = &taken.x;
         let skip = self.w.get(&name("d"), &[heads, 1])?.reshape(dims![groups, each, 1]);
-        let y = (&y + &(x * &skip)).reshape(dims![t, inner]);
+        let y = (&y + &(&x * &skip)).reshape(dims![t, inner]);
         let y = &y * &z.silu();
         let y = if self.w.has(&name("norm.weight")) {
             let weight = self.w.get(&name("norm.weight"), &[groups, inner / groups])?;

@@ -61,7 +61,7 @@ impl Step<'_> {
         };
         let pace = read_by(0, "w")?.linear(&weight("decay_w1", &[decay_rank, hidden])?).tanh();
         let pace = &pace.linear(&weight("decay_w2", &[hidden, decay_rank])?) + &weight("decay", &[hidden])?;
-        let log = (-&pace.exp()).reshape(dims![t, heads, head]);
+        let left = (-&pace.exp()).exp().reshape(dims![t, heads, head]);
         let of_heads = |x: Tensor| repeated(&x.reshape(dims![t, kv_heads, head]), heads);
         let k = of_heads(product(&read_by(1, "k")?, "key", kv_heads * head)?);
         let v = of_heads(product(&read_by(2, "v")?, "value", kv_heads * head)?);
@@ -70,12 +70,12 @@ impl Step<'_> {
         let state = format!("state.{layer}");
         let y = match self.w.find(&name("first.weight"), &[heads, head])? {
             Some(bonus) => {
-                let y = read(&Taken { q, k, v, log, rule: Rule::Before { bonus } }, &state, segments, states);
+                let y = read(&Taken { q, k, v, left, rule: Rule::Before { bonus } }, &state, segments, states);
                 &self.norm_of_heads(layer, &y)? * &gate.silu()
             }
             None => {
-                let (q, k) = (q * (1.0 / (head as f32).sqrt()), &k - &(&k * &log.exp()));
-                let y = read(&Taken { q, k, v, log, rule: Rule::After }, &state, segments, states);
+                let (q, k) = (q * (1.0 / (head as f32).sqrt()), &k - &(&k * &left));
+                let y = read(&Taken { q, k, v, left, rule: Rule::After }, &state, segments, states);
                 &y.reshape(dims![t, hidden]) * &gate.sigmoid()
             }
         };
@@ -113,7 +113,7 @@ impl Step<'_> {
         };
         let r = square(&read_by(0), "receptance")?;
         let pace = &through_few(&read_by(1), "w", decay_rank, Tensor::tanh)? + &vector("w0")?;
-        let log = pace.sigmoid() * LEAST_LOG;
+        let left = (pace.sigmoid() * LEAST_LOG).exp();
         let k = square(&read_by(2), "key")?;
         let of_values = read_by(3);
         let own = square(&of_values, "value")?;
@@ -134,7 +134,7 @@ impl Step<'_> {
         let (r, v) = (by_head(&r), by_head(&v));
         let of_itself = &(&(&k * &r) * &weight("r_k", &[hidden])?.reshape(dims![heads, head])).sum(2).unsqueeze(2) * &v;
         let rule = Rule::Delta { found: -&removed, put };
-        let taken = Taken { q: r, k, v, log: by_head(&log), rule };
+        let taken = Taken { q: r, k, v, left: by_head(&left), rule };
         let y = read(&taken, &format!("state.{layer}"), segments, states);
         let y = match self.w.has(&name("ln")) || self.family.mixes_channels {
             true => self.norm_of_heads(layer, &y)?,

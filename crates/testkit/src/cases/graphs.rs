@@ -231,14 +231,14 @@ impl Fuzz {
         let keys = [1, 3, 4, 8, 16][self.r.below(5)];
         let begins: Vec<i32> = (0..steps).map(|t| i32::from(t == 0 || self.r.below(3) == 0)).collect();
         let ends: Vec<i32> = begins[1..].iter().copied().chain([1]).collect();
-        let number: Vec<i32> = (0..begins.len()).map(|t| begins[..=t].iter().sum::<i32>() - 1).collect();
+        let run: Vec<i32> = (0..begins.len()).map(|t| begins[..=t].iter().sum::<i32>() - 1).collect();
         let count = begins.iter().sum::<i32>();
         let mut integers = |values: &[i32]| {
             let name = format!("t{}", self.case.data.len());
             self.case.bind(&name, int_bytes(values));
             self.case.b.input(&name, DType::I32, dims![steps])
         };
-        let [begins, ends, number] = [&begins, &ends, &number].map(|values| integers(values));
+        let [begins, ends, run] = [&begins, &ends, &run].map(|values| integers(values));
         let mut floats = |shape: &[i64], size: f32| {
             let name = format!("f{}", self.case.data.len());
             let values: Vec<f32> =
@@ -248,8 +248,8 @@ impl Fuzz {
             self.case.b.input(&name, DType::F32, &dims)
         };
         let (start, key) = (floats(&[steps, values, keys], 1.0), floats(&[steps, keys], 1.0 / keys as f32));
-        let runs = Runs { begins, ends, number: number.clone(), count: i64::from(count).into() };
-        let (v, before) = (x.reshape(dims![steps, values]), self.r.below(2) == 0);
+        let runs = Runs { begins, ends, run: run.clone(), count: i64::from(count).into() };
+        let (v, kind) = (x.reshape(dims![steps, values]), self.r.below(3));
         let [last, found] = runs.carry(
             &start,
             [&v, &key],
@@ -257,13 +257,14 @@ impl Fuzz {
                 let known = (state * &key.unsqueeze(0)).sum(1);
                 &(state * 0.5) + &(&(&v - &known).unsqueeze(1) * &key.unsqueeze(0))
             },
-            |[so_far, next], [v, key]| match before {
-                true => &(so_far * &key.unsqueeze(0)).sum(1) + &(&v * 0.5),
-                false => (next * &key.unsqueeze(0)).sum(1),
+            |[so_far, next], [v, key]| match kind {
+                0 => &(so_far * &key.unsqueeze(0)).sum(1) + &(&v * 0.5),
+                1 => (next * &key.unsqueeze(0)).sum(1),
+                _ => &next.sum(1) + &(&(so_far * so_far).sum(1) * 0.25),
             },
         );
         let dims: Vec<_> = shape.iter().map(|&d| compiler::Dim::Const(d)).collect();
-        (&found + &(last.sum(2).gather(&number) * 0.25)).reshape(&dims)
+        (&found + &(last.sum(2).gather(&run) * 0.25)).reshape(&dims)
     }
 
     /// A graph with one to three outputs. An output ends in an exponential,
