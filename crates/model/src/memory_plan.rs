@@ -133,15 +133,17 @@ const USUAL_WHOLE: usize = 8192;
 
 /// Positions of the cache when nothing is said: all that the model was made for, if half of the memory that is left beside
 /// its weights holds them and no state is too large for it, else a power of two of which that is true: what is available changes a little
-/// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is.
+/// from run to run, and programs are kept for one number of positions. At least [`USUAL_CONTEXT`], whatever there is. Of a model
+/// with an index no more than this chooses: beyond that each token scores all positions of the context, used or not.
 ///
 /// # Arguments
 /// `weights` are those of [`weights`]; layers with a window keep all positions with `whole_windows`.
 pub fn default_context(config: &Config, cache: CacheKind, weights: u64, room: Room, whole_windows: bool) -> usize {
     let made_for = if config.causal { made_for(config) } else { made_for(config).min(USUAL_WHOLE) };
+    let made_for = config.index.as_ref().map_or(made_for, |index| made_for.min(index.top_k as usize));
     let Some(available) = room.available else { return made_for.min(USUAL_CONTEXT) };
     let bytes = available.saturating_sub(weights) / 2;
-    let (each, in_window) = (cache_bytes(config, cache), cache_bytes_of(config, cache, made_for as u64, (0, 1)));
+    let [each, in_window] = [1, 0].map(|beside| cache_bytes_of(config, cache, made_for as u64, (beside, 1)));
     // Layers with a window take no more from some number of positions on.
     let pool = window_pages::pool(config, 1, USUAL_STEP).filter(|_| !whole_windows).map(|pages| (pages * PAGE) as u64);
     let beyond = pool
@@ -376,6 +378,17 @@ mod tests {
         let short = Config { context: 1000, ..config };
         let of = |available| default_context(&short, kind, 0, with(available), false);
         assert_eq!([None, Some(0), Some(1 << 40)].map(of), [1000; 3]);
+    }
+
+    #[test]
+    fn a_context_that_nobody_chose_is_no_longer_than_an_index_chooses() {
+        let config = Config { context: 100_000, ..config_of("tiny-deepseek32") };
+        let most = config.index.as_ref().expect("an index").top_k as usize;
+        let of =
+            |available| default_context(&config, CacheKind::F16, 0, Room { available, largest_block: None }, false);
+        assert_eq!([None, Some(0), Some(1 << 40)].map(of), [most; 3]);
+        let short = Config { context: 100, ..config.clone() };
+        assert_eq!(default_context(&short, CacheKind::F16, 0, Room::default(), false), 100);
     }
 
     #[test]

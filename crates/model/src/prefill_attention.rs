@@ -15,6 +15,7 @@ use crate::cache::{Cache, CacheKind, PAGE};
 use crate::config::{Attention, Config};
 use crate::step::distance_bias::at_distance;
 use crate::step::paged::PageTable;
+use crate::step::segments::last_as_two;
 use crate::window::{Window, distance, end_of_sight, visible};
 use compiler::Options;
 use compiler::schedule::Prices;
@@ -223,10 +224,7 @@ impl Runs {
     /// What is added to scores, of values for each distance `[distances, kv * group]`, `[runs, kv, group, pages, PAGE, RUN]`.
     pub fn by_distance(&self, past: &RunPast, biases: &Tensor, [kv, group]: [i64; 2]) -> Tensor {
         let biases = at_distance(biases, &self.last, &past.at);
-        let mut shape = biases.shape();
-        shape.pop();
-        shape.extend(dims![kv, group]);
-        biases.reshape(&shape).permute(&[0, 4, 5, 1, 2, 3])
+        last_as_two(&biases, [kv, group]).permute(&[0, 4, 5, 1, 2, 3])
     }
 
     /// `[runs, pages, PAGE, RUN]` beside scores.

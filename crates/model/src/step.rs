@@ -19,7 +19,7 @@ pub(crate) mod paged;
 mod past;
 mod ranking;
 mod recurrence;
-mod segments;
+pub(crate) mod segments;
 mod selective_scan;
 mod state_space;
 mod streams;

@@ -3,6 +3,7 @@
 //! A model without its biases or norms still speaks fluently, and is another model. So a file with a tensor that the step
 //! has no use for is refused, but for what is known to lie beside the model that runs.
 
+use crate::cache::PAGE;
 use crate::config::{Config, ConfigError, Recurrence};
 use crate::family::{Family, Scales};
 use crate::step::{Output, Sizes, StepError, reads};
@@ -33,7 +34,7 @@ pub fn check(file: &Gguf, config: &Config, sizes: &Sizes, options: &Options) -> 
     if config.ranking.is_some() && sizes.output != Output::Scores {
         read.extend(reads(file, config, &Sizes { output: Output::Scores, ..*sizes }, options)?);
     }
-    match file.tensors().iter().find(|t| !read.contains(&t.name) && !may_be_unread(&t.name, config)) {
+    match file.tensors().iter().find(|t| !read.contains(&t.name) && !may_be_unread(&t.name, config, sizes)) {
         None => Ok(()),
         Some(t) => {
             let blocks = config.layers + config.predictors;
@@ -66,13 +67,21 @@ const OF_CACHE: [&str; 3] = ["attn_k.weight", "attn_k_norm.weight", "attn_v.weig
 /// How the parts of a block begin that read pictures, beside the same ones for text.
 const OF_PICTURES: &str = "vis_";
 
-/// How the parts of a block begin that make an index, which has no say where all positions are chosen.
+/// How the parts of a block begin that make an index. It has no say where all positions are chosen, nor in a layer that reads
+/// what another chose.
 const OF_INDEX: &str = "indexer.";
 
-/// What mixes the values of a layer with those of the first, which converters write in the first, too.
+/// What mixes the values of a layer of RWKV-7 with those of the first, which converters write in the first, too.
 const OF_FIRST_VALUES: [&str; 3] = ["time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"];
 
-fn may_be_unread(name: &str, config: &Config) -> bool {
+/// What we call a tensor that has this name in a file of the family.
+fn ours(name: &str, family: &Family) -> String {
+    family.names.iter().rev().fold(name.to_owned(), |name, (ours, theirs)| name.replacen(theirs, ours, 1))
+}
+
+fn may_be_unread(name: &str, config: &Config, sizes: &Sizes) -> bool {
+    let name = ours(name, config.family());
+    let name = name.as_str();
     match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, part)) => {
             // Linear attention reads its matrices without scales.
@@ -80,13 +89,18 @@ fn may_be_unread(name: &str, config: &Config) -> bool {
                 let is_linear = matches!(config.recurrence, Some(Recurrence::LinearAttention { .. }));
                 is_linear && config.mixers.get(layer).is_some_and(|mixer| mixer.remembers())
             };
+            let mixes_values = matches!(config.recurrence, Some(Recurrence::DeltaTimeMixing { .. }));
+            let chosen_elsewhere = |layer: usize| {
+                let built = config.index_among(sizes.row_pages * PAGE).is_some();
+                config.index.as_ref().is_some_and(|index| !built || index.own.get(layer) == Some(&false))
+            };
             let shares = |layer: usize| config.keys_of.get(layer).is_some_and(|&of| of != layer as i64);
             BESIDE_IN_BLOCK.contains(&part)
                 || config.predicts(name)
                 || OF_CACHE.contains(&part) && layer.parse().is_ok_and(shares)
                 || config.family().pictures_beside && part.starts_with(OF_PICTURES)
-                || part.starts_with(OF_INDEX) && config.index.is_some()
-                || OF_FIRST_VALUES.contains(&part) && layer == "0"
+                || part.starts_with(OF_INDEX) && layer.parse().is_ok_and(chosen_elsewhere)
+                || OF_FIRST_VALUES.contains(&part) && mixes_values && layer == "0"
                 || part.ends_with(INPUT_SCALE)
                 || unscaled(part, config.family())
                 || part.ends_with(".scale") && layer.parse().is_ok_and(weighs_values)

@@ -26,8 +26,12 @@ impl<'a> Weights<'a> {
 
     /// The tensor of this name, which may have another in the file.
     fn tensor(&self, name: &str) -> Option<&'a gguf::Tensor> {
-        let in_file = self.names.iter().fold(name.to_string(), |name, (ours, theirs)| name.replacen(ours, theirs, 1));
-        self.file.tensor(&in_file)
+        self.file.tensor(&self.in_file(name))
+    }
+
+    /// What the tensor of this name is called in the file.
+    fn in_file(&self, name: &str) -> String {
+        self.names.iter().fold(name.to_string(), |name, (ours, theirs)| name.replacen(ours, theirs, 1))
     }
 
     /// Names of the tensors that were looked up.
@@ -51,12 +55,12 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// If it is missing, of another shape, or of a type without kernels.
     pub fn get(&self, name: &str, shape: &[i64]) -> Result<Tensor, ConfigError> {
-        let t = self.tensor(name).ok_or_else(|| ConfigError::Missing(name.into()))?;
+        let t = self.tensor(name).ok_or_else(|| ConfigError::Missing(self.in_file(name)))?;
         let expected: Vec<u64> = shape.iter().rev().map(|&d| d as u64).collect();
         let mut padded = expected.clone();
         padded.resize(4, 1);
         if padded[..4] != t.dims {
-            return Err(ConfigError::Shape { name: name.into(), found: t.shape().to_vec(), expected });
+            return Err(ConfigError::Shape { name: t.name.clone(), found: t.shape().to_vec(), expected });
         }
         let name = t.name.as_str();
         self.read.borrow_mut().insert(name.into());

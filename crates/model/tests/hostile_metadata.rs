@@ -193,7 +193,8 @@ fn values() -> Vec<(&'static str, &'static str, ValueBuf, &'static str)> {
         ("tiny-rwkv6", "rescale_every_n_layers", u32::MAX.into(), "expected 0 to 512"),
         ("tiny-rwkv6qwen2", "attention.head_count_kv", 3u32.into(), "a divisor of 4"),
         ("tiny-rwkv6qwen2", "attention.head_count_kv", 1u32.into(), "has shape"),
-        ("tiny-t5encoder", "attention.relative_buckets_count", 0u32.into(), "expected 1 to 4096"),
+        ("tiny-t5encoder", "attention.relative_buckets_count", 0u32.into(), "expected 1 to 508"),
+        ("tiny-t5encoder", "attention.relative_buckets_count", 512u32.into(), "expected 1 to 508"),
         ("tiny-t5encoder", "attention.relative_buckets_count", 30u32.into(), "a multiple of 4"),
         ("tiny-t5encoder", "attention.relative_buckets_count", 16u32.into(), "has shape"),
         ("tiny-llama", "attention.relative_buckets_count", 32u32.into(), "has no use for it here"),
@@ -387,10 +388,21 @@ fn tensors_that_nothing_reads() {
         "blk.0.attn_gate.weight",
         "blk.7.attn_norm.weight",
         "blk.0.vis_gate.weight",
+        "blk.0.time_mix_v0.weight",
+        "blk.0.indexer.k_norm.weight",
         "attn_kv_b.weight",
     ] {
         assert_eq!(refused(&with_one_more(&llama, name), name), says(name, "llama", 2));
     }
+    // By the names that they have in the file.
+    let encoder = synth("tiny-t5encoder", "q4_0", Some(2));
+    let name = "enc.blk.0.attn_sinks.weight";
+    assert_eq!(refused(&with_one_more(&encoder, name), name), says(name, "t5encoder", 2));
+    let mut writer = Writer::new();
+    writer.copy_metadata(encoder.metadata());
+    let name = "enc.blk.1.attn_o.weight";
+    let less = written(&encoder, writer, |n, ty, shape| (n != name).then(|| (ty, shape.to_vec())));
+    assert!(refused(&less, name).starts_with(&format!("tensor '{name}' is missing")));
     // What has a use in all families is looked at.
     for name in ["blk.0.attn_q.scale", "blk.1.ffn_norm.bias", "output.bias", "blk.0.attn_output.bias"] {
         let error = refused(&with_one_more(&llama, name), name);
@@ -415,6 +427,8 @@ fn tensors_that_may_lie_beside_a_model() {
     ] {
         open(&with_one_more(file, name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
+    let encoder = synth("tiny-t5encoder", "q4_0", Some(2));
+    engine(&with_one_more(&encoder, "enc.blk.1.attn_q.input_scale")).expect("a scale of what goes into a matrix");
     // There are llamas with biases, and they are added.
     open(&relabelled(&synth("tiny-qwen2", "q4_0", Some(2)), "llama")).expect("a llama with biases");
     // A head beside tied embeddings is the one that is read.

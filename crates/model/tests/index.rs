@@ -7,6 +7,7 @@
 use crate::families::{PROMPT, VOCAB, last_logits, prompt, reference};
 use crate::support::{self, cpu, nmse, synth, weights, worst_row};
 use compiler::gpu::GpuPlan;
+use compiler::schedule::Short;
 use compiler::{Numerics, Options};
 use device::{Device, Interpreter};
 use gguf::Gguf;
@@ -215,5 +216,55 @@ fn a_layer_without_an_index_reads_what_the_one_before_chose() {
     for way in WAYS {
         let error = nmse(&last_logits(&mut engine(&other, way, CacheKind::F32), PROMPT), &few);
         assert!(error <= SAME, "{way:?}: {error:e}");
+    }
+}
+
+/// A step of one token has another program while its past is short, which does not choose, but keeps the keys of the index.
+#[test]
+fn a_text_that_grows_from_where_all_is_chosen() {
+    let (file, text) = (choosing("tiny-glm-dsa", 128), [prompt(), prompt()].concat());
+    let run = |short: Option<Short>| {
+        let mut options = EngineOptions { context: 192, ..options(Class::Many, CacheKind::F32) };
+        options.compiler.prices.short = short;
+        let mut engine = Engine::new(file.clone(), cpu(2), options).expect("an engine");
+        let classes = [0, 127, 128].map(|start| engine.class_of(1, start));
+        let step = |at: usize| engine.step(&text[at..=at], at, 0..1).expect("a step").to_vec();
+        ((0..text.len()).flat_map(step).collect::<Vec<f32>>(), classes)
+    };
+    let (want, always) = run(None);
+    let (got, classes) = run(Some(Short { pages: 2, heads: 4 }));
+    assert_eq!([always, classes], [[Class::One; 3], [Class::Short, Class::Short, Class::One]]);
+    let error = worst_row(&got, &want, VOCAB as usize);
+    assert!(error <= SAME, "NMSE {error:e}");
+}
+
+/// Whether an engine of a context of 128 takes a file with one more tensor.
+fn takes(file: &Gguf, name: &str) -> Result<(), String> {
+    let more = weights::with_more(file, &[(name, vec![0.5; 32])]);
+    let engine = Engine::new(more, cpu(1), options(Class::Many, CacheKind::F32));
+    engine.map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn all_of_an_index_that_chooses_is_read() {
+    let (some, all) = (choosing("tiny-glm-dsa", 24), choosing("tiny-glm-dsa", 512));
+    let name = "blk.1.indexer.attn_k.bias";
+    let error = takes(&some, name).expect_err("nothing reads it");
+    assert!(error.contains(&format!("tensor '{name}' is read by nothing")), "{error}");
+    takes(&all, name).expect("there is no index");
+    let types = vec![1u32, 0, 1];
+    let other = weights::edited(&some, |writer| _ = writer.set("glm-dsa.attention.indexer.types", types), |_, _| ());
+    takes(&other, name).expect("the layer has no index");
+}
+
+/// Positive ones leave the order of what is scored as it is, others turn it round.
+#[test]
+fn matrices_of_an_index_have_scales() {
+    let file = choosing("tiny-deepseek32", 24);
+    let want = last_logits(&mut engine(&file, Class::Many, CacheKind::F32), 7);
+    for (part, scale, same) in [("proj", 2.0, true), ("attn_q_b", 2.0, true), ("proj", -1.0, false)] {
+        let scaled = weights::with_more(&file, &[(&format!("blk.0.indexer.{part}.scale"), vec![scale])]);
+        let error = nmse(&last_logits(&mut engine(&scaled, Class::Many, CacheKind::F32), 7), &want);
+        assert_eq!(error <= SAME, same, "{part} times {scale}: NMSE {error:e}");
     }
 }

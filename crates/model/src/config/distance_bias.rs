@@ -3,11 +3,11 @@
 use super::ConfigError;
 use super::keys::Keys;
 
-/// Buckets at most.
-const MOST_BUCKETS: i64 = 1 << 12;
-
 /// Distances from which all are in the last bucket.
 pub(crate) const FAR: i64 = 128;
+
+/// Buckets at most: a quarter of them are of near distances, which are less than [`FAR`].
+const MOST_BUCKETS: i64 = 4 * FAR - 4;
 
 /// How many buckets a file has.
 pub(super) fn buckets(k: &Keys<'_>) -> Result<i64, ConfigError> {
@@ -42,5 +42,12 @@ mod tests {
         let of = |aheads: [i64; 8]| aheads.map(|ahead| bucket(ahead, 32));
         assert_eq!(of([0, -1, -7, -8, -16, -63, -127, -128]), [0, 1, 7, 8, 10, 13, 15, 15]);
         assert_eq!(of([1, 2, 7, 8, 32, 64, 127, 4000]), [17, 18, 23, 24, 28, 30, 31, 31]);
+    }
+
+    #[test]
+    fn as_many_buckets_as_there_may_be() {
+        let of = |ahead| bucket(ahead, MOST_BUCKETS);
+        assert_eq!([-1, -126, -127, -FAR, -4000].map(of), [1, 126, 127, 253, 253]);
+        assert_eq!([1, 126, 127, FAR, 4000].map(of), [255, 380, 381, 507, 507]);
     }
 }

@@ -42,7 +42,11 @@ impl Step<'_> {
         if index.own[layer as usize] {
             let name = |part: &str| format!("blk.{layer}.indexer.{part}");
             let rotation = self.rotation.with_halves(index.halves);
-            let k = x.linear(&self.w.get(&name("attn_k.weight"), &[index.key, self.c.hidden])?);
+            let product = |x: &Tensor, part: &str, rows: i64| {
+                let w = self.w.get(&name(&format!("{part}.weight")), &[rows, x.len(1)])?;
+                self.scaled(x.linear(&w), &name(&format!("{part}.scale")))
+            };
+            let k = product(x, "attn_k", index.key)?;
             let k = k.layer_norm(Some(&self.w.get(&name("k_norm.weight"), &[index.key])?), EPS);
             let k = self.biased(k, &name("k_norm.bias"), index.key)?;
             let k = rotation.of_front(&k.unsqueeze(1)).reshape(&k.shape());
@@ -51,9 +55,9 @@ impl Step<'_> {
             *before = match self.chooses {
                 true => {
                     let rows = index.heads * index.key;
-                    let q = a.linear(&self.w.get(&name("attn_q_b.weight"), &[rows, a.len(1)])?);
+                    let q = product(a, "attn_q_b", rows)?;
                     let q = rotation.of_front(&q.reshape(&[self.t, index.heads.into(), index.key.into()]));
-                    let w = x.linear(&self.w.get(&name("proj.weight"), &[index.heads, self.c.hidden])?);
+                    let w = product(x, "proj", index.heads)?;
                     Some(self.best(index, &cache, &q, &times(w, 1.0 / (rows as f32).sqrt())))
                 }
                 false => None,

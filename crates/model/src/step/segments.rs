@@ -13,7 +13,7 @@ use ir::{BinOp, DType};
 pub const REMEMBERED: &str = "state.";
 
 /// Values `[.., a * b]` as `[.., a, b]`.
-pub(super) fn last_as_two(x: &Tensor, [a, b]: [i64; 2]) -> Tensor {
+pub(crate) fn last_as_two(x: &Tensor, [a, b]: [i64; 2]) -> Tensor {
     let mut shape = x.shape();
     shape.pop();
     shape.extend(dims![a, b]);
