@@ -72,19 +72,19 @@ fn search(b: &Builder, base: i64, bits: u32, holds: impl Fn(&Tensor) -> Tensor) 
         left -= digit;
         let ways = (1i64 << digit) - 1;
         let unit = b.int32(1 << left);
-        let begin = if found.is_none() { base >> left } else { 0 };
-        let digits = b.iota(ways).binary(BinOp::Add, &b.int32(1 + begin)).reshape(dims![1, ways, 1, 1, 1]);
+        let begin = b.int32(if found.is_none() { base >> left } else { 0 });
+        let digits = b.iota(ways).binary(BinOp::Add, &b.int32(1)).binary(BinOp::Add, &begin);
+        let digits = digits.reshape(dims![1, ways, 1, 1, 1]);
         // The last number with a smaller digit.
         let ends = digits.binary(BinOp::Mul, &unit).binary(BinOp::Sub, &b.int32(1));
         let numbers = match &found {
             None => ends,
             Some(found) => found.unsqueeze(1).unsqueeze(1).unsqueeze(1).binary(BinOp::Add, &ends),
         };
-        let passed = holds(&numbers).cast(DType::I32).sum(1).binary(BinOp::Mul, &unit);
-        found = Some(match &found {
-            None => passed.binary(BinOp::Add, &b.int32(base)),
-            Some(found) => found.binary(BinOp::Add, &passed),
-        });
+        // A digit from the base on is one of 32 bits with its sign, where the number of those passed, times the unit, is not.
+        let digit = holds(&numbers).cast(DType::I32).sum(1).binary(BinOp::Add, &begin);
+        let passed = digit.binary(BinOp::Mul, &unit);
+        found = Some(found.map_or(passed.clone(), |found| found.binary(BinOp::Add, &passed)));
     }
     found.expect("a digit")
 }
