@@ -61,6 +61,7 @@ impl Sequences {
                 tokens.clear();
                 tokens.extend((0..n).map(|_| random.below(*vocab)));
                 batch.add(&tokens, at, own)?;
+                batch.set_place(s);
                 at += n;
                 if at == prompt {
                     batch.want_last();

@@ -398,6 +398,10 @@ fn bench_decodes_many_sequences_at_a_time() {
     let rows = rows.as_array().expect("a list");
     assert_eq!(rows.len(), 3);
     assert!(rows.iter().all(|row| row["speed_tg"].as_f64().is_some_and(|speed| speed > 0.0)), "{rows:?}");
+    // Prompts that end in a step of their own go on from where their sequence is remembered.
+    let remembers = tiny("tiny-lfm2", "q4_0");
+    let base = ["bench", "-m", text(&remembers), "-p", "40", "-n", "2", "-np", "3", "-r", "1", "-ub", "32"];
+    run(&[&base[..], &["--bandwidth", "20", "--lock", text(&lock)]].concat()).ok();
 }
 
 #[test]
