@@ -518,7 +518,8 @@ impl Scheduler {
         let tasks = self.tasks(g, group, Some((axis, n / by)));
         self.leaves_enough(g, id, group, tasks)?;
         let rows = cuts::widest_unit(&self.out, group, axis) * by;
-        if self.out.groups[group].heavy && rows > self.prices.tile_rows && !self.symbolic_axes(g, group).is_empty() {
+        if self.out.groups[group].heavy && rows > self.prices.rows_together && !self.symbolic_axes(g, group).is_empty()
+        {
             return Err(format!("{rows} rows of several tokens are too many for a task"));
         }
         self.out.groups[group].axes[axis].count = g.int(n / by);

@@ -20,7 +20,7 @@ pub struct Prices {
     pub tiled_heads: Option<TiledHeads>,
     /// Rows of weights at most that one task may have to have together, where it has several tokens: a norm of longer heads
     /// reads them from memory.
-    pub tile_rows: i64,
+    pub rows_together: i64,
     /// What a token with a short past is read by, if it has a program of its own.
     pub short: Option<Short>,
     /// What has a program of its own between few tokens and many, if there is one.
@@ -219,7 +219,7 @@ impl Prices {
             moved_steps: i64::MAX,
             heads: Heads { of_group: i64::MAX, of_latent: i64::MAX, of_run: i64::MAX },
             tiled_heads: None,
-            tile_rows: i64::MAX,
+            rows_together: i64::MAX,
             short: None,
             several: None,
             alone: 1.3,
@@ -277,7 +277,7 @@ impl Prices {
             // Four of eight: 1.03 at depth 0 and 1.19 at 4000 (bench/JOURNAL.md); a latent is too long to be read again.
             heads: Heads { of_group: 4, of_latent: i64::MAX, of_run: 1 },
             tiled_heads: None,
-            tile_rows: 256,
+            rows_together: 256,
             // Four tasks a page, which the 132 multiprocessors of an H200 run at once.
             short: Some(Short { pages: 32, heads: 5 }),
             // What is planned for more leaves most multiprocessors idle when some sequences decode.
