@@ -138,20 +138,20 @@ impl Lowering<'_> {
                 }
             }
         }
-        let mut folds_done: FxHashSet<Vec<Id>> = FxHashSet::default();
+        let mut loops_done: FxHashSet<Vec<Id>> = FxHashSet::default();
         let mut order = members.clone();
         // The merge of a fold comes after the parts that it merges.
         order.sort_by_key(|m| (phase[m], self.s.roles.merge.contains(m) || matches!(g.op(*m), Op::Fold { .. }), *m));
         for m in order {
             if let Op::Fold { parts, .. } = *g.op(m) {
                 let key = g.src(m).to_vec();
-                if folds_done.insert(key.clone()) {
+                if loops_done.insert(key.clone()) {
                     self.close_fold(g, &key, parts, &mut phases[phase[&m]].items);
                 }
                 self.fold_result(g, m, &mut phases[phase[&m] + 1].items);
             } else if matches!(g.op(m), Op::Recur { .. }) {
                 // All parts of one are made in turns.
-                if folds_done.insert(g.src(m).to_vec()) {
+                if loops_done.insert(g.src(m).to_vec()) {
                     self.recurrence(g, m, &mut phases[phase[&m]].items);
                 }
             } else {

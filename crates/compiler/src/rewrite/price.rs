@@ -70,14 +70,14 @@ impl Pricing<'_> {
                 bytes += self.share * usual_volume(g, written) as f64 * g.dtype(m).bytes() as f64;
             }
             work += self.share * self.work(g, m);
+            let recurrence = Recurrence::of(g, m).map(|r| (g.shape(r.begins)[0], r.next));
+            if let Some((steps, carried)) = recurrence {
+                work += self.share * (usual(g, steps) * usual_volume(g, carried)) as f64;
+            }
             let steps = match *g.op(m) {
                 Op::Scan(axis) => Some(g.shape(m)[axis]),
-                _ => Recurrence::of(g, m).map(|r| g.shape(r.begins)[0]),
+                _ => recurrence.map(|(steps, _)| steps),
             };
-            if let Some(r) = Recurrence::of(g, m) {
-                let (steps, next) = (g.shape(r.begins)[0], r.next);
-                work += self.share * (usual(g, steps) * usual_volume(g, next)) as f64;
-            }
             if let Some(steps) = steps {
                 let steps = usual(g, steps);
                 serial = serial.max(steps as f64 * self.profile.step);
