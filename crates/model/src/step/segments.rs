@@ -22,9 +22,9 @@ pub(crate) fn last_as_two(x: &Tensor, [a, b]: [i64; 2]) -> Tensor {
 
 /// The sequences of a step.
 pub(super) struct Segments {
-    pub(super) b: Builder,
+    b: Builder,
     /// Tokens.
-    pub(super) t: Dim,
+    t: Dim,
     /// Sequences.
     count: Dim,
     /// Whether the step is one token.
@@ -110,13 +110,8 @@ impl Segments {
 
     /// As [`Segments::remembered`] for each token, `[T, ..]`.
     fn remembered_by_tokens(&self, state: &Tensor) -> Tensor {
-        match self.single {
-            true => self.remembered(state),
-            false => {
-                let begins = self.begins.gather(&self.segment);
-                self.unless_begun(&begins, &state.gather(&self.place.gather(&self.segment)))
-            }
-        }
+        let begins = self.begins.gather(&self.segment);
+        self.unless_begun(&begins, &state.gather(&self.place.gather(&self.segment)))
     }
 
     /// Rows, or zeros where a sequence begins: what another one left may be anything.

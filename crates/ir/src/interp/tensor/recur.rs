@@ -36,6 +36,14 @@ impl<'a> Evaluator<'_, 'a> {
             let dims = self.dims(p)?;
             results.push((p, part, Array::zeros(g.dtype(p), dims.iter().product()), dims));
         }
+        // What reads what is carried on is known after that.
+        let mut late: FxHashSet<Id> = FxHashSet::default();
+        for &b in &body {
+            if *g.op(b) == Op::Arg(last) || g.src(b).iter().any(|s| late.contains(s)) {
+                late.insert(b);
+            }
+        }
+        let (after, before): (Vec<Id>, Vec<Id>) = body.iter().partition(|b| late.contains(b));
         // A recurrence inside of another has placeholders of the same names.
         let outer: Vec<_> = body.iter().map(|&b| (b, self.slots.remove(&b))).collect();
         let mut carried: Option<View<'a>> = None;
@@ -44,50 +52,13 @@ impl<'a> Evaluator<'_, 'a> {
                 Some(carried) if begins[step] == 0 => carried,
                 _ => start.at(0, step),
             };
-            // What is carried on is known after the nodes that it is made of.
-            let mut waiting: Vec<Id> = body.clone();
-            let mut carried_on: Option<View<'a>> = None;
-            while !waiting.is_empty() {
-                let mut later: FxHashSet<Id> = FxHashSet::default();
-                let mut left = vec![];
-                for &b in &waiting {
-                    let value = match *g.op(b) {
-                        Op::Arg(n) if n == last => match &carried_on {
-                            Some(value) => value.clone(),
-                            None => {
-                                later.insert(b);
-                                left.push(b);
-                                continue;
-                            }
-                        },
-                        Op::Arg(0) => so_far.clone(),
-                        Op::Arg(n) => streams[n - 1].at(0, step),
-                        _ if g.src(b).iter().any(|s| later.contains(s)) => {
-                            later.insert(b);
-                            left.push(b);
-                            continue;
-                        }
-                        _ => {
-                            self.compute(b)?;
-                            continue;
-                        }
-                    };
-                    if value.dims != self.dims(b)? {
-                        return Err(self.misfit(b, format!("it is bound to {:?}", value.dims)));
-                    }
-                    self.slots.insert(b, Expr::view(g.dtype(b), value));
-                }
-                if carried_on.is_none() {
-                    carried_on = Some(self.force(r.next)?);
-                } else if left.len() == waiting.len() {
-                    return Err(self.misfit(id, "what is given depends on nothing that is known".into()));
-                }
-                waiting = left;
+            for &b in &before {
+                self.node_of_step(b, [&so_far, &so_far], &streams, step)?;
             }
-            let carried_on = match carried_on {
-                Some(value) => value,
-                None => self.force(r.next)?,
-            };
+            let carried_on = self.force(r.next)?;
+            for &b in &after {
+                self.node_of_step(b, [&so_far, &carried_on], &streams, step)?;
+            }
             for (_, part, out, dims) in &mut results {
                 let row: usize = dims[1..].iter().product();
                 let (value, at) = match *part {
@@ -111,6 +82,29 @@ impl<'a> Evaluator<'_, 'a> {
                 self.slots.insert(p, Expr::view(g.dtype(p), View::new(out, dims)));
             }
         }
+        Ok(())
+    }
+
+    /// A node of the expressions in a step: a placeholder of what is carried before and after it, or of an input, or what is
+    /// made of them.
+    fn node_of_step(
+        &mut self,
+        node: Id,
+        [so_far, carried_on]: [&View<'a>; 2],
+        streams: &[View<'a>],
+        step: usize,
+    ) -> Result<(), EvalError> {
+        let g = self.g;
+        let Op::Arg(n) = *g.op(node) else { return self.compute(node) };
+        let value = match n.checked_sub(1).map(|input| streams.get(input)) {
+            None => so_far.clone(),
+            Some(Some(input)) => input.at(0, step),
+            Some(None) => carried_on.clone(),
+        };
+        if value.dims != self.dims(node)? {
+            return Err(self.misfit(node, format!("it is bound to {:?}", value.dims)));
+        }
+        self.slots.insert(node, Expr::view(g.dtype(node), value));
         Ok(())
     }
 }
