@@ -72,7 +72,7 @@ impl Pricing<'_> {
             work += self.share * self.work(g, m);
             let recurrence = Recurrence::of(g, m).map(|r| (g.shape(r.begins)[0], r.next));
             if let Some((steps, carried)) = recurrence {
-                work += self.share * (usual(g, steps) * usual_volume(g, carried)) as f64;
+                work += self.share * usual(g, steps) as f64 * usual_volume(g, carried) as f64 / self.profile.elements;
             }
             let steps = match *g.op(m) {
                 Op::Scan(axis) => Some(g.shape(m)[axis]),
